@@ -1,0 +1,108 @@
+"""The one attention of the course: queries look at several pieces of the past.
+
+A prompt shared by a group of answers is one piece, computed once; an answer's own
+tokens are another. Prefill (no piece but itself), decoding (prompt + cache + the new
+token), training (prompt + answer) and multi-turn chats are the same function.
+Axes: P prompts, G answers per prompt, T query tokens, S key tokens, K key heads,
+R query heads per key head, H head width.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class KV(NamedTuple):
+    """Keys and values of tokens already seen, in every layer.
+
+    keys, values: (layers, P, g, K, S, H), where g is G, or 1 for a piece that the whole
+      group shares.
+    positions: (P, g, S) int32. segments: (P, g, S) int32, 0 where there is no token.
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    positions: jax.Array
+    segments: jax.Array
+
+
+def rotary(positions_PGT, head_dim, theta):
+    """Cosines and sines of rotary positions (2104.09864), each (P, G, T, H/2) float32."""
+    frequency = theta ** -(jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
+    angle = positions_PGT[..., None].astype(jnp.float32) * frequency
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+def rotate(x_PGTNH, cos_sin):
+    """Turns each head's halves by its position; (P, G, T, heads, H), dtype kept."""
+    cos, sin = (part[..., None, :].astype(x_PGTNH.dtype) for part in cos_sin)
+    first, second = jnp.split(x_PGTNH, 2, axis=-1)
+    return jnp.concatenate(
+        [first * cos - second * sin, second * cos + first * sin], axis=-1
+    )
+
+
+def visible(positions_PGT, segments_PGT, piece: KV):
+    """Which keys of a piece each query may see: causal, same segment, not padding.
+
+    Returns (allowed, distance): (P, G, T, S) bool, and how many tokens back, int32.
+    """
+    distance = positions_PGT[..., None] - piece.positions[:, :, None, :]
+    same = segments_PGT[..., None] == piece.segments[:, :, None, :]
+    there = piece.segments[:, :, None, :] > 0
+    return (distance >= 0) & same & there, distance
+
+
+def attend(query_PGKRTH, pieces, masks):
+    """Softmax attention over all pieces together.
+
+    Args:
+      query_PGKRTH: queries, already scaled.
+      pieces: (keys, values) per piece, each (P, g, K, S, H) with g in {1, G}.
+      masks: (P, G, T, S) bool per piece.
+    Returns:
+      (P, G, K, R, T, H), in the dtype of the values.
+    """
+    scores = [_scores(query_PGKRTH, keys) for keys, _ in pieces]
+    mask = jnp.concatenate(masks, axis=-1)[:, :, None, None]
+    scores = jnp.concatenate(scores, axis=-1).astype(jnp.float32)
+    weights = jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1)
+    weights = weights.astype(pieces[0][1].dtype)
+    out, start = 0, 0
+    for _, values in pieces:
+        width = values.shape[-2]
+        out += _mix(weights[..., start : start + width], values)
+        start += width
+    return out
+
+
+def _scores(query, keys_PgKSH):
+    """Query-key products; a shared piece is multiplied once for the whole group."""
+    shape = query.shape[:-1] + keys_PgKSH.shape[-2:-1]
+    products = jnp.einsum(
+        "pgkqh,pgksh->pgkqs", _fold(query, keys_PgKSH.shape[1]), keys_PgKSH
+    )
+    return _unfold(products, shape)
+
+
+def _mix(weights, values_PgKSH):
+    shape = weights.shape[:-1] + values_PgKSH.shape[-1:]
+    mixed = jnp.einsum(
+        "pgkqs,pgksh->pgkqh", _fold(weights, values_PgKSH.shape[1]), values_PgKSH
+    )
+    return _unfold(mixed, shape)
+
+
+def _fold(x, g):
+    """(P, G, K, R, T, X) -> (P, g, K, G/g·R·T, X): the group becomes more queries."""
+    P, G, K, R, T, X = x.shape
+    x = x.reshape(P, g, G // g, K, R, T, X).swapaxes(2, 3)
+    return x.reshape(P, g, K, G // g * R * T, X)
+
+
+def _unfold(x, shape):
+    """Undoes `_fold`, to (P, G, K, R, T, X)."""
+    P, G, K, R, T, X = shape
+    g = x.shape[1]
+    return x.reshape(P, g, K, G // g, R, T, X).swapaxes(2, 3).reshape(shape)

@@ -1,0 +1,172 @@
+"""The shape of a decoder, read from a Hugging Face `config.json`."""
+
+from dataclasses import dataclass
+
+FAMILIES = {
+    "gemma3_text": "Gemma3ForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "llama": "LlamaForCausalLM",
+}
+
+
+class UnsupportedModel(ValueError):
+    """The folder's config.json asks for something this decoder does not do."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and habits of a decoder; everything that differs between families is here.
+
+    `window` is the reach of local layers in tokens; one layer in `pattern` is global
+    (sees everything), the others are local. `pattern == 1` means every layer is global.
+    """
+
+    family: str
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ff: int
+    window: int = 0
+    pattern: int = 1
+    rope_theta: float = 10_000.0
+    rope_local_theta: float = 10_000.0
+    query_scale: float = 0.0
+    norm_eps: float = 1e-6
+    tied: bool = True
+
+    def __post_init__(self):
+        if self.family not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            raise UnsupportedModel(f"model_type {self.family!r}: this knows {known}.")
+        if self.heads % self.kv_heads:
+            raise UnsupportedModel(
+                f"num_attention_heads {self.heads} is not a multiple of "
+                f"num_key_value_heads {self.kv_heads}."
+            )
+
+    @property
+    def is_gemma(self) -> bool:
+        """Gemma scales embeddings, writes norms as 1 + w, and norms after blocks too."""
+        return self.family == "gemma3_text"
+
+    @property
+    def qk_norm(self) -> bool:
+        """Gemma 3 and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not."""
+        return self.family in ("gemma3_text", "qwen3")
+
+    @property
+    def qkv_bias(self) -> bool:
+        """Only Qwen2.5 adds a bias to queries, keys and values."""
+        return self.family == "qwen2"
+
+    @property
+    def attention_scale(self) -> float:
+        """What query-key products are multiplied by (1/√head_dim unless said)."""
+        return (self.query_scale or self.head_dim) ** -0.5
+
+    def is_global(self, layer: int) -> bool:
+        """Does this layer (0-based) see the whole past, or only the last `window`?"""
+        return (layer + 1) % self.pattern == 0
+
+    @classmethod
+    def from_hf(cls, hf: dict) -> "ModelConfig":
+        """Reads a parsed `config.json`.
+
+        Raises:
+          UnsupportedModel: naming the field that this decoder cannot honour.
+        """
+        family = hf.get("model_type", "")
+        _refuse_what_would_be_wrong(hf, family)
+        try:
+            sizes = dict(
+                vocab_size=hf["vocab_size"],
+                width=hf["hidden_size"],
+                layers=hf["num_hidden_layers"],
+                heads=hf["num_attention_heads"],
+                ff=hf["intermediate_size"],
+            )
+        except KeyError as missing:
+            raise UnsupportedModel(f"config.json has no field {missing}.") from None
+        gemma = family == "gemma3_text"
+        rope = hf.get("rope_parameters") or {}
+        return cls(
+            family=family,
+            **sizes,
+            kv_heads=hf.get("num_key_value_heads") or sizes["heads"],
+            head_dim=hf.get("head_dim") or sizes["width"] // sizes["heads"],
+            window=hf["sliding_window"] if gemma else 0,
+            pattern=_pattern(hf) if gemma else 1,
+            rope_theta=_theta(hf, rope, "full_attention"),
+            rope_local_theta=hf.get("rope_local_base_freq")
+            or rope.get("sliding_attention", {}).get("rope_theta", 10_000.0),
+            query_scale=float(hf.get("query_pre_attn_scalar") or 0) if gemma else 0.0,
+            norm_eps=hf.get("rms_norm_eps", 1e-6),
+            tied=hf.get("tie_word_embeddings", gemma),
+        )
+
+    def to_hf(self) -> dict:
+        """The `config.json` that `transformers` reads the same model from."""
+        hf = {
+            "architectures": [FAMILIES[self.family]],
+            "model_type": self.family,
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.ff,
+            "hidden_act": "silu",
+            "rope_theta": self.rope_theta,
+            "rms_norm_eps": self.norm_eps,
+            "tie_word_embeddings": self.tied,
+            "max_position_embeddings": 8192,
+            "torch_dtype": "float32",
+        }
+        if self.is_gemma:
+            kinds = ["sliding_attention", "full_attention"]
+            hf |= {
+                "hidden_activation": "gelu_pytorch_tanh",
+                "rope_local_base_freq": self.rope_local_theta,
+                "sliding_window": self.window,
+                "sliding_window_pattern": self.pattern,
+                "layer_types": [kinds[self.is_global(i)] for i in range(self.layers)],
+                "query_pre_attn_scalar": self.query_scale or self.head_dim,
+            }
+            del hf["hidden_act"]
+        return hf
+
+
+def _pattern(hf: dict) -> int:
+    kinds = hf.get("layer_types")
+    if not kinds:
+        return hf.get("sliding_window_pattern", 6)
+    if "full_attention" not in kinds:
+        return len(kinds) + 1
+    pattern = kinds.index("full_attention") + 1
+    expected = [(i + 1) % pattern == 0 for i in range(len(kinds))]
+    if expected != [kind == "full_attention" for kind in kinds]:
+        raise UnsupportedModel(f"layer_types is not one global layer in {pattern}.")
+    return pattern
+
+
+def _theta(hf: dict, rope: dict, kind: str) -> float:
+    return hf.get("rope_theta") or rope.get(kind, rope).get("rope_theta", 10_000.0)
+
+
+def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
+    scaling = hf.get("rope_scaling") or {}
+    if scaling.get("rope_type", scaling.get("type", "default")) != "default":
+        raise UnsupportedModel(f"rope_scaling {scaling} is not supported yet.")
+    for rope in (hf.get("rope_parameters") or {}).values():
+        if isinstance(rope, dict) and rope.get("rope_type", "default") != "default":
+            raise UnsupportedModel(f"rope_parameters {rope} is not supported yet.")
+    for field in ("num_experts", "num_local_experts", "final_logit_softcapping"):
+        if hf.get(field):
+            raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
+    if family == "qwen2" and hf.get("use_sliding_window"):
+        raise UnsupportedModel("use_sliding_window=true is not supported for qwen2.")

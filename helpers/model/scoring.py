@@ -1,0 +1,118 @@
+"""How likely a model finds given tokens, without ever holding all its logits.
+
+`[tokens, vocabulary]` float32 is what runs small TPUs out of memory (16 Gi entries for
+64k tokens of a 262k vocabulary). Here logits live for one chunk of tokens at a time, and
+the backward pass recomputes them (2410.10989 does the same in a fused kernel).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+CHUNK = 8192
+
+
+def answer_hidden(model, batch):
+    """Hidden states that predict each answer token; the prompt is computed once.
+
+    Args:
+      model: a Transformer.
+      batch: `prompt (P,Tp)`, `prompt_mask (P,Tp)` (right padding is 0) and
+        `completion (P,G,Tc)`.
+    Returns:
+      (P, G, Tc, D): entry t has seen the prompt and completion[:t].
+    """
+    prompt_PT, mask_PT = batch["prompt"], batch["prompt_mask"]
+    completion_PGT = batch["completion"]
+    P, G, Tc = completion_PGT.shape
+    prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT)
+    length_P = mask_PT.sum(axis=1)
+    positions = length_P[:, None, None] + jnp.arange(Tc - 1)
+    positions_PGT = jnp.broadcast_to(positions, (P, G, Tc - 1))
+    hidden, _ = model(completion_PGT[..., :-1], positions_PGT, earlier=(prefix,))
+    first = jnp.broadcast_to(prompt_hidden[:, None, None], (P, G, 1, hidden.shape[-1]))
+    return jnp.concatenate([first, hidden], axis=2)
+
+
+def prefill(model, prompt_PT, mask_PT):
+    """Runs prompts once: (hidden of each last token (P, D), their KV with g = 1)."""
+    tokens_P1T = prompt_PT[:, None]
+    positions_P1T = jnp.broadcast_to(jnp.arange(prompt_PT.shape[1]), tokens_P1T.shape)
+    segments_P1T = mask_PT[:, None].astype(jnp.int32)
+    hidden, prefix = model(tokens_P1T, positions_P1T, segments_P1T)
+    last_P = mask_PT.sum(axis=1).astype(jnp.int32) - 1
+    return hidden[jnp.arange(len(last_P)), 0, last_P], prefix
+
+
+def row_hidden(model, batch):
+    """Hidden states of packed rows, (B, 1, T-1, D): entry t predicts token t+1.
+
+    Args:
+      batch: `tokens`, `positions`, `segment_ids`, each (B, T).
+    """
+    tokens, positions, segments = (
+        batch[name][:, None, :-1] for name in ("tokens", "positions", "segment_ids")
+    )
+    return model(tokens, positions, segments)[0]
+
+
+def hidden_targets_mask(model, batch):
+    """(hidden, target tokens, loss mask) of packed rows or of groups, axes alike."""
+    if "completion" in batch:
+        return answer_hidden(model, batch), batch["completion"], batch["loss_mask"]
+    targets, mask = (batch[name][:, None, 1:] for name in ("tokens", "loss_mask"))
+    return row_hidden(model, batch), targets, mask
+
+
+def in_chunks(function, arrays, chunk=CHUNK):
+    """Maps a function of [n, …] arrays over token chunks, recomputed in the backward.
+
+    Args:
+      function: takes one chunk of each array, returns a pytree of [n] arrays.
+      arrays: arrays whose first axis is the same number of tokens N.
+      chunk: tokens at a time; N is padded up to a multiple (padding is cut off again).
+    Returns:
+      What `function` returns for all N tokens.
+    """
+    N = arrays[0].shape[0]
+    if N <= chunk:
+        return jax.checkpoint(function)(*arrays)
+    count = -(-N // chunk)
+
+    def split(x):
+        padding = [(0, count * chunk - N)] + [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, padding).reshape(count, chunk, *x.shape[1:])
+
+    chunks = tuple(split(x) for x in arrays)
+    out = jax.lax.map(lambda xs: jax.checkpoint(function)(*xs), chunks)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:N], out)
+
+
+def token_logprobs(model, hidden, targets, chunk=CHUNK):
+    """Log-probability of each target token, and the entropy of each prediction.
+
+    Args:
+      hidden: (..., D) states that predict the targets; targets: (...) int32.
+      chunk: how many tokens' logits may exist at once.
+    Returns:
+      (logprobs, entropy), both float32 in the shape of targets, in nats. Entropy is a
+      measurement: no gradient flows through it.
+    """
+
+    def score(hidden_ND, targets_N):
+        logits_NV = model.logits(hidden_ND)
+        total_N = jax.nn.logsumexp(logits_NV, axis=-1)
+        chosen_N = jnp.take_along_axis(logits_NV, targets_N[:, None], axis=-1)[:, 0]
+        still = jax.lax.stop_gradient((logits_NV, total_N))
+        p_NV = jnp.exp(still[0] - still[1][:, None])
+        return chosen_N - total_N, still[1] - jnp.sum(p_NV * still[0], axis=-1)
+
+    flat = (hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1))
+    scored = in_chunks(score, flat, chunk)
+    return jax.tree.map(functools.partial(jnp.reshape, shape=targets.shape), scored)
+
+
+def group_logprobs(model, batch, chunk=CHUNK):
+    """(logprobs, entropy), each (P, G, Tc), of a group batch under a model."""
+    return token_logprobs(model, answer_hidden(model, batch), batch["completion"], chunk)

@@ -1,0 +1,175 @@
+"""The decoder: Gemma 3, Qwen2.5, Qwen3 and Llama 3 in one small Flax NNX module.
+
+All layers are one `Layer` whose weights carry a leading layer axis, walked by
+`lax.scan`: compiling takes as long for 80 layers as for 4.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.model.attention import KV, attend, rotary, rotate, visible
+from helpers.model.config import ModelConfig
+
+
+def rms_norm(x, weight, eps, plus_one):
+    """Root-mean-square norm over the last axis in float32 (1910.07467), dtype kept."""
+    x32 = x.astype(jnp.float32)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
+    scale = weight.astype(jnp.float32) + (1.0 if plus_one else 0.0)
+    return (x32 * scale).astype(x.dtype)
+
+
+class Layer(nnx.Module):
+    """One decoder block: attention, then a gated feed-forward, each added to x."""
+
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+        D, F, H = config.width, config.ff, config.head_dim
+        N, K = config.heads, config.kv_heads
+        self.config = config
+
+        def matrix(rows, columns):
+            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
+            return nnx.Param((noise * rows**-0.5).astype(dtype))
+
+        def vector(size, value):
+            return nnx.Param(jnp.full((size,), value, dtype))
+
+        one = 0.0 if config.is_gemma else 1.0
+        self.attention_norm, self.ff_norm = vector(D, one), vector(D, one)
+        self.q, self.k, self.v = matrix(D, N * H), matrix(D, K * H), matrix(D, K * H)
+        self.o = matrix(N * H, D)
+        self.gate, self.up, self.down = matrix(D, F), matrix(D, F), matrix(F, D)
+        if config.is_gemma:
+            self.post_attention_norm = vector(D, one)
+            self.post_ff_norm = vector(D, one)
+        if config.qk_norm:
+            self.q_norm, self.k_norm = vector(H, one), vector(H, one)
+        if config.qkv_bias:
+            self.q_bias, self.k_bias = vector(N * H, 0.0), vector(K * H, 0.0)
+            self.v_bias = vector(K * H, 0.0)
+
+    def norm(self, x, weight):
+        """The family's RMS norm over the last axis."""
+        return rms_norm(x, weight[...], self.config.norm_eps, self.config.is_gemma)
+
+    def __call__(self, x_PGTD, cos_sin, earlier, masks):
+        """Returns the new x, and this layer's keys and values (P, G, K, T, H)."""
+        attended, kv = self.attention(
+            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks
+        )
+        if self.config.is_gemma:
+            attended = self.norm(attended, self.post_attention_norm)
+        x_PGTD = x_PGTD + attended
+        fed = self.feed_forward(self.norm(x_PGTD, self.ff_norm))
+        if self.config.is_gemma:
+            fed = self.norm(fed, self.post_ff_norm)
+        return x_PGTD + fed, kv
+
+    def attention(self, x_PGTD, cos_sin, earlier, masks):
+        """Queries of x look at the earlier pieces and, last, at x itself."""
+        c = self.config
+        P, G, T, _ = x_PGTD.shape
+        q, k, v = x_PGTD @ self.q[...], x_PGTD @ self.k[...], x_PGTD @ self.v[...]
+        if c.qkv_bias:
+            q, k, v = q + self.q_bias[...], k + self.k_bias[...], v + self.v_bias[...]
+        q = q.reshape(P, G, T, c.heads, c.head_dim)
+        k = k.reshape(P, G, T, c.kv_heads, c.head_dim)
+        v = v.reshape(P, G, T, c.kv_heads, c.head_dim)
+        if c.qk_norm:
+            q, k = self.norm(q, self.q_norm), self.norm(k, self.k_norm)
+        q = rotate(q, cos_sin) * c.attention_scale
+        k, v = rotate(k, cos_sin).swapaxes(2, 3), v.swapaxes(2, 3)
+        q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
+        out_PGKRTH = attend(q, [*earlier, (k, v)], masks)
+        out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
+        return out_PGTD @ self.o[...], (k, v)
+
+    def feed_forward(self, x_PGTD):
+        """Gated feed-forward: GeGLU for Gemma, SwiGLU for the others."""
+        gate = x_PGTD @ self.gate[...]
+        gelu = functools.partial(jax.nn.gelu, approximate=True)
+        gate = gelu(gate) if self.config.is_gemma else jax.nn.silu(gate)
+        return (gate * (x_PGTD @ self.up[...])) @ self.down[...]
+
+
+class Transformer(nnx.Module):
+    """A causal language model; `model(tokens, positions)` gives hidden states."""
+
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+        self.config = config
+        V, D = config.vocab_size, config.width
+
+        def table():
+            noise = jax.random.normal(rngs.params(), (V, D), jnp.float32)
+            return nnx.Param((noise * D**-0.5).astype(dtype))
+
+        self.embed = table()
+        if not config.tied:
+            self.head = table()
+        self.final_norm = nnx.Param(
+            jnp.full((D,), 0.0 if config.is_gemma else 1.0, dtype)
+        )
+
+        @nnx.split_rngs(splits=config.layers)
+        @nnx.vmap(in_axes=0, out_axes=0)
+        def stack(rngs):
+            return Layer(config, rngs, dtype)
+
+        self.layers = stack(rngs)
+
+    def __call__(self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=()):
+        """Runs new tokens, which see themselves (causally) and the earlier pieces.
+
+        Args:
+          tokens_PGT, positions_PGT: int32. Positions count from the start of the text.
+          segments_PGT: int32; tokens see only their own segment, 0 is padding. None
+            means one segment (1) without padding.
+          earlier: KV pieces, e.g. a prompt shared by the group, then a cache.
+        Returns:
+          hidden states after the final norm (P, G, T, D), and the new tokens' KV.
+        """
+        c = self.config
+        if segments_PGT is None:
+            segments_PGT = jnp.ones_like(tokens_PGT)
+        x = self.embed[...][tokens_PGT]
+        if c.is_gemma:
+            x = x * jnp.asarray(c.width**0.5, x.dtype)
+        new = KV(None, None, positions_PGT, segments_PGT)
+        seen = [visible(positions_PGT, segments_PGT, kv) for kv in (*earlier, new)]
+        ropes = [
+            rotary(positions_PGT, c.head_dim, theta)
+            for theta in (c.rope_theta, c.rope_local_theta)
+        ]
+        graph, weights = nnx.split(self.layers)
+
+        def one_layer(x, layer_inputs):
+            weights, is_global, earlier = layer_inputs
+            cos_sin, masks = ropes[0], [allowed for allowed, _ in seen]
+            if c.pattern > 1:
+                cos_sin = jax.tree.map(lambda a, b: jnp.where(is_global, a, b), *ropes)
+                masks = [
+                    allowed & (is_global | (distance < c.window))
+                    for allowed, distance in seen
+                ]
+            return nnx.merge(graph, weights)(x, cos_sin, earlier, masks)
+
+        is_global = jnp.array([c.is_global(i) for i in range(c.layers)])
+        pieces = [(kv.keys, kv.values) for kv in earlier]
+        x, (keys, values) = jax.lax.scan(one_layer, x, (weights, is_global, pieces))
+        hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.is_gemma)
+        return hidden, new._replace(keys=keys, values=values)
+
+    def logits(self, hidden):
+        """Scores of every vocabulary entry, (..., D) -> (..., V) float32."""
+        table = self.embed if self.config.tied else self.head
+        return jnp.einsum(
+            "...d,vd->...v", hidden, table[...], preferred_element_type=jnp.float32
+        )
+
+
+def count_params(model: nnx.Module) -> int:
+    """Number of trainable numbers in a model."""
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
