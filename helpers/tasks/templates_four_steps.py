@@ -1,0 +1,212 @@
+"""Word problems of four steps. Each template returns its question and one line a step."""
+
+from helpers.tasks.arithmetic import minus, plus, share, times
+
+
+def change_for_two_purchases(d):
+    who, goods, other = d.person(), d.goods(), d.goods()
+    count, price, count2, price2 = d.few(), d.few(), d.few(), d.few()
+    note = d.pick(50, 100)
+    cost, cost2 = times(count, price), times(count2, price2)
+    paid = plus(cost, cost2)
+    return (
+        f"{who} buys {count} {goods} for ${price} each and {count2} {other} for "
+        f"${price2} each. {who.He} pays with a ${note} note. "
+        f"How much change does {who} get?",
+        f"The {goods} cost ${cost}.",
+        f"The {other} cost ${cost2}.",
+        f"In all {who} pays ${paid}.",
+        f"The change is ${minus(note, paid)}.",
+    )
+
+
+def eats_gives_shares(d):
+    who, friend, foods = d.person(), d.person(), d.food()
+    count, inside, eaten, given = d.few(), d.few(), d.few(), d.few()
+    friends = d.few()
+    packed = times(count, inside)
+    rest = minus(packed, eaten)
+    left = minus(rest, given)
+    return (
+        f"{who} has {count} boxes with {inside} {foods} in each box. {who.He} eats "
+        f"{eaten} {foods}, gives {given} to {friend} and shares the rest equally among "
+        f"{friends} friends. How many {foods} does each friend get?",
+        f"There are {packed} {foods} in the boxes.",
+        f"There are {rest} {foods} left.",
+        f"Then there are {left} {foods} left.",
+        f"Each friend gets {share(left, friends)} {foods}.",
+    )
+
+
+def works_and_buys(d):
+    who, goods = d.person(), d.goods()
+    monday, tuesday, dollars = d.few(), d.few(), d.few()
+    had, price = d.start(), d.start()
+    hours = plus(monday, tuesday)
+    earned = times(hours, dollars)
+    now = plus(had, earned)
+    return (
+        f"{who} has ${had}. {who.He} works {monday} hours on Monday and {tuesday} hours "
+        f"on Tuesday and earns ${dollars} an hour. Then {who.he} buys {goods.a} for "
+        f"${price}. How much money does {who} have left?",
+        f"{who} works {hours} hours.",
+        f"{who} earns ${earned}.",
+        f"{who} has ${now} now.",
+        f"{who} has ${minus(now, price)} left.",
+    )
+
+
+def two_savers(d):
+    who, friend, goods = d.person(), d.person(), d.goods()
+    mine, yours, weeks, price = d.few(), d.few(), d.few(), d.start()
+    first, second = times(mine, weeks), times(yours, weeks)
+    total = plus(first, second)
+    return (
+        f"{who} saves ${mine} every week and {friend} saves ${yours} every week. After "
+        f"{weeks} weeks they buy {goods.a} for ${price}. "
+        f"How much money do they have left?",
+        f"{who} saves ${first}.",
+        f"{friend} saves ${second}.",
+        f"Together they have ${total}.",
+        f"They have ${minus(total, price)} left.",
+    )
+
+
+def three_collections(d):
+    who, friend, third, things = d.person(), d.person(), d.person(), d.toy()
+    first, more, fewer = d.start(), d.few(), d.few()
+    second = plus(first, more)
+    less = minus(second, fewer)
+    two = plus(first, second)
+    return (
+        f"{who} has {first} {things}. {friend} has {more} more {things} than {who}. "
+        f"{third} has {fewer} fewer {things} than {friend}. "
+        f"How many {things} do all three have together?",
+        f"{friend} has {second} {things}.",
+        f"{third} has {less} {things}.",
+        f"{who} and {friend} have {two} {things}.",
+        f"All three have {plus(two, less)} {things}.",
+    )
+
+
+def pages_in_two_weeks(d):
+    who = d.person()
+    pages, read, days, more, days2 = (
+        d.number(40, 99),
+        d.few(),
+        d.few(),
+        d.few(),
+        d.few(),
+    )
+    first, second = times(read, days), times(more, days2)
+    total = plus(first, second)
+    return (
+        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day for "
+        f"{days} days and then {more} pages every day for {days2} days. "
+        f"How many pages are left?",
+        f"{who} reads {first} pages in {days} days.",
+        f"Then {who.he} reads {second} pages.",
+        f"In all {who} reads {total} pages.",
+        f"There are {minus(pages, total)} pages left.",
+    )
+
+
+def boxes_half_and_more(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    count, inside, more, lost = d.few(), d.few(), d.few(), d.few()
+    packed = times(count, inside)
+    half = share(packed, 2)
+    now = plus(half, more)
+    verb = d.pick("buys", "finds", "gets")
+    return (
+        f"{who} has {count} boxes with {inside} {things} in each box. {who.He} gives half "
+        f"of the {things} to {friend}. Then {who.he} {verb} {more} more and loses "
+        f"{lost}. How many {things} does {who} have now?",
+        f"There are {packed} {things} in the boxes.",
+        f"{who} has {half} {things} left.",
+        f"{who} has {now} {things}.",
+        f"{who} has {minus(now, lost)} {things} now.",
+    )
+
+
+def runs_twice_a_day(d):
+    who, friend = d.person(), d.person()
+    morning, evening, days = d.number(2, 6), d.number(2, 6), d.few()
+    sunday, fewer = d.few(), d.few()
+    daily = plus(morning, evening)
+    total = times(daily, days)
+    now = plus(total, sunday)
+    return (
+        f"{who} runs {morning} km every morning and {evening} km every evening for "
+        f"{days} days. On Sunday {who.he} runs {sunday} km. {friend} runs {fewer} km "
+        f"less than {who}. How many km does {friend} run in all?",
+        f"{who} runs {daily} km every day.",
+        f"{who} runs {total} km in {days} days.",
+        f"In all {who} runs {now} km.",
+        f"{friend} runs {minus(now, fewer)} km.",
+    )
+
+
+def cheaper_several_and_one(d):
+    who, goods, other = d.person(), d.goods(), d.goods()
+    percent, parts = d.pick((50, 2), (25, 4), (20, 5), (10, 10))
+    price, count, single = parts * d.few(), d.few(), d.few()
+    saved = share(price, parts)
+    now = minus(price, saved)
+    cost = times(count, now)
+    return (
+        f"{goods.A} costs ${price}. Today it is {percent}% cheaper. {who} buys {count} "
+        f"{goods} and {other.a} for ${single}. How much does {who} pay in all?",
+        f"The {goods.one} is ${saved} cheaper.",
+        f"The {goods.one} costs ${now} today.",
+        f"The {goods} cost ${cost}.",
+        f"In all {who} pays ${plus(cost, single)}.",
+    )
+
+
+def four_ages(d):
+    who, friend, third, fourth = d.person(), d.person(), d.person(), d.person()
+    age, older, younger, years = d.number(4, 12), d.few(), d.few(), d.few()
+    second = plus(age, older)
+    twice = times(2, second)
+    young = minus(twice, younger)
+    return (
+        f"{who} is {age} years old. {friend} is {older} years older than {who}. {third} "
+        f"is twice as old as {friend}. {fourth} is {younger} years younger than "
+        f"{third}. How old will {fourth} be in {years} years?",
+        f"{friend} is {second} years old.",
+        f"{third} is {twice} years old.",
+        f"{fourth} is {young} years old.",
+        f"{fourth} will be {plus(young, years)} years old.",
+    )
+
+
+def friends_share_the_price(d):
+    friends, goods, other = d.few(), d.goods(), d.goods()
+    count, price, count2, price2 = d.few(), d.few(), d.few(), d.few()
+    cost, cost2 = times(count, price), times(count2, price2)
+    total = plus(cost, cost2)
+    return (
+        f"A group of {friends} friends buys {count} {goods} for ${price} each and "
+        f"{count2} {other} for ${price2} each. They share the price equally. "
+        f"How much does each friend pay?",
+        f"The {goods} cost ${cost}.",
+        f"The {other} cost ${cost2}.",
+        f"In all they pay ${total}.",
+        f"Each friend pays ${share(total, friends)}.",
+    )
+
+
+TEMPLATES = (
+    change_for_two_purchases,
+    eats_gives_shares,
+    works_and_buys,
+    two_savers,
+    three_collections,
+    pages_in_two_weeks,
+    boxes_half_and_more,
+    runs_twice_a_day,
+    cheaper_several_and_one,
+    four_ages,
+    friends_share_the_price,
+)

@@ -1,0 +1,185 @@
+"""Word problems of one step. Each template returns its question and one line a step."""
+
+from helpers.tasks.arithmetic import minus, plus, share, times
+
+
+def finds_more(d):
+    who, things = d.person(), d.toy()
+    had, more = d.start(), d.few()
+    verb = d.pick("buys", "finds", "gets")
+    return (
+        f"{who} has {had} {things}. {who.He} {verb} {more} more. "
+        f"How many {things} does {who} have now?",
+        f"{who} has {plus(had, more)} {things} now.",
+    )
+
+
+def gives_away(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    had, given = d.start(), d.few()
+    return (
+        f"{who} has {had} {things}. {who.He} gives {given} of them to {friend}. "
+        f"How many {things} does {who} have left?",
+        f"{who} has {minus(had, given)} {things} left.",
+    )
+
+
+def together(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    mine, yours = d.start(), d.start()
+    return (
+        f"{who} has {mine} {things} and {friend} has {yours} {things}. "
+        f"How many {things} do they have together?",
+        f"Together they have {plus(mine, yours)} {things}.",
+    )
+
+
+def how_many_more(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    mine, yours = d.start(), d.start()
+    return (
+        f"{who} has {mine} {things} and {friend} has {yours} {things}. "
+        f"How many more {things} does {who} have than {friend}?",
+        f"{who} has {minus(mine, yours)} more {things}.",
+    )
+
+
+def more_than(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    yours, more = d.start(), d.few()
+    return (
+        f"{friend} has {yours} {things}. {who} has {more} more {things} than {friend}. "
+        f"How many {things} does {who} have?",
+        f"{who} has {plus(yours, more)} {things}.",
+    )
+
+
+def boxes(d):
+    things = d.thing()
+    count, inside = d.few(), d.number(2, 12)
+    box = d.pick("box", "bag")
+    plural = {"box": "boxes", "bag": "bags"}[box]
+    return (
+        f"There are {count} {plural} with {inside} {things} in each {box}. "
+        f"How many {things} are there in all?",
+        f"There are {times(count, inside)} {things} in all.",
+    )
+
+
+def price_of_several(d):
+    who, goods = d.person(), d.goods()
+    count, price = d.few(), d.number(2, 12)
+    return (
+        f"{goods.A} costs ${price}. {who} buys {count} {goods}. "
+        f"How much does {who} pay?",
+        f"The {goods} cost ${times(count, price)}.",
+    )
+
+
+def shares_with_friends(d):
+    who, foods = d.person(), d.food()
+    friends, each = d.few(), d.number(2, 12)
+    return (
+        f"{who} shares {friends * each} {foods} equally among {friends} friends. "
+        f"How many {foods} does each friend get?",
+        f"Each friend gets {share(friends * each, friends)} {foods}.",
+    )
+
+
+def fills_bags(d):
+    who, things = d.person(), d.thing()
+    bags, inside = d.number(2, 12), d.few()
+    return (
+        f"{who} has {bags * inside} {things}. {who.He} puts {inside} {things} in each "
+        f"bag. How many bags does {who} fill?",
+        f"{who} fills {share(bags * inside, inside)} bags.",
+    )
+
+
+def change(d):
+    who, goods = d.person(), d.goods()
+    price, note = d.number(2, 40), d.pick(20, 50)
+    return (
+        f"{who} buys {goods.a} for ${price} and pays with a ${note} note. "
+        f"How much change does {who} get?",
+        f"The change is ${minus(note, price)}.",
+    )
+
+
+def pages_left(d):
+    who = d.person()
+    pages, read = d.number(20, 60), d.start()
+    return (
+        f"{who} reads a book of {pages} pages. {who.He} has read {read} pages. "
+        f"How many pages are left?",
+        f"There are {minus(pages, read)} pages left.",
+    )
+
+
+def twice_as_many(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    yours = d.number(3, 14)
+    return (
+        f"{friend} has {yours} {things}. {who} has twice as many {things} as {friend}. "
+        f"How many {things} does {who} have?",
+        f"{who} has {times(2, yours)} {things}.",
+    )
+
+
+def eats_half(d):
+    who, foods = d.person(), d.food()
+    half = d.number(2, 14)
+    return (
+        f"{who} has {2 * half} {foods} and eats half of them. "
+        f"How many {foods} does {who} eat?",
+        f"{who} eats {share(2 * half, 2)} {foods}.",
+    )
+
+
+def age_later(d):
+    who = d.person()
+    age, years = d.number(4, 40), d.few()
+    return (
+        f"{who} is {age} years old. How old will {who} be in {years} years?",
+        f"{who} will be {plus(age, years)} years old.",
+    )
+
+
+def distance(d):
+    who = d.person()
+    km, days = d.few(), d.number(2, 12)
+    walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
+    return (
+        f"{who} {walks} {km} km every day. How many km does {who} {walk} in {days} "
+        f"days?",
+        f"{who} {walks} {times(km, days)} km.",
+    )
+
+
+def wage(d):
+    who = d.person()
+    dollars, hours = d.number(4, 12), d.few()
+    return (
+        f"{who} earns ${dollars} an hour. How much does {who} earn in {hours} hours?",
+        f"{who} earns ${times(dollars, hours)}.",
+    )
+
+
+TEMPLATES = (
+    finds_more,
+    gives_away,
+    together,
+    how_many_more,
+    more_than,
+    boxes,
+    price_of_several,
+    shares_with_friends,
+    fills_bags,
+    change,
+    pages_left,
+    twice_as_many,
+    eats_half,
+    age_later,
+    distance,
+    wage,
+)

@@ -1,0 +1,205 @@
+"""Word problems of two steps. Each template returns its question and one line a step."""
+
+from helpers.tasks.arithmetic import minus, plus, share, times
+
+
+def finds_and_gives(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    had, more, given = d.start(), d.few(), d.few()
+    now = plus(had, more)
+    verb = d.pick("buys", "finds", "gets")
+    return (
+        f"{who} has {had} {things}. {who.He} {verb} {more} more and gives {given} to "
+        f"{friend}. How many {things} does {who} have left?",
+        f"{who} has {now} {things}.",
+        f"{who} has {minus(now, given)} {things} left.",
+    )
+
+
+def several_and_one(d):
+    who, goods, other = d.person(), d.goods(), d.goods()
+    count, price, single = d.few(), d.few(), d.few()
+    cost = times(count, price)
+    return (
+        f"{who} buys {count} {goods} for ${price} each and {other.a} for ${single}. "
+        f"How much does {who} pay in all?",
+        f"The {goods} cost ${cost}.",
+        f"In all {who} pays ${plus(cost, single)}.",
+    )
+
+
+def change_for_several(d):
+    who, goods = d.person(), d.goods()
+    count, price, note = d.few(), d.few(), d.pick(20, 50)
+    cost = times(count, price)
+    return (
+        f"{who} buys {count} {goods} for ${price} each and pays with a ${note} note. "
+        f"How much change does {who} get?",
+        f"The {goods} cost ${cost}.",
+        f"The change is ${minus(note, cost)}.",
+    )
+
+
+def boxes_and_more(d):
+    who, things = d.person(), d.thing()
+    count, inside, more = d.few(), d.few(), d.few()
+    packed = times(count, inside)
+    return (
+        f"{who} has {count} boxes with {inside} {things} in each box and {more} more "
+        f"{things} in a bag. How many {things} does {who} have in all?",
+        f"There are {packed} {things} in the boxes.",
+        f"In all {who} has {plus(packed, more)} {things}.",
+    )
+
+
+def boxes_and_eaten(d):
+    who, foods = d.person(), d.food()
+    count, inside, eaten = d.few(), d.few(), d.few()
+    packed = times(count, inside)
+    return (
+        f"{who} has {count} boxes with {inside} {foods} in each box. {who.He} eats "
+        f"{eaten} {foods}. How many {foods} are left?",
+        f"There are {packed} {foods} in the boxes.",
+        f"There are {minus(packed, eaten)} {foods} left.",
+    )
+
+
+def more_than_together(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    yours, more = d.start(), d.few()
+    mine = plus(yours, more)
+    return (
+        f"{friend} has {yours} {things}. {who} has {more} more {things} than {friend}. "
+        f"How many {things} do they have together?",
+        f"{who} has {mine} {things}.",
+        f"Together they have {plus(yours, mine)} {things}.",
+    )
+
+
+def twice_together(d):
+    who, friend, things = d.person(), d.person(), d.toy()
+    yours, extra = d.number(3, 14), d.few()
+    mine = times(2, yours)
+    return (
+        f"{friend} has {yours} {things}. {who} has twice as many {things} as {friend} "
+        f"and finds {extra} more. How many {things} does {who} have now?",
+        f"{who} has {mine} {things}.",
+        f"{who} has {plus(mine, extra)} {things} now.",
+    )
+
+
+def weekly_savings(d):
+    who = d.person()
+    had, saved, weeks = d.start(), d.few(), d.few()
+    total = times(saved, weeks)
+    return (
+        f"{who} has ${had} and saves ${saved} every week. "
+        f"How much does {who} have after {weeks} weeks?",
+        f"{who} saves ${total}.",
+        f"{who} has ${plus(had, total)} now.",
+    )
+
+
+def share_together(d):
+    who, friend, foods = d.person(), d.person(), d.food()
+    mine, yours, friends = d.start(), d.start(), d.few()
+    total = plus(mine, yours)
+    return (
+        f"{who} has {mine} {foods} and {friend} has {yours} {foods}. They share them "
+        f"equally among {friends} friends. How many {foods} does each friend get?",
+        f"Together they have {total} {foods}.",
+        f"Each friend gets {share(total, friends)} {foods}.",
+    )
+
+
+def bags_of_the_rest(d):
+    who, foods = d.person(), d.food()
+    baked, eaten, inside = d.number(12, 60), d.few(), d.few()
+    rest = minus(baked, eaten)
+    return (
+        f"{who} has {baked} {foods} and eats {eaten} of them. {who.He} puts {inside} of "
+        f"the other {foods} in each bag. How many bags does {who} fill?",
+        f"There are {rest} {foods} left.",
+        f"{who} fills {share(rest, inside)} bags.",
+    )
+
+
+def pages_every_day(d):
+    who = d.person()
+    pages, read, days = d.number(20, 80), d.few(), d.few()
+    total = times(read, days)
+    return (
+        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day for "
+        f"{days} days. How many pages are left?",
+        f"{who} reads {total} pages.",
+        f"There are {minus(pages, total)} pages left.",
+    )
+
+
+def older_later(d):
+    who, friend = d.person(), d.person()
+    age, older, years = d.number(4, 20), d.few(), d.few()
+    now = plus(age, older)
+    return (
+        f"{friend} is {age} years old. {who} is {older} years older than {friend}. "
+        f"How old will {who} be in {years} years?",
+        f"{who} is {now} years old.",
+        f"{who} will be {plus(now, years)} years old.",
+    )
+
+
+def earns_and_spends(d):
+    who, goods = d.person(), d.goods()
+    dollars, hours, price = d.few(), d.few(), d.start()
+    earned = times(dollars, hours)
+    return (
+        f"{who} works {hours} hours and earns ${dollars} an hour. {who.He} buys "
+        f"{goods.a} for ${price}. How much money does {who} have left?",
+        f"{who} earns ${earned}.",
+        f"{who} has ${minus(earned, price)} left.",
+    )
+
+
+def days_and_sunday(d):
+    who = d.person()
+    km, days, sunday = d.few(), d.few(), d.number(5, 20)
+    walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
+    total = times(km, days)
+    return (
+        f"{who} {walks} {km} km every day for {days} days and {sunday} km on Sunday. "
+        f"How many km does {who} {walk} in all?",
+        f"{who} {walks} {total} km in {days} days.",
+        f"In all {who} {walks} {plus(total, sunday)} km.",
+    )
+
+
+def cheaper(d):
+    goods = d.goods()
+    percent, parts = d.pick((50, 2), (25, 4), (20, 5), (10, 10))
+    price = parts * d.number(2, 14)
+    saved = share(price, parts)
+    return (
+        f"{goods.A} costs ${price}. Today it is {percent}% cheaper. "
+        f"How much does the {goods.one} cost today?",
+        f"It is ${saved} cheaper.",
+        f"The {goods.one} costs ${minus(price, saved)} today.",
+    )
+
+
+TEMPLATES = (
+    finds_and_gives,
+    several_and_one,
+    change_for_several,
+    boxes_and_more,
+    boxes_and_eaten,
+    more_than_together,
+    twice_together,
+    weekly_savings,
+    share_together,
+    bags_of_the_rest,
+    pages_every_day,
+    older_later,
+    earns_and_spends,
+    days_and_sunday,
+    cheaper,
+)
