@@ -167,7 +167,7 @@ def prompt_tokens(tokenizer, question):
     Returns:
       list of token ids, ending where the answer begins.
     """
-    return _prompts_tokens(tokenizer, [question])[0]
+    return prompts_tokens(tokenizer, [question])[0]
 
 
 def example_tokens(tokenizer, question, answer):
@@ -203,10 +203,12 @@ def examples_tokens(tokenizer, questions, answers):
         )
     if not questions:
         return []
-    prompts = _prompts_tokens(tokenizer, questions)
+    prompts = prompts_tokens(tokenizer, questions)
     end, *after = _turn_end(tokenizer)
     examples = []
-    for prompt, own in zip(prompts, _plain(tokenizer, [a.strip() for a in answers])):
+    for prompt, own in zip(
+        prompts, _plain(tokenizer, [a.strip() for a in answers]), strict=True
+    ):
         mask = [0] * len(prompt) + [1] * (len(own) + 1) + [0] * len(after)
         examples.append((prompt + own + [end] + after, mask))
     return examples
@@ -260,8 +262,15 @@ def _render(tokenizer, messages, add_generation_prompt=True):
     )
 
 
-def _prompts_tokens(tokenizer, questions):
-    """Encode prompts in one batch, the ones with spelled-out control tokens apart."""
+def prompts_tokens(tokenizer, questions):
+    """Encode many prompts at once; the same result as one by one, faster.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      questions: list of str or of message lists.
+    Returns:
+      list of lists of token ids, see `prompt_tokens`.
+    """
     special = _special_pattern(tokenizer)
     texts, ids = [], []
     for question in questions:

@@ -1,0 +1,298 @@
+"""Batch sources for data that is known before training: Grain order, our packing.
+
+A *batch source* is what the trainer draws from: `next(source)` gives a dict of arrays,
+`source.get_state()` a small JSON-able dict, and `source.set_state(state)` continues
+from there exactly, in another process if need be. `source.metrics` describes the last
+batch, `source.samples` is a table for the log (empty here: nothing is sampled).
+
+Grain (https://google-grain.readthedocs.io) decides the order: every epoch is a new
+permutation computed from the seed and the position, so the whole state of the order
+is one number. Packing is first-fit with a short waiting list. Grain's own packer
+resumes exactly too, but a state of ours needs no replay, and on GSM8K lengths in rows
+of 512 it leaves 5% of the tokens empty where Grain's leaves 17% with as many bins.
+"""
+
+import zlib
+
+import grain
+import numpy as np
+
+from helpers import chat
+
+WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
+
+
+class ExampleTooLong(ValueError):
+    """An example has more tokens than a row."""
+
+
+class PromptTooLong(ValueError):
+    """A prompt has more tokens than the largest bucket."""
+
+
+def packed_rows(
+    examples, *, batch, length, seed, epochs=None, shard=(0, 1), truncate=False
+):
+    """Make a batch source that packs several examples into each row.
+
+    Rows are filled by first-fit (Johnson 1973); no example is ever cut in two. Every
+    example appears exactly once per epoch; near the end of an epoch a batch may mix
+    it with the next. The last batch of a finite run is filled up with padding.
+
+    Args:
+      examples: list of (tokens, loss_mask), two equally long sequences of int;
+        `chat.examples_tokens` makes them.
+      batch: B, rows per batch and process.
+      length: T, tokens per row.
+      seed: int in [0, 2**32), decides the order of every epoch.
+      epochs: how often to go through the examples; None for ever.
+      shard: (index, count): this process reads the index-th of every count examples.
+        Shares of a finite run may end a batch apart, so count steps, not epochs.
+      truncate: cut what is longer than `length`, and count it in
+        metrics["truncated"], instead of raising.
+    Returns:
+      A batch source of dicts of arrays (B, T): `tokens` int32, `segment_ids` int32
+      (1, 2, ... in each row, 0 is padding), `positions` int32 (from 0 in each
+      segment) and `loss_mask` float32 (1: this token is a target). metrics: `packing`
+      (share of non-padding tokens), `examples`, `truncated` and `epoch` (a fraction).
+    Raises:
+      ExampleTooLong: an example does not fit in a row and truncate is False.
+      ValueError: no examples, an empty one, or masks of another length.
+    """
+    examples = [
+        (np.asarray(tokens, np.int32), np.asarray(mask, np.float32))
+        for tokens, mask in examples
+    ]
+    for index, (tokens, mask) in enumerate(examples):
+        if len(tokens) == 0 or tokens.shape != mask.shape:
+            raise ValueError(
+                f"Example {index} has {len(tokens)} tokens and a loss mask of "
+                f"{len(mask)}: give both, equally long and not empty."
+            )
+    too_long = {i for i, (tokens, _) in enumerate(examples) if len(tokens) > length}
+    if too_long and not truncate:
+        index = min(too_long)
+        raise ExampleTooLong(
+            f"Example {index} has {len(examples[index][0])} tokens, a row holds "
+            f"{length} ({len(too_long)} of {len(examples)} examples are too long). "
+            "Pass a larger length, drop them, or pass truncate=True to cut them."
+        )
+    examples = [(tokens[:length], mask[:length]) for tokens, mask in examples]
+    order = _order(len(examples), seed, epochs, shard)
+    run = {"batch": batch, "length": length, "seed": seed, "shard": list(shard)}
+    run["data"] = _checksum(tokens for tokens, _ in examples)
+    return _PackedRows(examples, order, run, frozenset(too_long))
+
+
+def prompts(
+    rows,
+    tokenizer,
+    *,
+    batch,
+    buckets=(64, 128, 256),
+    seed,
+    epochs=None,
+    shard=(0, 1),
+):
+    """Make a batch source of prompts to answer, for rollouts.
+
+    Args:
+      rows: list of dicts with a "question": str or list of messages.
+      tokenizer: from `chat.load_tokenizer`.
+      batch: P, prompts per batch and process.
+      buckets: allowed padded lengths Tp, so that few programs are compiled.
+      seed: int in [0, 2**32), decides the order of every epoch.
+      epochs: how often to go through the rows; None for ever. The last batch of a
+        finite run may be smaller.
+      shard: (index, count): this process reads the index-th of every count rows.
+    Returns:
+      A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
+      (P, Tp) int32, "rows": list of P dicts}. metrics: `prompt_tokens` (mean) and
+      `epoch` (a fraction).
+    Raises:
+      PromptTooLong: a prompt does not fit in the largest bucket.
+      ValueError: no rows.
+    """
+    tokens = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    _check_lengths(tokens, buckets)
+    order = _order(len(rows), seed, epochs, shard)
+    run = {"batch": batch, "seed": seed, "shard": list(shard)}
+    run["data"] = _checksum(np.asarray(t, np.int32) for t in tokens)
+    return _Prompts(rows, tokens, order, run, tuple(buckets))
+
+
+def pad_prompts(token_lists, buckets):
+    """Pad prompts on the right to the smallest bucket that holds them all.
+
+    Args:
+      token_lists: list of P lists of int.
+      buckets: allowed lengths Tp.
+    Returns:
+      (prompt, prompt_mask): int32 arrays (P, Tp); padding is id 0 with mask 0.
+    Raises:
+      PromptTooLong: a prompt does not fit in the largest bucket.
+    """
+    _check_lengths(token_lists, buckets)
+    longest = max(map(len, token_lists))
+    width = min(bucket for bucket in buckets if bucket >= longest)
+    prompt = np.zeros((len(token_lists), width), np.int32)
+    mask = np.zeros_like(prompt)
+    for row, tokens in enumerate(token_lists):
+        prompt[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return prompt, mask
+
+
+class _Source:
+    """What both sources share: an order drawn from Grain, and its state."""
+
+    def __init__(self, order, run, examples):
+        self.metrics, self.samples = {}, []
+        self._order, self._run, self._examples = order, run, examples
+
+    def __iter__(self):
+        return self
+
+    def get_state(self):
+        """Return a JSON-able dict that says where this source stands."""
+        return {"run": dict(self._run), "order": self._order.get_state()}
+
+    def set_state(self, state):
+        """Continue from a state of a source made with the same arguments.
+
+        Raises:
+          ValueError: the state is that of other data or other arguments.
+        """
+        for name, value in self._run.items():
+            if state["run"].get(name) != value:
+                raise ValueError(
+                    f"The saved data position was made with {name}="
+                    f"{state['run'].get(name)}, this run has {name}={value}. Use the "
+                    "same data and arguments, or another folder for a new run."
+                )
+        self._order.set_state(state["order"])
+
+    def _epoch(self):
+        count = self._run["shard"][1]
+        return self._order.get_state()["next_index"] * count / self._examples
+
+
+class _PackedRows(_Source):
+    def __init__(self, examples, order, run, cut):
+        super().__init__(order, run, len(examples))
+        self._data, self._cut, self._waiting = examples, cut, []
+
+    def get_state(self):
+        return {**super().get_state(), "waiting": list(self._waiting)}
+
+    def set_state(self, state):
+        super().set_state(state)
+        self._waiting = list(state["waiting"])
+
+    def __next__(self):
+        rows = self._fill()
+        drawn = [index for row in rows for index in row]
+        if not drawn:
+            raise StopIteration
+        arrays = self._arrays(rows)
+        self.metrics = {
+            "packing": float((arrays["segment_ids"] > 0).mean()),
+            "examples": float(len(drawn)),
+            "truncated": float(len(self._cut.intersection(drawn))),
+            "epoch": self._epoch(),
+        }
+        return arrays
+
+    def _fill(self):
+        """Choose the examples of each row: those that wait first, then new ones."""
+        room = [self._run["length"]] * self._run["batch"]
+        rows = [[] for _ in room]
+
+        def place(index):
+            size = len(self._data[index][0])
+            for row, free in enumerate(room):
+                if size <= free:
+                    rows[row].append(index)
+                    room[row] -= size
+                    return True
+            return False
+
+        self._waiting = [index for index in self._waiting if not place(index)]
+        while len(self._waiting) < WAITING:
+            index = next(self._order, None)
+            if index is None:
+                break
+            if not place(int(index)):
+                self._waiting.append(int(index))
+        return rows
+
+    def _arrays(self, rows):
+        shape = self._run["batch"], self._run["length"]
+        tokens, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
+        loss_mask = np.zeros(shape, np.float32)
+        for row, indices in enumerate(rows):
+            start = 0
+            for segment, index in enumerate(indices, start=1):
+                own, mask = self._data[index]
+                here = slice(start, start + len(own))
+                tokens[row, here] = own
+                segments[row, here] = segment
+                positions[row, here] = np.arange(len(own))
+                loss_mask[row, here] = mask
+                start = here.stop
+        return {
+            "tokens": tokens,
+            "segment_ids": segments,
+            "positions": positions,
+            "loss_mask": loss_mask,
+        }
+
+
+class _Prompts(_Source):
+    def __init__(self, rows, tokens, order, run, buckets):
+        super().__init__(order, run, len(rows))
+        self._rows, self._tokens, self._buckets = rows, tokens, buckets
+
+    def __next__(self):
+        size = self._run["batch"]
+        drawn = [i for _, i in zip(range(size), self._order, strict=False)]
+        if not drawn:
+            raise StopIteration
+        prompt, mask = pad_prompts([self._tokens[i] for i in drawn], self._buckets)
+        self.metrics = {
+            "prompt_tokens": float(mask.sum(1).mean()),
+            "epoch": self._epoch(),
+        }
+        rows = [self._rows[i] for i in drawn]
+        return {"prompt": prompt, "prompt_mask": mask, "rows": rows}
+
+
+def _order(count, seed, epochs, shard):
+    """Return Grain's iterator over the indices 0..count-1, shuffled every epoch."""
+    index, processes = shard
+    if count == 0:
+        raise ValueError("There is no data: the list of examples or rows is empty.")
+    if not 0 <= index < processes:
+        raise ValueError(f"shard is {shard}: the index must be in [0, {processes}).")
+    order = grain.MapDataset.range(count).shuffle(seed=seed).repeat(epochs)
+    in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    return iter(order[index::processes].to_iter_dataset(in_memory))
+
+
+def _check_lengths(token_lists, buckets):
+    largest = max(buckets)
+    for index, tokens in enumerate(token_lists):
+        if len(tokens) > largest:
+            raise PromptTooLong(
+                f"Prompt {index} has {len(tokens)} tokens, the largest bucket is "
+                f"{largest}. Shorten the prompt, or pass larger buckets, for example "
+                f"buckets={(*sorted(buckets), 2 ** (len(tokens) - 1).bit_length())}."
+            )
+
+
+def _checksum(arrays):
+    """Return a number that changes when the data does."""
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(array.tobytes(), checksum)
+    return checksum
