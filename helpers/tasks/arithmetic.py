@@ -31,13 +31,10 @@ class Step:
         return f"<<{self.left}{self.operator}{self.right}={self.value}>>{self.value}"
 
 
-def _within(pair, largest):
-    small, large = sorted(pair)
-    return small >= SMALLEST and small <= min(largest) and large <= max(largest)
-
-
-def _step(left, operator, right, value, drilled):
-    if not drilled:
+def _step(left, operator, right, value, drilled, largest):
+    """A `Step`, if the two numbers that stand in the tables for it are drilled."""
+    small, large = sorted(drilled)
+    if not (SMALLEST <= small <= min(largest) and large <= max(largest)):
         raise Redraw(f"{left}{operator}{right} is not in the drills")
     return Step(left, operator, right, value)
 
@@ -47,36 +44,35 @@ def _number(term):
 
 
 def plus(left, right):
-    """The step `left+right`. Terms are ints or earlier steps.
+    """The step `left+right`; terms are ints or earlier steps.
 
     Raises:
-      Redraw: the sum is not in the drilled tables. So do `minus`, `times`, `share`.
+      Redraw: the numbers are outside the tables. So do `minus`, `times`, `share`.
     """
     left, right = _number(left), _number(right)
-    drilled = _within((left, right), LARGEST_TERMS)
-    return _step(left, "+", right, left + right, drilled)
+    return _step(left, "+", right, left + right, (left, right), LARGEST_TERMS)
 
 
 def minus(left, right):
-    """The step `left-right`, the inverse of a drilled sum (so never negative)."""
+    """The step `left-right`, the inverse of a drilled sum, so never negative."""
     left, right = _number(left), _number(right)
-    drilled = _within((left - right, right), LARGEST_TERMS)
-    return _step(left, "-", right, left - right, drilled)
+    rest = left - right
+    return _step(left, "-", right, rest, (rest, right), LARGEST_TERMS)
 
 
 def times(left, right):
     """The step `left*right`."""
     left, right = _number(left), _number(right)
-    drilled = _within((left, right), LARGEST_FACTORS)
-    return _step(left, "*", right, left * right, drilled)
+    return _step(left, "*", right, left * right, (left, right), LARGEST_FACTORS)
 
 
 def share(left, right):
-    """The step `left/right`, always exact: the inverse of a drilled product."""
+    """The step `left/right`, the inverse of a drilled product, so always exact."""
     left, right = _number(left), _number(right)
-    quotient, rest = divmod(left, right)
-    drilled = rest == 0 and _within((quotient, right), LARGEST_FACTORS)
-    return _step(left, "/", right, quotient, drilled)
+    if right == 0 or left % right:
+        raise Redraw(f"{left}/{right} is not a whole number")
+    each = left // right
+    return _step(left, "/", right, each, (each, right), LARGEST_FACTORS)
 
 
 def fact(rng):

@@ -3,22 +3,23 @@
 from helpers.tasks.words import Draw
 
 SENTENCES = (
-    lambda d, who, friend: f"{who} has {d.start()} {d.toy()}.",
+    lambda d, who, friend: f"{who.He} has {d.start()} {d.toy()}.",
     lambda d, who, friend: f"{who.He} finds {d.few()} {d.toy()}.",
     lambda d, who, friend: f"{who.He} buys {d.goods().a} for ${d.few()}.",
     lambda d, who, friend: f"{who.He} gives {d.food().a} to {friend}.",
-    lambda d, who, friend: f"{who.He} eats {d.food().a} and {d.food().a}.",
-    lambda d, who, friend: f"{friend} gets {d.toy().a} and {d.goods().a}.",
+    lambda d, who, friend: f"{who.He} gets {d.toy().a} and {d.goods().a}.",
     lambda d, who, friend: f"{who.He} puts {d.few()} {d.food()} in a bag.",
-    lambda d, who, friend: f"{who} and {friend} walk {d.few()} km together.",
-    lambda d, who, friend: f"They share {d.food().a} with {who.his} friends.",
-    lambda d, who, friend: f"{friend} reads {d.start()} pages of a book.",
     lambda d, who, friend: f"{who.He} is {d.number(4, 40)} years old.",
-    lambda d, who, friend: f"On Sunday {who.he} gives {friend} {d.toy().a}.",
     lambda d, who, friend: f"{who.He} saves ${d.few()} every week.",
-    lambda d, who, friend: f"{d.goods().A} costs ${d.few()} today.",
-    lambda d, who, friend: f"There are {d.few()} {d.food()} in {who.his} bag.",
+    lambda d, who, friend: f"There are {d.few()} {d.food()} in {who.his} box.",
+)
+ENDINGS = (
+    lambda d, who, friend: f"They walk {d.few()} km together.",
+    lambda d, who, friend: f"They share {d.food().a}.",
+    lambda d, who, friend: f"{friend} eats {d.food().a} and {d.food().a}.",
+    lambda d, who, friend: f"{friend} reads {d.start()} pages of a book.",
     lambda d, who, friend: f"{friend} has more {d.toy()} than {who}.",
+    lambda d, who, friend: f"Then {friend} gives {who.him} {d.toy().a}.",
 )
 
 
@@ -30,6 +31,8 @@ def story(rng):
     """
     d = Draw(rng)
     who, friend = d.person(), d.person()
-    opening = f"{who} works with {friend} on {d.pick('Monday', 'Tuesday', 'Sunday')}."
-    rest = rng.sample(SENTENCES, d.number(2, 3))
-    return " ".join([opening, *(sentence(d, who, friend) for sentence in rest)])
+    day = d.pick("Monday", "Tuesday", "Sunday")
+    verb = d.pick("works", "walks", "runs")
+    told = [*rng.sample(SENTENCES, d.number(1, 2)), rng.choice(ENDINGS)]
+    sentences = [sentence(d, who, friend) for sentence in told]
+    return " ".join([f"On {day} {who} {verb} with {friend}.", *sentences])

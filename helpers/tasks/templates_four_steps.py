@@ -1,4 +1,4 @@
-"""Word problems of four steps. Each template returns its question and one line a step."""
+"""Word problems of four steps. A template returns its question and a line per step."""
 
 from helpers.tasks.arithmetic import minus, plus, share, times
 
@@ -46,9 +46,9 @@ def works_and_buys(d):
     earned = times(hours, dollars)
     now = plus(had, earned)
     return (
-        f"{who} has ${had}. {who.He} works {monday} hours on Monday and {tuesday} hours "
-        f"on Tuesday and earns ${dollars} an hour. Then {who.he} buys {goods.a} for "
-        f"${price}. How much money does {who} have left?",
+        f"{who} has ${had}. {who.He} works {monday} hours on Monday and {tuesday} "
+        f"hours on Tuesday and earns ${dollars} an hour. Then {who.he} buys {goods.a} "
+        f"for ${price}. How much money does {who} have left?",
         f"{who} works {hours} hours.",
         f"{who} earns ${earned}.",
         f"{who} has ${now} now.",
@@ -89,20 +89,14 @@ def three_collections(d):
     )
 
 
-def pages_in_two_weeks(d):
-    who = d.person()
-    pages, read, days, more, days2 = (
-        d.number(40, 99),
-        d.few(),
-        d.few(),
-        d.few(),
-        d.few(),
-    )
+def pages_fast_and_slow(d):
+    who, pages = d.person(), d.number(40, 99)
+    read, days, more, days2 = d.few(), d.few(), d.few(), d.few()
     first, second = times(read, days), times(more, days2)
     total = plus(first, second)
     return (
-        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day for "
-        f"{days} days and then {more} pages every day for {days2} days. "
+        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day "
+        f"for {days} days and then {more} pages every day for {days2} days. "
         f"How many pages are left?",
         f"{who} reads {first} pages in {days} days.",
         f"Then {who.he} reads {second} pages.",
@@ -119,8 +113,8 @@ def boxes_half_and_more(d):
     now = plus(half, more)
     verb = d.pick("buys", "finds", "gets")
     return (
-        f"{who} has {count} boxes with {inside} {things} in each box. {who.He} gives half "
-        f"of the {things} to {friend}. Then {who.he} {verb} {more} more and loses "
+        f"{who} has {count} boxes with {inside} {things} in each box. {who.He} gives "
+        f"half of the {things} to {friend}. Then {who.he} {verb} {more} more and loses "
         f"{lost}. How many {things} does {who} have now?",
         f"There are {packed} {things} in the boxes.",
         f"{who} has {half} {things} left.",
@@ -132,14 +126,14 @@ def boxes_half_and_more(d):
 def runs_twice_a_day(d):
     who, friend = d.person(), d.person()
     morning, evening, days = d.number(2, 6), d.number(2, 6), d.few()
-    sunday, fewer = d.few(), d.few()
+    last, fewer = d.few(), d.few()
     daily = plus(morning, evening)
     total = times(daily, days)
-    now = plus(total, sunday)
+    now = plus(total, last)
     return (
         f"{who} runs {morning} km every morning and {evening} km every evening for "
-        f"{days} days. On Sunday {who.he} runs {sunday} km. {friend} runs {fewer} km "
-        f"less than {who}. How many km does {friend} run in all?",
+        f"{days} days. The next day {who.he} runs {last} km. {friend} runs {fewer} "
+        f"km less than {who}. How many km does {friend} run in all?",
         f"{who} runs {daily} km every day.",
         f"{who} runs {total} km in {days} days.",
         f"In all {who} runs {now} km.",
@@ -149,7 +143,7 @@ def runs_twice_a_day(d):
 
 def cheaper_several_and_one(d):
     who, goods, other = d.person(), d.goods(), d.goods()
-    percent, parts = d.pick((50, 2), (25, 4), (20, 5), (10, 10))
+    percent, parts = d.percent()
     price, count, single = parts * d.few(), d.few(), d.few()
     saved = share(price, parts)
     now = minus(price, saved)
@@ -166,16 +160,17 @@ def cheaper_several_and_one(d):
 
 def four_ages(d):
     who, friend, third, fourth = d.person(), d.person(), d.person(), d.person()
-    age, older, younger, years = d.number(4, 12), d.few(), d.few(), d.few()
+    age, older, (twice, factor) = d.number(3, 12), d.few(), d.multiple()
+    younger, years = d.few(), d.few()
     second = plus(age, older)
-    twice = times(2, second)
-    young = minus(twice, younger)
+    oldest = times(factor, second)
+    young = minus(oldest, younger)
     return (
-        f"{who} is {age} years old. {friend} is {older} years older than {who}. {third} "
-        f"is twice as old as {friend}. {fourth} is {younger} years younger than "
-        f"{third}. How old will {fourth} be in {years} years?",
+        f"{who} is {age} years old. {friend} is {older} years older than {who}. "
+        f"{third} is {twice} as old as {friend}. {fourth} is {younger} years younger "
+        f"than {third}. How old will {fourth} be in {years} years?",
         f"{friend} is {second} years old.",
-        f"{third} is {twice} years old.",
+        f"{third} is {oldest} years old.",
         f"{fourth} is {young} years old.",
         f"{fourth} will be {plus(young, years)} years old.",
     )
@@ -203,7 +198,7 @@ TEMPLATES = (
     works_and_buys,
     two_savers,
     three_collections,
-    pages_in_two_weeks,
+    pages_fast_and_slow,
     boxes_half_and_more,
     runs_twice_a_day,
     cheaper_several_and_one,

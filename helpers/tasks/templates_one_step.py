@@ -1,4 +1,4 @@
-"""Word problems of one step. Each template returns its question and one line a step."""
+"""Word problems of one step. A template returns its question and a line per step."""
 
 from helpers.tasks.arithmetic import minus, plus, share, times
 
@@ -90,8 +90,8 @@ def fills_bags(d):
     who, things = d.person(), d.thing()
     bags, inside = d.number(2, 12), d.few()
     return (
-        f"{who} has {bags * inside} {things}. {who.He} puts {inside} {things} in each "
-        f"bag. How many bags does {who} fill?",
+        f"{who} has {bags * inside} {things}. {who.He} puts them in bags, {inside} in "
+        f"each bag. How many bags does {who} fill?",
         f"{who} fills {share(bags * inside, inside)} bags.",
     )
 
@@ -116,23 +116,23 @@ def pages_left(d):
     )
 
 
-def twice_as_many(d):
+def times_as_many(d):
     who, friend, things = d.person(), d.person(), d.toy()
-    yours = d.number(3, 14)
+    yours, (twice, factor) = d.number(3, 14), d.multiple()
     return (
-        f"{friend} has {yours} {things}. {who} has twice as many {things} as {friend}. "
-        f"How many {things} does {who} have?",
-        f"{who} has {times(2, yours)} {things}.",
+        f"{friend} has {yours} {things}. {who} has {twice} as many {things} as "
+        f"{friend}. How many {things} does {who} have?",
+        f"{who} has {times(factor, yours)} {things}.",
     )
 
 
-def eats_half(d):
+def eats_a_part(d):
     who, foods = d.person(), d.food()
-    half = d.number(2, 14)
+    each, (half, parts) = d.number(2, 14), d.fraction()
     return (
-        f"{who} has {2 * half} {foods} and eats half of them. "
+        f"{who} has {each * parts} {foods} and eats {half} of them. "
         f"How many {foods} does {who} eat?",
-        f"{who} eats {share(2 * half, 2)} {foods}.",
+        f"{who} eats {share(each * parts, parts)} {foods}.",
     )
 
 
@@ -177,8 +177,8 @@ TEMPLATES = (
     fills_bags,
     change,
     pages_left,
-    twice_as_many,
-    eats_half,
+    times_as_many,
+    eats_a_part,
     age_later,
     distance,
     wage,

@@ -1,4 +1,4 @@
-"""Word problems of three steps. Each template returns its question and one line a step."""
+"""Word problems of three steps. A template returns its question and a line per step."""
 
 from helpers.tasks.arithmetic import minus, plus, share, times
 
@@ -74,14 +74,15 @@ def together_in_bags(d):
     )
 
 
-def pages_and_sunday(d):
+def pages_and_the_next_day(d):
     who = d.person()
-    pages, read, days, sunday = d.number(30, 90), d.few(), d.few(), d.start()
+    pages, read, days, last = d.number(30, 90), d.few(), d.few(), d.start()
     some = times(read, days)
-    total = plus(some, sunday)
+    total = plus(some, last)
     return (
-        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day for "
-        f"{days} days and {sunday} pages on Sunday. How many pages are left?",
+        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day "
+        f"for {days} days. The next day {who.he} reads {last} pages. "
+        f"How many pages are left?",
         f"{who} reads {some} pages in {days} days.",
         f"In all {who} reads {total} pages.",
         f"There are {minus(pages, total)} pages left.",
@@ -94,8 +95,9 @@ def two_working_days(d):
     hours = plus(monday, tuesday)
     earned = times(hours, dollars)
     return (
-        f"{who} has ${had}. {who.He} works {monday} hours on Monday and {tuesday} hours "
-        f"on Tuesday and earns ${dollars} an hour. How much money does {who} have now?",
+        f"{who} has ${had}. {who.He} works {monday} hours on Monday and {tuesday} "
+        f"hours on Tuesday and earns ${dollars} an hour. "
+        f"How much money does {who} have now?",
         f"{who} works {hours} hours.",
         f"{who} earns ${earned}.",
         f"{who} has ${plus(had, earned)} now.",
@@ -107,8 +109,9 @@ def bus(d):
     rest = minus(start, off)
     now = plus(rest, on)
     return (
-        f"There are {start} people on a bus. First {off} people get off and {on} people "
-        f"get on. Then {last} people get off. How many people are on the bus now?",
+        f"There are {start} people on a bus. First {off} people get off and {on} "
+        f"people get on. Then {last} people get off. "
+        f"How many people are on the bus now?",
         f"There are {rest} people left.",
         f"There are {now} people on the bus.",
         f"There are {minus(now, last)} people on the bus now.",
@@ -131,16 +134,16 @@ def half_and_more(d):
     )
 
 
-def twice_and_fewer(d):
+def times_as_many_and_fewer(d):
     who, friend, third, things = d.person(), d.person(), d.person(), d.toy()
-    first, fewer = d.number(4, 14), d.few()
-    twice = times(2, first)
-    less = minus(twice, fewer)
+    first, (twice, factor), fewer = d.number(4, 14), d.multiple(), d.few()
+    second = times(factor, first)
+    less = minus(second, fewer)
     return (
-        f"{who} has {first} {things}. {friend} has twice as many {things} as {who}. "
+        f"{who} has {first} {things}. {friend} has {twice} as many {things} as {who}. "
         f"{third} has {fewer} fewer {things} than {friend}. "
         f"How many {things} do {who} and {third} have together?",
-        f"{friend} has {twice} {things}.",
+        f"{friend} has {second} {things}.",
         f"{third} has {less} {things}.",
         f"Together they have {plus(first, less)} {things}.",
     )
@@ -149,7 +152,7 @@ def twice_and_fewer(d):
 def saves_a_part(d):
     who = d.person()
     dollars, hours = d.number(2, 12), d.few()
-    percent, parts = d.pick((50, 2), (25, 4), (20, 5), (10, 10))
+    percent, parts = d.percent()
     earned = times(dollars, hours)
     saved = share(earned, parts)
     return (
@@ -163,15 +166,16 @@ def saves_a_part(d):
 
 def three_ages(d):
     who, friend, third = d.person(), d.person(), d.person()
-    age, older, years = d.number(4, 12), d.few(), d.few()
+    age, older, (twice, factor), years = d.number(3, 12), d.few(), d.multiple(), d.few()
     second = plus(age, older)
-    twice = times(2, second)
+    oldest = times(factor, second)
     return (
-        f"{who} is {age} years old. {friend} is {older} years older than {who}. {third} "
-        f"is twice as old as {friend}. How old will {third} be in {years} years?",
+        f"{who} is {age} years old. {friend} is {older} years older than {who}. "
+        f"{third} is {twice} as old as {friend}. "
+        f"How old will {third} be in {years} years?",
         f"{friend} is {second} years old.",
-        f"{third} is {twice} years old.",
-        f"{third} will be {plus(twice, years)} years old.",
+        f"{third} is {oldest} years old.",
+        f"{third} will be {plus(oldest, years)} years old.",
     )
 
 
@@ -181,11 +185,11 @@ TEMPLATES = (
     share_the_rest,
     saves_and_spends,
     together_in_bags,
-    pages_and_sunday,
+    pages_and_the_next_day,
     two_working_days,
     bus,
     half_and_more,
-    twice_and_fewer,
+    times_as_many_and_fewer,
     saves_a_part,
     three_ages,
 )

@@ -1,4 +1,4 @@
-"""Word problems of two steps. Each template returns its question and one line a step."""
+"""Word problems of two steps. A template returns its question and a line per step."""
 
 from helpers.tasks.arithmetic import minus, plus, share, times
 
@@ -76,15 +76,17 @@ def more_than_together(d):
     )
 
 
-def twice_together(d):
+def times_as_many_and_more(d):
     who, friend, things = d.person(), d.person(), d.toy()
-    yours, extra = d.number(3, 14), d.few()
-    mine = times(2, yours)
+    yours, (twice, factor), more = d.number(3, 14), d.multiple(), d.few()
+    mine = times(factor, yours)
+    verb = d.pick("buys", "finds", "gets")
     return (
-        f"{friend} has {yours} {things}. {who} has twice as many {things} as {friend} "
-        f"and finds {extra} more. How many {things} does {who} have now?",
+        f"{friend} has {yours} {things}. {who} has {twice} as many {things} as "
+        f"{friend}. Then {who.he} {verb} {more} more. "
+        f"How many {things} does {who} have now?",
         f"{who} has {mine} {things}.",
-        f"{who} has {plus(mine, extra)} {things} now.",
+        f"{who} has {plus(mine, more)} {things} now.",
     )
 
 
@@ -96,29 +98,30 @@ def weekly_savings(d):
         f"{who} has ${had} and saves ${saved} every week. "
         f"How much does {who} have after {weeks} weeks?",
         f"{who} saves ${total}.",
-        f"{who} has ${plus(had, total)} now.",
+        f"In all {who} has ${plus(had, total)}.",
     )
 
 
 def share_together(d):
     who, friend, foods = d.person(), d.person(), d.food()
-    mine, yours, friends = d.start(), d.start(), d.few()
+    mine, yours, children = d.start(), d.start(), d.few()
     total = plus(mine, yours)
     return (
-        f"{who} has {mine} {foods} and {friend} has {yours} {foods}. They share them "
-        f"equally among {friends} friends. How many {foods} does each friend get?",
+        f"{who} has {mine} {foods} and {friend} has {yours} {foods}. They share all "
+        f"of them equally among {children} children. "
+        f"How many {foods} does each child get?",
         f"Together they have {total} {foods}.",
-        f"Each friend gets {share(total, friends)} {foods}.",
+        f"Each child gets {share(total, children)} {foods}.",
     )
 
 
 def bags_of_the_rest(d):
     who, foods = d.person(), d.food()
-    baked, eaten, inside = d.number(12, 60), d.few(), d.few()
-    rest = minus(baked, eaten)
+    had, eaten, inside = d.number(12, 60), d.few(), d.few()
+    rest = minus(had, eaten)
     return (
-        f"{who} has {baked} {foods} and eats {eaten} of them. {who.He} puts {inside} of "
-        f"the other {foods} in each bag. How many bags does {who} fill?",
+        f"{who} has {had} {foods} and eats {eaten} of them. {who.He} puts the rest in "
+        f"bags, {inside} in each bag. How many bags does {who} fill?",
         f"There are {rest} {foods} left.",
         f"{who} fills {share(rest, inside)} bags.",
     )
@@ -129,8 +132,8 @@ def pages_every_day(d):
     pages, read, days = d.number(20, 80), d.few(), d.few()
     total = times(read, days)
     return (
-        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day for "
-        f"{days} days. How many pages are left?",
+        f"{who} reads a book of {pages} pages. {who.He} reads {read} pages every day "
+        f"for {days} days. How many pages are left?",
         f"{who} reads {total} pages.",
         f"There are {minus(pages, total)} pages left.",
     )
@@ -160,22 +163,22 @@ def earns_and_spends(d):
     )
 
 
-def days_and_sunday(d):
+def days_and_the_next(d):
     who = d.person()
-    km, days, sunday = d.few(), d.few(), d.number(5, 20)
+    km, days, last = d.few(), d.few(), d.start()
     walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
     total = times(km, days)
     return (
-        f"{who} {walks} {km} km every day for {days} days and {sunday} km on Sunday. "
-        f"How many km does {who} {walk} in all?",
+        f"{who} {walks} {km} km every day for {days} days. The next day {who.he} "
+        f"{walks} {last} km. How many km does {who} {walk} in all?",
         f"{who} {walks} {total} km in {days} days.",
-        f"In all {who} {walks} {plus(total, sunday)} km.",
+        f"In all {who} {walks} {plus(total, last)} km.",
     )
 
 
 def cheaper(d):
     goods = d.goods()
-    percent, parts = d.pick((50, 2), (25, 4), (20, 5), (10, 10))
+    percent, parts = d.percent()
     price = parts * d.number(2, 14)
     saved = share(price, parts)
     return (
@@ -193,13 +196,13 @@ TEMPLATES = (
     boxes_and_more,
     boxes_and_eaten,
     more_than_together,
-    twice_together,
+    times_as_many_and_more,
     weekly_savings,
     share_together,
     bags_of_the_rest,
     pages_every_day,
     older_later,
     earns_and_spends,
-    days_and_sunday,
+    days_and_the_next,
     cheaper,
 )

@@ -3,11 +3,11 @@
 A row is what real GSM8K gives, and a little more:
 
   question  "Tom buys 6 tickets for $5 each and a hat for $7. How much ..."
-  answer    "The tickets cost $<<6*5=30>>30.\\nIn all Tom pays $<<30+7=37>>37.\\n#### 37"
+  answer    one line a step, "The tickets cost $<<6*5=30>>30.", then "#### 37"
   level     how many steps the answer takes, 1 to 4
   template  which sentence pattern it came from, "several_and_one"
   names     the people in it, ["Tom"]
-  id        a hash of the template and the numbers, without names and things
+  id        a hash of the template and its arithmetic, without names and things
 
 Train and test are kept apart by `id`: a test problem is a new arithmetic situation, not
 a training problem with another name in it.
@@ -61,6 +61,7 @@ def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
     """
     if split not in ("train", "test"):
         raise ValueError(f'split is "train" or "test", not {split!r}.')
+    levels = (levels,) if isinstance(levels, int) else tuple(levels)
     if not levels or not set(levels) <= set(LEVELS):
         raise ValueError(f"levels are some of {tuple(LEVELS)}, not {levels!r}.")
     groups = [templates] if templates else [LEVELS[level] for level in levels]
@@ -72,8 +73,8 @@ def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
             misses += 1
             if misses == PATIENCE:
                 raise ValueError(
-                    f"Found {len(rows)} distinct {split} problems, not {n}: the "
-                    f"templates have no more. Ask for fewer, or add levels or templates."
+                    f"Found {len(rows)} distinct {split} problems, not {n}: these "
+                    f"templates have no more. Ask for fewer, or add levels."
                 )
             continue
         misses = 0
@@ -101,8 +102,8 @@ def _draw_row(template, rng):
             f"{template.__name__} found no numbers inside the drills in {PATIENCE} "
             f"draws. Draw smaller numbers in it."
         )
-    numbers = re.findall(r"\d+", question)
-    key = " ".join([template.__name__, *numbers])
+    operations = re.findall(r"<<.*?>>", " ".join(steps))
+    key = " ".join([template.__name__, *re.findall(r"\d+", question), *operations])
     return {
         "question": question,
         "answer": "\n".join([*steps, f"#### {_last_value(steps)}"]),

@@ -6,7 +6,7 @@ The lists are short so that a model of under a million parameters can know every
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Person:
     """A first name with its pronouns; prints as the name."""
 
@@ -24,7 +24,7 @@ class Person:
         return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Thing:
     """A countable thing; prints as its plural."""
 
@@ -99,6 +99,18 @@ class Draw:
     def pick(self, *choices):
         """One of several words that mean the same to the arithmetic."""
         return self.rng.choice(choices)
+
+    def multiple(self):
+        """How many times as many, in words and as a number."""
+        return self.pick(("twice", 2), ("three times", 3), ("four times", 4))
+
+    def fraction(self):
+        """A part of something, in words, and in how many such parts it is cut."""
+        return self.pick(("half", 2), ("a third", 3), ("a quarter", 4))
+
+    def percent(self):
+        """A percentage that is one of so many equal parts: 25% is one of 4."""
+        return self.pick((50, 2), (25, 4), (20, 5), (10, 10))
 
     def number(self, low, high):
         """A whole number from low to high, both included."""
