@@ -55,14 +55,14 @@ def more_than(d):
 
 
 def boxes(d):
-    things = d.thing()
+    who, things = d.person(), d.thing()
     count, inside = d.few(), d.number(2, 12)
     box = d.pick("box", "bag")
     plural = {"box": "boxes", "bag": "bags"}[box]
     return (
-        f"There are {count} {plural} with {inside} {things} in each {box}. "
-        f"How many {things} are there in all?",
-        f"There are {times(count, inside)} {things} in all.",
+        f"{who} has {count} {plural} with {inside} {things} in each {box}. "
+        f"How many {things} does {who} have in all?",
+        f"In all {who} has {times(count, inside)} {things}.",
     )
 
 

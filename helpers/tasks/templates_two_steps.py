@@ -177,15 +177,15 @@ def days_and_the_next(d):
 
 
 def cheaper(d):
-    goods = d.goods()
+    who, goods = d.person(), d.goods()
     percent, parts = d.percent()
     price = parts * d.number(2, 14)
     saved = share(price, parts)
     return (
-        f"{goods.A} costs ${price}. Today it is {percent}% cheaper. "
-        f"How much does the {goods.one} cost today?",
-        f"It is ${saved} cheaper.",
-        f"The {goods.one} costs ${minus(price, saved)} today.",
+        f"{goods.A} costs ${price}. Today it is {percent}% cheaper and {who} buys one. "
+        f"How much does {who} pay?",
+        f"The {goods.one} is ${saved} cheaper.",
+        f"{who} pays ${minus(price, saved)}.",
     )
 
 
