@@ -1,0 +1,181 @@
+"""Checkpoints by Orbax: written to the side, renamed when whole, verified when read.
+
+A run folder looks like this; the newest two checkpoints are kept:
+
+    checkpoints/00000020/arrays/          parameters and optimizer state (Orbax)
+    checkpoints/00000020/checkpoint.json  step, data position, checksums of the files
+    run.lock                              held by the process that trains here
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import warnings
+import zlib
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written, or none can be read."""
+
+
+class Checkpoints:
+    """The checkpoints of one run folder.
+
+    Args:
+      folder: the run folder; it is created.
+      keep: how many of the newest checkpoints stay.
+    """
+
+    def __init__(self, folder: str | os.PathLike, keep: int = 2):
+        self.run = Path(folder).absolute()
+        self.folder = self.run / "checkpoints"
+        self.keep = keep
+        self.orbax = ocp.Checkpointer(ocp.StandardCheckpointHandler())
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Holds the run folder; the kernel lets go of it when the process dies.
+
+        Raises:
+          CheckpointError: another process trains in this folder.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.run / "run.lock", "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise CheckpointError(
+                    f"Process {file.read() or '?'} is already training in {self.run}."
+                    " Wait for it, stop it, or give this run another folder."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            for unfinished in self.folder.glob("writing-*"):
+                shutil.rmtree(unfinished)
+            yield
+
+    def all(self) -> list[Path]:
+        """Folders of the checkpoints, oldest first."""
+        return sorted(p for p in self.folder.glob("[0-9]*") if p.is_dir())
+
+    def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
+        """Writes a checkpoint, then removes those older than the newest `keep`.
+
+        Args:
+          step: number of finished steps.
+          arrays: parameters and optimizer state by name, sharded in any way.
+          record: what JSON can hold: data position, lengths of the logs, ….
+
+        Raises:
+          CheckpointError: the disk is full or not writable.
+        """
+        side = self.folder / f"writing-{step:08d}"
+        final = self.folder / f"{step:08d}"
+        try:
+            shutil.rmtree(side, ignore_errors=True)
+            self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
+            record = {"step": step, **record, "files": checksums(side)}
+            (side / "checkpoint.json").write_text(json.dumps(record, indent=1))
+            shutil.rmtree(final, ignore_errors=True)
+            side.rename(final)
+        except (OSError, ValueError) as error:
+            shutil.rmtree(side, ignore_errors=True)
+            raise CheckpointError(
+                f"The checkpoint of step {step} could not be written to {self.folder}:"
+                f" {error}\nFree some space there and run the same command again:"
+                f" it goes on from {self.newest()}."
+            ) from error
+        for old in self.all()[: -self.keep]:
+            shutil.rmtree(old)
+        return final
+
+    def newest(self) -> str:
+        """The newest checkpoint in words, for messages."""
+        found = self.all()
+        return str(found[-1]) if found else "the start (no checkpoint was written yet)"
+
+    def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict] | None:
+        """Reads the newest whole checkpoint.
+
+        Args:
+          arrays: by name, arrays or `jax.ShapeDtypeStruct`s with the shapes, dtypes
+            and shardings to restore into; the devices may differ from those of the
+            run that wrote it.
+          expected: what the record must say under "run", item by item.
+
+        Returns:
+          The arrays and the record, or None when there is no checkpoint.
+
+        Raises:
+          CheckpointError: all are damaged, or the folder belongs to another run.
+        """
+        for folder in reversed(self.all()):
+            damage = find_damage(folder)
+            if damage:
+                warnings.warn(
+                    f"Checkpoint {folder} is damaged ({damage}); going back to the"
+                    " one before it.",
+                    stacklevel=2,
+                )
+                continue
+            record = json.loads((folder / "checkpoint.json").read_text())
+            self._require(record["run"], expected)
+            target = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
+            restored = self.orbax.restore(
+                folder / "arrays", args=ocp.args.StandardRestore(target)
+            )
+            return restored, record
+        if self.all():
+            raise CheckpointError(
+                f"Every checkpoint in {self.folder} is damaged. Delete {self.run} to"
+                " start this run again from the beginning."
+            )
+        return None
+
+    def _require(self, found: dict, expected: dict) -> None:
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                raise CheckpointError(
+                    f"{self.run} holds another run: its {name} is {found.get(name)},"
+                    f" here it is {expected.get(name)}. Give this run another folder,"
+                    " or delete that one."
+                )
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of every file below a folder, by its path relative to the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): checksum(path) for path in files}
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file, read in pieces of 16 MB."""
+    crc = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 24):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def find_damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint folder, or None when it is whole."""
+    try:
+        record = json.loads((folder / "checkpoint.json").read_text())
+        expected = record["files"]
+    except (OSError, ValueError, KeyError) as error:
+        return f"checkpoint.json: {error!r}"
+    for name, crc in expected.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if checksum(path) != crc:
+            return f"{path} is not what was written"
+    return None

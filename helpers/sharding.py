@@ -1,0 +1,82 @@
+"""Which array lies where: the sharding table of parameters, and of batches.
+
+Fully sharded data parallel (FSDP): every device keeps a slice of each parameter and of
+the optimizer's moments, and works on its rows of the batch. XLA gathers a layer's
+weights just before they are used.
+"""
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+
+def partition(path: tuple, shape: tuple[int, ...], devices: int) -> PartitionSpec:
+    """The sharding table: which axis of a parameter lies over the "data" devices.
+
+    The largest axis that divides, but never the axis along which layers are stacked
+    (the scan over layers would gather all of them at every layer); else none. Moments
+    of the optimizer have the paths and shapes of their parameters, hence their layout.
+    """
+    axes = range(1 if is_stacked(path) else 0, len(shape))
+    fitting = [axis for axis in axes if shape[axis] % devices == 0]
+    if not fitting:
+        return PartitionSpec()
+    largest = max(fitting, key=lambda axis: shape[axis])
+    return PartitionSpec(*[None] * largest, "data")
+
+
+def shardings(tree, mesh: Mesh):
+    """The sharding of each leaf of a tree of parameters or moments."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, x: NamedSharding(
+            mesh, partition(path, x.shape, mesh.shape["data"])
+        ),
+        tree,
+    )
+
+
+def place(tree, mesh: Mesh):
+    """The tree with its leaves spread over the mesh as the sharding table says."""
+    return jax.device_put(tree, shardings(tree, mesh))
+
+
+def is_stacked(path: tuple) -> bool:
+    """Whether the parameter at a tree path has the layers stacked on its axis 0."""
+    return "layers" in jax.tree_util.keystr(path)
+
+
+def place_batch(batch: dict, mesh: Mesh, minibatches: int = 1, accumulate: int = 1):
+    """Cuts the rows of a batch into pieces, and spreads each piece over the devices.
+
+    Args:
+      batch: arrays with the same leading axis B; whatever is no array is left out.
+
+    Returns:
+      Arrays (minibatches, accumulate, B / minibatches / accumulate, …), whose third
+      axis lies over the mesh axis "data".
+
+    Raises:
+      ValueError: the leading axes differ or do not divide.
+    """
+    arrays = {
+        name: x
+        for name, x in batch.items()
+        if hasattr(x, "dtype") and x.dtype.kind not in "OUS"
+    }
+    rows = {name: x.shape[0] for name, x in arrays.items()}
+    (B,) = set(rows.values()) if len(set(rows.values())) == 1 else (0,)
+    if B == 0:
+        raise ValueError(f"The arrays of a batch need the same leading axis: {rows}.")
+    pieces, devices = minibatches * accumulate, mesh.shape["data"]
+    if B % (pieces * devices):
+        raise ValueError(
+            f"A batch of {B} rows cannot be cut into minibatches={minibatches} times"
+            f" accumulate={accumulate} pieces for each of {devices} devices: choose a"
+            f" batch that is a multiple of {pieces * devices}, or pass a smaller mesh."
+        )
+    layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
+    return {
+        name: jax.device_put(
+            x.reshape(minibatches, accumulate, B // pieces, *x.shape[1:]), layout
+        )
+        for name, x in arrays.items()
+    }
