@@ -1,0 +1,59 @@
+"""Self-checks of the exercises: one small file per notebook.
+
+An exercise's check is a function `check_<name>(answer) -> Check`. It lists, in order,
+the properties that a right answer has, and `judge` prints the first one that fails. It
+never raises, whatever the learner wrote, and never shows the right answer.
+
+    def check_advantages(answer):
+        rewards = np.array([[1.0, 0.0, 1.0, 0.0]])
+        return judge(
+            ("give one advantage per answer", lambda: answer(rewards).shape == (1, 4)),
+            ("centre each group at 0", lambda: np.allclose(answer(rewards).sum(), 0)),
+        )
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """The verdict on one exercise.
+
+    Attributes:
+      passed: whether every property holds.
+      message: what was printed: the first property that fails, or that all hold.
+    """
+
+    passed: bool
+    message: str
+
+    def _ipython_display_(self) -> None:
+        """Show nothing: the message was printed already."""
+
+
+def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
+    """Try the properties in order, print the first one that fails.
+
+    Args:
+      properties: pairs of a phrase that completes "your answer should …", and a
+        function without arguments that is true where it holds.
+    """
+    for phrase, holds in properties:
+        try:
+            complaint = None if bool(holds()) else f"Not yet: it should {phrase}."
+        except NotImplementedError:
+            complaint = "Not written yet: replace the stub above and run both cells."
+        except Exception as error:  # the learner's code may raise anything
+            complaint = (
+                f"Not yet: it should {phrase}, but it raised "
+                f"{type(error).__name__}: {error}"
+            )
+        if complaint:
+            return _say(Check(False, complaint))
+    return _say(Check(True, f"Passed: all {len(properties)} properties hold."))
+
+
+def _say(check: Check) -> Check:
+    print(check.message)
+    return check

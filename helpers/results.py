@@ -1,0 +1,117 @@
+"""The results table of the walk: `build/results.json`, one row per stage and seed."""
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+
+from helpers import runtime
+from helpers.syllabus import STAGES
+
+# Figures are fractions of 1; low and high are the 95% interval of `greedy`.
+FIELDS = {
+    "stage": str,
+    "params": int,
+    "greedy": float,
+    "pass1": float,
+    "pass8": float,
+    "low": float,
+    "high": float,
+    "n": int,
+    "seed": int,
+    "seconds": float,
+}
+
+
+def path() -> pathlib.Path:
+    """The file the rows are in."""
+    return runtime.build_folder() / "results.json"
+
+
+def rows() -> list[dict]:
+    """All rows recorded so far, in the order of the walk; empty when there is no file.
+
+    Raises:
+      ValueError: the file is not what this module writes.
+    """
+    try:
+        return json.loads(path().read_text())
+    except FileNotFoundError:
+        return []
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path()} is not valid JSON ({error}). Delete it and run `make course`."
+        ) from error
+
+
+def record(row: dict) -> None:
+    """Add one row, replacing an earlier one of the same stage and seed.
+
+    The file is replaced in one step, so a reader or a kill never sees half of it, and
+    two notebooks that record at once both keep their row.
+
+    Args:
+      row: the keys of `FIELDS`, figures as fractions; more keys are kept as they are.
+    Raises:
+      ValueError: a field is missing, of the wrong type, or not a fraction.
+    """
+    clean = {**row, **_checked(row)}
+    with _lock():
+        same = (clean["stage"], clean["seed"])
+        kept = [old for old in rows() if (old["stage"], old["seed"]) != same]
+        table = sorted([*kept, clean], key=_order)
+        aside = path().with_suffix(".partial")
+        aside.write_text(json.dumps(table, indent=1) + "\n")
+        os.replace(aside, path())
+
+
+def markdown(table: list[dict]) -> str:
+    """The rows as a Markdown table, as README and `make course` show them."""
+    lines = [
+        "| stage | parameters | pass@1 (greedy) | 95% interval "
+        "| pass@1 (sampled) | pass@8 | n | seconds |",
+        "|---|--:|--:|:-:|--:|--:|--:|--:|",
+    ]
+    for row in table:
+        name = STAGES.get(row["stage"], row["stage"])
+        lines.append(
+            f"| {name} | {row['params']:,} | {row['greedy']:.1%} "
+            f"| {row['low']:.1%} – {row['high']:.1%} | {row['pass1']:.1%} "
+            f"| {row['pass8']:.1%} | {row['n']} | {row['seconds']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def _checked(row: dict) -> dict:
+    clean = {}
+    for field, kind in FIELDS.items():
+        if field not in row:
+            raise ValueError(f"A results row needs {field!r}; it has {sorted(row)}.")
+        value = row[field]
+        if kind is not str and not math.isfinite(value):
+            raise ValueError(f"{field} of the stage {row['stage']!r} is {value}.")
+        clean[field] = kind(value)
+    for field in ("greedy", "pass1", "pass8", "low", "high"):
+        if not 0 <= clean[field] <= 1:
+            raise ValueError(
+                f"{field} = {clean[field]} of the stage {clean['stage']!r} is not a "
+                "fraction between 0 and 1; divide percentages by 100."
+            )
+    return clean
+
+
+def _order(row: dict) -> tuple:
+    known = list(STAGES)
+    stage = row["stage"]
+    return (known.index(stage) if stage in known else len(known), stage, row["seed"])
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    path().parent.mkdir(parents=True, exist_ok=True)
+    with open(path().with_suffix(".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

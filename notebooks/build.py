@@ -1,0 +1,271 @@
+"""Turn notebooks into what the repository keeps: executed, normalised, badges right.
+
+    python notebooks/build.py                      re-execute and normalise all
+    python notebooks/build.py notebooks/07_*.ipynb …only these
+    python notebooks/build.py draft/07_grpo.py     first convert from py:percent text
+    --no-run    refresh and normalise, do not execute
+    --fresh     first delete the saved runs that the notebook trains
+
+Cells tagged `badges`, `road` and `setup`, and the **Time** line of the cell tagged
+`card`, are written by this program, so that the repository's address, the release tag,
+the road and the minutes each stand in one place (pyproject.toml, helpers/syllabus.py).
+"""
+
+import argparse
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "notebooks"
+sys.path.insert(0, str(ROOT))
+
+from helpers.runtime import build_folder, run_folder  # noqa: E402
+from helpers.syllabus import LESSONS  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+REPOSITORY = PROJECT["project"]["urls"]["Repository"]
+TAG = "v" + PROJECT["project"]["version"]
+KEEP = PROJECT["tool"]["course"]["keep"]
+TPU = {"accelerator": "TPU", "colab": {"gpuType": "V5E1"}}
+
+SETUP = f'''\
+import os
+import pathlib
+import subprocess
+import sys
+from importlib import metadata, util
+
+REPOSITORY = "{REPOSITORY}"
+TAG = "{TAG}"
+# What the platform brings itself is kept, never replaced.
+KEEP = {str(KEEP).replace("'", '"')}
+if "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+    if not os.path.isdir("course"):
+        clone = ["git", "clone", "-q", "--depth=1", "-b", TAG, REPOSITORY, "course"]
+        subprocess.run(clone, check=True)
+    installed = {{found.name: found.version for found in metadata.distributions()}}
+    keep = [f"{{name}}=={{installed[name]}}" for name in KEEP if name in installed]
+    pathlib.Path("keep.txt").write_text("\\n".join(keep))
+    pip = [sys.executable, "-m", "pip", "install", "-q", "-c", "keep.txt"]
+    subprocess.run([*pip, "-e", "course"], check=True)
+    sys.path.insert(0, os.path.abspath("course"))
+elif util.find_spec("helpers") is None:
+    raise ImportError("Run `make env` once, then choose the kernel of .venv.")
+print("The helpers are ready.")
+'''
+
+
+def number_of(path: pathlib.Path) -> str:
+    """A notebook's number, "07", from its file name; raises ValueError if not ours."""
+    number = path.name[:2]
+    if number not in LESSONS or LESSONS[number].file != path.stem:
+        names = ", ".join(lesson.file for lesson in LESSONS.values())
+        raise ValueError(f"{path.name} is none of the course's notebooks: {names}.")
+    return number
+
+
+def badges(number: str) -> str:
+    """The two badges of a notebook, at the release tag."""
+    file = f"blob/{TAG}/notebooks/{LESSONS[number].file}.ipynb"
+    github = REPOSITORY.removeprefix("https://github.com/")
+    colab = f"https://colab.research.google.com/github/{github}/{file}"
+    kaggle = f"https://kaggle.com/kernels/welcome?src={REPOSITORY}/{file}"
+    picture = "https://colab.research.google.com/assets/colab-badge.svg"
+    badge = f"[![Open in Colab]({picture})]({colab})"
+    picture = "https://kaggle.com/static/images/open-in-kaggle.svg"
+    return f"{badge} [![Open in Kaggle]({picture})]({kaggle})"
+
+
+def road(number: str) -> str:
+    """The walk as one line of Markdown, with *you are here*."""
+    stops = []
+    for each, lesson in LESSONS.items():
+        if each == number:
+            stops.append(f"**{each} {lesson.road} ← you are here**")
+        else:
+            stops.append(f"[{each} {lesson.road}]({lesson.file}.ipynb)")
+    return "**The road** · " + " → ".join(stops)
+
+
+def card_time(number: str) -> str:
+    """The card's line about time, from the table in helpers/syllabus.py."""
+    minutes = LESSONS[number].minutes
+    line = f"- **Time:** laptop {minutes['laptop']} min"
+    if "v5e-1" in minutes:
+        return line + f" · Colab v5e-1 about {minutes['v5e-1']} min (estimated)"
+    return line + " · any Colab or Kaggle runtime about the same, no TPU needed"
+
+
+def refresh(notebook: nbformat.NotebookNode, number: str) -> None:
+    """Write the generated cells (badges, road, set-up) and the card's time line."""
+    made = {"badges": badges(number), "road": road(number), "setup": SETUP.rstrip()}
+    for cell in notebook.cells:
+        for tag in cell.metadata.get("tags", []):
+            if tag in made:
+                cell.source = made[tag]
+            elif tag == "card":
+                pattern = r"^- \*\*Time:\*\*.*$"
+                cell.source = re.sub(
+                    pattern, card_time(number), cell.source, flags=re.MULTILINE
+                )
+
+
+def execute(notebook: nbformat.NotebookNode, on_cell=None) -> None:
+    """Run all cells in a fresh kernel, in notebooks/; stops at the first error.
+
+    Args:
+      notebook: filled with outputs in place, also when a cell fails.
+      on_cell: called with the index of each cell before it runs.
+    Raises:
+      nbclient.exceptions.CellExecutionError: a cell failed.
+    """
+    client = NotebookClient(
+        notebook,
+        timeout=1800,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+        coalesce_streams=True,
+        record_timing=False,
+        store_widget_state=False,
+        extra_arguments=["--log-level=40"],  # errors only on our terminal
+        on_cell_execute=on_cell and (lambda cell, cell_index: on_cell(cell_index)),
+    )
+    client.execute()
+
+
+def normalise(notebook: nbformat.NotebookNode, number: str) -> None:
+    """Keep what a reader needs and git can compare; drop widgets and their state."""
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {
+                "display_name": "Python 3",
+                "language": "python",
+                "name": "python3",
+            },
+            "language_info": {"name": "python"},
+            **(TPU if "v5e-1" in LESSONS[number].minutes else {}),
+        }
+    )
+    ids = set()
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        cell.id = _stable_id(cell.source, ids)
+        cell.source = cell.source.rstrip()
+        if cell.cell_type == "code":
+            cell.outputs = [_clean(out) for out in cell.outputs if not _is_widget(out)]
+
+
+def _stable_id(source: str, taken: set[str]) -> str:
+    """An id that depends on the text only, so that it stays when cells move."""
+    salt = 0
+    while True:
+        digest = hashlib.sha256(f"{salt}{source}".encode()).hexdigest()[:12]
+        if digest not in taken:
+            taken.add(digest)
+            return digest
+        salt += 1
+
+
+def _is_widget(output) -> bool:
+    return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+
+
+def _clean(output):
+    """The output without metadata, overwritten progress and this machine's paths."""
+    if output.output_type == "stream":
+        lines = output.text.replace("\r\n", "\n").split("\n")
+        output.text = _portable("\n".join(line.rsplit("\r", 1)[-1] for line in lines))
+    for kind, text in output.get("data", {}).items():
+        if kind.startswith("text/") and isinstance(text, str):
+            output.data[kind] = _portable(text)
+    if "metadata" in output:
+        output.metadata = nbformat.from_dict({})
+    return output
+
+
+def _portable(text: str) -> str:
+    text = text.replace(str(ROOT), "course").replace(os.path.expanduser("~"), "~")
+    return re.sub(r"/tmp/ipykernel_\d+/\d+\.py", "this cell", text)
+
+
+def convert(draft: pathlib.Path) -> pathlib.Path:
+    """Write notebooks/<name>.ipynb from py:percent text, tags kept; give its path."""
+    import jupytext  # a development tool; only drafts need it
+
+    target = FOLDER / f"{draft.stem}.ipynb"
+    number_of(target)
+    nbformat.write(jupytext.read(draft, fmt="py:percent"), target)
+    return target
+
+
+def build(path: pathlib.Path, run: bool) -> None:
+    """Refresh, format, execute (unless told not to) and normalise one notebook."""
+    number = number_of(path)
+    notebook = nbformat.read(path, as_version=4)
+    refresh(notebook, number)
+    normalise(notebook, number)
+    nbformat.write(notebook, path)
+    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", path], check=True)
+    if not run:
+        return
+    notebook = nbformat.read(path, as_version=4)
+    try:
+        execute(notebook)
+    finally:
+        normalise(notebook, number)
+        nbformat.validate(notebook)
+        nbformat.write(notebook, path)
+
+
+def main() -> None:
+    """Command line; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=pathlib.Path)
+    parser.add_argument("--no-run", action="store_true", help="do not execute")
+    parser.add_argument(
+        "--fresh", action="store_true", help="first delete the runs the notebook trains"
+    )
+    options = parser.parse_args()
+    prepare_environment()
+    files = options.files or [FOLDER / f"{row.file}.ipynb" for row in LESSONS.values()]
+    for file in files:
+        path = convert(file) if file.suffix == ".py" else file
+        if options.fresh:
+            forget_runs(number_of(path))
+        started = time.monotonic()
+        build(path, run=not options.no_run)
+        size = path.stat().st_size / 1e3
+        print(f"{path.name}: {time.monotonic() - started:.0f} s, {size:.0f} kB")
+
+
+def prepare_environment() -> None:
+    """Set what kernels started from here inherit: preset, build folder, cache."""
+    folder = build_folder()
+    os.environ["COURSE_BUILD"] = str(folder)
+    os.environ.setdefault("COURSE_PRESET", "laptop")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build/jax-cache"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+    if os.environ["COURSE_PRESET"] == "laptop":
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def forget_runs(number: str) -> None:
+    """Delete the saved runs of one notebook, so that it trains anew."""
+    for stage in LESSONS[number].stages:
+        shutil.rmtree(run_folder(stage), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
