@@ -10,116 +10,25 @@ What this file does not do: tool calls (they come with the food lessons) and
 thinking blocks (a Qwen3 prompt is left open for the model to think or not).
 """
 
-import functools
-import os
+import json
 import re
 from pathlib import Path
 
-SPECIAL_TOKENS = (
-    "<pad>",
-    "<eos>",
-    "<bos>",
-    "<unk>",
-    "<start_of_turn>",
-    "<end_of_turn>",
-    "<start_of_image>",
-    "<image_soft_token>",
-    "<end_of_image>",
-)
+import numpy as np
 
-# Gemma 3's turns. `generation` marks what the model wrote, its end-of-turn included:
-# `apply_chat_template(..., return_assistant_tokens_mask=True)` reads it.
-CHAT_TEMPLATE = """\
-{{- bos_token -}}
-{%- if messages[0]['role'] == 'system' -%}
-    {%- set preface = messages[0]['content'] + '\\n\\n' -%}
-    {%- set turns = messages[1:] -%}
-{%- else -%}
-    {%- set preface = '' -%}
-    {%- set turns = messages -%}
-{%- endif -%}
-{%- for turn in turns -%}
-    {%- if (turn['role'] == 'user') != (loop.index0 % 2 == 0) -%}
-        {{- raise_exception('Turns must alternate: user, assistant, user, ...') -}}
-    {%- endif -%}
-    {%- if turn['role'] == 'assistant' -%}
-        {{- '<start_of_turn>model\\n' -}}
-        {%- generation -%}
-            {{- turn['content'] | trim + '<end_of_turn>' -}}
-        {%- endgeneration -%}
-    {%- else -%}
-        {{- '<start_of_turn>' + turn['role'] + '\\n' -}}
-        {{- preface if loop.first else '' -}}
-        {{- turn['content'] | trim + '<end_of_turn>' -}}
-    {%- endif -%}
-    {{- '\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-    {{- '<start_of_turn>model\\n' -}}
-{%- endif -%}
-"""
+from helpers.tokenizer import tokenizer_class, train_tokenizer
 
-# Where byte pairs may merge: inside one word (with the space before it), inside one
-# of GSM8K's markers, never across a digit, an operator or the end of a line.
-PIECES = (
-    r"<<|>>|####"
-    r"|['’](?:s|t|re|ve|m|ll|d)(?!\p{L})"
-    r"| ?\p{L}+"
-    r"|\p{N}"
-    r"| ?(?!<<|>>|####)[^\s\p{L}\p{N}]"
-    r"|\s"
-)
-
-
-def train_tokenizer(texts, size=1024):
-    """Train a byte-level BPE tokenizer with Gemma 3's special tokens and turns.
-
-    Every text encodes (all 256 bytes are entries) and decodes to itself. A digit is
-    always one token of its own, so that the model sees numbers digit by digit.
-
-    Args:
-      texts: list of str to learn merges from.
-      size: number of entries, special tokens and bytes included; at least 300.
-    Returns:
-      A transformers.PreTrainedTokenizerFast with a chat template;
-      `save_pretrained(folder)` writes the files that `load_tokenizer` reads.
-    Raises:
-      ValueError: size leaves no room for merges, or there are no texts.
-    """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    texts = list(texts)
-    if size < 300 or not texts:
-        raise ValueError(
-            f"train_tokenizer got {len(texts)} texts and size={size}: it needs at "
-            "least one text and 300 entries (256 bytes, 9 special tokens, merges)."
-        )
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    # The template's words and GSM8K's markers are entries whatever the texts are.
-    always = ["user\nmodel\n<<>>####"] * len(texts)
-    core.train_from_iterator(texts + always, trainer)
-    return _tokenizer_class()(
-        tokenizer_object=core,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        bos_token="<bos>",
-        unk_token="<unk>",
-        chat_template=CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False,
-    )
+__all__ = [
+    "decode",
+    "eos_ids",
+    "example_tokens",
+    "examples_tokens",
+    "load_tokenizer",
+    "prompt_tokens",
+    "prompts_tokens",
+    "save_tokenizer",
+    "train_tokenizer",
+]
 
 
 def load_tokenizer(folder):
@@ -144,14 +53,29 @@ def load_tokenizer(folder):
             f"{folder} has no tokenizer.json. Download the whole model folder, or "
             "save one there with tokenizer.save_pretrained(folder)."
         )
-    tokenizer = _tokenizer_class().from_pretrained(folder, local_files_only=True)
+    tokenizer = tokenizer_class().from_pretrained(folder, local_files_only=True)
     if not tokenizer.chat_template:
         raise ValueError(
             f"The tokenizer in {folder} has no chat template (base models often have "
             "none). Use the instruct model's folder, or set tokenizer.chat_template "
-            "= helpers.chat.CHAT_TEMPLATE and save it."
+            "= helpers.tokenizer.CHAT_TEMPLATE and save it."
         )
     return tokenizer
+
+
+def save_tokenizer(tokenizer, folder):
+    """Write tokenizer.json, tokenizer_config.json and chat_template.jinja.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      folder: path, made if missing. transformers 4 and 5, vLLM and others read it.
+    """
+    tokenizer.save_pretrained(folder)
+    path = Path(folder) / "tokenizer_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    # transformers 5 writes its own new name of this class, which 4 does not know.
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def prompt_tokens(tokenizer, question):
@@ -168,6 +92,26 @@ def prompt_tokens(tokenizer, question):
       list of token ids, ending where the answer begins.
     """
     return prompts_tokens(tokenizer, [question])[0]
+
+
+def prompts_tokens(tokenizer, questions):
+    """Encode many prompts at once; the same result as one by one, faster.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      questions: list of str or of message lists.
+    Returns:
+      list of lists of token ids, see `prompt_tokens`.
+    """
+    control = _control_pattern(tokenizer)
+    texts, defused = [], {}
+    for index, messages in enumerate(map(_messages, questions)):
+        if any(control.search(message["content"]) for message in messages):
+            defused[index] = _defused(tokenizer, messages, control)
+        else:
+            texts.append(_render(tokenizer, messages))
+    usual = iter(_controls(tokenizer, texts))
+    return [defused.get(i) or next(usual) for i in range(len(questions))]
 
 
 def example_tokens(tokenizer, question, answer):
@@ -204,13 +148,13 @@ def examples_tokens(tokenizer, questions, answers):
     if not questions:
         return []
     prompts = prompts_tokens(tokenizer, questions)
-    end, *after = _turn_end(tokenizer)
+    end, after = _turn_end(tokenizer)
     examples = []
     for prompt, own in zip(
         prompts, _plain(tokenizer, [a.strip() for a in answers]), strict=True
     ):
-        mask = [0] * len(prompt) + [1] * (len(own) + 1) + [0] * len(after)
-        examples.append((prompt + own + [end] + after, mask))
+        mask = [0] * len(prompt) + [1] * (len(own + end)) + [0] * len(after)
+        examples.append((prompt + own + end + after, mask))
     return examples
 
 
@@ -222,7 +166,7 @@ def eos_ids(tokenizer):
     Returns:
       tuple of int without repeats.
     """
-    ids = [_turn_end(tokenizer)[0], tokenizer.eos_token_id]
+    ids = [_turn_end(tokenizer)[0][-1], tokenizer.eos_token_id]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
 
 
@@ -236,18 +180,10 @@ def decode(tokenizer, ids):
       str; bytes that are no UTF-8 show as the replacement character.
     """
     return tokenizer.decode(
-        [int(i) for i in ids],
+        np.asarray(ids, np.int64).tolist(),
         skip_special_tokens=True,
         clean_up_tokenization_spaces=False,
     )
-
-
-def _tokenizer_class():
-    """Import transformers late (it takes seconds) and without its PyTorch advice."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast
 
 
 def _messages(question):
@@ -262,52 +198,22 @@ def _render(tokenizer, messages, add_generation_prompt=True):
     )
 
 
-def prompts_tokens(tokenizer, questions):
-    """Encode many prompts at once; the same result as one by one, faster.
-
-    Args:
-      tokenizer: from `load_tokenizer` or `train_tokenizer`.
-      questions: list of str or of message lists.
-    Returns:
-      list of lists of token ids, see `prompt_tokens`.
-    """
-    special = _special_pattern(tokenizer)
-    texts, ids = [], []
-    for question in questions:
-        messages = _messages(question)
-        if any(special.search(_text_of(m)) for m in messages):
-            ids.append(_defused(tokenizer, messages))
-        else:
-            ids.append(None)
-            texts.append(_render(tokenizer, messages))
-    encoded = iter(_controls(tokenizer, texts))
-    return [next(encoded) if i is None else i for i in ids]
-
-
-def _defused(tokenizer, messages):
+def _defused(tokenizer, messages, control):
     """Encode a prompt whose messages spell out control tokens, as plain text.
 
     Each spelled-out token is replaced by a stand-in before the template is applied;
     the rendered text is cut there, and the cut pieces are encoded on their own.
     """
-    special = _special_pattern(tokenizer)
-    everything = "".join(_text_of(m) for m in messages)
-    stand_in = next(c for c in map(chr, range(0xE000, 0xF8FF)) if c not in everything)
-    spelled = special.findall(everything)
-    safe = [{**m, "content": special.sub(stand_in, _text_of(m))} for m in messages]
-    around = _controls(tokenizer, _render(tokenizer, safe).split(stand_in))
-    ids = list(around[0])
-    for text, rest in zip(_plain(tokenizer, spelled), around[1:], strict=True):
-        ids += text + rest
+    everything = "".join(message["content"] for message in messages)
+    private_use = map(chr, range(0xE000, 0xF900))
+    stand_in = next(c for c in private_use if c not in everything)
+    spelled = control.findall(everything)
+    safe = [{**m, "content": control.sub(stand_in, m["content"])} for m in messages]
+    first, *others = _controls(tokenizer, _render(tokenizer, safe).split(stand_in))
+    ids = list(first)
+    for text, other in zip(_plain(tokenizer, spelled), others, strict=True):
+        ids += text + other
     return ids
-
-
-def _text_of(message):
-    """Return a message's text; later lessons pass pictures as other parts."""
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content)
 
 
 def _controls(tokenizer, texts):
@@ -321,29 +227,36 @@ def _plain(tokenizer, texts):
     """Encode what somebody wrote, in which `<end_of_turn>` is only characters."""
     if not texts:
         return []
-    return tokenizer(texts, add_special_tokens=False, split_special_tokens=True)[
-        "input_ids"
-    ]
+    encoded = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+    return encoded["input_ids"]
 
 
-@functools.lru_cache(maxsize=8)
-def _special_pattern(tokenizer):
+def _control_pattern(tokenizer):
     """Return the pattern that finds the tokenizer's control tokens in a text."""
-    special = [
-        token.content
-        for token in tokenizer.added_tokens_decoder.values()
-        if token.special
-    ]
-    return re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])))
+    added = tokenizer.added_tokens_decoder.values()
+    control = sorted((t.content for t in added if t.special), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, control)) or r"(?!)")
 
 
-@functools.lru_cache(maxsize=8)
 def _turn_end(tokenizer):
-    """Return the ids that the template writes after an answer, end-of-turn first."""
+    """Return the ids that the template writes after an answer, in two lists.
+
+    The first ends with the control token that ends the turn, and is learned; the
+    second is what follows it, the model never writes it.
+    """
     marker = "ANSWER"
     messages = [
         {"role": "user", "content": "question"},
         {"role": "assistant", "content": marker},
     ]
     closing = _render(tokenizer, messages, False).rpartition(marker)[2]
-    return tuple(_controls(tokenizer, [closing])[0])
+    (ids,) = _controls(tokenizer, [closing])
+    added = tokenizer.added_tokens_decoder
+    for count, token in enumerate(ids, start=1):
+        if token in added and added[token].special:
+            return ids[:count], ids[count:]
+    raise ValueError(
+        f"The chat template writes {closing!r} after an answer, in which there is no "
+        "control token: a model trained on it could not stop. Use an instruct "
+        "model's template."
+    )
