@@ -117,14 +117,16 @@ class Checkpoints:
         Raises:
           CheckpointError: all are damaged, or the folder belongs to another run.
         """
+        damaged = []
         for folder in reversed(self.all()):
             damage = find_damage(folder)
             if damage:
                 warnings.warn(
-                    f"Checkpoint {folder} is damaged ({damage}); going back to the"
+                    f"Checkpoint {folder} is damaged ({damage}). Going back to the"
                     " one before it.",
                     stacklevel=2,
                 )
+                damaged.append(folder)
                 continue
             record = json.loads((folder / "checkpoint.json").read_text())
             self._require(record["run"], expected)
@@ -132,8 +134,10 @@ class Checkpoints:
             restored = self.orbax.restore(
                 folder / "arrays", args=ocp.args.StandardRestore(target)
             )
+            for folder in damaged:  # or they would count as the newest ones
+                shutil.rmtree(folder)
             return restored, record
-        if self.all():
+        if damaged:
             raise CheckpointError(
                 f"Every checkpoint in {self.folder} is damaged. Delete {self.run} to"
                 " start this run again from the beginning."

@@ -6,10 +6,13 @@ files were, so that a resumed run cuts off what the killed one wrote after them.
 """
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
 
 PROGRESS_SECONDS = 10.0  # between two lines where the line cannot be redrawn
 
@@ -32,44 +35,56 @@ class MetricsLog:
 
     def __init__(self, folder: Path | None, position: dict[str, int], step: int):
         self.rows: list[dict] = []
-        self.files: dict = {}
-        self.board = None
+        self.paths: list[Path] = []
         if folder is None:
             return
-        from tensorboardX import SummaryWriter  # half a second: only where needed
-
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("metrics.jsonl", "samples.jsonl"):
-            file = open(folder / name, "a+", encoding="utf-8")
-            file.truncate(position.get(name, 0))
-            self.files[name] = file
-        self.files["metrics.jsonl"].seek(0)
-        self.rows = [json.loads(line) for line in self.files["metrics.jsonl"]]
-        self.board = SummaryWriter(str(folder), purge_step=step + 1)
+        self.paths = [folder / "metrics.jsonl", folder / "samples.jsonl"]
+        for path in self.paths:
+            cut(path, position.get(path.name, 0))
+        self.rows = [json.loads(line) for line in self.paths[0].open()]
+        # The plain event writer: SummaryWriter's thread dies silently on a full disk.
+        self.board = EventsWriter(str(folder / "events"), f".{step:08d}")
+        started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
+        self.board.write_event(Event(step=step + 1, session_log=started))
 
     def write(self, row: dict, samples: list[dict]) -> None:
-        """Adds the row of one step and the answers that were sampled for it."""
-        self.rows.append(row)
-        if self.board is None:
-            return
-        self._append("metrics.jsonl", [row])
-        self._append("samples.jsonl", [{"step": row["step"], **s} for s in samples])
-        for name, value in row.items():
-            self.board.add_scalar(name, value, row["step"])
+        """Adds the row of one step and the answers that were sampled for it.
 
-    def _append(self, name: str, rows: list[dict]) -> None:
-        file = self.files[name]
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
-        file.flush()
+        Raises:
+          OSError: the disk is full.
+        """
+        self.rows.append(row)
+        if not self.paths:
+            return
+        samples = [{"step": row["step"], **sample} for sample in samples]
+        try:
+            for path, rows in zip(self.paths, ([row], samples), strict=True):
+                with path.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(line) + "\n" for line in rows)
+            values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
+            summary = Summary(value=values)
+            self.board.write_event(
+                Event(wall_time=time.time(), step=row["step"], summary=summary)
+            )
+            self.board.flush()
+        except OSError as error:
+            raise OSError(
+                f"The log of step {row['step']} could not be written to"
+                f" {self.paths[0].parent}: {error}. Free some space there and run the"
+                " same command again: it goes on from the last checkpoint."
+            ) from error
 
     def position(self) -> dict[str, int]:
         """Lengths of the files in bytes, to be kept in a checkpoint."""
-        return {name: os.fstat(f.fileno()).st_size for name, f in self.files.items()}
+        return {path.name: path.stat().st_size for path in self.paths}
 
-    def flush(self) -> None:
-        """Makes TensorBoard's events visible; the other files are after each row."""
-        if self.board is not None:
-            self.board.flush()
+
+def cut(path: Path, length: int) -> None:
+    """Shortens a file of lines to `length` bytes, or to the whole lines below it."""
+    with path.open("ab+") as file:
+        file.seek(0)
+        whole = file.read(length)
+        file.truncate(whole.rfind(b"\n") + 1)
 
 
 class Progress:
@@ -78,37 +93,46 @@ class Progress:
     A terminal redraws it; elsewhere a new line comes every ten seconds.
 
     Args:
-      steps: how many steps the run will have.
       show: False prints nothing.
     """
 
-    def __init__(self, steps: int, show: bool):
-        self.steps, self.show = steps, show
+    def __init__(self, show: bool):
+        self.show = show
         self.redraws = sys.stdout.isatty()
-        self.last = 0.0
-        self.seconds = 0.0
+        self.steps, self.last, self.pace = 0, 0.0, None
+
+    def start(self, step: int, steps: int) -> None:
+        """Says how far the run is, and that the first step will take longer."""
+        self.steps, self.pace = steps, None
+        if step >= steps:
+            self._print(f"step {step}: nothing to train, {steps} steps are done", "\n")
+        else:
+            self._print(f"step {step}/{steps} · compiling the update", "")
+
+    def update(self, row: dict) -> None:
+        """Shows a row of metrics: now and then, and always the last step."""
+        text, is_last = self.line(row), row["step"] == self.steps
+        wait = 0.2 if self.redraws else PROGRESS_SECONDS
+        if is_last or time.monotonic() - self.last > wait:
+            self._print(text, "\n" if is_last else "")
 
     def line(self, row: dict) -> str:
         """The text for one row of metrics."""
-        seconds = row["seconds"]
-        self.seconds = 0.8 * (self.seconds or seconds) + 0.2 * seconds
-        left = round((self.steps - row["step"]) * self.seconds)
         parts = [f"step {row['step']}/{self.steps}", f"loss {row['loss']:.4f}"]
         if "reward" in row:
             parts.append(f"reward {row['reward']:.3f}")
         parts.append(f"{row['tokens_per_second']:,.0f} tokens/s")
-        parts.append(f"{left // 60}:{left % 60:02d} left")
+        if self.pace is None:  # the first step compiled: it says nothing of the pace
+            self.pace = 0.0
+        else:
+            self.pace = 0.8 * (self.pace or row["seconds"]) + 0.2 * row["seconds"]
+            left = round((self.steps - row["step"]) * self.pace)
+            parts.append(f"{left // 60}:{left % 60:02d} left")
         return " · ".join(parts)
 
-    def update(self, row: dict) -> None:
-        """Shows the row, at most once in a while and always at the last step."""
-        text, now = self.line(row), time.monotonic()
-        wait = 0.2 if self.redraws else PROGRESS_SECONDS
-        is_last = row["step"] == self.steps
-        if not self.show or (now - self.last < wait and not is_last):
-            return
-        self.last = now
-        if self.redraws:
-            print(f"\r{text:<79}", end="\n" if is_last else "", flush=True)
-        else:
+    def _print(self, text: str, end: str) -> None:
+        self.last = time.monotonic()
+        if self.show and self.redraws:
+            print(f"\r{text:<79}", end=end, flush=True)
+        elif self.show:
             print(text, flush=True)

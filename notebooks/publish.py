@@ -1,8 +1,8 @@
 """Turn notebooks into what the repository keeps: executed, normalised, badges right.
 
-    python notebooks/build.py                      re-execute and normalise all
-    python notebooks/build.py notebooks/07_*.ipynb …only these
-    python notebooks/build.py draft/07_grpo.py     first convert from py:percent text
+    python notebooks/publish.py                      re-execute and normalise all
+    python notebooks/publish.py notebooks/07_*.ipynb …only these
+    python notebooks/publish.py draft/07_grpo.py     first convert from py:percent text
     --no-run    refresh and normalise, do not execute
     --fresh     first delete the saved runs that the notebook trains
 

@@ -1,0 +1,22 @@
+"""Give every notebook under nbval a build folder of its own.
+
+Notebooks run side by side there, and each must stand alone: it starts from the shipped
+checkpoints and never from what another notebook is training at the moment.
+"""
+
+import os
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Before nbval starts the kernel of a notebook, which inherits this environment."""
+    if item.path.suffix == ".ipynb":
+        folder = ROOT / "build" / "test" / item.path.stem
+        os.environ["COURSE_BUILD"] = str(folder)
+        os.environ["COURSE_PRESET"] = "laptop"
+        os.environ["JAX_PLATFORMS"] = "cpu"

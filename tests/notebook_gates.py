@@ -1,0 +1,214 @@
+"""What every notebook must keep to: one function per rule, raising AssertionError.
+
+test_notebooks_static.py holds the course's notebooks to them, and holds the gates to
+catching a notebook that breaks them.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import statistics
+
+import course_notebooks as course
+import jupytext
+import nbformat
+import publish
+
+from helpers.syllabus import LESSONS
+
+LINES, MEDIAN_LINES, COLUMNS = 25, 10, 88
+WORDS_PER_CODE_CELL = (40, 120)
+BYTES = 1_000_000
+
+
+def is_valid(notebook, number):
+    """The schema holds, and the metadata is what the platforms expect, and no more."""
+    nbformat.validate(notebook)
+    assert "widgets" not in notebook.metadata, "saved widget state"
+    expected = {"kernelspec", "language_info"}
+    if "v5e-1" in LESSONS[number].minutes:
+        expected |= {"accelerator", "colab"}
+        assert notebook.metadata.get("accelerator") == "TPU"
+    assert set(notebook.metadata) == expected
+    assert notebook.metadata.kernelspec.name == "python3"
+    size = len(json.dumps(notebook))
+    assert size < BYTES, f"{size / 1e6:.2f} MB"
+
+
+def is_executed_in_order(notebook, number):
+    """Committed as one clean run from top to bottom, without an error."""
+    counts = [cell.execution_count for cell in course.code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1)), f"execution counts {counts}"
+    for cell in course.code_cells(notebook):
+        kinds = [output.output_type for output in cell.outputs]
+        assert "error" not in kinds, f"saved error in {cell.source[:60]!r}"
+
+
+def outputs_are_portable(notebook, number):
+    """Every image has alt text, no widget views, no folder of the author's machine."""
+    for cell in course.code_cells(notebook):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            for kind, text in {**data, "text": output.get("text", "")}.items():
+                assert not kind.startswith("image/"), (
+                    f"image without alt text, use plotting.show: {cell.source[:60]!r}"
+                )
+                assert "widget-view" not in kind, "widget view saved"
+                _check_text(str(text))
+
+
+def _check_text(text):
+    for tag in re.findall(r"<img\b[^>]*>", text):
+        alt = re.search(r'\balt="([^"]*)"', tag)
+        assert alt and len(alt.group(1).split()) >= 5, f"poor alt text: {tag[:120]}"
+    shown = re.sub(r"base64,[A-Za-z0-9+/=]+", "", text)
+    local = re.search(r"(/home/|/root/|/Users/|/work/|/tmp/|[A-Z]:\\Users)", shown)
+    assert not local, f"output names a local folder: {shown[:200]!r}"
+
+
+def cells_are_short(notebook, number):
+    """At most 25 lines and 88 columns each; half of them at most 10 lines."""
+    lengths = []
+    for cell in course.code_cells(notebook):
+        lines = cell.source.splitlines()
+        assert len(lines) <= LINES, f"{len(lines)} lines: {lines[0]!r}"
+        wide = [line for line in lines if len(line) > COLUMNS]
+        assert not wide, f"{len(wide[0])} columns: {wide[0]!r}"
+        lengths.append(len(lines))
+    assert statistics.median(lengths) <= MEDIAN_LINES, f"median of {sorted(lengths)}"
+
+
+def speaks_before_it_computes(notebook, number):
+    """Enough prose, not too much, and never three code cells without any."""
+    in_a_row = 0
+    for cell in notebook.cells:
+        in_a_row = in_a_row + 1 if cell.cell_type == "code" else 0
+        assert in_a_row < 3, f"third code cell in a row: {cell.source[:60]!r}"
+    words = course.prose_words(notebook) / len(course.code_cells(notebook))
+    low, high = WORDS_PER_CODE_CELL
+    assert low <= words <= high, f"{words:.0f} words of prose per code cell"
+
+
+def predicts_and_explains(notebook, number):
+    """The learner is asked for a guess before measurements, and told why after."""
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    for word in ("**Predict", "**Explain"):
+        assert text.count(word) >= 2, f"{text.count(word)} × {word}"
+
+
+def has_no_shell_lines(notebook, number):
+    """All cells are Python; `!` and `%` lines pass nbval even when they fail."""
+    for cell in course.code_cells(notebook):
+        for line in cell.source.splitlines():
+            assert not re.match(r"\s*([!%]|\w+\s*=\s*[!%])", line), line
+        ast.parse(cell.source)
+
+
+def opens_as_all_do(notebook, number):
+    """Badges, title, card, road and set-up cell, as notebooks/publish.py has them."""
+    first = notebook.cells[:4]
+    for cell, tag in zip(first, ("badges", None, "card", "road"), strict=True):
+        assert tag is None or tag in course.tags(cell), f"{tag} is not in its place"
+    assert first[0].source == publish.badges(number)
+    assert first[1].source.startswith(f"# {number} · ")
+    assert first[3].source == publish.road(number)
+    card = first[2].source
+    assert publish.card_time(number) in card, (
+        "run notebooks/publish.py: time is not current"
+    )
+    for line in ("- **You need:**", "- **You will be able to:**"):
+        assert line in card, f"the card lacks {line}"
+    (setup,) = course.tagged(notebook, "setup")
+    assert setup.source == publish.SETUP.rstrip(), (
+        "run notebooks/publish.py: set-up is old"
+    )
+    (imports,) = course.tagged(notebook, "imports")
+    code = course.code_cells(notebook)
+    assert code[:2] == [setup, imports], "set-up and imports are the first code cells"
+
+
+def ends_as_all_do(notebook, number):
+    """What broke?, Summary, and at most five readings, each with a reason."""
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    for heading in ("What broke?", "Summary", "Further reading"):
+        assert re.search(rf"^## .*{re.escape(heading)}", text, re.M), f"no {heading!r}"
+    readings = re.split(r"^## .*Further reading.*$", text, flags=re.M)[1]
+    items = re.findall(r"^- (.*(?:\n  .*)*)", readings, re.M)
+    assert 1 <= len(items) <= 5, f"{len(items)} readings"
+    for item in items:
+        link = re.match(r"\[[^\]]+\]\(https?://[^)]+\)", item)
+        assert link, f"not a link: {item[:80]!r}"
+        assert len(item[link.end() :].split()) >= 4, f"no word on why: {item[:80]!r}"
+
+
+def has_exercises(notebook, number):
+    """Three or four, each with a stub, a check right after, a hint and a solution."""
+    found = course.exercises(notebook)
+    assert 3 <= len(found) <= 4, f"{len(found)} exercises"
+    for exercise in found:
+        name = exercise.stub.splitlines()[0]
+        assert exercise.check, f"no check right after {name!r}"
+        assert exercise.hint and exercise.hint.strip(), f"no hint after {name!r}"
+        assert len(exercise.solutions) == 1, (
+            f"{len(exercise.solutions)} solutions of {name!r}"
+        )
+
+
+def names_of_helpers_exist(notebook, number):
+    """Every name of the package that the cells and the solutions use is there."""
+    sources = [cell.source for cell in course.code_cells(notebook)]
+    sources += [code for each in course.exercises(notebook) for code in each.solutions]
+    known = {}
+    for source in sources:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                known.update(_imported(node))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                owner = known.get(node.value.id)
+                if inspect.ismodule(owner) or inspect.isclass(owner):
+                    assert hasattr(owner, node.attr), f"{owner} has no {node.attr}"
+
+
+def _imported(node) -> dict:
+    """What an import of ours binds: local name → object; fails where there is none."""
+    bound = {}
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.split(".")[0] == "helpers":
+                bound[alias.asname or "helpers"] = importlib.import_module(alias.name)
+    elif (node.module or "").split(".")[0] == "helpers":
+        module = importlib.import_module(node.module)
+        for alias in node.names:
+            if not hasattr(module, alias.name):
+                importlib.import_module(f"{node.module}.{alias.name}")
+            bound[alias.asname or alias.name] = getattr(module, alias.name)
+    return bound
+
+
+GATES = (
+    is_valid,
+    is_executed_in_order,
+    outputs_are_portable,
+    cells_are_short,
+    speaks_before_it_computes,
+    predicts_and_explains,
+    has_no_shell_lines,
+    opens_as_all_do,
+    ends_as_all_do,
+    has_exercises,
+    names_of_helpers_exist,
+)
+
+
+def template() -> nbformat.NotebookNode:
+    """The template for authors, as a notebook with its generated cells filled in."""
+    notebook = jupytext.read(publish.FOLDER / "template.py")
+    publish.refresh(notebook, "07")
+    publish.normalise(notebook, "07")
+    for i, cell in enumerate(course.code_cells(notebook), 1):
+        cell.execution_count = i
+    return notebook
