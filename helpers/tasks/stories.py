@@ -9,7 +9,7 @@ SENTENCES = (
     lambda d, who, friend: f"{who.He} gives {d.food().a} to {friend}.",
     lambda d, who, friend: f"{who.He} gets {d.toy().a} and {d.goods().a}.",
     lambda d, who, friend: f"{who.He} puts {d.few()} {d.food()} in a bag.",
-    lambda d, who, friend: f"{who.He} is {d.number(4, 40)} years old.",
+    lambda d, who, friend: f"{who.He} is {d.number(9, 40)} years old.",
     lambda d, who, friend: f"{who.He} saves ${d.few()} every week.",
     lambda d, who, friend: f"There are {d.few()} {d.food()} in {who.his} box.",
 )
@@ -19,7 +19,7 @@ ENDINGS = (
     lambda d, who, friend: f"{friend} eats {d.food().a} and {d.food().a}.",
     lambda d, who, friend: f"{friend} reads {d.start()} pages of a book.",
     lambda d, who, friend: f"{friend} has more {d.toy()} than {who}.",
-    lambda d, who, friend: f"Then {friend} gives {who.him} {d.toy().a}.",
+    lambda d, who, friend: f"Then {friend} gives {who} {d.toy().a}.",
 )
 
 

@@ -56,7 +56,7 @@ def more_than(d):
 
 def boxes(d):
     who, things = d.person(), d.thing()
-    count, inside = d.few(), d.number(2, 12)
+    count, inside = d.few(), d.number(2, 11)
     box = d.pick("box", "bag")
     plural = {"box": "boxes", "bag": "bags"}[box]
     return (
@@ -68,7 +68,7 @@ def boxes(d):
 
 def price_of_several(d):
     who, goods = d.person(), d.goods()
-    count, price = d.few(), d.number(2, 12)
+    count, price = d.few(), d.number(2, 11)
     return (
         f"{goods.A} costs ${price}. {who} buys {count} {goods}. "
         f"How much does {who} pay?",
@@ -78,7 +78,7 @@ def price_of_several(d):
 
 def shares_with_friends(d):
     who, foods = d.person(), d.food()
-    friends, each = d.few(), d.number(2, 12)
+    friends, each = d.few(), d.number(2, 11)
     return (
         f"{who} shares {friends * each} {foods} equally among {friends} friends. "
         f"How many {foods} does each friend get?",
@@ -88,7 +88,7 @@ def shares_with_friends(d):
 
 def fills_bags(d):
     who, things = d.person(), d.thing()
-    bags, inside = d.number(2, 12), d.few()
+    bags, inside = d.number(2, 11), d.few()
     return (
         f"{who} has {bags * inside} {things}. {who.He} puts them in bags, {inside} in "
         f"each bag. How many bags does {who} fill?",
@@ -147,7 +147,7 @@ def age_later(d):
 
 def distance(d):
     who = d.person()
-    km, days = d.few(), d.number(2, 12)
+    km, days = d.few(), d.number(2, 11)
     walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
     return (
         f"{who} {walks} {km} km every day. How many km does {who} {walk} in {days} "
@@ -158,7 +158,7 @@ def distance(d):
 
 def wage(d):
     who = d.person()
-    dollars, hours = d.number(4, 12), d.few()
+    dollars, hours = d.number(4, 11), d.few()
     return (
         f"{who} earns ${dollars} an hour. How much does {who} earn in {hours} hours?",
         f"{who} earns ${times(dollars, hours)}.",

@@ -30,7 +30,7 @@ def several_and_one(d):
 
 def change_for_several(d):
     who, goods = d.person(), d.goods()
-    count, price, note = d.few(), d.number(2, 12), d.pick(20, 50, 100)
+    count, price, note = d.few(), d.number(2, 11), d.pick(20, 50, 100)
     cost = times(count, price)
     return (
         f"{who} buys {count} {goods} for ${price} each and pays with a ${note} note. "

@@ -13,7 +13,6 @@ class Person:
     name: str
     he: str
     his: str
-    him: str
 
     @property
     def He(self):  # noqa: N802 - reads as the word it stands for
@@ -45,8 +44,8 @@ class Thing:
         return self.many
 
 
-def _people(names, he, his, him):
-    return tuple(Person(name, he, his, him) for name in names.split())
+def _people(names, he, his):
+    return tuple(Person(name, he, his) for name in names.split())
 
 
 def _things(singulars):
@@ -54,8 +53,8 @@ def _things(singulars):
 
 
 PEOPLE = (
-    *_people("Ben Juan Leo Max Omar Ravi Sam Tom", "he", "his", "him"),
-    *_people("Aisha Anna Emma Lucy Maya Mia Nora Zoe", "she", "her", "her"),
+    *_people("Ben Juan Leo Max Omar Ravi Sam Tom", "he", "his"),
+    *_people("Aisha Anna Emma Lucy Maya Mia Nora Zoe", "she", "her"),
 )
 TOYS = _things("bead card coin marble shell stamp sticker")
 FOODS = _things("apple cake cookie egg orange pear")
