@@ -7,6 +7,7 @@ Axes: P prompts, G answers per prompt, T query tokens, S key tokens, K key heads
 R query heads per key head, H head width.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -55,7 +56,7 @@ def visible(positions_PGT, segments_PGT, piece: KV):
 
 
 def attend(query_PGKRTH, pieces, masks):
-    """Softmax attention over all pieces together.
+    """Softmax attention over all pieces together, divided by the total at the end.
 
     Args:
       query_PGKRTH: queries, already scaled.
@@ -64,24 +65,31 @@ def attend(query_PGKRTH, pieces, masks):
     Returns:
       (P, G, K, R, T, H), in the dtype of the values.
     """
-    scores = [_scores(query_PGKRTH, keys) for keys, _ in pieces]
-    mask = jnp.concatenate(masks, axis=-1)[:, :, None, None]
-    scores = jnp.concatenate(scores, axis=-1).astype(jnp.float32)
-    weights = jax.nn.softmax(jnp.where(mask, scores, -1e30), axis=-1)
-    weights = weights.astype(pieces[0][1].dtype)
-    out, start = 0, 0
-    for _, values in pieces:
-        width = values.shape[-2]
-        out += _mix(weights[..., start : start + width], values)
-        start += width
-    return out
+    scores = [
+        jnp.where(mask[:, :, None, None], _scores(query_PGKRTH, keys), -1e30)
+        for (keys, _), mask in zip(pieces, masks, strict=True)
+    ]
+    highest = functools.reduce(
+        jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
+    )
+    shift = jax.lax.stop_gradient(highest)
+    weights = [jnp.exp(score - shift) for score in scores]
+    total = sum(weight.sum(axis=-1, keepdims=True) for weight in weights)
+    mixed = sum(
+        _mix(weight.astype(values.dtype), values)
+        for weight, (_, values) in zip(weights, pieces, strict=True)
+    )
+    return (mixed / total).astype(mixed.dtype)
 
 
 def _scores(query, keys_PgKSH):
-    """Query-key products; a shared piece is multiplied once for the whole group."""
+    """Query-key products, float32; a shared piece is one product for its group."""
     shape = query.shape[:-1] + keys_PgKSH.shape[-2:-1]
     products = jnp.einsum(
-        "pgkqh,pgksh->pgkqs", _fold(query, keys_PgKSH.shape[1]), keys_PgKSH
+        "pgkqh,pgksh->pgkqs",
+        _fold(query, keys_PgKSH.shape[1]),
+        keys_PgKSH,
+        preferred_element_type=jnp.float32,
     )
     return _unfold(products, shape)
 

@@ -1,0 +1,198 @@
+"""Generation with a KV cache: each prompt is computed once, then answers grow together.
+
+One compiled program per shape: prefill, then `lax.while_loop` until every answer has
+ended. Nothing goes back to the host in between, the cache is exactly prompt + budget
+long, and the log-probability of every sampled token comes out beside it.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.model.attention import KV
+from helpers.model.scoring import prefill
+
+
+class Completions(NamedTuple):
+    """Sampled answers: ids, which are real, their log-probs, and which ended by EOS.
+
+    tokens, mask: (P, G, T) int32; the mask is 1 up to and including EOS. logprobs:
+    (P, G, T) float32, nats, under the untempered model at temperature 1. ended: (P, G).
+    """
+
+    tokens: jax.Array
+    mask: jax.Array
+    logprobs: jax.Array
+    ended: jax.Array
+
+
+def row_keys(key, step, prompts, group):
+    """A fresh key per answer, (prompts, group), folded from step, prompt and member."""
+    key = jax.random.fold_in(key, step)
+
+    def one(p, g):
+        return jax.random.fold_in(jax.random.fold_in(key, p), g)
+
+    across_group = jax.vmap(one, in_axes=(None, 0))
+    across_prompts = jax.vmap(across_group, in_axes=(0, None))
+    return across_prompts(jnp.arange(prompts), jnp.arange(group))
+
+
+def generate(
+    model,
+    prompt_PT,
+    prompt_mask_PT,
+    keys_PG,
+    *,
+    max_tokens,
+    eos_ids,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+):
+    """Samples G answers to each of P prompts.
+
+    Args:
+      model: a Transformer.
+      prompt_PT, prompt_mask_PT: right-padded prompts, int32.
+      keys_PG: one random key per answer (see `row_keys`); its second axis is G.
+      max_tokens: budget of new tokens per answer.
+      eos_ids: ids that end an answer; they are part of it.
+      temperature: 0 is greedy. Training rollouts use 1, with top_k=0 and top_p=1: any
+        other distribution would bias the ratio new/old.
+      top_k, top_p: keep the k likeliest tokens / the likeliest ones that together hold
+        probability p (1904.09751); for evaluation only.
+    Returns:
+      Completions.
+    """
+    if not 0 < top_p <= 1 or top_k < 0 or temperature < 0:
+        raise ValueError(
+            f"temperature {temperature} must be ≥ 0, top_k {top_k} ≥ 0, "
+            f"top_p {top_p} in (0, 1]."
+        )
+    graph, weights = nnx.split(model)
+    return _generate(
+        graph,
+        weights,
+        jnp.asarray(prompt_PT),
+        jnp.asarray(prompt_mask_PT),
+        keys_PG,
+        jnp.float32(temperature),
+        jnp.float32(top_p),
+        max_tokens=max_tokens,
+        eos_ids=tuple(eos_ids),
+        greedy=temperature == 0,
+        top_k=top_k,
+        nucleus=top_p < 1,
+    )
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=("graph", "max_tokens", "eos_ids", "greedy", "top_k", "nucleus"),
+)
+def _generate(
+    graph,
+    weights,
+    prompt_PT,
+    prompt_mask_PT,
+    keys_PG,
+    temperature,
+    top_p,
+    *,
+    max_tokens,
+    eos_ids,
+    greedy,
+    top_k,
+    nucleus,
+):
+    model = nnx.merge(graph, weights)
+    (P, _), G = prompt_PT.shape, keys_PG.shape[1]
+    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
+    eos = jnp.asarray(eos_ids, jnp.int32)
+
+    def choose(logits_PGV, t):
+        """Next token of each answer, and its log-probability."""
+        if greedy:
+            token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
+        else:
+            kept = _restrict(logits_PGV / temperature, top_k, top_p if nucleus else None)
+            keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))(
+                keys_PG, t
+            )
+            draw = jax.vmap(jax.vmap(jax.random.categorical))
+            token_PG = draw(keys, kept).astype(jnp.int32)
+        chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
+        return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
+
+    def record(out, t, token_PG, logprob_PG):
+        real_PG = ~out.ended
+        return Completions(
+            out.tokens.at[..., t].set(jnp.where(real_PG, token_PG, 0)),
+            out.mask.at[..., t].set(real_PG.astype(jnp.int32)),
+            out.logprobs.at[..., t].set(jnp.where(real_PG, logprob_PG, 0.0)),
+            out.ended | jnp.isin(token_PG, eos),
+        )
+
+    def going(carry):
+        t, _, out, _ = carry
+        return (t < max_tokens) & ~out.ended.all()
+
+    def one_token(carry):
+        t, token_PG, out, cache = carry
+        hidden, new = model(
+            token_PG[..., None], (length_PG + t - 1)[..., None], earlier=(prefix, cache)
+        )
+        cache = _append(cache, new, t - 1)
+        token_PG, logprob_PG = choose(model.logits(hidden[:, :, 0]), t)
+        return t + 1, token_PG, record(out, t, token_PG, logprob_PG), cache
+
+    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT)
+    logits_PV = model.logits(last_PD)
+    first_logits = jnp.broadcast_to(logits_PV[:, None], (P, G, logits_PV.shape[-1]))
+    token_PG, logprob_PG = choose(first_logits, 0)
+    empty = Completions(
+        jnp.zeros((P, G, max_tokens), jnp.int32),
+        jnp.zeros((P, G, max_tokens), jnp.int32),
+        jnp.zeros((P, G, max_tokens), jnp.float32),
+        jnp.zeros((P, G), bool),
+    )
+    out = record(empty, 0, token_PG, logprob_PG)
+    cache = _empty_cache(prefix, G, max_tokens - 1)
+    return jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))[2]
+
+
+def _empty_cache(prefix: KV, group, size) -> KV:
+    """A cache for `size` own tokens per answer, shaped like the prompt's KV."""
+    L, P, _, K, _, H = prefix.keys.shape
+    empty = jnp.zeros((L, P, group, K, size, H), prefix.keys.dtype)
+    index = jnp.zeros((P, group, size), jnp.int32)
+    return KV(empty, empty, index, index)
+
+
+def _append(cache: KV, new: KV, at) -> KV:
+    """Writes one new token per answer into column `at` of the cache, in place."""
+
+    def write(axis, old, value):
+        return jax.lax.dynamic_update_slice_in_dim(old, value, at, axis)
+
+    return KV(*map(write, (4, 4, 2, 2), cache, new))
+
+
+def _restrict(logits, top_k, top_p):
+    """Sets the logits of tokens outside top-k, then outside top-p, to -inf."""
+    if top_k:
+        kth = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
+        logits = jnp.where(logits < kth, -jnp.inf, logits)
+    if top_p is not None:
+        descending = jnp.sort(logits, axis=-1)[..., ::-1]
+        p = jax.nn.softmax(descending, axis=-1)
+        before = jnp.cumsum(p, axis=-1) - p
+        least = jnp.where(before < top_p, descending, jnp.inf)
+        logits = jnp.where(
+            logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits
+        )
+    return logits
