@@ -136,11 +136,18 @@ def execute(notebook: nbformat.NotebookNode, on_cell=None) -> None:
         resources={"metadata": {"path": str(FOLDER)}},
         coalesce_streams=True,
         record_timing=False,
-        store_widget_state=False,
         extra_arguments=["--log-level=40"],  # errors only on our terminal
-        on_cell_execute=on_cell and (lambda cell, cell_index: on_cell(cell_index)),
     )
-    client.execute()
+    # Not client.execute(): its own handler turns Ctrl-C into an AssertionError.
+    with client.setup_kernel():
+        try:
+            for index, cell in enumerate(notebook.cells):
+                if on_cell:
+                    on_cell(index)
+                client.execute_cell(cell, index)
+        except KeyboardInterrupt:
+            client.shutdown_kernel = "immediate"
+            raise
 
 
 def normalise(notebook: nbformat.NotebookNode, number: str) -> None:

@@ -1,0 +1,55 @@
+# The course's commands; `make help` lists them. All create the environment they need.
+.DEFAULT_GOAL := help
+.PHONY: help env course test lint lab notebooks tiny seeds bench clean
+.DELETE_ON_ERROR:
+
+PY := .venv/bin/python
+READY := .venv/ready
+WORKERS ?= 2
+
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/jax-cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
+export TOKENIZERS_PARALLELISM ?= false
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | \
+	  awk -F ':.*## *' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+env: $(READY)  ## create .venv and install the course into it
+
+$(READY): pyproject.toml .ci/env
+	@bash .ci/env
+	@touch $(READY)
+
+course: $(READY)  ## run the walk: base, SFT, GRPO, GSPO, distillation (about 20 minutes)
+	@$(PY) notebooks/walk.py
+
+test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
+	rm -rf build/test
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m slow
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --nbval-lax --nbval-current-env \
+	  --nbval-cell-timeout=1800 notebooks
+
+lint: $(READY)  ## check style and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+lab: $(READY)  ## open the course in JupyterLab
+	COURSE_BUILD=$(CURDIR)/build $(PY) -m jupyter lab notebooks/02_model.ipynb
+
+notebooks: $(READY)  ## re-execute and normalise all committed notebooks
+	rm -rf build/committed
+	COURSE_BUILD=$(CURDIR)/build/committed $(PY) notebooks/publish.py
+
+tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
+	$(PY) -m scripts.tiny
+
+seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
+	$(PY) -m scripts.seeds
+
+bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
+	$(PY) -m scripts.bench
+
+clean:  ## delete what was built, runs and results included; keeps .venv
+	rm -rf build .pytest_cache .ruff_cache .hypothesis
