@@ -1,0 +1,223 @@
+"""Rollouts: prompts in, groups of sampled and scored answers out.
+
+A batch source for everything that learns from its own answers: GRPO and GSPO use the
+rewards, on-policy distillation only the answers. The model is the very object that the
+trainer updates, so every batch is sampled from the newest weights.
+"""
+
+import jax
+import numpy as np
+
+from helpers import chat
+from helpers.losses import advantages
+from helpers.sampling import generate, row_keys
+
+TRIM = 16  # completions are cut to a multiple of this: few shapes, few programs
+
+
+class NothingToLearn(RuntimeError):
+    """Every group of many batches in a row had equal rewards."""
+
+
+class Rollouts:
+    """A batch source that samples groups of answers and scores them.
+
+    Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
+    int32; `loss_mask` (P,G,T) float32, 1 on every sampled token, its EOS included;
+    `logprobs` (P,G,T) float32 as sampled; `rewards`, `advantages` (P,G) float32.
+
+    Args:
+      model: the policy; the trainer's own model, so that it is always up to date.
+      prompts: batch source of prompts, from `pipeline.prompts`.
+      reward: a `rewards.RewardSet`; None scores nothing (distillation).
+      tokenizer: from `chat.load_tokenizer`.
+      group: G, answers per prompt.
+      max_tokens: budget of an answer.
+      seed: decides all sampling noise, with the step, the prompt and the member.
+      advantage: kind of `losses.advantages`.
+      mask_truncated: leave answers that ran out of budget out of the loss.
+      resample: how many further batches of prompts may be drawn to replace groups
+        with equal rewards, which teach nothing (dynamic sampling, 2503.14476).
+      patience: batches in a row that may be tied throughout before it is an error.
+    """
+
+    def __init__(
+        self,
+        model,
+        prompts,
+        reward,
+        tokenizer,
+        *,
+        group,
+        max_tokens,
+        seed=0,
+        advantage="mean",
+        mask_truncated=True,
+        resample=0,
+        patience=5,
+    ):
+        self.model, self.prompts, self.reward = model, prompts, reward
+        self.tokenizer, self.group, self.max_tokens = tokenizer, group, max_tokens
+        self.seed, self.advantage = seed, advantage
+        self.mask_truncated, self.resample = mask_truncated, resample
+        self.patience, self.all_tied, self.step = patience, 0, 0
+        self.eos_ids = chat.eos_ids(tokenizer)
+        self.metrics, self.samples = {}, []
+
+    def get_state(self):
+        """A JSON-able dict that says where this source stands."""
+        run = {"group": self.group, "max_tokens": self.max_tokens, "seed": self.seed}
+        return {
+            "run": run,
+            "step": self.step,
+            "all_tied": self.all_tied,
+            "prompts": self.prompts.get_state(),
+        }
+
+    def set_state(self, state):
+        """Continues from a state; the same weights then sample the same answers.
+
+        Raises:
+          ValueError: the state is that of a run with other arguments.
+        """
+        run = self.get_state()["run"]
+        if state["run"] != run:
+            raise ValueError(
+                f"The saved rollouts were made with {state['run']}, this run has {run}. "
+                "Use the same arguments, or another folder for a new run."
+            )
+        self.step, self.all_tied = state["step"], state["all_tied"]
+        self.prompts.set_state(state["prompts"])
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch, rounds = self._sample(next(self.prompts), 0), 1
+        while self.reward and rounds <= self.resample and _tied(batch["rewards"]).any():
+            extra = self._sample(next(self.prompts), rounds)
+            batch, rounds = _replace_tied(batch, extra), rounds + 1
+        self.step += 1
+        self._describe(batch, rounds)
+        if self.reward:
+            batch["advantages"] = np.asarray(
+                advantages(batch["rewards"], self.advantage)
+            )
+        return self._trimmed(batch)
+
+    def _sample(self, prompts, round_):
+        """One batch of prompts, answered and scored; host arrays throughout."""
+        step = self.step * (self.resample + 1) + round_
+        keys = row_keys(
+            jax.random.key(self.seed), step, len(prompts["prompt"]), self.group
+        )
+        completions = generate(
+            self.model,
+            prompts["prompt"],
+            prompts["prompt_mask"],
+            keys,
+            max_tokens=self.max_tokens,
+            eos_ids=self.eos_ids,
+        )
+        tokens, mask, logprobs, ended = jax.device_get(completions)
+        texts = [
+            [
+                chat.decode(self.tokenizer, t[m > 0])
+                for t, m in zip(ts, ms, strict=True)
+            ]
+            for ts, ms in zip(tokens, mask, strict=True)
+        ]
+        kept = mask * ended[..., None] if self.mask_truncated else mask
+        batch = {
+            "prompt": prompts["prompt"],
+            "prompt_mask": prompts["prompt_mask"],
+            "completion": tokens,
+            "loss_mask": kept.astype(np.float32),
+            "logprobs": logprobs,
+            "length": mask.sum(axis=-1),
+            "ended": ended,
+            "rows": prompts["rows"],
+            "texts": texts,
+            "parts": [{}] * len(texts),
+        }
+        if self.reward:
+            batch |= self._score(prompts["rows"], texts)
+        return batch
+
+    def _score(self, rows, texts):
+        """Rewards (P,G) float32, and each reward function's mean."""
+        repeated = [row for row in rows for _ in range(self.group)]
+        flat = [text for group in texts for text in group]
+        columns = {
+            name: [row[name] for row in repeated]
+            for name in rows[0]
+            if name != "question" and all(name in row for row in rows)
+        }
+        questions = [row["question"] for row in repeated]
+        totals, parts = self.reward(questions, flat, **columns)
+        rewards = np.asarray(totals, np.float32).reshape(len(rows), self.group)
+        return {"rewards": rewards, "parts": [parts] * len(rows)}
+
+    def _describe(self, batch, rounds):
+        """Fills `metrics` and `samples`, and notices when nothing can be learned."""
+        self.metrics = {
+            "length": float(batch["length"].mean()),
+            "truncated": float(1 - batch["ended"].mean()),
+        }
+        self.samples = [
+            {"prompt": row["question"], "completion": texts[0]}
+            for row, texts in zip(batch["rows"], batch["texts"], strict=True)
+        ][:4]
+        if not self.reward:
+            return
+        tied = _tied(batch["rewards"])
+        self.metrics |= {
+            "reward": float(batch["rewards"].mean()),
+            "tied_groups": float(tied.mean()),
+            "rollouts": float(rounds),
+        }
+        for name in batch["parts"][0]:
+            self.metrics[name] = float(np.mean([p[name] for p in batch["parts"]]))
+        for sample, reward in zip(self.samples, batch["rewards"][:, 0], strict=False):
+            sample["reward"] = float(reward)
+        self.all_tied = self.all_tied + 1 if tied.all() else 0
+        if self.all_tied >= self.patience:
+            raise NothingToLearn(
+                f"In {self.all_tied} batches in a row every group had equal rewards "
+                f"(last mean reward {batch['rewards'].mean():.2f}), so no update can "
+                "learn anything. Choose easier or harder problems, a larger group, or a "
+                "reward that tells answers apart."
+            )
+
+    def _trimmed(self, batch):
+        """Arrays only, and no longer than the longest answer that counts."""
+        counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
+        longest = counted[-1] + 1 if len(counted) else 1
+        width = min(-(-longest // TRIM) * TRIM, self.max_tokens)
+        for name in ("completion", "loss_mask", "logprobs"):
+            batch[name] = batch[name][..., :width]
+        return {
+            name: x
+            for name, x in batch.items()
+            if isinstance(x, np.ndarray) and name not in ("length", "ended")
+        }
+
+
+def _tied(rewards_PG):
+    return rewards_PG.max(axis=1) == rewards_PG.min(axis=1)
+
+
+def _replace_tied(batch, extra):
+    """Puts groups of `extra` that are not tied in the place of tied ones."""
+    places = np.flatnonzero(_tied(batch["rewards"]))
+    useful = np.flatnonzero(~_tied(extra["rewards"]))
+    width = max(batch["prompt"].shape[1], extra["prompt"].shape[1])
+    for part in (batch, extra):
+        for name in ("prompt", "prompt_mask"):
+            part[name] = np.pad(
+                part[name], [(0, 0), (0, width - part[name].shape[1])]
+            )
+    for place, source in zip(places, useful, strict=False):
+        for name in batch:
+            batch[name][place] = extra[name][source]
+    return batch
