@@ -5,13 +5,14 @@ A *batch source* is what the trainer draws from: `next(source)` gives a dict of 
 from there exactly, in another process if need be. `source.metrics` describes the last
 batch, `source.samples` is a table for the log (empty here: nothing is sampled).
 
-Grain (https://google-grain.readthedocs.io) decides the order: every epoch is a new
-permutation computed from the seed and the position, so the whole state of the order
-is one number. Packing is first-fit with a short waiting list. Grain's own packer
-resumes exactly too, but a state of ours needs no replay, and on GSM8K lengths in rows
-of 512 it leaves 5% of the tokens empty where Grain's leaves 17% with as many bins.
+Grain (https://google-grain.readthedocs.io) counts positions, shares them out between
+processes and keeps the place; the order is a function of seed and position, so its
+whole state is one number. Packing is first-fit with a waiting list: on GSM8K lengths
+in rows of 512 it leaves 5% of a batch empty, Grain's packer of as many rows 17%.
 """
 
+import functools
+import sys
 import zlib
 
 import grain
@@ -44,7 +45,7 @@ def packed_rows(
         `chat.examples_tokens` makes them.
       batch: B, rows per batch and process.
       length: T, tokens per row.
-      seed: int in [0, 2**32), decides the order of every epoch.
+      seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the examples; None for ever.
       shard: (index, count): this process reads the index-th of every count examples.
         Shares of a finite run may end a batch apart, so count steps, not epochs.
@@ -101,7 +102,7 @@ def prompts(
       tokenizer: from `chat.load_tokenizer`.
       batch: P, prompts per batch and process.
       buckets: allowed padded lengths Tp, so that few programs are compiled.
-      seed: int in [0, 2**32), decides the order of every epoch.
+      seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
       shard: (index, count): this process reads the index-th of every count rows.
@@ -222,8 +223,8 @@ class _PackedRows(_Source):
             index = next(self._order, None)
             if index is None:
                 break
-            if not place(int(index)):
-                self._waiting.append(int(index))
+            if not place(index):
+                self._waiting.append(index)
         return rows
 
     def _arrays(self, rows):
@@ -268,15 +269,31 @@ class _Prompts(_Source):
 
 
 def _order(count, seed, epochs, shard):
-    """Return Grain's iterator over the indices 0..count-1, shuffled every epoch."""
+    """Return Grain's iterator over the indices 0..count-1, shuffled every epoch.
+
+    The permutation is NumPy's, because Grain's own `shuffle` takes 10 ms per index
+    for two examples and 0.1 ms for three hundred (measured, 0.2.18).
+    """
     index, processes = shard
     if count == 0:
         raise ValueError("There is no data: the list of examples or rows is empty.")
     if not 0 <= index < processes:
         raise ValueError(f"shard is {shard}: the index must be in [0, {processes}).")
-    order = grain.MapDataset.range(count).shuffle(seed=seed).repeat(epochs)
+
+    @functools.lru_cache(maxsize=2)
+    def permutation(epoch):
+        return np.random.default_rng([seed, epoch]).permutation(count)
+
+    def example_at(position):
+        epoch, offset = divmod(position, count)
+        return int(permutation(epoch)[offset])
+
+    positions = grain.MapDataset.range(
+        sys.maxsize if epochs is None else epochs * count
+    )
     in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    return iter(order[index::processes].to_iter_dataset(in_memory))
+    order = positions[index::processes].map(example_at)
+    return iter(order.to_iter_dataset(in_memory))
 
 
 def _check_lengths(token_lists, buckets):
