@@ -40,6 +40,8 @@ def check_english(text):
     )
     assert not re.search(rf"\bdoes [a-z ]*({names}) \w+s\b(?! than)", text), text
     assert not re.search(r"\b[Tt]hey \w+s\b", text), text
+    assert not re.search(rf"\b({names}) and ({names}) \w+s\b", text), text
+    assert not re.search(rf"\b({singular})e?s (is|has|costs|was)\b", text), text
     for sentence in re.split(r"(?<=[.?])\s", text):
         assert re.match(r"[A-Z]", sentence) and sentence[-1] in ".?", text
 
