@@ -100,7 +100,8 @@ def muon(
     Muon replaces the momentum of a matrix by the nearest orthogonal one, so that
     all its directions learn at the same pace (Jordan 2024, kellerjordan.github.io/
     posts/muon). Stacked weights `(L, in, out)` are L matrices. Embeddings, norms
-    and biases are no such matrices: they go to AdamW at `adam_scale` times the rate.
+    and biases are no such matrices: they go to AdamW (with Nesterov's look-ahead, as
+    Muon's momentum) at `adam_scale` times the rate.
 
     Args:
       peak: highest learning rate of the Muon part; 2e-2 is usual.

@@ -63,6 +63,11 @@ class Trainer:
         log: bool = True,
         wrt=nnx.Param,
     ):
+        if any(module is model for module in frozen):
+            raise ValueError(
+                "frozen holds the model itself, which training changes. Pass"
+                " nnx.clone(model) to keep it as it is now."
+            )
         self.model, self.objective, self.optimizer = model, objective, optimizer
         self.frozen, self.wrt = tuple(frozen), wrt
         self.mesh = make_mesh() if mesh is None else mesh
@@ -181,7 +186,7 @@ class Trainer:
         folder, position = None, {}
         if self.checkpoints:
             folder = self.checkpoints.run
-            found = self.checkpoints.restore(self._arrays(), self._identity())
+            found = self.checkpoints.restore(self.named_arrays(), self._identity())
             if found is not None:
                 arrays, record = found
                 self._set_arrays(arrays)
@@ -196,10 +201,10 @@ class Trainer:
                 "batches": batches.get_state(),
                 "log": self.log.position(),
             }
-            self.checkpoints.save(self.step, self._arrays(), record)
+            self.checkpoints.save(self.step, self.named_arrays(), record)
 
-    def _arrays(self) -> dict[str, jax.Array]:
-        """Everything an update changes, by name."""
+    def named_arrays(self) -> dict[str, jax.Array]:
+        """Everything an update changes, parameters and optimizer state, by name."""
         state = {"params": self.params, "optimizer": self.opt_state}
         leaves, _ = jax.tree_util.tree_flatten_with_path(state)
         return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
@@ -220,7 +225,7 @@ class Trainer:
             "config": repr(config) if dataclasses.is_dataclass(config) else "none",
             "objective": describe(self.objective),
             "number of minibatches": str(self.minibatches),
-            **{name: f"{x.dtype}{x.shape}" for name, x in self._arrays().items()},
+            **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
         }
 
     def _last_checkpoint(self) -> str:

@@ -26,6 +26,11 @@ def build_update(objective, transform, graph, teacher_graphs):
 
         def loss(params, piece):
             value, metrics = objective(nnx.merge(graph, params, fixed), piece, *frozen)
+            if "weight" not in metrics:
+                raise ValueError(
+                    'The objective must report metrics["weight"]: the number of tokens'
+                    " or sequences its mean was divided by."
+                )
             return value, metrics | {"loss": value, "tokens": count_tokens(piece)}
 
         def one_update(state, pieces):

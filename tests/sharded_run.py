@@ -1,0 +1,147 @@
+"""Run with 8 simulated devices: training on 8, 4 and 1 of them must agree.
+
+`XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded_run.py`
+"""
+
+import tempfile
+
+import jax
+import numpy as np
+from flax import nnx
+from toy_training import Rows, Toy, assert_same_weights, squared_error
+
+from helpers.losses import policy_gradient_loss, sft_loss
+from helpers.model.config import ModelConfig
+from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
+from helpers.model.transformer import Transformer
+from helpers.optimizers import adamw, muon
+from helpers.runtime import make_mesh
+from helpers.trainer import Trainer
+
+V, B, P, G, TP, TC = 24, 16, 16, 2, 6, 4
+CONFIG = ModelConfig("gemma3_text", V, 16, 2, 2, 1, 8, 32, window=4, pattern=2)
+
+
+class Packed(Rows):
+    """Random packed rows, two examples in each."""
+
+    def __next__(self):
+        rng = np.random.default_rng((1, self.count))
+        self.count += 1
+        length = 8
+        positions = np.arange(length) % 4
+        return {
+            "tokens": rng.integers(0, V, (B, length)).astype(np.int32),
+            "positions": np.tile(positions, (B, 1)).astype(np.int32),
+            "segment_ids": np.tile(1 + np.arange(length) // 4, (B, 1)).astype(np.int32),
+            "loss_mask": (rng.random((B, length)) * (positions > 0) > 0.4) * 1.0,
+        }
+
+
+class Groups(Rows):
+    """Random groups of answers of unequal length."""
+
+    def __next__(self):
+        rng = np.random.default_rng((2, self.count))
+        self.count += 1
+        lengths = rng.integers(1, TC + 1, (P, G, 1))
+        return {
+            "prompt": rng.integers(0, V, (P, TP)).astype(np.int32),
+            "prompt_mask": (np.arange(TP) < rng.integers(2, TP + 1, (P, 1))) * 1,
+            "completion": rng.integers(0, V, (P, G, TC)).astype(np.int32),
+            "loss_mask": (np.arange(TC) < lengths) * 1.0,
+            "logprobs": -3 + 0.3 * rng.normal(size=(P, G, TC)).astype(np.float32),
+            "advantages": rng.normal(size=(P, G)).astype(np.float32),
+        }
+
+
+def imitate(model, batch):
+    hidden, targets, mask = hidden_targets_mask(model, batch)
+    return sft_loss(token_logprobs(model, hidden, targets)[0], mask)
+
+
+def reinforce(model, batch):
+    logprobs, _ = group_logprobs(model, batch)
+    return policy_gradient_loss(
+        logprobs, batch["logprobs"], batch["advantages"], batch["loss_mask"]
+    )
+
+
+def train(objective, batches, optimizer, devices, **settings):
+    model = Transformer(CONFIG, nnx.Rngs(0))
+    mesh = make_mesh(jax.devices()[:devices])
+    trainer = Trainer(model, objective, optimizer, mesh=mesh, log=False, **settings)
+    table = trainer.fit(batches, 3)
+    return trainer, model, table
+
+
+def check_lessons():
+    lessons = [
+        (imitate, Packed, muon(1e-2), {"accumulate": 2}),
+        (reinforce, Groups, adamw(1e-3), {"minibatches": 2}),
+    ]
+    for objective, source, optimizer, settings in lessons:
+        trainer, sharded, table = train(objective, source(), optimizer, 8, **settings)
+        _, alone, expected = train(objective, source(), optimizer, 1, **settings)
+        assert_same_weights(sharded, alone, rtol=1e-4, atol=2e-5)
+        for row, other in zip(table, expected, strict=True):
+            for name in row.keys() - {"seconds", "tokens_per_second"}:
+                np.testing.assert_allclose(
+                    row[name], other[name], rtol=1e-4, atol=1e-5, err_msg=name
+                )
+        check_every_device_holds_its_share(trainer)
+
+
+def check_every_device_holds_its_share(trainer):
+    """All matrices and their moments are cut in 8, never along the layers."""
+    for name, x in trainer.named_arrays().items():
+        if x.ndim < 2:
+            continue
+        shares = [shard.data.shape for shard in x.addressable_shards]
+        assert len(shares) == 8 and len(set(shares)) == 1, name
+        assert np.prod(shares[0]) * 8 == x.size, (name, shares[0], x.shape)
+        if "layers" in name:
+            assert shares[0][0] == x.shape[0], f"{name} is cut along the layers"
+
+
+def check_folders_move_between_meshes():
+    """A run of 8 devices goes on with 1 and with 4, from exactly where it was."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run(devices, steps):
+            model, mesh = Toy(), make_mesh(jax.devices()[:devices])
+            trainer = Trainer(
+                model, squared_error, adamw(1e-2), folder=folder, mesh=mesh, log=False
+            )
+            return model, trainer.fit(Rows(), steps)
+
+        first, _ = run(8, 2)
+        for devices in (1, 4):
+            restored, _ = run(devices, 2)
+            assert_same_weights(first, restored)
+        continued, table = run(4, 5)
+        assert [row["step"] for row in table] == [1, 2, 3, 4, 5]
+        straight = Toy()
+        one = make_mesh(jax.devices()[:1])
+        Trainer(straight, squared_error, adamw(1e-2), mesh=one, log=False).fit(
+            Rows(), 5
+        )
+        assert_same_weights(continued, straight, rtol=1e-4, atol=1e-6)
+        assert not np.array_equal(first.embed[...], continued.embed[...])
+
+
+def check_a_batch_too_small_is_refused():
+    try:
+        train(imitate, Rows(batch=12), adamw(1e-3), 8)
+    except ValueError as error:
+        assert "12 rows" in str(error) and "8 devices" in str(error), error
+    else:
+        raise AssertionError("12 rows were spread over 8 devices")
+
+
+if __name__ == "__main__":
+    assert len(jax.devices()) == 8
+    check_lessons()
+    check_folders_move_between_meshes()
+    check_a_batch_too_small_is_refused()
+    print("all the same")
