@@ -41,6 +41,7 @@ lab: $(READY)  ## open the course in JupyterLab
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
 	COURSE_BUILD=$(CURDIR)/build/committed $(PY) notebooks/publish.py
+	COURSE_BUILD=$(CURDIR)/build/committed $(PY) notebooks/readme.py
 
 tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 	$(PY) -m scripts.tiny
