@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import math
+import numbers
 import os
 import pathlib
 from collections.abc import Iterator
@@ -91,7 +92,8 @@ def _checked(row: dict) -> dict:
         if field not in row:
             raise ValueError(f"A results row needs {field!r}; it has {sorted(row)}.")
         value = row[field]
-        if kind is not str and not math.isfinite(value):
+        number = isinstance(value, numbers.Real) and math.isfinite(value)
+        if kind is not str and not number:
             raise ValueError(f"{field} of the stage {row['stage']!r} is {value}.")
         clean[field] = kind(value)
     for field in ("greedy", "pass1", "pass8", "low", "high"):

@@ -1,0 +1,91 @@
+"""The results table: rows replaced by stage and seed, whole files, clear errors."""
+
+import concurrent.futures
+import json
+import multiprocessing
+
+import pytest
+
+from helpers import results
+
+ROW = {
+    "stage": "sft",
+    "params": 400_000,
+    "greedy": 0.5,
+    "pass1": 0.25,
+    "pass8": 0.75,
+    "low": 0.45,
+    "high": 0.55,
+    "n": 512,
+    "seed": 0,
+    "seconds": 61.5,
+}
+
+
+@pytest.fixture(autouse=True)
+def build(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+
+
+def test_a_row_replaces_the_one_of_its_stage_and_seed():
+    assert results.rows() == []
+    for stage, seed, greedy in (("sft", 0, 0.1), ("sft", 1, 0.2), ("sft", 0, 0.3)):
+        results.record({**ROW, "stage": stage, "seed": seed, "greedy": greedy})
+    assert [(r["seed"], r["greedy"]) for r in results.rows()] == [(0, 0.3), (1, 0.2)]
+
+
+def test_rows_stand_in_the_order_of_the_walk_whatever_ran_first():
+    for stage in ("student", "mine", "grpo", "base", "sft"):
+        results.record({**ROW, "stage": stage})
+    stages = [row["stage"] for row in results.rows()]
+    assert stages == ["base", "sft", "grpo", "student", "mine"]
+
+
+def test_the_file_has_the_fields_and_plain_types():
+    import numpy as np
+
+    arrays = {"greedy": np.float32(0.5), "n": np.int64(512), "seconds": 3}
+    results.record({**ROW, **arrays, "strict": 0.4})
+    (row,) = json.loads(results.path().read_text())
+    assert row["greedy"] == 0.5 and row["strict"] == 0.4
+    assert list(row)[: len(results.FIELDS)] == list(results.FIELDS)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"greedy": 50.0}, "divide percentages by 100"),
+        ({"pass8": float("nan")}, "pass8 of the stage 'sft' is nan"),
+        ({"n": None}, "n of the stage 'sft' is None"),
+    ],
+)
+def test_a_wrong_row_is_refused_and_the_table_kept(change, message):
+    results.record(ROW)
+    before = results.path().read_bytes()
+    with pytest.raises(ValueError, match=message):
+        results.record({**ROW, **change})
+    with pytest.raises(ValueError, match="needs 'params'"):
+        results.record({"stage": "sft"})
+    assert results.path().read_bytes() == before
+
+
+def test_a_damaged_file_is_named():
+    results.record(ROW)
+    results.path().write_text("[{")
+    with pytest.raises(ValueError, match="results.json is not valid JSON"):
+        results.rows()
+
+
+def test_two_notebooks_recording_at_once_both_keep_their_rows():
+    rows = [{**ROW, "seed": seed} for seed in range(24)]
+    spawn = multiprocessing.get_context("spawn")  # JAX's threads do not survive fork
+    with concurrent.futures.ProcessPoolExecutor(3, mp_context=spawn) as pool:
+        list(pool.map(results.record, rows))
+    assert [row["seed"] for row in results.rows()] == list(range(24))
+
+
+def test_the_table_shows_percentages():
+    table = results.markdown([{**ROW, "stage": "student"}])
+    assert "| student, distilled | 400,000 | 50.0% | 45.0% – 55.0% | 25.0%" in table
+    head, rule, row = table.splitlines()
+    assert head.count("|") == rule.count("|") == row.count("|")
