@@ -83,10 +83,9 @@ def jsd(student_NV, teacher_NV, beta=0.5):
             "Its limits are forward_kl (beta → 0) and reverse_kl (beta → 1)."
         )
     student_NV, teacher_NV = wide(student_NV), wide(teacher_NV)
-    teacher_part_NV = teacher_NV + jnp.log(beta)
-    student_part_NV = student_NV + jnp.log1p(-beta)
-    mix_NV = jnp.logaddexp(teacher_part_NV, student_part_NV)
-    return beta * kl(teacher_NV, mix_NV) + (1 - beta) * kl(student_NV, mix_NV)
+    mix_NV = beta * jnp.exp(teacher_NV) + (1 - beta) * jnp.exp(student_NV)
+    log_mix_NV = jnp.log(jnp.where(mix_NV > 0, mix_NV, 1))  # 0: a word neither can say
+    return beta * kl(teacher_NV, log_mix_NV) + (1 - beta) * kl(student_NV, log_mix_NV)
 
 
 def ce_plus_kl(student_NV, teacher_NV, labels_N, *, alpha=0.5, temperature=1.0):

@@ -149,7 +149,7 @@ def policy_gradient_loss(
     Raises:
       ValueError: shapes that differ, an unknown switch, beta without a reference.
     """
-    if beta and reference_logprobs_PGT is None:
+    if reference_logprobs_PGT is None and beta:
         raise ValueError(f"beta={beta} needs reference_logprobs_PGT; or set beta=0.")
     logprobs_PGT = chosen(logprobs_PGT, mask_PGT)
     old_PGT = chosen(old_logprobs_PGT, mask_PGT)
