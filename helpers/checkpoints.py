@@ -10,7 +10,9 @@ A run folder looks like this; the newest two checkpoints are kept:
 import contextlib
 import fcntl
 import json
+import logging
 import os
+import re
 import shutil
 import warnings
 import zlib
@@ -80,19 +82,20 @@ class Checkpoints:
         side = self.folder / f"writing-{step:08d}"
         final = self.folder / f"{step:08d}"
         try:
-            shutil.rmtree(side, ignore_errors=True)
-            self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
-            record = {"step": step, **record, "files": checksums(side)}
-            (side / "checkpoint.json").write_text(json.dumps(record, indent=1))
-            shutil.rmtree(final, ignore_errors=True)
+            with quiet_orbax():
+                self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
+            write_record(side, {"step": step, **record, "files": checksums(side)})
             side.rename(final)
         except (OSError, ValueError) as error:
             shutil.rmtree(side, ignore_errors=True)
+            needed = sum(x.nbytes for x in arrays.values()) / 1e6
+            free = shutil.disk_usage(self.folder).free / 1e6
             raise CheckpointError(
-                f"The checkpoint of step {step} could not be written to {self.folder}:"
-                f" {error}\nFree some space there and run the same command again:"
-                f" it goes on from {self.newest()}."
-            ) from error
+                f"The checkpoint of step {step} could not be written: {cause(error)}."
+                f" It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
+                f" {self.folder}. Make room there and run the same command again: it"
+                f" goes on from {self.newest()}."
+            ) from None
         for old in self.all()[: -self.keep]:
             shutil.rmtree(old)
         return final
@@ -100,7 +103,7 @@ class Checkpoints:
     def newest(self) -> str:
         """The newest checkpoint in words, for messages."""
         found = self.all()
-        return str(found[-1]) if found else "the start (no checkpoint was written yet)"
+        return str(found[-1]) if found else "the start, no checkpoint is there"
 
     def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict] | None:
         """Reads the newest whole checkpoint.
@@ -119,7 +122,7 @@ class Checkpoints:
         """
         damaged = []
         for folder in reversed(self.all()):
-            damage = find_damage(folder)
+            record, damage = read_record(folder)
             if damage:
                 warnings.warn(
                     f"Checkpoint {folder} is damaged ({damage}). Going back to the"
@@ -128,7 +131,6 @@ class Checkpoints:
                 )
                 damaged.append(folder)
                 continue
-            record = json.loads((folder / "checkpoint.json").read_text())
             self._require(record["run"], expected)
             target = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
             restored = self.orbax.restore(
@@ -154,6 +156,25 @@ class Checkpoints:
                 )
 
 
+@contextlib.contextmanager
+def quiet_orbax():
+    """Keeps Orbax from logging, with a page of traceback, what it then raises."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def cause(error: Exception) -> str:
+    """What the operating system said, from an OSError or from Orbax's long message."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    number = int(code[1]) if code else getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error)
+
+
 def checksums(folder: Path) -> dict[str, int]:
     """CRC-32 of every file below a folder, by its path relative to the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -169,17 +190,28 @@ def checksum(path: Path) -> int:
     return crc
 
 
-def find_damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint folder, or None when it is whole."""
+def write_record(folder: Path, record: dict) -> None:
+    """Writes checkpoint.json, with a checksum of its own content."""
+    crc = zlib.crc32(json.dumps(record).encode())
+    text = json.dumps({"checksum": crc, "record": record}, indent=1)
+    (folder / "checkpoint.json").write_text(text)
+
+
+def read_record(folder: Path) -> tuple[dict, str | None]:
+    """The record of a checkpoint, and what is damaged in the folder (None: nothing)."""
+    path = folder / "checkpoint.json"
     try:
-        record = json.loads((folder / "checkpoint.json").read_text())
-        expected = record["files"]
-    except (OSError, ValueError, KeyError) as error:
-        return f"checkpoint.json: {error!r}"
-    for name, crc in expected.items():
+        content = json.loads(path.read_text())
+        record = content["record"]
+        whole = content["checksum"] == zlib.crc32(json.dumps(record).encode())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}, f"{path}: {error!r}"
+    if not whole:
+        return {}, f"{path} is not what was written"
+    for name, crc in record["files"].items():
         path = folder / name
         if not path.is_file():
-            return f"{path} is missing"
+            return {}, f"{path} is missing"
         if checksum(path) != crc:
-            return f"{path} is not what was written"
-    return None
+            return {}, f"{path} is not what was written"
+    return record, None

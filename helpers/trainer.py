@@ -9,6 +9,7 @@ It is written for one host with any number of devices.
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
 
@@ -233,12 +234,15 @@ class Trainer:
 
 
 def describe(function) -> str:
-    """A function by name with the settings it closes over, to tell runs apart."""
-    cells = getattr(function, "__closure__", None) or ()
-    names = function.__code__.co_freevars if cells else ()
+    """A function by name with the settings it holds, to tell runs apart."""
+    if isinstance(function, functools.partial):
+        held = {"of": function.func, **function.keywords}
+    else:
+        cells = getattr(function, "__closure__", None) or ()
+        names = function.__code__.co_freevars if cells else ()
+        held = {n: c.cell_contents for n, c in zip(names, cells, strict=True)}
     settings = []
-    for name, cell in zip(names, cells, strict=True):
-        value = cell.cell_contents
+    for name, value in held.items():
         if callable(value):
             settings.append(f"{name}={describe(value)}")
         elif isinstance(value, (int, float, str, tuple, list, dict, type(None))):

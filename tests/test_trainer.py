@@ -1,3 +1,4 @@
+import functools
 import json
 import math
 import os
@@ -175,7 +176,9 @@ def test_only_the_variables_asked_for_are_trained(tmp_path):
     before, after = weights(model_with_adapter()), weights(model)
     changed = {name for name in after if not np.array_equal(before[name], after[name])}
     assert len(changed) == 1 and "adapter" in changed.pop()
-    record = json.loads(next(tmp_path.glob("*/*/checkpoint.json")).read_text())
+    record = json.loads(next(tmp_path.glob("*/*/checkpoint.json")).read_text())[
+        "record"
+    ]
     assert not any("embed" in name for name in record["run"])  # nor are they saved
     resumed = model_with_adapter()
     train(resumed, Rows(), 3, **settings)
@@ -353,14 +356,13 @@ def test_objectives_are_told_apart_by_name_and_settings():
 
         return objective
 
-    def other():
-        pass
-
     assert describe(squared_error) == "squared_error()"
     one = describe(lesson((0.2, 0.28), squared_error))
     assert "clip=(0.2, 0.28)" in one and "squared_error" in one
     assert describe(lesson(0.1, squared_error)) != one
     assert describe(lesson((0.2, 0.28), squared_error)) == one
+    halves = [functools.partial(squared_error, beta=beta) for beta in (0.5, 0.1)]
+    assert describe(lesson(0.1, halves[0])) != describe(lesson(0.1, halves[1]))
 
 
 @pytest.mark.slow
