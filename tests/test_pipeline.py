@@ -21,7 +21,8 @@ def make_examples(lengths, seed=0):
 
 
 def as_key(tokens, mask):
-    return tuple(map(int, tokens)), tuple(map(int, mask))
+    """An example as packed: nothing of its own predicts its first token."""
+    return tuple(map(int, tokens)), (0, *map(int, mask[1:]))
 
 
 def segments(batch):
@@ -33,9 +34,9 @@ def segments(batch):
             if segment:
                 tokens, mask = current.setdefault(int(segment), ([], []))
                 assert batch["positions"][row, t] == len(tokens)
-                tokens.append(batch["tokens"][row, t])
-                mask.append(batch["loss_mask"][row, t])
-        found += [as_key(*example) for example in current.values()]
+                tokens.append(int(batch["tokens"][row, t]))
+                mask.append(int(batch["loss_mask"][row, t]))
+        found += [(tuple(tokens), tuple(mask)) for tokens, mask in current.values()]
     return found
 
 
@@ -93,6 +94,22 @@ def test_a_segment_never_attends_outside_its_example():
     sees = (ids[:, :, None] == ids[:, None, :]) & (ids > 0)[:, :, None]
     owner = packed["tokens"]  # each example repeats one token of its own
     assert sees.any() and (owner[:, :, None] == owner[:, None, :])[sees].all()
+
+
+def test_no_target_is_predicted_from_another_example():
+    packed = next(
+        pipeline.packed_rows(make_examples([4] * 50), batch=4, length=16, seed=0)
+    )
+    targets = np.argwhere(packed["loss_mask"] == 1)
+    assert len(targets) > 10
+    for row, t in targets:
+        assert packed["segment_ids"][row, t] == packed["segment_ids"][row, t - 1]
+
+
+def test_the_callers_masks_are_left_alone():
+    mask = np.ones(4, np.float32)
+    next(pipeline.packed_rows([([1] * 4, mask)], batch=1, length=8, seed=0))
+    assert mask.tolist() == [1] * 4
 
 
 def test_rows_are_filled_above_85_percent_on_lengths_like_gsm8k():

@@ -127,7 +127,9 @@ def test_a_word_of_the_laptop_world_is_one_token(tokenizer, texts):
 
 
 @pytest.mark.skipif(not GSM8K.is_dir(), reason="no GSM8K folder here")
-@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(
+    "split", [pytest.param("train", marks=pytest.mark.slow), "test"]
+)
 def test_all_of_gsm8k_round_trips(tokenizer, split):
     lines = (GSM8K / f"{split}.jsonl").read_text("utf-8").splitlines()
     texts = [t for row in map(json.loads, lines) for t in row.values()]
