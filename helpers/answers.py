@@ -1,0 +1,190 @@
+"""Reading a worked answer: the number it ends in, and the sums it says it has done.
+
+    She sold 48/2 = <<48/2=24>>24 clips in May.
+    #### 24
+
+Numbers become exact fractions, so that 0.1 + 0.2 is 0.3. The text may come from a model
+that has learned to please its checker, or from one that has lost its mind: only the end
+of a long text is read, digits without end are not a number, and nothing is ever run as
+code.
+"""
+
+import operator
+import re
+from fractions import Fraction
+
+MARK = "####"
+LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
+LONGEST_NUMBER = 40
+LONGEST_SUM = 120
+
+# Full-width digits and signs, and the dashes that are used as a minus.
+_PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-")
+
+_NUMBER = re.compile(
+    r"""
+    (?P<minus> (?<![\w)%]) -[$€£¥]? )?      # a minus, but not that of 10-3
+    (?P<whole> (?<!\w) (?:
+          \d{1,3} (?: ,\d{3} )+ (?!\d)      # 1,000,000
+        | \d{1,2} (?: ,\d{2} )+ ,\d{3} (?!\d)   # 10,00,000 as in India
+        | \d{1,3} (?: \.\d{3} ){2,} (?!\d)  # 1.000.000 as in Germany
+        | \d++ )
+      | (?<![\w.]) (?= \.\d ) )             # .5
+    (?P<decimals> \.\d++ )?
+    (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
+    (?P<divisors> (?: /\d++ )* )            # 1/2; a date has two
+    """,
+    re.VERBOSE | re.ASCII | re.IGNORECASE,
+)
+_START = re.compile(r"\s*[$€£¥]?\+?")
+
+
+def extract_strict(text):
+    """The number directly after the last `####`, or None.
+
+    A currency sign may stand before it and words after it ("#### $18 a day"), but no
+    other digit on the line: an answer that names two numbers has not decided. A percent
+    sign is a unit: 5% is 5. If there are several `####`, the last one counts.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      The number as a Fraction, or None.
+    """
+    rest = _after_last_mark(_plain(text))
+    if rest is None:
+        return None
+    match = _NUMBER.match(rest, _START.match(rest).end())
+    if match is None or re.search("[0-9]", rest[match.end() :]):
+        return None
+    return _value(match)
+
+
+def extract_lenient(text):
+    """The last number on the last `####` line, else the last number of the text.
+
+    Whatever `extract_strict` finds, this finds too. It forgives a missing mark, words
+    before the number, and chatter after it.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      The number as a Fraction, or None where there is none.
+    """
+    text = _plain(text)
+    for part in (_after_last_mark(text), text):
+        if part and (found := _numbers(part)):
+            return found[-1]
+    return None
+
+
+def ends_in_answer_line(text):
+    """Whether the text has exactly one `####`, and its last line is "#### number"."""
+    last = _plain(text.rstrip()).rpartition("\n")[2]
+    match = _NUMBER.fullmatch(last, len(MARK) + 1)
+    in_place = last.startswith(MARK + " ") and text.count(MARK) == 1
+    return bool(in_place and match and _value(match) is not None)
+
+
+def annotations(text):
+    """Whether each calculation between `<<` and `>>` holds, in order.
+
+    `<<48/2=24>>` holds; `<<48/2=23>>`, `<<48/2>>`, `<<two=2>>`, `<<1/0=0>>` and a `<<`
+    that is never closed do not.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      A list of bools, one for each `<<`.
+    """
+    return [_holds(rest.partition(">>")) for rest in _plain(text).split("<<")[1:]]
+
+
+def calculate(expression):
+    """The value of numbers joined by + - * / // and parentheses, by a small parser.
+
+    Args:
+      expression: such as "(16-3-4)*2".
+
+    Returns:
+      A Fraction; None for anything else, division by zero included.
+    """
+    if len(expression) > LONGEST_SUM:
+        return None
+    tokens = re.findall(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|\S", expression)
+    tokens = [*tokens, "end"][::-1]  # the next token is the last one, so pop() takes it
+    try:
+        value = _sum(tokens)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return Fraction(value) if tokens == ["end"] else None
+
+
+def _sum(tokens):
+    return _chain(tokens, {"+": operator.add, "-": operator.sub}, _product)
+
+
+def _product(tokens):
+    operators = {"*": operator.mul, "/": operator.truediv, "//": operator.floordiv}
+    return _chain(tokens, operators, _factor)
+
+
+def _chain(tokens, operators, operand):
+    """operand, operator, operand, ... from left to right, as long as they last."""
+    value = operand(tokens)
+    while tokens[-1] in operators:
+        value = operators[tokens.pop()](value, operand(tokens))
+    return value
+
+
+def _factor(tokens):
+    token = tokens.pop()
+    if token in ("+", "-"):
+        return _factor(tokens) if token == "+" else -_factor(tokens)
+    if token != "(":
+        return Fraction(token)  # ValueError where this is no number
+    value = _sum(tokens)
+    if tokens.pop() != ")":
+        raise ValueError("unbalanced parentheses")
+    return value
+
+
+def _holds(parts):
+    """Whether "a+b=c" is closed by >> and true."""
+    inside, closed, _ = parts
+    left, equals, right = inside.partition("=")
+    value = calculate(left)
+    return bool(closed and equals) and value is not None and value == calculate(right)
+
+
+def _plain(text):
+    return text[-LONGEST_TEXT:].translate(_PLAIN)
+
+
+def _after_last_mark(text):
+    """What follows the last mark on its line; None without a mark."""
+    before, mark, rest = text.rpartition(MARK)
+    return rest.partition("\n")[0] if mark else None
+
+
+def _numbers(text):
+    values = (_value(match) for match in _NUMBER.finditer(text))
+    return [value for value in values if value is not None]
+
+
+def _value(match):
+    """The matched number as a Fraction; None for dates, x/0 and monstrous numbers."""
+    exponent, divisors = match["exponent"] or "0", match["divisors"].split("/")[1:]
+    if len(match[0]) > LONGEST_NUMBER or len(exponent) > 4 or len(divisors) > 1:
+        return None
+    digits = re.sub(r"\D", "", match["whole"]) or "0"
+    value = Fraction(digits + (match["decimals"] or "")) * Fraction(10) ** int(exponent)
+    if divisors:
+        if int(divisors[0]) == 0:
+            return None
+        value /= int(divisors[0])
+    return -value if match["minus"] else value

@@ -1,0 +1,477 @@
+"""Reading numbers as people write them, grading real answers, and rewards that fail."""
+
+import functools
+import inspect
+import json
+import math
+import operator
+import os
+import re
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import rewards
+from helpers.rewards import RewardError, RewardSet, extract_lenient, extract_strict
+
+REAL = Path(
+    os.environ.get("COURSE_GSM8K")
+    or Path(__file__).parent.parent.parent / "shared" / "data" / "gsm8k"
+)
+
+# ----------------------------------------------------------------- one written number
+
+WRITTEN = {
+    "18": 18,
+    "1,000": 1000,
+    "1,450,000": 1450000,
+    "1,000.50": Fraction(2001, 2),
+    "1.000.000": 1000000,
+    "12,34,567": 1234567,
+    "1\u202f000": None,  # a narrow space separates: two numbers, so undecided
+    "$18.00": 18,
+    "-$18": -18,
+    "$-18": -18,
+    "-3": -3,
+    "−3": -3,
+    "–3": -3,
+    "+3": 3,
+    "18.": 18,
+    "18.0": 18,
+    ".5": Fraction(1, 2),
+    "0.1": Fraction(1, 10),
+    "1/2": Fraction(1, 2),
+    "-3/4": Fraction(-3, 4),
+    "5%": 5,
+    "1e3": 1000,
+    "1.5E-2": Fraction(3, 200),
+    "１，０００": 1000,
+    "007": 7,
+    "18 dollars": 18,
+    "18 dollars.": 18,
+    "3km": 3,
+    "18th": 18,
+    "€7": 7,
+}
+
+
+@pytest.mark.parametrize(("written", "value"), WRITTEN.items())
+def test_a_number_is_read_as_people_write_it(written, value):
+    for text in (f"#### {written}", f"####{written}", f"It is so.\n#### {written}  \n"):
+        assert extract_strict(text) == value
+    if value is not None:
+        assert extract_lenient(f"In all that is {written}") == value
+        assert extract_lenient(f"#### {written}") == value
+
+
+NOT_NUMBERS = (
+    "", "none", "-", "$", "1/0", "3/4/2020", "m2", "x_1", "1e99999", "9" * 41,
+    "1/" + "7" * 50, "²", "½", "٣", "NaN", "inf", "####", "--", ",", ".", "e5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("written", NOT_NUMBERS)
+def test_what_is_no_number_is_none(written):
+    assert extract_strict(f"#### {written}") is None
+    assert extract_lenient(f"So it is {written}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "lenient"),
+    [
+        ("", None, None),
+        ("No idea.", None, None),
+        ("She has 4 cats and 5 dogs", None, 5),
+        ("10-3", None, 3),
+        ("It takes 2–3 days", None, 3),
+        ("5-8=-3", None, -3),
+        ("<<5-8=-3>>-3", None, -3),
+        ("The options are 1,2,3", None, 3),
+        ("so...18", None, 18),
+        ("#### the answer is 18", None, 18),
+        ("#### 18 or 20", None, 20),
+        ("#### 10 + 5 = 15", None, 15),
+        ("#### eighteen", None, None),
+        ("It is 7.\n#### eighteen", None, 7),
+        ("#### 18\n#### 19", 19, 19),
+        ("#### 18\n#### none", None, 18),
+        ("That makes 7. #### 18", 18, 18),
+        ("#### 18\nThe next question has 7 apples.", 18, 18),
+        ("####\n18", None, 18),
+    ],
+)
+def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
+    assert extract_strict(text) == strict
+    assert extract_lenient(text) == lenient
+
+
+@given(st.text(alphabet="0123456789 #-,./$%e\n<=>ax", max_size=40))
+def test_lenient_finds_whatever_strict_finds(text):
+    if (value := extract_strict(text)) is not None:
+        assert extract_lenient(text) == value
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(0, 3))
+def test_every_decimal_number_is_read_exactly(digits, places):
+    value = Fraction(digits, 10**places)
+    written = f"{digits / 10**places:,.{places}f}"
+    if abs(digits) < 10**12:  # beyond, the float that is printed is not exact
+        assert extract_strict(f"#### {written}") == value
+        assert extract_lenient(f"that is ${written}.") == value
+
+
+HUGE = 10**6
+HOSTILE = (
+    "9" * HUGE, "#### " + "9" * HUGE, "1," * HUGE, "#### 1" + ",111" * HUGE,
+    " 1" * HUGE, "1/" * HUGE, "1.111" * HUGE, "1e" * HUGE, "-" * HUGE, "#" * HUGE,
+    "#### " * HUGE, "<<" * HUGE, "<<" + "(" * HUGE + "1=1>>", "<<" + "9*" * HUGE,
+    "<<1=" + "1" * HUGE + ">>", "\n" * HUGE, "#### 1e" + "9" * HUGE, "\x00\ud800",
+)  # fmt: skip
+
+
+def test_a_million_characters_neither_hang_nor_crash_a_checker():
+    functions = (
+        rewards.correct,
+        rewards.correct_lenient,
+        rewards.format_reward,
+        rewards.annotations_hold,
+        rewards.length_penalty(100, soft=10),
+    )
+    begin = time.process_time()
+    for function in functions:
+        scores = function(
+            [""] * len(HOSTILE), HOSTILE, answer=["#### 7"] * len(HOSTILE)
+        )
+        assert all(-1 <= score <= 0 for score in scores)
+    assert time.process_time() - begin < 20
+
+
+# --------------------------------------------------------------------------- grading
+
+
+def perturbed(gold):
+    """Wrong answers that look like the right one: +1, sign, a digit lost, times ten."""
+    digits = re.sub(r"\D", "", gold)
+    negative = gold.startswith("-")
+    value = -int(digits) if negative else int(digits)
+    yield str(value + 1)
+    yield f"{10 * value}"
+    yield gold + "0"
+    if value:
+        yield str(-value)
+        yield f"−{gold}" if not negative else gold[1:]
+    for i in range(len(digits)):
+        if rest := digits[:i] + digits[i + 1 :]:
+            yield "-" * negative + rest
+
+
+def assert_graded(texts):
+    """Grades gold answers and their perturbations, in both ways."""
+    completions, golds, scores = [], [], []
+    for text in texts:
+        body, _, gold = text.rpartition("#### ")
+        right = int(gold.replace(",", ""))
+        for answer in (gold, *perturbed(gold)):
+            # A zero has no sign, and zeros in front have no weight; all else is wrong.
+            value = int(answer.replace(",", "").replace("−", "-").replace("--", "-"))
+            completions.append(f"{body}#### {answer}")
+            golds.append(text if len(golds) % 2 else gold)
+            scores.append(float(value == right))
+    assert scores.count(1.0) < 1.1 * len(texts)
+    for grade in (rewards.correct, rewards.correct_lenient):
+        got = grade(completions, completions, golds)
+        pairs = zip(completions, golds, got, scores, strict=True)
+        assert [pair for pair in pairs if pair[2] != pair[3]][:3] == []
+
+
+@pytest.mark.parametrize("gold", ["7", "24", "-3", "1,000", "110", "2,125,000"])
+def test_perturbed_answers_are_wrong(gold):
+    assert len(list(perturbed(gold))) >= 4
+    assert_graded([f"Half of it is <<48/2=24>>24.\n#### {gold}"])
+
+
+@pytest.fixture(scope="module")
+def real_answers():
+    if not REAL.is_dir():
+        pytest.skip(f"no GSM8K in {REAL}: set COURSE_GSM8K to its folder")
+    lines = [
+        line
+        for split in ("train", "test")
+        for line in (REAL / f"{split}.jsonl").read_text("utf-8").split("\n")
+    ]
+    return [json.loads(line)["answer"] for line in lines if line]
+
+
+def test_all_real_gold_answers_grade_as_right_and_perturbed_ones_as_wrong(real_answers):
+    assert len(real_answers) == 8792
+    assert_graded(real_answers)
+    assert set(rewards.format_reward([""] * 8792, real_answers)) == {1.0}
+
+
+def test_all_real_annotations_hold_and_break_when_their_result_changes(real_answers):
+    checks = [holds for answer in real_answers for holds in rewards.annotations(answer)]
+    assert len(checks) > 27_000 and all(checks)
+    broken = [answer.replace(">>", "1>>") for answer in real_answers]
+    checks = [holds for answer in broken for holds in rewards.annotations(answer)]
+    # .5 and .51 differ; 8. and 8.1 too: only "0" and "01" are one number
+    assert len(checks) > 27_000 and not any(checks)
+
+
+def test_grading_takes_messages_numbers_and_bare_answers():
+    def said(text):
+        return [{"role": "assistant", "content": text}]
+
+    parts = [{"type": "text", "text": "#### 24"}]
+    completions = ["#### 24", said("#### 24"), said(parts)]
+    for answer in ("#### 24", "24", 24, 24.0, "so <<12*2=24>>24\n#### 24"):
+        assert rewards.correct([""] * 3, completions, [answer] * 3) == [1.0] * 3
+
+
+def test_tool_results_and_questions_are_not_the_models_words():
+    completion = [
+        {"role": "assistant", "content": "Let me look it up."},
+        {"role": "tool", "content": "#### 24"},
+        {"role": "assistant", "content": None},
+    ]
+    assert rewards.completion_text(completion) == "Let me look it up.\n"
+    assert rewards.correct([""], [completion], ["#### 24"]) == [0.0]
+
+
+def test_a_gold_answer_without_a_number_is_an_error_not_a_zero():
+    with pytest.raises(ValueError, match="'nobody knows' has no number"):
+        rewards.correct([""], ["#### 1"], ["nobody knows"])
+
+
+# ---------------------------------------------------------------- format, sums, length
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("#### 24", 1),
+        ("48/2=24\n#### 24", 1),
+        ("48/2=24\n#### -1,024\n\n", 1),
+        ("", 0),
+        ("24", 0),
+        ("####24", 0),
+        ("#### ", 0),
+        ("##### 24", 0),
+        ("It is #### 24", 0),
+        ("#### 24 apples", 0),
+        ("#### 24.", 0),
+        ("#### 24\n#### 24", 0),
+        ("#### 24\nThat was it.", 0),
+        ("#### 24 ####", 0),
+    ],
+)
+def test_the_format_is_one_answer_line_at_the_end(text, score):
+    assert rewards.format_reward([""], [text]) == [score]
+
+
+PYTHONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+PYTHONS |= {"/": operator.truediv, "//": operator.floordiv}
+
+
+def joined(left, sign, right):
+    """An expression and its value by Python's own operators; None where it has none."""
+    (left_text, a), (right_text, b) = left, right
+    undefined = a is None or b is None or (sign.startswith("/") and b == 0)
+    value = None if undefined else Fraction(PYTHONS[sign](a, b))
+    return f"({left_text}{sign}{right_text})", value
+
+
+numbers = st.integers(0, 99).map(lambda n: (str(n), Fraction(n)))
+expressions = st.recursive(
+    numbers,
+    lambda inner: st.builds(joined, inner, st.sampled_from(list(PYTHONS)), inner),
+    max_leaves=6,
+)
+
+
+@given(expressions)
+def test_the_calculator_agrees_with_python(expression):
+    text, value = expression
+    assert rewards.calculate(text) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("16-3-4", 9),
+        ("2+3*4", 14),
+        ("24/4/2", 3),
+        ("-3+5", 2),
+        ("+3*+2", 6),
+        ("180//3", 60),
+        ("7//2*2", 6),
+        ("2*-3", -6),
+        (" 1 + 1 ", 2),
+        (".5*4", 2),
+        ("5.", 5),
+        ("0.1+0.2", Fraction(3, 10)),
+        ("((((1))))", 1),
+    ],
+)
+def test_the_calculator_knows_precedence_signs_and_decimals(expression, value):
+    assert rewards.calculate(expression) == value
+
+
+NOT_SUMS = ("", "()", "2*(3", "2)", "1 2", "2**3", "1/0", "1//0", "2+", "a", "1e3")
+NOT_SUMS += (
+    "1,000",
+    "1.2.3",
+    "(" * 119,
+    "1" * 121,
+    "__import__('os')",
+    "2 if 1 else 3",
+)
+
+
+@pytest.mark.parametrize("expression", NOT_SUMS)
+def test_the_calculator_reads_sums_and_nothing_else(expression):
+    assert rewards.calculate(expression) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("no sums", 0),
+        ("<<48/2=24>>24", 1),
+        ("<<48/2=24>>24 and <<24+48=73>>73", 0.5),
+        ("<<48/2=24", 0),
+        ("<<48/2>>", 0),
+        ("<<1+1=2=2>>", 0),
+        ("<<>>", 0),
+        ("<<1=1>>", 1),
+        ("<<<<1+1=2>>", 0.5),
+    ],
+)
+def test_the_share_of_sums_that_hold(text, share):
+    assert rewards.annotations_hold([""], [text]) == [share]
+
+
+def test_the_length_penalty_grows_in_a_line_up_to_the_limit():
+    texts = ["a" * n for n in (0, 6, 7, 8, 9, 10, 11, 99)]
+    penalty = rewards.length_penalty(10, soft=4)
+    expected = [0, 0, -0.25, -0.5, -0.75, -1, -1, -1]
+    assert penalty([""] * 8, texts) == expected
+    words = rewards.length_penalty(2, count=lambda text: len(text.split()))
+    assert words([""] * 2, ["one two", "one two three"]) == [0, -1]
+
+
+# ------------------------------------------------------------------------- reward sets
+
+
+def ones(prompts, completions, **_):
+    return [1.0] * len(completions)
+
+
+def test_a_reward_set_is_the_weighted_sum_and_logs_each_mean():
+    completions = ["#### 24", "24", "#### 3", "no"]
+    rewards_ = RewardSet({rewards.correct: 1.0, rewards.format_reward: 0.1, ones: -2})
+    totals, means = rewards_([""] * 4, completions, answer=["24"] * 4, level=[1] * 4)
+    assert totals == pytest.approx([1.1 - 2, -2, 0.1 - 2, -2])
+    assert means == {
+        "reward/correct": 0.25,
+        "reward/format_reward": 0.5,
+        "reward/ones": 1.0,
+    }
+
+
+def test_pairs_partials_objects_and_a_single_function_make_reward_sets():
+    class Always:
+        def __call__(self, prompts, completions, value=2.0, **_):
+            return np.full(len(completions), value, np.float32)
+
+    partial = functools.partial(ones)
+    totals, means = RewardSet([(Always(), 0.5), (partial, 1)])(["", ""], ["", ""])
+    assert totals == [2.0, 2.0] and set(means) == {"reward/Always", "reward/ones"}
+    assert RewardSet(ones)([""], ["x"]) == ([1.0], {"reward/ones": 1.0})
+    assert RewardSet(ones)([], []) == ([], {"reward/ones": 0.0})
+
+
+def test_two_rewards_of_one_name_and_a_weight_that_is_no_number_are_refused():
+    short, long = rewards.length_penalty(5), rewards.length_penalty(50)
+    with pytest.raises(ValueError, match="same name"):
+        RewardSet([(short, 1), (long, 1)])
+    with pytest.raises(ValueError, match="weight"):
+        RewardSet({ones: math.nan})
+
+
+def raises_on_three(prompts, completions, answer, **_):
+    return [1 / (3 - int(a)) for a in answer]
+
+
+def gives(*scores):
+    def broken(prompts, completions, **_):
+        return list(scores)
+
+    return broken
+
+
+def gives_itself(value):
+    def broken(prompts, completions, **_):
+        return value
+
+    return broken
+
+
+def wants_no_columns(prompts, completions):
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raises_on_three, ["raises_on_three", "ZeroDivisionError", "row 2", "'third'"]),
+        (gives(0, math.nan, 0), ["broken", "nan", "row 1", "'second'"]),
+        (gives(math.inf, 0, 0), ["broken", "inf", "row 0", "'first'"]),
+        (gives(0, 0, None), ["broken", "None", "row 2", "'third'"]),
+        (gives(0, "1", 0), ["broken", "'1'", "row 1"]),
+        (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
+        (gives(0, 0), ["broken", "2 scores for 3 completions"]),
+        (gives_itself(None), ["broken", "None for 3 completions"]),
+        (gives_itself(1.0), ["broken", "1.0 for 3 completions"]),
+        (wants_no_columns, ["wants_no_columns", "TypeError", "**columns"]),
+    ],
+)
+def test_a_broken_reward_is_named_with_its_row_and_completion(function, words):
+    completions = ["first", "second", "third"]
+    with pytest.raises(RewardError) as error:
+        RewardSet(function)([""] * 3, completions, answer=["1", "2", "3"])
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_failure_that_only_a_whole_batch_shows_is_still_named():
+    def needs_company(prompts, completions, **_):
+        if len(completions) > 1:
+            raise RuntimeError("too many")
+        return [0.0]
+
+    with pytest.raises(RewardError, match="needs_company.*RuntimeError: too many"):
+        RewardSet(needs_company)(["", ""], ["", ""])
+
+
+def test_a_column_of_another_length_is_refused():
+    with pytest.raises(RewardError, match="answer has 1 entries for 2 completions"):
+        RewardSet(rewards.correct)(["", ""], ["", ""], answer=["1"])
+
+
+def test_every_reward_function_has_the_common_signature():
+    for function in (
+        rewards.correct,
+        rewards.correct_lenient,
+        rewards.format_reward,
+        rewards.annotations_hold,
+        rewards.length_penalty(9),
+    ):
+        parameters = inspect.signature(function).parameters
+        assert list(parameters)[:2] == ["prompts", "completions"]
+        kwargs = [p for p in parameters.values() if p.kind is p.VAR_KEYWORD]
+        assert kwargs, "TRL passes every column to every function"
