@@ -209,6 +209,11 @@ def run_folder(name: str) -> pathlib.Path:
     return build_folder() / "runs" / name
 
 
+def seed() -> int:
+    """The seed of this run of the course: COURSE_SEED, else 0."""
+    return int(os.environ.get("COURSE_SEED") or 0)
+
+
 def model_folder(name: str) -> pathlib.Path:
     """Where the run `name` saves its finished model, for `weights.save`."""
     return run_folder(name) / "model"
