@@ -1,0 +1,138 @@
+"""Run one case with this course's Trainer, as the notebooks do.
+
+The public path from end to end: `Rollouts` over `pipeline.prompts` (its clock includes
+decoding the answers and the rewards, which the peers' clocks leave out), the
+`policy_gradient` and `sft` lessons, AdamW. EOS is an id the model has no logit for, so
+every answer has full length. One optimizer step per rollout, beta 0, no reference.
+"""
+
+import contextlib
+import os
+import sys
+
+import case as bench
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "transformers")
+TEMPLATE = (
+    "{% for m in messages %}{{ m['content'] }}"
+    "{% if m['role'] == 'assistant' %} <eos>{% endif %}{% endfor %}"
+)
+
+
+class Timed:
+    """A batch source that stamps its clocks whenever the trainer asks for a batch.
+
+    Args:
+      source: the batch source that does the work.
+      model: being trained; a step has ended when its weights are there.
+    """
+
+    def __init__(self, source, model):
+        self.source, self.model = source, model
+        self.steps, self.batches = bench.Clock(), bench.Clock()
+
+    @property
+    def metrics(self):
+        """The source's numbers about its last batch."""
+        return self.source.metrics
+
+    @property
+    def samples(self):
+        """The source's sampled answers of its last batch."""
+        return self.source.samples
+
+    def __next__(self):
+        import jax
+        from flax import nnx
+
+        if self.batches.stamps:
+            jax.block_until_ready(nnx.state(self.model))
+            self.steps.stamp()
+        return bench.timed(self.batches, lambda: next(self.source))()
+
+
+def model(case):
+    """A randomly initialised Qwen3 of the case's dimensions."""
+    from flax import nnx
+
+    from helpers.model.config import ModelConfig
+    from helpers.model.transformer import Transformer
+
+    config = ModelConfig(
+        family="qwen3",
+        vocab_size=case.vocab,
+        width=case.width,
+        layers=case.layers,
+        heads=case.heads,
+        kv_heads=case.kv_heads,
+        head_dim=case.head_dim,
+        ff=case.ff,
+    )
+    return Transformer(config, rngs=nnx.Rngs(0))
+
+
+def fit(case, actor, objective, source):
+    """Train for the case's steps; returns the source with its clocks stamped."""
+    import jax
+    from flax import nnx
+
+    from helpers.optimizers import adamw
+    from helpers.trainer import Trainer
+
+    trainer = Trainer(actor, objective, adamw(case.learning_rate))
+    source = Timed(source, actor)
+    source.steps.stamp()
+    trainer.fit(source, case.total)
+    jax.block_until_ready(nnx.state(actor))
+    source.steps.stamp()
+    return source
+
+
+def grpo(case):
+    """Train with GRPO; returns the figures."""
+    from helpers import lessons, pipeline
+    from helpers.rewards import RewardSet
+    from helpers.rollouts import Rollouts
+
+    tokenizer = bench.word_tokenizer(case, eos=case.vocab, chat_template=TEMPLATE)
+    texts = bench.words(case, 0, case.prompts * case.total, case.prompt)
+    rows = [{"question": text, "half": case.vocab // 2} for text in texts]
+    actor = model(case)
+    source = Rollouts(
+        actor,
+        pipeline.prompts(
+            rows, tokenizer, batch=case.prompts, buckets=(case.prompt,), seed=0
+        ),
+        RewardSet([(bench.low_words, 1.0)]),
+        tokenizer,
+        group=case.group,
+        max_tokens=case.answer,
+        mask_truncated=False,
+    )
+    timed = fit(case, actor, lessons.policy_gradient(), source)
+    assert source.metrics["length"] == case.answer, source.metrics
+    return bench.grpo_figures(case, timed.steps, timed.batches)
+
+
+def sft(case):
+    """Train on random rows; returns the figures."""
+    from helpers import lessons, pipeline
+
+    texts = bench.words(case, 1, case.rows * case.total, case.length)
+    examples = [(bench.ids(text), [1] * case.length) for text in texts]
+    source = pipeline.packed_rows(examples, batch=case.rows, length=case.length, seed=0)
+    return bench.sft_figures(case, fit(case, model(case), lessons.sft(), source).steps)
+
+
+def main():
+    """Run the case of the command line and print its figures as JSON."""
+    case = bench.read()
+    with contextlib.redirect_stdout(sys.stderr):
+        figures = grpo(case) | sft(case)
+    bench.report("ours", case, PACKAGES, **figures)
+
+
+if __name__ == "__main__":
+    main()
