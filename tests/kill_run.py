@@ -1,0 +1,164 @@
+"""Trains a tiny lesson, killing it several times on the way; or without any kill.
+
+    python tests/kill_run.py sft|grpo|distillation FOLDER [--kills N] [--seed S]
+
+Each attempt is a forked process that starts JAX anew and runs the same command. The
+kills are SIGKILLs: one before training starts, one while a checkpoint is being
+written, the others when a random number of steps are done and a random time later.
+The last attempt runs to its end and writes `final.npz`. Prints the steps at each kill.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
+
+import numpy as np
+from flax import nnx
+
+from helpers import chat, lessons, pipeline
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer
+from helpers.optimizers import adamw, muon
+from helpers.rollouts import Rollouts
+from helpers.tasks import word_problems
+from helpers.tokenizer import tokenizer_class, train_tokenizer
+from helpers.trainer import Trainer
+
+STEPS, SAVE_EVERY = 20, 4
+
+
+def tiny_model(seed):
+    config = ModelConfig("gemma3_text", 320, 16, 2, 2, 1, 8, 32, window=8, pattern=2)
+    return Transformer(config, nnx.Rngs(seed))
+
+
+def share_of_digits(prompts, completions, **columns):
+    """A reward that differs between the answers of an untrained model."""
+    shares = [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
+    return shares, {"reward/digits": float(np.mean(shares))}
+
+
+def trainer_and_batches(lesson, folder):
+    rows = word_problems.generate(40, seed=1, levels=(1,))
+    texts = [row["question"] + row["answer"] for row in rows]
+    tokenizer = train_tokenizer(texts, 320)
+    model, settings = tiny_model(0), {"folder": folder, "save_every": SAVE_EVERY}
+    if lesson == "sft":
+        examples = chat.examples_tokens(
+            tokenizer,
+            [row["question"] for row in rows],
+            [row["answer"] for row in rows],
+        )
+        batches = pipeline.packed_rows(examples, batch=4, length=320, seed=3)
+        optimizer = muon(1e-2, steps=STEPS, warmup=3)
+        settings |= {"accumulate": 2}
+        return Trainer(model, lessons.sft(), optimizer, **settings), batches
+    prompts = pipeline.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
+    sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
+    if lesson == "grpo":
+        batches = Rollouts(
+            model, prompts, share_of_digits, tokenizer, resample=1, **sampling
+        )
+        objective, settings["minibatches"] = lessons.policy_gradient(), 2
+    else:
+        batches = Rollouts(model, prompts, None, tokenizer, **sampling)
+        objective, settings["frozen"] = lessons.distillation(), [tiny_model(1)]
+    return Trainer(model, objective, adamw(3e-3, steps=STEPS), **settings), batches
+
+
+def train(lesson, folder):
+    trainer, batches = trainer_and_batches(lesson, folder)
+    table = trainer.fit(batches, STEPS)
+    assert len(table) == STEPS
+    arrays = {name: np.asarray(x) for name, x in trainer.named_arrays().items()}
+    np.savez(folder / "final.npz", **arrays)
+
+
+def forked(work):
+    """Starts work() in a forked process, which ends with it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def finished_steps(folder):
+    path = folder / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def moments(folder, kills, rng):
+    """When to kill: one function per kill that returns as soon as it is time.
+
+    Each takes `running()`, which turns False if the attempt ends before that.
+    """
+
+    def until(running, condition):
+        while running() and not condition():
+            time.sleep(0.0005)
+
+    def at_the_start(running):
+        time.sleep(rng.uniform(0.05, 0.5))
+
+    def while_writing(running):
+        until(running, lambda: any(folder.glob("checkpoints/writing-*")))
+        time.sleep(rng.uniform(0, 0.03))
+
+    def after(steps):
+        def wait(running):
+            earlier = len(list(folder.glob("events*")))
+            until(running, lambda: len(list(folder.glob("events*"))) > earlier)
+            until(running, lambda: finished_steps(folder) >= steps)
+            time.sleep(rng.uniform(0, 0.1))
+
+        return wait
+
+    count = kills - 2
+    spread = [
+        after(1 + round((k + rng.random()) / count * (STEPS - 2))) for k in range(count)
+    ]
+    return [at_the_start, spread[0], while_writing, *spread[1:]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("lesson", choices=["sft", "grpo", "distillation"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    tokenizer_class()  # imports transformers here, once, and not in every attempt
+    rng = random.Random(args.seed)
+    for wait in moments(args.folder, args.kills, rng) if args.kills else []:
+        child = forked(lambda: train(args.lesson, args.folder))
+        ended = []
+
+        def running(child=child, ended=ended):
+            ended.extend(pid for pid, _ in [os.waitpid(child, os.WNOHANG)] if pid)
+            return not ended
+
+        wait(running)
+        if running():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            print(f"killed after {finished_steps(args.folder)} steps", flush=True)
+    _, status = os.waitpid(forked(lambda: train(args.lesson, args.folder)), 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main()
