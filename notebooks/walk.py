@@ -27,8 +27,9 @@ from helpers.syllabus import LESSONS
 
 
 def fingerprint() -> str:
-    """Hash of what every notebook depends on: the helpers and the shipped data."""
-    digest = hashlib.sha256()
+    """Hash of what all notebooks depend on: helpers, shipped data, preset and seed."""
+    settings = f"{os.environ.get('COURSE_PRESET')} {runtime.seed()}"
+    digest = hashlib.sha256(settings.encode())
     files = [*(ROOT / "helpers").rglob("*.py"), *(ROOT / "data" / "tiny").rglob("*")]
     for file in sorted(path for path in files if path.is_file()):
         digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())

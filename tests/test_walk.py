@@ -79,7 +79,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_fingerprint_covers_the_helpers_and_the_shipped_data(tmp_path, monkeypatch):
+def test_fingerprint_covers_helpers_data_preset_and_seed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "notebooks")
     import walk as course_walk
 
@@ -92,7 +92,11 @@ def test_fingerprint_covers_the_helpers_and_the_shipped_data(tmp_path, monkeypat
             (tmp_path / name).write_text(content)
             seen.add(course_walk.fingerprint())
     (tmp_path / "README.md").write_text("not part of it")
-    assert course_walk.fingerprint() in seen and len(seen) == 5
+    assert course_walk.fingerprint() in seen
+    for name, value in (("COURSE_SEED", "7"), ("COURSE_PRESET", "v5e-1")):
+        monkeypatch.setenv(name, value)
+        seen.add(course_walk.fingerprint())
+    assert len(seen) == 7
 
 
 @pytest.mark.slow
