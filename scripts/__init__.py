@@ -1,0 +1,1 @@
+"""What the course's makers run: the shipped checkpoints, the seeds, the benchmark."""

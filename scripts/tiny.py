@@ -1,0 +1,98 @@
+"""Makes the shipped checkpoints of `data/tiny` (`make tiny`, under an hour).
+
+    base, student_base   pretrained here, from nothing, on `scripts.corpus`
+    sft, grpo            what notebooks 04 and 07 make of the base, run as they are
+
+Killed and run again it goes on where it was. `base` is stopped on purpose while its
+arithmetic is half learned: what is left to learn is what the notebooks teach.
+"""
+
+import csv
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+from flax import nnx
+
+from helpers import lessons, optimizers, pipeline
+from helpers.model import weights
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer, count_params
+from helpers.trainer import Trainer
+from scripts import corpus
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TINY = ROOT / "data" / "tiny"
+WORK = ROOT / "build" / "tiny"
+ROWS, LENGTH = 16, 256  # a batch is 4,096 tokens
+PEAK, WARMUP = 2e-2, 20
+
+SHARED = dict(
+    family="gemma3_text",
+    kv_heads=1,
+    head_dim=32,
+    window=32,
+    pattern=2,
+    rope_theta=1e6,
+    query_scale=32.0,
+)
+# name: sizes, steps, and the share of problems whose answer shows its work.
+BASE = dict(width=96, layers=4, heads=3, ff=256), 400, corpus.WORKED
+STUDENT = dict(width=64, layers=3, heads=2, ff=120), 400, corpus.WORKED
+PRETRAINED = {"base": BASE, "student_base": STUDENT}
+NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo"}
+
+
+def pretrain(name, tokenizer, texts):
+    """Trains a model from nothing, and writes data/tiny/<name>."""
+    sizes, steps, worked = PRETRAINED[name]
+    config = ModelConfig(vocab_size=len(tokenizer), **sizes, **SHARED)
+    model = Transformer(config, nnx.Rngs(0))
+    print(f"{name}: {count_params(model):,} parameters, {steps} steps", flush=True)
+    examples = corpus.examples(tokenizer, *texts, worked)
+    rows = pipeline.packed_rows(examples, batch=ROWS, length=LENGTH, seed=0)
+    optimizer = optimizers.muon(PEAK, warmup=WARMUP)
+    trainer = Trainer(
+        model, lessons.sft(), optimizer, folder=WORK / name, save_every=50
+    )
+    table = trainer.fit(rows, steps)
+    weights.save(model, TINY / name, tokenizer)
+    return [(name, row["step"], row["loss"], row["seconds"]) for row in table]
+
+
+def from_notebook(stage, notebook):
+    """Runs a notebook in a build folder of its own, and keeps the model it saved."""
+    environment = os.environ | {
+        "COURSE_BUILD": str(WORK / "course"),
+        "COURSE_PRESET": "laptop",
+        "JAX_PLATFORMS": "cpu",
+    }
+    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute"]
+    command += ["--output-dir", str(WORK / "notebooks")]
+    source = ROOT / "notebooks" / f"{notebook}.ipynb"
+    subprocess.run([*command, str(source)], check=True, cwd=ROOT, env=environment)
+    shutil.rmtree(TINY / stage, ignore_errors=True)
+    shutil.copytree(WORK / "course" / "runs" / stage / "model", TINY / stage)
+
+
+def main():
+    """Pretrains both models, runs the two notebooks, writes the training curves."""
+    start, curves = time.monotonic(), []
+    texts = corpus.texts()
+    tokenizer = corpus.make_tokenizer(*texts)
+    for name in PRETRAINED:
+        curves += pretrain(name, tokenizer, texts)
+    with open(TINY / "curves.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["model", "step", "loss", "seconds"])
+        writer.writerows((n, s, f"{x:.4f}", f"{t:.2f}") for n, s, x, t in curves)
+    for stage, notebook in NOTEBOOKS.items():
+        from_notebook(stage, notebook)
+    print(f"data/tiny is made, in {(time.monotonic() - start) / 60:.0f} minutes")
+
+
+if __name__ == "__main__":
+    main()
