@@ -57,7 +57,9 @@ def wilson(successes, n, z=Z95):
     share = successes / n
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    # Where none or all succeed the end is exactly 0 or 1; rounding would miss it.
+    low = 0.0 if successes == 0 else middle - half
+    return low, 1.0 if successes == n else middle + half
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,10 @@ def compare(before, after, *, resamples=10_000, seed=0):
         )
     change_N = np.asarray(after, float) - np.asarray(before, float)
     n = len(change_N)
-    draws_RN = np.random.default_rng(seed).integers(n, size=(resamples, n))
-    low, high = np.quantile(change_N[draws_RN].mean(axis=1), (0.025, 0.975)).tolist()
+    # Drawing n problems with replacement = drawing how often each change comes up.
+    values, counts = np.unique(change_N, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
+    low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
     tail = sum(math.comb(gained + lost, i) for i in range(min(gained, lost) + 1))
     p = min(1.0, 2 * tail / 2 ** (gained + lost))

@@ -148,7 +148,7 @@ class Report:
         ks = [k for k in (1, 8) if k <= self.samples]
         sampled = "".join(f"pass@{k} {self.pass_at(k):.1%}, " for k in ks)
         return (
-            f"greedy {self.greedy:.1%} (95% interval {self.low:.1%} to {self.high:.1%}, "
+            f"greedy {self.greedy:.1%} (95%: {self.low:.1%} to {self.high:.1%}, "
             f"n = {self.n}), lenient {self.lenient:.1%}\n"
             f"{sampled}{self.length:.0f} tokens an answer, {self.truncated:.1%} "
             f"truncated, {self.step_by_step:.1%} step by step"
