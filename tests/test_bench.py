@@ -106,6 +106,7 @@ def test_our_model_has_the_case_s_dimensions():
     assert count_params(ours.model(case)) == expected
 
 
+@pytest.mark.slow
 def test_ours_runs_in_small_and_reports_sane_figures(tmp_path):
     cache = tmp_path / "cache"
     found = bench.measure("ours", sys.executable, TOY, cache)
@@ -116,6 +117,7 @@ def test_ours_runs_in_small_and_reports_sane_figures(tmp_path):
     assert 50 < found["peak_mb"] < 4000
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_be_installed_ends_it_with_the_cause(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "ROOT", tmp_path)
     monkeypatch.setattr(bench, "PEERS", {"trl": (["./no-such-wheel.whl"],)})
@@ -127,6 +129,7 @@ def test_a_peer_that_cannot_be_installed_ends_it_with_the_cause(tmp_path, monkey
     assert not (tmp_path / "table.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_library_that_fails_ends_it_with_its_last_words(tmp_path):
     broken = dataclasses.replace(TOY, kv_heads=3)
     with pytest.raises(bench.BenchError, match="num_key_value_heads"):
