@@ -22,7 +22,13 @@ class Lesson:
     stages: tuple[str, ...] = ()
 
 
-_STUDENTS = ("student_start", "student_labels", "student_offline", "student")
+_STUDENTS = (
+    "student_start",
+    "student_labels",
+    "student_offline",
+    "student_plenty",
+    "student",
+)
 LESSONS = {
     row.file[:2]: row
     for row in (
@@ -81,5 +87,6 @@ STAGES = {
     "student_start": "student, start",
     "student_labels": "student, more labels",
     "student_offline": "student, offline KL",
+    "student_plenty": "student, plentiful labels",
     "student": "student, distilled",
 }
