@@ -225,6 +225,7 @@ class Trainer:
             "model": type(self.model).__name__,
             "config": repr(config) if dataclasses.is_dataclass(config) else "none",
             "objective": describe(self.objective),
+            "learning rate": describe(self.optimizer.learning_rate),
             "number of minibatches": str(self.minibatches),
             **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
         }

@@ -21,9 +21,17 @@ from helpers.trainer import Trainer
 HERE = Path(__file__).parent
 
 
-def train(folder, steps, batches=None, model=None, objective=squared_error, **settings):
+def train(
+    folder,
+    steps,
+    batches=None,
+    model=None,
+    objective=squared_error,
+    peak=3e-2,
+    **settings,
+):
     model = model or Toy()
-    optimizer = adamw(3e-2, steps=12, warmup=2)
+    optimizer = adamw(peak, steps=12, warmup=2)
     trainer = Trainer(
         model,
         objective,
@@ -197,4 +205,6 @@ def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
         train(tmp_path, 12, model=model_with_a_table())
     with pytest.raises(CheckpointError, match="minibatches is 1, here it is 2"):
         train(tmp_path, 12, minibatches=2)
+    with pytest.raises(CheckpointError, match="learning rate is .*0.03.*0.01"):
+        train(tmp_path, 12, peak=1e-2)
     assert read_table(tmp_path) == before
