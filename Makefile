@@ -50,7 +50,7 @@ seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
 	$(PY) -m scripts.seeds
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
-	$(PY) -m scripts.bench
+	$(PY) tests/bench/bench.py
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
