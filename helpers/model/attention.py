@@ -29,7 +29,7 @@ class KV(NamedTuple):
 
 
 def rotary(positions_PGT, head_dim, theta):
-    """Cosines and sines of rotary positions (2104.09864), each (P, G, T, H/2) float32."""
+    """Cosines and sines of rotary positions (2104.09864), float32 (P, G, T, H/2)."""
     frequency = theta ** -(jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
     angle = positions_PGT[..., None].astype(jnp.float32) * frequency
     return jnp.cos(angle), jnp.sin(angle)

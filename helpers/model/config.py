@@ -10,6 +10,30 @@ FAMILIES = {
 }
 
 
+NEEDED = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+NEEDED_BY = {
+    "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
+    "qwen3": ("head_dim",),
+}
+
+ABSENT = (
+    "attention_bias",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "mlp_bias",
+    "num_experts",
+    "num_local_experts",
+    "use_bidirectional_attention",
+    "use_sliding_window",
+)
+
+
 class UnsupportedModel(ValueError):
     """The folder's config.json asks for something this decoder does not do."""
 
@@ -50,7 +74,7 @@ class ModelConfig:
 
     @property
     def is_gemma(self) -> bool:
-        """Gemma scales embeddings, writes norms as 1 + w, and norms after blocks too."""
+        """Gemma scales embeddings, writes norms as 1 + w, norms after blocks too."""
         return self.family == "gemma3_text"
 
     @property
@@ -81,29 +105,25 @@ class ModelConfig:
         """
         family = hf.get("model_type", "")
         _refuse_what_would_be_wrong(hf, family)
-        try:
-            sizes = dict(
-                vocab_size=hf["vocab_size"],
-                width=hf["hidden_size"],
-                layers=hf["num_hidden_layers"],
-                heads=hf["num_attention_heads"],
-                ff=hf["intermediate_size"],
-            )
-        except KeyError as missing:
-            raise UnsupportedModel(f"config.json has no field {missing}.") from None
+        needed = NEEDED + NEEDED_BY.get(family, ())
+        if missing := [name for name in needed if hf.get(name) is None]:
+            raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
         gemma = family == "gemma3_text"
-        rope = hf.get("rope_parameters") or {}
         return cls(
             family=family,
-            **sizes,
-            kv_heads=hf.get("num_key_value_heads") or sizes["heads"],
-            head_dim=hf.get("head_dim") or sizes["width"] // sizes["heads"],
+            vocab_size=hf["vocab_size"],
+            width=hf["hidden_size"],
+            layers=hf["num_hidden_layers"],
+            heads=hf["num_attention_heads"],
+            kv_heads=hf.get("num_key_value_heads") or hf["num_attention_heads"],
+            head_dim=hf.get("head_dim")
+            or hf["hidden_size"] // hf["num_attention_heads"],
+            ff=hf["intermediate_size"],
             window=hf["sliding_window"] if gemma else 0,
             pattern=_pattern(hf) if gemma else 1,
-            rope_theta=_theta(hf, rope, "full_attention"),
-            rope_local_theta=hf.get("rope_local_base_freq")
-            or rope.get("sliding_attention", {}).get("rope_theta", 10_000.0),
-            query_scale=float(hf.get("query_pre_attn_scalar") or 0) if gemma else 0.0,
+            rope_theta=_theta(hf, "full_attention", 1e6 if gemma else 1e4),
+            rope_local_theta=_theta(hf, "sliding_attention", 1e4) if gemma else 1e4,
+            query_scale=float(hf["query_pre_attn_scalar"]) if gemma else 0.0,
             norm_eps=hf.get("rms_norm_eps", 1e-6),
             tied=hf.get("tie_word_embeddings", gemma),
         )
@@ -125,7 +145,6 @@ class ModelConfig:
             "rms_norm_eps": self.norm_eps,
             "tie_word_embeddings": self.tied,
             "max_position_embeddings": 8192,
-            "torch_dtype": "float32",
         }
         if self.is_gemma:
             kinds = ["sliding_attention", "full_attention"]
@@ -135,10 +154,15 @@ class ModelConfig:
                 "sliding_window": self.window,
                 "sliding_window_pattern": self.pattern,
                 "layer_types": [kinds[self.is_global(i)] for i in range(self.layers)],
-                "query_pre_attn_scalar": self.query_scale or self.head_dim,
+                "query_pre_attn_scalar": _whole(self.query_scale or self.head_dim),
             }
             del hf["hidden_act"]
         return hf
+
+
+def _whole(number: float) -> float:
+    """An int where it is one: transformers 5 takes no 256.0 for a 256."""
+    return int(number) if number == int(number) else number
 
 
 def _pattern(hf: dict) -> int:
@@ -154,19 +178,32 @@ def _pattern(hf: dict) -> int:
     return pattern
 
 
-def _theta(hf: dict, rope: dict, kind: str) -> float:
-    return hf.get("rope_theta") or rope.get(kind, rope).get("rope_theta", 10_000.0)
+def _theta(hf: dict, kind: str, default: float) -> float:
+    """The rotary base of one kind of layer, from wherever this release wrote it.
+
+    transformers 4 has one field for each kind; 5 has `rope_parameters`, by kind where
+    there are two kinds.
+    """
+    old = "rope_theta" if kind == "full_attention" else "rope_local_base_freq"
+    rope = hf.get("rope_parameters") or {}
+    return float(hf.get(old) or rope.get(kind, rope).get("rope_theta") or default)
 
 
 def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
-    scaling = hf.get("rope_scaling") or {}
-    if scaling.get("rope_type", scaling.get("type", "default")) != "default":
-        raise UnsupportedModel(f"rope_scaling {scaling} is not supported yet.")
-    for rope in (hf.get("rope_parameters") or {}).values():
-        if isinstance(rope, dict) and rope.get("rope_type", "default") != "default":
-            raise UnsupportedModel(f"rope_parameters {rope} is not supported yet.")
-    for field in ("num_experts", "num_local_experts", "final_logit_softcapping"):
+    """Raises on fields that change what the model computes, which nothing here does."""
+    rope = hf.get("rope_parameters") or {}
+    for scaling in (hf.get("rope_scaling") or {}, rope, *rope.values()):
+        if not isinstance(scaling, dict):
+            continue
+        kind = scaling.get("rope_type", scaling.get("type", "default"))
+        if kind != "default":
+            raise UnsupportedModel(f"rope scaling {scaling} is not supported yet.")
+    for field in ABSENT:
         if hf.get(field):
             raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
-    if family == "qwen2" and hf.get("use_sliding_window"):
-        raise UnsupportedModel("use_sliding_window=true is not supported for qwen2.")
+    if family != "gemma3_text" and "sliding_attention" in (hf.get("layer_types") or ()):
+        raise UnsupportedModel(f"sliding layers are not supported ({family}).")
+    field = "hidden_activation" if family == "gemma3_text" else "hidden_act"
+    known = "gelu_pytorch_tanh" if family == "gemma3_text" else "silu"
+    if hf.get(field, known) != known:
+        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {known!r}.")

@@ -18,7 +18,7 @@ from helpers.model.config import ModelConfig
 def matmul(x, weight):
     """x @ weight, (..., in) by (in, out).
 
-    Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of whatever
+    Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of what
     came after it with a transpose, and walks memory against the grain (1.2× per step).
     """
     return x @ weight
@@ -33,7 +33,8 @@ def _matmul_backward(saved, gradient):
     gradient = jax.lax.optimization_barrier(gradient)
     rows, columns = weight.shape
     for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    return gradient @ weight.T, for_weight.astype(weight.dtype)
+    for_x = gradient @ weight.T
+    return for_x.astype(x.dtype), for_weight.astype(weight.dtype)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)

@@ -4,6 +4,7 @@ One table says which of our stacked weights is which of theirs; matrices are sto
 transposed there (out, in), and layer by layer.
 """
 
+import contextlib
 import json
 import pathlib
 
@@ -14,9 +15,12 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from helpers import chat
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
+from helpers.sharding import place
 
+INDEX = "model.safetensors.index.json"
 OUTSIDE = {
     "embed": "model.embed_tokens.weight",
     "head": "lm_head.weight",
@@ -53,7 +57,8 @@ def load(folder, *, mesh=None, dtype=jnp.float32):
     """Reads a Hugging Face model folder.
 
     Args:
-      folder: holds `config.json` and `model.safetensors`.
+      folder: holds `config.json` and `model.safetensors`, or the several safetensors
+        files that `model.safetensors.index.json` lists.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
       dtype: of the weights in memory.
     Returns:
@@ -66,22 +71,23 @@ def load(folder, *, mesh=None, dtype=jnp.float32):
     config = ModelConfig.from_hf(read_config(folder))
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
     graph, shapes = nnx.split(model)
-    path = folder / "model.safetensors"
     try:
-        with safe_open(path, framework="numpy") as file:
-            _check_names(file.keys(), names(config), path)
-            weights = _read(file, shapes, config, dtype)
+        with contextlib.ExitStack() as stack:
+            files = {}
+            for path in _weight_files(folder):
+                file = stack.enter_context(safe_open(path, framework="numpy"))
+                files |= dict.fromkeys(file.keys(), file)
+            _check_names(files.keys(), names(config), folder)
+            weights = _read(files, shapes, config, dtype)
     except FileNotFoundError:
-        raise WeightsError(f"{folder} has no model.safetensors.") from None
+        raise WeightsError(f"{folder} has no {path.name}.") from None
     except SafetensorError as error:
         raise WeightsError(
             f"{path} is damaged ({error}). Delete it and fetch or make it again."
         ) from None
-    if mesh is not None:
-        from helpers.sharding import place
-
-        weights = place(weights, mesh)
-    return nnx.merge(graph, weights)
+    if mesh is None:
+        return nnx.merge(graph, jax.device_put(weights))
+    return nnx.merge(graph, place(weights, mesh))
 
 
 def save(model, folder, tokenizer=None):
@@ -90,10 +96,11 @@ def save(model, folder, tokenizer=None):
     Args:
       model: a Transformer.
       folder: made if missing; files of the same names are replaced.
-      tokenizer: saved beside the weights, with its chat template.
+      tokenizer: saved beside the weights, with its chat template; config.json then
+        says which of its ids end an answer.
+    Raises:
+      WeightsError: the disk is full; weights that were there before are kept.
     """
-    from helpers.chat import save_tokenizer
-
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
@@ -103,27 +110,34 @@ def save(model, folder, tokenizer=None):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
             tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
-    if tokenizer is not None:
-        save_tokenizer(tokenizer, folder)
-    config = json.dumps(model.config.to_hf(), indent=2) + "\n"
-    (folder / "config.json").write_text(config)
     aside = folder / "model.safetensors.part"
-    save_file(tensors, aside, metadata={"format": "pt"})
-    aside.rename(folder / "model.safetensors")
+    try:
+        save_file(tensors, aside, metadata={"format": "pt"})
+    except (SafetensorError, OSError) as error:
+        aside.unlink(missing_ok=True)
+        raise WeightsError(
+            f"{folder} could not be written ({error}). Free some space and save again."
+        ) from None
+    config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
+    if tokenizer is not None:
+        chat.save_tokenizer(tokenizer, folder)
+        config["bos_token_id"] = tokenizer.bos_token_id
+        config["eos_token_id"] = list(chat.eos_ids(tokenizer))
+        config["pad_token_id"] = tokenizer.pad_token_id
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / INDEX).unlink(missing_ok=True)
+    aside.replace(folder / "model.safetensors")
 
 
 def read_config(folder) -> dict:
     """The folder's parsed config.json; WeightsError if there is none to read."""
     path = pathlib.Path(folder) / "config.json"
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
+    if not path.is_file():
         raise WeightsError(
             f"{folder} has no config.json: it is not a model folder. Pass the folder "
             "that holds config.json and model.safetensors."
-        ) from None
-    except ValueError as error:
-        raise WeightsError(f"{path} is not JSON: {error}") from None
+        )
+    return _parsed(path)
 
 
 def names(config: ModelConfig) -> set[str]:
@@ -147,38 +161,59 @@ def _flat_items(state):
     return [(tuple(key.key for key in path), leaf) for path, leaf in leaves]
 
 
-def _check_names(found, expected, path):
+def _weight_files(folder):
+    """The safetensors files of a folder: one, or those its index lists."""
+    index = folder / INDEX
+    if not index.is_file():
+        return [folder / "model.safetensors"]
+    shards = _parsed(index).get("weight_map", {}).values()
+    return [folder / name for name in sorted(set(shards))]
+
+
+def _parsed(path):
+    """The JSON object in a file."""
+    try:
+        parsed = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{path} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
+    return parsed
+
+
+def _check_names(found, expected, folder):
     found = set(found)
     if missing := sorted(expected - found):
-        raise WeightsError(f"{path} lacks {len(missing)} tensors, first {missing[0]}.")
+        raise WeightsError(
+            f"The weights in {folder} lack {len(missing)} tensors that config.json "
+            f"asks for, first {missing[0]}."
+        )
     if extra := sorted(found - expected - {OUTSIDE["head"]}):
         raise WeightsError(
-            f"{path} has {len(extra)} tensors this model has no place for, first "
-            f"{extra[0]}: config.json and weights do not belong together."
+            f"The weights in {folder} have {len(extra)} tensors this model has no "
+            f"place for, first {extra[0]}: config.json and weights do not belong "
+            "together."
         )
 
 
-def _read(file, shapes, config, dtype):
-    """The state of the model, read tensor by tensor into stacked arrays."""
-    flat = {}
-    for path, shape in _flat_items(shapes):
+def _read(files, shapes, config, dtype):
+    """The state of the model, read tensor by tensor into stacked NumPy arrays."""
+
+    def read(path, shape):
         stacked = np.empty(shape.shape, jnp.dtype(dtype))
-        for layer, name in _hf_names(path, config):
-            place = stacked if layer is None else stacked[layer]
-            tensor = file.get_tensor(name)
-            tensor = tensor.T if layer is not None and tensor.ndim == 2 else tensor
-            if tensor.shape != place.shape:
+        for layer, name in _hf_names([key.key for key in path], config):
+            slot = stacked if layer is None else stacked[layer]
+            if layer is not None and slot.ndim == 2:
+                slot = slot.T
+            tensor = files[name].get_tensor(name)
+            if tensor.shape != slot.shape:
                 raise WeightsError(
-                    f"{name} has shape {tensor.shape[::-1]}, config.json asks for "
-                    f"{place.shape[::-1]} (in, out): they do not belong together."
+                    f"{name} has shape {tensor.shape}, config.json asks for "
+                    f"{slot.shape}: they do not belong together."
                 )
-            place[...] = tensor
-        flat[path] = jnp.asarray(stacked)
-    state = nnx.to_pure_dict(shapes)
-    for path, array in flat.items():
-        inner = state
-        for key in path[:-1]:
-            inner = inner[key]
-        inner[path[-1]] = array
-    nnx.replace_by_pure_dict(shapes, state)
+            slot[...] = tensor
+        return stacked
+
+    arrays = jax.tree_util.tree_map_with_path(read, nnx.to_pure_dict(shapes))
+    nnx.replace_by_pure_dict(shapes, arrays)
     return shapes

@@ -1,0 +1,122 @@
+"""Makes the reference logits that tests/test_parity.py holds the decoder to.
+
+In an environment with torch 2.13 and transformers 5.23, then in the course's own, then
+in the first again (and in one with transformers 4, which reads the same files):
+
+    python tests/golden/make_golden.py write    # random models, saved and run
+    python tests/golden/make_golden.py resave   # config.json as this course writes it
+    python tests/golden/make_golden.py check    # transformers reads that just the same
+
+Each family's folder then holds config.json and model.safetensors as transformers saved
+them, tokens and logits in reference.npz, and our config in resaved_config.json.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+SIZES = {
+    "vocab_size": 31,
+    "hidden_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 24,
+    "max_position_embeddings": 64,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
+ROWS, LENGTH = 2, 21  # longer than Gemma's window of 6
+
+
+def families():
+    """The configuration of each family, as its users would write it."""
+    from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+
+    rope = {"rope_type": "default", "rope_theta": 1e5}
+    both = {
+        "full_attention": rope,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+    }
+    return {
+        "gemma3_text": Gemma3TextConfig(
+            **SIZES,
+            sliding_window=6,
+            query_pre_attn_scalar=12,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"]
+            + ["sliding_attention"],
+            rope_parameters=both,
+        ),
+        "qwen2": Qwen2Config(**SIZES, rope_parameters=rope),
+        "qwen3": Qwen3Config(**SIZES, rope_parameters=rope, tie_word_embeddings=True),
+        "llama": LlamaConfig(**SIZES, rope_parameters=rope, rms_norm_eps=1e-5),
+    }
+
+
+def logits_of(folder, tokens):
+    """What transformers computes from a folder, float32."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.float32, attn_implementation="eager"
+    )
+    with torch.no_grad():
+        return model.eval()(torch.tensor(tokens)).logits.numpy()
+
+
+def write():
+    """Random weights everywhere, norms and biases too, saved by transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    for family, config in families().items():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config)
+        for name, parameter in model.named_parameters():
+            centre = 1.0 if "norm" in name and family != "gemma3_text" else 0.0
+            torch.nn.init.normal_(parameter.data, centre, 0.3)
+        model.save_pretrained(HERE / family)
+        (HERE / family / "generation_config.json").unlink(missing_ok=True)
+        rng = np.random.default_rng(0)
+        tokens = rng.integers(0, SIZES["vocab_size"], (ROWS, LENGTH))
+        logits = logits_of(HERE / family, tokens)
+        np.savez(HERE / family / "reference.npz", tokens=tokens, logits=logits)
+        print(family, "logits of standard deviation", logits.std())
+
+
+def resave():
+    """Our config.json of the same model, beside theirs."""
+    from helpers.model import weights
+
+    for folder in sorted(path.parent for path in HERE.glob("*/reference.npz")):
+        with tempfile.TemporaryDirectory() as scratch:
+            weights.save(weights.load(folder), scratch)
+            shutil.copy(f"{scratch}/config.json", folder / "resaved_config.json")
+
+
+def check():
+    """The logits of transformers under our config.json are the stored ones."""
+    import transformers
+
+    for folder in sorted(path.parent for path in HERE.glob("*/reference.npz")):
+        reference = np.load(folder / "reference.npz")
+        with tempfile.TemporaryDirectory() as scratch:
+            shutil.copy(folder / "resaved_config.json", f"{scratch}/config.json")
+            shutil.copy(folder / "model.safetensors", scratch)
+            logits = logits_of(scratch, reference["tokens"])
+        gap = np.abs(logits - reference["logits"]).max()
+        kind = json.loads((folder / "config.json").read_text())["model_type"]
+        print(f"transformers {transformers.__version__} {kind}: {gap:.1e}")
+        assert gap < 1e-5
+
+
+if __name__ == "__main__":
+    {"write": write, "resave": resave, "check": check}[sys.argv[1]]()

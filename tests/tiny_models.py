@@ -1,0 +1,139 @@
+"""Tiny models of every family, with no weight left at a special value, for tests."""
+
+import functools
+import pathlib
+import tempfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from safetensors.numpy import load_file
+
+from helpers.model import weights
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer
+
+FAMILIES = ("gemma3_text", "qwen2", "qwen3", "llama")
+VOCAB, WINDOW = 19, 4
+
+
+def config(family="gemma3_text", vocab=VOCAB, **changes):
+    """Three layers: Gemma's are local, global, local; heads share keys in groups."""
+    sizes = {
+        "width": 16,
+        "layers": 3,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 6,
+        "ff": 20,
+    }
+    if family == "gemma3_text":
+        sizes |= {"window": WINDOW, "pattern": 2, "query_scale": 9.0}
+        sizes |= {"rope_theta": 500.0, "rope_local_theta": 20.0}
+    else:
+        sizes |= {"rope_theta": 300.0, "tied": family == "qwen3"}
+    return ModelConfig(family, vocab, **sizes | {"norm_eps": 1e-5} | changes)
+
+
+def model(family="gemma3_text", seed=0, *, dtype=jnp.float32, sharpness=1.0, **changes):
+    """A model whose every weight is random, norms and biases too; nothing compiles.
+
+    Args:
+      sharpness: how far apart its logits lie.
+    """
+    shapes = nnx.eval_shape(
+        lambda: Transformer(config(family, **changes), nnx.Rngs(0), dtype)
+    )
+    graph, state = nnx.split(shapes)
+    rng = np.random.default_rng(seed)
+
+    def random(path, x):
+        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+        if "norm" in name:
+            scale = (1 + 0.3 * noise) * (sharpness if "final" in name else 1)
+            noise = scale - 1 if family == "gemma3_text" else scale
+        else:
+            noise *= 0.5 if "bias" in name else x.shape[1] ** -0.5
+        return jnp.asarray(noise, dtype)
+
+    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+
+
+def tensors(made):
+    """({Hugging Face name: array}, config.json) of a model, by way of a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights.save(made, folder)
+        read = load_file(pathlib.Path(folder) / "model.safetensors")
+        return {k: v.astype(np.float64) for k, v in read.items()}, weights.read_config(
+            folder
+        )
+
+
+@functools.cache
+def cached_model(family="gemma3_text", seed=0, **changes):
+    """The same model object for tests that only read it."""
+    return model(family, seed, **changes)
+
+
+@functools.cache
+def cached_tensors(family="gemma3_text", seed=0, **changes):
+    """`tensors` of `cached_model`."""
+    return tensors(cached_model(family, seed, **changes))
+
+
+def texts(count, length, seed=0, vocab=VOCAB):
+    """Random token ids (count, length), int32, none of them 0 or 1."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(2, vocab, (count, length)).astype(np.int32)
+
+
+def flat_batch(rows, length=None):
+    """Texts as packed rows of one example each, padded on the right with garbage."""
+    length = length or max(map(len, rows))
+    shape = len(rows), length
+    batch = {
+        "tokens": np.full(shape, 7, np.int32),
+        "positions": np.tile(np.arange(length, dtype=np.int32), (len(rows), 1)),
+        "segment_ids": np.zeros(shape, np.int32),
+        "loss_mask": np.zeros(shape, np.float32),
+    }
+    for i, row in enumerate(rows):
+        batch["tokens"][i, : len(row)] = row
+        batch["segment_ids"][i, : len(row)] = 1
+        batch["loss_mask"][i, 1 : len(row)] = 1
+    return jax.tree.map(jnp.asarray, batch)
+
+
+def group_batch(prompts, completions, bucket=None, budget=None, garbage=5):
+    """A group batch from lists: prompts[p] and completions[p][g] are lists of ids."""
+    P, G = len(prompts), len(completions[0])
+    bucket = bucket or max(map(len, prompts))
+    budget = budget or max(len(c) for group in completions for c in group)
+    batch = {
+        "prompt": np.full((P, bucket), garbage, np.int32),
+        "prompt_mask": np.zeros((P, bucket), np.int32),
+        "completion": np.full((P, G, budget), garbage, np.int32),
+        "loss_mask": np.zeros((P, G, budget), np.float32),
+    }
+    for p, prompt in enumerate(prompts):
+        batch["prompt"][p, : len(prompt)] = prompt
+        batch["prompt_mask"][p, : len(prompt)] = 1
+        for g, completion in enumerate(completions[p]):
+            batch["completion"][p, g, : len(completion)] = completion
+            batch["loss_mask"][p, g, : len(completion)] = 1
+    return jax.tree.map(jnp.asarray, batch)
+
+
+def random_groups(P=3, G=2, longest_prompt=9, longest_answer=7, seed=0):
+    """(prompts, completions) of unequal lengths, as lists of ids."""
+    rng = np.random.default_rng(seed)
+
+    def text(longest):
+        return rng.integers(2, VOCAB, rng.integers(1, longest + 1)).tolist()
+
+    prompts = [text(longest_prompt) for _ in range(P)]
+    completions = [[text(longest_answer) for _ in range(G)] for _ in range(P)]
+    prompts[0] = rng.integers(2, VOCAB, longest_prompt).tolist()
+    completions[0][0] = rng.integers(2, VOCAB, longest_answer).tolist()
+    return prompts, completions
