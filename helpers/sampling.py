@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
-
+from helpers.sharding import spread_rows
 
 BLOCK = 32  # tokens a block of the cumulative distribution
 
@@ -71,18 +71,17 @@ def generate(
     Returns:
       Completions.
     """
-    if not 0 < top_p <= 1 or top_k < 0 or temperature < 0:
+    if not 0 < top_p <= 1 or top_k < 0 or temperature < 0 or max_tokens < 1:
         raise ValueError(
             f"temperature {temperature} must be ≥ 0, top_k {top_k} ≥ 0, "
-            f"top_p {top_p} in (0, 1]."
+            f"top_p {top_p} in (0, 1], max_tokens {max_tokens} ≥ 1."
         )
     graph, weights = nnx.split(model)
+    rows = jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG
     return _generate(
         graph,
         weights,
-        jnp.asarray(prompt_PT),
-        jnp.asarray(prompt_mask_PT),
-        keys_PG,
+        *spread_rows(rows, weights),
         jnp.float32(temperature),
         jnp.float32(top_p),
         max_tokens=max_tokens,
@@ -122,7 +121,8 @@ def _generate(
         if greedy:
             token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
         else:
-            kept = _restrict(logits_PGV / temperature, top_k, top_p if nucleus else None)
+            p = top_p if nucleus else None
+            kept = _restrict(logits_PGV / temperature, top_k, p)
             uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(_at(key, t))))
             token_PG = draw(kept, uniform(keys_PG))
         chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
@@ -161,7 +161,7 @@ def _generate(
         jnp.zeros((P, G), bool),
     )
     out = record(empty, 0, token_PG, logprob_PG)
-    cache = _empty_cache(prefix, G, max_tokens - 1)
+    cache = _empty_cache(prefix, G, max(max_tokens - 1, 1))
     return jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))[2]
 
 
@@ -232,7 +232,5 @@ def _restrict(logits, top_k, top_p):
         p = jax.nn.softmax(descending, axis=-1)
         before = jnp.cumsum(p, axis=-1) - p
         least = jnp.where(before < top_p, descending, jnp.inf)
-        logits = jnp.where(
-            logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits
-        )
+        logits = jnp.where(logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits)
     return logits

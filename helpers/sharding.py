@@ -39,6 +39,22 @@ def place(tree, mesh: Mesh):
     return jax.device_put(tree, shardings(tree, mesh))
 
 
+def spread_rows(arrays, weights):
+    """Arrays with their rows over the devices that the weights lie on, for sampling.
+
+    Args:
+      arrays: with the same leading axis.
+      weights: a tree of parameters. If they are on one device, or the rows cannot be
+        shared out evenly, the arrays stay as they are.
+    """
+    layout = jax.tree.leaves(weights)[0].sharding
+    if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
+        return arrays
+    if arrays[0].shape[0] % layout.mesh.shape["data"]:
+        return arrays
+    return jax.device_put(arrays, NamedSharding(layout.mesh, PartitionSpec("data")))
+
+
 def is_stacked(path: tuple) -> bool:
     """Whether the parameter at a tree path has the layers stacked on its axis 0."""
     return "layers" in jax.tree_util.keystr(path)

@@ -1,8 +1,8 @@
 """How likely a model finds given tokens, without ever holding all its logits.
 
 `[tokens, vocabulary]` float32 is what runs small TPUs out of memory (16 Gi entries for
-64k tokens of a 262k vocabulary). Here logits live for one chunk of tokens at a time, and
-the backward pass recomputes them (2410.10989 does the same in a fused kernel).
+64k tokens of a 262k vocabulary). Here logits live for one chunk of tokens at a time,
+and the backward pass recomputes them (2410.10989 does the same in a fused kernel).
 """
 
 import functools
@@ -27,11 +27,15 @@ def answer_hidden(model, batch):
     completion_PGT = batch["completion"]
     P, G, Tc = completion_PGT.shape
     prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT)
+    first = jnp.broadcast_to(
+        prompt_hidden[:, None, None], (P, G, 1, prompt_hidden.shape[-1])
+    )
+    if Tc == 1:
+        return first
     length_P = mask_PT.sum(axis=1)
     positions = length_P[:, None, None] + jnp.arange(Tc - 1)
     positions_PGT = jnp.broadcast_to(positions, (P, G, Tc - 1))
     hidden, _ = model(completion_PGT[..., :-1], positions_PGT, earlier=(prefix,))
-    first = jnp.broadcast_to(prompt_hidden[:, None, None], (P, G, 1, hidden.shape[-1]))
     return jnp.concatenate([first, hidden], axis=2)
 
 
@@ -115,4 +119,5 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK):
 
 def group_logprobs(model, batch, chunk=CHUNK):
     """(logprobs, entropy), each (P, G, Tc), of a group batch under a model."""
-    return token_logprobs(model, answer_hidden(model, batch), batch["completion"], chunk)
+    hidden = answer_hidden(model, batch)
+    return token_logprobs(model, hidden, batch["completion"], chunk)
