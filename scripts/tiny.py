@@ -40,8 +40,8 @@ SHARED = dict(
     query_scale=32.0,
 )
 # name: sizes, steps, and the share of problems whose answer shows its work.
-BASE = dict(width=96, layers=4, heads=3, ff=256), 400, corpus.WORKED
-STUDENT = dict(width=64, layers=3, heads=2, ff=120), 400, corpus.WORKED
+BASE = dict(width=96, layers=4, heads=3, ff=256), 450, corpus.WORKED
+STUDENT = dict(width=64, layers=3, heads=2, ff=120), 1200, corpus.WORKED
 PRETRAINED = {"base": BASE, "student_base": STUDENT}
 NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo"}
 
