@@ -11,7 +11,7 @@ class Lesson:
       file: name in notebooks/, without .ipynb.
       title: as in its first heading.
       road: its name on the road that every notebook shows.
-      minutes: by preset; laptop measured, TPU estimated, absent where no TPU helps.
+      minutes: by preset, as measured; absent where it was not.
       stages: the runs it trains, as named in build/runs and build/results.json.
     """
 
@@ -36,20 +36,20 @@ LESSONS = {
             "02_model",
             "A language model in Flax NNX",
             "model",
-            {"laptop": 1, "v5e-1": 5},
+            {"laptop": 1},
         ),
         Lesson(
             "03_measuring",
             "Measuring maths",
             "measuring",
-            {"laptop": 1, "v5e-1": 10},
+            {"laptop": 1},
             ("base",),
         ),
         Lesson(
             "04_sft",
             "Supervised fine-tuning",
             "SFT",
-            {"laptop": 3, "v5e-1": 20},
+            {"laptop": 3},
             ("sft",),
         ),
         Lesson(
@@ -61,17 +61,13 @@ LESSONS = {
             "policy gradients",
             {"laptop": 1},
         ),
-        Lesson(
-            "07_grpo", "GRPO", "GRPO", {"laptop": 3, "v5e-1": 45}, ("grpo", "r1_zero")
-        ),
-        Lesson(
-            "08_gspo", "GSPO and friends", "GSPO", {"laptop": 3, "v5e-1": 45}, ("gspo",)
-        ),
+        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 3}, ("grpo", "r1_zero")),
+        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 3}, ("gspo",)),
         Lesson(
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
-            {"laptop": 3, "v5e-1": 45},
+            {"laptop": 3},
             _STUDENTS,
         ),
     )

@@ -102,7 +102,7 @@ def card_time(number: str) -> str:
     minutes = LESSONS[number].minutes
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:
-        return line + f" · Colab v5e-1 about {minutes['v5e-1']} min (estimated)"
+        return line + f" · Colab v5e-1 about {minutes['v5e-1']} min"
     return line + " · any Colab or Kaggle runtime about the same, no TPU needed"
 
 
