@@ -26,7 +26,7 @@ def mean_over_tokens(values, mask):
 
 
 def masked_mean(values, mask):
-    """`mean_over_tokens` without its weight, for metrics."""
+    """The mean of the values whose mask is 1, 0 if there is none: for metrics."""
     return mean_over_tokens(values, mask)[0]
 
 
@@ -72,6 +72,10 @@ def answer_means(values_PGT, mask_PGT):
 
 def chosen(values, mask):
     """The values in float32, with 0 in place of whatever the mask leaves out.
+
+    Args:
+      values: one number per token, any shape and dtype.
+      mask: 1 for the tokens that count, of the same shape.
 
     Raises:
       ValueError: the shapes differ; broadcasting would silently count tokens twice.

@@ -95,9 +95,8 @@ def advantages(rewards_PG, kind="mean"):
             "compared with the others to its prompt. Sample at least two per prompt."
         )
     rewards_PG = wide(rewards_PG)
-    rewards_PG -= rewards_PG[
-        ..., :1
-    ]  # equal rewards are exact zeros before any rounding
+    # Counted from the first answer's, equal rewards are 0 before anything is rounded.
+    rewards_PG -= rewards_PG[..., :1]
     centred_PG = rewards_PG - jnp.mean(rewards_PG, axis=-1, keepdims=True)
     if kind == "mean":
         return centred_PG
