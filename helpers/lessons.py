@@ -100,9 +100,9 @@ def distillation(divergence=losses.reverse_kl, *, chunk=CHUNK):
     def objective(model, batch, teacher):
         if teacher.config.vocab_size != model.config.vocab_size:
             raise ValueError(
-                f"The teacher's vocabulary has {teacher.config.vocab_size} entries, the "
-                f"student's {model.config.vocab_size}: distillation compares them entry "
-                "by entry, so both need the same tokenizer."
+                f"The teacher's vocabulary has {teacher.config.vocab_size} entries, "
+                f"the student's {model.config.vocab_size}: distillation compares them "
+                "entry by entry, so both need the same tokenizer."
             )
         hidden, targets, mask = hidden_targets_mask(model, batch)
         wise, _, _ = hidden_targets_mask(teacher, batch)

@@ -25,6 +25,9 @@ class Rollouts:
     Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
     int32; `loss_mask` (P,G,T) float32, 1 on every sampled token, its EOS included;
     `logprobs` (P,G,T) float32 as sampled; `rewards`, `advantages` (P,G) float32.
+    T is the longest answer that counts, rounded up to a multiple of 16. `metrics` has
+    the means of `length`, `truncated`, `reward`, each reward function's, and
+    `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
@@ -66,7 +69,8 @@ class Rollouts:
 
     def get_state(self):
         """A JSON-able dict that says where this source stands."""
-        run = {"group": self.group, "max_tokens": self.max_tokens, "seed": self.seed}
+        names = ("group", "max_tokens", "seed", "resample")
+        run = {name: getattr(self, name) for name in names}
         return {
             "run": run,
             "step": self.step,
@@ -83,8 +87,8 @@ class Rollouts:
         run = self.get_state()["run"]
         if state["run"] != run:
             raise ValueError(
-                f"The saved rollouts were made with {state['run']}, this run has {run}. "
-                "Use the same arguments, or another folder for a new run."
+                f"The saved rollouts were made with {state['run']}, this run has "
+                f"{run}. Use the same arguments, or another folder for a new run."
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
         self.prompts.set_state(state["prompts"])
@@ -93,20 +97,28 @@ class Rollouts:
         return self
 
     def __next__(self):
-        batch, rounds = self._sample(next(self.prompts), 0), 1
-        while self.reward and rounds <= self.resample and _tied(batch["rewards"]).any():
-            extra = self._sample(next(self.prompts), rounds)
-            batch, rounds = _replace_tied(batch, extra), rounds + 1
+        batch, metrics = self._sample(next(self.prompts), 0)
+        rounds = [(metrics, len(batch["rows"]))]
+        while (
+            self.reward
+            and len(rounds) <= self.resample
+            and _tied(batch["rewards"]).any()
+            and (prompts := next(self.prompts, None)) is not None
+        ):
+            extra, metrics = self._sample(prompts, len(rounds))
+            rounds.append((metrics, len(extra["rows"])))
+            batch = _replace_tied(batch, extra)
         self.step += 1
         self._describe(batch, rounds)
         if self.reward:
+            self._notice_when_nothing_can_be_learned(batch)
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return self._trimmed(batch)
+        return _trimmed(batch)
 
     def _sample(self, prompts, round_):
-        """One batch of prompts, answered and scored; host arrays throughout."""
+        """One batch of prompts, answered and scored, on the host; and its metrics."""
         step = self.step * (self.resample + 1) + round_
         keys = row_keys(
             jax.random.key(self.seed), step, len(prompts["prompt"]), self.group
@@ -121,10 +133,7 @@ class Rollouts:
         )
         tokens, mask, logprobs, ended = jax.device_get(completions)
         texts = [
-            [
-                chat.decode(self.tokenizer, t[m > 0])
-                for t, m in zip(ts, ms, strict=True)
-            ]
+            [chat.decode(self.tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
             for ts, ms in zip(tokens, mask, strict=True)
         ]
         kept = mask * ended[..., None] if self.mask_truncated else mask
@@ -134,18 +143,18 @@ class Rollouts:
             "completion": tokens,
             "loss_mask": kept.astype(np.float32),
             "logprobs": logprobs,
-            "length": mask.sum(axis=-1),
-            "ended": ended,
             "rows": prompts["rows"],
             "texts": texts,
-            "parts": [{}] * len(texts),
         }
+        metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         if self.reward:
-            batch |= self._score(prompts["rows"], texts)
-        return batch
+            batch["rewards"], parts = self._score(prompts["rows"], texts)
+            metrics["reward"] = batch["rewards"].mean()
+            metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
+        return batch, metrics
 
     def _score(self, rows, texts):
-        """Rewards (P,G) float32, and each reward function's mean."""
+        """Rewards (P,G) float32, and each reward function's mean over all of them."""
         repeated = [row for row in rows for _ in range(self.group)]
         flat = [text for group in texts for text in group]
         columns = {
@@ -155,52 +164,51 @@ class Rollouts:
         }
         questions = [row["question"] for row in repeated]
         totals, parts = self.reward(questions, flat, **columns)
-        rewards = np.asarray(totals, np.float32).reshape(len(rows), self.group)
-        return {"rewards": rewards, "parts": [parts] * len(rows)}
+        return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):
-        """Fills `metrics` and `samples`, and notices when nothing can be learned."""
+        """Fills `metrics`, means over all that was sampled, and `samples`.
+
+        Once tied groups are replaced, the batch says more about what was chosen than
+        about the policy; only `tied_left` is about the batch.
+        """
+        prompts = [count for _, count in rounds]
         self.metrics = {
-            "length": float(batch["length"].mean()),
-            "truncated": float(1 - batch["ended"].mean()),
+            name: float(np.average([m[name] for m, _ in rounds], weights=prompts))
+            for name in rounds[0][0]
         }
         self.samples = [
             {"prompt": row["question"], "completion": texts[0]}
             for row, texts in zip(batch["rows"], batch["texts"], strict=True)
         ][:4]
-        if not self.reward:
-            return
-        tied = _tied(batch["rewards"])
-        self.metrics |= {
-            "reward": float(batch["rewards"].mean()),
-            "tied_groups": float(tied.mean()),
-            "rollouts": float(rounds),
-        }
-        for name in batch["parts"][0]:
-            self.metrics[name] = float(np.mean([p[name] for p in batch["parts"]]))
-        for sample, reward in zip(self.samples, batch["rewards"][:, 0], strict=False):
-            sample["reward"] = float(reward)
-        self.all_tied = self.all_tied + 1 if tied.all() else 0
+        if self.reward:
+            self.metrics["rollouts"] = float(len(rounds))
+            self.metrics["tied_left"] = float(_tied(batch["rewards"]).mean())
+            first = batch["rewards"][:, 0]
+            for sample, reward in zip(self.samples, first, strict=False):
+                sample["reward"] = float(reward)
+
+    def _notice_when_nothing_can_be_learned(self, batch):
+        useful = ~_tied(batch["rewards"]) & batch["loss_mask"].any(axis=(1, 2))
+        self.all_tied = 0 if useful.any() else self.all_tied + 1
         if self.all_tied >= self.patience:
             raise NothingToLearn(
                 f"In {self.all_tied} batches in a row every group had equal rewards "
-                f"(last mean reward {batch['rewards'].mean():.2f}), so no update can "
-                "learn anything. Choose easier or harder problems, a larger group, or a "
-                "reward that tells answers apart."
+                f"(last mean reward {batch['rewards'].mean():.2f}), or answers that "
+                f"all ran out of max_tokens={self.max_tokens}, so no update can learn "
+                "anything. Choose easier or harder problems, a larger group or budget, "
+                "or a reward that tells answers apart."
             )
 
-    def _trimmed(self, batch):
-        """Arrays only, and no longer than the longest answer that counts."""
-        counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
-        longest = counted[-1] + 1 if len(counted) else 1
-        width = min(-(-longest // TRIM) * TRIM, self.max_tokens)
-        for name in ("completion", "loss_mask", "logprobs"):
-            batch[name] = batch[name][..., :width]
-        return {
-            name: x
-            for name, x in batch.items()
-            if isinstance(x, np.ndarray) and name not in ("length", "ended")
-        }
+
+def _trimmed(batch):
+    """Arrays only, and no longer than the longest answer that counts."""
+    counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
+    longest = counted[-1] + 1 if len(counted) else 1
+    width = min(-(-longest // TRIM) * TRIM, batch["completion"].shape[-1])
+    for name in ("completion", "loss_mask", "logprobs"):
+        batch[name] = batch[name][..., :width]
+    return {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
 
 
 def _tied(rewards_PG):
@@ -208,16 +216,24 @@ def _tied(rewards_PG):
 
 
 def _replace_tied(batch, extra):
-    """Puts groups of `extra` that are not tied in the place of tied ones."""
-    places = np.flatnonzero(_tied(batch["rewards"]))
-    useful = np.flatnonzero(~_tied(extra["rewards"]))
+    """A batch with groups of `extra` that are not tied in the place of tied ones."""
+    tied = np.flatnonzero(_tied(batch["rewards"]))
+    useful = np.flatnonzero(~_tied(extra["rewards"]))[: len(tied)]
+    order = np.arange(len(batch["rows"]))
+    order[tied[: len(useful)]] = len(order) + useful
     width = max(batch["prompt"].shape[1], extra["prompt"].shape[1])
-    for part in (batch, extra):
-        for name in ("prompt", "prompt_mask"):
-            part[name] = np.pad(
-                part[name], [(0, 0), (0, width - part[name].shape[1])]
-            )
-    for place, source in zip(places, useful, strict=False):
-        for name in batch:
-            batch[name][place] = extra[name][source]
-    return batch
+    batch, extra = _widened(batch, width), _widened(extra, width)
+
+    def chosen(name):
+        both = [*batch[name], *extra[name]]
+        rows = [both[i] for i in order]
+        return np.stack(rows) if isinstance(batch[name], np.ndarray) else rows
+
+    return {name: chosen(name) for name in batch}
+
+
+def _widened(batch, width):
+    """The batch with its prompts padded on the right to a larger bucket."""
+    padding = [(0, 0), (0, width - batch["prompt"].shape[1])]
+    names = ("prompt", "prompt_mask")
+    return batch | {name: np.pad(batch[name], padding) for name in names}

@@ -1,0 +1,218 @@
+"""Log-probabilities of answers: the prompt computed once, against all spelt out."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import naive_decoder
+import numpy as np
+import pytest
+from flax import nnx
+from tiny_models import (
+    VOCAB,
+    cached_model,
+    cached_tensors,
+    flat_batch,
+    group_batch,
+    random_groups,
+    tensors,
+    texts,
+)
+
+from helpers.model.scoring import (
+    group_logprobs,
+    hidden_targets_mask,
+    token_logprobs,
+)
+
+PROMPTS, COMPLETIONS = random_groups()
+PAIRS = [
+    (p, g, prompt + answer)
+    for p, prompt in enumerate(PROMPTS)
+    for g, answer in enumerate(COMPLETIONS[p])
+]
+WEIGHT = np.random.default_rng(3).normal(size=(3, 2, 12)).astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _scored(graph, state, batch, chunk):
+    hidden, targets, _ = hidden_targets_mask(nnx.merge(graph, state), batch)
+    return token_logprobs(nnx.merge(graph, state), hidden, targets, chunk)
+
+
+def scored(model, batch, chunk=8192):
+    """(logprobs, entropy) of a batch of groups or rows."""
+    return _scored(*nnx.split(model), batch, chunk)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def _gradient(graph, state, batch, weight, chunk):
+    def total(state):
+        return (_scored(graph, state, batch, chunk)[0] * weight).sum()
+
+    return jax.value_and_grad(total)(state)
+
+
+def gradient(model, batch, weight, chunk=8192):
+    """Value and gradient of Σ weight · logprob, the gradient as a state."""
+    return _gradient(*nnx.split(model), batch, weight, chunk)
+
+
+def assert_same_gradient(ours, theirs):
+    ours, theirs = (jax.tree_util.tree_leaves_with_path(g) for g in (ours, theirs))
+    for (path, x), (_, y) in zip(ours, theirs, strict=True):
+        name = jax.tree_util.keystr(path)
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5, err_msg=name)
+
+
+def weight_of(batch):
+    return WEIGHT[..., : batch["loss_mask"].shape[-1]] * batch["loss_mask"]
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
+    """Prompts and answers of unequal length; the entropy of each prediction too."""
+    truth, hf = cached_tensors(family)
+    logprobs, entropy = scored(cached_model(family), group_batch(PROMPTS, COMPLETIONS))
+    for p, g, text in PAIRS:
+        scores = naive_decoder.log_softmax(naive_decoder.logits(truth, hf, text))
+        at = np.arange(len(PROMPTS[p]), len(text))
+        expected = scores[at - 1, np.array(text)[at]]
+        np.testing.assert_allclose(logprobs[p, g, : len(at)], expected, atol=1e-5)
+        spread = -(np.exp(scores) * scores).sum(axis=-1)[at - 1]
+        np.testing.assert_allclose(entropy[p, g, : len(at)], spread, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_answer(
+    family,
+):
+    groups = group_batch(PROMPTS, COMPLETIONS)
+    rows = flat_batch([text for _, _, text in PAIRS])
+    weight = np.zeros((len(PAIRS), 1, rows["tokens"].shape[1] - 1), np.float32)
+    for row, (p, g, text) in enumerate(PAIRS):
+        own = len(text) - len(PROMPTS[p])
+        weight[row, 0, len(text) - 1 - own : len(text) - 1] = WEIGHT[p, g, :own]
+    model = cached_model(family)
+    value, ours = gradient(model, groups, weight_of(groups))
+    expected, theirs = gradient(model, rows, weight)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_same_gradient(ours, theirs)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+def test_the_gradient_is_the_slope_of_the_transcription(family):
+    """Along a random direction through all weights, by central differences, float64."""
+    model, (truth, hf) = cached_model(family), cached_tensors(family)
+    groups = group_batch(PROMPTS, COMPLETIONS)
+    _, state = gradient(model, groups, weight_of(groups))
+    slopes, _ = tensors(nnx.merge(nnx.graphdef(model), state))
+    rng = np.random.default_rng(0)
+    direction = {name: rng.normal(size=x.shape) for name, x in truth.items()}
+
+    def total(step):
+        moved = {name: x + step * direction[name] for name, x in truth.items()}
+        return sum(
+            WEIGHT[p, g, : len(COMPLETIONS[p][g])]
+            @ naive_decoder.logprobs(moved, hf, text)[len(PROMPTS[p]) - 1 :]
+            for p, g, text in PAIRS
+        )
+
+    expected = (total(1e-5) - total(-1e-5)) / 2e-5
+    ours = sum((slopes[name] * direction[name]).sum() for name in truth)
+    size = np.sqrt(sum((x**2).sum() for x in slopes.values()))
+    assert abs(ours - expected) < 1e-4 * size, (ours, expected)
+    assert abs(expected) > 0.1 * size
+
+
+def test_padding_changes_neither_values_nor_gradients():
+    """A larger bucket, a larger budget, other ids in the padding: all the same."""
+    model = cached_model()
+    tight = group_batch(PROMPTS, COMPLETIONS)
+    loose = group_batch(PROMPTS, COMPLETIONS, bucket=16, budget=12, garbage=11)
+    value, ours = gradient(model, tight, weight_of(tight))
+    other, theirs = gradient(model, loose, weight_of(loose))
+    np.testing.assert_allclose(value, other, rtol=1e-5)
+    assert_same_gradient(ours, theirs)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 14])
+def test_chunks_of_any_size_give_the_same_values_and_gradients(chunk):
+    """42 tokens in chunks that divide them, and in chunks that do not."""
+    model, groups = cached_model(), group_batch(PROMPTS, COMPLETIONS)
+    assert groups["completion"].size == 42
+    value, ours = gradient(model, groups, weight_of(groups), chunk)
+    expected, theirs = gradient(model, groups, weight_of(groups))
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_same_gradient(ours, theirs)
+
+
+def test_logits_of_more_than_a_chunk_never_exist():
+    """Neither in the forward nor in the backward pass, by reading the program."""
+    graph, state = nnx.split(cached_model())
+    groups, chunk = group_batch(PROMPTS, COMPLETIONS), 6
+    traced = jax.make_jaxpr(
+        lambda state: _gradient(graph, state, groups, weight_of(groups), chunk)
+    )(state)
+    sizes = [shape for shape in _shapes(traced.jaxpr) if shape[-1:] == (VOCAB,)]
+    assert max(int(np.prod(shape)) for shape in sizes) == chunk * VOCAB
+
+
+def _shapes(jaxpr):
+    """Shapes of everything a program computes, inner programs included."""
+    for equation in jaxpr.eqns:
+        yield from (variable.aval.shape for variable in equation.outvars)
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _shapes(inner)
+
+
+def test_no_gradient_flows_through_the_entropy():
+    graph, state = nnx.split(cached_model())
+    groups = group_batch(PROMPTS, COMPLETIONS)
+    slopes = jax.jit(
+        jax.grad(lambda state: _scored(graph, state, groups, 8192)[1].sum())
+    )(state)
+    assert all(np.all(np.asarray(x) == 0) for x in jax.tree.leaves(slopes))
+
+
+def test_answers_of_one_token_are_scored_from_the_prompt_alone():
+    truth, hf = cached_tensors()
+    answers = [[[2], [9]], [[4], [4]], [[17], [3]]]
+    logprobs, _ = scored(cached_model(), group_batch(PROMPTS, answers))
+    assert logprobs.shape == (3, 2, 1)
+    for p, group in enumerate(answers):
+        for g, answer in enumerate(group):
+            expected = naive_decoder.logprobs(truth, hf, PROMPTS[p] + answer)[-1]
+            np.testing.assert_allclose(logprobs[p, g, 0], expected, atol=1e-5)
+
+
+def test_packed_rows_predict_each_target_from_its_own_example():
+    """Token t from the tokens before it in its segment; masks stay beside targets."""
+    a, b = texts(2, 6)
+    batch = {
+        "tokens": np.concatenate([a, b])[None],
+        "positions": np.tile(np.arange(6), 2)[None],
+        "segment_ids": np.repeat([1, 2], 6)[None],
+        "loss_mask": np.tile([0, 0, 1, 1, 1, 1], 2)[None].astype(np.float32),
+    }
+    batch = jax.tree.map(jnp.asarray, batch)
+    model, (truth, hf) = cached_model(), cached_tensors()
+    _, targets, mask = hidden_targets_mask(model, batch)
+    np.testing.assert_array_equal(targets[0, 0], np.concatenate([a, b])[1:])
+    np.testing.assert_array_equal(mask[0, 0], [0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1])
+    logprobs, _ = scored(model, batch)
+    for start, text in ((0, a), (6, b)):
+        expected = naive_decoder.logprobs(truth, hf, text.tolist())
+        ours = logprobs[0, 0, start : start + 5]
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_group_logprobs_is_the_score_of_its_parts():
+    model, groups = cached_model(), group_batch(PROMPTS, COMPLETIONS)
+    ours, _ = jax.jit(lambda: group_logprobs(model, groups))()
+    theirs, _ = scored(model, groups)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)

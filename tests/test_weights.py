@@ -1,0 +1,284 @@
+"""Hugging Face folders: bit for bit in and out, and what is said when one is broken."""
+
+import json
+import resource
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+from tiny_models import FAMILIES, cached_model, cached_tensors, config
+from tiny_models import model as make
+
+from helpers import chat
+from helpers.model import weights
+from helpers.model.config import ModelConfig, UnsupportedModel
+from helpers.model.weights import WeightsError
+from helpers.runtime import make_mesh
+from helpers.tokenizer import train_tokenizer
+
+
+def leaves(model):
+    return jax.tree_util.tree_leaves_with_path(nnx.state(model))
+
+
+def assert_same_bits(ours, theirs):
+    for (path, x), (_, y) in zip(leaves(ours), leaves(theirs), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape, path
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes(), path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A saved Gemma-shaped model."""
+    weights.save(cached_model(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def rewrite(folder, **changes):
+    """Saves the folder's tensors again; None takes one out."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path) | changes
+    save_file({k: v for k, v in tensors.items() if v is not None}, path)
+
+
+def rewrite_config(folder, **changes):
+    hf = weights.read_config(folder) | changes
+    (folder / "config.json").write_text(json.dumps(hf))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_comes_back_bit_for_bit(family, dtype, tmp_path):
+    model = make(family, dtype=dtype)
+    weights.save(model, tmp_path)
+    back = weights.load(tmp_path, dtype=dtype)
+    assert back.config == model.config
+    assert_same_bits(back, model)
+    weights.save(back, tmp_path / "again")
+    for name in ("config.json", "model.safetensors"):
+        assert (tmp_path / name).read_bytes() == (
+            tmp_path / "again" / name
+        ).read_bytes()
+
+
+def test_bfloat16_files_load_into_float32_and_back(tmp_path):
+    model = make(dtype=jnp.bfloat16)
+    weights.save(model, tmp_path)
+    assert weights.read_config(tmp_path)["torch_dtype"] == "bfloat16"
+    wide = weights.load(tmp_path)
+    for (_, x), (_, y) in zip(leaves(wide), leaves(model), strict=True):
+        assert x.dtype == jnp.float32
+        np.testing.assert_array_equal(x, y.astype(jnp.float32))
+
+
+def test_matrices_are_stored_out_by_in_under_their_hugging_face_names(folder):
+    """One weight of each kind, picked by hand: layer 2 of 3 (width 16, ff 20)."""
+    stored, model = load_file(folder / "model.safetensors"), cached_model()
+    up = stored["model.layers.2.mlp.up_proj.weight"]
+    assert up.shape == (20, 16)
+    np.testing.assert_array_equal(up, np.asarray(model.layers.up[...])[2].T)
+    norm = stored["model.layers.1.post_attention_layernorm.weight"]
+    np.testing.assert_array_equal(norm, model.layers.post_attention_norm[...][1])
+    np.testing.assert_array_equal(stored["model.embed_tokens.weight"], model.embed[...])
+    assert "lm_head.weight" not in stored
+    untied = cached_tensors("llama")[0]
+    ours = cached_model("llama").layers.ff_norm[...][0]
+    np.testing.assert_array_equal(
+        untied["model.layers.0.post_attention_layernorm.weight"], ours
+    )
+    assert untied["lm_head.weight"].shape == (19, 16)
+
+
+def test_weights_may_be_cut_into_several_files(folder):
+    """As models of more than a few GB are; saving here makes one file of them again."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    names = sorted(tensors)
+    files = {
+        name: f"model-{1 + i % 2}-of-2.safetensors" for i, name in enumerate(names)
+    }
+    for file in set(files.values()):
+        save_file({n: tensors[n] for n in names if files[n] == file}, folder / file)
+    path.unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    assert_same_bits(weights.load(folder), cached_model())
+    weights.save(make(seed=1), folder)
+    assert_same_bits(weights.load(folder), make(seed=1))
+    index.write_text(json.dumps({"weight_map": {"x": "model-9-of-9.safetensors"}}))
+    with pytest.raises(WeightsError, match=r"has no model-9-of-9\.safetensors"):
+        weights.load(folder)
+    index.write_text("{}")
+    with pytest.raises(WeightsError, match="lack 41 tensors"):
+        weights.load(folder)
+
+
+def test_a_mesh_holds_the_same_weights(folder):
+    mesh = make_mesh(jax.devices()[:1])
+    model = weights.load(folder, mesh=mesh)
+    assert_same_bits(model, cached_model())
+    assert all(x.sharding.mesh == mesh for _, x in leaves(model))
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.999])
+def test_a_file_cut_short_is_refused(folder, share):
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(WeightsError, match=r"model\.safetensors is damaged.*again"):
+        weights.load(folder)
+
+
+def test_what_is_no_model_folder_is_named(tmp_path, folder):
+    with pytest.raises(WeightsError, match="has no config.json"):
+        weights.load(tmp_path / "nowhere")
+    (folder / "model.safetensors").rename(tmp_path / "elsewhere")
+    with pytest.raises(WeightsError, match=r"has no model\.safetensors"):
+        weights.load(folder)
+    (folder / "config.json").write_text('{"model_type": "gem')
+    with pytest.raises(WeightsError, match="is not JSON"):
+        weights.load(folder)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(WeightsError, match="holds a list"):
+        weights.load(folder)
+
+
+def test_tensors_that_do_not_belong_are_named(folder):
+    name = "model.layers.1.mlp.up_proj.weight"
+    extra = "model.layers.1.mlp.experts.weight"
+    rewrite(folder, **{name: np.zeros((20, 15), np.float32)})
+    with pytest.raises(WeightsError, match=r"up_proj.*\(20, 15\).*\(20, 16\)"):
+        weights.load(folder)
+    rewrite(folder, **{name: None})
+    with pytest.raises(WeightsError, match=f"lack 1 tensors.*{name}"):
+        weights.load(folder)
+    up = np.zeros((20, 16), np.float32)
+    rewrite(folder, **{name: up, extra: up})
+    with pytest.raises(WeightsError, match=f"1 tensors.*no place.*{extra}"):
+        weights.load(folder)
+    rewrite(folder, **{extra: None, "lm_head.weight": np.zeros((19, 16), np.float32)})
+    weights.load(folder)  # some files repeat a tied head; nothing reads it
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
+        ({"num_hidden_layers": 2}, r"13 tensors.*no place for.*model\.layers\.2"),
+        ({"hidden_size": 32}, r"shape.*16.*asks for.*32"),
+        ({"vocab_size": 20}, r"embed_tokens.*\(19, 16\).*\(20, 16\)"),
+        ({"num_key_value_heads": 4}, r"k_proj.*\(12, 16\).*\(24, 16\)"),
+        ({"tie_word_embeddings": False}, "lack 1 tensors.*lm_head"),
+    ],
+)
+def test_a_config_of_another_model_is_refused(folder, changes, message):
+    rewrite_config(folder, **changes)
+    with pytest.raises(WeightsError, match=message):
+        weights.load(folder)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_configs_come_back_from_their_json(family):
+    for ours in (
+        config(family),
+        config(family, layers=7, tied=not config(family).tied),
+    ):
+        assert ModelConfig.from_hf(json.loads(json.dumps(ours.to_hf()))) == ours
+
+
+def test_layers_are_local_and_global_as_the_files_say():
+    """26 layers, every sixth global, in both ways that releases write it."""
+    ours = config(layers=26, pattern=6)
+    is_global = [ours.is_global(i) for i in range(26)]
+    assert [i for i, g in enumerate(is_global) if g] == [5, 11, 17, 23]
+    hf = ours.to_hf()
+    assert [kind == "full_attention" for kind in hf["layer_types"]] == is_global
+    assert ModelConfig.from_hf(hf | {"sliding_window_pattern": 2}).pattern == 6
+    assert ModelConfig.from_hf(hf | {"layer_types": None}).pattern == 6
+    few = ["sliding_attention"] * 3
+    local = ModelConfig.from_hf(hf | {"num_hidden_layers": 3, "layer_types": few})
+    assert not any(local.is_global(i) for i in range(3))
+    uneven = ["sliding_attention", "full_attention", "full_attention"]
+    with pytest.raises(UnsupportedModel, match="layer_types"):
+        ModelConfig.from_hf(hf | {"num_hidden_layers": 3, "layer_types": uneven})
+
+
+def test_rotary_bases_are_read_as_transformers_4_and_5_write_them():
+    hf = config().to_hf()
+    assert (hf["rope_theta"], hf["rope_local_base_freq"]) == (500.0, 20.0)
+    old = [hf.pop(name) for name in ("rope_theta", "rope_local_base_freq")]
+    new = {
+        "full_attention": {"rope_type": "default", "rope_theta": old[0]},
+        "sliding_attention": {"rope_type": "default", "rope_theta": old[1]},
+    }
+    assert ModelConfig.from_hf(hf | {"rope_parameters": new}) == config()
+    assert ModelConfig.from_hf(hf).rope_theta == 1e6  # Gemma's default
+    hf = config("llama").to_hf()
+    rope = {"rope_type": "default", "rope_theta": hf.pop("rope_theta")}
+    assert ModelConfig.from_hf(hf | {"rope_parameters": rope}) == config("llama")
+
+
+@pytest.mark.parametrize(
+    "family, changes, message",
+    [
+        ("llama", {"model_type": "mamba"}, "mamba.*gemma3_text"),
+        ("llama", {"hidden_size": None}, "hidden_size"),
+        ("gemma3_text", {"sliding_window": None}, "sliding_window"),
+        ("qwen3", {"head_dim": None}, "head_dim"),
+        ("llama", {"num_key_value_heads": 3}, "multiple"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "llama3"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 2}}, "linear"),
+        ("llama", {"rope_parameters": {"rope_type": "llama3"}}, "llama3"),
+        (
+            "gemma3_text",
+            {"rope_parameters": {"full_attention": {"rope_type": "linear"}}},
+            "linear",
+        ),
+        ("gemma3_text", {"final_logit_softcapping": 30.0}, "softcapping=30"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "softcapping=50"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "bidirectional"),
+        ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation='gelu'"),
+        ("qwen2", {"use_sliding_window": True}, "use_sliding_window"),
+        ("qwen3", {"layer_types": ["sliding_attention"] * 3}, "sliding layers"),
+        ("qwen3", {"attention_bias": True}, "attention_bias"),
+        ("llama", {"hidden_act": "gelu"}, "hidden_act='gelu'"),
+        ("llama", {"num_local_experts": 8}, "num_local_experts=8"),
+    ],
+)
+def test_what_the_decoder_cannot_honour_is_refused_not_ignored(
+    family, changes, message
+):
+    hf = config(family).to_hf() | changes
+    with pytest.raises(UnsupportedModel, match=message):
+        ModelConfig.from_hf(hf)
+
+
+def test_a_tokenizer_travels_along_and_says_where_answers_end(tmp_path):
+    tokenizer = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
+    weights.save(make(vocab=len(tokenizer)), tmp_path, tokenizer)
+    again = chat.load_tokenizer(tmp_path)
+    assert chat.prompt_tokens(again, "two?") == chat.prompt_tokens(tokenizer, "two?")
+    hf = weights.read_config(tmp_path)
+    assert tuple(hf["eos_token_id"]) == chat.eos_ids(tokenizer)
+    assert hf["pad_token_id"] == tokenizer.pad_token_id
+
+
+def test_a_full_disk_is_said_and_the_old_weights_stay(folder):
+    """RLIMIT_FSIZE stands in for the disk."""
+    before = (folder / "model.safetensors").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(WeightsError, match="could not be written.*space"):
+            weights.save(make(seed=1), folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    assert_same_bits(weights.load(folder), cached_model())
