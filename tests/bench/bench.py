@@ -104,7 +104,7 @@ def environment(peer, requirements, folder=None):
             said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-15:])
             raise BenchError(
                 f"{peer} could not be installed, so it cannot be compared.\n"
-                f"This failed: {' '.join(command)}\n{said}\n"
+                f"This ended with {run.returncode}: {' '.join(command)}\n{said}\n"
                 "Mend the cause (network? disk? Python 3.11?) and run it again, or "
                 "leave this peer out with --peers."
             )
@@ -131,7 +131,9 @@ def measure(library, python, case, cache):
     )
     if run.returncode:
         said = "\n".join(run.stderr.strip().splitlines()[-15:])
-        raise BenchError(f"{library} failed: {' '.join(command)}\n{said}")
+        raise BenchError(
+            f"{library} ended with {run.returncode}: {' '.join(command)}\n{said}"
+        )
     figures = json.loads(run.stdout.strip().splitlines()[-1])
     print(
         f"  {library:5}  GRPO step {figures['grpo_cpu_s']:.2f} CPU-s, first "
