@@ -1,0 +1,159 @@
+"""Run with 8 simulated devices: lessons and sampling on 8 of them, and on one.
+
+`XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded_lessons.py`
+"""
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from tiny_models import model as make
+
+from helpers import chat, lessons, pipeline
+from helpers.losses import reverse_kl
+from helpers.model import weights
+from helpers.optimizers import adamw
+from helpers.rewards import RewardSet
+from helpers.rollouts import Rollouts
+from helpers.runtime import make_mesh
+from helpers.sampling import generate, row_keys
+from helpers.tokenizer import train_tokenizer
+from helpers.trainer import Trainer
+
+TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
+ROWS = [
+    {"question": f"{i} pears?" + " Mia" * (i % 3), "answer": f"#### {i}"}
+    for i in range(32)
+]
+STEPS = 3
+
+
+def policy(seed=0):
+    return make(seed=seed, vocab=len(TOKENIZER), width=16, ff=24)
+
+
+def by_text(prompts, completions, **_):
+    return [zlib.crc32(text.encode()) % 7 / 6 for text in completions]
+
+
+class Kept(Rollouts):
+    """Rollouts that keep every batch."""
+
+    def __next__(self):
+        self.batches = [*getattr(self, "batches", []), super().__next__()]
+        return self.batches[-1]
+
+
+def rollouts(model, reward):
+    source = pipeline.prompts(ROWS, TOKENIZER, batch=8, buckets=(32,), seed=0)
+    settings = {"group": 2, "max_tokens": 20, "mask_truncated": False}
+    return Kept(model, source, reward, TOKENIZER, **settings)
+
+
+def sft_rows(_):
+    examples = [
+        chat.example_tokens(TOKENIZER, row["question"], row["answer"]) for row in ROWS
+    ]
+    return pipeline.packed_rows(examples, batch=8, length=64, seed=0)
+
+
+LESSONS = {
+    "sft": (lessons.sft, sft_rows, False),
+    "grpo": (
+        lessons.policy_gradient,
+        lambda model: rollouts(model, RewardSet({by_text: 1.0})),
+        False,
+    ),
+    "distillation": (
+        lambda: lessons.distillation(reverse_kl),
+        lambda model: rollouts(model, None),
+        True,
+    ),
+}
+
+
+def train(name, devices):
+    """(metrics table, batches, final weights) of a lesson on so many devices."""
+    objective, source_of, with_teacher = LESSONS[name]
+    model = policy()
+    source = source_of(model)
+    trainer = Trainer(
+        model,
+        objective(),
+        adamw(3e-3, b1=0.5, b2=0.5),
+        frozen=(policy(1),) if with_teacher else (),
+        mesh=make_mesh(jax.devices()[:devices]),
+        log=False,
+    )
+    table = trainer.fit(source, STEPS)
+    return table, getattr(source, "batches", []), nnx.state(model)
+
+
+def check_lesson(name):
+    """The same samples, losses to 1e-5, and weights but for rounding."""
+    (table, batches, state), (expected, others, alone) = (
+        train(name, n) for n in (8, 1)
+    )
+    for ours, theirs in zip(batches, others, strict=True):
+        for key in ("prompt", "completion", "loss_mask"):
+            np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
+        np.testing.assert_allclose(ours["logprobs"], theirs["logprobs"], atol=2e-5)
+    for ours, theirs in zip(table, expected, strict=True):
+        for key in ("loss", "entropy", "nll", "reward", "length", "tokens"):
+            if key in theirs:
+                np.testing.assert_allclose(
+                    ours[key],
+                    theirs[key],
+                    rtol=1e-5,
+                    atol=1e-6,
+                    err_msg=f"{name} {key}",
+                )
+    for x, y in zip(jax.tree.leaves(state), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+    moved = [
+        np.abs(np.asarray(x) - y).max()
+        for x, y in zip(
+            jax.tree.leaves(state), jax.tree.leaves(nnx.state(policy())), strict=True
+        )
+    ]
+    assert max(moved) > 1e-3
+
+
+def check_sampling(folder):
+    """Each device samples its own prompts, and the answers are those of one device."""
+    weights.save(policy(), folder)
+    rng = np.random.default_rng(0)
+    prompt = rng.integers(2, len(TOKENIZER), (16, 9)).astype(np.int32)
+    mask = (np.arange(9) < rng.integers(3, 10, (16, 1))).astype(np.int32)
+    settings = {"max_tokens": 12, "eos_ids": tuple(range(40))}
+
+    def answers(mesh, rows=slice(None)):
+        keys = row_keys(jax.random.key(0), 0, 16, 3)[rows]
+        model = weights.load(folder, mesh=mesh)
+        return generate(model, prompt[rows], mask[rows], keys, **settings)
+
+    expected = answers(None)
+    for model_axis in (1, 2):
+        ours = answers(make_mesh(model=model_axis))
+        assert ours.tokens.sharding.spec[0] == "data"
+        for name in ("tokens", "mask", "ended"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(expected, name))
+        np.testing.assert_allclose(ours.logprobs, expected.logprobs, atol=2e-5)
+    few = answers(make_mesh(), slice(5))
+    np.testing.assert_array_equal(few.tokens, expected.tokens[:5])
+    assert jnp.unique(expected.mask.sum(axis=-1)).size > 3
+
+
+if __name__ == "__main__":
+    import sys
+    import tempfile
+
+    assert len(jax.devices()) == 8
+    if sys.argv[1] == "sampling":
+        with tempfile.TemporaryDirectory() as scratch:
+            check_sampling(scratch)
+    else:
+        check_lesson(sys.argv[1])
+    print("all the same")

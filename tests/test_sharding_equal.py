@@ -1,0 +1,24 @@
+"""Eight simulated devices and one give the same lessons and the same samples."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["sampling", "sft", "grpo", "distillation"])
+def test_eight_devices_are_one(what):
+    flags = "--xla_force_host_platform_device_count=8"
+    finished = subprocess.run(
+        [sys.executable, HERE / "sharded_lessons.py", what],
+        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip().endswith("all the same")
