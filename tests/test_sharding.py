@@ -1,0 +1,36 @@
+import jax
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.sharding import is_stacked, partition
+
+LAYERS = (jax.tree_util.GetAttrKey("layers"), jax.tree_util.GetAttrKey("up"))
+EMBED = (jax.tree_util.GetAttrKey("embed"),)
+
+
+@given(
+    shape=st.lists(st.sampled_from([1, 3, 4, 8, 12, 24, 640]), max_size=4),
+    devices=st.sampled_from([1, 4, 8]),
+    path=st.sampled_from([LAYERS, EMBED]),
+)
+def test_the_largest_axis_that_divides_is_cut_and_never_the_layers(
+    shape, devices, path
+):
+    spec = partition(path, tuple(shape), devices)
+    cut = [axis for axis, name in enumerate(spec) if name == "data"]
+    allowed = {
+        axis: size
+        for axis, size in enumerate(shape)
+        if size % devices == 0 and not (path is LAYERS and axis == 0)
+    }
+    if not allowed:
+        assert cut == []
+    else:
+        (axis,) = cut
+        assert allowed[axis] == max(allowed.values())
+
+
+def test_moments_of_stacked_weights_count_as_stacked():
+    state = [{"mu": {"layers": {"up": 1}, "embed": 2}}, ()]
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    assert [is_stacked(path) for path, _ in leaves] == [False, True]
