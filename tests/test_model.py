@@ -8,7 +8,15 @@ import naive_decoder
 import numpy as np
 import pytest
 from flax import nnx
-from tiny_models import FAMILIES, VOCAB, WINDOW, cached_model, cached_tensors, texts
+from tiny_models import (
+    FAMILIES,
+    VOCAB,
+    WINDOW,
+    cached_model,
+    cached_tensors,
+    needs_bfloat16,
+    texts,
+)
 from tiny_models import model as make
 
 from helpers.model.attention import attend
@@ -153,6 +161,7 @@ def test_matmul_gives_gradients_in_the_dtypes_of_its_inputs():
 
 def test_bfloat16_runs_and_stays_near_float32():
     """Hidden states in bfloat16, logits in float32; rounding of three digits or so."""
+    needs_bfloat16()
     tokens = texts(2, T)[:, None]
     hidden, logits, kv = forward(make(dtype=jnp.bfloat16), tokens)
     assert (hidden.dtype, kv.keys.dtype) == (jnp.bfloat16, jnp.bfloat16)

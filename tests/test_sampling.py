@@ -8,7 +8,14 @@ import naive_decoder
 import numpy as np
 import pytest
 from scipy import stats
-from tiny_models import VOCAB, cached_model, cached_tensors, group_batch, random_groups
+from tiny_models import (
+    VOCAB,
+    cached_model,
+    cached_tensors,
+    group_batch,
+    needs_bfloat16,
+    random_groups,
+)
 from tiny_models import model as make
 
 from helpers.model.scoring import group_logprobs
@@ -227,6 +234,7 @@ def test_the_likeliest_of_one_is_greedy():
 
 
 def test_a_bfloat16_model_samples_with_the_log_probs_of_its_trainer():
+    needs_bfloat16()
     model = make(dtype=jnp.bfloat16)
     ours = sample(model, eos_ids=())
     batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
