@@ -161,7 +161,7 @@ def _generate(
         jnp.zeros((P, G), bool),
     )
     out = record(empty, 0, token_PG, logprob_PG)
-    cache = _empty_cache(prefix, G, max(max_tokens - 1, 1))
+    cache = _empty_cache(prefix, G, max_tokens)
     return jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))[2]
 
 

@@ -44,7 +44,7 @@ class Trainer:
       save_every: steps between checkpoints; 0 writes one at the end only.
       minibatches: optimizer updates per batch.
       accumulate: pieces each update is computed in, to save memory; the update is
-        that of the whole.
+        that of the whole. None: one, but on a lone CPU as many as keep its caches warm.
       log: False prints no progress line.
       wrt: which variables are trained, as an nnx filter; all others stay fixed.
     """
@@ -60,7 +60,7 @@ class Trainer:
         mesh: Mesh | None = None,
         save_every: int = 0,
         minibatches: int = 1,
-        accumulate: int = 1,
+        accumulate: int | None = None,
         log: bool = True,
         wrt=nnx.Param,
     ):

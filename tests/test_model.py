@@ -19,6 +19,7 @@ from tiny_models import (
 )
 from tiny_models import model as make
 
+from helpers.model import attention
 from helpers.model.attention import attend
 from helpers.model.transformer import count_params, matmul
 
@@ -53,6 +54,48 @@ def test_logits_equal_a_plain_transcription(family):
     for row, expected in zip(tokens, logits[:, 0], strict=True):
         naive = naive_decoder.logits(tensors, hf, row.tolist())
         np.testing.assert_allclose(expected, naive, atol=1e-5)
+
+
+def test_a_long_text_in_blocks_equals_a_plain_transcription():
+    """Longer than a block of queries, and not a multiple of one."""
+    tensors, hf = cached_tensors("gemma3_text")
+    (tokens,) = texts(1, 2 * attention.BLOCK + 9)
+    _, logits, _ = forward(cached_model("gemma3_text"), tokens[None, None])
+    naive = naive_decoder.logits(tensors, hf, tokens.tolist())
+    np.testing.assert_allclose(logits[0, 0], naive, atol=5e-5)
+
+
+@pytest.mark.parametrize("length", [65, 128, 600])
+def test_blocks_of_queries_have_the_values_and_gradients_of_all_at_once(length):
+    keys = jax.random.split(jax.random.key(length), 6)
+    P, G, K, R, H, S = 1, 2, 2, 2, 4, 3
+    arrays = [
+        jax.random.normal(key, shape)
+        for key, shape in zip(
+            keys,
+            [(P, G, K, R, length, H)]
+            + 2 * [(P, 1, K, S, H)]
+            + 2 * [(P, G, K, length, H)],
+            strict=False,
+        )
+    ]
+    causal = jnp.tril(jnp.ones((length, length), bool))
+    dropped = jax.random.bernoulli(keys[5], 0.3, (P, G, length, length))
+    masks = [jnp.ones((P, G, length, S), bool), causal & ~dropped]
+
+    def total(function, query, *kv):
+        out = function(query, [kv[:2], kv[2:]], masks)
+        return (jnp.sin(out) * jnp.arange(length)[:, None]).sum(), out
+
+    found, expected = (
+        jax.value_and_grad(functools.partial(total, f), range(5), has_aux=True)(*arrays)
+        for f in (attention.attend_causally, attention.attend)
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3),
+        found,
+        expected,
+    )
 
 
 @pytest.mark.parametrize("family", ["gemma3_text", "llama"])

@@ -1,8 +1,10 @@
 import jax
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.sharding import is_stacked, partition
+from helpers.runtime import make_mesh
+from helpers.sharding import cached_pieces, is_stacked, partition, place_batch
 
 LAYERS = (jax.tree_util.GetAttrKey("layers"), jax.tree_util.GetAttrKey("up"))
 EMBED = (jax.tree_util.GetAttrKey("embed"),)
@@ -34,3 +36,16 @@ def test_moments_of_stacked_weights_count_as_stacked():
     state = [{"mu": {"layers": {"up": 1}, "embed": 2}}, ()]
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
     assert [is_stacked(path) for path, _ in leaves] == [False, True]
+
+
+@given(rows=st.integers(1, 96), width=st.integers(1, 3000))
+def test_a_cpu_takes_as_few_rows_at_a_time_as_make_a_thousand_tokens(rows, width):
+    batch = {"tokens": np.zeros((rows, width)), "weight": np.zeros(rows)}
+    pieces = cached_pieces(batch, rows, make_mesh())
+    size = rows // pieces
+    assert rows % pieces == 0
+    assert pieces == 1 or size * width >= 1024
+    smaller = [n for n in range(1, size) if rows % n == 0]
+    assert all(n * width < 1024 for n in smaller)
+    placed = place_batch(batch, make_mesh(), accumulate=None)
+    assert placed["tokens"].shape == (1, pieces, size, width)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model.attention import KV, attend, rotary, rotate, visible
+from helpers.model.attention import KV, attend_causally, rotary, rotate, visible
 from helpers.model.config import ModelConfig
 
 
@@ -109,7 +109,7 @@ class Layer(nnx.Module):
         q = rotate(q, cos_sin) * c.attention_scale
         k, v = rotate(k, cos_sin).swapaxes(2, 3), v.swapaxes(2, 3)
         q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
-        out_PGKRTH = attend(q, [*earlier, (k, v)], masks)
+        out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
         return matmul(out_PGTD, self.o[...]), (k, v)
 

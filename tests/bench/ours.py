@@ -4,6 +4,11 @@ The public path from end to end: `Rollouts` over `pipeline.prompts` (its clock i
 decoding the answers and the rewards, which the peers' clocks leave out), the
 `policy_gradient` and `sft` lessons, AdamW. EOS is an id the model has no logit for, so
 every answer has full length. One optimizer step per rollout, beta 0, no reference.
+
+The trainer cuts a batch into pieces that a CPU's caches hold (`accumulate=None`, its
+default). The peers get the whole batch at once, as is their default; told by hand to
+take it in four micro-batches (width 128, CPU-seconds a GRPO step at 64+64 / 256+64),
+Tunix goes from 2.1 / 7.7 to 1.4 / 4.8, TRL from 2.0 / 4.4 to 1.7 / 5.0.
 """
 
 import contextlib
