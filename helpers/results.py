@@ -1,6 +1,7 @@
 """The results table of the walk: `build/results.json`, one row per stage and seed."""
 
 import contextlib
+import csv
 import fcntl
 import json
 import math
@@ -25,6 +26,9 @@ FIELDS = {
     "seed": int,
     "seconds": float,
 }
+LEARNING = (
+    pathlib.Path(__file__).resolve().parents[1] / "data" / "results" / "learning.csv"
+)
 
 
 def path() -> pathlib.Path:
@@ -82,6 +86,38 @@ def markdown(table: list[dict]) -> str:
             f"| {name} | {row['params']:,} | {row['greedy']:.1%} "
             f"| {row['low']:.1%} – {row['high']:.1%} | {row['pass1']:.1%} "
             f"| {row['pass8']:.1%} | {row['n']} | {row['seconds']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def across_seeds(*stages: str) -> str:
+    """Three seeds beside your run, as a Markdown table.
+
+    The seeds are those of data/results/learning.csv (`make seeds`): mean, and lowest to
+    highest. Your run is the row of `rows()` with the lowest seed.
+
+    Args:
+      stages: names as in `STAGES`.
+    """
+    if not LEARNING.exists():
+        return "Not measured yet: `make seeds` runs three seeds."
+    with open(LEARNING, newline="") as file:
+        measured = list(csv.DictReader(file))
+    lines = [
+        "| stage | seeds | pass@1 (greedy) | your run | pass@1 (sampled) | pass@8 |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for stage in stages:
+        runs = [row for row in measured if row["stage"] == stage]
+        yours = [f"{row['greedy']:.1%}" for row in rows() if row["stage"] == stage]
+        spans = {}
+        for name in ("greedy", "pass1", "pass8"):
+            values = [float(row[name]) for row in runs]
+            low, mean, high = min(values), sum(values) / len(values), max(values)
+            spans[name] = f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+        lines.append(
+            f"| {STAGES[stage]} | {len(runs)} | {spans['greedy']} "
+            f"| {yours[0] if yours else '–'} | {spans['pass1']} | {spans['pass8']} |"
         )
     return "\n".join(lines)
 

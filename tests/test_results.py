@@ -89,3 +89,29 @@ def test_the_table_shows_percentages():
     assert "| student, distilled | 400,000 | 50.0% | 45.0% – 55.0% | 25.0%" in table
     head, rule, row = table.splitlines()
     assert head.count("|") == rule.count("|") == row.count("|")
+
+
+def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
+    table = tmp_path / "learning.csv"
+    monkeypatch.setattr(results, "LEARNING", table)
+    assert "make seeds" in results.across_seeds("sft")
+    table.write_text(
+        "stage,seed,greedy,pass1,pass8\n"
+        "sft,0,0.30,0.10,0.50\nsft,1,0.40,0.20,0.60\nsft,2,0.35,0.15,0.55\n"
+        "grpo,0,0.90,0.80,0.95\n"
+    )
+    results.record({**ROW, "greedy": 0.456})
+    header, rule, sft, grpo = results.across_seeds("sft", "grpo").splitlines()
+    assert header.count("|") == rule.count("|") == sft.count("|") == grpo.count("|")
+    assert [cell.strip() for cell in sft.split("|")[2:-1]] == [
+        "3",
+        "35.0% (30.0 to 40.0)",
+        "45.6%",
+        "15.0% (10.0 to 20.0)",
+        "55.0% (50.0 to 60.0)",
+    ]
+    assert [cell.strip() for cell in grpo.split("|")[2:4]] == [
+        "1",
+        "90.0% (90.0 to 90.0)",
+    ]
+    assert "| – |" in grpo
