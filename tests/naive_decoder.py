@@ -79,7 +79,7 @@ def attention(rows, own, hf, layer, gemma):
     heads, groups = hf["num_attention_heads"], hf["num_key_value_heads"]
     size = hf["head_dim"]
     local = gemma and hf["layer_types"][layer] == "sliding_attention"
-    theta = theta_of(hf, local)
+    theta, stretch = theta_of(hf, local), stretch_of(hf, local)
     scale = (hf["query_pre_attn_scalar"] if gemma else size) ** -0.5
 
     def project(name, count, norm, position, x):
@@ -90,7 +90,7 @@ def attention(rows, own, hf, layer, gemma):
             weight = own[f"self_attn.{name}_norm.weight"]
             if weight is not None:
                 parts = np.array([rms(part, weight, hf, gemma) for part in parts])
-            parts = np.array([rope(part, position, theta) for part in parts])
+            parts = np.array([rope(part, position, theta, stretch) for part in parts])
         return parts
 
     q = [project("q", heads, True, i, x) for i, x in enumerate(rows)]
@@ -122,12 +122,42 @@ def theta_of(hf, local):
     return hf["rope_local_base_freq" if local else "rope_theta"]
 
 
-def rope(x, position, theta):
-    """Turns the plane (x[i], x[i + half]) by position · theta^(-2i/size)."""
+def stretch_of(hf, local):
+    """The rope_scaling of a kind of layer, as transformers 4 or 5 writes it."""
+    if "rope_parameters" in hf:
+        kind = "sliding_attention" if local else "full_attention"
+        rope = hf["rope_parameters"]
+        return rope.get(kind, rope)
+    return {} if local else hf.get("rope_scaling") or {}
+
+
+def rope(x, position, theta, stretch):
+    """Turns the plane (x[i], x[i + half]) by position · its frequency."""
     half = len(x) // 2
-    plane = x[:half] + 1j * x[half:]
-    turned = plane * np.exp(1j * position * theta ** (-np.arange(half) / half))
+    turned = np.empty(half, complex)
+    for i in range(half):
+        frequency = stretched(theta ** (-i / half), stretch)
+        turned[i] = (x[i] + 1j * x[i + half]) * np.exp(1j * position * frequency)
     return np.concatenate([turned.real, turned.imag])
+
+
+def stretched(frequency, stretch):
+    """A frequency after rope_scaling, in the words of Llama 3.1's release."""
+    kind = stretch.get("rope_type", "default")
+    if kind == "default":
+        return frequency
+    slow = frequency / stretch["factor"]
+    if kind == "linear":
+        return slow
+    low, high = stretch["low_freq_factor"], stretch["high_freq_factor"]
+    original = stretch["original_max_position_embeddings"]
+    wavelength = 2 * np.pi / frequency
+    if wavelength > original / low:
+        return slow
+    if wavelength < original / high:
+        return frequency
+    smooth = (original / wavelength - low) / (high - low)
+    return (1 - smooth) * slow + smooth * frequency
 
 
 def rms(x, weight, hf, gemma):

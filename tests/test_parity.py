@@ -7,17 +7,19 @@ make_golden.py made them; nothing here imports torch.
 import json
 import pathlib
 
+import jax
 import naive_decoder
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from test_model import forward
 
+from helpers import sampling
 from helpers.model import weights
 from helpers.model.config import ModelConfig
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-FAMILIES = ("gemma3_text", "llama", "qwen2", "qwen3")
+FAMILIES = sorted(path.parent.name for path in GOLDEN.glob("*/reference.npz"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -29,6 +31,28 @@ def test_logits_are_those_of_transformers(family):
     )
     np.testing.assert_allclose(logits[:, 0], reference["logits"], atol=1e-4)
     assert reference["logits"].std() > 0.5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_answers_are_those_of_transformers(family):
+    """64 tokens, far past the window; prompts of one batch, one of them padded."""
+    reference = np.load(GOLDEN / family / "reference.npz")
+    greedy = reference["greedy"]
+    prompts = reference["tokens"][:, : reference["tokens"].shape[1] - 16].astype(
+        np.int32
+    )
+    padded = np.pad(prompts, [(0, 0), (0, 3)], constant_values=9)
+    mask = np.pad(np.ones_like(prompts), [(0, 0), (0, 3)])
+    out = sampling.generate(
+        weights.load(GOLDEN / family),
+        padded,
+        mask,
+        sampling.row_keys(jax.random.key(0), 0, len(prompts), 1),
+        max_tokens=greedy.shape[1],
+        eos_ids=(),
+        temperature=0,
+    )
+    np.testing.assert_array_equal(out.tokens[:, 0], greedy)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

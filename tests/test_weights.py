@@ -13,6 +13,7 @@ from tiny_models import FAMILIES, cached_model, cached_tensors, config
 from tiny_models import model as make
 
 from helpers import chat
+from helpers.model import config as config_module
 from helpers.model import weights
 from helpers.model.config import ModelConfig, UnsupportedModel
 from helpers.model.weights import WeightsError
@@ -221,6 +222,67 @@ def test_rotary_bases_are_read_as_transformers_4_and_5_write_them():
     assert ModelConfig.from_hf(hf | {"rope_parameters": rope}) == config("llama")
 
 
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+
+
+@pytest.mark.parametrize(
+    "family, scaling", [("gemma3_text", LINEAR), ("llama", LLAMA3)]
+)
+def test_a_stretch_survives_the_round_trip_in_both_spellings(family, scaling):
+    hf = config(family).to_hf() | {"rope_scaling": scaling}
+    read = ModelConfig.from_hf(hf)
+    assert read.stretch is not None
+    assert ModelConfig.from_hf(read.to_hf()) == read
+    assert read.to_hf()["rope_scaling"] == scaling
+    new = scaling | {"rope_theta": hf.pop("rope_theta")}
+    del hf["rope_scaling"]
+    if family == "gemma3_text":
+        local = {"rope_type": "default", "rope_theta": hf.pop("rope_local_base_freq")}
+        new = {"full_attention": new, "sliding_attention": local}
+    assert ModelConfig.from_hf(hf | {"rope_parameters": new}) == read
+
+
+def test_the_text_half_of_gemma_with_vision_is_read(tmp_path):
+    """As the hub has it: sizes that the text_config leaves out, prefixed tensors."""
+    made = cached_model("gemma3_text")
+    weights.save(made, tmp_path)
+    hf = weights.read_config(tmp_path)
+    outer = {"model_type": "gemma3", "text_config": hf, "vision_config": {}}
+    (tmp_path / "config.json").write_text(json.dumps(outer))
+    plain = load_file(tmp_path / "model.safetensors")
+    vision = {"vision_tower.a": np.ones(2), "multi_modal_projector.b": np.ones(2)}
+    for text, other in (
+        ("language_model.model.", ""),
+        ("model.language_model.", "model."),
+    ):
+        tensors = {text + k.removeprefix("model."): v for k, v in plain.items()}
+        tensors |= {other + k: v for k, v in vision.items()}
+        save_file(tensors, tmp_path / "model.safetensors")
+        assert_same_bits(weights.load(tmp_path), made)
+
+
+def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
+    from transformers import Gemma3TextConfig
+
+    theirs = Gemma3TextConfig()
+    for name, value in config_module.GEMMA_TEXT.items():
+        assert getattr(theirs, name) == value, name
+    sizes = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    sizes |= {"rope_scaling": LINEAR, "sliding_window": 1024}
+    four_b = ModelConfig.from_hf({"model_type": "gemma3", "text_config": sizes})
+    assert (four_b.heads, four_b.kv_heads, four_b.head_dim) == (8, 4, 256)
+    assert (four_b.pattern, four_b.window, four_b.tied) == (6, 1024, True)
+    assert (four_b.rope_theta, four_b.rope_local_theta) == (1e6, 1e4)
+    assert four_b.stretch.factor == 8.0
+
+
 @pytest.mark.parametrize(
     "family, changes, message",
     [
@@ -229,13 +291,20 @@ def test_rotary_bases_are_read_as_transformers_4_and_5_write_them():
         ("gemma3_text", {"sliding_window": None}, "sliding_window"),
         ("qwen3", {"head_dim": None}, "head_dim"),
         ("llama", {"num_key_value_heads": 3}, "multiple"),
-        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "llama3"),
-        ("llama", {"rope_scaling": {"type": "linear", "factor": 2}}, "linear"),
-        ("llama", {"rope_parameters": {"rope_type": "llama3"}}, "llama3"),
+        ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "'yarn'"),
+        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2}}, "'dynamic'"),
+        ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "'longrope'"),
+        ("llama", {"rope_scaling": {"type": "linear"}}, "factor is None"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 0}}, "factor is 0"),
+        (
+            "llama",
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "low_freq_factor is None",
+        ),
         (
             "gemma3_text",
-            {"rope_parameters": {"full_attention": {"rope_type": "linear"}}},
-            "linear",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "'linear' of sliding_attention layers",
         ),
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "softcapping=30"),
         ("gemma3_text", {"attn_logit_softcapping": 50.0}, "softcapping=50"),

@@ -30,22 +30,6 @@ class KV(NamedTuple):
     segments: jax.Array
 
 
-def rotary(positions_PGT, head_dim, theta):
-    """Cosines and sines of rotary positions (2104.09864), float32 (P, G, T, H/2)."""
-    frequency = theta ** -(jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
-    angle = positions_PGT[..., None].astype(jnp.float32) * frequency
-    return jnp.cos(angle), jnp.sin(angle)
-
-
-def rotate(x_PGTNH, cos_sin):
-    """Turns each head's halves by its position; (P, G, T, heads, H), dtype kept."""
-    cos, sin = (part[..., None, :].astype(x_PGTNH.dtype) for part in cos_sin)
-    first, second = jnp.split(x_PGTNH, 2, axis=-1)
-    return jnp.concatenate(
-        [first * cos - second * sin, second * cos + first * sin], axis=-1
-    )
-
-
 def visible(positions_PGT, segments_PGT, piece: KV):
     """Which keys of a piece each query may see: causal, same segment, not padding.
 

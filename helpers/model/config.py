@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from helpers.model.rope import STRETCHES, Stretch
+
 FAMILIES = {
     "gemma3_text": "Gemma3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -20,6 +22,17 @@ NEEDED = (
 NEEDED_BY = {
     "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
     "qwen3": ("head_dim",),
+}
+
+# What transformers assumes where the text_config of a Gemma 3 with vision is silent.
+GEMMA_TEXT = {
+    "vocab_size": 262_208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "query_pre_attn_scalar": 256,
+    "max_position_embeddings": 131_072,
 }
 
 ABSENT = (
@@ -44,6 +57,7 @@ class ModelConfig:
 
     `window` is the reach of local layers in tokens; one layer in `pattern` is global
     (sees everything), the others are local. `pattern == 1` means every layer is global.
+    `stretch` is of global layers' rotary angles; local ones keep theirs.
     """
 
     family: str
@@ -58,6 +72,8 @@ class ModelConfig:
     pattern: int = 1
     rope_theta: float = 10_000.0
     rope_local_theta: float = 10_000.0
+    stretch: Stretch | None = None
+    max_positions: int = 8192
     query_scale: float = 0.0
     norm_eps: float = 1e-6
     tied: bool = True
@@ -103,6 +119,8 @@ class ModelConfig:
         Raises:
           UnsupportedModel: naming the field that this decoder cannot honour.
         """
+        if hf.get("model_type") == "gemma3":  # with vision; this is its text half
+            hf = GEMMA_TEXT | hf.get("text_config", {}) | {"model_type": "gemma3_text"}
         family = hf.get("model_type", "")
         _refuse_what_would_be_wrong(hf, family)
         needed = NEEDED + NEEDED_BY.get(family, ())
@@ -123,6 +141,8 @@ class ModelConfig:
             pattern=_pattern(hf) if gemma else 1,
             rope_theta=_theta(hf, "full_attention", 1e6 if gemma else 1e4),
             rope_local_theta=_theta(hf, "sliding_attention", 1e4) if gemma else 1e4,
+            stretch=_stretch(hf),
+            max_positions=hf.get("max_position_embeddings") or 8192,
             query_scale=float(hf["query_pre_attn_scalar"]) if gemma else 0.0,
             norm_eps=hf.get("rms_norm_eps", 1e-6),
             tied=hf.get("tie_word_embeddings", gemma),
@@ -144,8 +164,10 @@ class ModelConfig:
             "rope_theta": self.rope_theta,
             "rms_norm_eps": self.norm_eps,
             "tie_word_embeddings": self.tied,
-            "max_position_embeddings": 8192,
+            "max_position_embeddings": self.max_positions,
         }
+        if self.stretch:
+            hf["rope_scaling"] = self.stretch.to_hf()
         if self.is_gemma:
             kinds = ["sliding_attention", "full_attention"]
             hf |= {
@@ -189,15 +211,43 @@ def _theta(hf: dict, kind: str, default: float) -> float:
     return float(hf.get(old) or rope.get(kind, rope).get("rope_theta") or default)
 
 
+def _rope(hf: dict, kind: str) -> dict:
+    """The rotary settings of one kind of layer, old spelling or new."""
+    rope = hf.get("rope_parameters") or {}
+    if isinstance(rope.get(kind), dict):
+        return rope[kind]
+    scaled = kind == "full_attention" and hf.get("rope_scaling") or {}
+    return scaled if isinstance(scaled, dict) and scaled else rope
+
+
+def _rope_type(rope: dict) -> str:
+    return rope.get("rope_type") or rope.get("type") or "default"
+
+
+def _stretch(hf: dict) -> Stretch | None:
+    rope = _rope(hf, "full_attention")
+    kind = _rope_type(rope)
+    if kind == "default":
+        return None
+    for name in STRETCHES[kind].values():
+        value = rope.get(name)
+        if not isinstance(value, int | float) or value <= 0:
+            raise UnsupportedModel(f"rope_scaling {kind!r}: {name} is {value!r}.")
+    return Stretch.from_hf(rope | {"rope_type": kind})
+
+
 def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     """Raises on fields that change what the model computes, which nothing here does."""
-    rope = hf.get("rope_parameters") or {}
-    for scaling in (hf.get("rope_scaling") or {}, rope, *rope.values()):
-        if not isinstance(scaling, dict):
-            continue
-        kind = scaling.get("rope_type", scaling.get("type", "default"))
-        if kind != "default":
-            raise UnsupportedModel(f"rope scaling {scaling} is not supported yet.")
+    for layers, known in (
+        ("full_attention", ("default", *STRETCHES)),
+        ("sliding_attention", ("default",) if family == "gemma3_text" else ()),
+    ):
+        kind = _rope_type(_rope(hf, layers))
+        if known and kind not in known:
+            raise UnsupportedModel(
+                f"rope type {kind!r} of {layers} layers is not supported: "
+                f"this knows {', '.join(known)}."
+            )
     for field in ABSENT:
         if hf.get(field):
             raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model.attention import KV, attend_causally, rotary, rotate, visible
+from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
+from helpers.model.rope import frequencies, rotary, rotate
 
 
 @jax.custom_vjp
@@ -166,8 +167,8 @@ class Transformer(nnx.Module):
         new = KV(None, None, positions_PGT, segments_PGT)
         seen = [visible(positions_PGT, segments_PGT, kv) for kv in (*earlier, new)]
         ropes = [
-            rotary(positions_PGT, c.head_dim, theta)
-            for theta in (c.rope_theta, c.rope_local_theta)
+            rotary(positions_PGT, frequencies(c.head_dim, c.rope_theta, c.stretch)),
+            rotary(positions_PGT, frequencies(c.head_dim, c.rope_local_theta)),
         ]
         graph, weights = nnx.split(self.layers)
 

@@ -1,10 +1,12 @@
 """Hugging Face folders in and out: `config.json`, safetensors, tokenizer.
 
-One table says which of our stacked weights is which of theirs; matrices are stored
-transposed there (out, in), and layer by layer.
+`names` says which of our stacked weights is which of theirs; matrices are stored
+transposed there (out, in), and layer by layer. Nothing is held twice: each device's
+part of a weight is read from the files when it is placed.
 """
 
 import contextlib
+import functools
 import json
 import pathlib
 
@@ -12,41 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import NamedSharding
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from helpers import chat
+from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.sharding import place
+from helpers.sharding import partition
 
 INDEX = "model.safetensors.index.json"
-OUTSIDE = {
-    "embed": "model.embed_tokens.weight",
-    "head": "lm_head.weight",
-    "final_norm": "model.norm.weight",
-}
-IN_LAYER = {
-    "q": "self_attn.q_proj.weight",
-    "k": "self_attn.k_proj.weight",
-    "v": "self_attn.v_proj.weight",
-    "o": "self_attn.o_proj.weight",
-    "q_bias": "self_attn.q_proj.bias",
-    "k_bias": "self_attn.k_proj.bias",
-    "v_bias": "self_attn.v_proj.bias",
-    "q_norm": "self_attn.q_norm.weight",
-    "k_norm": "self_attn.k_norm.weight",
-    "gate": "mlp.gate_proj.weight",
-    "up": "mlp.up_proj.weight",
-    "down": "mlp.down_proj.weight",
-    "attention_norm": "input_layernorm.weight",
-    "ff_norm": "post_attention_layernorm.weight",
-}
-IN_GEMMA_LAYER = IN_LAYER | {
-    "post_attention_norm": "post_attention_layernorm.weight",
-    "ff_norm": "pre_feedforward_layernorm.weight",
-    "post_ff_norm": "post_feedforward_layernorm.weight",
-}
 
 
 class WeightsError(ValueError):
@@ -60,7 +38,7 @@ def load(folder, *, mesh=None, dtype=jnp.float32):
       folder: holds `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
-      dtype: of the weights in memory.
+      dtype: of the weights in memory. Of Gemma 3 with vision, the text half is read.
     Returns:
       A Transformer.
     Raises:
@@ -73,21 +51,21 @@ def load(folder, *, mesh=None, dtype=jnp.float32):
     graph, shapes = nnx.split(model)
     try:
         with contextlib.ExitStack() as stack:
-            files = {}
+            tensors = {}
             for path in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
-                files |= dict.fromkeys(file.keys(), file)
-            _check_names(files.keys(), names(config), folder)
-            weights = _read(files, shapes, config, dtype)
+                for name in file.keys():
+                    tensors[names.of_text(name)] = file.get_slice(name)
+            tensors.pop(None, None)  # the vision half
+            _check_names(tensors.keys(), names.of_model(config), folder)
+            weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
         raise WeightsError(f"{folder} has no {path.name}.") from None
     except SafetensorError as error:
         raise WeightsError(
             f"{path} is damaged ({error}). Delete it and fetch or make it again."
         ) from None
-    if mesh is None:
-        return nnx.merge(graph, jax.device_put(weights))
-    return nnx.merge(graph, place(weights, mesh))
+    return nnx.merge(graph, weights)
 
 
 def save(model, folder, tokenizer=None):
@@ -104,9 +82,9 @@ def save(model, folder, tokenizer=None):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
-    for path, value in _flat_items(nnx.state(model, nnx.Param)):
+    for path, value in names.items(nnx.state(model, nnx.Param)):
         array = np.asarray(jax.device_get(value))
-        for layer, name in _hf_names(path, model.config):
+        for layer, name in names.of_weight(path, model.config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
             tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
@@ -140,27 +118,6 @@ def read_config(folder) -> dict:
     return _parsed(path)
 
 
-def names(config: ModelConfig) -> set[str]:
-    """The names of all tensors a checkpoint of this shape holds."""
-    shapes = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
-    paths = [path for path, _ in _flat_items(shapes)]
-    return {name for path in paths for _, name in _hf_names(path, config)}
-
-
-def _hf_names(path, config):
-    """[(layer or None, HF name)] of the weight at a tree path such as layers/q."""
-    if path[0] != "layers":
-        return [(None, OUTSIDE[path[0]])]
-    name = (IN_GEMMA_LAYER if config.is_gemma else IN_LAYER)[path[1]]
-    return [(i, f"model.layers.{i}.{name}") for i in range(config.layers)]
-
-
-def _flat_items(state):
-    """(path of names, array or shape) of each variable, without nnx wrappers."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(nnx.to_pure_dict(state))
-    return [(tuple(key.key for key in path), leaf) for path, leaf in leaves]
-
-
 def _weight_files(folder):
     """The safetensors files of a folder: one, or those its index lists."""
     index = folder / INDEX
@@ -188,7 +145,7 @@ def _check_names(found, expected, folder):
             f"The weights in {folder} lack {len(missing)} tensors that config.json "
             f"asks for, first {missing[0]}."
         )
-    if extra := sorted(found - expected - {OUTSIDE["head"]}):
+    if extra := sorted(found - expected - {names.OUTSIDE["head"]}):
         raise WeightsError(
             f"The weights in {folder} have {len(extra)} tensors this model has no "
             f"place for, first {extra[0]}: config.json and weights do not belong "
@@ -196,24 +153,42 @@ def _check_names(found, expected, folder):
         )
 
 
-def _read(files, shapes, config, dtype):
-    """The state of the model, read tensor by tensor into stacked NumPy arrays."""
+def _read(tensors, shapes, config, dtype, mesh):
+    """The state of the model; a device's part of a weight is read when it is placed."""
 
     def read(path, shape):
-        stacked = np.empty(shape.shape, jnp.dtype(dtype))
-        for layer, name in _hf_names([key.key for key in path], config):
-            slot = stacked if layer is None else stacked[layer]
-            if layer is not None and slot.ndim == 2:
-                slot = slot.T
-            tensor = files[name].get_tensor(name)
-            if tensor.shape != slot.shape:
+        keys = [key.key for key in path]
+        slices = []
+        for layer, name in names.of_weight(keys, config):
+            expected = shape.shape if layer is None else shape.shape[:0:-1]
+            if tuple(tensors[name].get_shape()) != expected:
                 raise WeightsError(
-                    f"{name} has shape {tensor.shape}, config.json asks for "
-                    f"{slot.shape}: they do not belong together."
+                    f"{name} has shape {tuple(tensors[name].get_shape())}, config.json "
+                    f"asks for {expected}: they do not belong together."
                 )
-            slot[...] = tensor
-        return stacked
+            slices.append(tensors[name])
+        layout = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        if mesh is not None:
+            spec = partition(path, shape.shape, mesh.shape["data"])
+            layout = NamedSharding(mesh, spec)
+        part = _stacked if keys[0] == "layers" else _single
+        part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
+        return jax.make_array_from_callback(shape.shape, layout, part)
 
     arrays = jax.tree_util.tree_map_with_path(read, nnx.to_pure_dict(shapes))
     nnx.replace_by_pure_dict(shapes, arrays)
     return shapes
+
+
+def _single(slices, shape, dtype, index):
+    """A part of a weight that is one tensor in the file."""
+    return slices[0][index].astype(dtype)
+
+
+def _stacked(slices, shape, dtype, index):
+    """A part of a weight whose layers are tensors of their own, matrices transposed."""
+    ranges = [range(size)[i] for size, i in zip(shape, index, strict=True)]
+    stacked = np.empty([len(r) for r in ranges], dtype)
+    for slot, layer in zip(stacked, ranges[0], strict=True):
+        slot[...] = slices[layer][index[:0:-1]].T
+    return stacked

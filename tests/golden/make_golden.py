@@ -28,11 +28,20 @@ SIZES = {
     "num_key_value_heads": 2,
     "head_dim": 8,
     "intermediate_size": 24,
-    "max_position_embeddings": 64,
+    "max_position_embeddings": 128,
     "bos_token_id": 2,
     "eos_token_id": 1,
     "pad_token_id": 0,
 }
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 48,
+}
+PROMPT, NEW = 5, 64
 ROWS, LENGTH = 2, 21  # longer than Gemma's window of 6
 
 
@@ -57,6 +66,18 @@ def families():
         "qwen2": Qwen2Config(**SIZES, rope_parameters=rope),
         "qwen3": Qwen3Config(**SIZES, rope_parameters=rope, tie_word_embeddings=True),
         "llama": LlamaConfig(**SIZES, rope_parameters=rope, rms_norm_eps=1e-5),
+        "gemma3_stretched": Gemma3TextConfig(  # as 4B: global layers stretched
+            **SIZES,
+            sliding_window=6,
+            query_pre_attn_scalar=12,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            rope_parameters=both | {"full_attention": rope | LINEAR},
+        ),
+        "llama_stretched": LlamaConfig(  # as 3.1 and 3.2: some waves kept, some not
+            **SIZES,
+            rope_parameters=rope | LLAMA3 | {"rope_theta": 20.0},
+            tie_word_embeddings=True,
+        ),
     }
 
 
@@ -72,6 +93,25 @@ def logits_of(folder, tokens):
         return model.eval()(torch.tensor(tokens)).logits.numpy()
 
 
+def greedy_of(folder, prompts):
+    """The tokens that transformers generates after prompts, likeliest first."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.float32, attn_implementation="eager"
+    )
+    longer = model.eval().generate(
+        torch.tensor(prompts),
+        attention_mask=torch.ones(prompts.shape, dtype=int),
+        max_new_tokens=NEW,
+        min_new_tokens=NEW,
+        do_sample=False,
+        eos_token_id=[],
+    )
+    return longer[:, prompts.shape[1] :].numpy()
+
+
 def write():
     """Random weights everywhere, norms and biases too, saved by transformers."""
     import torch
@@ -81,14 +121,17 @@ def write():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config)
         for name, parameter in model.named_parameters():
-            centre = 1.0 if "norm" in name and family != "gemma3_text" else 0.0
+            centre = 1.0 if "norm" in name and "gemma" not in family else 0.0
             torch.nn.init.normal_(parameter.data, centre, 0.3)
         model.save_pretrained(HERE / family)
         (HERE / family / "generation_config.json").unlink(missing_ok=True)
         rng = np.random.default_rng(0)
         tokens = rng.integers(0, SIZES["vocab_size"], (ROWS, LENGTH))
         logits = logits_of(HERE / family, tokens)
-        np.savez(HERE / family / "reference.npz", tokens=tokens, logits=logits)
+        greedy = greedy_of(HERE / family, tokens[:, :PROMPT])
+        np.savez(
+            HERE / family / "reference.npz", tokens=tokens, logits=logits, greedy=greedy
+        )
         print(family, "logits of standard deviation", logits.std())
 
 
