@@ -56,6 +56,7 @@ class Layer(nnx.Module):
         D, F, H = config.width, config.ff, config.head_dim
         N, K = config.heads, config.kv_heads
         self.config = config
+        self.adapters, self.adapter_scale = (), 1.0  # helpers.model.lora fills these
 
         def matrix(rows, columns):
             noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
@@ -99,7 +100,7 @@ class Layer(nnx.Module):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         c = self.config
         P, G, T, _ = x_PGTD.shape
-        q, k, v = (matmul(x_PGTD, w[...]) for w in (self.q, self.k, self.v))
+        q, k, v = (self.project(x_PGTD, name) for name in "qkv")
         if c.qkv_bias:
             q, k, v = q + self.q_bias[...], k + self.k_bias[...], v + self.v_bias[...]
         q = q.reshape(P, G, T, c.heads, c.head_dim)
@@ -112,14 +113,29 @@ class Layer(nnx.Module):
         q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
         out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
-        return matmul(out_PGTD, self.o[...]), (k, v)
+        return self.project(out_PGTD, "o"), (k, v)
 
     def feed_forward(self, x_PGTD):
         """Gated feed-forward: GeGLU for Gemma, SwiGLU for the others."""
-        gate = matmul(x_PGTD, self.gate[...])
+        gate = self.project(x_PGTD, "gate")
         gelu = functools.partial(jax.nn.gelu, approximate=True)
         gate = gelu(gate) if self.config.is_gemma else jax.nn.silu(gate)
-        return matmul(gate * matmul(x_PGTD, self.up[...]), self.down[...])
+        return self.project(gate * self.project(x_PGTD, "up"), "down")
+
+    def project(self, x, name):
+        """x times the matrix called `name`, and times its adapter if it has one."""
+        y = matmul(x, self.weight(name).astype(x.dtype))
+        if name not in self.adapters:
+            return y
+        a, b = (getattr(self, f"{name}_{part}")[...].astype(x.dtype) for part in "ab")
+        return y + matmul(matmul(x, a), b) * self.adapter_scale
+
+    def weight(self, name):
+        """The matrix called `name`; int8 ones are multiplied by their scales."""
+        weight = getattr(self, name)[...]
+        if weight.dtype != jnp.int8:
+            return weight
+        return weight.astype(jnp.float32) * getattr(self, f"{name}_scale")[...]
 
 
 class Transformer(nnx.Module):
