@@ -226,21 +226,32 @@ def test_ci_is_strict_and_runs_make_test():
     assert "HF_HUB_OFFLINE=1" in script
 
 
-# Stands for every command that .ci/env starts; says what it was asked.
+# Stands for every command that .ci/env starts; says what it was asked. A .venv that it
+# makes has pip where there is a file of that name beside its python.
 FAKE_PYTHON = """#!/bin/bash
 echo "$(basename "$0") $*" >> "$LOG"
 case "$*" in
-  *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
-  *"pip install"*) [ "$(grep -c 'pip install' "$LOG")" -ge "$SUCCEEDS_AT" ] ;;
+  *"import sys, venv"*) ;;
+  *"-m venv"*)
+    [[ "$*" == *--without-pip* || "$LACKS" != *ensurepip* ]] || exit 1
+    mkdir -p .venv/bin; cp "$0" .venv/bin/python
+    [[ "$*" == *--without-pip* ]] || touch .venv/bin/pip ;;
+  *"-m pip --version"*)
+    if [[ "$0" == .venv/* ]]; then [ -e .venv/bin/pip ]; else [[ "$LACKS" != *" pip" ]]; fi ;;
+  *"pip --python"*) touch .venv/bin/pip ;;
+  *"pip install"*)
+    [ -e .venv/bin/pip ] && [ "$(grep -c 'pip install' "$LOG")" -ge "$SUCCEEDS_AT" ] ;;
 esac
 """
 
 
-@pytest.mark.parametrize("succeeds_at, code", [(1, 0), (3, 0), (9, 1)])
-def test_env_takes_the_newest_python_that_works_and_retries(
-    tmp_path, succeeds_at, code
-):
-    course_copy, commands = tmp_path / "course", tmp_path / "bin"
+@pytest.fixture
+def run_env(tmp_path):
+    """Runs .ci/env on made-up Pythons, in the folder it gives; returns what they got.
+
+    `lacks` names what the Pythons have not: "ensurepip", or "ensurepip, pip".
+    """
+    course_copy, commands = tmp_path / "the course", tmp_path / "bin"
     (course_copy / ".ci").mkdir(parents=True)
     commands.mkdir()
     (course_copy / ".ci" / "env").write_text((ROOT / ".ci" / "env").read_text())
@@ -248,23 +259,60 @@ def test_env_takes_the_newest_python_that_works_and_retries(
         "python3.13": "#!/bin/bash\nexit 127\n",  # a shim with nothing behind it
         "python3.12": FAKE_PYTHON,
         "python3": FAKE_PYTHON,
+        "python3.11": "#!/bin/bash\nexit 127\n",
+        "python": "#!/bin/bash\nexit 127\n",
         "sleep": "#!/bin/bash\n",
     }
     for name, text in fakes.items():
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
-    log = tmp_path / "log"
-    environment = {
-        "PATH": f"{commands}:/usr/bin:/bin",
-        "LOG": str(log),
-        "SUCCEEDS_AT": str(succeeds_at),
-    }
-    script = ["bash", str(course_copy / ".ci" / "env")]
-    done = subprocess.run(script, env=environment, capture_output=True, text=True)
+
+    def run(*, succeeds_at=1, lacks=""):
+        log = tmp_path / "log"
+        log.write_text("")
+        environment = {
+            "PATH": f"{commands}:/usr/bin:/bin",
+            "LOG": str(log),
+            "SUCCEEDS_AT": str(succeeds_at),
+            "LACKS": lacks,
+        }
+        script = ["bash", str(course_copy / ".ci" / "env")]
+        done = subprocess.run(script, env=environment, capture_output=True, text=True)
+        return done, log.read_text()
+
+    run.folder = course_copy
+    return run
+
+
+@pytest.mark.parametrize("succeeds_at, code", [(1, 0), (3, 0), (9, 1)])
+def test_env_takes_the_newest_python_that_works_and_retries(run_env, succeeds_at, code):
+    done, asked = run_env(succeeds_at=succeeds_at)
     assert done.returncode == code, done.stderr
-    asked = log.read_text()
     assert "python3.12 -m venv .venv" in asked and "python3 -m venv" not in asked
     assert asked.count("pip install") == min(succeeds_at, 4)
+
+
+@pytest.mark.parametrize("lacks", ["", "ensurepip"])
+def test_env_makes_a_venv_anew_that_was_left_without_pip(run_env, lacks):
+    """As a kill between `venv` and pip leaves it; a whole one is kept."""
+    done, _ = run_env(lacks=lacks)
+    assert done.returncode == 0, done.stderr
+    for half_made in (True, False):
+        if half_made:
+            (run_env.folder / ".venv" / "bin" / "pip").unlink()
+        done, asked = run_env(lacks=lacks)
+        assert done.returncode == 0, done.stderr
+        assert ("python3.12 -m venv" in asked) == half_made
+        assert asked.count("pip install") == 1
+
+
+def test_env_without_ensurepip_and_pip_says_what_to_install(run_env):
+    done, asked = run_env(lacks="ensurepip, pip")
+    assert done.returncode == 1 and "No working Python" in done.stderr
+    assert "python3-venv" in done.stderr
+    assert "python3 -m venv" in asked, "the next Python may have what the first has not"
+    assert "pip install" not in asked
+    assert not (run_env.folder / ".venv").exists()
 
 
 def test_readme_shows_the_results_that_are_kept():
