@@ -36,12 +36,12 @@ lint: $(READY)  ## check style and formatting
 	$(PY) -m ruff format --check .
 
 lab: $(READY)  ## open the course in JupyterLab
-	COURSE_BUILD=$(CURDIR)/build $(PY) -m jupyter lab notebooks/02_model.ipynb
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/02_model.ipynb
 
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
-	COURSE_BUILD=$(CURDIR)/build/committed $(PY) notebooks/publish.py
-	COURSE_BUILD=$(CURDIR)/build/committed $(PY) notebooks/readme.py
+	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/publish.py
+	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/readme.py
 
 tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 	$(PY) -m scripts.tiny

@@ -100,6 +100,18 @@ def test_floors_admit_what_colab_and_kaggle_have():
         assert operators == {">="}, f"{requirement}: a bound would fight the platform"
 
 
+def test_the_floor_of_optax_has_what_muon_is_called_with():
+    """`muon_weight_dimension_numbers` came with 0.2.6."""
+    (optax,) = [r for r in CORE if r.name == "optax"]
+    assert "0.2.6" in optax.specifier and "0.2.5" not in optax.specifier
+
+
+def test_the_formatter_is_pinned():
+    """Releases of ruff format differently: elsewhere `make lint` would fail."""
+    (ruff,) = [r for r in DEV if r.name == "ruff"]
+    assert [spec.operator for spec in ruff.specifier] == ["=="]
+
+
 def test_what_the_platform_keeps_covers_what_we_require_of_it():
     assert {"jax", "jaxlib", "flax", "numpy", "libtpu"} <= set(COURSE["keep"])
     assert set(COURSE["colab"]) & {r.name for r in CORE} <= {
@@ -219,6 +231,31 @@ def test_make_test_ends_with_pytest():
     assert "ruff check" in plan
 
 
+@pytest.mark.parametrize("target", ["lab", "notebooks"])
+def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
+    course_copy = tmp_path / "my course's copy"
+    (course_copy / ".venv" / "bin").mkdir(parents=True)
+    (course_copy / ".ci").mkdir()
+    for name in ("Makefile", "pyproject.toml", ".ci/env"):
+        (course_copy / name).write_text((ROOT / name).read_text())
+    python = course_copy / ".venv" / "bin" / "python"
+    python.write_text(
+        '#!/bin/bash\necho "$COURSE_BUILD|$JAX_COMPILATION_CACHE_DIR" >> log\n'
+    )
+    python.chmod(0o755)
+    (course_copy / ".venv" / "ready").touch()
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "JAX_", "COURSE_"))
+    }
+    subprocess.run(["make", target], cwd=course_copy, env=clean, check=True)
+    build = course_copy / "build"
+    own = build if target == "lab" else build / "committed"
+    for line in (course_copy / "log").read_text().splitlines():
+        assert line == f"{own}|{build / 'jax-cache'}"
+
+
 def test_ci_is_strict_and_runs_make_test():
     script = (ROOT / ".ci" / "run").read_text()
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
@@ -237,7 +274,10 @@ case "$*" in
     mkdir -p .venv/bin; cp "$0" .venv/bin/python
     [[ "$*" == *--without-pip* ]] || touch .venv/bin/pip ;;
   *"-m pip --version"*)
-    if [[ "$0" == .venv/* ]]; then [ -e .venv/bin/pip ]; else [[ "$LACKS" != *" pip" ]]; fi ;;
+    case "$0" in
+      .venv/*) [ -e .venv/bin/pip ] ;;
+      *) [[ "$LACKS" != *" pip" ]] ;;
+    esac ;;
   *"pip --python"*) touch .venv/bin/pip ;;
   *"pip install"*)
     [ -e .venv/bin/pip ] && [ "$(grep -c 'pip install' "$LOG")" -ge "$SUCCEEDS_AT" ] ;;
