@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 
+LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which rewards are trained on as
+
+
 class RewardError(ValueError):
     """A reward function failed; the message names it, the row and the completion."""
 
@@ -134,7 +137,7 @@ class RewardSet:
 
         Raises:
           RewardError: a function raised, or did not return one finite number per
-            completion, or a column has another length.
+            completion, or a column has another length, or a sum is beyond float32.
         """
         rows = len(completions)
         for name, column in {"prompts": prompts, **columns}.items():
@@ -147,6 +150,10 @@ class RewardSet:
         for name, function, weight in self.rewards:
             scores = _scores(name, function, prompts, completions, columns)
             totals = [t + weight * s for t, s in zip(totals, scores, strict=True)]
+            for row, total in enumerate(totals):
+                if not abs(total) <= LARGEST:
+                    what = f"times its weight {weight} brings the sum to {total}"
+                    raise _failure(name, what, row, completions)
             means[f"reward/{name}"] = math.fsum(scores) / max(rows, 1)
         return totals, means
 
@@ -227,9 +234,9 @@ def _failure(name, what, row, completions):
     if row is not None:
         what = f"{what} for row {row}, completion {_short(completions[row])}"
     return RewardError(
-        f"reward {name!r} {what}. A reward gives every text one finite number, empty "
-        "and absurd ones too: return 0.0 for what it cannot read, and take **columns "
-        "for the fields it does not use."
+        f"reward {name!r} {what}. A reward gives every text one number that is finite "
+        "in float32, empty and absurd ones too: return 0.0 for what it cannot read, "
+        "and take **columns for the fields it does not use."
     )
 
 
@@ -237,7 +244,7 @@ def _is_finite(score):
     if isinstance(score, (str, bytes)):
         return False
     try:
-        return math.isfinite(score)
+        return math.isfinite(score) and abs(float(score)) <= LARGEST
     except (TypeError, ValueError, OverflowError):
         return False
 

@@ -262,6 +262,9 @@ def wants_no_columns(prompts, completions):
         (raises_on_three, ["raises_on_three", "ZeroDivisionError", "row 2", "'third'"]),
         (gives(0, math.nan, 0), ["broken", "nan", "row 1", "'second'"]),
         (gives(math.inf, 0, 0), ["broken", "inf", "row 0", "'first'"]),
+        (gives(0, 1e308, 1e308), ["broken", "1e+308", "row 1", "float32"]),
+        (gives(0, 0, -1e39), ["broken", "-1e+39", "row 2", "float32"]),
+        (gives(0, 10**400, 0), ["broken", "row 1", "'second'"]),
         (gives(0, 0, None), ["broken", "None", "row 2", "'third'"]),
         (gives(0, "1", 0), ["broken", "'1'", "row 1"]),
         (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
@@ -277,6 +280,27 @@ def test_a_broken_reward_is_named_with_its_row_and_completion(function, words):
         RewardSet(function)([""] * 3, completions, answer=["1", "2", "3"])
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scores"), [([10], [3e38]), ([1e308], [2]), ([1, 1], [2e38, 2e38])]
+)
+def test_a_weighted_sum_beyond_float32_is_named_with_its_row(weights, scores):
+    def first(prompts, completions, **_):
+        return [0.0, scores[0]]
+
+    def last(prompts, completions, **_):
+        return [0.0, scores[-1]]
+
+    pairs = list(zip([first, last], weights, strict=False))
+    with pytest.raises(RewardError, match=rf"{pairs[-1][0].__name__}.*row 1.*'second'"):
+        RewardSet(pairs)(["", ""], ["first", "second"])
+
+
+def test_the_largest_float32_is_a_reward():
+    largest = float(np.finfo(np.float32).max)
+    totals, _ = RewardSet(gives(largest, -largest))(["", ""], ["", ""])
+    assert np.all(np.isfinite(np.asarray(totals, np.float32)))
 
 
 def test_a_failure_that_only_a_whole_batch_shows_is_still_named():
