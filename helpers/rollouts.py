@@ -10,6 +10,7 @@ import numpy as np
 
 from helpers import chat
 from helpers.losses import advantages
+from helpers.rewards import RewardSet
 from helpers.sampling import generate, row_keys
 
 TRIM = 16  # completions are cut to a multiple of this: few shapes, few programs
@@ -32,7 +33,8 @@ class Rollouts:
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
       prompts: batch source of prompts, from `pipeline.prompts`.
-      reward: a `rewards.RewardSet`; None scores nothing (distillation).
+      reward: a `rewards.RewardSet`, or what makes one, such as a reward function;
+        None scores nothing (distillation).
       tokenizer: from `chat.load_tokenizer`.
       group: G, answers per prompt.
       max_tokens: budget of an answer.
@@ -59,6 +61,8 @@ class Rollouts:
         resample=0,
         patience=5,
     ):
+        if reward is not None and not isinstance(reward, RewardSet):
+            reward = RewardSet(reward)
         self.model, self.prompts, self.reward = model, prompts, reward
         self.tokenizer, self.group, self.max_tokens = tokenizer, group, max_tokens
         self.seed, self.advantage = seed, advantage

@@ -304,6 +304,17 @@ def test_a_reward_that_fails_is_named_and_the_next_batch_is_the_next():
         next(source)
 
 
+@pytest.mark.parametrize("reward", [chequered, {chequered: 1.0}, [(chequered, 1.0)]])
+def test_a_reward_function_alone_is_a_reward_set(reward):
+    ours, theirs = rollouts(), rollouts()
+    bare = Rollouts(
+        theirs.model, theirs.prompts, reward, TOKENIZER,
+        group=GROUP, max_tokens=BUDGET, seed=3,
+    )  # fmt: skip
+    assert_same_batch(next(bare), next(ours))
+    assert bare.metrics == ours.metrics and "reward/chequered" in bare.metrics
+
+
 def test_training_samples_from_the_newest_weights():
     """On-policy: ratio 1, nothing clipped, sampler = trainer, at a rate that moves.
 
