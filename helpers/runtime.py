@@ -5,16 +5,15 @@ tokens for gated models; the folders of runs and of the shipped tiny checkpoints
 """
 
 import dataclasses
-import json
 import os
 import pathlib
-import struct
 import sys
 from collections.abc import Sequence
 
 import jax
+from safetensors import SafetensorError, safe_open
 
-from helpers.syllabus import LESSONS
+from helpers.syllabus import LESSONS, STAGES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -223,11 +222,18 @@ def stage_folder(name: str) -> pathlib.Path:
     """A finished model of the stage `name`: the learner's own, else the shipped one.
 
     Raises:
-      FileNotFoundError: there is neither; says which notebook makes it.
+      FileNotFoundError: there is neither; says which notebook makes it, or which
+        stages there are.
     """
     for folder in (model_folder(name), ROOT / "data" / "tiny" / name):
         if _is_whole(folder):
             return folder
+    stages = [*STAGES, "student_base"]  # the last is only shipped, never trained here
+    if name not in stages:
+        raise FileNotFoundError(
+            f"There is no stage {name!r}, and no model in {model_folder(name)}. The "
+            f"stages are {', '.join(stages)}."
+        )
     makers = [number for number, row in LESSONS.items() if name in row.stages]
     remedy = f"Run notebook {makers[0]} to its end" if makers else "Run `make tiny`"
     raise FileNotFoundError(
@@ -243,14 +249,8 @@ def _is_whole(folder: pathlib.Path) -> bool:
     needed = (weights, folder / "config.json", folder / "tokenizer.json")
     if not all(path.is_file() for path in needed):
         return False
-    with open(weights, "rb") as file:
-        first = file.read(8)
-        if len(first) < 8:
-            return False
-        (length,) = struct.unpack("<Q", first)
-        if 8 + length > weights.stat().st_size:
-            return False
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    ends = [tensor["data_offsets"][1] for tensor in header.values()]
-    return weights.stat().st_size == 8 + length + max(ends, default=0)
+    try:
+        with safe_open(weights, framework="numpy"):  # reads and checks the header only
+            return True
+    except (SafetensorError, OSError):
+        return False

@@ -212,6 +212,31 @@ def test_a_model_cut_short_is_not_taken(tmp_path_factory, share):
     assert not runtime._is_whole(folder)
 
 
+@pytest.mark.parametrize(
+    "header", [b"garbage}", b"\xff" * 8, b"[]", b"7", b'{"a": 1}', b'{"a": {}}', b""]
+)
+def test_damaged_weights_give_way_to_the_shipped_model(monkeypatch, tmp_path, header):
+    monkeypatch.setattr(runtime, "ROOT", tmp_path)
+    shipped, own = tmp_path / "data" / "tiny" / "sft", runtime.model_folder("sft")
+    write_model(shipped)
+    write_model(own)
+    size = len(header).to_bytes(8, "little")
+    (own / "model.safetensors").write_bytes(size + header + bytes(68))
+    assert runtime.stage_folder("sft") == shipped
+
+
+def test_a_name_that_is_no_stage_is_told_which_there_are():
+    with pytest.raises(FileNotFoundError, match="no stage 'stf'.*base, sft, r1_zero"):
+        runtime.stage_folder("stf")
+
+
+def test_every_shipped_model_is_taken():
+    shipped = sorted((runtime.ROOT / "data" / "tiny").glob("*/config.json"))
+    assert shipped
+    for path in shipped:
+        assert runtime.stage_folder(path.parent.name) == path.parent
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_a_model_with_a_file_missing_is_not_taken(tmp_path, name):
     write_model(tmp_path / "model")
