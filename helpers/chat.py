@@ -40,7 +40,8 @@ def load_tokenizer(folder):
       A transformers.PreTrainedTokenizerFast.
     Raises:
       FileNotFoundError: no such folder, or no tokenizer.json in it.
-      ValueError: the folder's tokenizer has no chat template.
+      ValueError: a file of the tokenizer cannot be read, which one is said; or it has
+        no chat template.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -53,7 +54,14 @@ def load_tokenizer(folder):
             f"{folder} has no tokenizer.json. Download the whole model folder, or "
             "save one there with tokenizer.save_pretrained(folder)."
         )
-    tokenizer = tokenizer_class().from_pretrained(folder, local_files_only=True)
+    try:
+        tokenizer = tokenizer_class().from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # tokenizers has no class of its own for its errors
+        name, reason = _damaged(folder) or ("tokenizer.json", repr(error))
+        raise ValueError(
+            f"{folder / name} cannot be read ({reason}). Cut off while it was written? "
+            "Delete it, and fetch or make the model folder again."
+        ) from error
     if not tokenizer.chat_template:
         raise ValueError(
             f"The tokenizer in {folder} has no chat template (base models often have "
@@ -69,8 +77,16 @@ def save_tokenizer(tokenizer, folder):
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       folder: path, made if missing. transformers 4 and 5, vLLM and others read it.
+    Raises:
+      OSError: a file cannot be written.
     """
-    tokenizer.save_pretrained(folder)
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:  # tokenizers says "(os error 28)", in a bare Exception
+        found = re.search(r"\(os error (\d+)\)$", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), str(error), str(folder)) from error
     path = Path(folder) / "tokenizer_config.json"
     config = json.loads(path.read_text("utf-8"))
     # transformers 5 writes its own new name of this class, which 4 does not know.
@@ -184,6 +200,18 @@ def decode(tokenizer, ids):
         skip_special_tokens=True,
         clean_up_tokenization_spaces=False,
     )
+
+
+def _damaged(folder):
+    """The name of a tokenizer file that cannot be parsed, and why; None: all can."""
+    for path in sorted(folder.glob("*token*.json")) + sorted(folder.glob("*.jinja")):
+        try:
+            text = path.read_text("utf-8")
+            if path.suffix == ".json" and not isinstance(json.loads(text), dict):
+                return path.name, "it holds no JSON object"
+        except ValueError as error:
+            return path.name, error
+    return None
 
 
 def _messages(question):

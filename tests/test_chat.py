@@ -1,5 +1,6 @@
 """Turns, masks and hostile text, held to Gemma's and Qwen's written formats."""
 
+import errno
 import os
 import time
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disk import disk_of
 
 from helpers import chat
 from helpers.tokenizer import SPECIAL_TOKENS
@@ -255,6 +257,34 @@ def test_what_is_wrong_with_a_folder_is_said(tokenizer, tmp_path):
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(ValueError, match="no chat template.*instruct"):
         chat.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("tokenizer.json", lambda whole: b""),
+        ("tokenizer.json", lambda whole: whole[: len(whole) // 2]),
+        ("tokenizer.json", lambda whole: b"\xff\x80"),
+        ("tokenizer.json", lambda whole: b"[]"),
+        ("tokenizer.json", lambda whole: b"{}"),
+        ("tokenizer_config.json", lambda whole: whole[: len(whole) // 2]),
+        ("tokenizer_config.json", lambda whole: b"[]"),
+        ("chat_template.jinja", lambda whole: b"\xff\x80"),
+    ],
+)
+def test_a_damaged_tokenizer_is_named_with_the_file(tokenizer, tmp_path, name, damage):
+    chat.save_tokenizer(tokenizer, tmp_path)
+    (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
+    with pytest.raises(ValueError, match=rf"{name} cannot be read.*Delete it"):
+        chat.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("room", [0, 500, 2000])
+def test_a_full_disk_is_an_os_error_whoever_writes(tokenizer, tmp_path, room):
+    """The template and the settings are Python's to write, the rest is Rust's."""
+    with disk_of(room), pytest.raises(OSError) as caught:
+        chat.save_tokenizer(tokenizer, tmp_path)
+    assert caught.value.errno == errno.EFBIG
 
 
 def test_five_thousand_examples_are_encoded_in_three_seconds(tokenizer):
