@@ -152,7 +152,8 @@ class Checkpoints:
                 raise CheckpointError(
                     f"{self.run} holds another run: its {name} is {found.get(name)},"
                     f" here it is {expected.get(name)}. Give this run another folder,"
-                    " or delete that one."
+                    " or delete that one; or was a model used that has been trained"
+                    " meanwhile? Then load it again."
                 )
 
 

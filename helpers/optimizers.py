@@ -24,10 +24,12 @@ class Optimizer(NamedTuple):
       transform: its updates are multiplied by the rate and added to the parameters.
       learning_rate: rate of step 0, 1, 2, … (a trainer step, however many
         minibatches it has).
+      settings: the chain in words; a run is only resumed with the same.
     """
 
     transform: optax.GradientTransformation
     learning_rate: Schedule
+    settings: str = ""
 
 
 def constant(peak: float, warmup: int = 0) -> Schedule:
@@ -81,7 +83,8 @@ def adamw(
         optax.clip_by_global_norm(clip),
         optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
     )
-    return Optimizer(transform, _schedule(peak, steps, warmup, final))
+    settings = f"adamw({b1=}, {b2=}, {weight_decay=}, {clip=})"
+    return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 
 def muon(
@@ -122,7 +125,8 @@ def muon(
         ),
         optax.masked(optax.scale(adam_scale), _is_for_adam),
     )
-    return Optimizer(transform, _schedule(peak, steps, warmup, final))
+    settings = f"muon({adam_scale=}, {b2=}, {weight_decay=}, {clip=})"
+    return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 
 def _schedule(peak: float, steps: int | None, warmup: int, final: float) -> Schedule:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from helpers import chat
+from helpers.identity import describe
 from helpers.losses import advantages
 from helpers.rewards import RewardSet
 from helpers.sampling import generate, row_keys
@@ -73,8 +74,14 @@ class Rollouts:
 
     def get_state(self):
         """A JSON-able dict that says where this source stands."""
-        names = ("group", "max_tokens", "seed", "resample")
-        run = {name: getattr(self, name) for name in names}
+        names = ("group", "max_tokens", "seed", "resample", "advantage")
+        run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
+        run["reward"] = None
+        if self.reward:
+            run["reward"] = [
+                f"{weight} × {describe(function)}"
+                for _, function, weight in self.reward.rewards
+            ]
         return {
             "run": run,
             "step": self.step,

@@ -9,7 +9,6 @@ It is written for one host with any number of devices.
 
 import contextlib
 import dataclasses
-import functools
 import math
 import time
 
@@ -19,6 +18,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from helpers.checkpoints import Checkpoints
+from helpers.identity import describe, fingerprint
 from helpers.metrics_log import MetricsLog, Progress
 from helpers.optimizers import Optimizer
 from helpers.runtime import make_mesh
@@ -76,7 +76,7 @@ class Trainer:
         self.minibatches, self.accumulate = minibatches, accumulate
         self.checkpoints = None if folder is None else Checkpoints(folder)
         self.progress = Progress(log)
-        self.step, self.log, self.unlogged = 0, None, []
+        self.step, self.log, self.unlogged, self.start = 0, None, [], ""
 
     def fit(self, batches, steps: int) -> list[dict]:
         """Trains until `steps` steps are done in all, or the batches end.
@@ -167,6 +167,8 @@ class Trainer:
 
     def _compile(self):
         """Makes the first optimizer state, and the update that XLA will compile."""
+        if self.checkpoints:
+            self.start = fingerprint((self.params, self.fixed, self.teachers))
 
         def init(params):
             return self.optimizer.transform.init(as_float32(params))
@@ -225,28 +227,12 @@ class Trainer:
             "model": type(self.model).__name__,
             "config": repr(config) if dataclasses.is_dataclass(config) else "none",
             "objective": describe(self.objective),
+            "optimizer": self.optimizer.settings,
             "learning rate": describe(self.optimizer.learning_rate),
+            "starting weights": self.start,
             "number of minibatches": str(self.minibatches),
             **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
         }
 
     def _last_checkpoint(self) -> str:
         return self.checkpoints.newest() if self.checkpoints else "none (no folder)"
-
-
-def describe(function) -> str:
-    """A function by name with the settings it holds, to tell runs apart."""
-    if isinstance(function, functools.partial):
-        held = {"of": function.func, **function.keywords}
-    else:
-        cells = getattr(function, "__closure__", None) or ()
-        names = function.__code__.co_freevars if cells else ()
-        held = {n: c.cell_contents for n, c in zip(names, cells, strict=True)}
-    settings = []
-    for name, value in held.items():
-        if callable(value):
-            settings.append(f"{name}={describe(value)}")
-        elif isinstance(value, (int, float, str, tuple, list, dict, type(None))):
-            settings.append(f"{name}={value!r}")
-    name = getattr(function, "__qualname__", type(function).__name__)
-    return f"{name.split('.')[0]}({', '.join(settings)})"

@@ -80,12 +80,18 @@ def whole_gradient(loss, params, pieces):
 def combine(metrics: dict) -> dict:
     """Metrics of a whole from those of its pieces (leading axis): sums and means.
 
-    "weight" and "tokens" are added, all others averaged by weight.
+    "weight" and "tokens" are added. The loss is averaged by weight, which may count
+    answers; all others are means over tokens, whatever the loss is, and stay such.
     """
-    weight = metrics["weight"]
-    share = weight / jnp.maximum(weight.sum(), 1e-9)
+
+    def mean(x, by):
+        return (x * by).sum() / jnp.maximum(by.sum(), 1e-9)
+
+    weight, tokens = metrics["weight"], metrics["tokens"]
     return {
-        name: x.sum() if name in ("weight", "tokens") else (x * share).sum()
+        name: x.sum()
+        if name in ("weight", "tokens")
+        else mean(x, weight if name == "loss" else tokens)
         for name, x in metrics.items()
     }
 

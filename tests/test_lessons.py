@@ -317,7 +317,9 @@ def test_micro_batches_of_unequal_weight_make_the_update_of_the_whole(name):
                 for x, y in zip(after, jax.tree.leaves(nnx.state(make())), strict=True)
             ]
             assert largest(moved) > 1e-3
-        for name in ("loss", "weight", "tokens", "grad_norm"):
-            np.testing.assert_allclose(row[name], expected[name], rtol=1e-4)
+        for name in row.keys() - {"seconds", "tokens_per_second"}:
+            np.testing.assert_allclose(
+                row[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name
+            )
         for x, y in zip(after, whole, strict=True):
             np.testing.assert_allclose(x, y, atol=2e-6)

@@ -246,7 +246,17 @@ def test_patience_is_part_of_the_state():
         next(resumed)
 
 
-@pytest.mark.parametrize("changes", [{"seed": 4}, {"group": 2}, {"resample": 1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 4},
+        {"group": 2},
+        {"resample": 1},
+        {"advantage": "mean_std"},
+        {"mask_truncated": False},
+        {"reward": lambda prompts, completions, **_: [0.0] * len(prompts)},
+    ],
+)
 def test_the_state_of_another_run_is_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         rollouts(**changes).set_state(rollouts().get_state())
