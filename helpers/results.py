@@ -8,7 +8,9 @@ import math
 import numbers
 import os
 import pathlib
+import platform
 from collections.abc import Iterator
+from importlib import metadata
 
 from helpers import runtime
 from helpers.syllabus import STAGES
@@ -60,10 +62,13 @@ def record(row: dict) -> None:
 
     Args:
       row: the keys of `FIELDS`, figures as fractions; more keys are kept as they are.
+        The versions and the load (15 minutes) of the machine are added.
     Raises:
       ValueError: a field is missing, of the wrong type, or not a fraction.
     """
-    clean = {**row, **_checked(row)}
+    made = {"versions": _versions(), "load": round(os.getloadavg()[2], 1)}
+    more = {name: value for name, value in row.items() if name not in FIELDS}
+    clean = _checked(row) | made | more
     with _lock():
         same = (clean["stage"], clean["seed"])
         kept = [old for old in rows() if (old["stage"], old["seed"]) != same]
@@ -94,7 +99,7 @@ def across_seeds(*stages: str) -> str:
     """Three seeds beside your run, as a Markdown table.
 
     The seeds are those of data/results/learning.csv (`make seeds`): mean, and lowest to
-    highest. Your run is the row of `rows()` with the lowest seed.
+    highest. Your run is the row of `rows()` with the seed of this run.
 
     Args:
       stages: names as in `STAGES`.
@@ -107,14 +112,16 @@ def across_seeds(*stages: str) -> str:
         "| stage | seeds | pass@1 (greedy) | your run | pass@1 (sampled) | pass@8 |",
         "|---|--:|--:|--:|--:|--:|",
     ]
+    own = [row for row in rows() if row["seed"] == runtime.seed()]
     for stage in stages:
         runs = [row for row in measured if row["stage"] == stage]
-        yours = [f"{row['greedy']:.1%}" for row in rows() if row["stage"] == stage]
+        yours = [f"{row['greedy']:.1%}" for row in own if row["stage"] == stage]
         spans = {}
         for name in ("greedy", "pass1", "pass8"):
             values = [float(row[name]) for row in runs]
-            low, mean, high = min(values), sum(values) / len(values), max(values)
-            spans[name] = f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+            low, high = 100 * min(values, default=0), 100 * max(values, default=0)
+            mean = sum(values) / max(len(values), 1)
+            spans[name] = f"{mean:.1%} ({low:.1f} to {high:.1f})" if values else "–"
         lines.append(
             f"| {STAGES[stage]} | {len(runs)} | {spans['greedy']} "
             f"| {yours[0] if yours else '–'} | {spans['pass1']} | {spans['pass8']} |"
@@ -139,6 +146,12 @@ def _checked(row: dict) -> dict:
                 "fraction between 0 and 1; divide percentages by 100."
             )
     return clean
+
+
+def _versions() -> str:
+    packages = ("jax", "flax", "optax")
+    found = [f"{name} {metadata.version(name)}" for name in packages]
+    return " ".join([*found, f"python {platform.python_version()}"])
 
 
 def _order(row: dict) -> tuple:

@@ -1,5 +1,7 @@
 """`make course`: run the walk, notebook by notebook, and print what it measured.
 
+    python notebooks/walk.py [03 04 …]    all notebooks, or these
+
 Executed copies go to build/notebooks, figures of the stages to build/results.json, the
 picture of the walk to build/walk.png. A notebook that ran already, and whose code and
 everything before it are unchanged, is not run again; a walk that was stopped goes on
@@ -75,7 +77,9 @@ def run(number: str, before: str) -> str:
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     key, copy = key_of(notebook, before), Copy(name)
     last = copy.state()
-    if last.get("key") == key and last.get("done") and copy.path.exists():
+    rows = {row["stage"] for row in results.rows() if row["seed"] == runtime.seed()}
+    has_rows = rows.issuperset(LESSONS[number].stages)
+    if last.get("key") == key and last.get("done") and copy.path.exists() and has_rows:
         print(f"{name:<22} {last['seconds']:5.0f} s  ok, reused", flush=True)
         return key
     if last and last["key"] != key:
@@ -133,7 +137,7 @@ def _shown(path: pathlib.Path) -> str:
 
 def report() -> None:
     """Print the results table and draw the walk."""
-    table = results.rows()
+    table = [row for row in results.rows() if row["seed"] == runtime.seed()]
     print("\n" + results.markdown(table) + "\n")
     if table:
         picture = runtime.build_folder() / "walk.png"
@@ -143,14 +147,14 @@ def report() -> None:
     print(f"Executed notebooks:     {_shown(runtime.build_folder() / 'notebooks')}/")
 
 
-def main() -> None:
-    """Run all notebooks of the walk in order, then report."""
+def main(numbers=()) -> None:
+    """Run the notebooks of these numbers, or all, in order; then report."""
     os.environ.setdefault("COURSE_PRESET", "laptop")
     publish.prepare_environment()
     started = time.monotonic()
     key = fingerprint()
     try:
-        for number in LESSONS:
+        for number in numbers or LESSONS:
             key = run(number, key)
     except KeyboardInterrupt:
         print(f"{_clear()}Stopped. `make course` goes on from here.", flush=True)
@@ -160,4 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -43,7 +43,7 @@ SHARED = dict(
 BASE = dict(width=96, layers=4, heads=3, ff=256), 450, corpus.WORKED
 STUDENT = dict(width=64, layers=3, heads=2, ff=120), 1200, corpus.WORKED
 PRETRAINED = {"base": BASE, "student_base": STUDENT}
-NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo"}
+NOTEBOOKS = {"sft": "04", "grpo": "07"}
 
 
 def pretrain(name, tokenizer, texts):
@@ -63,19 +63,19 @@ def pretrain(name, tokenizer, texts):
     return [(name, row["step"], row["loss"], row["seconds"]) for row in table]
 
 
-def from_notebook(stage, notebook):
-    """Runs a notebook in a build folder of its own, and keeps the model it saved."""
+def from_notebooks():
+    """Runs the two notebooks as `make course` does, and keeps the models they save."""
     environment = os.environ | {
         "COURSE_BUILD": str(WORK / "course"),
         "COURSE_PRESET": "laptop",
+        "COURSE_SEED": "0",
         "JAX_PLATFORMS": "cpu",
     }
-    command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute"]
-    command += ["--output-dir", str(WORK / "notebooks")]
-    source = ROOT / "notebooks" / f"{notebook}.ipynb"
-    subprocess.run([*command, str(source)], check=True, cwd=ROOT, env=environment)
-    shutil.rmtree(TINY / stage, ignore_errors=True)
-    shutil.copytree(WORK / "course" / "runs" / stage / "model", TINY / stage)
+    command = [sys.executable, str(ROOT / "notebooks" / "walk.py"), *NOTEBOOKS.values()]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment)
+    for stage in NOTEBOOKS:
+        shutil.rmtree(TINY / stage, ignore_errors=True)
+        shutil.copytree(WORK / "course" / "runs" / stage / "model", TINY / stage)
 
 
 def main():
@@ -89,8 +89,7 @@ def main():
         writer = csv.writer(file)
         writer.writerow(["model", "step", "loss", "seconds"])
         writer.writerows((n, s, f"{x:.4f}", f"{t:.2f}") for n, s, x, t in curves)
-    for stage, notebook in NOTEBOOKS.items():
-        from_notebook(stage, notebook)
+    from_notebooks()
     print(f"data/tiny is made, in {(time.monotonic() - start) / 60:.0f} minutes")
 
 
