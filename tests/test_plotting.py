@@ -104,6 +104,33 @@ def test_labels_at_the_ends_never_overlap(ends):
         assert upper.y0 >= lower.y1 - 1, "labels overlap by more than a pixel"
 
 
+def test_a_shorter_line_is_named_where_it_stops():
+    table = [{"step": i, "loss": 0.4} for i in range(37)]
+    runs = {"mixture": table, "all worked": table[:13]}
+    fig = plotting.curves(runs, "loss", title="T", ylabel="loss")
+    at = {text.get_text(): text.xy for text in fig.axes[0].texts}
+    assert at["mixture"] == (36, 0.4) and at["all worked"][0] == 12
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    stops=st.lists(st.integers(10, 59), min_size=1, max_size=3),
+    heights=st.lists(st.floats(0, 1), min_size=4, max_size=4),
+)
+def test_the_name_of_a_shorter_line_hides_no_line_and_no_name(stops, heights):
+    runs = {"whole": [{"step": i, "right": heights[0]} for i in range(61)]}
+    for stop, height in zip(stops, heights[1:], strict=False):
+        table = [{"step": i, "right": height} for i in range(stop)]
+        runs[f"run {len(runs)}"] = table
+    fig = plotting.curves(runs, "right", title="T", ylabel="share")
+    axes, boxes = fig.axes[0], boxes_of_labels(fig)
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other.padded(-1)) for other in boxes[i + 1 :])
+        for line in axes.lines:
+            points = axes.transData.transform(line.get_xydata())
+            assert not box.padded(-1).count_contains(points)
+
+
 def test_line_style_repeats_the_colour():
     series = {str(i): [i, i] for i in range(5)}
     lines = plotting.lines([0, 1], series, **LABELS).axes[0].lines

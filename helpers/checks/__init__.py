@@ -42,8 +42,9 @@ def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
     for phrase, holds in properties:
         try:
             complaint = None if bool(holds()) else f"Not yet: it should {phrase}."
-        except NotImplementedError:
-            complaint = "Not written yet: replace the stub above and run both cells."
+        except NotImplementedError as unwritten:
+            todo = str(unwritten) or "replace the stub above"
+            complaint = f"Not written yet: {todo} and run both cells."
         except Exception as error:  # the learner's code may raise anything
             complaint = (
                 f"Not yet: it should {phrase}, but it raised "
@@ -52,6 +53,22 @@ def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
         if complaint:
             return _say(Check(False, complaint))
     return _say(Check(True, f"Passed: all {len(properties)} properties hold."))
+
+
+def filled(*answers, what: str) -> Callable[[], bool]:
+    """A property for `judge` that an untouched None fails, as not written yet.
+
+    Args:
+      answers: what the learner was to put in place of None.
+      what: what belongs there, such as "a probability".
+    """
+
+    def holds():
+        if any(answer is None for answer in answers):
+            raise NotImplementedError(f"put {what} in place of None")
+        return True
+
+    return holds
 
 
 def _say(check: Check) -> Check:

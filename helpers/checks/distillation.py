@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.checks import Check, judge
+from helpers.checks import Check, filled, judge
 
 _P = jnp.array([[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]])
 _Q = jnp.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]])
@@ -30,6 +30,7 @@ def check_reverse_kl(answer) -> Check:
 def check_log_probabilities(answer) -> Check:
     """A prediction: how many numbers the exact KL looks at."""
     return judge(
+        ("be filled in", filled(answer, what="a whole number")),
         ("be a whole number", lambda: answer == int(answer)),
         ("count all answers of all questions", lambda: answer % (32 * 4) == 0),
         ("count every token of an answer", lambda: answer % 64 == 0),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.checks import Check, judge
+from helpers.checks import Check, filled, judge
 
 
 def check_group_advantages(answer) -> Check:
@@ -30,6 +30,7 @@ def check_group_advantages(answer) -> Check:
 def check_stops_at(answer) -> Check:
     """A prediction: where the clip stops pushing a bad token down."""
     return judge(
+        ("be filled in", filled(answer, what="a probability")),
         ("be a number", lambda: float(answer) is not None),
         ("lie below the 0.5 it was sampled with", lambda: answer < 0.5),
         (
@@ -45,7 +46,12 @@ def check_stops_at(answer) -> Check:
 
 def check_diagnosis(answer) -> Check:
     """Reading curves: which run is healthy, starved, or blown up."""
+
+    def named():
+        return filled(*answer.values(), what="the letter of a run")()
+
     return judge(
+        ("be filled in", named),
         (
             "name a run for every diagnosis",
             lambda: set(answer.values()) == {"A", "B", "C"},

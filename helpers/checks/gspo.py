@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.checks import Check, judge
+from helpers.checks import Check, filled, judge
 
 
 def check_sequence_ratio(answer) -> Check:
     """A prediction: the geometric mean of two token ratios."""
     return judge(
+        ("be filled in", filled(answer, what="a number")),
         ("be a number", lambda: float(answer) == answer),
         ("lie between the two token ratios", lambda: 0.5 < answer < 2),
         ("be the geometric, not the arithmetic mean", lambda: answer < 1.2),
@@ -38,6 +39,7 @@ def check_gspo_ratio(answer) -> Check:
 def check_updates(answer) -> Check:
     """When GSPO and GRPO cannot differ."""
     return judge(
+        ("be filled in", filled(answer, what="a number of updates")),
         ("be a whole number of updates", lambda: answer == int(answer)),
         ("be at least one: without updates nothing is learned", lambda: answer >= 1),
         ("leave no update after the policy has moved", lambda: answer == 1),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.checks import Check, judge
+from helpers.checks import Check, filled, judge
 
 # Exercise 1: a row of 12 prompt tokens, 5 answer tokens, end of turn, newline.
 PROMPT, ANSWER = 12, 5
@@ -47,14 +47,8 @@ def suspects(mask) -> dict[str, list[int]]:
 def check_positions(first, last) -> Check:
     """Exercise 1: whose hidden states predict the tokens that are learned."""
     row, targets = PROMPT + ANSWER + 2, ANSWER + 1
-
-    def filled():
-        if first is None or last is None:
-            raise NotImplementedError
-        return True
-
     return judge(
-        ("name two positions", filled),
+        ("name two positions", filled(first, last, what="two positions")),
         (
             "be two whole numbers",
             lambda: first == int(first) and last == int(last),
@@ -81,13 +75,11 @@ def check_verdicts(verdicts) -> Check:
     def judged(name):
         return lambda: verdicts[name] == _VERDICTS[name]
 
-    def filled():
-        if None in verdicts.values():
-            raise NotImplementedError
-        return True
+    def judged_all():
+        return filled(*verdicts.values(), what="a fault of checks.FAULTS")()
 
     return judge(
-        ("judge all five masks", filled),
+        ("judge all five masks", judged_all),
         (
             "use the words of checks.FAULTS",
             lambda: set(verdicts.values()) <= set(FAULTS),

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from helpers.checks import Check, judge
+from helpers.checks import Check, filled, judge
 
 
 def check_guess(guess) -> Check:
     """A prediction: how many of the two groups of answers teach something."""
     return judge(
+        ("be filled in", filled(guess, what="your guess")),
         ("be a whole number", lambda: guess == int(guess)),
         ("count questions, of which there are two", lambda: 0 <= guess <= 2),
         ("count only groups whose answers differ", lambda: guess == 1),
