@@ -1,7 +1,11 @@
 """Hugging Face folders: bit for bit in and out, and what is said when one is broken."""
 
+import errno
 import json
-import resource
+import os
+import pathlib
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +13,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
+from small_disk import disk_of
 from tiny_models import FAMILIES, cached_model, cached_tensors, config
 from tiny_models import model as make
 
@@ -19,6 +24,9 @@ from helpers.model.config import ModelConfig, UnsupportedModel
 from helpers.model.weights import WeightsError
 from helpers.runtime import make_mesh
 from helpers.tokenizer import train_tokenizer
+
+TOKENIZER = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
+OTHER_TOKENIZER = train_tokenizer(["nine plums for Mia"], 300)
 
 
 def leaves(model):
@@ -326,28 +334,123 @@ def test_what_the_decoder_cannot_honour_is_refused_not_ignored(
 
 
 def test_a_tokenizer_travels_along_and_says_where_answers_end(tmp_path):
-    tokenizer = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
-    weights.save(make(vocab=len(tokenizer)), tmp_path, tokenizer)
+    weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
     again = chat.load_tokenizer(tmp_path)
-    assert chat.prompt_tokens(again, "two?") == chat.prompt_tokens(tokenizer, "two?")
+    assert chat.prompt_tokens(again, "two?") == chat.prompt_tokens(TOKENIZER, "two?")
     hf = weights.read_config(tmp_path)
-    assert tuple(hf["eos_token_id"]) == chat.eos_ids(tokenizer)
-    assert hf["pad_token_id"] == tokenizer.pad_token_id
+    assert tuple(hf["eos_token_id"]) == chat.eos_ids(TOKENIZER)
+    assert hf["pad_token_id"] == TOKENIZER.pad_token_id
 
 
-def test_a_full_disk_is_said_and_the_old_weights_stay(folder):
-    """RLIMIT_FSIZE stands in for the disk."""
-    before = (folder / "model.safetensors").read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(WeightsError, match="could not be written.*space"):
-            weights.save(make(seed=1), folder)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (folder / "model.safetensors").read_bytes() == before
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "config.json",
-        "model.safetensors",
-    ]
+def test_transformers_generate_is_told_where_answers_end(tmp_path):
+    """It reads generation_config.json, and config.json no longer."""
+    from transformers import GenerationConfig
+
+    weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
+    theirs = GenerationConfig.from_pretrained(tmp_path)
+    assert tuple(theirs.eos_token_id) == chat.eos_ids(TOKENIZER)
+    assert theirs.pad_token_id == TOKENIZER.pad_token_id
+    assert theirs.bos_token_id == TOKENIZER.bos_token_id
+
+
+def saved(tmp_path, seed, tokenizer):
+    """A model folder; the models of two seeds differ in every file but its names."""
+    folder = tmp_path / f"model {seed}"
+    made = make(seed=seed, vocab=len(tokenizer), ff=20 + seed)
+    weights.save(made, folder, tokenizer)
+    return made, folder, content(folder)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_disk_that_fills_up_at_any_file_leaves_the_old_model(tmp_path):
+    model, folder, before = saved(tmp_path, 0, TOKENIZER)
+    other, _, after = saved(tmp_path, 1, OTHER_TOKENIZER)
+    assert len(after) == 6
+    for name, file in after.items():
+        with disk_of(len(file) - 1):
+            with pytest.raises(WeightsError, match="could not be written.*space"):
+                weights.save(other, folder, OTHER_TOKENIZER)
+        assert content(folder) == before, name
+        assert len(list(folder.iterdir())) == len(before)
+    assert_same_bits(weights.load(folder), model)
+
+
+class Renames:
+    """Counts renames; calls `look` before each, and fails the one with number `fail`.
+
+    What `look` sees is also what a kill at this moment would leave.
+    """
+
+    def __init__(self, monkeypatch, look=lambda: None):
+        self.count, self.fail = 0, None
+        rename = pathlib.Path.replace
+
+        def replace(path, target):
+            look()
+            self.count += 1
+            if self.count == self.fail:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return rename(path, target)
+
+        monkeypatch.setattr(pathlib.Path, "replace", replace)
+
+
+def test_a_reader_never_finds_the_files_of_two_models(tmp_path, monkeypatch):
+    model, folder, before = saved(tmp_path, 0, TOKENIZER)
+    other, _, after = saved(tmp_path, 1, OTHER_TOKENIZER)
+    seen = []
+    renames = Renames(monkeypatch, look=lambda: seen.append(content(folder)))
+    weights.save(other, folder, OTHER_TOKENIZER)
+    assert content(folder) == after and renames.count == 2 * len(after)
+    assert seen[0] == before
+    assert all("config.json" not in now for now in seen[1:])
+
+
+@pytest.mark.parametrize("tokenizer", [None, TOKENIZER])
+def test_a_rename_that_fails_brings_the_old_model_back(
+    tmp_path, monkeypatch, tokenizer
+):
+    """Also where the new one has files that the old one has not."""
+    model, folder = make(vocab=len(TOKENIZER)), tmp_path / "model"
+    weights.save(model, folder, tokenizer)
+    before, other = content(folder), make(seed=1, vocab=len(TOKENIZER))
+    for number in range(1, 6 + len(before) + 1):
+        renames = Renames(monkeypatch)
+        renames.fail = number
+        with pytest.raises(WeightsError, match="No space left"):
+            weights.save(other, folder, OTHER_TOKENIZER)
+        assert content(folder) == before, number
+        monkeypatch.undo()
+    assert_same_bits(weights.load(folder), model)
+
+
+KILLED = """
+import os, pathlib, sys
+sys.path[:0] = ["tests"]
+from tiny_models import model
+from helpers.model import weights
+weights._move_in = lambda aside, folder: os.kill(os.getpid(), 9)
+weights.save(model(seed=1), sys.argv[1])
+"""
+
+
+def test_a_save_that_was_killed_leaves_the_old_model_and_the_next_one_tidies_up(folder):
+    root = pathlib.Path(__file__).parents[1]
+    subprocess.run([sys.executable, "-c", KILLED, str(folder)], cwd=root)
+    (left,) = folder.glob(".part-*")
+    assert (left / "model.safetensors").is_file()
     assert_same_bits(weights.load(folder), cached_model())
+    running = folder / f".part-{os.getppid()}"
+    running.mkdir()
+    weights.save(make(seed=1), folder)
+    assert list(folder.glob(".part-*")) == [running]
+    assert_same_bits(weights.load(folder), make(seed=1))
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WeightsError, match="file could not be written.*folder"):
+        weights.save(cached_model(), tmp_path / "file")

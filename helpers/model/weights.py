@@ -8,7 +8,9 @@ part of a weight is read from the files when it is placed.
 import contextlib
 import functools
 import json
+import os
 import pathlib
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -74,13 +76,12 @@ def save(model, folder, tokenizer=None):
     Args:
       model: a Transformer.
       folder: made if missing; files of the same names are replaced.
-      tokenizer: saved beside the weights, with its chat template; config.json then
-        says which of its ids end an answer.
+      tokenizer: saved beside the weights, with its chat template; config.json and
+        generation_config.json then say which of its ids end an answer.
     Raises:
-      WeightsError: the disk is full; weights that were there before are kept.
+      WeightsError: the disk is full, say; the model that was there before is kept.
     """
     folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for path, value in names.items(nnx.state(model, nnx.Param)):
         array = np.asarray(jax.device_get(value))
@@ -88,23 +89,73 @@ def save(model, folder, tokenizer=None):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
             tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
-    aside = folder / "model.safetensors.part"
-    try:
-        save_file(tensors, aside, metadata={"format": "pt"})
-    except (SafetensorError, OSError) as error:
-        aside.unlink(missing_ok=True)
-        raise WeightsError(
-            f"{folder} could not be written ({error}). Free some space and save again."
-        ) from None
     config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
-    if tokenizer is not None:
-        chat.save_tokenizer(tokenizer, folder)
-        config["bos_token_id"] = tokenizer.bos_token_id
-        config["eos_token_id"] = list(chat.eos_ids(tokenizer))
-        config["pad_token_id"] = tokenizer.pad_token_id
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    (folder / INDEX).unlink(missing_ok=True)
-    aside.replace(folder / "model.safetensors")
+    aside = folder / f".part-{os.getpid()}"
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        _remove_what_killed_saves_left(folder)
+        if tokenizer is not None:
+            chat.save_tokenizer(tokenizer, aside)
+            ids = {
+                "bos_token_id": tokenizer.bos_token_id,
+                "eos_token_id": list(chat.eos_ids(tokenizer)),
+                "pad_token_id": tokenizer.pad_token_id,
+            }
+            _write_json(ids, aside / "generation_config.json")  # for their generate()
+            config |= ids
+        _write_json(config, aside / "config.json")
+        save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
+        _move_in(aside, folder)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"{folder} could not be written ({error}). Free some space, or choose a "
+            "folder that you may write to, and save again."
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_json(content, path):
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+
+
+def _move_in(aside, folder):
+    """Renames the new files into the folder: all of them or, after an error, none.
+
+    config.json leaves first and comes last: a folder without it is no model folder, so
+    whoever reads or is killed in between never has the files of two models.
+    """
+    new = sorted((path.name for path in aside.iterdir()), key=_is_config)
+    old = aside / "old"
+    old.mkdir()
+    arrived = []
+    try:
+        for name in (*reversed(new), INDEX):
+            if (folder / name).exists():
+                (folder / name).replace(old / name)
+        for name in new:
+            (aside / name).replace(folder / name)
+            arrived.append(name)
+    except BaseException:
+        for name in reversed(arrived):
+            (folder / name).unlink()
+        for name in sorted((path.name for path in old.iterdir()), key=_is_config):
+            (old / name).replace(folder / name)
+        raise
+
+
+def _is_config(name):
+    return name == "config.json"
+
+
+def _remove_what_killed_saves_left(folder):
+    for left in folder.glob(".part-*"):
+        try:
+            os.kill(int(left.name.removeprefix(".part-")), 0)  # is the process there?
+        except ProcessLookupError:
+            shutil.rmtree(left, ignore_errors=True)
+        except (PermissionError, ValueError):
+            continue
 
 
 def read_config(folder) -> dict:
