@@ -8,6 +8,7 @@ files were, so that a resumed run cuts off what the killed one wrote after them.
 import json
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
@@ -82,6 +83,12 @@ class MetricsLog:
 def cut(path: Path, length: int) -> None:
     """Shortens a file of lines to `length` bytes, or to the whole lines below it."""
     with path.open("ab+") as file:
+        if file.tell() < length:  # a deleted log is no reason to lose the weights
+            warnings.warn(
+                f"{path} is shorter than when the checkpoint was written, so the table"
+                " lacks rows. Put the file back before you train on, if you have it.",
+                stacklevel=2,
+            )
         file.seek(0)
         whole = file.read(length)
         file.truncate(whole.rfind(b"\n") + 1)

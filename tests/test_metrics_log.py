@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import pytest
 
@@ -32,8 +33,12 @@ def test_a_log_goes_on_where_the_checkpoint_was(tmp_path):
 def test_cutting_keeps_whole_lines_only(tmp_path, length, kept):
     path = tmp_path / "log"
     path.write_text("ab\ncd\nhalf")
-    cut(path, length)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cut(path, length)
     assert path.read_text() == kept
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == (length == 99) and all("table lacks rows" in x for x in said)
 
 
 def test_only_times_are_left_out_of_comparisons():
