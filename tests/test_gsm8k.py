@@ -12,7 +12,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from helpers.tasks import gsm8k
+from helpers.rewards import gold_number
+from helpers.tasks import gsm8k, word_problems
 
 RECORDS = [
     {
@@ -48,6 +49,8 @@ def write_parquet(path, records=RECORDS):
         ("train.parquet", write_parquet),
         ("train-00000-of-00001.parquet", write_parquet),
         ("main/train-00000-of-00001.parquet", write_parquet),
+        ("main/train.jsonl", write_jsonl),
+        ("main/train.parquet", write_parquet),
     ],
 )
 def test_every_layout_gives_the_same_rows(tmp_path, name, write):
@@ -69,6 +72,24 @@ def test_a_blank_line_is_not_a_row(tmp_path):
     text = json.dumps(RECORDS[0]) + "\n\n" + json.dumps(RECORDS[1]) + "\n\n"
     (tmp_path / "test.jsonl").write_text(text)
     assert len(gsm8k.load(tmp_path, "test")) == 2
+
+
+def test_a_byte_order_mark_is_not_a_broken_line(tmp_path):
+    write_jsonl(tmp_path / "train.jsonl")
+    plain = (tmp_path / "train.jsonl").read_bytes()
+    (tmp_path / "test.jsonl").write_bytes(b"\xef\xbb\xbf" + plain)
+    assert gsm8k.load(tmp_path, "test") == gsm8k.load(tmp_path, "train")
+
+
+def test_what_loads_can_be_graded_and_demonstrated(tmp_path):
+    """Whatever stands around the number of the final line, and after it."""
+    endings = ("#### 2", "#### 2\n\n", "#### $2", "#### 2 \t", "####2\r\n")
+    records = [{"question": "Q?", "answer": f"1+1={e}\n{e}"} for e in endings]
+    write_jsonl(tmp_path / "train.jsonl", records)
+    rows = gsm8k.load(tmp_path)
+    assert [gold_number(row["answer"]) for row in rows] == [2] * len(endings)
+    shown = word_problems.demonstrations(rows, answer_only=1, seed=0)
+    assert [row["response"] for row in shown] == [e.strip() for e in endings]
 
 
 def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
@@ -99,6 +120,9 @@ def test_a_broken_line_is_named_by_its_number(tmp_path):
         ({"question": "Q?", "answer": "#### 72\nor so"}, "line 2: .*final line"),
         ({"question": "Q?", "answer": "It is 72.\n####"}, "line 2: .*final line"),
         ({"question": "Q?", "answer": ""}, "line 2: .*final line"),
+        ({"question": "Q?", "answer": "#### two\n"}, "line 2: .*'#### two'.*number"),
+        ({"question": "Q?", "answer": "#### 1 or 2"}, "line 2: .*'#### 1 or 2'"),
+        ({"question": "Q?", "answer": "#### 1/0"}, "line 2: .*'#### 1/0'"),
     ],
 )
 def test_a_record_that_is_not_gsm8k_is_named_by_its_number(tmp_path, record, complaint):

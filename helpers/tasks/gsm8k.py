@@ -8,6 +8,8 @@ import json
 import re
 from pathlib import Path
 
+from helpers.answers import extract_strict
+
 HUB_NAME = "openai/gsm8k"
 COLUMNS = ("question", "answer")
 SPLITS = ("train", "test")
@@ -18,8 +20,8 @@ def load(folder=None, split="train"):
 
     Args:
       folder: None for the hub (through `datasets`, cached after the first time), or a
-        path that holds `train.jsonl`, `train.parquet`, or the hub's own layout
-        `main/train-00000-of-00001.parquet`; the same with "test".
+        path that holds `train.jsonl`, `train.parquet` or the hub's shards
+        `train-00000-of-00001.parquet`, or has them in `main`; the same with "test".
       split: "train" or "test".
     Returns:
       A list of rows {"question", "answer", "level"}. The answer's last line is
@@ -29,7 +31,7 @@ def load(folder=None, split="train"):
       ConnectionError: the hub cannot be reached and the dataset is not cached.
       FileNotFoundError: there is no such folder, or no file of this split in it.
       ValueError: an unknown split, a broken line or file, a missing column, or an
-        answer without its final line; the message names the file and the row.
+        answer without a number in its final line; the message names file and row.
     """
     if split not in SPLITS:
         raise ValueError(f'split is "train" or "test", not {split!r}.')
@@ -50,13 +52,13 @@ def _files(folder, split):
             f"There is no folder {folder}. Pass the folder that holds {split}.jsonl or "
             f"{split}.parquet, or none to load {HUB_NAME} from the hub."
         )
-    patterns = (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet")
-    for pattern in (*patterns, f"main/{split}-*.parquet"):
-        if paths := sorted(folder.glob(pattern)):
-            return paths
+    for place in (folder, folder / "main"):
+        for name in (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet"):
+            if paths := sorted(place.glob(name)):
+                return paths
     raise FileNotFoundError(
-        f"The folder {folder} has no {split} split. It should hold {split}.jsonl, "
-        f"{split}.parquet or main/{split}-00000-of-00001.parquet."
+        f"The folder {folder} has no {split} split. It, or main in it, should hold "
+        f"{split}.jsonl, {split}.parquet or {split}-00000-of-00001.parquet."
     )
 
 
@@ -88,7 +90,7 @@ def _from_parquet(path):
 
 
 def _from_jsonl(path):
-    with open(path, encoding="utf-8") as lines:
+    with open(path, encoding="utf-8-sig") as lines:  # Windows may put a mark in front
         try:
             for number, line in enumerate(lines, 1):
                 where = f"{path}, line {number}"
@@ -123,4 +125,10 @@ def _row(record, where):
         raise ValueError(f"{where}: question and answer should both be text.")
     if not re.search(r"^#### *\S.*\s*\Z", answer, re.MULTILINE):
         raise ValueError(f'{where}: the answer has no final line like "#### 72".')
+    if extract_strict(answer) is None:
+        final = answer.strip().splitlines()[-1]
+        raise ValueError(
+            f"{where}: the final line {final!r} holds no number that can be graded. "
+            'Write it like "#### 72", or leave the row out.'
+        )
     return {"question": question, "answer": answer, "level": answer.count("<<")}

@@ -146,4 +146,4 @@ def demonstrations(rows, *, answer_only, seed):
 
 
 def _final_line(row):
-    return row["answer"].splitlines()[-1]
+    return row["answer"].strip().splitlines()[-1]
