@@ -21,6 +21,7 @@ LONGEST_SUM = 120
 # Full-width digits and signs, and the dashes that are used as a minus.
 _PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-")
+_SPACES = dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " ")  # that group digits
 
 _NUMBER = re.compile(
     r"""
@@ -29,23 +30,28 @@ _NUMBER = re.compile(
           \d{1,3} (?: ,\d{3} )+ (?!\d)      # 1,000,000
         | \d{1,2} (?: ,\d{2} )+ ,\d{3} (?!\d)   # 10,00,000 as in India
         | \d{1,3} (?: \.\d{3} ){2,} (?!\d)  # 1.000.000 as in Germany
+        | [1-9]\d{0,2} (?: [ ]\d{3} )+ (?!\d)  # 1 000 000 as in France
         | \d++ )
       | (?<![\w.]) (?= \.\d ) )             # .5
-    (?P<decimals> \.\d++ )?
-    (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
+    (?: [ ] (?P<numerator> \d++ ) (?= /\d++ (?!/\d) )    # 1 1/2, not 3 4/5/2020
+      | (?P<decimals> \.\d++ )?
+        (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
+    )
     (?P<divisors> (?: /\d++ )* )            # 1/2; a date has two
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
-_START = re.compile(r"\s*[$€£¥]?\+?")
+_BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
+_START = re.compile(r"[$€£¥]?\+?")
 
 
 def extract_strict(text):
     """The number directly after the last `####`, or None.
 
-    A currency sign may stand before it and words after it ("#### $18 a day"), but no
-    other digit on the line: an answer that names two numbers has not decided. A percent
-    sign is a unit: 5% is 5. If there are several `####`, the last one counts.
+    Signs may stand before it, with or without spaces ("#### - $3"), and words after it
+    ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
+    has not decided. "1 000" and "1 1/2" are one number. A percent sign is a unit: 5% is
+    5. If there are several `####`, the last one counts.
 
     Args:
       text: a completion.
@@ -56,6 +62,7 @@ def extract_strict(text):
     rest = _after_last_mark(_plain(text))
     if rest is None:
         return None
+    rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
     match = _NUMBER.match(rest, _START.match(rest).end())
     if match is None or re.search("[0-9]", rest[match.end() :]):
         return None
@@ -65,8 +72,8 @@ def extract_strict(text):
 def extract_lenient(text):
     """The last number on the last `####` line, else the last number of the text.
 
-    Whatever `extract_strict` finds, this finds too. It forgives a missing mark, words
-    before the number, and chatter after it.
+    Whatever `extract_strict` finds, this finds too, and first. It forgives a missing
+    mark, words before the number, and chatter after it.
 
     Args:
       text: a completion.
@@ -74,7 +81,9 @@ def extract_lenient(text):
     Returns:
       The number as a Fraction, or None where there is none.
     """
-    text = _plain(text)
+    if (value := extract_strict(text)) is not None:
+        return value
+    text = _plain(text).translate(_SPACES)
     for part in (_after_last_mark(text), text):
         if part and (found := _numbers(part)):
             return found[-1]
@@ -177,14 +186,15 @@ def _numbers(text):
 
 
 def _value(match):
-    """The matched number as a Fraction; None for dates, x/0 and monstrous numbers."""
+    """The matched number as a Fraction; None for dates, x/0, 1 3/2 and monsters."""
     exponent, divisors = match["exponent"] or "0", match["divisors"].split("/")[1:]
     if len(match[0]) > LONGEST_NUMBER or len(exponent) > 4 or len(divisors) > 1:
         return None
     digits = re.sub(r"\D", "", match["whole"]) or "0"
     value = Fraction(digits + (match["decimals"] or "")) * Fraction(10) ** int(exponent)
     if divisors:
-        if int(divisors[0]) == 0:
+        below, above = int(divisors[0]), match["numerator"]
+        if below == 0 or (above and int(above) >= below):
             return None
-        value /= int(divisors[0])
+        value = value + Fraction(int(above), below) if above else value / below
     return -value if match["minus"] else value

@@ -42,6 +42,14 @@ WRITTEN = {
     "3km": 3,
     "18th": 18,
     "€7": 7,
+    "1 000": 1000,
+    "12 345 678.5": Fraction(24691357, 2),
+    "-1 000": -1000,
+    "$1 000": 1000,
+    "1 000 km": 1000,
+    "1 1/2": Fraction(3, 2),
+    "-2 3/4 miles": Fraction(-11, 4),
+    "1 000 1/2": Fraction(2001, 2),
 }
 
 
@@ -52,6 +60,30 @@ def test_a_number_is_read_as_people_write_it(written, value):
     if value is not None:
         assert extract_lenient(f"In all that is {written}") == value
         assert extract_lenient(f"#### {written}") == value
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("- 3", -3), ("− 3", -3), ("-  3 apples", -3), ("+ 3", 3), ("$ 5", 5),
+        ("$ 1 000", 1000), ("-$ 5", -5), ("- $5", -5), ("$ -5", -5), ("$ - 5", -5),
+        ("- 1 1/2", Fraction(-3, 2)), ("- .5", Fraction(-1, 2)),
+    ],
+)  # fmt: skip
+def test_after_the_mark_a_sign_may_stand_apart_from_its_number(written, value):
+    """There it can only be a sign; elsewhere it may be a minus between numbers."""
+    for text in (f"#### {written}", f"####{written}\nNext: 7"):
+        assert extract_strict(text) == extract_lenient(text) == value
+    assert extract_lenient("That is 10 - 3") == 3
+    assert extract_lenient("- 3 apples") == 3  # an item of a list
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u2009", "\u202f"])
+def test_the_end_of_a_number_with_spaces_is_not_its_value(space):
+    for number in (1000, 12_345_678):
+        written = f"{number:,}".replace(",", space)
+        assert extract_lenient(f"#### {written}") == number
+        assert extract_lenient(f"That makes {written} dollars.") == number
 
 
 NOT_NUMBERS = (
@@ -88,6 +120,18 @@ def test_what_is_no_number_is_none(written):
         ("That makes 7. #### 18", 18, 18),
         ("#### 18\nThe next question has 7 apples.", 18, 18),
         ("####\n18", None, 18),
+        ("#### - -3", None, -3),
+        ("#### $$5", None, 5),
+        ("#### 1 3/2", None, None),
+        ("#### 1 0/0", None, None),
+        ("#### 1 00", None, 0),
+        ("#### 0 500", None, 500),
+        ("#### 1000 000", None, 0),
+        ("#### 1 2 000", None, 2000),
+        ("#### 5 1/2 or 6", None, 6),
+        ("On May 3 4/5/2020", None, 3),
+        ("In 2023 100 people came", None, 100),
+        ("1 2 3", None, 3),
     ],
 )
 def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
