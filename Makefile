@@ -1,6 +1,6 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab notebooks tiny seeds bench clean
+.PHONY: help env course test lint lab notebooks tiny seeds bench parity clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -51,6 +51,9 @@ seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py
+
+parity: $(READY)  ## compare with transformers and peft, in an environment made for it
+	$(PY) tests/golden/parity.py
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

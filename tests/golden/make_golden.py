@@ -112,7 +112,7 @@ def greedy_of(folder, prompts):
     return longer[:, prompts.shape[1] :].numpy()
 
 
-def write():
+def write(folder=HERE):
     """Random weights everywhere, norms and biases too, saved by transformers."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -123,14 +123,19 @@ def write():
         for name, parameter in model.named_parameters():
             centre = 1.0 if "norm" in name and "gemma" not in family else 0.0
             torch.nn.init.normal_(parameter.data, centre, 0.3)
-        model.save_pretrained(HERE / family)
-        (HERE / family / "generation_config.json").unlink(missing_ok=True)
+        model.save_pretrained(pathlib.Path(folder) / family)
+        (pathlib.Path(folder) / family / "generation_config.json").unlink(
+            missing_ok=True
+        )
         rng = np.random.default_rng(0)
         tokens = rng.integers(0, SIZES["vocab_size"], (ROWS, LENGTH))
-        logits = logits_of(HERE / family, tokens)
-        greedy = greedy_of(HERE / family, tokens[:, :PROMPT])
+        logits = logits_of(pathlib.Path(folder) / family, tokens)
+        greedy = greedy_of(pathlib.Path(folder) / family, tokens[:, :PROMPT])
         np.savez(
-            HERE / family / "reference.npz", tokens=tokens, logits=logits, greedy=greedy
+            pathlib.Path(folder) / family / "reference.npz",
+            tokens=tokens,
+            logits=logits,
+            greedy=greedy,
         )
         print(family, "logits of standard deviation", logits.std())
 
@@ -162,4 +167,4 @@ def check():
 
 
 if __name__ == "__main__":
-    {"write": write, "resave": resave, "check": check}[sys.argv[1]]()
+    {"write": write, "resave": resave, "check": check}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,51 @@
+"""`make parity`: the decoder and its folders against a live transformers and peft.
+
+Makes an environment with torch under build/parity, makes the golden models anew there
+and compares them with the stored ones, and has it read what this course writes.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "bench"))
+
+from bench import environment  # noqa: E402
+
+NEEDS = (
+    ["torch==2.13.0"],
+    ["transformers==5.23.0", "peft==0.21.2", "safetensors"],
+)
+
+
+def main():
+    """Runs both halves; raises where a logit differs by more than 1e-4."""
+    torch = str(environment("parity", NEEDS, ROOT / "build"))
+    own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    with tempfile.TemporaryDirectory() as scratch:
+        again, exports = pathlib.Path(scratch, "golden"), pathlib.Path(scratch, "ours")
+        make, both = str(HERE / "make_golden.py"), str(HERE / "exports.py")
+        for command in (
+            [torch, make, "write", str(again)],
+            [torch, make, "check"],
+            [sys.executable, both, "write", str(exports)],
+            [torch, both, "check", str(exports)],
+        ):
+            subprocess.run(command, check=True, env=own)
+        for path in sorted(HERE.glob("*/reference.npz")):
+            stored = np.load(path)
+            live = np.load(again / path.parent.name / "reference.npz")
+            gap = np.abs(stored["logits"] - live["logits"]).max()
+            print(f"{path.parent.name}: stored and live logits differ by {gap:.1e}")
+            assert gap <= 1e-5
+            np.testing.assert_array_equal(stored["greedy"], live["greedy"])
+
+
+if __name__ == "__main__":
+    main()
