@@ -100,8 +100,8 @@ class Report:
 
     Memory is in GiB a chip, FLOPs in TFLOP a chip. `modelled_ms` adds up the compiler's
     cycle estimates, loops times their trips; collectives and copies without an estimate
-    are not in it, so it is a lower bound. `collectives` gives (number, GiB) by kind, the
-    bytes a chip's results hold, loops counted too. `verdict` is empty if it fits.
+    are not in it, so it is a lower bound. `collectives` gives (number, GiB) by kind:
+    what a chip's results hold, loops counted too. `verdict` is empty if it fits.
     """
 
     topology: str
@@ -271,7 +271,7 @@ def collectives(text: str) -> dict:
 
 
 def out_of_memory(message: str) -> str:
-    """The compiler's complaint in three lines: how much too much, and what is largest."""
+    """The compiler's complaint in three lines: how much too much, what is largest."""
     need = re.search(r"(?:Used|required[^()]*\()\s*([\d.]+[KMGT])", message)
     have = re.search(r"(?:of|exceeds available HBM \()\s*([\d.]+[KMGT])", message)
     largest = re.findall(r"Size: ([\d.]+[KMGT]).*?\n(?:.*\n)*?.*?Shape: (\S+)", message)
@@ -283,7 +283,7 @@ def out_of_memory(message: str) -> str:
         shown = ", ".join(f"{size} {shape}" for size, shape in largest[:3])
         lines.append(f"Largest buffers: {shown}.")
     lines.append(
-        "Fewer prompts or shorter answers per step, more `accumulate` pieces, a smaller "
+        "Fewer prompts or shorter answers a step, more `accumulate` pieces, a smaller "
         "token chunk, LoRA or an int8 base make it smaller; more chips share it."
     )
     return "\n".join(lines)
