@@ -49,11 +49,11 @@ LESSONS = {
             "04_sft",
             "Supervised fine-tuning",
             "SFT",
-            {"laptop": 3},
+            {"laptop": 2},
             ("sft",),
         ),
         Lesson(
-            "05_rewards", "Rewards, and how models cheat them", "rewards", {"laptop": 1}
+            "05_rewards", "Rewards, and how models cheat them", "rewards", {"laptop": 2}
         ),
         Lesson(
             "06_policy_gradients",
@@ -61,13 +61,13 @@ LESSONS = {
             "policy gradients",
             {"laptop": 1},
         ),
-        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 3}, ("grpo", "r1_zero")),
-        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 3}, ("gspo",)),
+        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 5}, ("grpo", "r1_zero")),
+        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 4}, ("gspo",)),
         Lesson(
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
-            {"laptop": 3},
+            {"laptop": 4},
             _STUDENTS,
         ),
     )
