@@ -1,9 +1,11 @@
 """Write README's tables from what was measured: `make notebooks` ends with this.
 
-The table of notebooks comes from helpers/syllabus.py. The results table and the picture
+The table of notebooks comes from helpers/syllabus.py, that of speed from
+data/results/bench_cpu.csv. The results table and the picture
 of the walk come from build/committed/results.json, and are kept in data/results/.
 """
 
+import csv
 import json
 import re
 
@@ -27,6 +29,29 @@ def notebooks_table() -> str:
     return "\n".join(lines)
 
 
+def speed_table() -> str:
+    """Ratios of data/results/bench_cpu.csv, at widths 128 and 256; above 1 is ours."""
+    with open(KEPT / "bench_cpu.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = [
+        "| against | prompt + answer | GRPO step | rollout | SFT step | peak memory |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    columns = ("grpo_step_ratio", "rollout_ratio", "sft_ratio", "peak_ratio")
+    for peer, name in (("tunix", "google-tunix"), ("trl", "TRL")):
+        for lengths in ("64+64", "256+64"):
+            cells = [
+                " / ".join(
+                    f"{float(row[column]):.1f}×"
+                    for row in rows
+                    if (row["peer"], row["lengths"]) == (peer, lengths)
+                )
+                for column in columns
+            ]
+            lines.append(f"| {name} | {lengths} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Replace what stands between the marks `<!-- name -->` and `<!-- /name -->`.
 
@@ -43,6 +68,7 @@ def main() -> None:
     """Keep the rows and the picture of the walk, and rewrite README's two tables."""
     readme = ROOT / "README.md"
     text = fill(readme.read_text(), "notebooks", notebooks_table())
+    text = fill(text, "speed", speed_table())
     table = results.rows()
     if table:
         KEPT.mkdir(parents=True, exist_ok=True)

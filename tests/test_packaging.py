@@ -361,3 +361,10 @@ def test_readme_shows_the_results_that_are_kept():
     assert results.markdown(table) in (ROOT / "README.md").read_text()
     assert {"base", "sft", "grpo", "gspo", "student"} <= {row["stage"] for row in table}
     assert (ROOT / "data" / "results" / "walk.png").exists()
+
+
+def test_readme_shows_the_speed_that_was_measured():
+    import readme
+
+    text = (ROOT / "README.md").read_text()
+    assert readme.fill(text, "speed", readme.speed_table()) == text

@@ -22,7 +22,7 @@ MLP = ("gate", "up", "down")
 
 
 class Adapter(nnx.Variable):
-    """A trained thin matrix; pass `wrt=Adapter` to the Trainer."""
+    """A trained thin matrix, float32; pass `wrt=Adapter` to the Trainer."""
 
 
 class Quantized(nnx.Variable):
@@ -55,10 +55,9 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
         jax.random.split(jax.random.key(seed), len(targets)), targets, strict=True
     ):
         L, rows, columns = getattr(layers, name).shape
-        dtype = model.embed.dtype
         noise = jax.random.normal(key, (L, rows, rank), jnp.float32) * rows**-0.5
-        setattr(layers, f"{name}_a", Adapter(noise.astype(dtype)))
-        setattr(layers, f"{name}_b", Adapter(jnp.zeros((L, rank, columns), dtype)))
+        setattr(layers, f"{name}_a", Adapter(noise))
+        setattr(layers, f"{name}_b", Adapter(jnp.zeros((L, rank, columns))))
     return adapted
 
 

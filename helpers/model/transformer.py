@@ -102,7 +102,10 @@ class Layer(nnx.Module):
         P, G, T, _ = x_PGTD.shape
         q, k, v = (self.project(x_PGTD, name) for name in "qkv")
         if c.qkv_bias:
-            q, k, v = q + self.q_bias[...], k + self.k_bias[...], v + self.v_bias[...]
+            q, k, v = (
+                y + bias[...].astype(y.dtype)
+                for y, bias in ((q, self.q_bias), (k, self.k_bias), (v, self.v_bias))
+            )
         q = q.reshape(P, G, T, c.heads, c.head_dim)
         k = k.reshape(P, G, T, c.kv_heads, c.head_dim)
         v = v.reshape(P, G, T, c.kv_heads, c.head_dim)
@@ -139,10 +142,20 @@ class Layer(nnx.Module):
 
 
 class Transformer(nnx.Module):
-    """A causal language model; `model(tokens, positions)` gives hidden states."""
+    """A causal language model; `model(tokens, positions)` gives hidden states.
 
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+    Args:
+      dtype: of the weights. Trained ones should be float32: in bfloat16, which has
+        three digits, most updates are lost.
+      activations: dtype of everything that flows between them; None: that of the
+        weights. Norms, softmax and logits are float32 in any case.
+    """
+
+    def __init__(
+        self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32, activations=None
+    ):
         self.config = config
+        self.activations = jnp.dtype(activations or dtype).name
         V, D = config.vocab_size, config.width
 
         def table():
@@ -177,7 +190,7 @@ class Transformer(nnx.Module):
         c = self.config
         if segments_PGT is None:
             segments_PGT = jnp.ones_like(tokens_PGT)
-        x = self.embed[...][tokens_PGT]
+        x = self.embed[...][tokens_PGT].astype(self.activations)
         if c.is_gemma:
             x = x * jnp.asarray(c.width**0.5, x.dtype)
         new = KV(None, None, positions_PGT, segments_PGT)
@@ -209,8 +222,9 @@ class Transformer(nnx.Module):
     def logits(self, hidden):
         """Scores of every vocabulary entry, (..., D) -> (..., V) float32."""
         table = self.embed if self.config.tied else self.head
+        table = table[...].astype(hidden.dtype)
         return jnp.einsum(
-            "...d,vd->...v", hidden, table[...], preferred_element_type=jnp.float32
+            "...d,vd->...v", hidden, table, preferred_element_type=jnp.float32
         )
 
 

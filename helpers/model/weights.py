@@ -33,14 +33,15 @@ class WeightsError(ValueError):
     """A model folder is incomplete, damaged, or not what its config.json says."""
 
 
-def load(folder, *, mesh=None, dtype=jnp.float32):
+def load(folder, *, mesh=None, dtype=jnp.float32, activations=None):
     """Reads a Hugging Face model folder.
 
     Args:
       folder: holds `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
-      dtype: of the weights in memory. Of Gemma 3 with vision, the text half is read.
+      dtype, activations: of the weights in memory, and between them (see Transformer).
+        Of Gemma 3 with vision, the text half is read.
     Returns:
       A Transformer.
     Raises:
@@ -49,7 +50,7 @@ def load(folder, *, mesh=None, dtype=jnp.float32):
     """
     folder = pathlib.Path(folder)
     config = ModelConfig.from_hf(read_config(folder))
-    model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
+    model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
     try:
         with contextlib.ExitStack() as stack:

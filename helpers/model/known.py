@@ -1,0 +1,67 @@
+"""The shapes of the real models the course uses, so that programs can be compiled for
+them where their weights are not. Each equals what the model's config.json gives."""
+
+from helpers.model.config import ModelConfig
+from helpers.model.rope import Stretch
+
+_QWEN2 = dict(family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768)
+_GEMMA = dict(
+    family="gemma3_text",
+    vocab_size=262_144,
+    head_dim=256,
+    pattern=6,
+    rope_theta=1e6,
+    query_scale=256.0,
+    max_positions=32_768,
+)
+KNOWN = {
+    "Qwen/Qwen2.5-0.5B-Instruct": ModelConfig(
+        **_QWEN2, width=896, layers=24, heads=14, kv_heads=2, head_dim=64, ff=4864
+    ),
+    "Qwen/Qwen2.5-1.5B-Instruct": ModelConfig(
+        **_QWEN2, width=1536, layers=28, heads=12, kv_heads=2, head_dim=128, ff=8960
+    ),
+    "Qwen/Qwen3-0.6B": ModelConfig(
+        family="qwen3",
+        vocab_size=151_936,
+        width=1024,
+        layers=28,
+        heads=16,
+        kv_heads=8,
+        head_dim=128,
+        ff=3072,
+        rope_theta=1e6,
+        max_positions=40_960,
+    ),
+    "google/gemma-3-270m-it": ModelConfig(
+        **_GEMMA, width=640, layers=18, heads=4, kv_heads=1, ff=2048, window=512
+    ),
+    "google/gemma-3-1b-it": ModelConfig(
+        **_GEMMA, width=1152, layers=26, heads=4, kv_heads=1, ff=6912, window=512
+    ),
+    "google/gemma-3-4b-it": ModelConfig(
+        **_GEMMA | {"vocab_size": 262_208, "max_positions": 131_072},
+        width=2560,
+        layers=34,
+        heads=8,
+        kv_heads=4,
+        ff=10_240,
+        window=1024,
+        stretch=Stretch("linear", 8.0),
+    ),
+    "meta-llama/Llama-3.1-70B-Instruct": ModelConfig(
+        family="llama",
+        vocab_size=128_256,
+        width=8192,
+        layers=80,
+        heads=64,
+        kv_heads=8,
+        head_dim=128,
+        ff=28_672,
+        rope_theta=5e5,
+        stretch=Stretch("llama3", 8.0, 1.0, 4.0, 8192),
+        max_positions=131_072,
+        norm_eps=1e-5,
+        tied=False,
+    ),
+}
