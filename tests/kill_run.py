@@ -42,8 +42,7 @@ def tiny_model(seed):
 
 def share_of_digits(prompts, completions, **columns):
     """A reward that differs between the answers of an untrained model."""
-    shares = [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
-    return shares, {"reward/digits": float(np.mean(shares))}
+    return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
 
 
 def trainer_and_batches(lesson, folder):

@@ -1,5 +1,6 @@
 """`make course`, on a walk of two tiny notebooks: order, reuse, failure, Ctrl-C."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -153,9 +154,12 @@ def test_goes_on_after_ctrl_c(folder):
     while not (folder / "started").exists():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
+    for _ in range(3):  # Python drops an interrupt that falls into a destructor
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            out, err = process.communicate(timeout=20)
+            break
+    assert process.returncode == 130
     assert "goes on from here" in out and "Traceback" not in err
 
     code, out, err = walk(folder)
