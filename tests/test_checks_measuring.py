@@ -66,3 +66,8 @@ def test_pass_at_k_must_draw_without_putting_back():
 @pytest.mark.parametrize("n, passed", [(1000, False), (2401, True), (5000, False)])
 def test_questions_needed_has_both_bounds(n, passed):
     assert measuring.check_questions_needed(n).passed == passed
+
+
+@pytest.mark.parametrize("answer", [None, 5, ["a", "b", "c"], [("a",)] * 3])
+def test_mistakes_of_the_wrong_shape_are_judged_not_raised(answer):
+    assert not measuring.check_mistakes(answer, "24").passed

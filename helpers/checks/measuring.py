@@ -35,7 +35,6 @@ def check_extract(answer) -> Check:
 
 def check_mistakes(answer, gold) -> Check:
     """Three texts with the learner's verdict, which `correct` does not share."""
-    texts = [text for text, _ in answer]
 
     def accepted(text):
         return correct([""], [text], answer=[gold])[0] == 1.0
@@ -52,7 +51,7 @@ def check_mistakes(answer, gold) -> Check:
             "have verdicts that are True or False",
             lambda: all(isinstance(right, bool) for _, right in answer),
         ),
-        ("be three different texts", lambda: len(set(texts)) == 3),
+        ("be three different texts", lambda: len({t for t, _ in answer}) == 3),
         (
             "hold three texts on which the checker and you disagree",
             lambda: all(accepted(text) != right for text, right in answer),

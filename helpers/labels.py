@@ -1,0 +1,83 @@
+"""Names beside the lines of a figure, where they cover neither lines nor names."""
+
+import numpy as np
+
+
+def label_peaks(axes, drawn):
+    """Write each line's name above its highest point."""
+    for x, y, name, colour in drawn:
+        top = int(np.argmax(y))
+        axes.annotate(
+            name,
+            (x[top], y[top]),
+            xytext=(0, 5),
+            textcoords="offset points",
+            color=colour,
+            fontsize=9,
+            fontweight="bold",
+            ha="center",
+        )
+
+
+def label_ends(axes, drawn):
+    """Write each line's name at its end, moved up or down where it would hide anything.
+
+    Names of lines that reach the right edge stand beside the axes, apart from each
+    other; the name of a shorter line stands where it stops, clear of lines and names.
+    """
+    low, high = axes.get_ylim()
+    span = np.ptp(axes.get_xlim())
+    gap = 0.06 * (high - low) * 3.6 / axes.figure.get_figheight()
+    letter = 0.017 * span * 7.0 / axes.figure.get_figwidth()  # width of a bold one
+    right = max((x[-1] for x, *_ in drawn), default=0.0)
+    long = [line for line in drawn if line[0][-1] >= right - 0.02 * span]
+    short = [line for line in drawn if line[0][-1] < right - 0.02 * span]
+    hidden = [(x, y) for x, y, *_ in drawn]  # what no name may stand on
+    for name, height, colour in _apart(long, gap, high):
+        _label(axes, name, right, height, colour)
+        hidden.append(([right, right + span], [height, height]))
+    for x, y, name, colour in short:
+        reach = x[-1] + letter * (len(name) + 1)
+        height = _clear(x[-1], reach, y[-1], hidden, gap, low, high)
+        _label(axes, name, x[-1], height, colour)
+        hidden.append(([x[-1], reach], [height, height]))
+
+
+def _apart(lines, gap, high):
+    """(name, height, colour) of each line, by height, at least a gap between two."""
+    ends = sorted((float(y[-1]), name, colour) for _, y, name, colour in lines)
+    heights = [end[0] for end in ends]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + gap)
+    excess = max(0.0, heights[-1] - max(high, ends[-1][0])) if heights else 0.0
+    placed = zip(ends, heights, strict=True)
+    return [(name, height - excess, colour) for (_, name, colour), height in placed]
+
+
+def _clear(left, right, wanted, hidden, gap, low, high):
+    """The height nearest to the wanted one at which a name hides none of the lines."""
+    levels = []
+    for x, y in hidden:
+        at = np.linspace(left, right, 20)
+        at = at[(at >= x[0]) & (at <= x[-1]) & (at > left)]
+        levels.extend(np.interp(at, x, y))
+    steps = sorted(range(-16, 17), key=abs)
+    places = [wanted + step * gap / 2 for step in steps]
+    places = [place for place in places if low <= place <= high] or [wanted]
+    free = (p for p in places if all(abs(p - level) > 0.7 * gap for level in levels))
+    return next(free, places[0])
+
+
+def _label(axes, name, x, y, colour):
+    """Write a line's name to the right of a point."""
+    axes.annotate(
+        name,
+        (x, y),
+        xytext=(6, 0),
+        textcoords="offset points",
+        color=colour,
+        fontsize=9,
+        fontweight="bold",
+        va="center",
+        annotation_clip=False,
+    )
