@@ -47,7 +47,7 @@ def evaluate(
       rows: problems with "question" and "answer"; "level" and "names" where known.
       max_tokens: budget of an answer.
       samples: sampled answers per problem; 0 for none.
-      batch: problems at a time.
+      batch: problems at a time when sampling; greedily, as many answers at a time.
       seed: decides the samples.
       temperature: of the samples.
       buckets: allowed lengths of prompts; the longest prompt decides.
@@ -69,7 +69,8 @@ def evaluate(
     settings = {"max_tokens": max_tokens, "eos_ids": chat.eos_ids(tokenizer)}
 
     def answers(what, keys_NG, temperature):
-        batches = _batches(len(rows), min(batch, len(rows)), what if log else None)
+        problems = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
+        batches = _batches(len(rows), problems, what if log else None)
         for at, real in batches:
             completions = generate(
                 model,

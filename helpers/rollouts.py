@@ -14,7 +14,7 @@ from helpers.losses import advantages
 from helpers.rewards import RewardSet
 from helpers.sampling import generate, row_keys
 
-TRIM = 16  # completions are cut to a multiple of this: few shapes, few programs
+CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 
 
 class NothingToLearn(RuntimeError):
@@ -27,9 +27,9 @@ class Rollouts:
     Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
     int32; `loss_mask` (P,G,T) float32, 1 on every sampled token, its EOS included;
     `logprobs` (P,G,T) float32 as sampled; `rewards`, `advantages` (P,G) float32.
-    T is the longest answer that counts, rounded up to a multiple of 16. `metrics` has
-    the means of `length`, `truncated`, `reward`, each reward function's, and
-    `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
+    T is the longest answer that counts, rounded up to a quarter of the budget.
+    `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
+    and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
@@ -126,7 +126,7 @@ class Rollouts:
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return _trimmed(batch)
+        return _trimmed(batch, -(-self.max_tokens // CUTS))
 
     def _sample(self, prompts, round_):
         """One batch of prompts, answered and scored, on the host; and its metrics."""
@@ -212,11 +212,11 @@ class Rollouts:
             )
 
 
-def _trimmed(batch):
-    """Arrays only, and no longer than the longest answer that counts."""
+def _trimmed(batch, step):
+    """Arrays only, cut to the multiple of `step` that holds all answers that count."""
     counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
     longest = counted[-1] + 1 if len(counted) else 1
-    width = min(-(-longest // TRIM) * TRIM, batch["completion"].shape[-1])
+    width = min(-(-longest // step) * step, batch["completion"].shape[-1])
     for name in ("completion", "loss_mask", "logprobs"):
         batch[name] = batch[name][..., :width]
     return {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}

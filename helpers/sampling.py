@@ -207,10 +207,10 @@ def _at(key, t):
 
 def _empty_cache(prefix: KV, group, size) -> KV:
     """A cache for `size` own tokens per answer, shaped like the prompt's KV."""
-    L, P, _, K, _, H = prefix.keys.shape
-    empty = jnp.zeros((L, P, group, K, size, H), prefix.keys.dtype)
+    L, P, _, K, H, _ = prefix.keys.shape
+    keys = jnp.zeros((L, P, group, K, H, size), prefix.keys.dtype)
     index = jnp.zeros((P, group, size), jnp.int32)
-    return KV(empty, empty, index, index)
+    return KV(keys, keys.swapaxes(4, 5), index, index)
 
 
 def _append(cache: KV, new: KV, at) -> KV:
@@ -219,7 +219,7 @@ def _append(cache: KV, new: KV, at) -> KV:
     def write(axis, old, value):
         return jax.lax.dynamic_update_slice_in_dim(old, value, at, axis)
 
-    return KV(*map(write, (4, 4, 2, 2), cache, new))
+    return KV(*map(write, (5, 4, 2, 2), cache, new))
 
 
 def _restrict(logits, top_k, top_p):

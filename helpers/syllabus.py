@@ -61,13 +61,13 @@ LESSONS = {
             "policy gradients",
             {"laptop": 1},
         ),
-        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 5}, ("grpo", "r1_zero")),
-        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 4}, ("gspo",)),
+        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 3}, ("grpo", "r1_zero")),
+        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 3}, ("gspo",)),
         Lesson(
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
-            {"laptop": 4},
+            {"laptop": 3},
             _STUDENTS,
         ),
     )

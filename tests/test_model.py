@@ -74,8 +74,8 @@ def test_blocks_of_queries_have_the_values_and_gradients_of_all_at_once(length):
         for key, shape in zip(
             keys,
             [(P, G, K, R, length, H)]
-            + 2 * [(P, 1, K, S, H)]
-            + 2 * [(P, G, K, length, H)],
+            + [(P, 1, K, H, S), (P, 1, K, S, H)]
+            + [(P, G, K, H, length), (P, G, K, length, H)],
             strict=False,
         )
     ]
@@ -178,7 +178,7 @@ def test_a_query_that_may_see_nothing_stays_finite():
     nothing = jnp.zeros((1, 1, 3, 5), bool)
 
     def total(query, keys):
-        return attend(query, [(keys, keys)], [nothing]).sum()
+        return attend(query, [(keys.swapaxes(3, 4), keys)], [nothing]).sum()
 
     value, gradients = jax.value_and_grad(total, argnums=(0, 1))(query, keys)
     assert np.isfinite(value) and all(np.all(np.isfinite(g)) for g in gradients)

@@ -97,7 +97,8 @@ def test_the_loss_mask_token_by_token(mask_truncated):
             lengths.append((length, ended))
     assert 0 < sum(ended for _, ended in lengths) < len(lengths)
     longest = max(n for n, ended in lengths if ended or not mask_truncated)
-    assert width == min(-(-longest // 16) * 16, BUDGET)
+    quarter = -(-BUDGET // 4)
+    assert width == min(-(-longest // quarter) * quarter, BUDGET)
     assert source.metrics["length"] == np.mean([n for n, _ in lengths])
     assert source.metrics["truncated"] == np.mean([not e for _, e in lengths])
 

@@ -74,7 +74,7 @@ class _Watched:
         self.calls = []
 
     def __call__(self, tokens, positions, segments=None, earlier=()):
-        seen = sum(piece.keys.shape[4] for piece in earlier)
+        seen = sum(piece.positions.shape[-1] for piece in earlier)
         self.calls.append((tokens.shape[2], int(jnp.ravel(positions)[0]), seen))
         return self.model(tokens, positions, segments, earlier)
 

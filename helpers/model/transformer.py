@@ -84,7 +84,7 @@ class Layer(nnx.Module):
         return rms_norm(x, weight[...], self.config.norm_eps, self.config.is_gemma)
 
     def __call__(self, x_PGTD, cos_sin, earlier, masks):
-        """Returns the new x, and this layer's keys and values (P, G, K, T, H)."""
+        """Returns the new x, and this layer's keys (P, G, K, H, T) and values."""
         attended, kv = self.attention(
             self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks
         )
@@ -112,7 +112,7 @@ class Layer(nnx.Module):
         if c.qk_norm:
             q, k = self.norm(q, self.q_norm), self.norm(k, self.k_norm)
         q = rotate(q, cos_sin) * c.attention_scale
-        k, v = rotate(k, cos_sin).swapaxes(2, 3), v.swapaxes(2, 3)
+        k, v = rotate(k, cos_sin).transpose(0, 1, 3, 4, 2), v.swapaxes(2, 3)
         q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
         out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
