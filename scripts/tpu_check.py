@@ -9,10 +9,12 @@ import argparse
 import csv
 import dataclasses
 import hashlib
+import os
 import pathlib
+import subprocess
 import sys
 import time
-from importlib import metadata
+from importlib import metadata, util
 
 import jax
 
@@ -20,7 +22,8 @@ from helpers import lessons, optimizers, programs, tpu
 from helpers.model.known import KNOWN
 from helpers.runtime import PRESETS
 
-TABLE = pathlib.Path(__file__).resolve().parents[1] / "data/results/tpu_fit.csv"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
 TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"
 ADAMW = optimizers.adamw(1e-4)
@@ -160,6 +163,23 @@ def measure(case):
     }
 
 
+def with_compiler():
+    """Runs this script again with the libtpu that this jax names, installed aside.
+
+    It lies in build/tpu and not in the environment, where jax would look for a TPU.
+    """
+    named = next(x for x in metadata.requires("jax") if x.startswith("libtpu"))
+    requirement = named.split(";")[0].strip()
+    folder = ROOT / "build" / "tpu" / requirement.replace("*", "x")
+    if not (folder / "libtpu").is_dir():
+        print(f"Installing {requirement} into {folder.relative_to(ROOT)}", flush=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--target", str(folder), requirement], check=True)
+    environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "scripts.tpu_check", *sys.argv[1:]]
+    return subprocess.run(command, env=environment, cwd=ROOT).returncode
+
+
 def versions():
     """jax and libtpu, as the compiler that was asked."""
     return f"jax {jax.__version__}, libtpu {metadata.version('libtpu')}"
@@ -215,4 +235,4 @@ def write(rows):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main() if util.find_spec("libtpu") else with_compiler())
