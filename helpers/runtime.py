@@ -53,7 +53,7 @@ _QWEN = "Qwen/Qwen2.5-0.5B-Instruct"  # Apache-2.0, no token needed
 PRESETS = {
     row.name: row
     for row in (
-        Preset("laptop", "data/tiny", "float32", 0, 40, 8, 48, 64, 45, 3),
+        Preset("laptop", "data/tiny", "float32", 0, 48, 8, 48, 64, 48, 3),
         Preset("v5e-1", _QWEN, "bfloat16", 32, 8, 8, 256, 256, 150, 45),
         Preset("v5e-8", _QWEN, "bfloat16", 64, 64, 8, 256, 512, 150, 45),
     )
