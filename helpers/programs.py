@@ -15,8 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from helpers import sampling
 from helpers.model import lora
 from helpers.model.transformer import Transformer
-from helpers.sharding import partition
-from helpers.tpu import on_mesh
+from helpers.sharding import shardings
 from helpers.update import as_float32, build_update
 
 
@@ -45,8 +44,10 @@ def frozen_model(config, dtype=jnp.bfloat16):
 
 
 def _placed(state, mesh):
-    return on_mesh(
-        state, mesh, lambda path, shape: partition(path, shape, mesh.shape["data"])
+    return jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        state,
+        shardings(state, mesh),
     )
 
 
@@ -75,8 +76,8 @@ def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=())
     }
     graphs = [nnx.graphdef(module) for module in frozen]
     step = build_update(objective, optimizer.transform, graph, graphs)
-    shardings = jax.tree.map(lambda x: x.sharding, (params, opt_state))
-    jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(*shardings, None))
+    places = jax.tree.map(lambda x: x.sharding, (params, opt_state))
+    jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(*places, None))
     everywhere = NamedSharding(mesh, PartitionSpec())
     rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=everywhere, weak_type=True)
     return jitted, (params, opt_state, fixed, teachers, pieces, rate)
