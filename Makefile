@@ -1,6 +1,6 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab notebooks tiny seeds bench parity clean
+.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -12,7 +12,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
 export TOKENIZERS_PARALLELISM ?= false
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | \
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | \
 	  awk -F ':.*## *' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 env: $(READY)  ## create .venv and install the course into it
@@ -54,6 +54,9 @@ bench: $(READY)  ## measure against google-tunix and TRL, into data/results/benc
 
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
+
+tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
+	$(PY) -m scripts.tpu_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

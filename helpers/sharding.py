@@ -1,36 +1,66 @@
 """Which array lies where: the sharding table of parameters, and of batches.
 
-Fully sharded data parallel (FSDP): every device keeps a slice of each parameter and of
-the optimizer's moments, and works on its rows of the batch. XLA gathers a layer's
-weights just before they are used.
+Fully sharded data parallel (FSDP) over the mesh axis "data": every device keeps a slice
+of each parameter and of the optimizer's moments, and works on its rows of the batch;
+XLA gathers a layer's weights just before they are used. Tensor parallel over "model": a
+matrix stays cut while it is used, and what the parts make is added up.
 """
+
+import re
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+# Tensor parallelism (1909.08053): these matrices are cut along what they make, or along
+# what they take, so that a layer needs one sum over "model" after attention and one
+# after the feed-forward. The vocabulary of embed and head is cut as well.
+MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
+TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
 
-def partition(path: tuple, shape: tuple[int, ...], devices: int) -> PartitionSpec:
-    """The sharding table: which axis of a parameter lies over the "data" devices.
 
-    The largest axis that divides, but never the axis along which layers are stacked
-    (the scan over layers would gather all of them at every layer); else none. Moments
-    of the optimizer have the paths and shapes of their parameters, hence their layout.
+def partition(
+    path: tuple, shape: tuple[int, ...], data: int, model: int = 1
+) -> PartitionSpec:
+    """The sharding table: which axes of a parameter lie over the devices.
+
+    Over "model" goes the last axis of the matrices in MAKES and the last but one of
+    those in TAKES. Over "data" goes the largest of the other axes that divides, but
+    never the axis along which layers are stacked (the scan over layers would gather all
+    of them at every layer); else none. Moments of the optimizer have the paths and
+    shapes of their parameters, hence their layout.
+
+    Args:
+      path: of the parameter in a tree, as `jax.tree_util` gives it.
+      shape: its shape.
+      data, model: devices along the axes of the mesh.
     """
+    cut = {}
+    axis = len(shape) - (1 if _name(path) in MAKES else 2)
+    if model > 1 and _name(path) in MAKES | TAKES and shape[axis] % model == 0:
+        cut[axis] = "model"
     axes = range(1 if is_stacked(path) else 0, len(shape))
-    fitting = [axis for axis in axes if shape[axis] % devices == 0]
-    if not fitting:
-        return PartitionSpec()
-    largest = max(fitting, key=lambda axis: shape[axis])
-    return PartitionSpec(*[None] * largest, "data")
+    fitting = [axis for axis in axes if shape[axis] % data == 0 and axis not in cut]
+    if fitting:
+        cut[max(fitting, key=lambda axis: shape[axis])] = "data"
+    return PartitionSpec(*[cut.get(axis) for axis in range(max(cut, default=-1) + 1)])
+
+
+def _name(path: tuple) -> str:
+    """The name of a parameter at a path: the last that is no number and no wrapper."""
+    names = re.findall(r"[A-Za-z_]\w*", jax.tree_util.keystr(path))
+    return next((name for name in reversed(names) if name != "value"), "")
+
+
+def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """`partition` on a mesh with axes ("data", "model")."""
+    spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
+    return NamedSharding(mesh, spec)
 
 
 def shardings(tree, mesh: Mesh):
     """The sharding of each leaf of a tree of parameters or moments."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, x: NamedSharding(
-            mesh, partition(path, x.shape, mesh.shape["data"])
-        ),
-        tree,
+        lambda path, x: layout(path, x.shape, mesh), tree
     )
 
 

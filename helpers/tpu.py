@@ -188,16 +188,6 @@ def compile_for(topology, function, *arguments, donate=(), flops=None) -> Report
     )
 
 
-def on_mesh(tree, mesh, layout):
-    """Shapes with shardings, to compile with: `layout(path, shape)` gives the spec."""
-
-    def one(path, x):
-        sharding = jax.sharding.NamedSharding(mesh, layout(path, x.shape))
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
-
-    return jax.tree_util.tree_map_with_path(one, tree)
-
-
 class _Program:
     """The computations of a compiled program's text, and how often each one runs."""
 

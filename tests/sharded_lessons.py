@@ -96,10 +96,13 @@ def check_lesson(name):
     (table, batches, state), (expected, others, alone) = (
         train(name, n) for n in (8, 1)
     )
-    for ours, theirs in zip(batches, others, strict=True):
+    for step, (ours, theirs) in enumerate(zip(batches, others, strict=True)):
         for key in ("prompt", "completion", "loss_mask"):
             np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
-        np.testing.assert_allclose(ours["logprobs"], theirs["logprobs"], atol=1e-4)
+        # Before the first update there is no rounding for Adam to enlarge.
+        np.testing.assert_allclose(
+            ours["logprobs"], theirs["logprobs"], rtol=1e-4 if step else 1e-6, atol=1e-5
+        )
     for ours, theirs in zip(table, expected, strict=True):
         for key in ("loss", "entropy", "nll", "reward", "length", "tokens"):
             if key in theirs:

@@ -67,9 +67,9 @@ def reinforce(model, batch):
     )
 
 
-def train(objective, batches, optimizer, devices, **settings):
+def train(objective, batches, optimizer, devices, tensor=1, **settings):
     model = Transformer(CONFIG, nnx.Rngs(0))
-    mesh = make_mesh(jax.devices()[:devices])
+    mesh = make_mesh(jax.devices()[:devices], tensor)
     trainer = Trainer(model, objective, optimizer, mesh=mesh, log=False, **settings)
     table = trainer.fit(batches, 3)
     return trainer, model, table
@@ -90,6 +90,10 @@ def check_lessons():
                     row[name], other[name], rtol=1e-4, atol=1e-5, err_msg=name
                 )
         check_every_device_holds_its_share(trainer)
+        _, tensor, table = train(objective, source(), optimizer, 8, 2, **settings)
+        assert_same_weights(tensor, alone, rtol=1e-4, atol=2e-5)
+        losses = [[row["loss"] for row in rows] for rows in (table, expected)]
+        np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 def check_every_device_holds_its_share(trainer):

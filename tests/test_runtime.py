@@ -12,8 +12,9 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import runtime
+from helpers import chat, runtime
 from helpers.syllabus import LESSONS, STAGES
+from helpers.tasks import word_problems
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +101,8 @@ def test_mesh_on_this_machine():
 
 EIGHT = """
 import jax
-from helpers import runtime
+from helpers import chat, runtime
+from helpers.tasks import word_problems
 assert runtime.make_mesh().devices.shape == (8, 1)
 mesh = runtime.make_mesh(model=2)
 assert mesh.devices.shape == (4, 2)
@@ -248,3 +250,17 @@ def test_folders_follow_course_build(monkeypatch, tmp_path):
     assert runtime.run_folder("grpo") == tmp_path / "build" / "runs" / "grpo"
     monkeypatch.delenv("COURSE_BUILD")
     assert runtime.build_folder() == runtime.ROOT / "build"
+
+
+def test_the_laptops_budgets_hold_every_question_and_solution():
+    chosen = runtime.preset("laptop")
+    tokenizer = chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "base")
+    rows = word_problems.generate(3000, seed=7, levels=(3,))
+    questions = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    examples = chat.examples_tokens(
+        tokenizer,
+        [row["question"] for row in rows],
+        [row["answer"] for row in rows],
+    )
+    assert max(map(len, questions)) <= chosen.prompt_tokens
+    assert max(sum(mask) for _, mask in examples) <= chosen.completion_tokens

@@ -32,6 +32,26 @@ def test_the_largest_axis_that_divides_is_cut_and_never_the_layers(
         assert allowed[axis] == max(allowed.values())
 
 
+@given(
+    name=st.sampled_from(["q", "up", "o", "down", "embed", "q_a", "o_b", "ff_norm"]),
+    shape=st.tuples(*[st.sampled_from([2, 3, 4, 6, 8, 64])] * 3),
+    data=st.sampled_from([1, 2, 4]),
+    model=st.sampled_from([2, 4]),
+)
+def test_matrices_are_cut_along_what_they_make_or_take(name, shape, data, model):
+    """q and up by columns, o and down by rows; data takes an axis that is left."""
+    path = (jax.tree_util.DictKey("layers"), jax.tree_util.DictKey(name))
+    spec = tuple(partition(path, shape, data, model)) + (None,) * 3
+    wanted = {"q": 2, "up": 2, "o": 1, "down": 1, "embed": 1}.get(name)
+    if wanted is None or shape[wanted] % model:
+        assert "model" not in spec
+    else:
+        assert spec[wanted] == "model"
+    assert spec[0] is None and spec.count("model") <= 1 and spec.count("data") <= 1
+    free = [axis for axis in (1, 2) if shape[axis] % data == 0 and spec[axis] is None]
+    assert "data" in spec or not free
+
+
 def test_moments_of_stacked_weights_count_as_stacked():
     state = [{"mu": {"layers": {"up": 1}, "embed": 2}}, ()]
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)

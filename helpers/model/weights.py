@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import NamedSharding
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -24,7 +23,7 @@ from helpers import chat
 from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.sharding import partition
+from helpers.sharding import layout
 
 INDEX = "model.safetensors.index.json"
 
@@ -219,13 +218,12 @@ def _read(tensors, shapes, config, dtype, mesh):
                     f"asks for {expected}: they do not belong together."
                 )
             slices.append(tensors[name])
-        layout = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         if mesh is not None:
-            spec = partition(path, shape.shape, mesh.shape["data"])
-            layout = NamedSharding(mesh, spec)
+            place = layout(path, shape.shape, mesh)
         part = _stacked if keys[0] == "layers" else _single
         part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
-        return jax.make_array_from_callback(shape.shape, layout, part)
+        return jax.make_array_from_callback(shape.shape, place, part)
 
     arrays = jax.tree_util.tree_map_with_path(read, nnx.to_pure_dict(shapes))
     nnx.replace_by_pure_dict(shapes, arrays)
