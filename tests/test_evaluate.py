@@ -157,7 +157,7 @@ def test_reports_are_compared_on_the_same_problems_only(script):
 
 
 def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):
-    clock = iter(range(0, 1000, 7))
+    clock = iter(range(0, 10_000, 11))
     monkeypatch.setattr(
         room, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock)))
     )
