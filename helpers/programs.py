@@ -51,6 +51,16 @@ def _placed(state, mesh):
     )
 
 
+def _trained(model):
+    return lora.Adapter if model.layers.adapters else nnx.Param
+
+
+def _moments(params, optimizer, mesh):
+    """The optimizer's first state, as the trainer makes it."""
+    state = jax.eval_shape(lambda p: optimizer.transform.init(as_float32(p)), params)
+    return _placed(state, mesh)
+
+
 def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=()):
     """The trainer's update of one batch.
 
@@ -60,13 +70,10 @@ def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=())
       accumulate: pieces.
       frozen: abstract modules that the objective is given.
     """
-    wrt = lora.Adapter if model.layers.adapters else nnx.Param
-    graph, params, fixed = nnx.split(model, wrt, ...)
+    graph, params, fixed = nnx.split(model, _trained(model), ...)
     teachers = [_placed(nnx.state(module), mesh) for module in frozen]
-    opt_state = jax.eval_shape(
-        lambda p: optimizer.transform.init(as_float32(p)), params
-    )
-    params, fixed, opt_state = (_placed(x, mesh) for x in (params, fixed, opt_state))
+    opt_state = _moments(params, optimizer, mesh)
+    params, fixed = _placed(params, mesh), _placed(fixed, mesh)
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
     pieces = {
         name: jax.ShapeDtypeStruct(
@@ -85,11 +92,8 @@ def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=())
 
 def moments_gb(model, optimizer, mesh) -> float:
     """GiB of optimizer state on a chip: it stays there while answers are sampled."""
-    wrt = lora.Adapter if model.layers.adapters else nnx.Param
-    state = jax.eval_shape(
-        lambda p: optimizer.transform.init(as_float32(p)), nnx.state(model, wrt)
-    )
-    leaves = jax.tree.leaves(_placed(state, mesh))
+    params = nnx.state(model, _trained(model))
+    leaves = jax.tree.leaves(_moments(params, optimizer, mesh))
     sizes = [math.prod(x.sharding.shard_shape(x.shape)) for x in leaves]
     held = sum(n * x.dtype.itemsize for n, x in zip(sizes, leaves, strict=True))
     return held / 2**30
