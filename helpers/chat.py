@@ -12,10 +12,12 @@ lessons).
 import numpy as np
 
 from helpers import chat_encoding as encoding
+from helpers.conversations import conversation_tokens
 from helpers.tokenizer import train_tokenizer
 from helpers.tokenizer_files import load_tokenizer, save_tokenizer
 
 __all__ = [
+    "conversation_tokens",
     "decode",
     "eos_ids",
     "example_tokens",
