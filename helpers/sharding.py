@@ -1,14 +1,20 @@
 """Which array lies where: the sharding table of parameters, and of batches.
 
 Fully sharded data parallel (FSDP) over the mesh axis "data": every device keeps a slice
-of each parameter and of the optimizer's moments, and works on its rows of the batch;
-XLA gathers a layer's weights just before they are used. Tensor parallel over "model": a
+of each parameter and of the optimizer's moments, and works on its rows of the batch; a
+layer's weights are gathered just before they are used. Tensor parallel over "model": a
 matrix stays cut while it is used, and what the parts make is added up.
+
+The model says where rows are spread and weights gathered (`spread`, `gathered`); it
+learns of the mesh from whoever runs it, inside `using`. Left to itself, XLA cuts the
+feed-forward over "data" instead of the rows, and adds up activations at every layer.
 """
 
+import contextlib
 import re
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 # Tensor parallelism (1909.08053): these matrices are cut along what they make, or along
@@ -34,14 +40,22 @@ def partition(
       shape: its shape.
       data, model: devices along the axes of the mesh.
     """
-    cut = {}
-    axis = len(shape) - (1 if _name(path) in MAKES else 2)
-    if model > 1 and _name(path) in MAKES | TAKES and shape[axis] % model == 0:
-        cut[axis] = "model"
+    cut = _model_cut(path, shape, model)
     axes = range(1 if is_stacked(path) else 0, len(shape))
     fitting = [axis for axis in axes if shape[axis] % data == 0 and axis not in cut]
     if fitting:
         cut[max(fitting, key=lambda axis: shape[axis])] = "data"
+    return _spec(cut)
+
+
+def _model_cut(path, shape, model):
+    """{axis: "model"} of a matrix that is cut over that axis of the mesh, else {}."""
+    axis = len(shape) - (1 if _name(path) in MAKES else 2)
+    cuts = model > 1 and _name(path) in MAKES | TAKES and shape[axis] % model == 0
+    return {axis: "model"} if cuts else {}
+
+
+def _spec(cut):
     return PartitionSpec(*[cut.get(axis) for axis in range(max(cut, default=-1) + 1)])
 
 
@@ -67,6 +81,52 @@ def shardings(tree, mesh: Mesh):
 def place(tree, mesh: Mesh):
     """The tree with its leaves spread over the mesh as the sharding table says."""
     return jax.device_put(tree, shardings(tree, mesh))
+
+
+def using(tree):
+    """A context in which the model knows the mesh that a tree of arrays lies on.
+
+    Args:
+      tree: parameters, or their abstract values; on one device it does nothing.
+    """
+    layout = jax.tree.leaves(tree)[0].sharding
+    if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
+        return contextlib.nullcontext()
+    return jax.set_mesh(layout.mesh)
+
+
+def _mesh_in_use():
+    """The mesh of the `using` that surrounds this code; None outside, or alone."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh if not mesh.empty and "data" in mesh.shape and mesh.size > 1 else None
+
+
+def spread(x):
+    """Activations (rows, …) with their rows over the mesh axis "data"."""
+    mesh = _mesh_in_use()
+    if mesh is None or x.shape[0] % mesh.shape["data"]:
+        return x
+    return jax.lax.with_sharding_constraint(x, PartitionSpec("data"))
+
+
+def gathered(tree, dtype):
+    """Weights as they are used: whole over the mesh axis "data".
+
+    Args:
+      tree: parameters, by the paths that `partition` knows.
+      dtype: what matrices are used in; gathering them in it sends less. Int8 ones stay.
+    """
+    mesh = _mesh_in_use()
+    if mesh is None:
+        return tree
+
+    def whole(path, x):
+        spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
+        if _name(path) in MAKES | TAKES and x.dtype != jnp.int8:
+            x = x.astype(dtype)
+        return jax.lax.with_sharding_constraint(x, spec)
+
+    return jax.tree_util.tree_map_with_path(whole, tree)
 
 
 def spread_rows(arrays, weights):

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from helpers.runtime import make_mesh
+from helpers.sharding import using
 
 GB = 2**30
 
@@ -161,7 +162,7 @@ def compile_for(topology, function, *arguments, donate=(), flops=None) -> Report
     jitted = function
     if not hasattr(function, "lower"):
         jitted = jax.jit(function, donate_argnums=donate)
-    with _quiet():
+    with _quiet(), using(arguments):
         try:
             compiled = jitted.lower(*arguments).compile()
         except jax.errors.JaxRuntimeError as error:
@@ -218,11 +219,15 @@ class _Program:
                 yield from self.walk(loop[2], times * self.trips(loop[1]))
 
 
+UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more
+
+
 def modelled_cycles(text: str) -> int:
     """Cycles of a compiled program by the compiler's own estimates, loops included."""
     total = 0
     for line, times in _Program(text).walk():
-        if found := re.search(r'"estimated_cycles":"(\d+)"', line):
+        found = re.search(r'"estimated_cycles":"(\d+)"', line)
+        if found and int(found[1]) < UNKNOWN:
             total += times * int(found[1])
     return total
 
@@ -246,8 +251,9 @@ def collectives(text: str) -> dict:
             continue
         count, size = found.get(match[2], (0, 0.0))
         shapes = re.findall(r"(\w+)\[([\d,]*)\]", match[1])
-        if match[3]:  # asynchronous: its result is (operand, result, …)
-            shapes = shapes[1:2] or shapes
+        if match[3]:  # asynchronous: (operands, results, scalars of its own)
+            shapes = [shape for shape in shapes if shape[1]]
+            shapes = shapes[len(shapes) // 2 :]
         size += (
             times
             * sum(

@@ -22,7 +22,7 @@ from helpers.identity import describe, fingerprint
 from helpers.metrics_log import MetricsLog, Progress
 from helpers.optimizers import Optimizer
 from helpers.runtime import make_mesh
-from helpers.sharding import place, place_batch, shardings
+from helpers.sharding import place, place_batch, shardings, using
 from helpers.update import as_float32, build_update
 
 
@@ -110,13 +110,14 @@ class Trainer:
 
     def _train(self, batches, steps):
         self.progress.start(self.step, steps)
-        self.clock, saved = time.monotonic(), self.step
+        self.clock, saved = (time.monotonic(), time.process_time()), self.step
         while self.step < steps and (batch := next(batches, None)) is not None:
             rate = self.optimizer.learning_rate(self.step)
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
-            self.params, self.opt_state, metrics = self.update(
-                self.params, self.opt_state, self.fixed, self.teachers, batch, rate
-            )
+            with using(self.params):
+                self.params, self.opt_state, metrics = self.update(
+                    self.params, self.opt_state, self.fixed, self.teachers, batch, rate
+                )
             nnx.update(self.model, self.params)
             self.step += 1
             row = {"step": self.step, "learning_rate": rate}
@@ -147,8 +148,11 @@ class Trainer:
                     )
             total = self.log.rows[-1]["tokens_total"] if self.log.rows else 0.0
             row["tokens_total"] = total + row["tokens"]
-            self.clock, before = time.monotonic(), self.clock
-            row["seconds"] = self.clock - before
+            now = time.monotonic(), time.process_time()
+            row["seconds"], row["cpu_seconds"] = (
+                end - begin for end, begin in zip(now, self.clock, strict=True)
+            )
+            self.clock = now
             row["tokens_per_second"] = row["tokens"] / row["seconds"]
             self.log.write(row, samples)
             self.progress.update(row)
