@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers import tpu
+from helpers import hlo
 from helpers.losses import policy_gradient_loss, sft_loss
 from helpers.metrics_log import is_timing
 from helpers.model.config import ModelConfig
@@ -125,7 +125,7 @@ def check_rows_stay_where_they_are(trainer, batch, minibatches=1, accumulate=1):
         text = trainer.update.lower(*state, pieces, 0.1).compile().as_text()
     weights = 4 * sum(x.size for x in jax.tree.leaves(trainer.params)) / 2**30
     times = minibatches * accumulate
-    for kind, (_, gib) in tpu.collectives(text).items():
+    for kind, (_, gib) in hlo.collectives(text).items():
         assert gib < 6 * times * weights, (kind, gib / weights)
 
 
