@@ -1,4 +1,4 @@
-"""Which programs `make tpu-check` compiles: the presets', the families', the far ones."""
+"""What `make tpu-check` compiles: programs of presets, of each family, and far ones."""
 
 import dataclasses
 
