@@ -163,8 +163,8 @@ def measure(case):
     }
 
 
-def with_compiler():
-    """Runs this script again with the libtpu that this jax names, installed aside.
+def with_compiler(script="scripts.tpu_check"):
+    """Runs a script again with the libtpu that this jax names, installed aside.
 
     It lies in build/tpu and not in the environment, where jax would look for a TPU.
     """
@@ -176,7 +176,7 @@ def with_compiler():
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
         subprocess.run([*pip, "--target", str(folder), requirement], check=True)
     environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "scripts.tpu_check", *sys.argv[1:]]
+    command = [sys.executable, "-m", script, *sys.argv[1:]]
     return subprocess.run(command, env=environment, cwd=ROOT).returncode
 
 
