@@ -36,7 +36,7 @@ lint: $(READY)  ## check style and formatting
 	$(PY) -m ruff format --check .
 
 lab: $(READY)  ## open the course in JupyterLab
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/02_model.ipynb
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed

@@ -38,6 +38,10 @@ class _Program:
             )
             if loop:
                 yield from self.walk(loop[2], times * self.trips(loop[1]))
+            # Overlapped with products, a collective is cut into fusions: a start, some
+            # products that carry it, a done. The start alone is followed.
+            if begun := re.search(r"%async-collective-start.* calls=%([\w.\-]+)", line):
+                yield from self.walk(begun[1], times)
 
 
 UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more

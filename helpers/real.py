@@ -12,8 +12,8 @@ from helpers.model import hub, lora, weights
 from helpers.tasks import gsm8k
 
 ASK = (
-    "\nWork it out step by step. End with a line that holds #### and the number, such as"
-    " #### 42."
+    "\nWork it out step by step. End with a line that holds #### and the number, such "
+    "as #### 42."
 )
 
 

@@ -32,6 +32,8 @@ _STUDENTS = (
 LESSONS = {
     row.file[:2]: row
     for row in (
+        Lesson("00_start_here", "Start here", "start", {"laptop": 1}),
+        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}),
         Lesson(
             "02_model",
             "A language model in Flax NNX",

@@ -17,27 +17,33 @@ import sys
 import time
 from importlib import metadata, util
 
+from helpers import compiler, tpu
+from scripts import tpu_cases
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
 SIZES = ("model", "program", "topology", "preset", "prompts", "pieces", "tokens")
 
 
-def with_compiler(arguments):
-    """Runs this script again with the libtpu that this jax names, installed aside.
+def with_compiler(module, arguments=()):
+    """Runs a module again with the libtpu that this jax names, installed aside.
 
     It lies in build/tpu and not in the environment, where jax would look for a TPU.
     """
-    named = next(x for x in metadata.requires("jax") if x.startswith("libtpu"))
-    requirement = named.split(";")[0].strip()
-    folder = ROOT / "build" / "tpu" / requirement.replace("*", "x")
+    requirement, folder = compiler.requirement(), compiler.folder()
     if not (folder / "libtpu").is_dir():
         print(f"Installing {requirement} into {folder.relative_to(ROOT)}", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
         subprocess.run([*pip, "--target", str(folder), requirement], check=True)
     environment = os.environ | {"PYTHONPATH": str(folder), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "scripts.tpu_check", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, env=environment, cwd=ROOT).returncode
+
+
+def versions():
+    """jax and libtpu, as the compiler that was asked."""
+    return f"jax {metadata.version('jax')}, libtpu {metadata.version('libtpu')}"
 
 
 def measure(case, kept):
@@ -47,14 +53,9 @@ def measure(case, kept):
       case: of `tpu_cases`.
       kept: {hash: row} of the last table.
     """
-    import jax
-
-    from helpers import tpu
-
     function, arguments, resident = case.build()
     lowered = tpu.lower(function, *arguments)
-    versions = f"jax {jax.__version__}, libtpu {metadata.version('libtpu')}"
-    text = f"{lowered.as_text()}{case}{versions}"
+    text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     if key in kept:
         return kept[key]
@@ -76,7 +77,7 @@ def measure(case, kept):
         "links_ms": round(report.links_ms, 1),
         "collectives": "; ".join(kinds),
         "verdict": report.verdict.replace("\n", " "),
-        "versions": versions,
+        "versions": versions(),
         "program_hash": key,
     }
 
@@ -129,9 +130,7 @@ def run(arguments):
     parser.add_argument("--quick", action="store_true", help="the presets only")
     quick = parser.parse_args(arguments).quick
     if not util.find_spec("libtpu"):
-        return with_compiler(arguments)
-    from scripts import tpu_cases
-
+        return with_compiler("scripts.tpu_check", arguments)
     rows = main(list(tpu_cases.shipped()) if quick else tpu_cases.cases())
     if not quick:
         write(rows)  # without the rows of programs that are gone

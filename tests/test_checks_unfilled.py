@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.checks import distillation, filled, grpo, gspo, judge, sft, template
+from helpers.checks import distillation, filled, grpo, gspo, judge, sft, start, template
 
 DIAGNOSES = ("healthy", "reward never given", "learning rate")
 NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
@@ -11,6 +11,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
 @pytest.mark.parametrize(
     "check, stub, what",
     [
+        (start.check_drive, [None], "a dict of one entry"),
         (grpo.check_stops_at, [None], "a probability"),
         (grpo.check_diagnosis, [dict.fromkeys(DIAGNOSES)], "the letter of a run"),
         (gspo.check_sequence_ratio, [None], "a number"),

@@ -241,6 +241,7 @@ def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
     python = course_copy / ".venv" / "bin" / "python"
     python.write_text(
         '#!/bin/bash\necho "$COURSE_BUILD|$JAX_COMPILATION_CACHE_DIR" >> log\n'
+        'echo "$*" >> asked\n'
     )
     python.chmod(0o755)
     (course_copy / ".venv" / "ready").touch()
@@ -252,6 +253,8 @@ def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
     subprocess.run(["make", target], cwd=course_copy, env=clean, check=True)
     build = course_copy / "build"
     own = build if target == "lab" else build / "committed"
+    if target == "lab":
+        assert "notebooks/00_start_here.ipynb" in (course_copy / "asked").read_text()
     for line in (course_copy / "log").read_text().splitlines():
         assert line == f"{own}|{build / 'jax-cache'}"
 
