@@ -1,6 +1,6 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check clean
+.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check tpu-peers clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -57,6 +57,9 @@ parity: $(READY)  ## compare with transformers and peft, in an environment made 
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
 	$(PY) -m scripts.tpu_check
+
+tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
+	$(PY) tests/bench/tpu_peers.py
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

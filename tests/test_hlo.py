@@ -48,8 +48,9 @@ def test_an_asynchronous_gather_of_several_counts_its_results_only():
 
 def test_an_operation_without_an_estimate_is_not_counted():
     """The compiler then writes the largest number there is."""
-    line = '  %x = f32[] fusion(%y), backend_config={"estimated_cycles":"%d"}\n'
-    text = "ENTRY %main (a: f32[]) -> f32[] {\n" + line % (2**63 - 1) + line % 5 + "}"
+    line = '  %x = f32[] fusion(%y), backend_config={{"estimated_cycles":"{}"}}\n'
+    body = line.format(2**63 - 1) + line.format(5)
+    text = "ENTRY %main (a: f32[]) -> f32[] {\n" + body + "}\n"
     assert hlo.modelled_cycles(text) == 5
 
 
