@@ -45,7 +45,8 @@ class Rollouts:
       advantage: kind of `losses.advantages`.
       mask_truncated: leave answers that ran out of budget out of the loss.
       resample: how many further batches of prompts may be drawn to replace groups
-        with equal rewards, which teach nothing (dynamic sampling, 2503.14476).
+        with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
+        processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
     """
 

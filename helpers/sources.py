@@ -5,6 +5,7 @@ i of n reads positions i, i + n, i + 2n, …: disjoint, and complete.
 """
 
 import functools
+import itertools
 import sys
 
 import grain
@@ -60,7 +61,9 @@ class Source:
         """
         index, count = self._run["shard"]
         end, late = _progress([state["order"]["next_index"] for state in states])
-        waiting = [i for state in states for i in state.get("waiting", [])]
+        lists = [state.get("waiting", []) for state in states]
+        in_turn = itertools.chain(*itertools.zip_longest(*lists))
+        waiting = [example for example in in_turn if example is not None]
         waiting += map(self._example_at, late)
         run = states[0]["run"]
         batch = run["batch"] * len(states) / count

@@ -25,7 +25,7 @@ from helpers import chat, lessons, pipeline
 from helpers.metrics_log import is_timing
 from helpers.model import weights
 from helpers.optimizers import adamw
-from helpers.processes import OtherProcessFailed
+from helpers.processes import OtherProcessFailed, gather
 from helpers.rewards import RewardError
 from helpers.rollouts import Rollouts
 from helpers.runtime import make_mesh
@@ -65,7 +65,7 @@ def sft(model):
     )
 
 
-def grpo(model, reward=by_text):
+def grpo(model, reward=by_text, resample=0):
     prompts = pipeline.prompts(
         ROWS,
         TOKENIZER,
@@ -73,8 +73,8 @@ def grpo(model, reward=by_text):
         buckets=(16, 20, 24, 32),
         seed=0,
     )
-    settings = {"group": 2, "max_tokens": 12, "mask_truncated": False, "resample": 1}
-    return Rollouts(model, prompts, reward, TOKENIZER, **settings)
+    settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
+    return Rollouts(model, prompts, reward, TOKENIZER, resample=resample, **settings)
 
 
 LESSONS = {
@@ -129,12 +129,25 @@ def close(table, expected, what):
             )
 
 
+def check_all_draw_as_many_prompts(model):
+    """Though ties, and so what must be replaced, differ from process to process."""
+    source = grpo(model, resample=2)
+    rounds = set()
+    for _ in range(3):
+        next(source)
+        state = source.prompts.get_state()["order"]
+        assert gather(state) == [state] * 2
+        rounds.add(source.metrics["rollouts"])
+    assert rounds != {1.0}
+
+
 def one_of_two(folder):
     for name in LESSONS:
         model, table = train(name, folder / name)
         own = folder / f"{name}-{jax.process_index()}.json"
         own.write_text(json.dumps(table))
         weights.save(model, folder / name / "model")
+    check_all_draw_as_many_prompts(model)
     expected = [OtherProcessFailed, RewardError][jax.process_index()]
     try:
         next(grpo(model, fails_in_process_1))
