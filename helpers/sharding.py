@@ -133,7 +133,7 @@ def own_rows(arrays):
     """
 
     def own(x):
-        if x.is_fully_addressable:
+        if getattr(x, "is_fully_addressable", True):  # NumPy arrays are, too
             return jax.device_get(x)
         x = jax.device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec("data")))
         parts = {part.index[0].start or 0: part.data for part in x.addressable_shards}
