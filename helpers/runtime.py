@@ -32,7 +32,7 @@ class Preset:
       prompt_tokens: budget of a prompt, in tokens.
       completion_tokens: budget of an answer, in tokens.
       chunk: tokens of a chip whose logits exist at once.
-      steps: GRPO steps.
+      steps: of the lessons on real weights, and of GRPO on a laptop.
       minutes: what notebook 07 should take, compiling included.
     """
 

@@ -15,7 +15,10 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from helpers import processes
 
 # Tensor parallelism (1909.08053): these matrices are cut along what they make, or along
 # what they take, so that a layer needs one sum over "model" after attention and one
@@ -129,20 +132,73 @@ def gathered(tree, dtype):
     return jax.tree_util.tree_map_with_path(whole, tree)
 
 
+def own_places(mesh: Mesh) -> int:
+    """How many places along "data" are this process's, and so take rows that it passes.
+
+    Raises:
+      ValueError: the processes have no equal shares of the mesh.
+    """
+    index, count = processes.share()
+    owners = [{device.process_index for device in place} for place in mesh.devices]
+    own = owners.count({index})
+    if own * count != len(owners):
+        raise ValueError(
+            f"Of {len(owners)} places along the mesh axis data, {own} are those of"
+            f" process {index} alone, and there are {count} processes: each needs"
+            " as many. Use all devices, and let model divide those of one process."
+        )
+    return own
+
+
 def spread_rows(arrays, weights):
     """Arrays with their rows over the devices that the weights lie on, for sampling.
 
     Args:
-      arrays: with the same leading axis.
+      arrays: with the same leading axis; each process passes its own rows.
       weights: a tree of parameters. If they are on one device, or the rows cannot be
         shared out evenly, the arrays stay as they are.
+
+    Raises:
+      ValueError: several processes, and rows that cannot be shared out evenly.
     """
     layout = jax.tree.leaves(weights)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return arrays
-    if arrays[0].shape[0] % layout.mesh.shape["data"]:
+    rows, places = arrays[0].shape[0], own_places(layout.mesh)
+    layout_of_rows = NamedSharding(layout.mesh, PartitionSpec("data"))
+    if rows % places == 0:
+        return [_joined(x, layout_of_rows) for x in arrays]
+    if layout.is_fully_addressable:
         return arrays
-    return jax.device_put(arrays, NamedSharding(layout.mesh, PartitionSpec("data")))
+    raise ValueError(
+        f"{rows} rows cannot be shared out to the {places} devices of each process:"
+        f" choose a batch that is a multiple of {places}."
+    )
+
+
+def _joined(x, layout):
+    """A global array of the rows that each process passes."""
+    if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.make_array_from_process_local_data(layout, x)
+    numbers = _joined(jax.random.key_data(x), layout)
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(x))
+
+
+def own_rows(arrays):
+    """On the host, those rows of arrays that this process passed to `spread_rows`.
+
+    Args:
+      arrays: a tree of arrays whose leading axis is the rows.
+    """
+
+    def own(x):
+        if getattr(x, "is_fully_addressable", True):  # NumPy arrays are, too
+            return jax.device_get(x)
+        x = jax.device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec("data")))
+        parts = {part.index[0].start or 0: part.data for part in x.addressable_shards}
+        return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
+
+    return jax.tree.map(own, arrays)
 
 
 def is_stacked(path: tuple) -> bool:
@@ -167,6 +223,9 @@ def cached_pieces(arrays: dict, rows: int, mesh: Mesh) -> int:
 def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None = 1):
     """Cuts the rows of a batch into pieces, and spreads each piece over the devices.
 
+    With several processes each passes its own B rows and cuts them the same way; piece
+    number i is the pieces number i of all of them, one after the other.
+
     Args:
       batch: arrays with the same leading axis B; whatever is no array is left out.
       mesh: devices, axes ("data", "model").
@@ -175,7 +234,7 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
 
     Returns:
       Arrays (minibatches, accumulate, B / minibatches / accumulate, …), whose third
-      axis lies over the mesh axis "data".
+      axis lies over the mesh axis "data", and is that long for each process.
 
     Raises:
       ValueError: the leading axes differ or do not divide.
@@ -191,7 +250,7 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
         raise ValueError(f"The arrays of a batch need the same leading axis: {rows}.")
     if accumulate is None:
         accumulate = cached_pieces(arrays, max(B // minibatches, 1), mesh)
-    pieces, devices = minibatches * accumulate, mesh.shape["data"]
+    pieces, devices = minibatches * accumulate, own_places(mesh)
     if B % (pieces * devices):
         raise ValueError(
             f"A batch of {B} rows cannot be cut into minibatches={minibatches} times"
@@ -200,8 +259,8 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
         )
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
     return {
-        name: jax.device_put(
-            x.reshape(minibatches, accumulate, B // pieces, *x.shape[1:]), layout
+        name: jax.make_array_from_process_local_data(
+            layout, x.reshape(minibatches, accumulate, B // pieces, *x.shape[1:])
         )
         for name, x in arrays.items()
     }
