@@ -215,7 +215,7 @@ def test_make_lists_every_target():
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout
     assert re.findall(r"^  make ([\w-]+)", shown, re.MULTILINE) == phony.split()
     assert set(
-        "env course test lab notebooks tiny seeds bench tpu-check".split()
+        "env course test lab notebooks tiny seeds bench tpu-check colab-check".split()
     ) <= set(phony.split())
 
 
@@ -256,11 +256,12 @@ def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
         assert line == f"{own}|{build / 'jax-cache'}"
 
 
-def test_ci_is_strict_and_runs_make_test():
+def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     script = (ROOT / ".ci" / "run").read_text()
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert "set -euo pipefail" in script and script.rstrip().endswith("make test")
-    assert "HF_HUB_OFFLINE=1" in script
+    assert "set -euo pipefail" in script
+    assert script.rstrip().endswith("\nmake test\nmake colab-check")
+    assert "HF_HUB_OFFLINE=1" in script and "COURSE_CI=1" in script
 
 
 # Stands for every command that .ci/env starts; says what it was asked. A .venv that it
