@@ -216,6 +216,10 @@ class _Program:
             )
             if loop:
                 yield from self.walk(loop[2], times * self.trips(loop[1]))
+            # Overlapped with products, a collective is cut into fusions: a start, some
+            # products that carry it, a done. The start alone is followed.
+            if begun := re.search(r"%async-collective-start.* calls=%([\w.\-]+)", line):
+                yield from self.walk(begun[1], times)
 
 
 def modelled_cycles(text: str) -> int:
@@ -284,6 +288,8 @@ def _quiet():
     """Keeps libtpu from looking for a TPU host, and its log off the page."""
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
+    # No chip is held, so several processes may compile at once.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)

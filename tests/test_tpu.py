@@ -36,6 +36,34 @@ def test_collectives_are_counted_with_what_their_results_hold():
     assert found["all-reduce"] == (1, pytest.approx(256 * 4 / 2**30))
 
 
+# As libtpu 0.0.42 writes it: one gather in three fusions, the second beside a product.
+OVERLAPPED = """
+%begin (p: bf16[8,16]) -> (bf16[8,16], bf16[64,16]) {
+  %g.1 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+%carried (p: bf16[8,16], x: bf16[4,64]) -> (bf16[4,16], bf16[64,16]) {
+  %g.2 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+%end (p: bf16[8,16]) -> bf16[64,16] {
+  %g.3 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+ENTRY %main (p: bf16[8,16], x: bf16[4,64]) -> bf16[4,16] {
+  %async-collective-start = (bf16[8,16]) fusion(%p), kind=kCustom, calls=%begin
+  %fusion.74 = (bf16[4,16]) fusion(%p, %x), kind=kOutput, calls=%carried
+  %async-collective-done = bf16[64,16] fusion(%q), kind=kCustom, calls=%end
+  %own = bf16[32,16]{1,0} all-gather(%y), dimensions={0}
+}
+"""
+
+
+def test_a_collective_that_overlaps_a_product_counts_once():
+    found = tpu.collectives(OVERLAPPED)
+    assert found == {"all-gather": (2, pytest.approx(96 * 16 * 2 / 2**30))}
+
+
 def test_out_of_memory_is_said_in_three_lines_with_a_remedy():
     message = (
         "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for "
