@@ -18,7 +18,7 @@ from importlib import metadata, util
 
 import jax
 
-from helpers import lessons, optimizers, programs, tpu
+from helpers import compiler, lessons, optimizers, programs, tpu
 from helpers.model.known import KNOWN
 from helpers.runtime import PRESETS
 
@@ -168,9 +168,7 @@ def with_compiler():
 
     It lies in build/tpu and not in the environment, where jax would look for a TPU.
     """
-    named = next(x for x in metadata.requires("jax") if x.startswith("libtpu"))
-    requirement = named.split(";")[0].strip()
-    folder = ROOT / "build" / "tpu" / requirement.replace("*", "x")
+    requirement, folder = compiler.requirement(), compiler.folder()
     if not (folder / "libtpu").is_dir():
         print(f"Installing {requirement} into {folder.relative_to(ROOT)}", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
