@@ -2,7 +2,16 @@
 
 import pytest
 
-from helpers.checks import distillation, filled, grpo, gspo, judge, sft, template
+from helpers.checks import (
+    distillation,
+    filled,
+    grpo,
+    gspo,
+    judge,
+    scaling,
+    sft,
+    template,
+)
 
 DIAGNOSES = ("healthy", "reward never given", "learning rate")
 NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
@@ -19,6 +28,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (template.check_guess, [None], "your guess"),
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),
+        (scaling.check_diagnosis, [dict.fromkeys("ABCD")], "one of checks.LAYOUTS"),
         (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
     ],
 )
