@@ -13,6 +13,7 @@ class Lesson:
       road: its name on the road that every notebook shows.
       minutes: by preset, as measured; absent where it was not.
       stages: the runs it trains, as named in build/runs and build/results.json.
+      walk: whether `make course` runs it; False where no stage depends on it.
     """
 
     file: str
@@ -20,6 +21,7 @@ class Lesson:
     road: str
     minutes: dict[str, int]
     stages: tuple[str, ...] = ()
+    walk: bool = True
 
 
 _STUDENTS = (
@@ -70,6 +72,7 @@ LESSONS = {
             {"laptop": 3},
             _STUDENTS,
         ),
+        Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
     )
 }
 
