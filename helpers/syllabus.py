@@ -13,6 +13,7 @@ class Lesson:
       road: its name on the road that every notebook shows.
       minutes: by preset, as measured; absent where it was not.
       stages: the runs it trains, as named in build/runs and build/results.json.
+      walk: whether `make course` runs it; False where no stage depends on it.
     """
 
     file: str
@@ -20,6 +21,7 @@ class Lesson:
     road: str
     minutes: dict[str, int]
     stages: tuple[str, ...] = ()
+    walk: bool = True
 
 
 _STUDENTS = (
@@ -32,8 +34,8 @@ _STUDENTS = (
 LESSONS = {
     row.file[:2]: row
     for row in (
-        Lesson("00_start_here", "Start here", "start", {"laptop": 1}),
-        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}),
+        Lesson("00_start_here", "Start here", "start", {"laptop": 1}, walk=False),
+        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}, walk=False),
         Lesson(
             "02_model",
             "A language model in Flax NNX",
@@ -72,6 +74,7 @@ LESSONS = {
             {"laptop": 3},
             _STUDENTS,
         ),
+        Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
     )
 }
 
