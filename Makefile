@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check \
-  tpu-peers colab-check clean
+  tpu-floor tpu-peers colab-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -58,6 +58,9 @@ parity: $(READY)  ## compare with transformers and peft, in an environment made 
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
 	$(PY) -m scripts.tpu_check $(TPU_ARGS)
+
+tpu-floor: $(READY)  ## the same for the default preset, with the jax that Colab has
+	$(PY) -m scripts.tpu_floor
 
 tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
 	$(PY) tests/bench/tpu_peers.py

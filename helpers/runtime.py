@@ -49,8 +49,8 @@ class Preset:
     minutes: int
 
 
-# The laptop row is what the notebooks run and measure. The TPU rows are a plan for real
-# weights: no notebook uses them yet, and nothing about them has been measured.
+# The laptop row is what the notebooks run and measure. The TPU rows are those of their
+# sections on real weights: compiled for TPUs (`make tpu-check`), never run on one.
 _QWEN = "Qwen/Qwen2.5-0.5B-Instruct"  # Apache-2.0, no token needed
 PRESETS = {
     row.name: row
@@ -106,15 +106,23 @@ def banner(notebook: str) -> Preset:
     devices = jax.devices()
     minutes = lesson.minutes.get(chosen.name)
     expected = f"about {minutes} min" if minutes else "time not measured here"
+    if minutes and chosen.name != "laptop":
+        expected += " (planned, not measured)"
     print(f"{notebook} {lesson.title} · preset {chosen.name}: {expected}")
     print(
-        f"{place}: {len(devices)} × {devices[0].device_kind} · "
+        f"{place}: {len(devices)} × {devices[0].device_kind}{_memory(devices[0])} · "
         f"jax {jax.__version__}, flax {flax.__version__}, "
         f"Python {sys.version_info.major}.{sys.version_info.minor}"
     )
     if place != "laptop" and devices[0].platform != "tpu":
         print(_SWITCH[place])
     return chosen
+
+
+def _memory(device: jax.Device) -> str:
+    """What a device says of its memory, such as " of 15.75 GiB"; CPUs say nothing."""
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    return f" of {limit / 2**30:.2f} GiB" if limit else ""
 
 
 _SWITCH = {

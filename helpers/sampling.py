@@ -119,26 +119,13 @@ def _generate(
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
     eos = jnp.asarray(eos_ids, jnp.int32)
 
-    def choose(logits_PGV, t):
-        """Next token of each answer, and its log-probability."""
-        if greedy:
-            token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
-        else:
-            p = top_p if nucleus else None
-            kept = _restrict(logits_PGV / temperature, top_k, p)
-            uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(_at(key, t))))
-            token_PG = draw(kept, uniform(keys_PG))
-        chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
-        return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
-
-    def record(out, t, token_PG, logprob_PG):
-        real_PG = ~out.ended
-        return Completions(
-            out.tokens.at[..., t].set(jnp.where(real_PG, token_PG, 0)),
-            out.mask.at[..., t].set(real_PG.astype(jnp.int32)),
-            out.logprobs.at[..., t].set(jnp.where(real_PG, logprob_PG, 0.0)),
-            out.ended | jnp.isin(token_PG, eos),
-        )
+    choose = functools.partial(
+        _choose,
+        keys_PG=keys_PG,
+        temperature=None if greedy else temperature,
+        top_k=top_k,
+        top_p=top_p if nucleus else None,
+    )
 
     def going(carry):
         t, _, out, _ = carry
@@ -151,7 +138,7 @@ def _generate(
         )
         cache = _append(cache, new, t - 1)
         token_PG, logprob_PG = choose(read(hidden[:, :, 0]), t)
-        return t + 1, token_PG, record(out, t, token_PG, logprob_PG), cache
+        return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
     read = model.reader()
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT)
@@ -164,9 +151,32 @@ def _generate(
         jnp.zeros((P, G, max_tokens), jnp.float32),
         jnp.zeros((P, G), bool),
     )
-    out = record(empty, 0, token_PG, logprob_PG)
+    out = _record(empty, 0, token_PG, logprob_PG, eos)
     cache = _empty_cache(prefix, G, max_tokens)
     return jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))[2]
+
+
+def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
+    """Token t of each answer, and its log-probability; greedily without temperature."""
+    if temperature is None:
+        token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
+    else:
+        kept = _restrict(logits_PGV / temperature, top_k, top_p)
+        uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(_at(key, t))))
+        token_PG = draw(kept, uniform(keys_PG))
+    chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
+    return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
+
+
+def _record(out, t, token_PG, logprob_PG, eos):
+    """Writes token t of the answers that have not ended."""
+    real_PG = ~out.ended
+    return Completions(
+        out.tokens.at[..., t].set(jnp.where(real_PG, token_PG, 0)),
+        out.mask.at[..., t].set(real_PG.astype(jnp.int32)),
+        out.logprobs.at[..., t].set(jnp.where(real_PG, logprob_PG, 0.0)),
+        out.ended | jnp.isin(token_PG, eos),
+    )
 
 
 def draw(logits, uniform):

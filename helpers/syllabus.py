@@ -11,8 +11,10 @@ class Lesson:
       file: name in notebooks/, without .ipynb.
       title: as in its first heading.
       road: its name on the road that every notebook shows.
-      minutes: by preset, as measured; absent where it was not.
+      minutes: by preset: as measured on a laptop, as planned on TPUs; absent where
+        it trains no real weights.
       stages: the runs it trains, as named in build/runs and build/results.json.
+      walk: whether `make course` runs it; False where no stage depends on it.
     """
 
     file: str
@@ -20,6 +22,7 @@ class Lesson:
     road: str
     minutes: dict[str, int]
     stages: tuple[str, ...] = ()
+    walk: bool = True
 
 
 _STUDENTS = (
@@ -29,11 +32,13 @@ _STUDENTS = (
     "student_plenty",
     "student",
 )
+# On TPUs: about twice what the compiler models for all steps, and time to compile.
+_RL_MINUTES = {"laptop": 3, "v5e-1": 45, "v5e-8": 45}
 LESSONS = {
     row.file[:2]: row
     for row in (
-        Lesson("00_start_here", "Start here", "start", {"laptop": 1}),
-        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}),
+        Lesson("00_start_here", "Start here", "start", {"laptop": 1}, walk=False),
+        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}, walk=False),
         Lesson(
             "02_model",
             "A language model in Flax NNX",
@@ -51,7 +56,7 @@ LESSONS = {
             "04_sft",
             "Supervised fine-tuning",
             "SFT",
-            {"laptop": 2},
+            {"laptop": 2, "v5e-1": 15, "v5e-8": 15},
             ("sft",),
         ),
         Lesson(
@@ -63,15 +68,16 @@ LESSONS = {
             "policy gradients",
             {"laptop": 1},
         ),
-        Lesson("07_grpo", "GRPO", "GRPO", {"laptop": 3}, ("grpo", "r1_zero")),
-        Lesson("08_gspo", "GSPO and friends", "GSPO", {"laptop": 3}, ("gspo",)),
+        Lesson("07_grpo", "GRPO", "GRPO", _RL_MINUTES, ("grpo", "r1_zero")),
+        Lesson("08_gspo", "GSPO and friends", "GSPO", _RL_MINUTES, ("gspo",)),
         Lesson(
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
-            {"laptop": 3},
+            {"laptop": 3, "v5e-1": 20, "v5e-8": 20},
             _STUDENTS,
         ),
+        Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
     )
 }
 

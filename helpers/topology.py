@@ -51,8 +51,8 @@ class Slice:
         )
 
     @property
-    def hbm_gib(self) -> float:
-        """Memory of all chips together, in GiB."""
+    def hbm_gb(self) -> float:
+        """Memory of all chips together, in GB, as published."""
         return self.chips * self.chip.hbm_gb
 
     @property

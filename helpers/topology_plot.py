@@ -32,7 +32,7 @@ def picture(part: Slice, chip: int = 0) -> Figure:
 def title(part: Slice) -> str:
     """What a slice has in all, in one line."""
     chips, hosts = _count(part.chips, "chip"), _count(part.hosts, "host")
-    memory = f"{part.hbm_gib:,.0f} GiB of HBM"
+    memory = f"{part.hbm_gb:,.0f} GB of HBM"
     return f"{part.name}: {chips}, {hosts}, {memory}, {part.pflops:,.1f} PFLOP/s"
 
 

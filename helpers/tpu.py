@@ -216,10 +216,17 @@ def _links_ms(kinds, chip):
 
 @contextlib.contextmanager
 def _quiet():
-    """Keeps libtpu from looking for a TPU host, and its log off the page."""
+    """Keeps libtpu from looking for a TPU host, and its log off the page.
+
+    Nothing is written into JAX's compilation cache: it could not be read again, as
+    there is no chip to load it on.
+    """
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no chip to share
+    # No chip is held, so several processes may compile at once.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    cached_from = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -228,6 +235,7 @@ def _quiet():
         finally:
             os.dup2(saved, 2)
             os.close(saved)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", cached_from)
 
 
 def coordinates(topology: str) -> np.ndarray:

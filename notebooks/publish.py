@@ -102,7 +102,10 @@ def card_time(number: str) -> str:
     minutes = LESSONS[number].minutes
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:
-        return line + f" · Colab v5e-1 about {minutes['v5e-1']} min"
+        return (
+            f"{line} · Colab v5e-1 about {minutes['v5e-1']} min, Kaggle v5e-8 about "
+            f"{minutes['v5e-8']} (planned from the compiler's model, not measured)"
+        )
     return line + " · any Colab or Kaggle runtime about the same, no TPU needed"
 
 

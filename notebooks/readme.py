@@ -1,8 +1,9 @@
 """Write README's tables from what was measured: `make notebooks` ends with this.
 
 The table of notebooks comes from helpers/syllabus.py, that of speed from
-data/results/bench_cpu.csv. The results table and the picture
-of the walk come from build/committed/results.json, and are kept in data/results/.
+data/results/bench_cpu.csv, those of TPUs from data/results/tpu_fit.csv. The results
+table and the picture of the walk come from build/committed/results.json, and are kept
+in data/results/.
 """
 
 import csv
@@ -12,7 +13,7 @@ import re
 import publish
 from publish import ROOT
 
-from helpers import plotting, results
+from helpers import plotting, results, tpu
 from helpers.syllabus import LESSONS
 
 KEPT = ROOT / "data" / "results"
@@ -65,10 +66,12 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def main() -> None:
-    """Keep the rows and the picture of the walk, and rewrite README's two tables."""
+    """Keep the rows and the picture of the walk, and rewrite README's tables."""
     readme = ROOT / "README.md"
     text = fill(readme.read_text(), "notebooks", notebooks_table())
     text = fill(text, "speed", speed_table())
+    compiled = [results.compiled(name) for name in tpu.SLICES]
+    text = fill(text, "tpu", "\n\n".join(compiled))
     table = results.rows()
     if table:
         KEPT.mkdir(parents=True, exist_ok=True)

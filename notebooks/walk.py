@@ -1,8 +1,8 @@
 """`make course`: run the walk, notebook by notebook, and print what it measured.
 
-    python notebooks/walk.py [03 04 …]    the notebooks from 02 on, or these
+    python notebooks/walk.py [03 04 …]    all notebooks of the walk, or these
 
-Notebooks 00 and 01 train nothing and hand nothing on: they are for reading.
+The others train nothing and hand nothing on.
 
 Executed copies go to build/notebooks, figures of the stages to build/results.json, the
 picture of the walk to build/walk.png. A notebook that ran already, and whose code and
@@ -150,13 +150,13 @@ def report() -> None:
 
 
 def main(numbers=()) -> None:
-    """Run the notebooks of these numbers, or the walk, in order; then report."""
+    """Run the notebooks of these numbers, or all of the walk, in order; then report."""
     os.environ.setdefault("COURSE_PRESET", "laptop")
     publish.prepare_environment()
     started = time.monotonic()
     key = fingerprint()
     try:
-        for number in numbers or [each for each in LESSONS if each >= "02"]:
+        for number in numbers or [n for n, row in LESSONS.items() if row.walk]:
             key = run(number, key)
     except KeyboardInterrupt:
         print(f"{_clear()}Stopped. `make course` goes on from here.", flush=True)

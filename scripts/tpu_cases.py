@@ -105,7 +105,7 @@ def families():
     for topology in tpu.SLICES:
         for program in PROGRAMS:
             rows = {"prompts": 128} if program in ("sft", "evaluation") else {}
-            yield Case(QWEN, program, topology, rank=0, **rows)
+            yield Case(QWEN, program, topology, rank=0, pieces=4, **rows)
             for model in (QWEN3, *GEMMAS):
                 yield Case(model, program, topology, **rows)
     for program in PROGRAMS:

@@ -2,7 +2,8 @@
 
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
 trainer's update, the sampler's rollout, as the notebooks would run them. A row whose
-program, compiler and sizes are unchanged is kept. `--quick` looks at the presets only.
+program, compiler and sizes are unchanged is kept. `--quick` looks at the presets only,
+`--preset` at one of them; both keep all other rows.
 """
 
 import argparse
@@ -90,6 +91,11 @@ def table():
         return list(csv.DictReader(file))
 
 
+def others():
+    """Rows of other compilers, such as Colab's."""
+    return [row for row in table() if row["versions"] != versions()]
+
+
 def write(rows):
     """Replaces the table."""
     with open(TABLE, "w", newline="") as file:
@@ -99,8 +105,9 @@ def write(rows):
 
 
 def tight(row):
-    """Whether a shipped program does not fit, or leaves too little free."""
-    return row["verdict"] or float(row["hbm_percent"]) > 100 - SPARE
+    """Whether a program does not fit, or a preset's leaves too little free."""
+    limit = 100 - SPARE if row["preset"] else 100
+    return row["verdict"] or float(row["hbm_percent"]) > limit
 
 
 def main(chosen):
@@ -119,23 +126,38 @@ def main(chosen):
                 f"{row['modelled_ms']} ms modelled",
                 flush=True,
             )
-            known = {row["program_hash"]: row for row in rows}
-            write(list((kept | known).values()))
+            write(merged(list(kept.values()), rows))
     return rows
+
+
+def merged(old, new):
+    """Rows of two runs; of the same case and compiler, the new ones."""
+    names = (*SIZES, "trained", "versions")
+
+    def keyed(rows):
+        return {tuple(str(row[name]) for name in names): row for row in rows}
+
+    return list((keyed(old) | keyed(new)).values())
 
 
 def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the presets only")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--preset", choices=tpu.SLICES, help="this preset only")
+    options = parser.parse_args(arguments)
     if not util.find_spec("libtpu"):
         return with_compiler("scripts.tpu_check", arguments)
-    rows = main(list(tpu_cases.shipped()) if quick else tpu_cases.cases())
-    if not quick:
-        write(rows)  # without the rows of programs that are gone
+    chosen = tpu_cases.cases()
+    if options.quick or options.preset:
+        chosen = list(tpu_cases.shipped())
+    if options.preset:
+        chosen = [case for case in chosen if case.preset == options.preset]
+    rows = main(chosen)
+    if len(chosen) == len(tpu_cases.cases()):
+        write(rows + others())  # without the rows of programs that are gone
     if bad := [f"{row['topology']} {row['program']}" for row in rows if tight(row)]:
-        return f"These leave less than {SPARE}% of the memory: {', '.join(bad)}."
+        return f"Too large, or a preset's with under {SPARE}% free: {', '.join(bad)}."
     return 0
 
 

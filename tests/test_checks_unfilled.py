@@ -2,7 +2,17 @@
 
 import pytest
 
-from helpers.checks import distillation, filled, grpo, gspo, judge, sft, start, template
+from helpers.checks import (
+    distillation,
+    filled,
+    grpo,
+    gspo,
+    judge,
+    scaling,
+    sft,
+    start,
+    template,
+)
 
 DIAGNOSES = ("healthy", "reward never given", "learning rate")
 NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
@@ -20,6 +30,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (template.check_guess, [None], "your guess"),
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),
+        (scaling.check_diagnosis, [dict.fromkeys("ABCD")], "one of checks.LAYOUTS"),
         (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
     ],
 )

@@ -80,12 +80,26 @@ def test_banner_gives_the_minutes_of_the_preset(monkeypatch, capsys):
     monkeypatch.setenv("COURSE_PRESET", "v5e-1")
     assert runtime.banner("07") == runtime.PRESETS["v5e-1"]
     out = capsys.readouterr().out
-    assert "time not measured here" in out
+    assert f"about {LESSONS['07'].minutes['v5e-1']} min (planned, not measured)" in out
+    runtime.banner("06")
+    assert "time not measured here" in capsys.readouterr().out
     monkeypatch.setenv("COURSE_PRESET", "laptop")
     runtime.banner("07")
     out = capsys.readouterr().out
     assert f"about {LESSONS['07'].minutes['laptop']} min" in out
     assert str(runtime.build_folder()) not in out, "no local folders in saved outputs"
+
+
+def test_banner_gives_the_memory_that_a_device_reports(monkeypatch, capsys):
+    class Chip:
+        platform, device_kind = "tpu", "TPU v5 lite"
+
+        def memory_stats(self):
+            return {"bytes_limit": int(15.75 * 2**30)}
+
+    monkeypatch.setattr(runtime.jax, "devices", lambda: [Chip()])
+    assert runtime.banner("07").name == "v5e-1"
+    assert "1 × TPU v5 lite of 15.75 GiB" in capsys.readouterr().out
 
 
 def test_mesh_on_this_machine():

@@ -130,7 +130,7 @@ def test_totals_are_those_that_google_publishes():
     pod = topology.named("v5e:16x16")  # docs.cloud.google.com/tpu/docs/v5e
     assert (pod.chips, pod.hosts) == (256, 32)
     assert pod.pflops == pytest.approx(50.63, rel=0.01)
-    assert pod.hbm_gib == 256 * 16
+    assert pod.hbm_gb == 256 * 16
     hosts = [topology.named(f"v5e:{shape}").hosts for shape in ("2x4", "4x8", "8x16")]
     assert hosts == [1, 4, 16]
     deep = [topology.named(f"v5p:{shape}") for shape in ("4x4x4", "8x8x16")]

@@ -60,7 +60,7 @@ def test_the_picture_fits_a_narrow_column_and_nothing_else_is_on_its_edge():
 
 def test_the_caption_gives_totals_rings_and_hops():
     words = topology_plot.caption(topology.named("v5e:2x4"), 0)
-    assert "8 chips, 1 host, 128 GiB of HBM, 1.6 PFLOP/s" in words
+    assert "8 chips, 1 host, 128 GB of HBM, 1.6 PFLOP/s" in words
     assert "no ring" in words and "is 4 hops away, the mean is 2.3" in words
     words = topology_plot.caption(topology.named("v5e:16x16"), 0)
     assert "rings along x and y" in words and "more than 16 apart" in words

@@ -1,5 +1,8 @@
 """Facts about TPUs, and slices that do not exist."""
 
+import math
+
+import jax
 import pytest
 
 from helpers import tpu
@@ -21,3 +24,12 @@ def test_a_slice_that_does_not_exist_is_said():
         tpu.devices("v9:1x1")
     with pytest.raises(LookupError, match="v5p:4x4x4"):
         tpu.devices("v5e")
+
+
+def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    with tpu._quiet():
+        assert jax.config.jax_persistent_cache_min_compile_time_secs == math.inf
+    with pytest.raises(RuntimeError), tpu._quiet():
+        raise RuntimeError("the compiler failed")
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == before

@@ -23,6 +23,7 @@ from helpers.syllabus import Lesson
 lessons = {{
     "02": Lesson("02_first", "First", "first", {{"laptop": 1}}, ("sft",)),
     "03": Lesson("03_second", "Second", "second", {{"laptop": 1}}),
+    "13": Lesson("13_missing", "Not of the walk", "aside", {{"laptop": 1}}, walk=False),
 }}
 publish.FOLDER = walk.FOLDER = pathlib.Path.cwd()
 publish.LESSONS = walk.LESSONS = lessons
