@@ -1,6 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check clean
+.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check \
+  tpu-peers colab-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -13,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | \
-	  awk -F ':.*## *' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	  awk -F ':.*## *' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 env: $(READY)  ## create .venv and install the course into it
 
@@ -36,7 +37,7 @@ lint: $(READY)  ## check style and formatting
 	$(PY) -m ruff format --check .
 
 lab: $(READY)  ## open the course in JupyterLab
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/02_model.ipynb
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
 
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
@@ -56,7 +57,13 @@ parity: $(READY)  ## compare with transformers and peft, in an environment made 
 	$(PY) tests/golden/parity.py
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
-	$(PY) -m scripts.tpu_check
+	$(PY) -m scripts.tpu_check $(TPU_ARGS)
+
+tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
+	$(PY) tests/bench/tpu_peers.py
+
+colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
+	$(PY) -m scripts.colab_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -21,6 +21,8 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
+from helpers.processes import gather, on_first
+
 
 class CheckpointError(RuntimeError):
     """A checkpoint could not be written, or none can be read."""
@@ -42,11 +44,24 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def locked(self):
-        """Holds the run folder; the kernel lets go of it when the process dies.
+        """Holds the run folder, for all processes of this run.
 
         Raises:
-          CheckpointError: another process trains in this folder.
+          CheckpointError: another run trains in this folder, or not all processes of
+            this one see it.
         """
+        with contextlib.ExitStack() as stack:
+            on_first(lambda: stack.enter_context(self._lock()))
+            if not all(gather(self.folder.is_dir())):
+                raise CheckpointError(
+                    f"Not every process sees {self.run}. Choose a folder on a disk that"
+                    " all hosts share."
+                )
+            yield
+
+    @contextlib.contextmanager
+    def _lock(self):
+        """Holds the run folder; the kernel lets go of it when the process dies."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.run / "run.lock", "a+", encoding="utf-8") as file:
             try:
@@ -84,8 +99,7 @@ class Checkpoints:
         try:
             with quiet_orbax():
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
-            write_record(side, {"step": step, **record, "files": checksums(side)})
-            side.rename(final)
+            on_first(lambda: finish(side, final, {"step": step, **record}))
         except (OSError, ValueError) as error:
             shutil.rmtree(side, ignore_errors=True)
             needed = sum(x.nbytes for x in arrays.values()) / 1e6
@@ -96,8 +110,7 @@ class Checkpoints:
                 f" {self.folder}. Make room there and run the same command again: it"
                 f" goes on from {self.newest()}."
             ) from None
-        for old in self.all()[: -self.keep]:
-            shutil.rmtree(old)
+        on_first(lambda: remove(self.all()[: -self.keep]))
         return final
 
     def newest(self) -> str:
@@ -136,8 +149,7 @@ class Checkpoints:
             restored = self.orbax.restore(
                 folder / "arrays", args=ocp.args.StandardRestore(target)
             )
-            for folder in damaged:  # or they would count as the newest ones
-                shutil.rmtree(folder)
+            on_first(lambda: remove(damaged))  # or they would count as the newest ones
             return restored, record
         if damaged:
             raise CheckpointError(
@@ -155,6 +167,12 @@ class Checkpoints:
                     " or delete that one; or was a model used that has been trained"
                     " meanwhile? Then load it again."
                 )
+
+
+def remove(folders: list[Path]) -> None:
+    """Removes folders with all that is in them."""
+    for folder in folders:
+        shutil.rmtree(folder)
 
 
 @contextlib.contextmanager
@@ -189,6 +207,12 @@ def checksum(path: Path) -> int:
         while piece := file.read(1 << 24):
             crc = zlib.crc32(piece, crc)
     return crc
+
+
+def finish(side: Path, final: Path, record: dict) -> None:
+    """Adds the record to what was written to the side, and renames that."""
+    write_record(side, record | {"files": checksums(side)})
+    side.rename(final)
 
 
 def write_record(folder: Path, record: dict) -> None:

@@ -16,6 +16,7 @@ from helpers.pipeline import pad_prompts
 from helpers.report import Report
 from helpers.rewards import extract_lenient, extract_strict, gold_number
 from helpers.sampling import generate, row_keys
+from helpers.sharding import own_rows
 
 __all__ = ["Comparison", "Report", "compare", "evaluate", "pass_at_k", "wilson"]
 
@@ -105,7 +106,7 @@ def _batches(problems, size, what):
 
 def _read(tokenizer, completions, real):
     """For each real problem its answers: (text, tokens, whether it ended)."""
-    tokens_PGT, mask_PGT, _, ended_PG = jax.device_get(completions)
+    tokens_PGT, mask_PGT, _, ended_PG = own_rows(completions)
     for tokens_GT, mask_GT, ended_G in zip(
         tokens_PGT[:real], mask_PGT[:real], ended_PG[:real], strict=True
     ):

@@ -107,9 +107,11 @@ def distillation(divergence=losses.reverse_kl, *, chunk=CHUNK):
         hidden, targets, mask = hidden_targets_mask(model, batch)
         wise, _, _ = hidden_targets_mask(teacher, batch)
 
+        read, read_wise = model.reader(), teacher.reader()
+
         def compare(hidden_ND, wise_ND, targets_N):
-            student_NV = jax.nn.log_softmax(model.logits(hidden_ND))
-            teacher_NV = jax.nn.log_softmax(teacher.logits(wise_ND))
+            student_NV = jax.nn.log_softmax(read(hidden_ND))
+            teacher_NV = jax.nn.log_softmax(read_wise(wise_ND))
             chosen_N = jnp.take_along_axis(student_NV, targets_N[:, None], -1)[:, 0]
             return divergence(student_NV, teacher_NV), chosen_N
 

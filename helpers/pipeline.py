@@ -6,19 +6,17 @@ from there exactly, in another process if need be. `source.metrics` describes th
 batch, `source.samples` is a table for the log (empty here: nothing is sampled).
 
 Grain (https://google-grain.readthedocs.io) counts positions, shares them out between
-processes and keeps the place; the order is a function of seed and position, so its
-whole state is one number. Packing is first-fit with a waiting list: on GSM8K lengths
-in rows of 512 it leaves 5% of a batch empty, Grain's packer of as many rows 17%.
+processes and keeps the place (`helpers.sources`). Packing is first-fit with a waiting
+list: on GSM8K lengths in rows of 512 it leaves 5% of a batch empty, Grain's packer of
+as many rows 17%.
 """
 
-import functools
-import sys
 import zlib
 
-import grain
 import numpy as np
 
-from helpers import chat
+from helpers import chat, processes
+from helpers.sources import Source
 
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
 
@@ -32,7 +30,7 @@ class PromptTooLong(ValueError):
 
 
 def packed_rows(
-    examples, *, batch, length, seed, epochs=None, shard=(0, 1), truncate=False
+    examples, *, batch, length, seed, epochs=None, shard=None, truncate=False
 ):
     """Make a batch source that packs several examples into each row.
 
@@ -47,8 +45,9 @@ def packed_rows(
       length: T, tokens per row.
       seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the examples; None for ever.
-      shard: (index, count): this process reads the index-th of every count examples.
-        Shares of a finite run may end a batch apart, so count steps, not epochs.
+      shard: (index, count): this process reads the index-th of every count examples;
+        None: as many shares as there are processes. Shares of a finite run may end a
+        batch apart, and training ends with the first that does.
       truncate: cut what is longer than `length`, and count it in
         metrics["truncated"], instead of raising.
     Returns:
@@ -62,14 +61,14 @@ def packed_rows(
       ValueError: no examples, an empty one, or masks of another length.
     """
     examples, too_long = _checked(examples, length, truncate)
-    order = _order(len(examples), seed, epochs, shard)
-    run = {"batch": batch, "length": length, "seed": seed, "shard": list(shard)}
+    shard = list(shard or processes.share())
+    run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     run["data"] = _checksum(tokens for tokens, _ in examples)
-    return _PackedRows(examples, order, run, too_long)
+    return _PackedRows(examples, run, epochs, too_long)
 
 
 def prompts(
-    rows, tokenizer, *, batch, buckets=(64, 128, 256), seed, epochs=None, shard=(0, 1)
+    rows, tokenizer, *, batch, buckets=(64, 128, 256), seed, epochs=None, shard=None
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -81,7 +80,8 @@ def prompts(
       seed: int, at least 0, decides the order of every epoch.
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
-      shard: (index, count): this process reads the index-th of every count rows.
+      shard: (index, count): this process reads the index-th of every count rows;
+        None: as many shares as there are processes.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "rows": list of P dicts}. metrics: `prompt_tokens` (mean) and
@@ -92,10 +92,9 @@ def prompts(
     """
     tokens = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
     _check_lengths(tokens, buckets)
-    order = _order(len(rows), seed, epochs, shard)
-    run = {"batch": batch, "seed": seed, "shard": list(shard)}
+    run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
     run["data"] = _checksum(np.asarray(t, np.int32) for t in tokens)
-    return _Prompts(rows, tokens, order, run, tuple(buckets))
+    return _Prompts(rows, tokens, run, epochs, tuple(buckets))
 
 
 def pad_prompts(token_lists, buckets):
@@ -120,43 +119,9 @@ def pad_prompts(token_lists, buckets):
     return prompt, mask
 
 
-class _Source:
-    """What both sources share: an order drawn from Grain, and its state."""
-
-    def __init__(self, order, run, examples):
-        self.metrics, self.samples = {}, []
-        self._order, self._run, self._examples = order, run, examples
-
-    def __iter__(self):
-        return self
-
-    def get_state(self):
-        """Return a JSON-able dict that says where this source stands."""
-        return {"run": dict(self._run), "order": self._order.get_state()}
-
-    def set_state(self, state):
-        """Continue from a state of a source made with the same arguments.
-
-        Raises:
-          ValueError: the state is that of other data or other arguments.
-        """
-        for name, value in self._run.items():
-            if state["run"].get(name) != value:
-                raise ValueError(
-                    f"The saved data position was made with {name}="
-                    f"{state['run'].get(name)}, this run has {name}={value}. Use the "
-                    "same data and arguments, or another folder for a new run."
-                )
-        self._order.set_state(state["order"])
-
-    def _epoch(self):
-        count = self._run["shard"][1]
-        return self._order.get_state()["next_index"] * count / self._examples
-
-
-class _PackedRows(_Source):
-    def __init__(self, examples, order, run, cut):
-        super().__init__(order, run, len(examples))
+class _PackedRows(Source):
+    def __init__(self, examples, run, epochs, cut):
+        super().__init__(len(examples), run, epochs)
         self._data, self._cut, self._waiting = examples, cut, []
 
     def get_state(self):
@@ -225,9 +190,9 @@ class _PackedRows(_Source):
         }
 
 
-class _Prompts(_Source):
-    def __init__(self, rows, tokens, order, run, buckets):
-        super().__init__(order, run, len(rows))
+class _Prompts(Source):
+    def __init__(self, rows, tokens, run, epochs, buckets):
+        super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
 
     def __next__(self):
@@ -242,34 +207,6 @@ class _Prompts(_Source):
         }
         rows = [self._rows[i] for i in drawn]
         return {"prompt": prompt, "prompt_mask": mask, "rows": rows}
-
-
-def _order(count, seed, epochs, shard):
-    """Return Grain's iterator over the indices 0..count-1, shuffled every epoch.
-
-    The permutation is NumPy's, because Grain's own `shuffle` takes 10 ms per index
-    for two examples and 0.1 ms for three hundred (measured, 0.2.18).
-    """
-    index, processes = shard
-    if count == 0:
-        raise ValueError("There is no data: the list of examples or rows is empty.")
-    if not 0 <= index < processes:
-        raise ValueError(f"shard is {shard}: the index must be in [0, {processes}).")
-
-    @functools.lru_cache(maxsize=2)
-    def permutation(epoch):
-        return np.random.default_rng([seed, epoch]).permutation(count)
-
-    def example_at(position):
-        epoch, offset = divmod(position, count)
-        return int(permutation(epoch)[offset])
-
-    positions = grain.MapDataset.range(
-        sys.maxsize if epochs is None else epochs * count
-    )
-    in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    order = positions[index::processes].map(example_at)
-    return iter(order.to_iter_dataset(in_memory))
 
 
 def _checked(examples, length, truncate):

@@ -28,9 +28,9 @@ FIELDS = {
     "seed": int,
     "seconds": float,
 }
-LEARNING = (
-    pathlib.Path(__file__).resolve().parents[1] / "data" / "results" / "learning.csv"
-)
+_KEPT = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
+LEARNING = _KEPT / "learning.csv"
+TPU_FIT = _KEPT / "tpu_fit.csv"
 
 
 def path() -> pathlib.Path:
@@ -126,6 +126,48 @@ def across_seeds(*stages: str) -> str:
             f"| {STAGES[stage]} | {len(runs)} | {spans['greedy']} "
             f"| {yours[0] if yours else '–'} | {spans['pass1']} | {spans['pass8']} |"
         )
+    return "\n".join(lines)
+
+
+def compiled(preset: str) -> str:
+    """What a preset's programs ask of each chip, as a Markdown table.
+
+    The TPU compiler's words, not measurements: data/results/tpu_fit.csv
+    (`make tpu-check`).
+
+    Args:
+      preset: as in `runtime.PRESETS`, such as "v5e-1".
+    """
+    if not TPU_FIT.exists():
+        return (
+            "Not compiled yet: `make tpu-check` asks the TPU compiler, without a TPU."
+        )
+    with open(TPU_FIT, newline="") as file:
+        programs = [row for row in csv.DictReader(file) if row["preset"] == preset]
+    lines = [
+        f"Modelled by the compiler for {preset}, not measured:",
+        "",
+        "| model | program | tokens | of HBM | arguments | temporaries | work "
+        "| modelled time | of peak |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in programs:
+        name = row["model"].split("/")[-1]
+        if not row["hbm_percent"]:
+            lines.append(f"| {name} | {row['program']} | does not fit |{' |' * 6}")
+            continue
+        cells = (
+            name,
+            row["program"],
+            f"{int(row['tokens']):,}",
+            f"{float(row['hbm_percent']):.0f}%",
+            f"{float(row['arguments_gb']):.2f} GiB",
+            f"{float(row['temporaries_gb']):.2f} GiB",
+            f"{float(row['tflop']):.1f} TFLOP",
+            f"{float(row['modelled_ms']):,.0f} ms",
+            f"{float(row['modelled_peak_percent']):.0f}%",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

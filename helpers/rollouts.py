@@ -2,17 +2,19 @@
 
 A batch source for everything that learns from its own answers: GRPO and GSPO use the
 rewards, on-policy distillation only the answers. The model is the very object that the
-trainer updates, so every batch is sampled from the newest weights.
+trainer updates, so every batch is sampled from the newest weights. Several processes
+sample together, each the answers to its own prompts, and score their own.
 """
 
 import jax
 import numpy as np
 
-from helpers import chat
+from helpers import chat, processes
 from helpers.identity import describe
 from helpers.losses import advantages
 from helpers.rewards import RewardSet
 from helpers.sampling import generate, row_keys
+from helpers.sharding import own_rows
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 
@@ -43,7 +45,8 @@ class Rollouts:
       advantage: kind of `losses.advantages`.
       mask_truncated: leave answers that ran out of budget out of the loss.
       resample: how many further batches of prompts may be drawn to replace groups
-        with equal rewards, which teach nothing (dynamic sampling, 2503.14476).
+        with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
+        processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
     """
 
@@ -95,6 +98,19 @@ class Rollouts:
         Raises:
           ValueError: the state is that of a run with other arguments.
         """
+        self._adopt(state)
+        self.prompts.set_state(state["prompts"])
+
+    def set_states(self, states):
+        """Continues from the states of all processes of a run, however many there were.
+
+        Raises:
+          ValueError: the states are those of a run with other arguments.
+        """
+        self._adopt(states[0])  # all but the prompts is the same in every process
+        processes.resume(self.prompts, [state["prompts"] for state in states])
+
+    def _adopt(self, state):
         run = self.get_state()["run"]
         if state["run"] != run:
             raise ValueError(
@@ -102,19 +118,20 @@ class Rollouts:
                 f"{run}. Use the same arguments, or another folder for a new run."
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
-        self.prompts.set_state(state["prompts"])
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        batch, metrics = self._sample(next(self.prompts), 0)
+        if (prompts := self._next_prompts()) is None:
+            raise StopIteration
+        batch, metrics = self._sample(prompts, 0)
         rounds = [(metrics, len(batch["rows"]))]
         while (
             self.reward
             and len(rounds) <= self.resample
-            and _tied(batch["rewards"]).any()
-            and (prompts := next(self.prompts, None)) is not None
+            and any(processes.gather(bool(_tied(batch["rewards"]).any())))
+            and (prompts := self._next_prompts()) is not None
         ):
             extra, metrics = self._sample(prompts, len(rounds))
             rounds.append((metrics, len(extra["rows"])))
@@ -128,12 +145,26 @@ class Rollouts:
             )
         return _trimmed(batch, -(-self.max_tokens // CUTS))
 
+    def _next_prompts(self):
+        """The next prompts, of one shape everywhere; None once a process has none."""
+        prompts = processes.together(lambda: next(self.prompts, None))
+        own = (0, 0) if prompts is None else prompts["prompt"].shape
+        counts, widths = zip(*processes.gather(own), strict=True)
+        if 0 in counts:
+            return None
+        if len(set(counts)) > 1:
+            raise ValueError(
+                f"The processes have {list(counts)} prompts left, and sample together:"
+                " pass epochs=None, or a number of rows that they can share evenly."
+            )
+        return _widened(prompts, max(widths))
+
     def _sample(self, prompts, round_):
         """One batch of prompts, answered and scored, on the host; and its metrics."""
         step = self.step * (self.resample + 1) + round_
-        keys = row_keys(
-            jax.random.key(self.seed), step, len(prompts["prompt"]), self.group
-        )
+        index, count = processes.share()
+        key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
+        keys = row_keys(key, step, rows, self.group)[index::count]
         completions = generate(
             self.model,
             prompts["prompt"],
@@ -142,7 +173,7 @@ class Rollouts:
             max_tokens=self.max_tokens,
             eos_ids=self.eos_ids,
         )
-        tokens, mask, logprobs, ended = jax.device_get(completions)
+        tokens, mask, logprobs, ended = own_rows(completions)
         texts = [
             [chat.decode(self.tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
             for ts, ms in zip(tokens, mask, strict=True)
@@ -159,7 +190,9 @@ class Rollouts:
         }
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         if self.reward:
-            batch["rewards"], parts = self._score(prompts["rows"], texts)
+            batch["rewards"], parts = processes.together(
+                lambda: self._score(prompts["rows"], texts)
+            )
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
         return batch, metrics
@@ -201,7 +234,8 @@ class Rollouts:
 
     def _notice_when_nothing_can_be_learned(self, batch):
         useful = ~_tied(batch["rewards"]) & batch["loss_mask"].any(axis=(1, 2))
-        self.all_tied = 0 if useful.any() else self.all_tied + 1
+        learns = any(processes.gather(bool(useful.any())))
+        self.all_tied = 0 if learns else self.all_tied + 1
         if self.all_tied >= self.patience:
             raise NothingToLearn(
                 f"In {self.all_tied} batches in a row every group had equal rewards "
@@ -215,7 +249,7 @@ class Rollouts:
 def _trimmed(batch, step):
     """Arrays only, cut to the multiple of `step` that holds all answers that count."""
     counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
-    longest = counted[-1] + 1 if len(counted) else 1
+    longest = max(processes.gather(int(counted[-1]) + 1 if len(counted) else 1))
     width = min(-(-longest // step) * step, batch["completion"].shape[-1])
     for name in ("completion", "loss_mask", "logprobs"):
         batch[name] = batch[name][..., :width]

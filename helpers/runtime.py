@@ -31,7 +31,8 @@ class Preset:
       group: answers per prompt.
       prompt_tokens: budget of a prompt, in tokens.
       completion_tokens: budget of an answer, in tokens.
-      steps: GRPO steps.
+      chunk: tokens of a chip whose logits exist at once.
+      steps: of the lessons on real weights, and of GRPO on a laptop.
       minutes: what notebook 07 should take, compiling included.
     """
 
@@ -43,6 +44,7 @@ class Preset:
     group: int
     prompt_tokens: int
     completion_tokens: int
+    chunk: int
     steps: int
     minutes: int
 
@@ -53,9 +55,9 @@ _QWEN = "Qwen/Qwen2.5-0.5B-Instruct"  # Apache-2.0, no token needed
 PRESETS = {
     row.name: row
     for row in (
-        Preset("laptop", "data/tiny", "float32", 0, 48, 8, 48, 64, 48, 3),
-        Preset("v5e-1", _QWEN, "bfloat16", 32, 8, 8, 256, 256, 150, 45),
-        Preset("v5e-8", _QWEN, "bfloat16", 64, 64, 8, 256, 512, 150, 45),
+        Preset("laptop", "data/tiny", "float32", 0, 48, 8, 48, 64, 8192, 48, 3),
+        Preset("v5e-1", _QWEN, "bfloat16", 32, 16, 8, 256, 256, 1024, 150, 45),
+        Preset("v5e-8", _QWEN, "bfloat16", 64, 64, 8, 256, 512, 1024, 150, 45),
     )
 }
 

@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
-from helpers.sharding import spread_rows
+from helpers.sharding import gathered, spread_rows, using
 
 BLOCK = 32  # tokens a block of the cumulative distribution
 
@@ -78,18 +78,19 @@ def generate(
         )
     graph, weights = nnx.split(model)
     rows = jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG
-    return _generate(
-        graph,
-        weights,
-        *spread_rows(rows, weights),
-        jnp.float32(temperature),
-        jnp.float32(top_p),
-        max_tokens=max_tokens,
-        eos_ids=tuple(eos_ids),
-        greedy=temperature == 0,
-        top_k=top_k,
-        nucleus=top_p < 1,
-    )
+    with using(weights):
+        return _generate(
+            graph,
+            weights,
+            *spread_rows(rows, weights),
+            jnp.float32(temperature),
+            jnp.float32(top_p),
+            max_tokens=max_tokens,
+            eos_ids=tuple(eos_ids),
+            greedy=temperature == 0,
+            top_k=top_k,
+            nucleus=top_p < 1,
+        )
 
 
 @functools.partial(
@@ -111,7 +112,9 @@ def _generate(
     top_k,
     nucleus,
 ):
-    model = nnx.merge(graph, weights)
+    # Once for all tokens, because a layer's weights are used again at each of them.
+    activations = nnx.merge(graph, weights).activations
+    model = nnx.merge(graph, gathered(weights, activations))
     (P, _), G = prompt_PT.shape, keys_PG.shape[1]
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
     eos = jnp.asarray(eos_ids, jnp.int32)
@@ -147,11 +150,12 @@ def _generate(
             token_PG[..., None], (length_PG + t - 1)[..., None], earlier=(prefix, cache)
         )
         cache = _append(cache, new, t - 1)
-        token_PG, logprob_PG = choose(model.logits(hidden[:, :, 0]), t)
+        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), t)
         return t + 1, token_PG, record(out, t, token_PG, logprob_PG), cache
 
+    read = model.reader()
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT)
-    logits_PV = model.logits(last_PD)
+    logits_PV = read(last_PD)
     first_logits = jnp.broadcast_to(logits_PV[:, None], (P, G, logits_PV.shape[-1]))
     token_PG, logprob_PG = choose(first_logits, 0)
     empty = Completions(

@@ -34,6 +34,8 @@ _STUDENTS = (
 LESSONS = {
     row.file[:2]: row
     for row in (
+        Lesson("00_start_here", "Start here", "start", {"laptop": 1}, walk=False),
+        Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}, walk=False),
         Lesson(
             "02_model",
             "A language model in Flax NNX",

@@ -9,15 +9,14 @@ import contextlib
 import dataclasses
 import math
 import os
-import re
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from helpers.hlo import GB, collectives, modelled_cycles, out_of_memory
 from helpers.runtime import make_mesh
-
-GB = 2**30
+from helpers.sharding import using
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +25,16 @@ class Generation:
 
     Attributes:
       name: as in the name of a slice, "v5e:2x4".
-      hbm_gb: memory of a chip in GiB; of it the compiler gives programs `usable_gb`.
+      hbm_gb: memory of a chip in GB, as published.
+      usable_gb: GiB of it that the compiler (libtpu 0.0.42) gives a program on one
+        device; it says so when a program does not fit.
       gbytes: memory bandwidth of a chip in GB/s.
       tflops: peak of bfloat16 products in TFLOP/s of a chip.
       ghz: clock, so that cycles are seconds.
       devices: devices of JAX on one chip.
       host: largest block of chips on one host.
       wraps: a ring closes along an axis of this many chips (full torus).
+      links: to neighbouring chips, each `link_gbytes` GB/s one way; 0: not published.
     """
 
     name: str
@@ -44,16 +46,18 @@ class Generation:
     devices: int
     host: tuple[int, int, int]
     wraps: int
+    links: int
+    link_gbytes: float
 
 
 GENERATIONS = {
     row.name: row
     for row in (
-        Generation("v4", 32, 31.75, 1200, 275, 1.05, 2, (2, 2, 1), 4),
-        Generation("v5e", 16, 15.75, 819, 197, 1.5, 1, (2, 4, 1), 16),
-        Generation("v5p", 95, 94.75, 2765, 459, 1.75, 1, (2, 2, 1), 4),
-        Generation("v6e", 32, 31.25, 1638, 918, 1.75, 1, (2, 4, 1), 16),
-        Generation("tpu7x", 192, 94.75, 7380, 2307, 2.2, 2, (2, 2, 1), 4),
+        Generation("v4", 32, 15.25, 1200, 275, 1.05, 2, (2, 2, 1), 4, 6, 45),
+        Generation("v5e", 16, 15.75, 819, 197, 1.5, 1, (2, 4, 1), 16, 4, 45),
+        Generation("v5p", 95, 95.74, 2765, 459, 1.75, 1, (2, 2, 1), 4, 6, 90),
+        Generation("v6e", 32, 31.25, 1638, 918, 1.75, 1, (2, 4, 1), 16, 4, 90),
+        Generation("tpu7x", 192, 94.75, 7380, 2307, 2.2, 2, (2, 2, 1), 4, 6, 0),
     )
 }
 SLICES = {"v5e-1": "v5e:1x1", "v5e-8": "v5e:2x4"}
@@ -101,7 +105,9 @@ class Report:
     Memory is in GiB a chip, FLOPs in TFLOP a chip. `modelled_ms` adds up the compiler's
     cycle estimates, loops times their trips; collectives and copies without an estimate
     are not in it, so it is a lower bound. `collectives` gives (number, GiB) by kind:
-    what a chip's results hold, loops counted too. `verdict` is empty if it fits.
+    what a chip's results hold, loops counted too. `links_ms` is what they take at
+    least, over all links of a chip at once; a part of it hides behind other work.
+    `verdict` is empty if it fits.
     """
 
     topology: str
@@ -113,6 +119,7 @@ class Report:
     tflop: float = 0.0
     modelled_ms: float = 0.0
     modelled_peak_percent: float = 0.0
+    links_ms: float = 0.0
     collectives: dict = dataclasses.field(default_factory=dict)
     verdict: str = ""
 
@@ -155,132 +162,56 @@ def compile_for(topology, function, *arguments, donate=(), flops=None) -> Report
     Returns:
       A Report; if it does not fit, one with a verdict and nothing else.
     """
-    kind = SLICES.get(topology, topology).partition(":")[0]
-    chip = GENERATIONS[kind]
-    count = max(1, len(jax.tree.leaves(arguments)[0].sharding.device_set))
-    jitted = function
     if not hasattr(function, "lower"):
-        jitted = jax.jit(function, donate_argnums=donate)
+        function = jax.jit(function, donate_argnums=donate)
+    count = max(1, len(jax.tree.leaves(arguments)[0].sharding.device_set))
+    return report(topology, count, lower(function, *arguments), flops)
+
+
+def lower(jitted, *arguments):
+    """The program of a jitted function on its arguments' mesh, not yet compiled."""
+    with _quiet(), using(arguments):
+        return jitted.lower(*arguments)
+
+
+def report(topology, count, lowered, flops=None) -> Report:
+    """Compiles a lowered program for `count` devices of a slice; see `compile_for`."""
+    chip = GENERATIONS[SLICES.get(topology, topology).partition(":")[0]]
     with _quiet():
         try:
-            compiled = jitted.lower(*arguments).compile()
+            compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             return Report(topology, count, verdict=out_of_memory(str(error)))
     memory, text = compiled.memory_analysis(), compiled.as_text()
-    cycles = modelled_cycles(text)
-    seconds = cycles / (chip.ghz * 1e9)
+    seconds = modelled_cycles(text) / (chip.ghz * 1e9)
     one = flops / count if flops else compiled.cost_analysis().get("flops", 0.0)
+    peak = chip.tflops / chip.devices * 1e12
+    kinds = collectives(text)
     return Report(
         topology=topology,
         chips=count,
         arguments_gb=memory.argument_size_in_bytes / GB,
         temporaries_gb=memory.temp_size_in_bytes / GB,
         outputs_gb=(memory.output_size_in_bytes - memory.alias_size_in_bytes) / GB,
-        usable_gb=chip.usable_gb / (1 if chip.devices == 1 else 2),
+        usable_gb=chip.usable_gb,
         tflop=one / 1e12,
         modelled_ms=1e3 * seconds,
-        modelled_peak_percent=100 * one / (chip.tflops / chip.devices * 1e12) / seconds
-        if seconds
-        else math.nan,
-        collectives=collectives(text),
+        modelled_peak_percent=100 * one / peak / seconds if seconds else math.nan,
+        links_ms=_links_ms(kinds, chip),
+        collectives=kinds,
     )
 
 
-class _Program:
-    """The computations of a compiled program's text, and how often each one runs."""
+def _links_ms(kinds, chip):
+    """Least time for a chip to receive what its collectives bring, all links busy.
 
-    def __init__(self, text):
-        self.lines, self.entry, name = {}, None, None
-        for line in text.splitlines():
-            if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line):
-                name = head[2]
-                self.lines[name] = []
-                self.entry = name if head[1] else self.entry
-            elif name is not None:
-                self.lines[name].append(line)
-
-    def trips(self, condition):
-        """How often a loop runs: the largest constant its condition compares with."""
-        text = "\n".join(self.lines.get(condition, ()))
-        found = re.findall(r"s32\[\][^=]*constant\((\d+)\)", text)
-        return max(map(int, found), default=1)
-
-    def walk(self, name=None, times=1):
-        """(line, how often it runs) of the program, loops' bodies included."""
-        for line in self.lines[name or self.entry]:
-            yield line, times
-            loop = re.search(
-                r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)", line
-            )
-            if loop:
-                yield from self.walk(loop[2], times * self.trips(loop[1]))
-            # Overlapped with products, a collective is cut into fusions: a start, some
-            # products that carry it, a done. The start alone is followed.
-            if begun := re.search(r"%async-collective-start.* calls=%([\w.\-]+)", line):
-                yield from self.walk(begun[1], times)
-
-
-def modelled_cycles(text: str) -> int:
-    """Cycles of a compiled program by the compiler's own estimates, loops included."""
-    total = 0
-    for line, times in _Program(text).walk():
-        if found := re.search(r'"estimated_cycles":"(\d+)"', line):
-            total += times * int(found[1])
-    return total
-
-
-KINDS = (
-    "all-gather",
-    "all-reduce",
-    "reduce-scatter",
-    "all-to-all",
-    "collective-permute",
-)
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4}
-
-
-def collectives(text: str) -> dict:
-    """{kind: (how many run, GiB their results hold on one chip)} of a program."""
-    found = {}
-    for line, times in _Program(text).walk():
-        match = re.search(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(", line)
-        if not match:
-            continue
-        count, size = found.get(match[2], (0, 0.0))
-        shapes = re.findall(r"(\w+)\[([\d,]*)\]", match[1])
-        if match[3]:  # asynchronous: its result is (operand, result, …)
-            shapes = shapes[1:2] or shapes
-        size += (
-            times
-            * sum(
-                BYTES.get(kind, 4) * math.prod(map(int, filter(None, dims.split(","))))
-                for kind, dims in shapes
-            )
-            / GB
-        )
-        found[match[2]] = (count + times, size)
-    return found
-
-
-def out_of_memory(message: str) -> str:
-    """The compiler's complaint in three lines: how much too much, what is largest."""
-    need = re.search(r"(?:Used|required[^()]*\()\s*([\d.]+[KMGT])", message)
-    have = re.search(r"(?:of|exceeds available HBM \()\s*([\d.]+[KMGT])", message)
-    largest = re.findall(r"Size: ([\d.]+[KMGT]).*?\n(?:.*\n)*?.*?Shape: (\S+)", message)
-    lines = [
-        f"Does not fit: needs {need[1] if need else 'more'} of "
-        f"{have[1] if have else 'the'} HBM on a chip."
-    ]
-    if largest:
-        shown = ", ".join(f"{size} {shape}" for size, shape in largest[:3])
-        lines.append(f"Largest buffers: {shown}.")
-    lines.append(
-        "Fewer prompts or shorter answers a step, more `accumulate` pieces, a smaller "
-        "token chunk, LoRA or an int8 base make it smaller; more chips share it."
-    )
-    return "\n".join(lines)
+    An all-reduce is a reduce-scatter and an all-gather, so it counts twice.
+    """
+    gib = sum(2 * g if kind == "all-reduce" else g for kind, (_, g) in kinds.items())
+    rate = chip.links * chip.link_gbytes * 1e9
+    return 1e3 * gib * GB / rate if rate else math.nan
 
 
 @contextlib.contextmanager
@@ -292,8 +223,7 @@ def _quiet():
     """
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
-    # No chip is held, so several processes may compile at once.
-    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # no chip to share
     cached_from = jax.config.jax_persistent_cache_min_compile_time_secs
     jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
     saved = os.dup(2)

@@ -4,7 +4,8 @@ A lesson is a batch source (where the batch comes from) and an objective (which 
 this file is the rest: it spreads the model and the batch over the devices, updates,
 logs, writes checkpoints and resumes. It knows nothing of where batches come from.
 
-It is written for one host with any number of devices.
+With several processes (`helpers.processes`), each runs this same code on its share of
+the data; process 0 writes the log and what stands beside the arrays of a checkpoint.
 """
 
 import contextlib
@@ -17,12 +18,13 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
+from helpers import processes
 from helpers.checkpoints import Checkpoints
 from helpers.identity import describe, fingerprint
 from helpers.metrics_log import MetricsLog, Progress
 from helpers.optimizers import Optimizer
 from helpers.runtime import make_mesh
-from helpers.sharding import place, place_batch, shardings
+from helpers.sharding import place, place_batch, shardings, using
 from helpers.update import as_float32, build_update
 
 
@@ -75,7 +77,7 @@ class Trainer:
         self.save_every = save_every
         self.minibatches, self.accumulate = minibatches, accumulate
         self.checkpoints = None if folder is None else Checkpoints(folder)
-        self.progress = Progress(log)
+        self.progress = Progress(log and processes.is_first())
         self.step, self.log, self.unlogged, self.start = 0, None, [], ""
 
     def fit(self, batches, steps: int) -> list[dict]:
@@ -87,7 +89,8 @@ class Trainer:
         Args:
           batches: a batch source: `next(batches)` gives a dict of arrays,
             `get_state()` and `set_state()` its position, `metrics` and `samples`
-            what it says about the last batch.
+            what it says about the last batch. Each process has its own; metrics are
+            averaged over them, samples are those of process 0.
           steps: total number of steps, those before a resume included.
 
         Returns:
@@ -110,17 +113,20 @@ class Trainer:
 
     def _train(self, batches, steps):
         self.progress.start(self.step, steps)
-        self.clock, saved = time.monotonic(), self.step
-        while self.step < steps and (batch := next(batches, None)) is not None:
+        self.clock, saved = (time.monotonic(), time.process_time()), self.step
+        while self.step < steps:
+            batch, described = processes.next_of_all(batches)
+            if batch is None:
+                break
             rate = self.optimizer.learning_rate(self.step)
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
-            self.params, self.opt_state, metrics = self.update(
-                self.params, self.opt_state, self.fixed, self.teachers, batch, rate
-            )
+            with using(self.params):
+                self.params, self.opt_state, metrics = self.update(
+                    self.params, self.opt_state, self.fixed, self.teachers, batch, rate
+                )
             nnx.update(self.model, self.params)
             self.step += 1
-            row = {"step": self.step, "learning_rate": rate}
-            row |= {name: float(x) for name, x in batches.metrics.items()}
+            row = {"step": self.step, "learning_rate": rate, **described}
             self.unlogged.append((row, metrics, list(batches.samples)))
             # While the devices work on this step, the host logs the one before.
             self._log_steps(leave=1)
@@ -147,8 +153,11 @@ class Trainer:
                     )
             total = self.log.rows[-1]["tokens_total"] if self.log.rows else 0.0
             row["tokens_total"] = total + row["tokens"]
-            self.clock, before = time.monotonic(), self.clock
-            row["seconds"] = self.clock - before
+            now = time.monotonic(), time.process_time()
+            row["seconds"], row["cpu_seconds"] = (
+                end - begin for end, begin in zip(now, self.clock, strict=True)
+            )
+            self.clock = now
             row["tokens_per_second"] = row["tokens"] / row["seconds"]
             self.log.write(row, samples)
             self.progress.update(row)
@@ -193,15 +202,17 @@ class Trainer:
             if found is not None:
                 arrays, record = found
                 self._set_arrays(arrays)
-                batches.set_state(record["batches"])
+                processes.resume(batches, record["batches"])
                 self.step, position = record["step"], record["log"]
-        self.log = MetricsLog(folder, position, self.step)
+        writes = folder if processes.is_first() else None
+        self.log = MetricsLog(writes, position, self.step)
+        self.log.rows = processes.gather(self.log.rows)[0]
 
     def _save(self, batches):
         if self.checkpoints:
             record = {
                 "run": self._identity(),
-                "batches": batches.get_state(),
+                "batches": processes.gather(batches.get_state()),
                 "log": self.log.position(),
             }
             self.checkpoints.save(self.step, self.named_arrays(), record)

@@ -1,6 +1,8 @@
 """`make course`: run the walk, notebook by notebook, and print what it measured.
 
-    python notebooks/walk.py [03 04 …]    all notebooks of the walk, or these
+    python notebooks/walk.py [03 04 …]    the notebooks of the walk, or these
+
+Notebooks 00, 01 and 13 hand nothing on (`Lesson.walk`): they are for reading.
 
 Executed copies go to build/notebooks, figures of the stages to build/results.json, the
 picture of the walk to build/walk.png. A notebook that ran already, and whose code and
@@ -148,7 +150,7 @@ def report() -> None:
 
 
 def main(numbers=()) -> None:
-    """Run the notebooks of these numbers, or all of the walk, in order; then report."""
+    """Run the notebooks of these numbers, or the walk, in order; then report."""
     os.environ.setdefault("COURSE_PRESET", "laptop")
     publish.prepare_environment()
     started = time.monotonic()

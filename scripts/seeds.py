@@ -38,7 +38,11 @@ def walk(seed):
 
 def main():
     """Walks once for every seed, and writes one row per stage and seed."""
-    rows = [row for seed in SEEDS for row in walk(seed)]
+    write([row for seed in SEEDS for row in walk(seed)])
+
+
+def write(rows):
+    """The table of the rows of all seeds."""
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     with open(TABLE, "w", newline="") as file:
         names = [*FIELDS, "seconds", "versions", "load"]

@@ -3,6 +3,8 @@
 import os
 import pathlib
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -10,3 +12,17 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "jax-cac
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+
+@pytest.fixture(scope="session")
+def families(tmp_path_factory):
+    """A small tokenizer of each family, loaded from a folder without a template."""
+    import family_tokenizers
+
+    from helpers import chat
+
+    def load(name):
+        folder = tmp_path_factory.mktemp(name)
+        return chat.load_tokenizer(family_tokenizers.save(folder, name))
+
+    return {name: load(name) for name in family_tokenizers.SPECIAL}

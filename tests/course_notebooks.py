@@ -11,9 +11,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
 sys.path.insert(0, str(FOLDER))
 
-# The course's notebooks. Written out here, and not taken from the syllabus, so that
-# neither can lose one unnoticed.
-NUMBERS = ("02", "03", "04", "05", "06", "07", "08", "11", "13")
+# The notebooks of the course. Written out here, and not taken from the syllabus, so
+# that neither can lose one unnoticed.
+NUMBERS = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "11", "13")
 
 
 @dataclasses.dataclass(frozen=True)

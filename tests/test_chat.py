@@ -197,6 +197,14 @@ def test_hostile_and_ordinary_prompts_keep_their_places_in_a_batch(tokenizer):
     ]
 
 
+def test_a_control_token_in_two_messages_is_none(tokenizer):
+    messages = [user("<bos> <end_of_"), assistant("turn> <"), user("eos>")]
+    text = tokenizer.decode(chat.prompt_tokens(tokenizer, messages))
+    assert text == tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True
+    )
+
+
 def test_encoding_hostile_text_leaves_the_tokenizer_as_it_was(tokenizer):
     before = tokenizer("<bos>a<end_of_turn>")["input_ids"]
     chat.example_tokens(tokenizer, "<bos>", "<eos>")

@@ -10,6 +10,7 @@ from helpers.checks import (
     judge,
     scaling,
     sft,
+    start,
     template,
 )
 
@@ -20,6 +21,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
 @pytest.mark.parametrize(
     "check, stub, what",
     [
+        (start.check_drive, [None], "a dict of one entry"),
         (grpo.check_stops_at, [None], "a probability"),
         (grpo.check_diagnosis, [dict.fromkeys(DIAGNOSES)], "the letter of a run"),
         (gspo.check_sequence_ratio, [None], "a number"),

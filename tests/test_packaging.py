@@ -80,7 +80,7 @@ def imports_of(file: pathlib.Path) -> set[str]:
 def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
     ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE} | {"helpers"}
     # These come with a declared package and are part of its interface.
-    ours |= {"IPython", "huggingface_hub"}
+    ours |= {"IPython", "huggingface_hub", "mpl_toolkits"}
     # The platforms' own secrets and models, imported only there.
     ours |= {"google", "kaggle_secrets", "kagglehub"}
     for file in sorted((ROOT / "helpers").rglob("*.py")):
@@ -211,11 +211,13 @@ def test_the_address_of_the_repository_stands_in_one_place():
 
 def test_make_lists_every_target():
     makefile = (ROOT / "Makefile").read_text()
-    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    (phony,) = re.findall(
+        r"^\.PHONY: (.*)$", makefile.replace("\\\n", ""), re.MULTILINE
+    )
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout
     assert re.findall(r"^  make ([\w-]+)", shown, re.MULTILINE) == phony.split()
     assert set(
-        "env course test lab notebooks tiny seeds bench tpu-check".split()
+        "env course test lab notebooks tiny seeds bench tpu-check colab-check".split()
     ) <= set(phony.split())
 
 
@@ -241,6 +243,7 @@ def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
     python = course_copy / ".venv" / "bin" / "python"
     python.write_text(
         '#!/bin/bash\necho "$COURSE_BUILD|$JAX_COMPILATION_CACHE_DIR" >> log\n'
+        'echo "$*" >> asked\n'
     )
     python.chmod(0o755)
     (course_copy / ".venv" / "ready").touch()
@@ -252,15 +255,24 @@ def test_make_works_in_a_folder_whose_name_has_spaces(tmp_path, target):
     subprocess.run(["make", target], cwd=course_copy, env=clean, check=True)
     build = course_copy / "build"
     own = build if target == "lab" else build / "committed"
+    if target == "lab":
+        assert "notebooks/00_start_here.ipynb" in (course_copy / "asked").read_text()
     for line in (course_copy / "log").read_text().splitlines():
         assert line == f"{own}|{build / 'jax-cache'}"
 
 
-def test_ci_is_strict_and_runs_make_test():
+def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     script = (ROOT / ".ci" / "run").read_text()
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert "set -euo pipefail" in script and script.rstrip().endswith("make test")
-    assert "HF_HUB_OFFLINE=1" in script
+    assert "set -euo pipefail" in script
+    commands = [line for line in script.splitlines() if line.startswith("make ")]
+    assert commands == [
+        "make test",
+        "make colab-check",
+        "make parity",
+        "make tpu-check TPU_ARGS=--quick",
+    ]
+    assert "HF_HUB_OFFLINE=1" in script and "COURSE_CI=1" in script
 
 
 # Stands for every command that .ci/env starts; says what it was asked. A .venv that it

@@ -270,6 +270,50 @@ def test_shards_share_the_examples_without_overlap(lengths, processes):
     assert seen == Counter({as_key(*example): processes for example in examples})
 
 
+@unhurried
+@given(
+    lengths,
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.sampled_from([1, 2, 3]),
+)
+def test_when_the_number_of_processes_changes_no_example_is_lost(lengths, taken, later):
+    """Even if one of them was batches ahead, as a lone share may be at the end."""
+    examples, epochs = make_examples(lengths), 2
+
+    def share(index, count):
+        return pipeline.packed_rows(
+            examples,
+            batch=12 // count,
+            length=16,
+            seed=5,
+            epochs=epochs,
+            shard=(index, count),
+        )
+
+    seen = Counter()
+    before = [share(index, len(taken)) for index in range(len(taken))]
+    for source, batches in zip(before, taken, strict=True):
+        for _, packed in zip(range(batches), source, strict=False):
+            seen.update(segments(packed))
+    states = json.loads(json.dumps([source.get_state() for source in before]))
+    for index in range(later):
+        source = share(index, later)
+        source.set_states(states)
+        seen.update(example for packed in source for example in segments(packed))
+    assert seen == Counter({as_key(*example): epochs for example in examples})
+
+
+def test_another_global_batch_is_refused_when_processes_change():
+    examples = make_examples([4] * 9)
+    two = [
+        pipeline.packed_rows(examples, batch=2, length=8, seed=0, shard=(i, 2))
+        for i in (0, 1)
+    ]
+    one = pipeline.packed_rows(examples, batch=2, length=8, seed=0)
+    with pytest.raises(ValueError, match="batch=4.*, this run has batch=2"):
+        one.set_states([source.get_state() for source in two])
+
+
 def test_a_shard_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match=r"shard is \(2, 2\)"):
         pipeline.packed_rows(

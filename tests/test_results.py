@@ -115,3 +115,29 @@ def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
         "90.0% (90.0 to 90.0)",
     ]
     assert "| – |" in grpo
+
+
+FIT = """model,program,topology,preset,tokens,hbm_percent,arguments_gb,temporaries_gb,\
+tflop,modelled_ms,modelled_peak_percent
+Qwen/Qwen2.5-0.5B-Instruct,grpo,v5e-1,v5e-1,18432,41.25,1.04,5.5,36.6,412.4,45.1
+Qwen/Qwen2.5-0.5B-Instruct,sft,v5e-8,v5e-8,1,1,1,1,1,1,1
+google/gemma-3-1b-it,grpo,v5e-1,v5e-1,65536,,,,,,
+google/gemma-3-1b-it,grpo,v5e-1,,65536,1,1,1,1,1,1
+"""
+
+
+def test_what_the_compiler_said_is_shown_for_one_preset_and_called_modelled(
+    monkeypatch, tmp_path
+):
+    table = tmp_path / "tpu_fit.csv"
+    monkeypatch.setattr(results, "TPU_FIT", table)
+    assert "make tpu-check" in results.compiled("v5e-1")
+    table.write_text(FIT)
+    said, _, head, _, *rows = results.compiled("v5e-1").splitlines()
+    assert "v5e-1" in said and "not measured" in said
+    assert rows == [
+        "| Qwen2.5-0.5B-Instruct | grpo | 18,432 | 41% | 1.04 GiB | 5.50 GiB "
+        "| 36.6 TFLOP | 412 ms | 45% |",
+        "| gemma-3-1b-it | grpo | does not fit |" + " |" * 6,
+    ]
+    assert all(row.count("|") == head.count("|") for row in rows)

@@ -19,11 +19,13 @@ from tiny_models import (
     texts,
 )
 
+from helpers.model.config import ModelConfig
 from helpers.model.scoring import (
     group_logprobs,
     hidden_targets_mask,
     token_logprobs,
 )
+from helpers.model.transformer import REMAT, Transformer
 
 PROMPTS, COMPLETIONS = random_groups()
 PAIRS = [
@@ -216,3 +218,31 @@ def test_group_logprobs_is_the_score_of_its_parts():
     ours, _ = jax.jit(lambda: group_logprobs(model, groups))()
     theirs, _ = scored(model, groups)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("remat", REMAT)
+def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
+    model, groups = cached_model("qwen3"), group_batch(PROMPTS, COMPLETIONS)
+    other = nnx.merge(*nnx.split(model))
+    other.remat = remat
+    ours, expected = (gradient(m, groups, weight_of(groups))[1] for m in (other, model))
+    assert_same_gradient(ours, expected)
+
+
+def test_recomputing_more_takes_less_memory():
+    """Temporaries as XLA counts them: everything kept, products kept, nothing kept."""
+
+    def temporaries(remat):
+        model = Transformer(ModelConfig("qwen3", 64, 32, 8, 2, 1, 16, 96), nnx.Rngs(0))
+        model.remat = remat
+        graph, state = nnx.split(model)
+        tokens = jnp.zeros((8, 1, 128), jnp.int32)
+
+        def loss(state):
+            return nnx.merge(graph, state)(tokens, tokens)[0].sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(state).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    none, cheap, layer = map(temporaries, ("none", "cheap", "layer"))
+    assert layer < 0.7 * cheap < 0.7 * none

@@ -46,7 +46,8 @@ def prefill(model, prompt_PT, mask_PT):
     segments_P1T = mask_PT[:, None].astype(jnp.int32)
     hidden, prefix = model(tokens_P1T, positions_P1T, segments_P1T)
     last_P = mask_PT.sum(axis=1).astype(jnp.int32) - 1
-    return hidden[jnp.arange(len(last_P)), 0, last_P], prefix
+    last_PD = jnp.take_along_axis(hidden[:, 0], last_P[:, None, None], axis=1)[:, 0]
+    return last_PD, prefix
 
 
 def row_hidden(model, batch):
@@ -72,6 +73,9 @@ def hidden_targets_mask(model, batch):
 def in_chunks(function, arrays, chunk=CHUNK):
     """Maps a function of [n, …] arrays over token chunks, recomputed in the backward.
 
+    A chunk takes every `count`-th token, so that rows that lie over many devices give
+    each of them an equal part of every chunk.
+
     Args:
       function: takes one chunk of each array, returns a pytree of [n] arrays.
       arrays: arrays whose first axis is the same number of tokens N.
@@ -86,11 +90,14 @@ def in_chunks(function, arrays, chunk=CHUNK):
 
     def split(x):
         padding = [(0, count * chunk - N)] + [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, padding).reshape(count, chunk, *x.shape[1:])
+        return jnp.pad(x, padding).reshape(chunk, count, *x.shape[1:]).swapaxes(0, 1)
+
+    def join(x):
+        return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])[:N]
 
     chunks = tuple(split(x) for x in arrays)
     out = jax.lax.map(lambda xs: jax.checkpoint(function)(*xs), chunks)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:N], out)
+    return jax.tree.map(join, out)
 
 
 def token_logprobs(model, hidden, targets, chunk=CHUNK):
@@ -104,8 +111,10 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK):
       measurement: no gradient flows through it.
     """
 
+    read = model.reader()
+
     def score(hidden_ND, targets_N):
-        logits_NV = model.logits(hidden_ND)
+        logits_NV = read(hidden_ND)
         total_N = jax.nn.logsumexp(logits_NV, axis=-1)
         chosen_N = jnp.take_along_axis(logits_NV, targets_N[:, None], axis=-1)[:, 0]
         still = jax.lax.stop_gradient((logits_NV, total_N))

@@ -13,6 +13,7 @@ from flax import nnx
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
 from helpers.model.rope import frequencies, rotary, rotate
+from helpers.sharding import gathered, spread
 
 
 @jax.custom_vjp
@@ -141,6 +142,16 @@ class Layer(nnx.Module):
         return weight.astype(jnp.float32) * getattr(self, f"{name}_scale")[...]
 
 
+# What the backward pass computes again: all of a layer (least memory), all but its
+# products with weights, or nothing (fastest where it fits).
+_KEEP_PRODUCTS = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+REMAT = {
+    "layer": jax.checkpoint,
+    "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
+    "none": lambda function: function,
+}
+
+
 class Transformer(nnx.Module):
     """A causal language model; `model(tokens, positions)` gives hidden states.
 
@@ -149,12 +160,16 @@ class Transformer(nnx.Module):
         three digits, most updates are lost.
       activations: dtype of everything that flows between them; None: that of the
         weights. Norms, softmax and logits are float32 in any case.
+
+    Attributes:
+      remat: what the backward pass computes again instead of keeping it, see REMAT;
+        set it before the trainer is made. It changes memory and time, not the result.
     """
 
     def __init__(
         self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32, activations=None
     ):
-        self.config = config
+        self.config, self.remat = config, "layer"
         self.activations = jnp.dtype(activations or dtype).name
         V, D = config.vocab_size, config.width
 
@@ -190,7 +205,8 @@ class Transformer(nnx.Module):
         c = self.config
         if segments_PGT is None:
             segments_PGT = jnp.ones_like(tokens_PGT)
-        x = self.embed[...][tokens_PGT].astype(self.activations)
+        table = gathered({"embed": self.embed[...]}, self.activations)["embed"]
+        x = spread(table[tokens_PGT].astype(self.activations))
         if c.is_gemma:
             x = x * jnp.asarray(c.width**0.5, x.dtype)
         new = KV(None, None, positions_PGT, segments_PGT)
@@ -201,7 +217,7 @@ class Transformer(nnx.Module):
         ]
         graph, weights = nnx.split(self.layers)
 
-        @jax.checkpoint
+        @REMAT[self.remat]
         def one_layer(x, layer_inputs):
             weights, is_global, earlier = layer_inputs
             cos_sin, masks = ropes[0], [allowed for allowed, _ in seen]
@@ -211,7 +227,9 @@ class Transformer(nnx.Module):
                     allowed & (is_global | (distance < c.window))
                     for allowed, distance in seen
                 ]
-            return nnx.merge(graph, weights)(x, cos_sin, earlier, masks)
+            layer = nnx.merge(graph, gathered(weights, x.dtype))
+            x, kv = layer(spread(x), cos_sin, earlier, masks)
+            return spread(x), kv
 
         is_global = jnp.array([c.is_global(i) for i in range(c.layers)])
         pieces = [(kv.keys, kv.values) for kv in earlier]
@@ -221,11 +239,22 @@ class Transformer(nnx.Module):
 
     def logits(self, hidden):
         """Scores of every vocabulary entry, (..., D) -> (..., V) float32."""
-        table = self.embed if self.config.tied else self.head
-        table = table[...].astype(hidden.dtype)
-        return jnp.einsum(
-            "...d,vd->...v", hidden, table, preferred_element_type=jnp.float32
-        )
+        return self.reader()(hidden)
+
+    def reader(self):
+        """The function `logits`, with its table gathered once: for use in a loop."""
+        name = "embed" if self.config.tied else "head"
+        table = gathered({name: getattr(self, name)[...]}, self.activations)[name]
+
+        def read(hidden):
+            return jnp.einsum(
+                "...d,vd->...v",
+                hidden,
+                table.astype(hidden.dtype),
+                preferred_element_type=jnp.float32,
+            )
+
+        return read
 
 
 def count_params(model: nnx.Module) -> int:

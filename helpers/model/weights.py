@@ -23,6 +23,7 @@ from helpers import chat
 from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
+from helpers.processes import on_first, whole
 from helpers.sharding import layout
 
 INDEX = "model.safetensors.index.json"
@@ -81,15 +82,19 @@ def save(model, folder, tokenizer=None):
     Raises:
       WeightsError: the disk is full, say; the model that was there before is kept.
     """
-    folder = pathlib.Path(folder)
     tensors = {}
     for path, value in names.items(nnx.state(model, nnx.Param)):
-        array = np.asarray(jax.device_get(value))
+        array = whole(value)
         for layer, name in names.of_weight(path, model.config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
             tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
     config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
+    on_first(lambda: _write(tensors, config, tokenizer, pathlib.Path(folder)))
+
+
+def _write(tensors, config, tokenizer, folder):
+    """Writes all files of a folder aside, then moves them in."""
     aside = folder / f".part-{os.getpid()}"
     try:
         aside.mkdir(parents=True, exist_ok=True)

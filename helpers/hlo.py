@@ -1,0 +1,110 @@
+"""What a compiled TPU program says of itself: cycles, collectives, what does not fit.
+
+Read from the text of the optimised program, in which a loop's body stands once: it is
+counted as often as the loop runs.
+"""
+
+import math
+import re
+
+GB = 2**30
+
+
+class _Program:
+    """The computations of a compiled program's text, and how often each one runs."""
+
+    def __init__(self, text):
+        self.lines, self.entry, name = {}, None, None
+        for line in text.splitlines():
+            if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line):
+                name = head[2]
+                self.lines[name] = []
+                self.entry = name if head[1] else self.entry
+            elif name is not None:
+                self.lines[name].append(line)
+
+    def trips(self, condition):
+        """How often a loop runs: the largest constant its condition compares with."""
+        text = "\n".join(self.lines.get(condition, ()))
+        found = re.findall(r"s32\[\][^=]*constant\((\d+)\)", text)
+        return max(map(int, found), default=1)
+
+    def walk(self, name=None, times=1):
+        """(line, how often it runs) of the program, loops' bodies included."""
+        for line in self.lines[name or self.entry]:
+            yield line, times
+            loop = re.search(
+                r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)", line
+            )
+            if loop:
+                yield from self.walk(loop[2], times * self.trips(loop[1]))
+            # Overlapped with products, a collective is cut into fusions: a start, some
+            # products that carry it, a done. The start alone is followed.
+            if begun := re.search(r"%async-collective-start.* calls=%([\w.\-]+)", line):
+                yield from self.walk(begun[1], times)
+
+
+UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more
+
+
+def modelled_cycles(text: str) -> int:
+    """Cycles of a compiled program by the compiler's own estimates, loops included."""
+    total = 0
+    for line, times in _Program(text).walk():
+        found = re.search(r'"estimated_cycles":"(\d+)"', line)
+        if found and int(found[1]) < UNKNOWN:
+            total += times * int(found[1])
+    return total
+
+
+KINDS = (
+    "all-gather",
+    "all-reduce",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+)
+BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4}
+
+
+def collectives(text: str) -> dict:
+    """{kind: (how many run, GiB their results hold on one chip)} of a program."""
+    found = {}
+    for line, times in _Program(text).walk():
+        match = re.search(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(", line)
+        if not match:
+            continue
+        count, size = found.get(match[2], (0, 0.0))
+        shapes = re.findall(r"(\w+)\[([\d,]*)\]", match[1])
+        if match[3]:  # asynchronous: (operands, results, scalars of its own)
+            shapes = [shape for shape in shapes if shape[1]]
+            shapes = shapes[len(shapes) // 2 :]
+        size += (
+            times
+            * sum(
+                BYTES.get(kind, 4) * math.prod(map(int, filter(None, dims.split(","))))
+                for kind, dims in shapes
+            )
+            / GB
+        )
+        found[match[2]] = (count + times, size)
+    return found
+
+
+def out_of_memory(message: str) -> str:
+    """The compiler's complaint in three lines: how much too much, what is largest."""
+    need = re.search(r"(?:Used|required[^()]*\()\s*([\d.]+[KMGT])", message)
+    have = re.search(r"(?:of|exceeds available HBM \()\s*([\d.]+[KMGT])", message)
+    largest = re.findall(r"Size: ([\d.]+[KMGT]).*?\n(?:.*\n)*?.*?Shape: (\S+)", message)
+    lines = [
+        f"Does not fit: needs {need[1] if need else 'more'} of "
+        f"{have[1] if have else 'the'} HBM on a chip."
+    ]
+    if largest:
+        shown = ", ".join(f"{size} {shape}" for size, shape in largest[:3])
+        lines.append(f"Largest buffers: {shown}.")
+    lines.append(
+        "Fewer prompts or shorter answers a step, more `accumulate` pieces, a smaller "
+        "token chunk, LoRA or an int8 base make it smaller; more chips share it."
+    )
+    return "\n".join(lines)

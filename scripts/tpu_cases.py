@@ -1,0 +1,126 @@
+"""What `make tpu-check` compiles: programs of presets, of each family, and far ones."""
+
+import dataclasses
+
+from helpers import lessons, optimizers, programs, tpu
+from helpers.model.known import KNOWN
+from helpers.runtime import PRESETS
+
+QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
+TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"
+QWEN3 = "Qwen/Qwen3-0.6B"
+GEMMAS = ("google/gemma-3-270m-it", "google/gemma-3-1b-it")
+LARGE = "meta-llama/Llama-3.1-70B-Instruct"
+ADAMW = optimizers.adamw(1e-4)
+PROGRAMS = ("sft", "rollout", "grpo", "evaluation")
+SWEEP = ("v5e-1", "v5e-8", "v5e:8x8", "v5e:16x16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One program: what is trained, on which slice, and with which sizes.
+
+    `rank` 0 trains all weights. A batch has `prompts` questions with `group` answers
+    each, or `prompts` packed rows of both budgets together for SFT. `chunk` is the
+    tokens of a chip whose logits exist at once.
+    """
+
+    model: str
+    program: str  # sft, rollout, grpo, evaluation or distillation
+    topology: str
+    rank: int = 32
+    prompts: int = 32
+    group: int = 8
+    prompt_tokens: int = 256
+    completion_tokens: int = 256
+    pieces: int = 1
+    chunk: int = 1024
+    preset: str = ""
+
+    @property
+    def answers(self):
+        """Answers to each question; packed rows and greedy evaluation have one."""
+        return 1 if self.program in ("sft", "evaluation") else self.group
+
+    @property
+    def tokens(self):
+        """Tokens in a batch, prompts counted once per group."""
+        each = self.prompt_tokens + self.answers * self.completion_tokens
+        return self.prompts * each
+
+    def build(self):
+        """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
+        config, mesh = KNOWN[self.model], tpu.mesh(self.topology)
+        model = programs.abstract_model(config, rank=self.rank)
+        sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
+        if self.program in ("rollout", "evaluation"):
+            greedy = self.program == "evaluation"
+            job = programs.rollout(model, self.prompts, *sizes, mesh, greedy=greedy)
+            return *job, programs.moments_gb(model, ADAMW, mesh)
+        batch = programs.group_batch(self.prompts, *sizes)
+        if self.program == "sft":
+            batch = programs.packed_batch(self.prompts, sum(sizes[1:]))
+        objective, frozen = self.objective(mesh.shape["data"])
+        split = {"accumulate": self.pieces, "frozen": frozen}
+        return *programs.update(model, objective, ADAMW, batch, mesh, **split), 0.0
+
+    def objective(self, chips):
+        """The lesson's objective, and the frozen modules it is given."""
+        chunk = self.chunk * chips
+        if self.program == "distillation":
+            teacher = programs.frozen_model(KNOWN[TEACHER])
+            return lessons.distillation(chunk=chunk), (teacher,)
+        make = lessons.sft if self.program == "sft" else lessons.policy_gradient
+        return make(chunk=chunk), ()
+
+    def flops(self):
+        """Useful FLOPs of one call on all chips: no recomputation is counted.
+
+        A frozen weight costs a forward product and the gradient of its input; a trained
+        one a third product. A teacher is asked once.
+        """
+        config, seen = KNOWN[self.model], self.prompt_tokens + self.completion_tokens
+        forward = programs.forward_flops(config, self.tokens, seen // 2)
+        if self.program in ("rollout", "evaluation"):
+            return forward
+        total = forward * (2 if self.rank else 3)
+        if self.program == "distillation":
+            total += programs.forward_flops(KNOWN[TEACHER], self.tokens, seen // 2)
+        return total
+
+
+def shipped():
+    """The presets' own programs, with their sizes; each must leave room to spare."""
+    for name in tpu.SLICES:
+        preset = PRESETS[name]
+        sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
+        sizes = {size: getattr(preset, size) for size in sizes}
+        sizes |= {"rank": preset.lora_rank, "preset": name}
+        for program in (*PROGRAMS, "distillation"):
+            yield Case(preset.model, program, name, **sizes)
+
+
+def families():
+    """Every model of the course on both free machines; 73,728 tokens in a piece."""
+    for topology in tpu.SLICES:
+        for program in PROGRAMS:
+            rows = {"prompts": 128} if program in ("sft", "evaluation") else {}
+            yield Case(QWEN, program, topology, rank=0, **rows)
+            for model in (QWEN3, *GEMMAS):
+                yield Case(model, program, topology, **rows)
+    for program in PROGRAMS:
+        rows = 128 if program in ("sft", "evaluation") else 64
+        yield Case("google/gemma-3-4b-it", program, "v5e-8", prompts=rows)
+    yield Case(QWEN, "distillation", "v5e-8", rank=0)
+
+
+def far():
+    """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
+    yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
+    for topology, chips in zip(SWEEP, (1, 8, 64, 256), strict=True):
+        yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
+
+
+def cases():
+    """All of them, the presets' first."""
+    return [*shipped(), *far(), *families()]

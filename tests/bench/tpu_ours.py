@@ -1,0 +1,43 @@
+"""Compile the course's GRPO loss and gradient for one v5e chip (`tpu_peers.py`).
+
+The same model, all of it trained in bfloat16, and the same answers as `tpu_tunix.py`:
+groups of eight, of which each computes its prompt once.
+"""
+
+import json
+import sys
+
+import jax
+from flax import nnx
+from jax.sharding import SingleDeviceSharding
+
+from helpers import lessons, programs, tpu
+from helpers.model.known import KNOWN
+
+GROUP = 8
+
+
+def main(rows, prompt_tokens, completion_tokens):
+    """Print the report of one batch as JSON."""
+    model = programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
+    graph, state = nnx.split(model)
+    chip = SingleDeviceSharding(tpu.devices("v5e-1")[0])
+    objective = lessons.policy_gradient(chunk=1024)
+    sizes = rows // GROUP, GROUP, prompt_tokens, completion_tokens
+    batch = {
+        name: jax.ShapeDtypeStruct(shape, dtype, sharding=chip)
+        for name, (shape, dtype) in programs.group_batch(*sizes).items()
+    }
+
+    def loss(state, batch):
+        return objective(nnx.merge(graph, state), batch)[0]
+
+    state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip), state
+    )
+    report = tpu.compile_for("v5e-1", jax.value_and_grad(loss), state, batch)
+    print(json.dumps({"hbm_gb": report.hbm_gb, **vars(report)}))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,193 @@
+"""Trains tiny lessons as one of several processes, or alone on 8 simulated devices.
+
+    python tests/distributed_run.py whole PORT INDEX FOLDER   one of two, 6 steps each
+    python tests/distributed_run.py killed PORT INDEX FOLDER  process 1 dies at step 5
+    python tests/distributed_run.py alone FOLDER              the same in one process,
+        and from checkpoints that `whole` left there
+
+The global batch is the same however many processes share it.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import zlib
+from pathlib import Path
+
+import jax
+import numpy as np
+from flax import nnx
+from tiny_models import model as make
+
+from helpers import chat, lessons, pipeline
+from helpers.metrics_log import is_timing
+from helpers.model import weights
+from helpers.optimizers import adamw
+from helpers.processes import OtherProcessFailed, gather
+from helpers.rewards import RewardError
+from helpers.rollouts import Rollouts
+from helpers.runtime import make_mesh
+from helpers.tokenizer import train_tokenizer
+from helpers.trainer import Trainer
+
+STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
+TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
+ROWS = [
+    {"question": f"{i} pears?" + " Mia" * (i % 3), "answer": f"#### {i}"}
+    for i in range(40)
+]
+
+
+def by_text(prompts, completions, **_):
+    return [zlib.crc32(text.encode()) % 7 / 6 for text in completions]
+
+
+def fails_in_process_1(prompts, completions, **_):
+    if jax.process_index() == 1:
+        raise ZeroDivisionError("in the reward")
+    return by_text(prompts, completions)
+
+
+def policy():
+    return make(vocab=len(TOKENIZER), width=16, ff=24)
+
+
+def sft(model):
+    """Each example fills more than half a row, so that rows do not depend on shares."""
+    pairs = [(row["question"], row["answer"]) for row in ROWS]
+    examples = [chat.example_tokens(TOKENIZER, *pair) for pair in pairs]
+    lengths = [len(tokens) for tokens, _ in examples]
+    assert 2 * min(lengths) > max(lengths)
+    return pipeline.packed_rows(
+        examples, batch=16 // jax.process_count(), length=max(lengths), seed=0
+    )
+
+
+def grpo(model, reward=by_text, resample=0):
+    prompts = pipeline.prompts(
+        ROWS,
+        TOKENIZER,
+        batch=16 // jax.process_count(),
+        buckets=(16, 20, 24, 32),
+        seed=0,
+    )
+    settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
+    return Rollouts(model, prompts, reward, TOKENIZER, resample=resample, **settings)
+
+
+LESSONS = {
+    "sft": (lessons.sft, sft, {"accumulate": 2}),
+    "grpo": (lessons.policy_gradient, grpo, {"minibatches": 2}),
+}
+
+
+class Dies:
+    """A batch source that ends its process before a batch."""
+
+    def __init__(self, source):
+        self.source, self.left = source, LAST_BEFORE_KILL
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def __next__(self):
+        if not self.left and jax.process_index() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+        return next(self.source)
+
+
+def train(name, folder=None, devices=8, wrapper=lambda source: source):
+    """The trained model, and its metrics without what the clock decides."""
+    objective, source_of, settings = LESSONS[name]
+    model = policy()
+    trainer = Trainer(
+        model,
+        objective(),
+        adamw(3e-3, b1=0.5, b2=0.5),
+        folder=folder,
+        mesh=make_mesh(jax.devices()[:devices]),
+        save_every=SAVE_EVERY,
+        log=False,
+        **settings,
+    )
+    table = trainer.fit(wrapper(source_of(model)), STEPS)
+    return model, [
+        {key: x for key, x in row.items() if not is_timing(key)} for row in table
+    ]
+
+
+def close(table, expected, what):
+    """Losses and what was sampled, to 1e-5; what depends on the packing is left out."""
+    assert [row["step"] for row in table] == list(range(1, STEPS + 1)), what
+    for row, other in zip(table, expected, strict=True):
+        for key in row.keys() & {"loss", "tokens", "reward", "length", "tied_groups"}:
+            np.testing.assert_allclose(
+                row[key], other[key], rtol=1e-5, atol=1e-7, err_msg=f"{what} {key}"
+            )
+
+
+def check_all_draw_as_many_prompts(model):
+    """Though ties, and so what must be replaced, differ from process to process."""
+    source = grpo(model, resample=2)
+    rounds = set()
+    for _ in range(3):
+        next(source)
+        state = source.prompts.get_state()["order"]
+        assert gather(state) == [state] * 2
+        rounds.add(source.metrics["rollouts"])
+    assert rounds != {1.0}
+
+
+def one_of_two(folder):
+    for name in LESSONS:
+        model, table = train(name, folder / name)
+        own = folder / f"{name}-{jax.process_index()}.json"
+        own.write_text(json.dumps(table))
+        weights.save(model, folder / name / "model")
+    check_all_draw_as_many_prompts(model)
+    expected = [OtherProcessFailed, RewardError][jax.process_index()]
+    try:
+        next(grpo(model, fails_in_process_1))
+    except expected as error:
+        assert "in the reward" in str(error)
+    else:
+        raise AssertionError("a reward that fails in process 1 stopped nobody here")
+
+
+def alone(folder):
+    for name in LESSONS:
+        two = json.loads((folder / f"{name}-0.json").read_text())
+        assert two == json.loads((folder / f"{name}-1.json").read_text())
+        _, expected = train(name)
+        close(two, expected, name)
+        for devices in (1, 4, 8):
+            moved = folder / f"{name}-on-{devices}"
+            shutil.copytree(folder / name, moved)
+            shutil.rmtree(moved / "checkpoints" / f"{STEPS:08d}")
+            model, table = train(name, moved, devices)
+            close(table, expected, f"{name} on {devices}")
+            saved = weights.load(folder / name / "model")
+            for x, y in zip(
+                jax.tree.leaves(nnx.state(model)),
+                jax.tree.leaves(nnx.state(saved)),
+                strict=True,
+            ):
+                np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "alone":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
+    assert len(jax.devices()) == 8
+    what, folder = sys.argv[1], Path(sys.argv[-1])
+    if what == "whole":
+        one_of_two(folder)
+    elif what == "killed":
+        train("grpo", folder, wrapper=Dies)
+    else:
+        alone(folder)
+    print("all the same")

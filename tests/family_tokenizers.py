@@ -1,0 +1,119 @@
+"""Small tokenizers with the control tokens of real families, saved without a template.
+
+Every word of WORDS is one token, with the space before it or without; so is a row of
+line ends, as Qwen and Llama have it. Hence the tests can write token lists by hand.
+"""
+
+import json
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    trainers,
+)
+
+from helpers import chat, tokenizer
+
+SPECIAL = {
+    "gemma3_text": ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"),
+    "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    "qwen3": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    "llama": ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>")
+    + ("<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),
+}
+# Added, but not special, as in the families' own files.
+TAGS = {
+    "gemma3_text": ("<table>",),
+    "qwen2": ("<tool_call>", "</tool_call>"),
+    "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+    + ("<think>", "</think>"),
+    "llama": (),
+}
+# What tokenizer_config.json of the instruct models calls the end.
+EOS = {
+    "gemma3_text": "<eos>",
+    "qwen2": "<|im_end|>",
+    "qwen3": "<|im_end|>",
+    "llama": "<|eot_id|>",
+}
+WORDS = """user model system assistant ipython tool Hi Yo Bye Ciao Be brief think I look
+it up Milk has kcal Hmm easy name arguments parameters lookup food milk response You are
+Qwen created by Alibaba Cloud a helpful""".split()
+TEXTS = (" ".join(["", *WORDS]), "\n".join(WORDS), "\n\n")
+
+
+def save(folder, family, special=None, **config):
+    """Save a tokenizer of a family, and a config.json that names it."""
+    core = Tokenizer(models.BPE())
+    pieces = Regex(r"\s*\n+| ?[A-Za-z]+|\d|[^\sA-Za-z\d]|\s")
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(pieces, behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    special = SPECIAL[family] if special is None else special
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000,
+        special_tokens=list(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(TEXTS, trainer)
+    core.add_tokens([AddedToken(tag, normalized=False) for tag in TAGS[family]])
+    ends = {"eos_token": EOS[family], "bos_token": None}
+    if "<bos>" in special:
+        ends["bos_token"] = "<bos>"
+    chat.save_tokenizer(
+        tokenizer.tokenizer_class()(
+            tokenizer_object=core, clean_up_tokenization_spaces=False, **ends
+        ),
+        folder,
+    )
+    config = config or {"model_type": family}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def written(tokenizer, ids):
+    """The text of each token, a list of str."""
+    return [tokenizer.decode([i], clean_up_tokenization_spaces=False) for i in ids]
+
+
+# --- messages ---
+
+TOOLS = [{"type": "function", "function": {"name": "lookup", "parameters": {}}}]
+CALL = {"function": {"name": "lookup", "arguments": {"food": "milk"}}}
+
+
+def system(text):
+    return {"role": "system", "content": text}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text, **more):
+    return {"role": "assistant", "content": text, **more}
+
+
+def tool(text):
+    return {"role": "tool", "content": text}
+
+
+def hold(tokenizer, got, *parts):
+    """The tokens are the parts; the mask is 1 on every second part."""
+    tokens, mask = got
+    assert written(tokenizer, tokens) == sum(parts, [])
+    assert mask == [i % 2 for i, part in enumerate(parts) for _ in part]
+
+
+# What Qwen reads before it answers `Hi`.
+QWEN_HI = ["<|im_start|>", "user", "\n", "Hi", "<|im_end|>", "\n"]
+QWEN_HI += ["<|im_start|>", "assistant", "\n"]
