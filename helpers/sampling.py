@@ -78,11 +78,12 @@ def generate(
         )
     graph, weights = nnx.split(model)
     rows = jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG
+    rows = spread_rows(rows, weights)
     with using(weights):
         return _generate(
             graph,
             weights,
-            *spread_rows(rows, weights),
+            *rows,
             jnp.float32(temperature),
             jnp.float32(top_p),
             max_tokens=max_tokens,

@@ -101,7 +101,7 @@ def run(command: list, error: type[Exception], **options) -> str:
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, **options)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()[-60:]
+        said = (done.stdout + done.stderr).strip().splitlines()[-200:]
         shown = " ".join(word for word in words if "\n" not in word)
         raise error("\n".join([f"{shown} ended with {done.returncode}:", *said]))
     return done.stdout

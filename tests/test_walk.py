@@ -65,7 +65,13 @@ def start(folder: pathlib.Path) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
+
+
+def heed_interrupts():
+    """A shell that starts the suite in the background has it ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def walk(folder: pathlib.Path) -> tuple[int, str, str]:
