@@ -4,6 +4,7 @@ One greedy answer per problem is what the model would hand in; several samples s
 it has in reach. `helpers.report` adds them up, `helpers.intervals` has the error bars.
 """
 
+import functools
 import re
 import time
 
@@ -67,28 +68,33 @@ def evaluate(
     questions = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
     prompts = pad_prompts(questions, buckets)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
-    settings = {"max_tokens": max_tokens, "eos_ids": chat.eos_ids(tokenizer)}
-
-    def answers(what, keys_NG, temperature):
-        problems = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
-        batches = _batches(len(rows), problems, what if log else None)
-        for at, real in batches:
-            completions = generate(
-                model,
-                *(array[at] for array in prompts),
-                keys_NG[at],
-                temperature=temperature,
-                **settings,
-            )
-            yield from _read(tokenizer, completions, real)
-
-    greedy = list(answers("greedy answers", keys_NG[:, :1], 0.0))
+    answer = functools.partial(
+        _answers, model, tokenizer, prompts, max_tokens, batch * max(samples, 1), log
+    )
+    greedy = list(answer("greedy answers", keys_NG[:, :1], 0.0))
     sampled = [[]] * len(rows)
     if samples:
-        sampled = list(answers("samples", keys_NG, temperature))
+        sampled = list(answer("samples", keys_NG, temperature))
     people = {name for row in rows for name in row.get("names", ())}
     graded = map(_graded, rows, golds, greedy, sampled, [people] * len(rows))
     return Report(list(graded), samples)
+
+
+def _answers(
+    model, tokenizer, prompts, max_tokens, at_once, log, what, keys_NG, temperature
+):
+    """For each problem its G answers, see `_read`; `at_once` answers in a batch."""
+    problems = min(at_once // keys_NG.shape[1], len(keys_NG))
+    for at, real in _batches(len(keys_NG), problems, what if log else None):
+        completions = generate(
+            model,
+            *(array[at] for array in prompts),
+            keys_NG[at],
+            max_tokens=max_tokens,
+            eos_ids=chat.eos_ids(tokenizer),
+            temperature=temperature,
+        )
+        yield from _read(tokenizer, completions, real)
 
 
 def _batches(problems, size, what):

@@ -4,6 +4,7 @@ from helpers.tasks.arithmetic import minus, plus, share, times
 
 
 def change_for_two_purchases(d):
+    """Note minus two products."""
     who, goods, other = d.person(), d.goods(), d.goods()
     count, price, count2, price2 = d.few(), d.few(), d.few(), d.few()
     note = d.pick(50, 100)
@@ -21,6 +22,7 @@ def change_for_two_purchases(d):
 
 
 def eats_gives_shares(d):
+    """A product, less what is eaten and given, shared equally."""
     who, friend, foods = d.person(), d.person(), d.food()
     count, inside, eaten, given = d.few(), d.few(), d.few(), d.few()
     friends = d.few()
@@ -39,6 +41,7 @@ def eats_gives_shares(d):
 
 
 def works_and_buys(d):
+    """Savings plus two days' wages, less a price."""
     who, goods = d.person(), d.goods()
     monday, tuesday, dollars = d.few(), d.few(), d.few()
     had, price = d.start(), d.start()
@@ -57,6 +60,7 @@ def works_and_buys(d):
 
 
 def two_savers(d):
+    """Two weekly sums together, over weeks, less a price."""
     who, friend, goods = d.person(), d.person(), d.goods()
     mine, yours, weeks, price = d.few(), d.few(), d.few(), d.start()
     first, second = times(mine, weeks), times(yours, weeks)
@@ -73,6 +77,7 @@ def two_savers(d):
 
 
 def three_collections(d):
+    """A sum of three, each told by the one before."""
     who, friend, third, things = d.person(), d.person(), d.person(), d.toy()
     first, more, fewer = d.start(), d.few(), d.few()
     second = plus(first, more)
@@ -90,6 +95,7 @@ def three_collections(d):
 
 
 def pages_fast_and_slow(d):
+    """Pages of a book less two stretches of reading."""
     who, pages = d.person(), d.number(40, 99)
     read, days, more, days2 = d.few(), d.few(), d.few(), d.few()
     first, second = times(read, days), times(more, days2)
@@ -106,6 +112,7 @@ def pages_fast_and_slow(d):
 
 
 def boxes_half_and_more(d):
+    """Half of a product, more found, some lost."""
     who, friend, things = d.person(), d.person(), d.toy()
     count, inside, more, lost = d.few(), d.few(), d.few(), d.few()
     packed = times(count, inside)
@@ -124,6 +131,7 @@ def boxes_half_and_more(d):
 
 
 def runs_twice_a_day(d):
+    """Two distances a day over days, plus one, less a difference."""
     who, friend = d.person(), d.person()
     morning, evening, days = d.number(2, 6), d.number(2, 6), d.few()
     last, fewer = d.few(), d.few()
@@ -142,6 +150,7 @@ def runs_twice_a_day(d):
 
 
 def cheaper_several_and_one(d):
+    """Several at a price cut by a percentage, and one other thing."""
     who, goods, other = d.person(), d.goods(), d.goods()
     percent, parts = d.percent()
     price, count, single = parts * d.few(), d.few(), d.few()
@@ -159,6 +168,7 @@ def cheaper_several_and_one(d):
 
 
 def four_ages(d):
+    """Four ages told one by another, some years later."""
     who, friend, third, fourth = d.person(), d.person(), d.person(), d.person()
     age, older, (twice, factor) = d.number(3, 12), d.few(), d.multiple()
     younger, years = d.few(), d.few()
@@ -177,6 +187,7 @@ def four_ages(d):
 
 
 def friends_share_the_price(d):
+    """Two products, shared equally."""
     friends, goods, other = d.few(), d.goods(), d.goods()
     count, price, count2, price2 = d.few(), d.few(), d.few(), d.few()
     cost, cost2 = times(count, price), times(count2, price2)

@@ -4,6 +4,7 @@ from helpers.tasks.arithmetic import minus, plus, share, times
 
 
 def finds_more(d):
+    """A sum: what somebody had and gets."""
     who, things = d.person(), d.toy()
     had, more = d.start(), d.few()
     verb = d.pick("buys", "finds", "gets")
@@ -15,6 +16,7 @@ def finds_more(d):
 
 
 def gives_away(d):
+    """A difference: what is left after giving."""
     who, friend, things = d.person(), d.person(), d.toy()
     had, given = d.start(), d.few()
     return (
@@ -25,6 +27,7 @@ def gives_away(d):
 
 
 def together(d):
+    """A sum: what two people have."""
     who, friend, things = d.person(), d.person(), d.toy()
     mine, yours = d.start(), d.start()
     return (
@@ -35,6 +38,7 @@ def together(d):
 
 
 def how_many_more(d):
+    """A difference: one person's things less another's."""
     who, friend, things = d.person(), d.person(), d.toy()
     mine, yours = d.start(), d.start()
     return (
@@ -45,6 +49,7 @@ def how_many_more(d):
 
 
 def more_than(d):
+    """A sum: as many as another, and more."""
     who, friend, things = d.person(), d.person(), d.toy()
     yours, more = d.start(), d.few()
     return (
@@ -55,6 +60,7 @@ def more_than(d):
 
 
 def boxes(d):
+    """A product: boxes and what each holds."""
     who, things = d.person(), d.thing()
     count, inside = d.few(), d.number(2, 11)
     box = d.pick("box", "bag")
@@ -67,6 +73,7 @@ def boxes(d):
 
 
 def price_of_several(d):
+    """A product: a price and how many are bought."""
     who, goods = d.person(), d.goods()
     count, price = d.few(), d.number(2, 11)
     return (
@@ -77,6 +84,7 @@ def price_of_several(d):
 
 
 def shares_with_friends(d):
+    """A quotient: equal shares."""
     who, foods = d.person(), d.food()
     friends, each = d.few(), d.number(2, 11)
     return (
@@ -87,6 +95,7 @@ def shares_with_friends(d):
 
 
 def fills_bags(d):
+    """A quotient: bags of a given size."""
     who, things = d.person(), d.thing()
     bags, inside = d.number(2, 11), d.few()
     return (
@@ -97,6 +106,7 @@ def fills_bags(d):
 
 
 def change(d):
+    """A difference: a note less a price."""
     who, goods = d.person(), d.goods()
     price, note = d.number(2, 40), d.pick(20, 50)
     return (
@@ -107,6 +117,7 @@ def change(d):
 
 
 def pages_left(d):
+    """A difference: pages of a book less those read."""
     who = d.person()
     pages, read = d.number(20, 60), d.start()
     return (
@@ -117,6 +128,7 @@ def pages_left(d):
 
 
 def times_as_many(d):
+    """A product: twice or more what another has."""
     who, friend, things = d.person(), d.person(), d.toy()
     yours, (twice, factor) = d.number(3, 14), d.multiple()
     return (
@@ -127,6 +139,7 @@ def times_as_many(d):
 
 
 def eats_a_part(d):
+    """A quotient: a half or another part is eaten."""
     who, foods = d.person(), d.food()
     each, (half, parts) = d.number(2, 14), d.fraction()
     return (
@@ -137,6 +150,7 @@ def eats_a_part(d):
 
 
 def age_later(d):
+    """A sum: an age some years on."""
     who = d.person()
     age, years = d.number(4, 40), d.few()
     return (
@@ -146,6 +160,7 @@ def age_later(d):
 
 
 def distance(d):
+    """A product: kilometres a day and days."""
     who = d.person()
     km, days = d.few(), d.number(2, 11)
     walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
@@ -157,6 +172,7 @@ def distance(d):
 
 
 def wage(d):
+    """A product: dollars an hour and hours."""
     who = d.person()
     dollars, hours = d.number(4, 11), d.few()
     return (

@@ -4,6 +4,7 @@ from helpers.tasks.arithmetic import minus, plus, share, times
 
 
 def two_purchases(d):
+    """The sum of two products."""
     who, goods, other = d.person(), d.goods(), d.goods()
     count, price, count2, price2 = d.few(), d.few(), d.few(), d.few()
     cost, cost2 = times(count, price), times(count2, price2)
@@ -17,6 +18,7 @@ def two_purchases(d):
 
 
 def change_for_two_kinds(d):
+    """Note minus a product and a single price."""
     who, goods, other = d.person(), d.goods(), d.goods()
     count, price, single, note = d.few(), d.few(), d.few(), d.pick(20, 50)
     cost = times(count, price)
@@ -31,6 +33,7 @@ def change_for_two_kinds(d):
 
 
 def share_the_rest(d):
+    """A product, less what is eaten, shared equally."""
     who, foods = d.person(), d.food()
     count, inside, eaten, friends = d.few(), d.few(), d.few(), d.few()
     packed = times(count, inside)
@@ -46,6 +49,7 @@ def share_the_rest(d):
 
 
 def saves_and_spends(d):
+    """Savings plus weekly sums, less a price."""
     who, goods = d.person(), d.goods()
     had, saved, weeks, price = d.start(), d.few(), d.few(), d.start()
     total = times(saved, weeks)
@@ -60,6 +64,7 @@ def saves_and_spends(d):
 
 
 def together_in_bags(d):
+    """Two amounts, one told by the other, packed into bags."""
     who, friend, things = d.person(), d.person(), d.toy()
     yours, more, inside = d.start(), d.few(), d.few()
     mine = plus(yours, more)
@@ -75,6 +80,7 @@ def together_in_bags(d):
 
 
 def pages_and_the_next_day(d):
+    """Pages of a book less days of reading and one more day."""
     who = d.person()
     pages, read, days, last = d.number(30, 90), d.few(), d.few(), d.start()
     some = times(read, days)
@@ -90,6 +96,7 @@ def pages_and_the_next_day(d):
 
 
 def two_working_days(d):
+    """Savings plus an hourly wage for the hours of two days."""
     who = d.person()
     monday, tuesday, dollars, had = d.few(), d.few(), d.few(), d.start()
     hours = plus(monday, tuesday)
@@ -105,6 +112,7 @@ def two_working_days(d):
 
 
 def bus(d):
+    """People who get on and off."""
     start, off, on, last = d.number(10, 30), d.few(), d.few(), d.few()
     rest = minus(start, off)
     now = plus(rest, on)
@@ -119,6 +127,7 @@ def bus(d):
 
 
 def half_and_more(d):
+    """Half is given away, more found, some lost."""
     who, friend, things = d.person(), d.person(), d.toy()
     half, more, given = d.number(4, 14), d.few(), d.few()
     rest = share(2 * half, 2)
@@ -135,6 +144,7 @@ def half_and_more(d):
 
 
 def times_as_many_and_fewer(d):
+    """A multiple, less a few, together with the first amount."""
     who, friend, third, things = d.person(), d.person(), d.person(), d.toy()
     first, (twice, factor), fewer = d.number(4, 14), d.multiple(), d.few()
     second = times(factor, first)
@@ -150,6 +160,7 @@ def times_as_many_and_fewer(d):
 
 
 def saves_a_part(d):
+    """A wage less the percentage that is saved."""
     who = d.person()
     dollars, hours = d.number(2, 12), d.few()
     percent, parts = d.percent()
@@ -165,6 +176,7 @@ def saves_a_part(d):
 
 
 def three_ages(d):
+    """Three ages told one by another, some years later."""
     who, friend, third = d.person(), d.person(), d.person()
     age, older, (twice, factor), years = d.number(3, 12), d.few(), d.multiple(), d.few()
     second = plus(age, older)

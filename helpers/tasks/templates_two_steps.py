@@ -4,6 +4,7 @@ from helpers.tasks.arithmetic import minus, plus, share, times
 
 
 def finds_and_gives(d):
+    """A sum less what is given away."""
     who, friend, things = d.person(), d.person(), d.toy()
     had, more, given = d.start(), d.few(), d.few()
     now = plus(had, more)
@@ -17,6 +18,7 @@ def finds_and_gives(d):
 
 
 def several_and_one(d):
+    """A product plus a single price."""
     who, goods, other = d.person(), d.goods(), d.goods()
     count, price, single = d.few(), d.few(), d.few()
     cost = times(count, price)
@@ -29,6 +31,7 @@ def several_and_one(d):
 
 
 def change_for_several(d):
+    """Note minus a product."""
     who, goods = d.person(), d.goods()
     count, price, note = d.few(), d.number(2, 11), d.pick(20, 50, 100)
     cost = times(count, price)
@@ -41,6 +44,7 @@ def change_for_several(d):
 
 
 def boxes_and_more(d):
+    """A product and some more."""
     who, things = d.person(), d.thing()
     count, inside, more = d.few(), d.few(), d.few()
     packed = times(count, inside)
@@ -53,6 +57,7 @@ def boxes_and_more(d):
 
 
 def boxes_and_eaten(d):
+    """A product less what is eaten."""
     who, foods = d.person(), d.food()
     count, inside, eaten = d.few(), d.few(), d.few()
     packed = times(count, inside)
@@ -65,6 +70,7 @@ def boxes_and_eaten(d):
 
 
 def more_than_together(d):
+    """Two amounts, one told by the other, together."""
     who, friend, things = d.person(), d.person(), d.toy()
     yours, more = d.start(), d.few()
     mine = plus(yours, more)
@@ -77,6 +83,7 @@ def more_than_together(d):
 
 
 def times_as_many_and_more(d):
+    """A multiple of what another has, and more."""
     who, friend, things = d.person(), d.person(), d.toy()
     yours, (twice, factor), more = d.number(3, 14), d.multiple(), d.few()
     mine = times(factor, yours)
@@ -91,6 +98,7 @@ def times_as_many_and_more(d):
 
 
 def weekly_savings(d):
+    """Savings plus a weekly sum over weeks."""
     who = d.person()
     had, saved, weeks = d.start(), d.few(), d.few()
     total = times(saved, weeks)
@@ -103,6 +111,7 @@ def weekly_savings(d):
 
 
 def share_together(d):
+    """A sum shared equally."""
     who, friend, foods = d.person(), d.person(), d.food()
     mine, yours, children = d.start(), d.start(), d.few()
     total = plus(mine, yours)
@@ -116,6 +125,7 @@ def share_together(d):
 
 
 def bags_of_the_rest(d):
+    """What is left after eating, packed into bags."""
     who, foods = d.person(), d.food()
     had, eaten, inside = d.number(12, 60), d.few(), d.few()
     rest = minus(had, eaten)
@@ -128,6 +138,7 @@ def bags_of_the_rest(d):
 
 
 def pages_every_day(d):
+    """Pages of a book less days of reading."""
     who = d.person()
     pages, read, days = d.number(20, 80), d.few(), d.few()
     total = times(read, days)
@@ -140,6 +151,7 @@ def pages_every_day(d):
 
 
 def older_later(d):
+    """An age told by another, some years later."""
     who, friend = d.person(), d.person()
     age, older, years = d.number(4, 20), d.few(), d.few()
     now = plus(age, older)
@@ -152,6 +164,7 @@ def older_later(d):
 
 
 def earns_and_spends(d):
+    """A wage less a price."""
     who, goods = d.person(), d.goods()
     dollars, hours, price = d.few(), d.few(), d.start()
     earned = times(dollars, hours)
@@ -164,6 +177,7 @@ def earns_and_spends(d):
 
 
 def days_and_the_next(d):
+    """Days of walking and one more day."""
     who = d.person()
     km, days, last = d.few(), d.few(), d.start()
     walks, walk = d.pick(("walks", "walk"), ("runs", "run"))
@@ -177,6 +191,7 @@ def days_and_the_next(d):
 
 
 def cheaper(d):
+    """A price cut by a percentage."""
     who, goods = d.person(), d.goods()
     percent, parts = d.percent()
     price = parts * d.number(2, 14)
