@@ -94,7 +94,6 @@ def check_lessons():
                     row[name], other[name], rtol=1e-4, atol=1e-5, err_msg=name
                 )
         check_every_device_holds_its_share(trainer)
-        check_rows_stay_where_they_are(trainer, next(source()), **settings)
         _, tensor, table = train(objective, source(), optimizer, 8, 2, **settings)
         assert_same_weights(tensor, alone, rtol=1e-4, atol=2e-5)
         losses = [[row["loss"] for row in rows] for rows in (table, expected)]
@@ -113,20 +112,21 @@ def check_every_device_holds_its_share(trainer):
             assert shares[0][0] == x.shape[0], f"{name} is cut along the layers"
 
 
-def check_rows_stay_where_they_are(trainer, batch, minibatches=1, accumulate=1):
+def check_rows_stay_where_they_are():
     """Fully sharded: weights and gradients travel, activations do not.
 
-    An update of one piece may gather each weight in its forward and its backward pass,
-    and add up its gradient; logits' table and optimizer (Muon) a few times more.
+    Bounds in sizes of all weights. Without the model's own constraints XLA gathers 3.1
+    and 5.7 of them here.
     """
-    pieces = place_batch(batch, trainer.mesh, minibatches, accumulate)
-    state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
-    with using(trainer.params):
-        text = trainer.update.lower(*state, pieces, 0.1).compile().as_text()
-    weights = 4 * sum(x.size for x in jax.tree.leaves(trainer.params)) / 2**30
-    times = minibatches * accumulate
-    for kind, (_, gib) in hlo.collectives(text).items():
-        assert gib < 6 * times * weights, (kind, gib / weights)
+    for objective, source, bound in ((imitate, Packed, 2.5), (reinforce, Groups, 4.7)):
+        trainer, _, _ = train(objective, source(), adamw(1e-3), 8)
+        pieces = place_batch(next(source()), trainer.mesh)
+        state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
+        with using(trainer.params):
+            text = trainer.update.lower(*state, pieces, 0.1).compile().as_text()
+        weights = 4 * sum(x.size for x in jax.tree.leaves(trainer.params)) / 2**30
+        for kind, (_, gib) in hlo.collectives(text).items():
+            assert gib < bound * weights, (kind, gib / weights)
 
 
 def check_folders_move_between_meshes():
@@ -167,6 +167,7 @@ def check_a_batch_too_small_is_refused():
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
     check_lessons()
+    check_rows_stay_where_they_are()
     check_folders_move_between_meshes()
     check_a_batch_too_small_is_refused()
     print("all the same")
