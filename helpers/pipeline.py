@@ -15,7 +15,7 @@ import zlib
 
 import numpy as np
 
-from helpers import chat, processes
+from helpers import chat, images, processes
 from helpers.sources import Source
 
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
@@ -68,7 +68,16 @@ def packed_rows(
 
 
 def prompts(
-    rows, tokenizer, *, batch, buckets=(64, 128, 256), seed, epochs=None, shard=None
+    rows,
+    tokenizer,
+    *,
+    batch,
+    buckets=(64, 128, 256),
+    seed,
+    epochs=None,
+    shard=None,
+    pictures=None,
+    vision=None,
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -82,19 +91,28 @@ def prompts(
         finite run may be smaller.
       shard: (index, count): this process reads the index-th of every count rows;
         None: as many shares as there are processes.
+      pictures: `pictures(row)` gives the list of a row's pictures, `images.fit` each,
+        when its batch is made; None: no row has any.
+      vision: the model's `config.vision`, needed with pictures.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
-      (P, Tp) int32, "rows": list of P dicts}. metrics: `prompt_tokens` (mean) and
-      `epoch` (a fraction).
+      (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
+      `images.stack`; N is the most images that any of the prompts has. metrics:
+      `prompt_tokens` (mean) and `epoch` (a fraction).
     Raises:
       PromptTooLong: a prompt does not fit in the largest bucket.
+      images.ImageMismatch: a prompt's image tokens are no whole images or, when its
+        batch is made, not as many as its pictures.
       ValueError: no rows.
     """
     tokens = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
     run["data"] = _checksum(np.asarray(t, np.int32) for t in tokens)
-    return _Prompts(rows, tokens, run, epochs, tuple(buckets))
+    source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
+    if pictures:
+        source.show(pictures, images.counts(tokens, vision), vision)
+    return source
 
 
 def pad_prompts(token_lists, buckets):
@@ -194,6 +212,17 @@ class _Prompts(Source):
     def __init__(self, rows, tokens, run, epochs, buckets):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
+        self._images = lambda drawn: {}
+
+    def show(self, pictures, numbers, vision):
+        """From now on batches have `images`, `numbers` of them to each row."""
+
+        def of_rows(drawn):
+            own = [pictures(self._rows[i]) for i in drawn]
+            wanted = [numbers[i] for i in drawn]
+            return {"images": images.stack(own, wanted, max(1, *numbers), vision)}
+
+        self._images = of_rows
 
     def __next__(self):
         size = self._run["batch"]
@@ -206,7 +235,8 @@ class _Prompts(Source):
             "epoch": self._epoch(),
         }
         rows = [self._rows[i] for i in drawn]
-        return {"prompt": prompt, "prompt_mask": mask, "rows": rows}
+        batch = {"prompt": prompt, "prompt_mask": mask, "rows": rows}
+        return batch | self._images(drawn)
 
 
 def _checked(examples, length, truncate):

@@ -29,6 +29,7 @@ class Rollouts:
     Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
     int32; `loss_mask` (P,G,T) float32, 1 on every sampled token, its EOS included;
     `logprobs` (P,G,T) float32 as sampled; `rewards`, `advantages` (P,G) float32.
+    `images` uint8 (P,N,H,W,3) are those of the prompts, if they have any.
     T is the longest answer that counts, rounded up to a quarter of the budget.
     `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
     and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
@@ -172,6 +173,7 @@ class Rollouts:
             keys,
             max_tokens=self.max_tokens,
             eos_ids=self.eos_ids,
+            images=prompts.get("images"),
         )
         tokens, mask, logprobs, ended = own_rows(completions)
         texts = [
@@ -188,6 +190,8 @@ class Rollouts:
             "rows": prompts["rows"],
             "texts": texts,
         }
+        if "images" in prompts:
+            batch["images"] = prompts["images"]
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         if self.reward:
             batch["rewards"], parts = processes.together(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.images import check_prompts
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.sharding import gathered, spread_rows, using
@@ -55,6 +56,7 @@ def generate(
     temperature=1.0,
     top_k=0,
     top_p=1.0,
+    images=None,
 ):
     """Samples G answers to each of P prompts.
 
@@ -68,24 +70,34 @@ def generate(
         other distribution would bias the ratio new/old.
       top_k, top_p: keep the k likeliest tokens / the likeliest ones that together hold
         probability p (1904.09751); for evaluation only.
+      images: of the prompts, uint8 (P, H, W, 3) or (P, N, H, W, 3): a row's pictures in
+        the order of its image tokens, then black ones.
     Returns:
       Completions.
+    Raises:
+      helpers.images.ImageMismatch: a prompt's image tokens are not those of its images.
     """
     if not 0 < top_p <= 1 or top_k < 0 or temperature < 0 or max_tokens < 1:
         raise ValueError(
             f"temperature {temperature} must be ≥ 0, top_k {top_k} ≥ 0, "
             f"top_p {top_p} in (0, 1], max_tokens {max_tokens} ≥ 1."
         )
+    if images is not None or model.config.vision:
+        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
-    rows = jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG
-    rows = spread_rows(rows, weights)
+    rows = [jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG]
+    rows += [] if images is None else [jnp.asarray(images)]
+    prompt_PT, prompt_mask_PT, keys_PG, *images = spread_rows(rows, weights)
     with using(weights):
         return _generate(
             graph,
             weights,
-            *rows,
+            prompt_PT,
+            prompt_mask_PT,
+            keys_PG,
             jnp.float32(temperature),
             jnp.float32(top_p),
+            *images,
             max_tokens=max_tokens,
             eos_ids=tuple(eos_ids),
             greedy=temperature == 0,
@@ -106,6 +118,7 @@ def _generate(
     keys_PG,
     temperature,
     top_p,
+    images=None,
     *,
     max_tokens,
     eos_ids,
@@ -142,7 +155,7 @@ def _generate(
         return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
     read = model.reader()
-    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT)
+    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
     logits_PV = read(last_PD)
     first_logits = jnp.broadcast_to(logits_PV[:, None], (P, G, logits_PV.shape[-1]))
     token_PG, logprob_PG = choose(first_logits, 0)

@@ -32,24 +32,33 @@ class KV(NamedTuple):
     segments: jax.Array
 
 
-def visible(positions_PGT, segments_PGT, piece: KV):
+def visible(positions_PGT, segments_PGT, piece: KV, runs_PGT=None):
     """Which keys of a piece each query may see: causal, same segment, not padding.
 
-    Returns (allowed, distance): (P, G, T, S) bool, and how many tokens back, int32.
+    Args:
+      runs_PGT: if the piece is the queries' own tokens: the number of the image each
+        stands in, 0 outside; those of one image see each other in both directions.
+    Returns:
+      (allowed, distance): (P, G, T, S) bool, and how many tokens back, int32.
     """
     distance = positions_PGT[..., None] - piece.positions[:, :, None, :]
     same = segments_PGT[..., None] == piece.segments[:, :, None, :]
     there = piece.segments[:, :, None, :] > 0
-    return (distance >= 0) & same & there, distance
+    ordered = distance >= 0
+    if runs_PGT is not None:
+        query, key = runs_PGT[..., None], runs_PGT[:, :, None, :]
+        ordered |= (query == key) & (key > 0)
+    return ordered & same & there, distance
 
 
-def attend_causally(query_PGKRTH, pieces, masks):
+def attend_causally(query_PGKRTH, pieces, masks, ahead=0):
     """`attend`, where the last piece is the queries' own tokens, in the same order.
 
     A token sees nothing after itself, so queries go in blocks and each block gets only
     the keys up to its own end: almost half of a long text's scores are never computed.
 
-    Args, returns: as `attend`.
+    Args, returns: as `attend`; `ahead` is how many later tokens one may see after all,
+      inside an image.
     """
     T = query_PGKRTH.shape[4]
     size = max(BLOCK, -(-T // BLOCKS))
@@ -57,9 +66,10 @@ def attend_causally(query_PGKRTH, pieces, masks):
     blocks = []
     for start in range(0, T, size):
         end = min(start + size, T)
-        own = keys[..., :end], values[..., :end, :]
+        last = min(end + ahead, T)
+        own = keys[..., :last], values[..., :last, :]
         allowed = [mask[:, :, start:end] for mask in masks[:-1]]
-        allowed.append(masks[-1][:, :, start:end, :end])
+        allowed.append(masks[-1][:, :, start:end, :last])
         query = query_PGKRTH[..., start:end, :]
         blocks.append(attend(query, [*earlier, own], allowed))
     return jnp.concatenate(blocks, axis=4) if len(blocks) > 1 else blocks[0]

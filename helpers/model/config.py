@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from helpers.model.rope import STRETCHES, Stretch
+from helpers.model.vision_config import UnsupportedModel, VisionConfig
 
 FAMILIES = {
     "gemma3_text": "Gemma3ForCausalLM",
@@ -47,17 +48,14 @@ ABSENT = (
 )
 
 
-class UnsupportedModel(ValueError):
-    """The folder's config.json asks for something this decoder does not do."""
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """Sizes and habits of a decoder; everything that differs between families is here.
 
     `window` is the reach of local layers in tokens; one layer in `pattern` is global
     (sees everything), the others are local. `pattern == 1` means every layer is global.
-    `stretch` is of global layers' rotary angles; local ones keep theirs.
+    `stretch` is of global layers' rotary angles; local ones keep theirs. `vision` is
+    the tower beside the decoder, of Gemma 3 only.
     """
 
     family: str
@@ -77,6 +75,7 @@ class ModelConfig:
     query_scale: float = 0.0
     norm_eps: float = 1e-6
     tied: bool = True
+    vision: VisionConfig | None = None
 
     def __post_init__(self):
         if self.family not in FAMILIES:
@@ -113,12 +112,15 @@ class ModelConfig:
         return (layer + 1) % self.pattern == 0
 
     @classmethod
-    def from_hf(cls, hf: dict) -> "ModelConfig":
+    def from_hf(cls, hf: dict, vision=False) -> "ModelConfig":
         """Reads a parsed `config.json`.
 
+        Args:
+          vision: of Gemma 3 with vision, read the tower's shape too.
         Raises:
           UnsupportedModel: naming the field that this decoder cannot honour.
         """
+        tower = VisionConfig.from_hf(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = GEMMA_TEXT | hf.get("text_config", {}) | {"model_type": "gemma3_text"}
         family = hf.get("model_type", "")
@@ -146,6 +148,7 @@ class ModelConfig:
             query_scale=float(hf["query_pre_attn_scalar"]) if gemma else 0.0,
             norm_eps=hf.get("rms_norm_eps", 1e-6),
             tied=hf.get("tie_word_embeddings", gemma),
+            vision=tower,
         )
 
     def to_hf(self) -> dict:
@@ -179,7 +182,7 @@ class ModelConfig:
                 "query_pre_attn_scalar": _whole(self.query_scale or self.head_dim),
             }
             del hf["hidden_act"]
-        return hf
+        return self.vision.to_hf(hf) if self.vision else hf
 
 
 def _whole(number: float) -> float:

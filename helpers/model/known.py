@@ -3,6 +3,7 @@ them where their weights are not. Each equals what the model's config.json gives
 
 from helpers.model.config import ModelConfig
 from helpers.model.rope import Stretch
+from helpers.model.vision_config import VisionConfig
 
 _QWEN2 = dict(family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768)
 _GEMMA = dict(
@@ -63,5 +64,20 @@ KNOWN = {
         max_positions=131_072,
         norm_eps=1e-5,
         tied=False,
+    ),
+}
+# The towers of those that can see: `replace(KNOWN[name], vision=SEES[name])`.
+SEES = {
+    "google/gemma-3-4b-it": VisionConfig(  # SigLIP so400m
+        width=1152,
+        layers=27,
+        heads=16,
+        ff=4304,
+        patch=14,
+        size=896,
+        tokens=256,
+        image_token=262_144,
+        begin_token=255_999,
+        end_token=256_000,
     ),
 }

@@ -32,6 +32,8 @@ class Quantized(nnx.Variable):
 def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0):
     """A model with the same base arrays and fresh adapters, equal to the base at first.
 
+    Adapters stand beside the decoder's matrices; a tower that sees gets none.
+
     Args:
       model: stays as it is.
       rank: inner width of the adapters.
@@ -112,6 +114,7 @@ def save(model: Transformer, folder, base="") -> None:
     tensors, modules = {}, set()
     for target in model.layers.adapters:
         for layer, name in names.of_weight(("layers", target), model.config):
+            name = names.in_transformers(name, model.config)
             stem = "base_model.model." + name.removesuffix(".weight")
             modules.add(stem.rsplit(".", 1)[1])
             for part in "ab":
@@ -129,4 +132,6 @@ def save(model: Transformer, folder, base="") -> None:
         "bias": "none",
         "target_modules": sorted(modules),
     }
+    if model.config.vision:  # the tower's matrices have the same names
+        settings["exclude_modules"] = ".*vision_tower.*"
     (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")

@@ -32,17 +32,55 @@ IN_GEMMA_LAYER = IN_LAYER | {
     "ff_norm": "pre_feedforward_layernorm.weight",
     "post_ff_norm": "post_feedforward_layernorm.weight",
 }
-# Gemma 3 with vision keeps its text half under one of these, by release.
-TEXT_HALF = {
+TOWER = "vision_tower.vision_model."
+OF_VISION = {
+    "patch": TOWER + "embeddings.patch_embedding.weight",
+    "patch_bias": TOWER + "embeddings.patch_embedding.bias",
+    "positions": TOWER + "embeddings.position_embedding.weight",
+    "final_norm": TOWER + "post_layernorm.weight",
+    "final_norm_bias": TOWER + "post_layernorm.bias",
+    "soft_norm": "multi_modal_projector.mm_soft_emb_norm.weight",
+    "projection": "multi_modal_projector.mm_input_projection_weight",
+}
+IN_VISION_LAYER = {
+    "attention_norm": "layer_norm1.weight",
+    "attention_norm_bias": "layer_norm1.bias",
+    "ff_norm": "layer_norm2.weight",
+    "ff_norm_bias": "layer_norm2.bias",
+    "q": "self_attn.q_proj.weight",
+    "k": "self_attn.k_proj.weight",
+    "v": "self_attn.v_proj.weight",
+    "o": "self_attn.out_proj.weight",
+    "q_bias": "self_attn.q_proj.bias",
+    "k_bias": "self_attn.k_proj.bias",
+    "v_bias": "self_attn.v_proj.bias",
+    "o_bias": "self_attn.out_proj.bias",
+    "up": "mlp.fc1.weight",
+    "up_bias": "mlp.fc1.bias",
+    "down": "mlp.fc2.weight",
+    "down_bias": "mlp.fc2.bias",
+}
+# Where Gemma 3 with vision keeps its halves, and what we call that: in the hub's
+# folders, which all releases of transformers read, and inside it since 4.52.
+HALVES = {
     "language_model.model.": "model.",
     "model.language_model.": "model.",
     "language_model.lm_head.": "lm_head.",
+    "model.vision_tower.": "vision_tower.",
+    "model.multi_modal_projector.": "multi_modal_projector.",
 }
-VISION_HALF = ("vision_tower", "multi_modal_projector")
 
 
 def of_weight(path, config):
-    """[(layer or None, tensor name)] of the weight at a tree path like layers/q."""
+    """[(layer or None, tensor name)] of the weight at a tree path like layers/q.
+
+    Names are those of a text-only folder, and the hub's of vision; see `in_folder`.
+    """
+    if path[0] == "vision":
+        if path[1] != "layers":
+            return [(None, OF_VISION[path[1]])]
+        stem, name = TOWER + "encoder.layers", IN_VISION_LAYER[path[2]]
+        return [(i, f"{stem}.{i}.{name}") for i in range(config.vision.layers)]
     if path[0] != "layers":
         return [(None, OUTSIDE[path[0]])]
     name = (IN_GEMMA_LAYER if config.is_gemma else IN_LAYER)[path[1]]
@@ -55,14 +93,32 @@ def of_model(config: ModelConfig) -> set[str]:
     return {name for path, _ in items(shapes) for _, name in of_weight(path, config)}
 
 
-def of_text(name: str) -> str | None:
-    """A tensor's name in a text-only folder; None if it belongs to the vision half."""
-    if any(part in VISION_HALF for part in name.split(".")[:2]):
-        return None
-    for prefix, plain in TEXT_HALF.items():
+def ours(name: str) -> str:
+    """What `of_weight` calls the tensor of a folder, whichever release wrote it."""
+    for prefix, plain in HALVES.items():
         if name.startswith(prefix):
-            return plain + name.removeprefix(prefix)
+            name = plain + name.removeprefix(prefix)
+    if name.startswith("vision_tower.") and not name.startswith(TOWER):
+        name = TOWER + name.removeprefix("vision_tower.")
     return name
+
+
+def of_vision(name: str) -> bool:
+    """Whether a tensor, by our name of it, belongs to the half that sees."""
+    return name.startswith(("vision_tower.", "multi_modal_projector."))
+
+
+def in_folder(name: str, config: ModelConfig) -> str:
+    """The hub's name of a tensor in a folder of this model; undoes `ours`."""
+    if config.vision is None or of_vision(name):
+        return name
+    return f"language_model.{name}"
+
+
+def in_transformers(name: str, config: ModelConfig) -> str:
+    """What a text tensor is called inside the loaded model, since transformers 4.52."""
+    inside = "model.language_model." if config.vision else "model."
+    return inside + name.removeprefix("model.")
 
 
 def items(state):

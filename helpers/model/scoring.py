@@ -20,15 +20,15 @@ def answer_hidden(model, batch):
 
     Args:
       model: a Transformer.
-      batch: `prompt (P,Tp)`, `prompt_mask (P,Tp)` (right padding is 0) and
-        `completion (P,G,Tc)`.
+      batch: `prompt (P,Tp)`, `prompt_mask (P,Tp)` (right padding is 0), `completion
+        (P,G,Tc)` and, where prompts have pictures, `images`.
     Returns:
       (P, G, Tc, D): entry t has seen the prompt and completion[:t].
     """
     prompt_PT, mask_PT = batch["prompt"], batch["prompt_mask"]
     completion_PGT = batch["completion"]
     P, G, Tc = completion_PGT.shape
-    prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT)
+    prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT, batch.get("images"))
     first = jnp.broadcast_to(
         prompt_hidden[:, None, None], (P, G, 1, prompt_hidden.shape[-1])
     )
@@ -39,12 +39,19 @@ def answer_hidden(model, batch):
     return jnp.concatenate([first, hidden[..., :-1, :]], axis=2)
 
 
-def prefill(model, prompt_PT, mask_PT):
-    """Runs prompts once: (hidden of each last token (P, D), their KV with g = 1)."""
+def prefill(model, prompt_PT, mask_PT, images=None):
+    """Runs prompts once: (hidden of each last token (P, D), their KV with g = 1).
+
+    Args:
+      images: uint8 (P, H, W, 3) or (P, N, H, W, 3), see `Transformer.see`.
+    """
     tokens_P1T = prompt_PT[:, None]
     positions_P1T = jnp.broadcast_to(jnp.arange(prompt_PT.shape[1]), tokens_P1T.shape)
     segments_P1T = mask_PT[:, None].astype(jnp.int32)
-    hidden, prefix = model(tokens_P1T, positions_P1T, segments_P1T)
+    images_PID = None if images is None else model.see(images)
+    hidden, prefix = model(
+        tokens_P1T, positions_P1T, segments_P1T, images_PID=images_PID
+    )
     last_P = mask_PT.sum(axis=1).astype(jnp.int32) - 1
     last_PD = jnp.take_along_axis(hidden[:, 0], last_P[:, None, None], axis=1)[:, 0]
     return last_PD, prefix
@@ -54,12 +61,15 @@ def row_hidden(model, batch):
     """Hidden states of packed rows, (B, 1, T-1, D): entry t predicts token t+1.
 
     Args:
-      batch: `tokens`, `positions`, `segment_ids`, each (B, T).
+      batch: `tokens`, `positions`, `segment_ids`, each (B, T), and `images` of rows in
+        the order of their image tokens.
     """
     tokens, positions, segments = (
         batch[name][:, None] for name in ("tokens", "positions", "segment_ids")
     )
-    return model(tokens, positions, segments)[0][..., :-1, :]
+    images_PID = model.see(batch["images"]) if "images" in batch else None
+    hidden, _ = model(tokens, positions, segments, images_PID=images_PID)
+    return hidden[..., :-1, :]
 
 
 def hidden_targets_mask(model, batch):

@@ -1,5 +1,7 @@
 """The decoder: Gemma 3, Qwen2.5, Qwen3 and Llama 3 in one small Flax NNX module.
 
+Gemma 3 may have a tower that sees (`helpers.model.vision`) beside its decoder.
+
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
 `lax.scan`: compiling takes as long for 80 layers as for 4.
 """
@@ -12,42 +14,10 @@ from flax import nnx
 
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
+from helpers.model.ops import REMAT, matmul, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
+from helpers.model.vision import Vision, image_runs, put_in
 from helpers.sharding import gathered, spread
-
-
-@jax.custom_vjp
-def matmul(x, weight):
-    """x @ weight, (..., in) by (in, out).
-
-    Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of what
-    came after it with a transpose, and walks memory against the grain (1.2× per step).
-    """
-    return x @ weight
-
-
-def _matmul_forward(x, weight):
-    return x @ weight, (x, weight)
-
-
-def _matmul_backward(saved, gradient):
-    x, weight = saved
-    gradient = jax.lax.optimization_barrier(gradient)
-    rows, columns = weight.shape
-    for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = gradient @ weight.T
-    return for_x.astype(x.dtype), for_weight.astype(weight.dtype)
-
-
-matmul.defvjp(_matmul_forward, _matmul_backward)
-
-
-def rms_norm(x, weight, eps, plus_one):
-    """Root-mean-square norm over the last axis in float32 (1910.07467), dtype kept."""
-    x32 = x.astype(jnp.float32)
-    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
-    scale = weight.astype(jnp.float32) + (1.0 if plus_one else 0.0)
-    return (x32 * scale).astype(x.dtype)
 
 
 class Layer(nnx.Module):
@@ -84,10 +54,10 @@ class Layer(nnx.Module):
         """The family's RMS norm over the last axis."""
         return rms_norm(x, weight[...], self.config.norm_eps, self.config.is_gemma)
 
-    def __call__(self, x_PGTD, cos_sin, earlier, masks):
+    def __call__(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
         """Returns the new x, and this layer's keys (P, G, K, H, T) and values."""
         attended, kv = self.attention(
-            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks
+            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, ahead
         )
         if self.config.is_gemma:
             attended = self.norm(attended, self.post_attention_norm)
@@ -97,7 +67,7 @@ class Layer(nnx.Module):
             fed = self.norm(fed, self.post_ff_norm)
         return x_PGTD + fed, kv
 
-    def attention(self, x_PGTD, cos_sin, earlier, masks):
+    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         c = self.config
         P, G, T, _ = x_PGTD.shape
@@ -115,7 +85,7 @@ class Layer(nnx.Module):
         q = rotate(q, cos_sin) * c.attention_scale
         k, v = rotate(k, cos_sin).transpose(0, 1, 3, 4, 2), v.swapaxes(2, 3)
         q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
-        out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks)
+        out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks, ahead)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
         return self.project(out_PGTD, "o"), (k, v)
 
@@ -140,16 +110,6 @@ class Layer(nnx.Module):
         if weight.dtype != jnp.int8:
             return weight
         return weight.astype(jnp.float32) * getattr(self, f"{name}_scale")[...]
-
-
-# What the backward pass computes again: all of a layer (least memory), all but its
-# products with weights, or nothing (fastest where it fits).
-_KEEP_PRODUCTS = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
-REMAT = {
-    "layer": jax.checkpoint,
-    "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
-    "none": lambda function: function,
-}
 
 
 class Transformer(nnx.Module):
@@ -190,8 +150,27 @@ class Transformer(nnx.Module):
             return Layer(config, rngs, dtype)
 
         self.layers = stack(rngs)
+        if config.vision:
+            self.vision = Vision(config.vision, D, rngs, dtype)
 
-    def __call__(self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=()):
+    def see(self, images):
+        """Image embeddings for `__call__`, (P, N·M, D): N pictures, M tokens each.
+
+        Args:
+          images: uint8 (P, H, W, 3), or (P, N, H, W, 3): one row of pictures a prompt.
+        Raises:
+          ValueError: pictures of another size, or a model without vision.
+        """
+        if self.config.vision is None:
+            raise ValueError(
+                "Pictures were given to a model without vision. Load one that has it, "
+                "with weights.load(folder, vision=True), or leave the pictures out."
+            )
+        return self.vision(images, self.activations, REMAT[self.remat])
+
+    def __call__(
+        self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=(), images_PID=None
+    ):
         """Runs new tokens, which see themselves (causally) and the earlier pieces.
 
         Args:
@@ -199,6 +178,8 @@ class Transformer(nnx.Module):
           segments_PGT: int32; tokens see only their own segment, 0 is padding. None
             means one segment (1) without padding.
           earlier: KV pieces, e.g. a prompt shared by the group, then a cache.
+          images_PID: from `see`; a row's i-th image token is its i-th embedding, and
+            tokens of one image see each other in both directions.
         Returns:
           hidden states after the final norm (P, G, T, D), and the new tokens' KV.
         """
@@ -210,7 +191,13 @@ class Transformer(nnx.Module):
         if c.is_gemma:
             x = x * jnp.asarray(c.width**0.5, x.dtype)
         new = KV(None, None, positions_PGT, segments_PGT)
-        seen = [visible(positions_PGT, segments_PGT, kv) for kv in (*earlier, new)]
+        seen = [visible(positions_PGT, segments_PGT, kv) for kv in earlier]
+        runs, ahead = None, 0
+        if images_PID is not None:
+            is_image = (tokens_PGT == c.vision.image_token) & (segments_PGT > 0)
+            x, runs = put_in(x, is_image, images_PID), image_runs(is_image)
+            ahead = images_PID.shape[1]
+        seen.append(visible(positions_PGT, segments_PGT, new, runs))
         ropes = [
             rotary(positions_PGT, frequencies(c.head_dim, c.rope_theta, c.stretch)),
             rotary(positions_PGT, frequencies(c.head_dim, c.rope_local_theta)),
@@ -228,7 +215,7 @@ class Transformer(nnx.Module):
                     for allowed, distance in seen
                 ]
             layer = nnx.merge(graph, gathered(weights, x.dtype))
-            x, kv = layer(spread(x), cos_sin, earlier, masks)
+            x, kv = layer(spread(x), cos_sin, earlier, masks, ahead)
             return spread(x), kv
 
         is_global = jnp.array([c.is_global(i) for i in range(c.layers)])

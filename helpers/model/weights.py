@@ -8,6 +8,7 @@ part of a weight is read from the files when it is placed.
 import contextlib
 import functools
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -27,21 +28,22 @@ from helpers.processes import on_first, whole
 from helpers.sharding import layout
 
 INDEX = "model.safetensors.index.json"
+PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
 
 
 class WeightsError(ValueError):
     """A model folder is incomplete, damaged, or not what its config.json says."""
 
 
-def load(folder, *, mesh=None, dtype=jnp.float32, activations=None):
+def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None):
     """Reads a Hugging Face model folder.
 
     Args:
       folder: holds `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
+      vision: of Gemma 3 with vision, read the tower too; False reads the text half.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
       dtype, activations: of the weights in memory, and between them (see Transformer).
-        Of Gemma 3 with vision, the text half is read.
     Returns:
       A Transformer.
     Raises:
@@ -49,7 +51,7 @@ def load(folder, *, mesh=None, dtype=jnp.float32, activations=None):
       UnsupportedModel: config.json asks for something this decoder does not do.
     """
     folder = pathlib.Path(folder)
-    config = ModelConfig.from_hf(read_config(folder))
+    config = ModelConfig.from_hf(read_config(folder), vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
     try:
@@ -58,8 +60,8 @@ def load(folder, *, mesh=None, dtype=jnp.float32, activations=None):
             for path in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
                 for name in file.keys():
-                    tensors[names.of_text(name)] = file.get_slice(name)
-            tensors.pop(None, None)  # the vision half
+                    if vision or not names.of_vision(names.ours(name)):
+                        tensors[names.ours(name)] = file.get_slice(name)
             _check_names(tensors.keys(), names.of_model(config), folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
@@ -88,12 +90,17 @@ def save(model, folder, tokenizer=None):
         for layer, name in names.of_weight(path, model.config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
+            if path == PATCH:
+                part = part.reshape(_kernel(part.shape)).transpose(3, 2, 0, 1)
+            name = names.in_folder(name, model.config)
             tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
     config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
-    on_first(lambda: _write(tensors, config, tokenizer, pathlib.Path(folder)))
+    vision = model.config.vision
+    beside = {"preprocessor_config.json": vision.preprocessor()} if vision else {}
+    on_first(lambda: _write(tensors, config, beside, tokenizer, pathlib.Path(folder)))
 
 
-def _write(tensors, config, tokenizer, folder):
+def _write(tensors, config, beside, tokenizer, folder):
     """Writes all files of a folder aside, then moves them in."""
     aside = folder / f".part-{os.getpid()}"
     try:
@@ -108,7 +115,8 @@ def _write(tensors, config, tokenizer, folder):
             }
             _write_json(ids, aside / "generation_config.json")  # for their generate()
             config |= ids
-        _write_json(config, aside / "config.json")
+        for name, content in (beside | {"config.json": config}).items():
+            _write_json(content, aside / name)
         save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
         _move_in(aside, folder)
     except (SafetensorError, OSError) as error:
@@ -217,6 +225,9 @@ def _read(tensors, shapes, config, dtype, mesh):
         slices = []
         for layer, name in names.of_weight(keys, config):
             expected = shape.shape if layer is None else shape.shape[:0:-1]
+            if tuple(keys) == PATCH:
+                height, width, colours, size = _kernel(shape.shape)
+                expected = size, colours, height, width
             if tuple(tensors[name].get_shape()) != expected:
                 raise WeightsError(
                     f"{name} has shape {tuple(tensors[name].get_shape())}, config.json "
@@ -226,7 +237,8 @@ def _read(tensors, shapes, config, dtype, mesh):
         place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
         if mesh is not None:
             place = layout(path, shape.shape, mesh)
-        part = _stacked if keys[0] == "layers" else _single
+        part = _stacked if "layers" in keys else _single
+        part = _patch if tuple(keys) == PATCH else part
         part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
         return jax.make_array_from_callback(shape.shape, place, part)
 
@@ -238,6 +250,18 @@ def _read(tensors, shapes, config, dtype, mesh):
 def _single(slices, shape, dtype, index):
     """A part of a weight that is one tensor in the file."""
     return slices[0][index].astype(dtype)
+
+
+def _patch(slices, shape, dtype, index):
+    """A part of the matrix that a kernel of patches is to us; the kernel is small."""
+    kernel = slices[0][:].transpose(2, 3, 1, 0)
+    return kernel.reshape(shape)[index].astype(dtype)
+
+
+def _kernel(shape):
+    """(height, width, colours, C) of the kernel that a matrix (p · p · 3, C) is."""
+    side = math.isqrt(shape[0] // 3)
+    return side, side, 3, shape[1]
 
 
 def _stacked(slices, shape, dtype, index):

@@ -4,15 +4,18 @@
     python tests/golden/exports.py check FOLDER   where torch, transformers and peft are
 
 For every golden model: the model in bfloat16, a LoRA adapter on it, and the two merged,
-each with the logits that this course's decoder gives.
+each with the logits that this course's decoder gives; of the one with vision, the
+adapter is on its text half, and the logits are those of a batch with pictures.
 """
 
 import pathlib
 import sys
+import warnings
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
+INPUTS = ("tokens", "mask", "images")
 
 
 def write(folder):
@@ -23,14 +26,19 @@ def write(folder):
 
     from helpers.model import lora, weights
 
-    def logits(model, tokens):
-        positions = np.broadcast_to(np.arange(tokens.shape[-1]), tokens.shape)
-        hidden, _ = model(jnp.asarray(tokens[:, None]), jnp.asarray(positions[:, None]))
+    def logits(model, batch):
+        tokens = jnp.asarray(batch["tokens"], jnp.int32)[:, None]
+        positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
+        segments = jnp.asarray(batch["mask"], jnp.int32)[:, None]
+        seen = model.see(jnp.asarray(batch["images"])) if "images" in batch else None
+        hidden, _ = model(tokens, positions, segments, images_PID=seen)
         return np.asarray(model.logits(hidden))[:, 0]
 
-    for golden in sorted(path.parent for path in HERE.glob("*/reference.npz")):
-        tokens = np.load(golden / "reference.npz")["tokens"].astype(np.int32)
-        half = weights.load(golden, dtype=jnp.bfloat16)
+    for path in sorted(HERE.glob("*/*.npz")):
+        golden, stored = path.parent, np.load(path)
+        batch = {name: stored[name] for name in INPUTS if name in stored}
+        batch = {"mask": np.ones_like(batch["tokens"])} | batch
+        half = weights.load(golden, vision="images" in batch, dtype=jnp.bfloat16)
         base = jax.tree.map(lambda x: x.astype(jnp.float32), nnx.state(half))
         base = nnx.merge(nnx.graphdef(half), base)
         model = lora.add(base, 3, alpha=5, seed=1)
@@ -44,35 +52,44 @@ def write(folder):
         weights.save(lora.merge(model), place / "merged")
         np.savez(
             place / "ours.npz",
-            tokens=tokens,
-            base=logits(base, tokens),
-            adapted=logits(model, tokens),
+            **batch,
+            base=logits(base, batch),
+            adapted=logits(model, batch),
         )
 
 
 def check(folder):
     """Their logits of our folders; bfloat16 tensors bit for bit those of the base."""
     import torch
+    from make_vision import inputs
+    from make_vision import load as load_vision
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     def load(path):
+        if "images" in ours:
+            return load_vision(path)
         return AutoModelForCausalLM.from_pretrained(
             path, dtype=torch.float32, attn_implementation="eager"
         ).eval()
 
-    def gap(model, tokens, expected):
+    def gap(model, expected):
+        arguments = {"input_ids": torch.tensor(ours["tokens"].astype(np.int64))}
+        if "images" in ours:
+            arguments = inputs(*(ours[name] for name in INPUTS))
         with torch.no_grad():
-            return np.abs(model(torch.tensor(tokens)).logits.numpy() - expected).max()
+            off = np.abs(model(**arguments).logits.numpy() - expected)
+        return (off * ours["mask"][..., None]).max()
 
     for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
         ours = np.load(place / "ours.npz")
-        tokens = ours["tokens"].astype(np.int64)
-        adapted = PeftModel.from_pretrained(load(place / "base"), place / "adapter")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of adapters that the folder does not hold
+            adapted = PeftModel.from_pretrained(load(place / "base"), place / "adapter")
         gaps = {
-            "bfloat16": gap(load(place / "bfloat16"), tokens, ours["base"]),
-            "adapter": gap(adapted.eval(), tokens, ours["adapted"]),
-            "merged": gap(load(place / "merged"), tokens, ours["adapted"]),
+            "bfloat16": gap(load(place / "bfloat16"), ours["base"]),
+            "adapter": gap(adapted.eval(), ours["adapted"]),
+            "merged": gap(load(place / "merged"), ours["adapted"]),
         }
         said = ", ".join(f"{name} {value:.1e}" for name, value in gaps.items())
         print(f"{place.name}: {said}", flush=True)

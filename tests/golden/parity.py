@@ -20,7 +20,7 @@ from bench import environment  # noqa: E402
 
 NEEDS = (
     ["torch==2.13.0"],
-    ["transformers==5.23.0", "peft==0.21.2", "safetensors"],
+    ["transformers==5.23.0", "peft==0.21.2", "safetensors", "pillow==13.0.0"],
 )
 
 
@@ -30,17 +30,19 @@ def main():
     own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as scratch:
         again, exports = pathlib.Path(scratch, "golden"), pathlib.Path(scratch, "ours")
-        make, both = str(HERE / "make_golden.py"), str(HERE / "exports.py")
+        names = ("make_golden.py", "make_vision.py", "exports.py")
+        make, see, both = (str(HERE / name) for name in names)
         for command in (
             [torch, make, "write", str(again)],
             [torch, make, "check"],
+            [torch, see, "write", str(again)],
+            [torch, see, "check"],
             [sys.executable, both, "write", str(exports)],
             [torch, both, "check", str(exports)],
         ):
             subprocess.run(command, check=True, env=own)
-        for path in sorted(HERE.glob("*/reference.npz")):
-            stored = np.load(path)
-            live = np.load(again / path.parent.name / "reference.npz")
+        for path in sorted(HERE.glob("*/*.npz")):
+            stored, live = np.load(path), np.load(again / path.parent.name / path.name)
             gap = np.abs(stored["logits"] - live["logits"]).max()
             print(f"{path.parent.name}: stored and live logits differ by {gap:.1e}")
             assert gap <= 1e-5

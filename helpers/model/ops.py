@@ -1,0 +1,50 @@
+"""What both halves of the model compute with: products, norms, what is kept of them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.custom_vjp
+def matmul(x, weight):
+    """x @ weight, (..., in) by (in, out).
+
+    Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of what
+    came after it with a transpose, and walks memory against the grain (1.2× per step).
+    """
+    return x @ weight
+
+
+def _matmul_forward(x, weight):
+    return x @ weight, (x, weight)
+
+
+def _matmul_backward(saved, gradient):
+    x, weight = saved
+    gradient = jax.lax.optimization_barrier(gradient)
+    rows, columns = weight.shape
+    for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
+    for_x = gradient @ weight.T
+    return for_x.astype(x.dtype), for_weight.astype(weight.dtype)
+
+
+matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+def rms_norm(x, weight, eps, plus_one):
+    """Root-mean-square norm over the last axis in float32 (1910.07467), dtype kept."""
+    x32 = x.astype(jnp.float32)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
+    scale = weight.astype(jnp.float32) + (1.0 if plus_one else 0.0)
+    return (x32 * scale).astype(x.dtype)
+
+
+# What the backward pass computes again: all of a layer (least memory), all but its
+# products with weights, or nothing (fastest where it fits).
+_KEEP_PRODUCTS = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+REMAT = {
+    "layer": jax.checkpoint,
+    "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
+    "none": lambda function: function,
+}

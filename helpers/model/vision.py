@@ -1,0 +1,203 @@
+"""What Gemma 3 sees with: a SigLIP tower, and the way from its patches to the decoder.
+
+A picture is cut into patches, which look at each other in every layer of the tower
+(SigLIP, 2303.15343); squares of neighbours are then averaged to a few image tokens of
+the decoder's width (Gemma 3, 2503.19786). As in the decoder, all layers are one whose
+weights carry a leading layer axis.
+Axes: B pictures, S patches, N heads, H head width, C tower width, D decoder width.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.model.ops import matmul, rms_norm
+from helpers.model.vision_config import VisionConfig
+from helpers.sharding import gathered, spread
+
+QUERIES = 256  # patches whose attention scores exist at once
+# What to train, as an nnx filter, to leave the tower and the projection as they are.
+TEXT_HALF = nnx.All(nnx.Param, nnx.Not(nnx.PathContains("vision")))
+
+
+def layer_norm(x, scale, bias, eps):
+    """Layer norm over the last axis in float32 (1607.06450), dtype kept."""
+    x32 = x.astype(jnp.float32)
+    x32 = x32 - x32.mean(axis=-1, keepdims=True)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + eps)
+    return (x32 * scale.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
+
+
+def attend_to_all(q_BSNH, k_BSNH, v_BSNH):
+    """Softmax attention without a mask, so many queries at a time; (B, S, N, H)."""
+    B, S, N, H = q_BSNH.shape
+
+    @jax.checkpoint
+    def block(q_BQNH):
+        scores = jnp.einsum(
+            "bqnh,bsnh->bnqs", q_BQNH, k_BSNH, preferred_element_type=jnp.float32
+        )
+        weights = jax.nn.softmax(scores * H**-0.5, axis=-1).astype(v_BSNH.dtype)
+        return jnp.einsum("bnqs,bsnh->bqnh", weights, v_BSNH)
+
+    if S <= QUERIES or S % QUERIES:
+        return block(q_BSNH)
+    blocks = q_BSNH.reshape(B, -1, QUERIES, N, H).swapaxes(0, 1)
+    return jax.lax.map(block, blocks).swapaxes(0, 1).reshape(B, S, N, H)
+
+
+class SeeingLayer(nnx.Module):
+    """One block of the tower: attention, then a feed-forward, each added to x."""
+
+    def __init__(self, config: VisionConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+        C, F = config.width, config.ff
+        self.config = config
+
+        def matrix(rows, columns):
+            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
+            return nnx.Param((noise * rows**-0.5).astype(dtype))
+
+        def vector(size, value=0.0):
+            return nnx.Param(jnp.full((size,), value, dtype))
+
+        self.attention_norm, self.attention_norm_bias = vector(C, 1.0), vector(C)
+        self.ff_norm, self.ff_norm_bias = vector(C, 1.0), vector(C)
+        self.q, self.k, self.v, self.o = (matrix(C, C) for _ in range(4))
+        self.q_bias, self.k_bias, self.v_bias = vector(C), vector(C), vector(C)
+        self.o_bias = vector(C)
+        self.up, self.down = matrix(C, F), matrix(F, C)
+        self.up_bias, self.down_bias = vector(F), vector(C)
+
+    def __call__(self, x_BSC):
+        """Returns the new x."""
+        x_BSC = x_BSC + self.attention(self.norm(x_BSC, "attention_norm"))
+        fed = self.project(self.norm(x_BSC, "ff_norm"), "up")
+        fed = jax.nn.gelu(fed, approximate=True)
+        return x_BSC + self.project(fed, "down")
+
+    def attention(self, x_BSC):
+        """Every patch looks at every patch."""
+        B, S, C = x_BSC.shape
+        heads = (B, S, self.config.heads, -1)
+        q, k, v = (self.project(x_BSC, name).reshape(heads) for name in "qkv")
+        return self.project(attend_to_all(q, k, v).reshape(B, S, C), "o")
+
+    def norm(self, x, name):
+        """Layer norm with the weights called `name`."""
+        scale, bias = (getattr(self, n)[...] for n in (name, f"{name}_bias"))
+        return layer_norm(x, scale, bias, self.config.norm_eps)
+
+    def project(self, x, name):
+        """x times the matrix called `name`, plus its bias."""
+        weight, bias = (getattr(self, n)[...] for n in (name, f"{name}_bias"))
+        return matmul(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
+
+
+class Vision(nnx.Module):
+    """Pictures in, image tokens of the decoder out.
+
+    Args:
+      width: D, of the decoder.
+      dtype: of the weights.
+    """
+
+    def __init__(self, config: VisionConfig, width, rngs: nnx.Rngs, dtype=jnp.float32):
+        c, C = config, config.width
+        self.config = config
+
+        def noise(rows, *columns):
+            numbers = jax.random.normal(rngs.params(), (rows, *columns), jnp.float32)
+            return nnx.Param((numbers * rows**-0.5).astype(dtype))
+
+        def vector(value):
+            return nnx.Param(jnp.full((C,), value, dtype))
+
+        self.patch, self.patch_bias = noise(3 * c.patch**2, C), vector(0.0)
+        self.positions = noise(c.grid**2, C)
+
+        @nnx.split_rngs(splits=c.layers)
+        @nnx.vmap(in_axes=0, out_axes=0)
+        def stack(rngs):
+            return SeeingLayer(config, rngs, dtype)
+
+        self.layers = stack(rngs)
+        self.final_norm, self.final_norm_bias = vector(1.0), vector(0.0)
+        self.soft_norm, self.projection = vector(0.0), noise(C, width)
+
+    def __call__(self, images, activations, remat):
+        """uint8 pictures (P, H, W, 3) or (P, N, H, W, 3) to (P, N·M, D).
+
+        Args:
+          activations: dtype of everything between the weights.
+          remat: wraps one layer, see `ops.REMAT`.
+        Raises:
+          ValueError: pictures of another size or dtype.
+        """
+        c = self.config
+        if images.shape[-3:] != (c.size, c.size, 3) or images.ndim not in (4, 5):
+            raise ValueError(
+                f"Pictures of shape {images.shape}: this model sees (P, {c.size}, "
+                f"{c.size}, 3) or (P, N, {c.size}, {c.size}, 3). Pass them through "
+                "helpers.images.fit first."
+            )
+        if images.dtype != jnp.uint8:
+            raise ValueError(
+                f"Pictures are {images.dtype}: pass uint8, they are normalised here."
+            )
+        P = images.shape[0]
+        pixels = images.reshape(-1, c.size, c.size, 3).astype(jnp.float32)
+        x_BSC = self.embed(spread(pixels / 127.5 - 1.0).astype(activations))
+        graph, weights = nnx.split(self.layers)
+
+        @remat
+        def one_layer(x, weights):
+            layer = nnx.merge(graph, gathered(weights, x.dtype))
+            return spread(layer(spread(x))), None
+
+        x_BSC, _ = jax.lax.scan(one_layer, x_BSC, weights)
+        return self.tokens(x_BSC).reshape(P, -1, self.projection.shape[-1])
+
+    def embed(self, pixels_BHWc):
+        """Cuts pictures into patches, row by row, and embeds each: (B, S, C)."""
+        c = self.config
+        w = self.whole(pixels_BHWc.dtype, "patch", "patch_bias", "positions")
+        cut = pixels_BHWc.reshape(-1, c.grid, c.patch, c.grid, c.patch, 3)
+        patches = cut.swapaxes(2, 3).reshape(-1, c.grid**2, 3 * c.patch**2)
+        return matmul(patches, w["patch"]) + w["patch_bias"] + w["positions"]
+
+    def tokens(self, x_BSC):
+        """Averages squares of patches and turns them to the decoder's width."""
+        c = self.config
+        final = self.final_norm[...], self.final_norm_bias[...]
+        projection = self.whole(x_BSC.dtype, "projection")["projection"]
+        x_BSC = layer_norm(x_BSC, *final, c.norm_eps)
+        k = c.grid // c.side
+        squares = x_BSC.reshape(-1, c.side, k, c.side, k, c.width)
+        mean = squares.astype(jnp.float32).mean(axis=(2, 4)).astype(x_BSC.dtype)
+        mean = mean.reshape(-1, c.tokens, c.width)
+        soft = rms_norm(mean, self.soft_norm[...], c.norm_eps, plus_one=True)
+        return matmul(soft, projection)
+
+    def whole(self, dtype, *names):
+        """The weights called so outside the layers, gathered, by name."""
+        weights = gathered({name: getattr(self, name)[...] for name in names}, dtype)
+        return {name: x.astype(dtype) for name, x in weights.items()}
+
+
+def image_runs(is_image_PGT):
+    """The number, from 1, of the unbroken run of image tokens each token stands in.
+
+    Returns int32, 0 outside images. Images side by side are one run, as transformers
+    takes them; Gemma 3's prompts have a begin and an end token around each.
+    """
+    before = jnp.pad(is_image_PGT, [(0, 0), (0, 0), (1, 0)])[..., :-1]
+    starts = (is_image_PGT & ~before).astype(jnp.int32)
+    return jnp.where(is_image_PGT, jnp.cumsum(starts, axis=-1), 0)
+
+
+def put_in(x_PGTD, is_image_PGT, images_PID):
+    """x with the i-th image token of each row replaced by the row's i-th embedding."""
+    index = jnp.cumsum(is_image_PGT.astype(jnp.int32), axis=-1) - 1
+    index = jnp.clip(index, 0, images_PID.shape[1] - 1)[..., None]
+    wanted = jnp.take_along_axis(images_PID[:, None], index, axis=2)
+    return jnp.where(is_image_PGT[..., None], wanted.astype(x_PGTD.dtype), x_PGTD)

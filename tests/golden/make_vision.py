@@ -1,0 +1,236 @@
+"""Makes the references that hold our Gemma 3 with vision to that of transformers.
+
+As make_golden.py, in an environment with torch and transformers, then in the course's:
+
+    python tests/golden/make_vision.py write    # a random model, saved and run
+    python tests/golden/make_vision.py resave   # its config files as we write them
+    python tests/golden/make_vision.py check    # transformers reads those just the same
+
+The batch in vision.npz has a row with one picture, with two, with none, and with two
+side by side, all with text before and after; the windows are shorter than a picture.
+"""
+
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+from make_golden import LINEAR, SIZES
+
+HERE = pathlib.Path(__file__).parent
+FOLDER = "gemma3_vision"
+IMAGE, BEGIN, END, TOKENS, PIXELS = 28, 29, 30, 9, 24
+LENGTH, NEW = 44, 24
+CONFIGS = ("config.json", "preprocessor_config.json")
+
+
+def configuration():
+    """Two local layers, one global, one local; 6 × 6 patches averaged to 3 × 3."""
+    from transformers import Gemma3Config, Gemma3TextConfig, SiglipVisionConfig
+
+    text = Gemma3TextConfig(
+        **SIZES,
+        sliding_window=6,
+        query_pre_attn_scalar=12,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"]
+        + ["sliding_attention"],
+        rope_parameters={
+            "full_attention": LINEAR | {"rope_theta": 1e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    )
+    tower = SiglipVisionConfig(
+        hidden_size=12,
+        intermediate_size=20,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        image_size=PIXELS,
+        patch_size=4,
+        vision_use_head=False,
+    )
+    return Gemma3Config(
+        text_config=text,
+        vision_config=tower,
+        mm_tokens_per_image=TOKENS,
+        image_token_index=IMAGE,
+        boi_token_index=BEGIN,
+        eoi_token_index=END,
+    )
+
+
+def prompts():
+    """(tokens, mask) int64 and uint8 images (P, N, H, W, 3), black where there is none.
+
+    The last row is padded.
+    """
+    rng = np.random.default_rng(0)
+    soft = [IMAGE] * TOKENS
+    one = [BEGIN, *soft, END]
+
+    def text(length):
+        return rng.integers(3, IMAGE, length).tolist()
+
+    rows = [
+        text(7) + one + text(26),
+        text(4) + one + text(3) + one + text(15),
+        text(LENGTH),
+        text(9) + [BEGIN, *soft, *soft, END] + text(5),
+    ]
+    tokens = np.full((len(rows), LENGTH), 5)
+    mask = np.zeros_like(tokens)
+    for row, own in enumerate(rows):
+        tokens[row, : len(own)], mask[row, : len(own)] = own, 1
+    shape = len(rows), 2, PIXELS, PIXELS, 3
+    images = rng.integers(0, 256, shape).astype(np.uint8)
+    for row, own in enumerate(rows):
+        images[row, own.count(IMAGE) // TOKENS :] = 0
+    return tokens, mask, images
+
+
+def inputs(tokens, mask, images):
+    """What transformers takes: only the pictures that have tokens, normalised."""
+    import torch
+
+    used = (tokens == IMAGE).sum(axis=1) // TOKENS
+    seen = [picture for row, n in zip(images, used, strict=True) for picture in row[:n]]
+    arguments = {
+        "input_ids": torch.tensor(tokens),
+        "attention_mask": torch.tensor(mask),
+        "token_type_ids": torch.tensor((tokens == IMAGE).astype(int)),
+    }
+    if seen:
+        pixels = (np.stack(seen).transpose(0, 3, 1, 2) / 255 - 0.5) / 0.5
+        arguments["pixel_values"] = torch.tensor(pixels, dtype=torch.float32)
+    return arguments
+
+
+def load(folder):
+    """The whole model in float32, as transformers reads it."""
+    import torch
+    from transformers import Gemma3ForConditionalGeneration
+
+    model, info = Gemma3ForConditionalGeneration.from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation="eager",
+        output_loading_info=True,
+    )
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    return model.eval()
+
+
+def logits_of(folder, tokens, mask, images):
+    """What transformers computes from a folder, float32."""
+    import torch
+
+    with torch.no_grad():
+        return load(folder)(**inputs(tokens, mask, images)).logits.numpy()
+
+
+def greedy_of(folder, tokens, mask, images):
+    """Tokens that it generates after each prompt alone, likeliest first."""
+    model, rows = load(folder), []
+    for row in range(len(tokens)):
+        one = slice(row, row + 1)
+        arguments = inputs(tokens[one, : mask[row].sum()], mask[one, : mask[row].sum()],
+                           images[one])  # fmt: skip
+        longer = model.generate(
+            **arguments,
+            max_new_tokens=NEW,
+            min_new_tokens=NEW,
+            do_sample=False,
+            eos_token_id=[],
+            suppress_tokens=[IMAGE],
+        )
+        rows.append(longer[0, mask[row].sum() :].numpy())
+    return np.stack(rows)
+
+
+def processed(folder):
+    """Pictures of several shapes, and what a folder's image processor makes of them."""
+    from PIL import Image
+    from transformers import Gemma3ImageProcessorPil
+
+    rng = np.random.default_rng(1)
+    drawn = {
+        "wide": rng.integers(0, 256, (17, 60, 3)),
+        "tall": rng.integers(0, 256, (90, 31, 3)),
+        "grey": rng.integers(0, 256, (40, 40)),
+        "small": rng.integers(0, 256, (2, 3, 3)),
+        "same": rng.integers(0, 256, (PIXELS, PIXELS, 3)),
+    }
+    processor = Gemma3ImageProcessorPil.from_pretrained(folder)
+    arrays = {}
+    for name, pixels in drawn.items():
+        pixels = pixels.astype(np.uint8)
+        out = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"]
+        arrays[f"picture_{name}"] = pixels
+        arrays[f"pixels_{name}"] = out[0].transpose(1, 2, 0).astype(np.float32)
+    return arrays
+
+
+def write(folder=HERE):
+    """Random weights everywhere, norms and biases too, saved by transformers."""
+    import torch
+    from transformers import Gemma3ForConditionalGeneration, Gemma3ImageProcessorPil
+
+    folder = pathlib.Path(folder) / FOLDER
+    torch.manual_seed(0)
+    model = Gemma3ForConditionalGeneration(configuration())
+    for name, parameter in model.named_parameters():
+        tower_norm = "layer_norm" in name or "layernorm" in name
+        centre = float(tower_norm and "vision" in name and name.endswith("weight"))
+        # A last norm of both signs: else each answer repeats its first token.
+        spread = 2.0 if name.endswith("language_model.norm.weight") else 0.3
+        torch.nn.init.normal_(parameter.data, centre, spread)
+    model.save_pretrained(folder)
+    size = {"height": PIXELS, "width": PIXELS}
+    Gemma3ImageProcessorPil(size=size).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    batch = prompts()
+    logits = logits_of(folder, *batch)
+    tokens, mask, images = batch
+    np.savez_compressed(
+        folder / "vision.npz",
+        tokens=tokens,
+        mask=mask,
+        images=images,
+        logits=logits,
+        greedy=greedy_of(folder, *batch),
+        **processed(folder),
+    )
+    blank = logits_of(folder, tokens, mask, images * 0)
+    print("logits of standard deviation", logits.std(), "moved by the pictures up to",
+          np.abs(blank - logits).max(axis=(1, 2)))  # fmt: skip
+
+
+def resave():
+    """Our config files of the same model, beside theirs."""
+    from helpers.model import weights
+
+    with tempfile.TemporaryDirectory() as scratch:
+        weights.save(weights.load(HERE / FOLDER, vision=True), scratch)
+        for name in CONFIGS:
+            shutil.copy(f"{scratch}/{name}", HERE / FOLDER / f"resaved_{name}")
+
+
+def check():
+    """What transformers computes under our config files is what was stored."""
+    import transformers
+
+    folder, stored = HERE / FOLDER, np.load(HERE / FOLDER / "vision.npz")
+    batch = [stored[name] for name in ("tokens", "mask", "images")]
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in CONFIGS:
+            shutil.copy(folder / f"resaved_{name}", f"{scratch}/{name}")
+        shutil.copy(folder / "model.safetensors", scratch)
+        gaps = [np.abs(logits_of(scratch, *batch) - stored["logits"]).max()]
+        pixels = processed(scratch)
+    gaps += [np.abs(pixels[name] - stored[name]).max() for name in pixels]
+    print(f"transformers {transformers.__version__} {FOLDER}: {max(gaps):.1e}")
+    assert max(gaps) < 1e-5
+
+
+if __name__ == "__main__":
+    {"write": write, "resave": resave, "check": check}[sys.argv[1]](*sys.argv[2:])
