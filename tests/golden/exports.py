@@ -30,7 +30,7 @@ def write(folder):
 
     for golden in sorted(path.parent for path in HERE.glob("*/reference.npz")):
         tokens = np.load(golden / "reference.npz")["tokens"].astype(np.int32)
-        half = weights.load(golden, dtype=jnp.bfloat16)
+        half = weights.load(golden, dtype=jnp.bfloat16, activations=jnp.float32)
         base = jax.tree.map(lambda x: x.astype(jnp.float32), nnx.state(half))
         base = nnx.merge(nnx.graphdef(half), base)
         model = lora.add(base, 3, alpha=5, seed=1)
