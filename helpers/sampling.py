@@ -33,6 +33,7 @@ class Completions(NamedTuple):
     ended: jax.Array
 
 
+@functools.partial(jax.jit, static_argnames=("prompts", "group"))
 def row_keys(key, step, prompts, group):
     """A fresh key per answer, (prompts, group), folded from step, prompt and member."""
     key = jax.random.fold_in(key, step)

@@ -102,11 +102,14 @@ def mesh(topology: str, model: int = 1) -> Mesh:
 class Report:
     """What one compiled program asks of every chip of a slice.
 
-    Memory is in GiB a chip, FLOPs in TFLOP a chip. `modelled_ms` adds up the compiler's
-    cycle estimates, loops times their trips; collectives and copies without an estimate
-    are not in it, so it is a lower bound. `collectives` gives (number, GiB) by kind:
-    what a chip's results hold, loops counted too. `links_ms` is what they take at
-    least, over all links of a chip at once; a part of it hides behind other work.
+    Memory is in GiB a chip, FLOPs in TFLOP a chip. `hbm_gb` is the most that is in use
+    at once, arguments included: what the compiler holds against the chip's memory.
+    Temporaries reuse the places of arguments, so it can be less than their sum.
+    `modelled_ms` adds up the compiler's cycle estimates, loops times their trips;
+    collectives and copies without an estimate are not in it, so it is a lower bound.
+    `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
+    too. `links_ms` is what they take at least, over all links of a chip at once; a part
+    of it hides behind other work.
     `verdict` is empty if it fits.
     """
 
@@ -114,7 +117,7 @@ class Report:
     chips: int
     arguments_gb: float = 0.0
     temporaries_gb: float = 0.0
-    outputs_gb: float = 0.0
+    hbm_gb: float = 0.0
     usable_gb: float = 0.0
     tflop: float = 0.0
     modelled_ms: float = 0.0
@@ -122,11 +125,6 @@ class Report:
     links_ms: float = 0.0
     collectives: dict = dataclasses.field(default_factory=dict)
     verdict: str = ""
-
-    @property
-    def hbm_gb(self) -> float:
-        """Arguments, new results and temporaries together, GiB a chip."""
-        return self.arguments_gb + self.outputs_gb + self.temporaries_gb
 
     @property
     def hbm_percent(self) -> float:
@@ -194,7 +192,7 @@ def report(topology, count, lowered, flops=None) -> Report:
         chips=count,
         arguments_gb=memory.argument_size_in_bytes / GB,
         temporaries_gb=memory.temp_size_in_bytes / GB,
-        outputs_gb=(memory.output_size_in_bytes - memory.alias_size_in_bytes) / GB,
+        hbm_gb=memory.peak_memory_in_bytes / GB,
         usable_gb=chip.usable_gb,
         tflop=one / 1e12,
         modelled_ms=1e3 * seconds,

@@ -107,11 +107,10 @@ def write(rows):
 def tight(row):
     """Whether a program does not fit, or a preset's leaves too little free.
 
-    The percentage adds up what a program starts with, makes and needs in between. Some
-    of that may share memory, so a program of more than 100 can still fit.
+    What stays in memory beside a program is in its percentage, and not in the verdict.
     """
-    crowded = row["preset"] and float(row["hbm_percent"] or 100) > 100 - SPARE
-    return bool(row["verdict"] or crowded)
+    most = 100 - SPARE if row["preset"] else 100
+    return bool(row["verdict"]) or float(row["hbm_percent"]) > most
 
 
 def main(chosen):

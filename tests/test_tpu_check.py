@@ -26,7 +26,8 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
 def test_a_preset_needs_room_to_spare_and_the_others_only_have_to_fit():
     assert tpu_check.tight(row(preset="v5e-1", hbm_percent="90.1"))
     assert not tpu_check.tight(row(preset="v5e-1", hbm_percent="89.9"))
-    assert not tpu_check.tight(row(hbm_percent="104.0"))
+    assert not tpu_check.tight(row(hbm_percent="99.9"))
+    assert tpu_check.tight(row(hbm_percent="100.1"))
     assert tpu_check.tight(row(hbm_percent="", verdict="Does not fit"))
 
 

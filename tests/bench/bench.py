@@ -124,7 +124,11 @@ def measure(library, python, case, cache):
       BenchError: the script failed; the message ends with its last lines.
     """
     command = [str(python), str(HERE / SCRIPTS[library]), *case.flags()]
-    settings = {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    settings = {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # for both, small ones too
+    }
     begin = time.monotonic()
     run = subprocess.run(
         command, env=os.environ | settings, capture_output=True, text=True

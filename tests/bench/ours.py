@@ -5,6 +5,9 @@ decoding the answers and the rewards, which the peers' clocks leave out), the
 `policy_gradient` and `sft` lessons, AdamW. EOS is an id the model has no logit for, so
 every answer has full length. One optimizer step per rollout, beta 0, no reference.
 
+The model keeps what its products with weights gave (`remat = "cheap"`), as it would
+wherever memory is not scarce; the peers compute nothing twice.
+
 The trainer cuts a batch into pieces that a CPU's caches hold (`accumulate=None`, its
 default). The peers get the whole batch at once, as is their default; told by hand to
 take it in four micro-batches (width 128, CPU-seconds a GRPO step at 64+64 / 256+64),
@@ -75,7 +78,9 @@ def model(case):
         head_dim=case.head_dim,
         ff=case.ff,
     )
-    return Transformer(config, rngs=nnx.Rngs(0))
+    policy = Transformer(config, rngs=nnx.Rngs(0))
+    policy.remat = "cheap"
+    return policy
 
 
 def fit(case, actor, objective, source):
