@@ -127,20 +127,49 @@ def _generate(
     top_k,
     nucleus,
 ):
-    # Once for all tokens, because a layer's weights are used again at each of them.
-    activations = nnx.merge(graph, weights).activations
-    model = nnx.merge(graph, gathered(weights, activations))
+    model = gathered_model(graph, weights)
     (P, _), G = prompt_PT.shape, keys_PG.shape[1]
+    choose = chooser(keys_PG, None if greedy else temperature, top_k, top_p, nucleus)
+    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
-    eos = jnp.asarray(eos_ids, jnp.int32)
+    pieces = prefix, empty_cache(prefix, G, max_tokens)
+    active_PG = jnp.ones((P, G), bool)
+    talk = last_PD[:, None], length_PG, active_PG
+    return speak(model, *pieces, 0, talk, max_tokens, eos_ids, choose)[0]
 
-    choose = functools.partial(
+
+def gathered_model(graph, weights):
+    """The model with its weights gathered once, as every token needs them again."""
+    activations = nnx.merge(graph, weights).activations
+    return nnx.merge(graph, gathered(weights, activations))
+
+
+def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
+    """The function (logits, t) -> token t of each answer and its log-probability."""
+    return functools.partial(
         _choose,
         keys_PG=keys_PG,
-        temperature=None if greedy else temperature,
+        temperature=temperature,
         top_k=top_k,
         top_p=top_p if nucleus else None,
     )
+
+
+def speak(model, prefix, cache, start, talk, max_tokens, eos_ids, choose):
+    """Every active answer goes on until an EOS, all of them in one loop.
+
+    Args:
+      prefix: KV of the prompts. cache: of the answers so far, its columns from `start`
+        on free for `max_tokens` more.
+      talk: (hidden, length, active): the states (P, g, D) that predict the next tokens,
+        the positions (P, G) of these, and which answers go on (P, G).
+      choose: from `chooser`.
+    Returns:
+      (Completions of this turn, cache). The cache lacks each answer's last token.
+    """
+    hidden_PgD, length_PG, active_PG = talk
+    P, G = length_PG.shape
+    read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
 
     def going(carry):
         t, _, out, _ = carry
@@ -149,26 +178,23 @@ def _generate(
     def one_token(carry):
         t, token_PG, out, cache = carry
         hidden, new = model(
-            token_PG[..., None], (length_PG + t - 1)[..., None], earlier=(prefix, cache)
+            token_PG[..., None],
+            (length_PG + t - 1)[..., None],
+            (~out.ended).astype(jnp.int32)[..., None],
+            earlier=(prefix, cache),
         )
-        cache = _append(cache, new, t - 1)
-        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), t)
+        cache = append(cache, new, start + t - 1)
+        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
         return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
-    read = model.reader()
-    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
-    logits_PV = read(last_PD)
-    first_logits = jnp.broadcast_to(logits_PV[:, None], (P, G, logits_PV.shape[-1]))
-    token_PG, logprob_PG = choose(first_logits, 0)
-    empty = Completions(
-        jnp.zeros((P, G, max_tokens), jnp.int32),
-        jnp.zeros((P, G, max_tokens), jnp.int32),
-        jnp.zeros((P, G, max_tokens), jnp.float32),
-        jnp.zeros((P, G), bool),
-    )
+    logits_PgV = read(hidden_PgD)
+    first_PGV = jnp.broadcast_to(logits_PgV, (P, G, logits_PgV.shape[-1]))
+    token_PG, logprob_PG = choose(first_PGV, start)
+    numbers = jnp.zeros((P, G, max_tokens), jnp.int32)
+    empty = Completions(numbers, numbers, numbers.astype(jnp.float32), ~active_PG)
     out = _record(empty, 0, token_PG, logprob_PG, eos)
-    cache = _empty_cache(prefix, G, max_tokens)
-    return jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))[2]
+    _, _, out, cache = jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))
+    return out, cache
 
 
 def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
@@ -234,7 +260,7 @@ def _at(key, t):
     return jax.random.fold_in(key, t)
 
 
-def _empty_cache(prefix: KV, group, size) -> KV:
+def empty_cache(prefix: KV, group, size) -> KV:
     """A cache for `size` own tokens per answer, shaped like the prompt's KV."""
     L, P, _, K, H, _ = prefix.keys.shape
     keys = jnp.zeros((L, P, group, K, H, size), prefix.keys.dtype)
@@ -242,8 +268,8 @@ def _empty_cache(prefix: KV, group, size) -> KV:
     return KV(keys, keys.swapaxes(4, 5), index, index)
 
 
-def _append(cache: KV, new: KV, at) -> KV:
-    """Writes one new token per answer into column `at` of the cache, in place."""
+def append(cache: KV, new: KV, at) -> KV:
+    """Writes new tokens of every answer into the cache from column `at`, in place."""
 
     def write(axis, old, value):
         return jax.lax.dynamic_update_slice_in_dim(old, value, at, axis)
