@@ -8,7 +8,7 @@ RecursionError. Here each of these is `Malformed`, with a reason that a model ca
 import json
 
 LONGEST = 2_000  # characters of one value
-LONGEST_NUMBER = 16
+LONGEST_NUMBER = 24  # characters; a double takes no more
 DEEPEST = 5
 
 
@@ -68,7 +68,7 @@ def _object(pairs):
 
 def _number(digits):
     if len(digits) > LONGEST_NUMBER:
-        raise Malformed(f"a number has more than {LONGEST_NUMBER} digits")
+        raise Malformed(f"a number has more than {LONGEST_NUMBER} characters")
     value = float(digits) if set(digits) & set(".eE") else int(digits)
     if value in (float("inf"), float("-inf")):
         raise Malformed("a number is too large")

@@ -1,4 +1,4 @@
-"""Tool calls: what the templates write, what is read back, and 10,000 hostile strings."""
+"""Tool calls: what templates write, what is read back, and 10,000 hostile strings."""
 
 import json
 import random
@@ -17,7 +17,7 @@ GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
 SALAD = Call("lookup_nutrition", {"food": "greek salad", "grams": 80})
 every_grammar = pytest.mark.parametrize("name", GRAMMARS)
-unhurried = settings(deadline=None, max_examples=200)
+unhurried = settings(deadline=None, max_examples=80)
 
 # Written by hand, after the families' documents.
 WRITTEN = {
@@ -225,7 +225,7 @@ def test_calls_survive_being_written_and_read(name):
     "name, call",
     [
         ("hermes", Call("f", {"a": float("nan")})),
-        ("hermes", Call("f", {"a": 10**20})),
+        ("hermes", Call("f", {"a": 10**30})),
         ("hermes", Call('f", "x": "', {})),
         ("hermes", Call("f", {"a": "</think>"})),
         ("hermes", Call("f", {"a": "x" * 3000})),
@@ -347,11 +347,10 @@ PIECES = (
 )  # fmt: skip
 
 
-def hostile(rng):
+def hostile(rng, text):
     """Pieces of all grammars at random; or a good call, cut, doubled or bent."""
     if rng.random() < 0.5:
         return "".join(rng.choices(PIECES, k=rng.randint(1, 8)))
-    text = rng.choice(list(WRITTEN.values()))
     for _ in range(rng.randint(1, 3)):
         i, j = sorted(rng.choices(range(len(text) + 1), k=2))
         text = rng.choice(
@@ -368,7 +367,7 @@ def test_ten_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch):
         raise AssertionError("something was executed")
 
     grammar, rng = GRAMMARS[name], random.Random(name)
-    texts = [hostile(rng) for _ in range(10_000)]
+    texts = [hostile(rng, WRITTEN[name]) for _ in range(10_000)]
     kinds = {"call": 0, "malformed": 0, "none": 0}
     monkeypatch.setattr("builtins.eval", forbidden)
     monkeypatch.setattr("builtins.exec", forbidden)
@@ -411,9 +410,10 @@ def test_the_verdict_does_not_hang_on_the_stack_that_is_left(name):
 def test_long_turns_are_quickly_judged(name):
     begin = time.process_time()
     for piece in PIECES:
-        for text in (piece * (19_000 // len(piece)), piece * 10**6):
-            GRAMMARS[name].parse(WRITTEN[name][:12] + text[: 10**6])
-            GRAMMARS[name].parse(text[: 10**6])
+        for length in (19_000, 10**6):
+            text = piece * (length // len(piece))
+            GRAMMARS[name].parse(WRITTEN[name][:12] + text)
+            GRAMMARS[name].parse(text)
     assert time.process_time() - begin < 10
 
 
