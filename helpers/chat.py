@@ -5,14 +5,13 @@ into that row, the *tokenizer* cuts it into ids, and the *loss mask* remembers w
 ids the model has to learn to write. All of them are read from the model's folder, so
 the same calls serve the tiny model of this course and real Gemma, Qwen and Llama.
 
-What this file does not do: read tool calls out of an answer (that comes with the food
-lessons).
+What this file does not do: read tool calls out of an answer (`helpers.tool_calls`).
 """
 
 import numpy as np
 
 from helpers import chat_encoding as encoding
-from helpers.conversations import conversation_tokens
+from helpers.conversations import conversation_tokens, turn_tokens
 from helpers.tokenizer import train_tokenizer
 from helpers.tokenizer_files import load_tokenizer, save_tokenizer
 
@@ -27,6 +26,7 @@ __all__ = [
     "prompts_tokens",
     "save_tokenizer",
     "train_tokenizer",
+    "turn_tokens",
 ]
 
 # What ends a text in the families whose turns end with the other token: a tokenizer's

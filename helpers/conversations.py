@@ -60,6 +60,38 @@ def conversation_tokens(
     return tokens, mask
 
 
+def turn_tokens(tokenizer, messages, thinking=None, tools=None):
+    """Encode the turns between two answers, such as the results of tools.
+
+    The ids of prompt, answer and its end-of-turn token, as they were sampled, go on
+    with these: nothing that the model wrote is decoded and encoded again.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      messages: list of messages, none of them the assistant's; see
+        `helpers.tool_calls.Grammar.results`.
+      thinking, tools: as in the prompt, see `helpers.chat.prompt_tokens`.
+    Returns:
+      list of token ids: what follows an answer's end-of-turn token, up to where the
+      next answer begins.
+    Raises:
+      ValueError: the template leaves out a message.
+    """
+    switches = encoding.switches_of(tokenizer, thinking, tools)
+    answered = [*encoding.PROBE, {"role": "assistant", "content": _MARKER}, *messages]
+    controls = encoding.controls_of(tokenizer)
+    answered, switches, spelled = encoding.defused(controls, answered, switches)
+    whole = encoding.render(tokenizer, answered, False, **switches)
+    _check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
+    text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
+    (ids,) = encoding.encode(tokenizer, [text], spelled)
+    end = encoding.turn_end(tokenizer)[0][-1]
+    return ids[ids.index(end) + 1 :]
+
+
+_MARKER = "\ue000"  # a private character: no template and no tool's schema has it
+
+
 def _trimmed(message):
     content = message.get("content")
     return {**message, "content": content.strip()} if content else message
