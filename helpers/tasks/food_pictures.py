@@ -131,7 +131,7 @@ def _drawn(row, rng, size):
     pen = Pen(ImageDraw.Draw(image), complex(half, half), half)
     cloth, pattern = row["table"].split()
     food_table.table(pen, rng, pattern, cloth)
-    here = pen.at(rng.uniform(-0.1, 0.1), rng.uniform(-0.1, 0.1))
+    here = pen.at(rng.uniform(-0.08, 0.08), rng.uniform(-0.08, 0.08))
     if row["place"] in NO_FOOD:
         _instead(here, rng, row["place"])
     else:
@@ -143,15 +143,17 @@ def _drawn(row, rng, size):
 def _served(pen, rng, row):
     """A dish, and the foods on it if there are any."""
     china, kind = row["place"].split(" ", 1)
-    radius = rng.uniform(0.72, 0.84) if row["level"] == 1 else rng.uniform(0.8, 0.88)
+    radius = rng.uniform(0.78, 0.88)
     food_table.dish(pen.at(0, 0, radius, rng.uniform(-12, 12)), rng, kind, china)
-    places = [(rng.uniform(-0.1, 0.1), rng.uniform(-0.1, 0.1), rng.uniform(0.5, 0.7))]
+    places = [
+        (rng.uniform(-0.08, 0.08), rng.uniform(-0.08, 0.08), rng.uniform(0.56, 0.74))
+    ]
     if row["level"] == 2:
         tilt = math.radians(rng.uniform(-35, 35))
         x, y = 0.46 * math.cos(tilt), 0.46 * math.sin(tilt)
         places = [(-x, -y, rng.uniform(0.34, 0.42)), (x, y, rng.uniform(0.34, 0.42))]
     for food, (x, y, size) in zip(row["foods"], places, strict=False):
-        lean = 25 if food in SEEN_FROM_THE_SIDE else 180
+        lean = 20 if food in SEEN_FROM_THE_SIDE else 45
         own = pen.at(x, y, size, rng.uniform(-lean, lean))
         DRAWINGS[food](own, rng)
 
@@ -168,7 +170,7 @@ def _instead(pen, rng, kind):
 
 def _photographed(pixels, rng):
     """The picture in warm or cold, bright or dim light, with a little noise."""
-    light = rng.uniform(0.8, 1.1)
-    channels = [light * rng.uniform(0.9, 1.1) for _ in range(3)]
+    light = rng.uniform(0.85, 1.1)
+    channels = [light * rng.uniform(0.94, 1.06) for _ in range(3)]
     noise = np.random.default_rng(rng.getrandbits(64)).normal(0, 4, pixels.shape)
     return np.clip(pixels * np.array(channels) + noise, 0, 255).astype(np.uint8)

@@ -46,9 +46,8 @@ def pizza(pen, rng):
 def hamburger(pen, rng):
     """Bun, patty and what lies between, from the side."""
     bun = baked(rng)
-    pen.at(0, 0.42).sector(0.92, 0, 180, shade(bun, 0.9), hole=0.0)
-    pen.box(0, 0.4, 1.84, 0.22, bun)
-    pen.oval(0, 0.86, 1.5, 0.3, shade(bun, 0.9))
+    pen.line(((-0.72, 0.5), (0.72, 0.5)), 0.44, shade(bun, 0.82))
+    pen.line(((-0.72, 0.46), (0.72, 0.46)), 0.4, bun)
     patty = colour(rng, (92, 52, 30), (120, 70, 40), (150, 92, 50))
     pen.box(0, 0.22, 1.9, 0.3, patty)
     for x in (-0.95, 0.95):
@@ -161,14 +160,14 @@ def croque_madame(pen, rng):
 
 
 def edamame(pen, rng):
-    """Three or four pods, each with the bumps of its beans."""
+    """Two or three pods, each with the bumps of its beans."""
     pod = mix((150, 190, 80), (74, 116, 50), rng.random())
-    count = rng.choice((3, 4))
+    count = rng.choice((2, 3))
     for i in range(count):
-        y = (i - (count - 1) / 2) * 0.56
+        y = (i - (count - 1) / 2) * 0.7
         one = pen.at(rng.uniform(-0.1, 0.1), y, angle=rng.uniform(-14, 14))
         own = jitter(rng, pod, 10)
-        one.line(((-0.9, -0.06), (-0.5, 0), (0.5, 0), (0.9, -0.06)), 0.2, own)
+        one.line(((-0.95, -0.08), (-0.5, 0), (0.5, 0), (0.95, -0.08)), 0.3, own)
         for x in (-0.5, 0, 0.5):
             one.disc(x, 0, 0.26, shade(own, 0.84))
             one.disc(x - 0.02, -0.02, 0.2, shade(own, 1.22))
