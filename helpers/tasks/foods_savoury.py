@@ -164,10 +164,10 @@ def edamame(pen, rng):
     pod = mix((150, 190, 80), (74, 116, 50), rng.random())
     count = rng.choice((2, 3))
     for i in range(count):
-        y = (i - (count - 1) / 2) * 0.7
+        y = (i - (count - 1) / 2) * 0.64
         one = pen.at(rng.uniform(-0.1, 0.1), y, angle=rng.uniform(-14, 14))
         own = jitter(rng, pod, 10)
-        one.line(((-0.95, -0.08), (-0.5, 0), (0.5, 0), (0.95, -0.08)), 0.3, own)
+        one.line(((-0.85, -0.08), (-0.5, 0), (0.5, 0), (0.85, -0.08)), 0.3, own)
         for x in (-0.5, 0, 0.5):
             one.disc(x, 0, 0.26, shade(own, 0.84))
             one.disc(x - 0.02, -0.02, 0.2, shade(own, 1.22))
