@@ -11,7 +11,7 @@ import struct
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP")  # MPO: JPEGs of some phones
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
 MAX_PIXELS = 50_000_000  # decoded; 150 MB as RGB
 ORIENTATION = 0x0112  # the EXIF tag: how the camera was held
 UPRIGHT = {  # EXIF 2.3, table 6: what undoes each orientation
