@@ -1,0 +1,106 @@
+"""Captions, and questions about grams and kilocalories, for pictures of food.
+
+Both take rows of `food_pictures` or of `food101`, and say only what the rows say.
+"""
+
+import random
+
+SHOWN = {  # how many of a food a drawing shows: one, or a helping of it
+    "chocolate_cake": "a piece of chocolate cake",
+    "cup_cakes": "a cup cake",
+    "donuts": "a donut",
+    "hamburger": "a hamburger",
+    "hot_dog": "a hot dog",
+    "ice_cream": "an ice cream",
+    "croque_madame": "a croque madame",
+    "pizza": "a pizza",
+    "tacos": "a taco",
+    "waffles": "a waffle",
+}
+NOTHING = {
+    "cup": "a cup",
+    "cutlery": "cutlery",
+    "flowers": "flowers in a vase",
+    "book": "a book",
+}
+ONE_FOOD = (
+    "How many kcal are in {0} g of this?",
+    "I eat {0} g of this. How many kcal?",
+    "This is {0} g. How many kcal is that?",
+    "What are the kcal of {0} g of this?",
+)
+TWO_FOODS = (
+    "How many kcal are in {0} g of the left and {1} g of the right food together?",
+    "I eat {0} g of the left food and {1} g of the right one. How many kcal in all?",
+    "On the left are {0} g, on the right {1} g. How many kcal in total?",
+)
+GRAMS = range(50, 501, 10)
+
+
+def caption(row, *, seed):
+    """One short true sentence about a drawn picture, for pretraining.
+
+    Args:
+      row: a row of `food_pictures`.
+      seed: int or str, decides which true sentence.
+    Returns:
+      Text such as "a pizza on a white plate, beside it a fork".
+    """
+    rng = random.Random(f"caption/{seed}")
+    foods = [SHOWN.get(food, _words(food)) for food in row["foods"]]
+    place, table = row["place"], row["table"]
+    if not foods:
+        what = NOTHING.get(place) or f"an empty {place}"
+        forms = (f"{what}, no food", f"{what} on a {table} table", f"no food: {what}")
+    elif len(foods) == 1:
+        (what,) = foods
+        forms = (
+            f"{what} on a {place}",
+            f"{what} on a {place}, on a {table} table",
+            f"{row['foods'][0]}: {what} on a {place}",
+        )
+    else:
+        left, right = foods
+        forms = (
+            f"{left} and {right} on a {place}",
+            f"on the left {left}, on the right {right}",
+            f"{', '.join(row['foods'])}: two foods on a {place}",
+        )
+    text = rng.choice(forms)
+    if row["beside"] and rng.random() < 0.5:
+        text += ", beside it " + " and ".join(f"a {thing}" for thing in row["beside"])
+    return text
+
+
+def questions(rows, lookup, *, seed):
+    """Task rows: a question about the grams of what is seen, and what is right.
+
+    Args:
+      rows: rows with "foods", of which there are at most two.
+      lookup: function (food, grams) -> kcal of so much of it, for labels of Food-101.
+      seed: int, decides wording and grams.
+    Returns:
+      New rows in the same order, each with "question" (text), "grams" (of each food in
+      turn: the right calls are `zip(foods, grams)`, none where there is no food) and
+      "expected", the kcal of all of it, None where there is no food.
+    """
+    return [
+        _asked(row, lookup, random.Random(f"{seed}/{i}")) for i, row in enumerate(rows)
+    ]
+
+
+def _asked(row, lookup, rng):
+    foods = row["foods"]
+    form = rng.choice(TWO_FOODS if len(foods) == 2 else ONE_FOOD)
+    grams = [rng.choice(GRAMS) for _ in range(form.count("{"))]
+    kcal = [lookup(food, g) for food, g in zip(foods, grams, strict=False)]
+    return {
+        **row,
+        "question": form.format(*grams),
+        "grams": grams[: len(foods)],
+        "expected": round(sum(kcal), 1) if foods else None,
+    }
+
+
+def _words(label):
+    return label.replace("_", " ")
