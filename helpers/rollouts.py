@@ -9,12 +9,12 @@ sample together, each the answers to its own prompts, and score their own.
 import jax
 import numpy as np
 
-from helpers import chat, processes
+from helpers import processes
 from helpers.identity import describe
 from helpers.losses import advantages
+from helpers.one_turn import OneTurn
 from helpers.rewards import RewardSet
-from helpers.sampling import generate, row_keys
-from helpers.sharding import own_rows
+from helpers.sampling import row_keys
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 
@@ -49,6 +49,8 @@ class Rollouts:
         with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
         processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
+      tools: a `tool_use.ToolUse`; answers may then call, `max_tokens` is the budget of
+        each of their turns, and rewards judge `traces.Trace` in the place of strings.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Rollouts:
         mask_truncated=True,
         resample=0,
         patience=5,
+        tools=None,
     ):
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
@@ -73,14 +76,14 @@ class Rollouts:
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
-        self.eos_ids = chat.eos_ids(tokenizer)
+        self.talk = tools or OneTurn()
         self.metrics, self.samples = {}, []
 
     def get_state(self):
         """A JSON-able dict that says where this source stands."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
-        run["reward"] = None
+        run |= self.talk.describe() | {"reward": None}
         if self.reward:
             run["reward"] = [
                 f"{weight} × {describe(function)}"
@@ -144,7 +147,7 @@ class Rollouts:
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return _trimmed(batch, -(-self.max_tokens // CUTS))
+        return _trimmed(batch, -(-self.talk.width(self.max_tokens) // CUTS))
 
     def _next_prompts(self):
         """The next prompts, of one shape everywhere; None once a process has none."""
@@ -166,20 +169,10 @@ class Rollouts:
         index, count = processes.share()
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
         keys = row_keys(key, step, rows, self.group)[index::count]
-        completions = generate(
-            self.model,
-            prompts["prompt"],
-            prompts["prompt_mask"],
-            keys,
-            max_tokens=self.max_tokens,
-            eos_ids=self.eos_ids,
-            images=prompts.get("images"),
+        answers = self.talk.answers(
+            self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
-        tokens, mask, logprobs, ended = own_rows(completions)
-        texts = [
-            [chat.decode(self.tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
-            for ts, ms in zip(tokens, mask, strict=True)
-        ]
+        tokens, mask, logprobs, ended, texts, counts = answers
         kept = mask * ended[..., None] if self.mask_truncated else mask
         batch = {
             "prompt": prompts["prompt"],
@@ -193,6 +186,7 @@ class Rollouts:
         if "images" in prompts:
             batch["images"] = prompts["images"]
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
+        metrics |= counts
         if self.reward:
             batch["rewards"], parts = processes.together(
                 lambda: self._score(prompts["rows"], texts)
@@ -226,7 +220,7 @@ class Rollouts:
             for name in rounds[0][0]
         }
         self.samples = [
-            {"prompt": row["question"], "completion": texts[0]}
+            {"prompt": row["question"], "completion": str(texts[0])}
             for row, texts in zip(batch["rows"], batch["texts"], strict=True)
         ][:4]
         if self.reward:
