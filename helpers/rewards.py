@@ -17,6 +17,7 @@ from helpers.answers import (
     extract_lenient,
     extract_strict,
 )
+from helpers.traces import Trace
 
 __all__ = [
     "RewardError",
@@ -162,14 +163,17 @@ def completion_text(completion):
     """What the model itself wrote, of a string or of a list of chat messages.
 
     Args:
-      completion: a string; or messages {"role", "content"}, of which only those of the
-        assistant count, joined by newlines: tool results are not the model's words.
+      completion: a string; or messages {"role", "content"}, or a `traces.Trace`, of
+        which only those of the assistant count, joined by newlines: tool results are
+        not the model's words.
 
     Returns:
       The text.
     """
     if isinstance(completion, str):
         return completion
+    if isinstance(completion, Trace):
+        completion = completion.messages
     own = [m["content"] for m in completion if m.get("role") == "assistant"]
     parts = [[{"text": c}] if isinstance(c, str) else c or [] for c in own]
     return "\n".join("".join(p.get("text", "") for p in part) for part in parts)

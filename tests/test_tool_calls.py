@@ -10,7 +10,7 @@ from family_tokenizers import TOOLS, assistant, tool, user, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import chat, strict_json
+from helpers import chat
 from helpers.tool_calls import GEMMA3, GEMMA4, HERMES, TINY, Call, Verdict
 
 GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
@@ -415,21 +415,3 @@ def test_long_turns_are_quickly_judged(name):
             GRAMMARS[name].parse(WRITTEN[name][:12] + text)
             GRAMMARS[name].parse(text)
     assert time.process_time() - begin < 10
-
-
-# --- strict JSON ---
-
-
-@unhurried
-@given(st.recursive(scalars, lambda inner: st.lists(inner, max_size=2)
-    | st.dictionaries(words, inner, max_size=2), max_leaves=4), words)  # fmt: skip
-def test_strict_json_reads_what_json_reads(value, rest):
-    text = json.dumps(value)
-    if len(text) < 500 and text.count("[") + text.count("{") < 5:
-        assert strict_json.read(text + " " + rest) == (value, len(text))
-
-
-def test_strict_json_reads_values_one_after_the_other():
-    assert strict_json.read_all(' 1\n{"a": [2]} "x" ') == [1, {"a": [2]}, "x"]
-    with pytest.raises(strict_json.Malformed, match="broken"):
-        strict_json.read_all("1, 2")
