@@ -12,8 +12,9 @@ from helpers.sharding import own_rows
 class Answers(NamedTuple):
     """Answers on the host, as the trainer reads them, axes (P, G, T).
 
-    tokens: int32, what was said and heard, without gaps. mask: 1 on tokens that the
-    model said. logprobs: float32 as sampled, 0 elsewhere. ended: (P, G) bool, by an EOS.
+    tokens: int32, what was said and heard, without gaps. mask: int32, 1 on tokens that
+    the model said. logprobs: float32 as sampled, 0 elsewhere. ended: (P, G) bool: its
+    last turn ended by an EOS.
     texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
     """
 

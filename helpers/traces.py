@@ -16,6 +16,9 @@ class Trace:
     turns: tuple
     calls: tuple = ()
 
+    def __str__(self):
+        return "\n".join(f"{role}: {text}" for role, text in self.segments)
+
     @property
     def messages(self):
         """The segments as messages, such as `rewards.completion_text` takes."""

@@ -206,9 +206,9 @@ def test_one_informative_batch_restores_patience():
         next(source)
 
 
-def test_answers_that_all_ran_out_of_budget_teach_nothing_either():
+def test_answers_that_all_ran_out_of_budget_teach_nothing_either(monkeypatch):
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
     source = rollouts(HARD, max_tokens=1, patience=2)
-    source.eos_ids = ()
     batch = next(source)
     assert not batch["loss_mask"].any() and batch["completion"].shape == (4, 4, 1)
     with pytest.raises(NothingToLearn, match="max_tokens=1"):
