@@ -1,11 +1,13 @@
 """The shapes we compile for are those of the published models."""
 
+import dataclasses
+
 import jax
 import pytest
 from flax import nnx
 
 from helpers.model.config import ModelConfig
-from helpers.model.known import KNOWN
+from helpers.model.known import KNOWN, SEES
 from helpers.model.transformer import Transformer
 
 # Parameters as the models' pages count them (text half, tied tables once).
@@ -29,3 +31,16 @@ def test_shapes_have_the_published_number_of_parameters(name):
 @pytest.mark.parametrize("name", KNOWN)
 def test_shapes_survive_their_own_config_json(name):
     assert ModelConfig.from_hf(KNOWN[name].to_hf()) == KNOWN[name]
+
+
+def test_a_model_that_sees_has_the_published_number_of_parameters():
+    """4.3 billion, of which the tower has 417 million and the projection 3 (the model's
+    page; 2503.19786, table 1)."""
+    name = "google/gemma-3-4b-it"
+    config = dataclasses.replace(KNOWN[name], vision=SEES[name])
+    shapes = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
+    assert sum(x.size for x in jax.tree.leaves(shapes)) == 4_300_079_472
+    seeing = sum(x.size for x in jax.tree.leaves(shapes["vision"]))
+    assert round(seeing / 1e6) == 417 + 3
+    assert ModelConfig.from_hf(config.to_hf(), vision=True) == config
+    assert ModelConfig.from_hf(config.to_hf()) == KNOWN[name]

@@ -1,4 +1,4 @@
-"""Eight simulated devices and one give the same lessons and the same samples."""
+"""Eight simulated devices and one give the same lessons, samples and sight."""
 
 import os
 import pathlib
@@ -11,11 +11,12 @@ HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["sampling", "sft", "grpo", "distillation"])
+@pytest.mark.parametrize("what", ["sampling", "sft", "grpo", "distillation", "vision"])
 def test_eight_devices_are_one(what):
+    script = "sharded_vision.py" if what == "vision" else "sharded_lessons.py"
     flags = "--xla_force_host_platform_device_count=8"
     finished = subprocess.run(
-        [sys.executable, HERE / "sharded_lessons.py", what],
+        [sys.executable, HERE / script, what],
         env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
         capture_output=True,
         text=True,

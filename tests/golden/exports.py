@@ -85,7 +85,7 @@ def check(folder):
     for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
         ours = np.load(place / "ours.npz")
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of adapters that the folder does not hold
+            warnings.filterwarnings("error", ".*adapter keys.*")  # none is missing
             adapted = PeftModel.from_pretrained(load(place / "base"), place / "adapter")
         gaps = {
             "bfloat16": gap(load(place / "bfloat16"), ours["base"]),

@@ -1,0 +1,74 @@
+"""A tiny Gemma 3 that sees, and prompts with pictures, for tests."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from tiny_models import VOCAB, config, group_batch
+
+from helpers.model.transformer import Transformer
+from helpers.model.vision_config import VisionConfig
+
+IMAGE, BEGIN, END = VOCAB - 1, VOCAB - 2, VOCAB - 3
+SEES = VisionConfig(
+    width=12,
+    layers=2,
+    heads=3,
+    ff=20,
+    patch=4,
+    size=24,
+    tokens=9,
+    image_token=IMAGE,
+    begin_token=BEGIN,
+    end_token=END,
+)
+SOFT = [IMAGE] * SEES.tokens
+PICTURE = [BEGIN, *SOFT, END]
+
+
+def model(seed=0, **changes):
+    """As `tiny_models.model`, with a tower; its windows are shorter than an image."""
+    made = config(vision=SEES, **changes)
+    graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(made, nnx.Rngs(0))))
+    rng = np.random.default_rng(seed)
+
+    def random(path, x):
+        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+        tower_norm = "_norm'" in name and "vision" in name and "soft" not in name
+        if "norm" in name or "bias" in name:
+            noise = 0.3 * noise + tower_norm
+        else:
+            noise *= x.shape[-2] ** -0.5
+        return jnp.asarray(noise, jnp.float32)
+
+    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+
+
+cached_model = functools.cache(model)
+
+
+def pictures(*shape, seed=0):
+    """Random pictures (*shape, size, size, 3) uint8."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (*shape, SEES.size, SEES.size, 3)).astype(np.uint8)
+
+
+def groups(G=2, answer=6, seed=0):
+    """A group batch whose three prompts have one picture, two and none."""
+    rng = np.random.default_rng(seed)
+
+    def text(length):
+        return rng.integers(2, END, length).tolist()
+
+    prompts = [
+        text(3) + PICTURE + text(6),
+        text(1) + PICTURE + text(2) + PICTURE + text(4),
+        text(8),
+    ]
+    completions = [[text(answer - g) for g in range(G)] for _ in prompts]
+    images = pictures(3, 2, seed=seed)
+    images[0, 1:], images[2] = 0, 0
+    batch = group_batch(prompts, completions, garbage=IMAGE)
+    return prompts, completions, batch | {"images": jnp.asarray(images)}
