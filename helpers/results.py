@@ -31,6 +31,7 @@ FIELDS = {
 _KEPT = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
 LEARNING = _KEPT / "learning.csv"
 TPU_FIT = _KEPT / "tpu_fit.csv"
+LABELS = _KEPT / "labels.csv"
 
 
 def path() -> pathlib.Path:
@@ -127,6 +128,27 @@ def across_seeds(*stages: str) -> str:
             f"| {yours[0] if yours else '–'} | {spans['pass1']} | {spans['pass8']} |"
         )
     return "\n".join(lines)
+
+
+def labels_by_compute() -> list[dict]:
+    """What compute buys in perfect labels: rows with `cpu_seconds` and `greedy`.
+
+    Means over the seeds of data/results/labels.csv (`python -m scripts.labels_curve`),
+    one row per stop of these runs, the first before any training.
+    """
+    stops = {}
+    with open(LABELS, newline="") as file:
+        for row in csv.DictReader(file):
+            pair = float(row["cpu_seconds"]), float(row["greedy"])
+            stops.setdefault(int(row["step"]), []).append(pair)
+    return [
+        {
+            "step": step,
+            "cpu_seconds": sum(seconds for seconds, _ in pairs) / len(pairs),
+            "greedy": sum(greedy for _, greedy in pairs) / len(pairs),
+        }
+        for step, pairs in sorted(stops.items())
+    ]
 
 
 def compiled(preset: str) -> str:

@@ -117,6 +117,16 @@ def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
     assert "| – |" in grpo
 
 
+def test_stops_of_all_seeds_are_averaged(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "LABELS", tmp_path / "labels.csv")
+    results.LABELS.write_text(
+        "seed,step,cpu_seconds,greedy\n0,0,0,0.3\n0,90,20,0.9\n1,0,0,0.3\n1,90,30,0.8\n"
+    )
+    first, last = results.labels_by_compute()
+    assert first == {"step": 0, "cpu_seconds": 0.0, "greedy": 0.3}
+    assert last["cpu_seconds"] == 25 and last["greedy"] == pytest.approx(0.85)
+
+
 FIT = """model,program,topology,preset,tokens,hbm_percent,arguments_gb,temporaries_gb,\
 tflop,modelled_ms,modelled_peak_percent
 Qwen/Qwen2.5-0.5B-Instruct,grpo,v5e-1,v5e-1,18432,41.25,1.04,5.5,36.6,412.4,45.1
