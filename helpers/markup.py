@@ -54,7 +54,7 @@ def show_tokens(
         raise ValueError(f"{len(tokens)} tokens, but {len(values)} values.")
     limit = limit or max((abs(value) for value in values), default=0.0) or 1.0
     boxes = "".join(
-        _token_box(token, float(value), limit)
+        token_box(token, float(value), limit)
         for token, value in zip(tokens, values, strict=True)
     )
     display(
@@ -63,7 +63,8 @@ def show_tokens(
     )
 
 
-def _token_box(token: str, value: float, limit: float) -> str:
+def token_box(token: str, value: float, limit: float) -> str:
+    """One token and its number below; blue above zero, orange below, full at limit."""
     strength = min(abs(value) / limit, 1.0)
     rgb = (0, 114, 178) if value > 0 else (213, 94, 0)
     shade = [round(255 - 0.6 * strength * (255 - channel)) for channel in rgb]
