@@ -2,10 +2,12 @@
 
 `json.loads` lets pass what a checker should not: NaN, a key twice (the last one wins),
 numbers of a thousand digits, halves of surrogate pairs; and deep nesting ends in a
-RecursionError. Here each of these is `Malformed`, with a reason that a model can use.
+RecursionError, how deep depends on the stack that is left. Here each of these is
+`Malformed`, with a reason that a model can use.
 """
 
 import json
+import re
 
 LONGEST = 2_000  # characters of one value
 LONGEST_NUMBER = 24  # characters; a double takes no more
@@ -28,6 +30,8 @@ def read(text, start=0):
       Malformed: it is no JSON, or more than `LONGEST` characters of it.
     """
     piece = text[start : start + LONGEST]
+    if piece[:1] in ("[", "{"):
+        _check_depth(piece)
     try:
         value, length = _DECODER.raw_decode(piece)
     except json.JSONDecodeError as error:
@@ -35,9 +39,7 @@ def read(text, start=0):
             raise Malformed(f"the JSON is longer than {LONGEST} letters") from error
         near = ascii(piece[error.pos : error.pos + 12])
         raise Malformed(f"the JSON is broken at {near}: {error.msg}") from error
-    except RecursionError as error:
-        raise Malformed(_TOO_DEEP) from error
-    _check(value)
+    _check_text(value)
     return value, start + length
 
 
@@ -79,19 +81,29 @@ def _constant(name):
     raise Malformed(f"{name} is no JSON")
 
 
-_TOO_DEEP = f"it is nested more than {DEEPEST} deep"
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_int=_number,
     parse_float=_number,
     parse_constant=_constant,
 )
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
-def _check(value, depth=0):
-    """Raise where a value is nested too deep or holds a text that is not Unicode."""
-    if depth > DEEPEST:
-        raise Malformed(_TOO_DEEP)
+def _check_depth(piece):
+    """Raise where the value that begins the piece is nested too deep."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.findall(piece):
+        depth += _STEPS.get(token, 0)
+        if depth > DEEPEST:
+            raise Malformed(f"it is nested more than {DEEPEST} deep")
+        if depth == 0:
+            return
+
+
+def _check_text(value):
+    """Raise where a text in the value is not Unicode."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -99,8 +111,8 @@ def _check(value, depth=0):
             raise Malformed("a text holds half a character") from error
     elif isinstance(value, dict):
         for name, member in value.items():
-            _check(name)
-            _check(member, depth + 1)
+            _check_text(name)
+            _check_text(member)
     elif isinstance(value, list):
         for item in value:
-            _check(item, depth + 1)
+            _check_text(item)
