@@ -105,6 +105,9 @@ class Report:
     Memory is in GiB a chip, FLOPs in TFLOP a chip. `hbm_gb` is the most that is in use
     at once, arguments included: what the compiler holds against the chip's memory.
     Temporaries reuse the places of arguments, so it can be less than their sum.
+    `tflop` and `gbytes` are counted by hand: useful products, and GB that a chip must
+    move at least, its arguments read and its new results written once. The compiler's
+    own counts see the body of a loop once, however often it runs.
     `modelled_ms` adds up the compiler's cycle estimates, loops times their trips;
     collectives and copies without an estimate are not in it, so it is a lower bound.
     `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
@@ -120,6 +123,9 @@ class Report:
     hbm_gb: float = 0.0
     usable_gb: float = 0.0
     tflop: float = 0.0
+    compiler_tflop: float = 0.0
+    gbytes: float = 0.0
+    compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
     modelled_peak_percent: float = 0.0
     links_ms: float = 0.0
@@ -141,8 +147,10 @@ class Report:
         return (
             f"{self.topology}: {self.hbm_gb:.2f} of {self.usable_gb:.2f} GiB a chip "
             f"({self.hbm_percent:.0f}%: arguments {self.arguments_gb:.2f}, temporaries "
-            f"{self.temporaries_gb:.2f}); {self.tflop:.2f} TFLOP a chip; modelled by "
-            f"the compiler, not measured: {self.modelled_ms:.1f} ms, "
+            f"{self.temporaries_gb:.2f}); {self.tflop:.2f} TFLOP a chip (the compiler, "
+            f"loops once: {self.compiler_tflop:.2f}), at least {self.gbytes:.2f} GB "
+            f"moved ({self.compiler_gbytes:.2f}); modelled by the compiler, not "
+            f"measured: {self.modelled_ms:.1f} ms, "
             f"{self.modelled_peak_percent:.0f}% of peak; collectives: {kinds or 'none'}"
         )
 
@@ -183,8 +191,10 @@ def report(topology, count, lowered, flops=None) -> Report:
                 raise
             return Report(topology, count, verdict=out_of_memory(str(error)))
     memory, text = compiled.memory_analysis(), compiled.as_text()
+    cost = compiled.cost_analysis()
     seconds = modelled_cycles(text) / (chip.ghz * 1e9)
-    one = flops / count if flops else compiled.cost_analysis().get("flops", 0.0)
+    one = flops / count if flops else cost.get("flops", 0.0)
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = chip.tflops / chip.devices * 1e12
     kinds = collectives(text)
     return Report(
@@ -195,6 +205,9 @@ def report(topology, count, lowered, flops=None) -> Report:
         hbm_gb=memory.peak_memory_in_bytes / GB,
         usable_gb=chip.usable_gb,
         tflop=one / 1e12,
+        compiler_tflop=cost.get("flops", 0.0) / 1e12,
+        gbytes=(memory.argument_size_in_bytes + new) / 1e9,
+        compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
         modelled_ms=1e3 * seconds,
         modelled_peak_percent=100 * one / peak / seconds if seconds else math.nan,
         links_ms=_links_ms(kinds, chip),

@@ -26,6 +26,19 @@ def test_a_slice_that_does_not_exist_is_said():
         tpu.devices("v5e")
 
 
+def test_a_report_has_the_counts_by_hand_beside_the_compilers():
+    """A loop of ten products, compiled here: by hand ten, by the compiler one."""
+    n, loops = 128, 10
+    x = jax.numpy.zeros((n, n), jax.numpy.float32)
+    step = jax.jit(lambda x: jax.lax.scan(lambda y, _: (y @ x, None), x, length=loops))
+    report = tpu.report("v5e-1", 1, step.lower(x), flops=loops * 2 * n**3)
+    assert report.tflop == pytest.approx(loops * 2 * n**3 / 1e12)
+    assert 2 * n**3 <= report.compiler_tflop * 1e12 < 4 * n**3
+    assert report.gbytes * 1e9 == 2 * x.nbytes
+    assert report.compiler_gbytes * 1e9 >= 3 * x.nbytes
+    assert "loops once" in str(report)
+
+
 def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():
     before = jax.config.jax_persistent_cache_min_compile_time_secs
     with tpu._quiet():
