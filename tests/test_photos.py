@@ -200,7 +200,7 @@ def test_any_mode_and_shape_gives_the_size_asked_for(width, height, size, mode, 
         return
     pixels = decode(data, size)
     assert pixels.shape == (size, size, 3) and pixels.dtype == np.uint8
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) == 1  # flat stays flat
+    assert np.ptp(pixels, axis=(0, 1)).max() <= 2  # flat stays flat, JPEG and WebP lose
     assert decode(data).shape == (height, width, 3)
 
 
