@@ -192,13 +192,15 @@ def test_an_animation_gives_its_first_frame(kind):
 )
 def test_any_mode_and_shape_gives_the_size_asked_for(width, height, size, mode, kind):
     image = Image.new(mode, (width, height))
+    if mode == "P":  # without colours, Pillow 11 writes a BMP that it cannot read
+        image.putpalette(range(255))
     try:
         data = encoded(image, kind)
     except (OSError, KeyError, ValueError):  # the format has no such mode
         return
     pixels = decode(data, size)
     assert pixels.shape == (size, size, 3) and pixels.dtype == np.uint8
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) == 1  # flat stays flat
+    assert np.ptp(pixels, axis=(0, 1)).max() <= 2  # flat stays flat, JPEG and WebP lose
     assert decode(data).shape == (height, width, 3)
 
 
