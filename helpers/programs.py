@@ -99,10 +99,10 @@ def moments_gb(model, optimizer, mesh) -> float:
     return held / 2**30
 
 
-def group_batch(prompts, group, prompt_tokens, completion_tokens):
-    """Shapes of a batch of rollouts."""
+def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):
+    """Shapes of a batch of rollouts; with a VisionConfig, of one picture a prompt."""
     P, G, Tp, Tc = prompts, group, prompt_tokens, completion_tokens
-    return {
+    return _pictures(P, vision) | {
         "prompt": ((P, Tp), jnp.int32),
         "prompt_mask": ((P, Tp), jnp.int32),
         "completion": ((P, G, Tc), jnp.int32),
@@ -112,17 +112,28 @@ def group_batch(prompts, group, prompt_tokens, completion_tokens):
     }
 
 
-def packed_batch(rows, length):
-    """Shapes of a batch of packed rows."""
+def _pictures(rows, vision):
+    if vision is None:
+        return {}
+    return {"images": ((rows, 1, vision.size, vision.size, 3), jnp.uint8)}
+
+
+def packed_batch(rows, length, vision=None):
+    """Shapes of a batch of packed rows; with a VisionConfig, of one picture a row."""
     names = ("tokens", "positions", "segment_ids")
     batch = {name: ((rows, length), jnp.int32) for name in names}
-    return batch | {"loss_mask": ((rows, length), jnp.float32)}
+    return (
+        _pictures(rows, vision) | batch | {"loss_mask": ((rows, length), jnp.float32)}
+    )
 
 
 def rollout(
     model, prompts, group, prompt_tokens, completion_tokens, mesh, greedy=False
 ):
-    """Prefill and decoding of one batch of prompts, as rollouts or evaluation."""
+    """Prefill and decoding of one batch of prompts, as rollouts or evaluation.
+
+    Where the model can see, every prompt has a picture.
+    """
     graph, state = nnx.split(model)
     rows = NamedSharding(mesh, PartitionSpec("data"))
     one = NamedSharding(mesh, PartitionSpec())
@@ -130,6 +141,10 @@ def rollout(
     keys = jax.ShapeDtypeStruct(keys.shape, keys.dtype, sharding=rows)
     tokens = jax.ShapeDtypeStruct((prompts, prompt_tokens), jnp.int32, sharding=rows)
     number = jax.ShapeDtypeStruct((), jnp.float32, sharding=one)
+    images = [
+        jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+        for shape, dtype in _pictures(prompts, model.config.vision).values()
+    ]
 
     generate = functools.partial(
         sampling._generate,
@@ -140,7 +155,7 @@ def rollout(
         top_k=0,
         nucleus=False,
     )
-    arguments = (_placed(state, mesh), tokens, tokens, keys, number, number)
+    arguments = (_placed(state, mesh), tokens, tokens, keys, number, number, *images)
     return jax.jit(generate), arguments
 
 
@@ -155,3 +170,14 @@ def forward_flops(config, tokens, seen):
     weights = c.layers * (attention + 3 * c.width * c.ff) + c.width * c.vocab_size
     spans = [seen if c.is_global(i) else min(seen, c.window) for i in range(c.layers)]
     return 2 * tokens * (weights + 2 * c.heads * c.head_dim * sum(spans))
+
+
+def vision_flops(vision, images):
+    """FLOPs of encoding so many pictures: the tower's products, and its attention.
+
+    Every patch sees every patch; the way to the decoder is a small rest, left out.
+    """
+    patches = vision.grid**2
+    weights = vision.layers * (4 * vision.width**2 + 2 * vision.width * vision.ff)
+    attention = vision.layers * 2 * patches * vision.width
+    return 2 * images * patches * (weights + attention)

@@ -3,13 +3,14 @@
 import dataclasses
 
 from helpers import lessons, optimizers, programs, tpu
-from helpers.model.known import KNOWN
+from helpers.model.known import KNOWN, SEES
 from helpers.runtime import PRESETS
 
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
 TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"
 QWEN3 = "Qwen/Qwen3-0.6B"
 GEMMAS = ("google/gemma-3-270m-it", "google/gemma-3-1b-it")
+GEMMA4B = "google/gemma-3-4b-it"
 LARGE = "meta-llama/Llama-3.1-70B-Instruct"
 ADAMW = optimizers.adamw(1e-4)
 PROGRAMS = ("sft", "rollout", "grpo", "evaluation")
@@ -36,6 +37,12 @@ class Case:
     pieces: int = 1
     chunk: int = 1024
     preset: str = ""
+    int8 = False  # whether the frozen base is stored so
+
+    @property
+    def config(self):
+        """The model's shape."""
+        return KNOWN[self.model]
 
     @property
     def answers(self):
@@ -50,16 +57,16 @@ class Case:
 
     def build(self):
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
-        config, mesh = KNOWN[self.model], tpu.mesh(self.topology)
-        model = programs.abstract_model(config, rank=self.rank)
+        mesh, vision = tpu.mesh(self.topology), self.config.vision
+        model = programs.abstract_model(self.config, rank=self.rank, int8=self.int8)
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
             job = programs.rollout(model, self.prompts, *sizes, mesh, greedy=greedy)
             return *job, programs.moments_gb(model, ADAMW, mesh)
-        batch = programs.group_batch(self.prompts, *sizes)
+        batch = programs.group_batch(self.prompts, *sizes, vision)
         if self.program == "sft":
-            batch = programs.packed_batch(self.prompts, sum(sizes[1:]))
+            batch = programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
         objective, frozen = self.objective(mesh.shape["data"])
         split = {"accumulate": self.pieces, "frozen": frozen}
         return *programs.update(model, objective, ADAMW, batch, mesh, **split), 0.0
@@ -79,14 +86,35 @@ class Case:
         A frozen weight costs a forward product and the gradient of its input; a trained
         one a third product. A teacher is asked once.
         """
-        config, seen = KNOWN[self.model], self.prompt_tokens + self.completion_tokens
+        config, seen = self.config, self.prompt_tokens + self.completion_tokens
         forward = programs.forward_flops(config, self.tokens, seen // 2)
+        looking = (
+            programs.vision_flops(config.vision, self.prompts) if config.vision else 0
+        )
         if self.program in ("rollout", "evaluation"):
-            return forward
-        total = forward * (2 if self.rank else 3)
+            return looking + forward
+        total = looking + forward * (2 if self.rank else 3)
         if self.program == "distillation":
             total += programs.forward_flops(KNOWN[TEACHER], self.tokens, seen // 2)
         return total
+
+
+@dataclasses.dataclass(frozen=True)
+class SeeingCase(Case):
+    """A program of a model that looks at one picture in every prompt.
+
+    Its tower is frozen and asked once per prompt. Of a prompt's tokens 256 are the
+    picture's; an answer's are two turns, with a tool's result between.
+    """
+
+    prompt_tokens: int = 384
+    completion_tokens: int = 128
+    int8: bool = False
+
+    @property
+    def config(self):
+        """The model's shape, with the tower that it sees with."""
+        return dataclasses.replace(KNOWN[self.model], vision=SEES[self.model])
 
 
 def shipped():
@@ -110,8 +138,16 @@ def families():
                 yield Case(model, program, topology, **rows)
     for program in PROGRAMS:
         rows = 128 if program in ("sft", "evaluation") else 64
-        yield Case("google/gemma-3-4b-it", program, "v5e-8", prompts=rows)
+        yield Case(GEMMA4B, program, "v5e-8", prompts=rows)
     yield Case(QWEN, "distillation", "v5e-8", rank=0)
+
+
+def seeing():
+    """Food-101's programs; the last repeats GRPO's with a picture for every answer."""
+    for program in ("sft", "rollout", "grpo"):
+        yield SeeingCase(GEMMA4B, program, "v5e-8", prompts=16)
+        yield SeeingCase(GEMMA4B, program, "v5e-1", prompts=2, int8=True)
+    yield SeeingCase(GEMMA4B, "grpo", "v5e-8", prompts=128, group=1)
 
 
 def far():
@@ -123,4 +159,4 @@ def far():
 
 def cases():
     """All of them, the presets' first."""
-    return [*shipped(), *far(), *families()]
+    return [*shipped(), *far(), *families(), *seeing()]

@@ -11,7 +11,10 @@ from flax import nnx
 from helpers import lessons, optimizers, programs, sampling
 from helpers.model import lora
 from helpers.model.config import ModelConfig
+from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
+from helpers.model.vision import Vision
+from helpers.model.vision_config import VisionConfig
 from helpers.runtime import make_mesh
 from helpers.sharding import place_batch
 from helpers.trainer import Trainer
@@ -117,6 +120,29 @@ def test_flops_counted_by_hand_are_those_xla_counts():
     compiled = jax.jit(forward).lower(state, tokens, positions).compile()
     counted = programs.forward_flops(config, tokens.size, T)
     assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.1)
+
+
+def test_flops_of_a_tower_are_those_xla_counts():
+    """One layer and so few patches that their attention is one piece."""
+    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
+    tower = Vision(shape, 32, nnx.Rngs(0))
+    graph, state = nnx.split(tower)
+
+    def see(state, images):
+        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
+
+    images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
+    compiled = jax.jit(see).lower(state, images).compile()
+    counted = programs.vision_flops(shape, len(images))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
+
+
+def test_a_batch_with_pictures_has_one_for_every_prompt():
+    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
+    group = programs.group_batch(*SIZES, shape)
+    assert group.pop("images") == ((SIZES[0], 1, 32, 32, 3), jnp.uint8)
+    assert group == programs.group_batch(*SIZES)
+    assert "images" in programs.packed_batch(4, 8, shape)
 
 
 def test_moments_are_two_float32_numbers_for_each_trained_one():
