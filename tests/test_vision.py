@@ -171,9 +171,7 @@ def test_sampled_answers_and_log_probs_are_those_of_an_uncached_forward(temperat
             if temperature == 0:
                 assert scores[token] > scores.max() - 1e-5
             compared += 1
-            if (
-                token == IMAGE
-            ):  # sampled, it is a word; spelt out, it would be a picture
+            if token == IMAGE:  # a word where sampled, a picture where spelt out
                 break
     assert compared > 20
 

@@ -38,7 +38,12 @@ def write(folder):
         golden, stored = path.parent, np.load(path)
         batch = {name: stored[name] for name in INPUTS if name in stored}
         batch = {"mask": np.ones_like(batch["tokens"])} | batch
-        half = weights.load(golden, vision="images" in batch, dtype=jnp.bfloat16)
+        half = weights.load(
+            golden,
+            vision="images" in batch,
+            dtype=jnp.bfloat16,
+            activations=jnp.float32,
+        )
         base = jax.tree.map(lambda x: x.astype(jnp.float32), nnx.state(half))
         base = nnx.merge(nnx.graphdef(half), base)
         model = lora.add(base, 3, alpha=5, seed=1)
