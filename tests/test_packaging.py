@@ -28,6 +28,7 @@ CORE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
 DEV = [Requirement(t) for t in PROJECT["project"]["optional-dependencies"]["dev"]]
 IMPORTED_AS = {
     "orbax-checkpoint": "orbax",
+    "pillow": "PIL",
     "PyYAML": "yaml",
     "pytest-xdist": "xdist",
     "tpu-info": "tpu_info",
