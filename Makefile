@@ -49,6 +49,7 @@ tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 
 seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
 	$(PY) -m scripts.seeds
+	$(PY) -m scripts.labels_curve
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py

@@ -1,7 +1,5 @@
 """Seeing: who looks at whom, once per prompt, and what training moves."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +10,10 @@ from tiny_vision import (
     PICTURE,
     SEES,
     cached_model,
+    forward,
     groups,
     pictures,
+    see,
 )
 from tiny_vision import model as make
 
@@ -24,17 +24,6 @@ from helpers.model.vision import TEXT_HALF, Vision, attend_to_all
 from helpers.optimizers import adamw
 from helpers.sampling import generate, row_keys
 from helpers.trainer import Trainer
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _hidden(graph, state, tokens, images_PID):
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
-    return nnx.merge(graph, state)(tokens, positions, images_PID=images_PID)[0]
-
-
-def hidden(model, tokens, images_PID):
-    """Hidden states (P, T, D) of prompts."""
-    return _hidden(*nnx.split(model), jnp.asarray(tokens)[:, None], images_PID)[:, 0]
 
 
 @pytest.mark.parametrize("pattern, window", [(1, None), (2, 4)])
@@ -49,9 +38,9 @@ def test_who_notices_a_changed_image_token(pattern, window):
     places = np.flatnonzero(tokens[0] == IMAGE)
     rng = np.random.default_rng(0)
     seen = jnp.asarray(rng.normal(size=(1, len(places), 16)), jnp.float32)
-    before = hidden(model, tokens, seen)
+    before, _ = forward(model, tokens, seen)
     for changed in (0, 5, 8, 9, 13):
-        after = hidden(model, tokens, seen.at[0, changed].add(1.0))
+        after, _ = forward(model, tokens, seen.at[0, changed].add(1.0))
         noticed = np.flatnonzero(np.any(before[0] != after[0], axis=-1))
         at = places[changed]
         its_image = places[changed // 9 * 9 : changed // 9 * 9 + 9]
@@ -70,11 +59,12 @@ def test_an_image_across_blocks_of_queries_is_seen_whole(first, monkeypatch):
     tokens = rng.integers(2, 10, (1, 300)).astype(np.int32)
     tokens[0, first : first + len(PICTURE)] = PICTURE
     model = make(layers=2)
-    seen = model.see(jnp.asarray(pictures(1)))
+    seen = see(model, pictures(1))
     assert attention.BLOCK == 128
-    in_blocks = hidden(model, tokens, seen)
+    in_blocks, _ = forward(model, tokens, seen)
     monkeypatch.setattr(attention, "BLOCK", 300)
-    at_once = _hidden.__wrapped__(*nnx.split(model), tokens[:, None], seen)[:, 0]
+    model.remat = "none"  # another program: compiled anew
+    at_once, _ = forward(model, tokens, seen)
     np.testing.assert_allclose(in_blocks, at_once, atol=2e-5)
 
 
@@ -92,9 +82,9 @@ def test_attention_of_many_patches_in_blocks_is_that_of_all_at_once():
 
 def test_a_picture_is_the_same_in_any_slot_row_and_batch():
     model, four = cached_model(), pictures(2, 2)
-    together = model.see(jnp.asarray(four)).reshape(4, 9, -1)
+    together = see(model, four).reshape(4, 9, -1)
     for one, expected in zip(four.reshape(4, 24, 24, 3), together, strict=True):
-        alone = model.see(jnp.asarray(one[None]))
+        alone = see(model, one[None])
         np.testing.assert_allclose(alone[0], expected, atol=1e-5)
     assert np.abs(together[0] - together[1]).max() > 0.1
 
@@ -159,9 +149,8 @@ def test_sampled_answers_and_log_probs_are_those_of_an_uncached_forward(temperat
     )
     answers = np.asarray(out.tokens).tolist()
     flat = flat_batch(prompts, answers, np.asarray(batch["images"]))
-    seen = model.see(flat["images"])
-    states = hidden(model, flat["tokens"], seen)
-    logprobs = np.asarray(jax.nn.log_softmax(model.logits(states)))
+    _, logits = forward(model, flat["tokens"], see(model, flat["images"]))
+    logprobs = np.asarray(jax.nn.log_softmax(logits))
     compared = 0
     for row in range(6):
         p, g = divmod(row, 2)
@@ -171,9 +160,7 @@ def test_sampled_answers_and_log_probs_are_those_of_an_uncached_forward(temperat
             if temperature == 0:
                 assert scores[token] > scores.max() - 1e-5
             compared += 1
-            if (
-                token == IMAGE
-            ):  # sampled, it is a word; spelt out, it would be a picture
+            if token == IMAGE:  # a word where sampled, a picture where spelt out
                 break
     assert compared > 20
 
@@ -237,7 +224,7 @@ def test_a_policy_gradient_with_pictures_moves_what_is_trained(kind):
         model = lora.add(model, 2)
     batch = groups()[2]
     before = {part: arrays(model, part) for part in ("tower", "text")}
-    batch["logprobs"], _ = group_logprobs(model, batch)
+    batch["logprobs"], _ = jax.jit(lambda: group_logprobs(model, batch))()
     batch["advantages"] = jnp.array([[1.0, -1.0]] * 3)
     wrt = {"all": nnx.Param, "text": TEXT_HALF, "lora": lora.Adapter}[kind]
     trainer = Trainer(model, lessons.policy_gradient(), adamw(1e-2), wrt=wrt, log=False)

@@ -8,10 +8,10 @@ import json
 import pathlib
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tiny_vision import forward, see
 
 from helpers import images, sampling
 from helpers.model import lora, names, weights
@@ -23,15 +23,8 @@ TOKENS, MASK = (STORED[name].astype(np.int32) for name in ("tokens", "mask"))
 
 
 def logits(model, pictures):
-    positions = jnp.broadcast_to(jnp.arange(TOKENS.shape[1]), TOKENS[:, None].shape)
-    seen = None if pictures is None else model.see(jnp.asarray(pictures))
-    hidden, _ = model(
-        jnp.asarray(TOKENS[:, None]),
-        positions,
-        jnp.asarray(MASK[:, None]),
-        images_PID=seen,
-    )
-    return np.asarray(model.logits(hidden)[:, 0])
+    seen = None if pictures is None else see(model, pictures)
+    return np.asarray(forward(model, TOKENS, seen, MASK)[1])
 
 
 def furthest(ours, theirs=STORED["logits"]):

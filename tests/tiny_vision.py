@@ -55,6 +55,32 @@ def pictures(*shape, seed=0):
     return rng.integers(0, 256, (*shape, SEES.size, SEES.size, 3)).astype(np.uint8)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _forward(graph, state, tokens, segments, seen):
+    model = nnx.merge(graph, state)
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
+    hidden, _ = model(tokens, positions, segments, images_PID=seen)
+    return hidden[:, 0], model.logits(hidden)[:, 0]
+
+
+def forward(model, tokens, seen, mask=None):
+    """(hidden states, logits) of prompts (P, T), compiled once per shape."""
+    tokens, mask = (
+        None if x is None else jnp.asarray(x)[:, None] for x in (tokens, mask)
+    )
+    return _forward(*nnx.split(model), tokens, mask, seen)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _see(graph, state, images):
+    return nnx.merge(graph, state).see(images)
+
+
+def see(model, images):
+    """`model.see`, compiled once per shape."""
+    return _see(*nnx.split(model), jnp.asarray(images))
+
+
 def groups(G=2, answer=6, seed=0):
     """A group batch whose three prompts have one picture, two and none."""
     rng = np.random.default_rng(seed)
