@@ -17,7 +17,9 @@ from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.sharding import gathered, spread_rows, using
 
-BLOCK = 32  # tokens a block of the cumulative distribution
+# Tokens in a block of the cumulative distribution: few for a small vocabulary; a large
+# one is cut as a TPU's registers are, 128 wide (a fifth of the time a token takes).
+BLOCK, WIDE_BLOCK, WIDE = 32, 128, 8192
 
 
 class Completions(NamedTuple):
@@ -234,16 +236,17 @@ def draw(logits, uniform):
       (...) int32.
     """
     V = logits.shape[-1]
+    size = WIDE_BLOCK if V >= WIDE else BLOCK
     weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
-    padding = [(0, 0)] * (weights.ndim - 1) + [(0, -V % BLOCK)]
-    blocks = jnp.pad(weights, padding).reshape(*weights.shape[:-1], -1, BLOCK)
+    padding = [(0, 0)] * (weights.ndim - 1) + [(0, -V % size)]
+    blocks = jnp.pad(weights, padding).reshape(*weights.shape[:-1], -1, size)
     edges = jnp.cumsum(blocks.sum(axis=-1), axis=-1)
     target = uniform[..., None] * edges[..., -1:]
     block = _first_above(edges, target)
     before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
     inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
     place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
-    return (block * BLOCK + place)[..., 0].astype(jnp.int32)
+    return (block * size + place)[..., 0].astype(jnp.int32)
 
 
 def _first_above(edges, target):

@@ -196,7 +196,7 @@ def test_two_tokens_are_drawn_with_their_exact_probabilities(temperature, top_k,
     assert ((observed - uniform) ** 2 / uniform).sum() > 10 * len(wanted)
 
 
-@pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024])
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024, 8191, 8200])
 def test_draw_inverts_the_cumulative_distribution(size):
     """Against a sorted search in float64, for vocabularies of any number of blocks."""
     rng = np.random.default_rng(size)
@@ -213,7 +213,7 @@ def test_draw_inverts_the_cumulative_distribution(size):
         assert low - 1e-5 <= uniform[row] <= edges[row, token] + 1e-5
 
 
-@pytest.mark.parametrize("size", [7, 33, 1024])
+@pytest.mark.parametrize("size", [7, 33, 1024, 8200])
 def test_draw_never_picks_what_is_forbidden_at_the_ends(size):
     """u = 0 and the largest u below 1, with the first and last tokens at -inf."""
     logits = np.full((2, size), -np.inf, np.float32)
