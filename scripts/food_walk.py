@@ -1,8 +1,10 @@
 """The food lessons end to end, with a seed: SFT on traces, GRPO with the tool, figures.
 
     python -m scripts.food_walk --seed 0
+    python -m scripts.food_walk --seed 0 --careless
 
-Notebooks 09 and 10 do the same, step by step.
+Notebooks 09 and 10 do the same, step by step. With `--careless` GRPO is paid for tidy
+calls and tidy answers, and for nothing that asks whether they are right.
 """
 
 import argparse
@@ -30,6 +32,13 @@ from helpers.trainer import Trainer
 TRACES, SFT_STEPS = 160, 24
 PROMPTS, GROUP, GRPO_STEPS, RATE = 32, 8, 50, 5e-4
 BUDGET, BUCKETS, NO_FOOD = 16, (40,), 0.15
+
+# Plausible: calls that can be run, numbers that are not invented, the right form.
+CARELESS = {
+    food_rewards.well_formed: 1.0,
+    food_rewards.tools_numbers: 0.5,
+    food_rewards.final_format: 0.5,
+}
 
 
 def tools():
@@ -108,30 +117,38 @@ def measure(model, tokenizer, test, samples=8):
     )
 
 
+def record(stage, seed, seconds, model, tokenizer, test):
+    """Prints and records the figures of a stage."""
+    report = measure(model, tokenizer, test)
+    print(f"{stage}: {report}, {seconds:.0f} s", flush=True)
+    sizes = {"params": count_params(model), "seed": seed, "seconds": seconds}
+    results.record(report.row(stage, **sizes))
+
+
 def main():
     """Runs both stages and records their figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--n", type=int, default=360, help="held-out pictures")
-    seed, n = vars(arguments := parser.parse_args())["seed"], arguments.n
+    parser.add_argument("--careless", action="store_true", help="pay for form only")
+    arguments = parser.parse_args()
+    seed, careless = arguments.seed, arguments.careless
     folder = runtime.ROOT / "data" / "tiny" / "food_base"
     tokenizer = chat.load_tokenizer(folder)
     model = weights.load(folder, vision=True)
     model.remat = "none"
-    test = rows(n, seed=7, split="test")
-
-    def record(stage, seconds, test):
-        report = measure(model, tokenizer, test)
-        print(f"{stage}: {report}, {seconds:.0f} s", flush=True)
-        sizes = {"params": count_params(model), "seed": seed, "seconds": seconds}
-        results.record(report.row(stage, **sizes))
-
-    for stage, train in (("food_sft", sft), ("food_grpo", grpo)):
+    test = rows(arguments.n, seed=7, split="test")
+    paid = {"rewards": CARELESS} if careless else {}
+    last = "food_careless" if careless else "food_grpo"
+    for stage, train, more in (("food_sft", sft, {}), (last, grpo, paid)):
         start = time.monotonic()
-        train(model, tokenizer, seed)
-        record(stage, time.monotonic() - start, test)
+        train(model, tokenizer, seed, **more)
+        seconds = time.monotonic() - start
+        record(stage, seed, seconds, model, tokenizer, test)
         weights.save(model, runtime.model_folder(stage), tokenizer)
-    record("food_blank", 0.0, food_traces.blanked(test))
+    if not careless:
+        blank = food_traces.blanked(test)
+        record("food_blank", seed, 0.0, model, tokenizer, blank)
 
 
 if __name__ == "__main__":
