@@ -422,7 +422,7 @@ PLACE = VisionConfig(
 
 def seen(i):
     """The pictures of example i: none, one or two, each of another colour."""
-    return [np.full((4, 4, 3), 10 * i + n, np.uint8) for n in range(1, 1 + i % 3)]
+    return [np.full((4, 4, 3), 8 * i + n, np.uint8) for n in range(1, 1 + i % 3)]
 
 
 def shown(count):
