@@ -13,7 +13,7 @@ from helpers.tasks import food_pictures, food_questions
 from helpers.tokenizer import train_tokenizer
 from helpers.tool_calls import TINY
 
-PICTURES, NUMBERS = 28_000, 2_000
+PICTURES, NUMBERS = 40_000, 4_000
 NO_FOOD = 0.1
 LEVELS = (1, 1, 1, 1, 1, 1, 1, 2)  # one picture in eight shows two foods
 PLAIN, CAPTIONED = 0.7, 0.1  # shares of pictures with a name only, with a caption
@@ -21,6 +21,9 @@ DESCRIBE = ("Describe the picture.", "What do you see?")
 NAME = ("What food is this?", "Name the food.")
 WEIGH = ("This is {0} g. What is it?", "{0} g of this. What is it?")
 REPEAT = ("Repeat {0}.", "Say {0} again.", "The number is {0}. Which number?")
+# Half of the numbers are said again in other forms, so that no entry of the tokenizer
+# is one that the model has learned never to write.
+FORMS = ("#### {0}", "kcal {0}", "<<{0}>>", "lookup {0}", "error {0}")
 
 
 def pictures(seed=0, count=PICTURES):
@@ -48,9 +51,10 @@ def told(row, rng):
 
 
 def repeated(rng):
-    """(question, answer): a number of one to four digits, said again."""
+    """(question, answer): a number of one to four digits, said again in its form."""
     number = rng.randrange(10 ** rng.randint(1, 4))
-    return rng.choice(REPEAT).format(number), str(number)
+    said = rng.choice(FORMS).format(number) if rng.random() < 0.5 else str(number)
+    return rng.choice(REPEAT).format(said), said
 
 
 def make_tokenizer(rows, size=640):

@@ -29,7 +29,7 @@ from helpers.tool_calls import TINY
 from helpers.tool_use import ToolUse
 from helpers.trainer import Trainer
 
-TRACES, SFT_STEPS = 160, 24
+TRACES, SFT_STEPS = 160, 48
 PROMPTS, GROUP, GRPO_STEPS, RATE = 32, 8, 50, 5e-4
 BUDGET, BUCKETS, NO_FOOD = 16, (40,), 0.15
 
@@ -73,7 +73,7 @@ def sft(model, tokenizer, seed, steps=SFT_STEPS):
         vision=vision,
         slots=3,
     )
-    optimizer = optimizers.muon(5e-3, steps=steps, warmup=4)
+    optimizer = optimizers.muon(2e-2, steps=steps, warmup=4)
     return Trainer(model, lessons.sft(), optimizer).fit(batches, steps)
 
 

@@ -19,7 +19,7 @@ from scripts import food_corpus
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "data" / "tiny" / "food_base"
 WORK = ROOT / "build" / "tiny" / "food_base"
-STEPS = 1500
+STEPS = 3000
 ROWS, LENGTH, SLOTS = 8, 128, 7  # a batch shows up to 56 pictures
 PEAK, WARMUP = 2e-2, 30
 
