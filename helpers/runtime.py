@@ -238,7 +238,7 @@ def stage_folder(name: str) -> pathlib.Path:
     for folder in (model_folder(name), ROOT / "data" / "tiny" / name):
         if _is_whole(folder):
             return folder
-    stages = [*STAGES, "student_base"]  # the last is only shipped, never trained here
+    stages = [*STAGES, "student_base", "food_base"]  # the last two are only shipped
     if name not in stages:
         raise FileNotFoundError(
             f"There is no stage {name!r}, and no model in {model_folder(name)}. The "

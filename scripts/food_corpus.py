@@ -1,0 +1,103 @@
+"""What the base model of the food lessons has read and seen, and its tokenizer.
+
+Pictures with the name of what they show or with a caption, as the web has them, some
+conversations about them, and numbers to repeat: what pretraining leaves in a small
+model that sees. It has met no tool and no question about kcal; that is what the food
+lessons teach.
+"""
+
+import random
+
+from helpers import chat, food_traces
+from helpers.tasks import food_pictures, food_questions
+from helpers.tokenizer import train_tokenizer
+from helpers.tool_calls import TINY
+
+PICTURES, NUMBERS = 40_000, 4_000
+NO_FOOD = 0.1
+LEVELS = (1, 1, 1, 1, 1, 1, 1, 2)  # one picture in eight shows two foods
+PLAIN, CAPTIONED = 0.7, 0.1  # shares of pictures with a name only, with a caption
+DESCRIBE = ("Describe the picture.", "What do you see?")
+NAME = ("What food is this?", "Name the food.")
+WEIGH = ("This is {0} g. What is it?", "{0} g of this. What is it?")
+REPEAT = ("Repeat {0}.", "Say {0} again.", "The number is {0}. Which number?")
+# Half of the numbers are said again in other forms, so that no entry of the tokenizer
+# is one that the model has learned never to write.
+FORMS = ("#### {0}", "kcal {0}", "<<{0}>>", "lookup {0}", "error {0}")
+
+
+def pictures(seed=0, count=PICTURES):
+    """Train pictures, most of them of one food."""
+    return food_pictures.generate(count, seed=seed, levels=LEVELS, no_food=NO_FOOD)
+
+
+def named(row):
+    """The names of what a picture shows, or "no food"."""
+    return " and ".join(food.replace("_", " ") for food in row["foods"]) or "no food"
+
+
+def told(row, rng):
+    """(question, answer) about a picture: a caption, names, or names with grams."""
+    kind = rng.random()
+    if kind < 0.2:
+        return rng.choice(DESCRIBE), food_questions.caption(row, seed=rng.random())
+    if kind < 0.5 or not row["foods"]:
+        return rng.choice(NAME), named(row)
+    foods = named(row).split(" and ")
+    grams = [rng.randrange(10, 1000, 10) for _ in foods]
+    question = rng.choice(WEIGH).format(" and ".join(map(str, grams)))
+    weighed = zip(grams, foods, strict=True)
+    return question, " and ".join(f"{g} g {food}" for g, food in weighed)
+
+
+def repeated(rng):
+    """(question, answer): a number of one to four digits, said again in its form."""
+    number = rng.randrange(10 ** rng.randint(1, 4))
+    said = rng.choice(FORMS).format(number) if rng.random() < 0.5 else str(number)
+    return rng.choice(REPEAT).format(said), said
+
+
+def make_tokenizer(rows, size=640):
+    """A byte-complete BPE trained on captions, questions and one call of each food."""
+    rng = random.Random(0)
+    texts = [" ".join(told(row, rng)) for row in rows[:4000]]
+    texts += [" ".join(repeated(rng)) for _ in range(500)]
+    for row in food_traces.ask(rows[:2000], seed=0):
+        said = [message["content"] for message in food_traces.demonstration(row)[1:]]
+        texts.append("\n".join([row["text"], *said]))
+    return train_tokenizer(texts + [TINY.show({"error": ""})] * 100, size)
+
+
+def examples(tokenizer, vision, rows, seed=0):
+    """The corpus for `pipeline.packed_rows`, and the function that shows its pictures.
+
+    Args:
+      tokenizer: from `make_tokenizer`.
+      vision: the model's VisionConfig.
+      rows: from `pictures`.
+      seed: int, decides what is said about which.
+    Returns:
+      (examples, pictures): a list of (tokens, loss mask), and index -> [picture].
+    """
+    rng = random.Random(seed)
+    plain, captioned = round(PLAIN * len(rows)), round(CAPTIONED * len(rows))
+    beside = [f" {named(row)}" for row in rows[:plain]]
+    for row in rows[plain : plain + captioned]:
+        beside.append(f" {food_questions.caption(row, seed=rng.random())}")
+    encoded = [_beside(tokenizer, vision, text) for text in beside]
+    asked = [told(row, rng) for row in rows[len(beside) :]]
+    said = [repeated(rng) for _ in range(NUMBERS)]
+    questions = [food_traces.shown(question) for question, _ in asked]
+    questions += [question for question, _ in said]
+    answers = [answer for _, answer in [*asked, *said]]
+    encoded += chat.examples_tokens(tokenizer, questions, answers, vision=vision)
+    return encoded, lambda index: [row["image"] for row in rows[index : index + 1]]
+
+
+def _beside(tokenizer, vision, text):
+    """(tokens, loss mask) of a picture and the text beside it."""
+    image = [vision.image_token] * vision.tokens
+    before = [tokenizer.bos_token_id, vision.begin_token, *image, vision.end_token]
+    own = tokenizer(text, add_special_tokens=False)["input_ids"]
+    own = [*own, tokenizer.eos_token_id]
+    return before + own, [0] * len(before) + [1] * len(own)
