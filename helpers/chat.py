@@ -38,7 +38,7 @@ TEXT_END = {
 }
 
 
-def prompt_tokens(tokenizer, question, thinking=None, tools=None):
+def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):
     """Encode what the model reads before it answers.
 
     Equal to `apply_chat_template(..., add_generation_prompt=True)`, except that a
@@ -52,26 +52,29 @@ def prompt_tokens(tokenizer, question, thinking=None, tools=None):
       thinking: True or False asks the template to let the model think or not; with
         False, Qwen3's prompt ends in an empty think block. None: its own habit.
       tools: list of JSON schemas of functions; None: none.
+      vision: the model's `config.vision`; a content may then be a list of parts,
+        {"type": "image"} (the picture itself goes beside the tokens) and
+        {"type": "text", "text": ...}.
     Returns:
       list of token ids, ending where the answer begins.
     Raises:
-      ValueError: the template takes no notice of `thinking` or `tools`.
+      ValueError: the template takes no notice of `thinking`, `tools` or images.
     """
-    return prompts_tokens(tokenizer, [question], thinking, tools)[0]
+    return prompts_tokens(tokenizer, [question], thinking, tools, vision)[0]
 
 
-def prompts_tokens(tokenizer, questions, thinking=None, tools=None):
+def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None):
     """Encode many prompts at once; the same result as one by one, faster.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       questions: list of str or of message lists.
-      thinking, tools: of all of them, see `prompt_tokens`.
+      thinking, tools, vision: of all of them, see `prompt_tokens`.
     Returns:
       list of lists of token ids, see `prompt_tokens`.
     """
     controls = encoding.controls_of(tokenizer)
-    switches = encoding.switches_of(tokenizer, thinking, tools)
+    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
     texts, defused = [], {}
     for index, messages in enumerate(map(_messages, questions)):
         messages, safe, spelled = encoding.defused(controls, messages, switches)
@@ -84,22 +87,25 @@ def prompts_tokens(tokenizer, questions, thinking=None, tools=None):
     return [defused.get(i) or next(usual) for i in range(len(questions))]
 
 
-def example_tokens(tokenizer, question, answer, thinking=None, tools=None):
+def example_tokens(tokenizer, question, answer, thinking=None, tools=None, vision=None):
     """Encode one demonstration and mark what the model has to learn.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       question: str, or a list of {"role", "content"} messages.
       answer: str; white space around it is dropped, as Gemma's template does.
-      thinking, tools: see `prompt_tokens`; they change the prompt only.
+      thinking, tools, vision: see `prompt_tokens`; they change the prompt only.
     Returns:
       (tokens, loss_mask): two lists of int of one length. The mask is 1 on the
       answer and the end-of-turn token that closes it, 0 on everything else.
     """
-    return examples_tokens(tokenizer, [question], [answer], thinking, tools)[0]
+    switches = thinking, tools, vision
+    return examples_tokens(tokenizer, [question], [answer], *switches)[0]
 
 
-def examples_tokens(tokenizer, questions, answers, thinking=None, tools=None):
+def examples_tokens(
+    tokenizer, questions, answers, thinking=None, tools=None, vision=None
+):
     """Encode many demonstrations at once; the same result as one by one, faster.
 
     Args:
@@ -119,7 +125,7 @@ def examples_tokens(tokenizer, questions, answers, thinking=None, tools=None):
         )
     if not questions:
         return []
-    prompts = prompts_tokens(tokenizer, questions, thinking, tools)
+    prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
     end, after = encoding.turn_end(tokenizer)
     answers = encoding.plain(tokenizer, [answer.strip() for answer in answers])
     examples = []

@@ -39,23 +39,42 @@ def _any_of(tokens):
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def render(tokenizer, messages, add_generation_prompt=True, **switches):
-    """Apply the chat template; `switches` are its own, like tools. Returns str."""
-    return tokenizer.apply_chat_template(
+def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
+    """Apply the chat template; `switches` are its own, like tools. Returns str.
+
+    Where it writes the begin of an image, `vision` (the model's VisionConfig) says how
+    many image tokens follow; around them stand two line breaks, as Gemma 3 reads them.
+    """
+    text = tokenizer.apply_chat_template(
         list(messages),
         tokenize=False,
         add_generation_prompt=add_generation_prompt,
         **switches,
     )
+    if vision is None:
+        return text
+    ids = vision.begin_token, vision.image_token, vision.end_token
+    begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
+    image = f"\n\n{begin}{soft * vision.tokens}{end}\n\n"
+    return text.replace(begin, image)
 
 
-def switches_of(tokenizer, thinking, tools):
-    """Return what to call `render` with for `thinking` and `tools`; None: nothing.
+def switches_of(tokenizer, thinking, tools, vision=None):
+    """Return what to call `render` with for each of them; None: nothing.
 
     Raises:
       ValueError: the template writes the same with and without it.
     """
     switches = {}
+    if vision is not None:
+        shown = {"role": "user", "content": [{"type": "image"}]}
+        begin = tokenizer.convert_ids_to_tokens(vision.begin_token)
+        if begin is None or begin not in render(tokenizer, [shown]):
+            raise ValueError(
+                f"This chat template writes no {begin} for an image: take the "
+                "template of a model that sees (Gemma 3 4B or larger)."
+            )
+        switches["vision"] = vision
     if thinking is not None:
         on, off = (render(tokenizer, PROBE, enable_thinking=x) for x in (True, False))
         if on == off:

@@ -9,7 +9,7 @@ from helpers import chat_encoding as encoding
 
 
 def conversation_tokens(
-    tokenizer, messages, thinking=None, tools=None, *, last_only=False
+    tokenizer, messages, thinking=None, tools=None, *, vision=None, last_only=False
 ):
     """Encode a conversation and mark all that the assistant wrote in it.
 
@@ -21,7 +21,7 @@ def conversation_tokens(
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       messages: list of {"role", "content"}; an assistant's may have "tool_calls" and
         "reasoning_content". White space around a learned content is dropped.
-      thinking, tools: see `helpers.chat.prompt_tokens`.
+      thinking, tools, vision: see `helpers.chat.prompt_tokens`.
       last_only: learn the last answer only; earlier ones are part of its prompt.
     Returns:
       (tokens, loss_mask): two lists of int of one length. The mask is 1 on each answer
@@ -39,7 +39,7 @@ def conversation_tokens(
         )
     learned = answers[-1:] if last_only else answers
     messages = [_trimmed(m) if i in learned else m for i, m in enumerate(messages)]
-    switches = encoding.switches_of(tokenizer, thinking, tools)
+    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
     controls = encoding.controls_of(tokenizer)
     messages, switches, spelled = encoding.defused(controls, messages, switches)
     whole = encoding.render(tokenizer, messages, False, **switches)

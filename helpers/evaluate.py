@@ -85,7 +85,7 @@ def _answers(
 ):
     """For each problem its G answers, see `_read`; `at_once` answers in a batch."""
     problems = min(at_once // keys_NG.shape[1], len(keys_NG))
-    for at, real in _batches(len(keys_NG), problems, what if log else None):
+    for at, real in batches(len(keys_NG), problems, what if log else None):
         completions = generate(
             model,
             *(array[at] for array in prompts),
@@ -97,7 +97,7 @@ def _answers(
         yield from _read(tokenizer, completions, real)
 
 
-def _batches(problems, size, what):
+def batches(problems, size, what):
     """Indices of each batch, always `size` of them, and how many are not filling."""
     begin = spoken = time.monotonic()
     for start in range(0, problems, size):

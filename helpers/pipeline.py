@@ -30,7 +30,17 @@ class PromptTooLong(ValueError):
 
 
 def packed_rows(
-    examples, *, batch, length, seed, epochs=None, shard=None, truncate=False
+    examples,
+    *,
+    batch,
+    length,
+    seed,
+    epochs=None,
+    shard=None,
+    truncate=False,
+    pictures=None,
+    vision=None,
+    slots=1,
 ):
     """Make a batch source that packs several examples into each row.
 
@@ -50,21 +60,32 @@ def packed_rows(
         batch apart, and training ends with the first that does.
       truncate: cut what is longer than `length`, and count it in
         metrics["truncated"], instead of raising.
+      pictures: `pictures(index)` gives the list of an example's pictures, `images.fit`
+        each, when its batch is made; None: no example has any.
+      vision: the model's `config.vision`, needed with pictures.
+      slots: N, the most pictures in one row.
     Returns:
       A batch source of dicts of arrays (B, T): `tokens` int32, `segment_ids` int32
       (1, 2, ... in each row, 0 is padding), `positions` int32 (from 0 in each
       segment) and `loss_mask` float32 (1: this token is a target; never the first of
-      a segment, which no token of its own example predicts). metrics: `packing`
-      (share of non-padding tokens), `examples`, `truncated` and `epoch` (a fraction).
+      a segment, which no token of its own example predicts); with pictures, `images`
+      (B, N, H, W, 3), see `images.stack`. metrics: `packing` (share of non-padding
+      tokens), `examples`, `truncated` and `epoch` (a fraction).
     Raises:
       ExampleTooLong: an example does not fit in a row and truncate is False.
+      images.ImageMismatch: an example's image tokens are no whole images, more than
+        `slots` or, when its batch is made, not as many as its pictures.
       ValueError: no examples, an empty one, or masks of another length.
     """
     examples, too_long = _checked(examples, length, truncate)
     shard = list(shard or processes.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     run["data"] = _checksum(tokens for tokens, _ in examples)
-    return _PackedRows(examples, run, epochs, too_long)
+    source = _PackedRows(examples, run, epochs, too_long)
+    if pictures:
+        numbers = images.counts([tokens for tokens, _ in examples], vision)
+        source.show(pictures, numbers, slots, vision)
+    return source
 
 
 def prompts(
@@ -105,7 +126,8 @@ def prompts(
         batch is made, not as many as its pictures.
       ValueError: no rows.
     """
-    tokens = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    questions = [row["question"] for row in rows]
+    tokens = chat.prompts_tokens(tokenizer, questions, vision=vision)
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
     run["data"] = _checksum(np.asarray(t, np.int32) for t in tokens)
@@ -141,6 +163,25 @@ class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut, self._waiting = examples, cut, []
+        self._numbers, self._slots = [0] * len(examples), 0
+        self._images = lambda rows: {}
+
+    def show(self, pictures, numbers, slots, vision):
+        """From now on batches have `images`, `numbers` of them to each example."""
+        if max(numbers) > slots:
+            raise images.ImageMismatch(
+                f"An example has {max(numbers)} images, a row takes {slots}: pass "
+                f"slots={max(numbers)} or more."
+            )
+        self._numbers, self._slots = numbers, slots
+        self._run["slots"] = slots
+
+        def of_rows(rows):
+            own = [[x for i in row for x in pictures(i)] for row in rows]
+            wanted = [sum(numbers[i] for i in row) for row in rows]
+            return {"images": images.stack(own, wanted, slots, vision)}
+
+        self._images = of_rows
 
     def get_state(self):
         return {**super().get_state(), "waiting": list(self._waiting)}
@@ -154,7 +195,7 @@ class _PackedRows(Source):
         drawn = [index for row in rows for index in row]
         if not drawn:
             raise StopIteration
-        arrays = self._arrays(rows)
+        arrays = self._arrays(rows) | self._images(rows)
         self.metrics = {
             "packing": float((arrays["segment_ids"] > 0).mean()),
             "examples": float(len(drawn)),
@@ -166,14 +207,16 @@ class _PackedRows(Source):
     def _fill(self):
         """Choose the examples of each row: those that wait first, then new ones."""
         room = [self._run["length"]] * self._run["batch"]
+        slots = [self._slots] * len(room)
         rows = [[] for _ in room]
 
         def place(index):
-            size = len(self._data[index][0])
+            size, number = len(self._data[index][0]), self._numbers[index]
             for row, free in enumerate(room):
-                if size <= free:
+                if size <= free and number <= slots[row]:
                     rows[row].append(index)
                     room[row] -= size
+                    slots[row] -= number
                     return True
             return False
 

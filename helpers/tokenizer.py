@@ -42,7 +42,18 @@ CHAT_TEMPLATE = """\
     {%- else -%}
         {{- '<start_of_turn>' + turn['role'] + '\\n' -}}
         {{- preface if loop.first else '' -}}
-        {{- turn['content'] | trim + '<end_of_turn>' -}}
+        {%- if turn['content'] is string -%}
+            {{- turn['content'] | trim -}}
+        {%- else -%}
+            {%- for part in turn['content'] -%}
+                {%- if part['type'] == 'image' -%}
+                    {{- '<start_of_image>' -}}
+                {%- else -%}
+                    {{- part['text'] | trim -}}
+                {%- endif -%}
+            {%- endfor -%}
+        {%- endif -%}
+        {{- '<end_of_turn>' -}}
     {%- endif -%}
     {{- '\\n' -}}
 {%- endfor -%}

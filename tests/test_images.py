@@ -118,11 +118,19 @@ def test_pictures_are_not_counted_as_tokens():
     assert cached_pieces(batch, 8, mesh) == 1
 
 
-# In these tests an image token is a letter, so that questions are plain text.
 TOKENIZER = train_tokenizer(["What is on the plate?", "I see an egg."], 300)
-(LETTER,) = TOKENIZER.encode("~", add_special_tokens=False)
+CONTROL = TOKENIZER.convert_tokens_to_ids(
+    ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+)
+
+
+def question(index, count):
+    text = {"type": "text", "text": "?" + "a" * index}
+    return [{"role": "user", "content": [text, *[{"type": "image"}] * count]}]
+
+
 ROWS = [
-    {"question": "?" + "a" * i + ("~" * 9 + "!") * n, "name": i, "shown": n}
+    {"question": question(i, n), "name": i, "shown": n}
     for i, n in enumerate([1, 0, 2, 1, 1, 0])
 ]
 SHOWN = pictures(len(ROWS), 2, seed=5)
@@ -135,14 +143,15 @@ def own(row):
 def model():
     import dataclasses
 
-    vision = dataclasses.replace(SEES, image_token=LETTER)
+    names = "begin_token", "image_token", "end_token"
+    vision = dataclasses.replace(SEES, **dict(zip(names, CONTROL, strict=True)))
     made = cached_model(vocab=len(TOKENIZER), layers=2)
     made.config = dataclasses.replace(made.config, vision=vision)
     return made
 
 
 def source(pictures=own, **settings):
-    settings = {"batch": 3, "seed": 0, "buckets": (32, 48)} | settings
+    settings = {"batch": 3, "seed": 0, "buckets": (32, 56)} | settings
     vision = model().config.vision
     return pipeline.prompts(ROWS, TOKENIZER, pictures=pictures, vision=vision,
                             **settings)  # fmt: skip
@@ -156,7 +165,7 @@ def test_prompts_come_with_their_own_pictures():
         for row, tokens, shown in zip(
             batch["rows"], batch["prompt"], batch["images"], strict=True
         ):
-            assert (tokens == LETTER).sum() == 9 * row["shown"]
+            assert (tokens == CONTROL[1]).sum() == 9 * row["shown"]
             n = row["shown"]
             np.testing.assert_array_equal(shown[:n], SHOWN[row["name"], :n])
             assert not shown[n:].any()
@@ -200,7 +209,7 @@ def test_rollouts_carry_pictures_and_what_was_sampled_is_what_is_scored():
     assert np.abs(gap).max() < 1e-4
     blank = arrays | {"images": arrays["images"] * 0}
     moved = np.abs(group_logprobs(rollouts.model, blank)[0] - logprobs).max(axis=(1, 2))
-    has = (batch["prompt"] == LETTER).any(axis=1)
+    has = (batch["prompt"] == CONTROL[1]).any(axis=1)
     assert ((moved > 1e-3) == has).all() and has.any()
     loss, metrics = policy_gradient()(rollouts.model, arrays)
     assert np.isfinite(loss) and metrics["logprob_gap"] < 1e-4

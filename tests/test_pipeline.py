@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import chat, pipeline
+from helpers.images import ImageMismatch
+from helpers.model.vision_config import VisionConfig
 
 
 def make_examples(lengths, seed=0):
@@ -408,3 +410,63 @@ def test_shards_of_prompts_together_are_the_batch_of_one_process(tokenizer):
     )
     for whole, share in zip(answers(6, (0, 1)), shares, strict=True):
         assert sorted(whole) == sorted(sum(share, []))
+
+
+# --- rows with pictures ---
+
+PLACE = VisionConfig(
+    width=8, layers=1, heads=1, ff=8, patch=2, size=4, tokens=4,
+    image_token=7, begin_token=8, end_token=9,
+)  # fmt: skip
+
+
+def seen(i):
+    """The pictures of example i: none, one or two, each of another colour."""
+    return [np.full((4, 4, 3), 10 * i + n, np.uint8) for n in range(1, 1 + i % 3)]
+
+
+def shown(count):
+    """Examples that begin with their own number, and have a place for each picture."""
+    return [
+        ([100 + i, *[8, 7, 7, 7, 7, 9] * (i % 3), *[1] * (i % 5)],) * 2
+        for i in range(count)
+    ]
+
+
+def rows_with_pictures(examples, pictures=seen, **settings):
+    settings = {"batch": 3, "length": 24, "slots": 2, "seed": 5} | settings
+    return pipeline.packed_rows(examples, pictures=pictures, vision=PLACE, **settings)
+
+
+def test_packed_rows_come_with_the_pictures_of_their_examples_in_order():
+    found = Counter()
+    for batch in rows_with_pictures(shown(30), epochs=1):
+        assert batch["images"].shape == (3, 2, 4, 4, 3)
+        for row, images in zip(batch["tokens"], batch["images"], strict=True):
+            inside = [int(token) - 100 for token in row if token >= 100]
+            own = [picture for i in inside for picture in seen(i)]
+            assert len(own) <= 2 and not images[len(own) :].any()
+            assert all(map(np.array_equal, images, own))
+            found.update(inside)
+    assert found == Counter(range(30))
+
+
+def test_rows_with_pictures_go_on_where_they_stopped():
+    source = rows_with_pictures(shown(30))
+    next(source)
+    state = json.loads(json.dumps(source.get_state()))
+    wanted = [next(source) for _ in range(9)]
+    again = rows_with_pictures(shown(30))
+    again.set_state(state)
+    assert all(same(batch, next(again)) for batch in wanted)
+    with pytest.raises(ValueError, match="slots=2"):
+        rows_with_pictures(shown(30), slots=3).set_state(state)
+
+
+def test_pictures_that_do_not_fit_their_rows_are_refused():
+    with pytest.raises(ImageMismatch, match="slots=2"):
+        rows_with_pictures(shown(3), slots=1)
+    with pytest.raises(ImageMismatch, match="whole|runs"):
+        rows_with_pictures([([1, 7, 7], [0, 1, 1])])
+    with pytest.raises(ImageMismatch, match="images"):
+        next(rows_with_pictures(shown(6), lambda i: seen(i)[:1]))
