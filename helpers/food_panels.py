@@ -196,7 +196,9 @@ class MealPanel:
         self.plot.value = meal_view.macros_html(portions)
 
     def _save(self, _):
-        self.save.disabled = True  # a second click would log it twice
+        if self.save.disabled:  # the second click of a double one
+            return
+        self.save.disabled = True
         try:
             for portion, eaten in zip(self.found, self.portions, strict=True):
                 self.log.add(portion, self.model, grams=eaten["grams"])
@@ -244,10 +246,9 @@ class DayPanel:
             return
         self.weights = {meal.id: meal.portion["grams"] for meal in logged}
         self.table.value = meal_view.day_html(logged, date)
-        chosen = self.pick.value
+        chosen, newest = self.pick.value, max(self.weights, default=None)
         self.pick.options = [(_label(meal), meal.id) for meal in logged]
-        if chosen in self.weights:
-            self.pick.value = chosen
+        self.pick.value = chosen if chosen in self.weights else newest
         self.controls.layout.display = "" if logged else "none"
         self._fill()
 

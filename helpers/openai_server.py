@@ -144,7 +144,7 @@ def _client(openai, server, keep):
 
 
 def _refusal(status, body):
-    """What a person is told of an answer other than 200, with the words of the server."""
+    """What a person is told of another answer than 200, the words of the server too."""
     said = body[:4000].decode(errors="replace")
     try:
         found = json.loads(said)
