@@ -52,7 +52,8 @@ def serving(*replies):
         def do_POST(self):
             length = int(self.headers["Content-Length"])
             body = json.loads(self.rfile.read(length))
-            fake.requests.append((self.path, dict(self.headers), body))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            fake.requests.append((self.path, headers, body))
             with contextlib.suppress(ConnectionError):  # who asked has gone
                 self.reply(fake.next())
 

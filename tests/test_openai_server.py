@@ -52,7 +52,7 @@ def test_a_conversation_with_a_call():
 
     (path, headers, first), (_, _, second) = fake.requests
     assert path == "/v1/chat/completions"
-    assert headers["Authorization"] == "Bearer secret"
+    assert headers["authorization"] == "Bearer secret"
     assert first["model"] == "m"
     assert first["tools"][0]["function"]["name"] == "lookup_nutrition"
     (asked,) = first["messages"]
