@@ -19,17 +19,17 @@ STUDENTS = {  # name: stage of the course
 }
 # Black on white, whatever the theme; blue and white of the buttons differ by 5.2 to 1.
 STYLE = """<style>
-.food-app {color:#000;background:#fff;padding:8px;max-width:44em;overflow-x:hidden}
+.food-app {color:#000;background:#fff;padding:8px;overflow-x:hidden}
 .food-app label, .food-app .widget-label, .food-app td, .food-app th, .food-app p,
 .food-app caption, .food-app div {color:#000}
-.food-app input, .food-app select {min-height:36px;color:#000;background:#fff;
+.food-app input, .food-app select {min-height:36px;color:#000;background-color:#fff;
   border:1px solid #595959;max-width:100%}
 .food-app .widget-inline-hbox {height:auto;flex-wrap:wrap;max-width:100%}
 .food-app .widget-inline-hbox > input, .food-app .widget-inline-hbox > select
   {min-width:9em}
 .food-app .widget-html-content {line-height:1.4}
 .food-app button {background:#0072B2;color:#fff;font-size:1rem;margin:4px 4px 4px 0}
-.food-app button:disabled {background:#595959;color:#fff;opacity:1}
+.food-app button:disabled {background:#595959;color:#fff;opacity:1!important}
 .food-app button:focus-visible, .food-app input:focus-visible,
 .food-app select:focus-visible {outline:3px solid #D55E00;outline-offset:2px}
 .food-event {border-left:4px solid #595959;margin:4px 0;padding:2px 8px;
@@ -101,7 +101,7 @@ class _Assistant:
                 ipywidgets.HTML("<h2>Today</h2>"),
                 self.day.box,
             ],
-            layout=ipywidgets.Layout(max_width="100%"),
+            layout=ipywidgets.Layout(width="100%", max_width="44em"),
         )
         self.box.add_class("food-app")
 

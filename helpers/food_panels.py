@@ -29,10 +29,16 @@ def row(*children):
     return ipywidgets.HBox(children, layout=layout)
 
 
+def thumb():
+    """The layout of a button: with room for a thumb."""
+    return ipywidgets.Layout(
+        width="auto", height="44px", min_width="9em", align_self="flex-start"
+    )
+
+
 def button(text):
-    """A button with room for a thumb."""
-    layout = ipywidgets.Layout(width="auto", height="44px", min_width="9em")
-    return ipywidgets.Button(description=text, layout=layout)
+    """A button with this text."""
+    return ipywidgets.Button(description=text, layout=thumb())
 
 
 def grams_box(text, value):
@@ -61,7 +67,7 @@ class PicturePanel:
             accept="image/*",
             multiple=False,
             description="Upload a photo",
-            layout=ipywidgets.Layout(width="auto", height="44px"),
+            layout=thumb(),
         )
         self.shown, self.said = ipywidgets.HTML(), ipywidgets.HTML()
         self.pick.observe(self._show, "value")
@@ -236,8 +242,8 @@ class DayPanel:
         self.box = ipywidgets.VBox([self.table, self.controls, self.said])
         self.show()
 
-    def show(self):
-        """Read the log again."""
+    def show(self, chosen=None):
+        """Read the log again; chosen is the meal with this id, else the newest."""
         date = meals.today()
         try:
             logged = self.log.day(date)
@@ -246,7 +252,7 @@ class DayPanel:
             return
         self.weights = {meal.id: meal.portion["grams"] for meal in logged}
         self.table.value = meal_view.day_html(logged, date)
-        chosen, newest = self.pick.value, max(self.weights, default=None)
+        newest = max(self.weights, default=None)
         self.pick.options = [(_label(meal), meal.id) for meal in logged]
         self.pick.value = chosen if chosen in self.weights else newest
         self.controls.layout.display = "" if logged else "none"
@@ -261,7 +267,7 @@ class DayPanel:
             change(*values)
         except (meals.MealLogError, KeyError) as error:
             self.said.value = meal_view.failure_html(error.args[0])
-        self.show()
+        self.show(self.pick.value)
 
 
 def _label(meal):

@@ -44,8 +44,17 @@ def opened(program, address, width, height, mobile=False):
             page.call("Page.navigate", url=address)
             yield page
         finally:
-            browser.terminate()
-            browser.wait()
+            stop(browser)
+
+
+def stop(process):
+    """Ends a process, by force where it does not want to."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _socket(port_file, seconds=60):
@@ -135,11 +144,6 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path):
-        """The whole page, as PNG."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "scale": 1}
-        clip |= {"width": size["width"], "height": size["height"]}
-        shot = self.call(
-            "Page.captureScreenshot", clip=clip, captureBeyondViewport=True
-        )
+        """What the window shows, as PNG."""
+        shot = self.call("Page.captureScreenshot")
         path.write_bytes(base64.b64decode(shot["data"]))
