@@ -23,7 +23,7 @@ STYLE = """<style>
 .food-app label, .food-app .widget-label, .food-app td, .food-app th, .food-app p,
 .food-app caption, .food-app div {color:#000}
 .food-app input, .food-app select {min-height:36px;color:#000;background-color:#fff;
-  border:1px solid #595959;max-width:100%}
+  border:1px solid #595959!important;max-width:100%}
 .food-app .widget-inline-hbox {height:auto;flex-wrap:wrap;max-width:100%}
 .food-app .widget-inline-hbox > input, .food-app .widget-inline-hbox > select
   {min-width:9em}
@@ -31,7 +31,7 @@ STYLE = """<style>
 .food-app button {background:#0072B2;color:#fff;font-size:1rem;margin:4px 4px 4px 0}
 .food-app button:disabled {background:#595959;color:#fff;opacity:1!important}
 .food-app button:focus-visible, .food-app input:focus-visible,
-.food-app select:focus-visible {outline:3px solid #D55E00;outline-offset:2px}
+.food-app select:focus-visible {outline:3px solid #D55E00!important;outline-offset:2px}
 .food-event {border-left:4px solid #595959;margin:4px 0;padding:2px 8px;
   overflow-wrap:anywhere;white-space:pre-wrap}
 .food-call, .food-result {border-color:#0072B2;background:#EEF5FA}
