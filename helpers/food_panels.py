@@ -18,9 +18,9 @@ UPLOADED = "my upload"
 SERVER = "another model, on a server"
 
 
-def wide(**more):
+def wide():
     """A layout as wide as the screen allows, and no wider than text is read well."""
-    return ipywidgets.Layout(width="100%", max_width="40em", **more)
+    return ipywidgets.Layout(width="auto", max_width="40em")
 
 
 def row(*children):

@@ -49,7 +49,9 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
     assert pip[-1] == "-e ."
-    assert sorted(map(str, map(Requirement, pip[:-1]))) == sorted(map(str, CORE + APP + DEV))
+    assert sorted(map(str, map(Requirement, pip[:-1]))) == sorted(
+        map(str, CORE + APP + DEV)
+    )
     (python,) = [Requirement(e) for e in listed if str(e).startswith("python")]
     floor = SpecifierSet(PROJECT["project"]["requires-python"])
     assert {str(spec) for spec in floor} <= {str(spec) for spec in python.specifier}

@@ -30,7 +30,10 @@ def check_hostile(arguments) -> Check:
         ("name exactly food and grams", lambda: set(arguments) == {"food", "grams"}),
         ("have a number of grams that is allowed", lambda: _good_grams(arguments)),
         ("be refused by the tool", lambda: "error" in result()),
-        ("be near enough to a food to get suggestions", lambda: result()["suggestions"]),
+        (
+            "be near enough to a food to get suggestions",
+            lambda: result()["suggestions"],
+        ),
     )
 
 

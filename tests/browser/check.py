@@ -156,6 +156,9 @@ def phone(page):
     page.screenshot(BUILD / "phone.png")
     width = page.look("document.documentElement.scrollWidth")
     assert width <= PHONE[0], f"the page is {width} pixels wide"
+    boxes = "[...document.querySelectorAll('.food-app, .food-app .widget-box')]"
+    cut = page.look(f"{boxes}.filter(e => e.scrollWidth > e.clientWidth).length")
+    assert cut == 0, f"{cut} boxes are wider than what one sees of them"
     for name, left, right, height in page.look(
         f"""{CONTROLS}.{SEEN}.map(e => {{const b = e.getBoundingClientRect();
         const name = e.labels?.[0]?.innerText || e.innerText;
