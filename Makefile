@@ -40,8 +40,7 @@ lab: $(READY)  ## open the course in JupyterLab
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m voila scripts/assistant_app.py \
-	  '--VoilaConfiguration.extension_language_mapping={".py": "python"}' $(VOILA_ARGS)
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
 
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed

@@ -12,7 +12,7 @@ from helpers.openai_server import OpenAIServer
 from helpers.tasks import photos
 from helpers.tasks.nutrition import MOST_GRAMS
 
-LARGEST_FILE = 8_000_000  # bytes; browsers' messages to a notebook end at 10 MiB
+LARGEST_FILE = 8_000_000  # bytes; a notebook's connection breaks above 10 MiB
 LONGEST_LABEL = {"description_width": "initial"}
 UPLOADED = "my upload"
 SERVER = "another model, on a server"
@@ -69,11 +69,16 @@ class PicturePanel:
             description="Upload a photo",
             layout=thumb(),
         )
+        limit = ipywidgets.HTML(
+            f"<p>JPEG or PNG, up to {LARGEST_FILE // 10**6} MB.</p>"
+        )
         self.shown, self.said = ipywidgets.HTML(), ipywidgets.HTML()
         self.pick.observe(self._show, "value")
         self.upload.observe(self._take, "value")
         self._show()
-        self.box = ipywidgets.VBox([self.pick, self.upload, self.said, self.shown])
+        self.box = ipywidgets.VBox(
+            [self.pick, self.upload, limit, self.said, self.shown]
+        )
 
     @property
     def picture(self):

@@ -23,6 +23,10 @@ from PIL import Image
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts import app  # noqa: E402
+
 BUILD = ROOT / "build" / "app_check"
 DESK, PHONE = (1000, 1700), (360, 1900)  # so high that a screenshot has it all
 EVENTS = "document.querySelectorAll('.food-event').length"
@@ -76,9 +80,7 @@ def served():
         port = free.getsockname()[1]
     own = {"COURSE_TESTS": str(HERE.parent), "COURSE_BUILD": str(BUILD)}
     own |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "voila", str(HERE / "app.py"), "--no-browser"]
-    command += [f"--port={port}"]
-    command += ['--VoilaConfiguration.extension_language_mapping={".py": "python"}']
+    command = app.command(HERE / "app.py", "--no-browser", f"--port={port}")
     with open(BUILD / "voila.log", "w") as log:
         voila = subprocess.Popen(
             command, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT
@@ -189,8 +191,8 @@ def upload(page, name, data):
 
 
 def too_large(page):
-    """9 MB of noise are refused in words, and the app goes on."""
-    upload(page, "large.png", os.urandom(9_000_000))
+    """A photo of 14 MB is refused in words, and the app goes on."""
+    upload(page, "large.png", os.urandom(14_000_000))
     page.wait(f"{TEXT}.includes('more than 8. Send a smaller copy')", seconds=120)
     upload(page, "small.jpg", photo(60, 40))
     page.wait(f"!{TEXT}.includes('Send a smaller copy')")
