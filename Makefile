@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab notebooks tiny seeds bench parity tpu-check \
-  tpu-floor tpu-peers colab-check clean
+.PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
+  tpu-check tpu-floor tpu-peers colab-check app-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -39,6 +39,9 @@ lint: $(READY)  ## check style and formatting
 lab: $(READY)  ## open the course in JupyterLab
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
 
+app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
+
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
 	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/publish.py
@@ -57,6 +60,9 @@ bench: $(READY)  ## measure against google-tunix and TRL, into data/results/benc
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
 
+serve-check: $(READY)  ## ask a running `transformers serve`, in parity's environment
+	$(PY) tests/serve/serve.py
+
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
 	$(PY) -m scripts.tpu_check $(TPU_ARGS)
 
@@ -68,6 +74,9 @@ tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peer
 
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check
+
+app-check: $(READY)  ## the assistant's web page in a headless Chromium
+	$(PY) tests/browser/check.py
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -25,13 +25,15 @@ ROOT = course.ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COURSE = PROJECT["tool"]["course"]
 CORE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
-DEV = [Requirement(t) for t in PROJECT["project"]["optional-dependencies"]["dev"]]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+APP, DEV = ([Requirement(text) for text in EXTRAS[name]] for name in ("app", "dev"))
 IMPORTED_AS = {
     "orbax-checkpoint": "orbax",
     "pillow": "PIL",
     "PyYAML": "yaml",
     "pytest-xdist": "xdist",
     "tpu-info": "tpu_info",
+    "websocket-client": "websocket",
 }
 
 
@@ -47,7 +49,9 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
     assert pip[-1] == "-e ."
-    assert sorted(map(str, map(Requirement, pip[:-1]))) == sorted(map(str, CORE + DEV))
+    assert sorted(map(str, map(Requirement, pip[:-1]))) == sorted(
+        map(str, CORE + APP + DEV)
+    )
     (python,) = [Requirement(e) for e in listed if str(e).startswith("python")]
     floor = SpecifierSet(PROJECT["project"]["requires-python"])
     assert {str(spec) for spec in floor} <= {str(spec) for spec in python.specifier}
@@ -55,7 +59,7 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
 
 def test_every_package_says_who_needs_it_and_they_do():
     lines = environment_lines()
-    assert len(lines) == len(CORE + DEV)
+    assert len(lines) == len(CORE + APP + DEV)
     for requirement, comment in lines:
         assert comment, f"{requirement.name}: a comment says which notebook needs it"
         for name in re.findall(r"(?:helpers|notebooks|tests)/[\w/]+(?:\.py)?", comment):
@@ -79,7 +83,7 @@ def imports_of(file: pathlib.Path) -> set[str]:
 
 
 def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
-    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE} | {"helpers"}
+    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE + APP} | {"helpers"}
     # These come with a declared package and are part of its interface.
     ours |= {"IPython", "huggingface_hub", "mpl_toolkits"}
     # The platforms' own secrets and models, imported only there.
@@ -175,6 +179,7 @@ import importlib, pkgutil
 for room in pkgutil.walk_packages(helpers.__path__, "helpers."):
     importlib.import_module(room.name)
 heavy = {"torch", "tunix", "ray", "vllm", "tensorflow"} & set(sys.modules)
+assert not {"openai", "voila"} & set(sys.modules), "extras are imported when used"
 assert not heavy, heavy
 """
 
@@ -270,6 +275,7 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     assert commands == [
         "make test",
         "make colab-check",
+        "make app-check",
         "make parity",
         "make tpu-check TPU_ARGS=--quick",
     ]

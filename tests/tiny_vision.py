@@ -28,9 +28,9 @@ SOFT = [IMAGE] * SEES.tokens
 PICTURE = [BEGIN, *SOFT, END]
 
 
-def model(seed=0, **changes):
+def model(seed=0, vision=SEES, **changes):
     """As `tiny_models.model`, with a tower; its windows are shorter than an image."""
-    made = config(vision=SEES, **changes)
+    made = config(vision=vision, **changes)
     graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(made, nnx.Rngs(0))))
     rng = np.random.default_rng(seed)
 

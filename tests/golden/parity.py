@@ -21,6 +21,7 @@ from bench import environment  # noqa: E402
 NEEDS = (
     ["torch==2.13.0"],
     ["transformers==5.23.0", "peft==0.21.2", "safetensors", "pillow==13.0.0"],
+    ["fastapi", "openai", "rich", "uvicorn"],  # for tests/serve
 )
 
 
