@@ -8,7 +8,7 @@ from PIL import Image
 from tiny_models import cached_model as cached_text_model
 from tiny_vision import BEGIN, END, PICTURE, SEES, SOFT, cached_model, groups, pictures
 
-from helpers import images, pipeline
+from helpers import chat, images, pipeline
 from helpers.images import ImageMismatch
 from helpers.model.scoring import group_logprobs
 from helpers.rollouts import Rollouts
@@ -192,13 +192,14 @@ def odd_ones_tie(prompts, completions, name, **_):
     return [1.0 if number % 2 else i / 100 for i, number in enumerate(name)]
 
 
-def test_rollouts_carry_pictures_and_what_was_sampled_is_what_is_scored():
+def test_rollouts_carry_pictures_and_what_was_sampled_is_what_is_scored(monkeypatch):
     """Groups that replace tied ones bring their own pictures along."""
     rollouts = Rollouts(
         model(), source(), odd_ones_tie, TOKENIZER, group=2, max_tokens=6,
         mask_truncated=False, resample=2, patience=9,
     )  # fmt: skip
-    rollouts.eos_ids = tuple(range(0, len(TOKENIZER), 4))
+    often = tuple(range(0, len(TOKENIZER), 4))
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: often)
     batch = next(rollouts)
     assert rollouts.metrics["rollouts"] > 1
     assert batch["images"].shape == (3, 2, 24, 24, 3)
