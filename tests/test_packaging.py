@@ -275,7 +275,6 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     assert commands == [
         "make test",
         "make colab-check",
-        "make app-check",
         "make parity",
         "make tpu-check TPU_ARGS=--quick",
     ]
