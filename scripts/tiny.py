@@ -1,7 +1,6 @@
 """Makes the shipped checkpoints of `data/tiny` (`make tiny`, under an hour).
 
     base, student_base   pretrained here, from nothing, on `scripts.corpus`
-    food_base            the one that sees, by `scripts.tiny_food`
     sft, grpo            what notebooks 04 and 07 make of the base, run as they are
 
 Killed and run again it goes on where it was. `base` is stopped on purpose while its
@@ -23,7 +22,7 @@ from helpers.model import weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 from helpers.trainer import Trainer
-from scripts import corpus, tiny_food
+from scripts import corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = ROOT / "data" / "tiny"
@@ -86,7 +85,6 @@ def main():
     tokenizer = corpus.make_tokenizer(*texts)
     for name in PRETRAINED:
         curves += pretrain(name, tokenizer, texts)
-    curves += tiny_food.main()
     with open(TINY / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["model", "step", "loss", "seconds"])
