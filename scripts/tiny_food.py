@@ -1,7 +1,7 @@
 """Makes `data/tiny/food_base`, a small model that sees, for the food lessons.
 
-Pretrained from nothing on `scripts.food_corpus`, a part of `make tiny`. Killed and run
-again it goes on where it was.
+Pretrained from nothing on `scripts.food_corpus`. It joins `make tiny` once its recipe
+has been run whole. Killed and run again it goes on where it was.
 """
 
 import pathlib
