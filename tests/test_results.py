@@ -117,6 +117,14 @@ def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
     assert "| – |" in grpo
 
 
+def test_colabs_older_compiler_is_not_mixed_into_the_table(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
+    head, row, *_ = FIT.splitlines()
+    lines = [f"{head},versions", f"{row},jax 0.10", f"{row},jax 0.7"]
+    results.TPU_FIT.write_text("\n".join(lines) + "\n")
+    assert results.compiled("v5e-1").count("Qwen2.5-0.5B") == 1
+
+
 def test_stops_of_all_seeds_are_averaged(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "LABELS", tmp_path / "labels.csv")
     results.LABELS.write_text(
