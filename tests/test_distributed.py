@@ -12,12 +12,15 @@ import pytest
 from test_reliability import read_table
 
 HERE = Path(__file__).parent
+# A simulated device waits in a collective with a thread of its own. With one for each
+# device they ran out on a busy machine, and the devices waited for each other for ever.
+THREADS = {"NPROC": "64", "PJRT_NPROC": "64"}
 SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
 def start(*arguments, devices, log):
     flags = f"--xla_force_host_platform_device_count={devices}"
-    paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)}
+    paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)} | THREADS
     return subprocess.Popen(
         [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],
         env=os.environ | paths | {"JAX_PLATFORMS": "cpu"},
