@@ -34,6 +34,13 @@ def to_call(value, key):
 
 
 def read_hermes(text, position):
+    """Read one call between Qwen's tags, which begins at `position`.
+
+    Returns:
+      ([(name, arguments), ...], position after it).
+    Raises:
+      Malformed: it is written otherwise.
+    """
     position = _after("<tool_call>", text, position, "</tool_call> ends no call")
     value, position = strict_json.read(text, SPACE.match(text, position).end())
     position = SPACE.match(text, position).end()
@@ -42,6 +49,7 @@ def read_hermes(text, position):
 
 
 def write_hermes(name, arguments):
+    """Write a call as Qwen does: JSON between tags."""
     written = json.dumps(arguments, ensure_ascii=False)
     return f'<tool_call>\n{{"name": "{name}", "arguments": {written}}}\n</tool_call>'
 
@@ -67,6 +75,13 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def read_gemma3(text, position):
+    """Read all calls of one fence of Gemma 3, which begins at `position`.
+
+    Returns:
+      ([(name, arguments), ...], position after it).
+    Raises:
+      Malformed: it is written otherwise.
+    """
     fence = _FENCE.match(text, position)
     if fence is None:
         raise Malformed("the fence must be followed by a line end")
@@ -105,6 +120,7 @@ def _python_to_json(body):
 
 
 def write_gemma3(name, arguments):
+    """Write a call as Gemma 3 does: Python in a fence."""
     listed = ", ".join(f"{key}={_python(value)}" for key, value in arguments.items())
     return f"```tool_code\n{name}({listed})\n```"
 
@@ -135,6 +151,13 @@ _GEMMA4 = re.compile(
 
 
 def read_gemma4(text, position):
+    """Read one call between Gemma 4's tokens, which begins at `position`.
+
+    Returns:
+      ([(name, arguments), ...], position after it).
+    Raises:
+      Malformed: it is written otherwise.
+    """
     begin = _GEMMA4_CALL.match(text, position)
     if begin is None:
         raise Malformed("<|tool_call> must be followed by call:name{")
@@ -156,6 +179,7 @@ def read_gemma4(text, position):
 
 
 def write_gemma4(name, arguments):
+    """Write a call as Gemma 4's chat template does."""
     return f"<|tool_call>call:{name}{_gemma4(arguments)}<tool_call|>"
 
 
@@ -177,6 +201,13 @@ _TINY = re.compile(r"<<lookup ([^<>\s]+(?: [^<>\s]+){0,7}) ([1-9][0-9]{0,3})>>")
 
 
 def read_tiny(text, position):
+    """Read one call of the tiny model, which begins at `position`.
+
+    Returns:
+      ([(name, arguments), ...], position after it).
+    Raises:
+      Malformed: it is written otherwise.
+    """
     call = _TINY.match(text[position : position + 100])
     if call is None:
         raise Malformed("it is not lookup, a food and whole grams, between << and >>")
@@ -189,6 +220,11 @@ def read_tiny(text, position):
 
 
 def write_tiny(name, arguments):
+    """Write a call as the tiny model does.
+
+    Raises:
+      Malformed: another tool, or other arguments, than it knows.
+    """
     if name != "lookup_nutrition" or set(arguments) != {"food", "grams"}:
         raise Malformed("its only tool is lookup_nutrition, of food and grams")
     return f"<<lookup {arguments['food']} {arguments['grams']}>>"

@@ -4,6 +4,7 @@ As `helpers.evaluate`, with a `ToolUse` between the turns. What is right is said
 `helpers.food_rewards`: the foods and grams looked up, and the tool's number answered.
 """
 
+import functools
 import itertools
 
 import jax
@@ -81,22 +82,16 @@ def evaluate(
     prompts = _prompts(model, tokenizer, rows, buckets, pictures)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
 
-    def hold(what, keys_NG, temperature):
-        size = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
-        for at, real in batches(len(rows), size, what if log else None):
-            some = {name: array[at] for name, array in prompts.items()}
-            answers = tools.answers(
-                model,
-                tokenizer,
-                some,
-                keys_NG[at],
-                max_tokens=max_tokens,
-                temperature=temperature,
-            )
-            lengths = answers.mask.sum(axis=-1)
-            held = zip(answers.texts, lengths, answers.ended, strict=True)
-            yield from itertools.islice(held, real)
-
+    hold = functools.partial(
+        _hold,
+        model,
+        tokenizer,
+        prompts,
+        tools,
+        max_tokens,
+        batch * max(samples, 1),
+        log,
+    )
     greedy = hold("greedy conversations", keys_NG[:, :1], 0.0)
     sampled = [[]] * len(rows)
     if samples:
@@ -106,6 +101,34 @@ def evaluate(
         for row, one, traces in zip(rows, greedy, sampled, strict=True)
     ]
     return ToolReport(graded, samples)
+
+
+def _hold(
+    model,
+    tokenizer,
+    prompts,
+    tools,
+    max_tokens,
+    at_once,
+    log,
+    what,
+    keys_NG,
+    temperature,
+):
+    """For each row (traces, tokens said, ended) of its G conversations."""
+    size = min(at_once // keys_NG.shape[1], len(keys_NG))
+    for at, real in batches(len(keys_NG), size, what if log else None):
+        answers = tools.answers(
+            model,
+            tokenizer,
+            {name: array[at] for name, array in prompts.items()},
+            keys_NG[at],
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        lengths = answers.mask.sum(axis=-1)
+        held = zip(answers.texts, lengths, answers.ended, strict=True)
+        yield from itertools.islice(held, real)
 
 
 def _prompts(model, tokenizer, rows, buckets, pictures):
