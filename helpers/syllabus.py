@@ -71,6 +71,20 @@ LESSONS = {
         Lesson("07_grpo", "GRPO", "GRPO", _RL_MINUTES, ("grpo", "r1_zero")),
         Lesson("08_gspo", "GSPO and friends", "GSPO", _RL_MINUTES, ("gspo",)),
         Lesson(
+            "09_food_sft",
+            "Food-101 I: look, call, answer",
+            "Food-101 I",
+            {"laptop": 3, "v5e-1": 30, "v5e-8": 30},
+            ("food_sft",),
+        ),
+        Lesson(
+            "10_food_grpo",
+            "Food-101 II: RL with the tool in the loop",
+            "Food-101 II",
+            _RL_MINUTES,
+            ("food_grpo", "food_blank"),
+        ),
+        Lesson(
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
@@ -78,6 +92,13 @@ LESSONS = {
             _STUDENTS,
         ),
         Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
+        Lesson(
+            "14_assistant",
+            "The food-logging assistant",
+            "assistant",
+            {"laptop": 1},
+            walk=False,
+        ),
     )
 }
 
@@ -93,4 +114,7 @@ STAGES = {
     "student_offline": "student, offline KL",
     "student_plenty": "student, plentiful labels",
     "student": "student, distilled",
+    "food_sft": "food, SFT",
+    "food_grpo": "food, GRPO",
+    "food_blank": "food, GRPO, black pictures",
 }

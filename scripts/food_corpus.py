@@ -13,10 +13,10 @@ from helpers.tasks import food_pictures, food_questions
 from helpers.tokenizer import train_tokenizer
 from helpers.tool_calls import TINY
 
-PICTURES, NUMBERS = 40_000, 4_000
+NAMED, TALKED, NUMBERS = 40_000, 20_000, 4_000  # pictures; numbers
 NO_FOOD = 0.1
-LEVELS = (1, 1, 1, 1, 1, 1, 1, 2)  # one picture in eight shows two foods
-PLAIN, CAPTIONED = 0.7, 0.1  # shares of pictures with a name only, with a caption
+LEVELS = (1, 1, 1, 2)  # of the pictures talked about, one in four shows two foods
+PLAIN, CAPTIONED = 0.4, 0.1  # shares of them with a name only, with a caption
 DESCRIBE = ("Describe the picture.", "What do you see?")
 NAME = ("What food is this?", "Name the food.")
 WEIGH = ("This is {0} g. What is it?", "{0} g of this. What is it?")
@@ -26,9 +26,9 @@ REPEAT = ("Repeat {0}.", "Say {0} again.", "The number is {0}. Which number?")
 FORMS = ("#### {0}", "kcal {0}", "<<{0}>>", "lookup {0}", "error {0}")
 
 
-def pictures(seed=0, count=PICTURES):
-    """Train pictures, most of them of one food."""
-    return food_pictures.generate(count, seed=seed, levels=LEVELS, no_food=NO_FOOD)
+def pictures(count, *, seed, levels=(1,)):
+    """Train pictures, one in ten without food."""
+    return food_pictures.generate(count, seed=seed, levels=levels, no_food=NO_FOOD)
 
 
 def named(row):
@@ -68,30 +68,43 @@ def make_tokenizer(rows, size=640):
     return train_tokenizer(texts + [TINY.show({"error": ""})] * 100, size)
 
 
-def examples(tokenizer, vision, rows, seed=0):
-    """The corpus for `pipeline.packed_rows`, and the function that shows its pictures.
+def names(tokenizer, vision, rows):
+    """Pictures with the name of what they show, for `pipeline.packed_rows`.
 
     Args:
       tokenizer: from `make_tokenizer`.
       vision: the model's VisionConfig.
       rows: from `pictures`.
-      seed: int, decides what is said about which.
     Returns:
       (examples, pictures): a list of (tokens, loss mask), and index -> [picture].
     """
+    encoded = [_beside(tokenizer, vision, f" {named(row)}") for row in rows]
+    return encoded, _shows(rows)
+
+
+def talk(tokenizer, vision, rows, seed=0):
+    """Names, captions and conversations about pictures, and numbers to repeat.
+
+    Takes and returns what `names` does; `seed` decides what is said about which.
+    """
     rng = random.Random(seed)
     plain, captioned = round(PLAIN * len(rows)), round(CAPTIONED * len(rows))
-    beside = [f" {named(row)}" for row in rows[:plain]]
+    encoded, _ = names(tokenizer, vision, rows[:plain])
     for row in rows[plain : plain + captioned]:
-        beside.append(f" {food_questions.caption(row, seed=rng.random())}")
-    encoded = [_beside(tokenizer, vision, text) for text in beside]
-    asked = [told(row, rng) for row in rows[len(beside) :]]
+        caption = food_questions.caption(row, seed=rng.random())
+        encoded.append(_beside(tokenizer, vision, f" {caption}"))
+    asked = [told(row, rng) for row in rows[len(encoded) :]]
     said = [repeated(rng) for _ in range(NUMBERS)]
     questions = [food_traces.shown(question) for question, _ in asked]
     questions += [question for question, _ in said]
     answers = [answer for _, answer in [*asked, *said]]
     encoded += chat.examples_tokens(tokenizer, questions, answers, vision=vision)
-    return encoded, lambda index: [row["image"] for row in rows[index : index + 1]]
+    return encoded, _shows(rows)
+
+
+def _shows(rows):
+    """index -> the picture of the example with that index, if it has one."""
+    return lambda index: [row["image"] for row in rows[index : index + 1]]
 
 
 def _beside(tokenizer, vision, text):

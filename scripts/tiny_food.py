@@ -1,11 +1,14 @@
 """Makes `data/tiny/food_base`, a small model that sees, for the food lessons.
 
-Pretrained from nothing on `scripts.food_corpus`. It joins `make tiny` once its recipe
-has been run whole. Killed and run again it goes on where it was.
+Pretrained from nothing on `scripts.food_corpus`: first on pictures with a name, which
+is what teaches it to look, then on talk about pictures. Killed and run again it goes on
+where it was.
 """
 
 import pathlib
 
+import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from helpers import lessons, optimizers, pipeline
@@ -19,9 +22,11 @@ from scripts import food_corpus
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "data" / "tiny" / "food_base"
 WORK = ROOT / "build" / "tiny" / "food_base"
-STEPS = 3000
+STEPS = {"names": 1200, "talk": 1000}
+PEAK = {"names": 2e-2, "talk": 1e-2}
 ROWS, LENGTH, SLOTS = 8, 128, 7  # a batch shows up to 56 pictures
-PEAK, WARMUP = 2e-2, 30
+WARMUP = 30
+WHITENED, FLOOR = 1500, 1e-2  # pictures measured; least variance of a component
 
 TEXT = dict(
     family="gemma3_text",
@@ -51,13 +56,28 @@ def new_model(tokenizer):
     return model
 
 
-def main():
-    """Trains the model, or goes on, and writes its folder."""
-    rows = food_corpus.pictures()
-    tokenizer = food_corpus.make_tokenizer(rows)
-    model = new_model(tokenizer)
-    print(f"food_base: {count_params(model):,} parameters, {STEPS} steps", flush=True)
-    examples, pictures = food_corpus.examples(tokenizer, model.config.vision, rows)
+def whiten(vision, rows):
+    """Starts the tower with patches whose components are all alike in size.
+
+    Neighbouring pixels are nearly equal, so that random filters see little but the mean
+    colour of a patch; along the principal axes of patches, each divided by its spread,
+    edges count as much (LeCun et al., Efficient BackProp, 1998, section 4.3).
+    """
+    c = vision.config
+    pixels = np.stack([row["image"] for row in rows]) / 127.5 - 1.0
+    cut = pixels.reshape(-1, c.grid, c.patch, c.grid, c.patch, 3).swapaxes(2, 3)
+    patches = cut.reshape(-1, 3 * c.patch**2)
+    mean = patches.mean(axis=0)
+    spread, axes = np.linalg.eigh(np.cov(patches, rowvar=False))  # smallest first
+    white = (axes / np.sqrt(spread + FLOOR))[:, : -c.width - 1 : -1]
+    vision.patch[...] = jnp.asarray(white, jnp.float32)
+    vision.patch_bias[...] = jnp.asarray(-mean @ white, jnp.float32)
+    # As large beside them as a patch is, and not a sixth of it.
+    vision.positions[...] = vision.positions[...] * c.grid / 2
+
+
+def train(model, stage, examples, pictures):
+    """Trains on one part of the corpus, or goes on; returns the training table."""
     batches = pipeline.packed_rows(
         examples,
         batch=ROWS,
@@ -67,10 +87,26 @@ def main():
         vision=model.config.vision,
         slots=SLOTS,
     )
-    optimizer = optimizers.muon(PEAK, steps=STEPS, warmup=WARMUP)
-    trainer = Trainer(model, lessons.sft(), optimizer, folder=WORK, save_every=50)
-    table = trainer.fit(batches, STEPS)
+    steps = STEPS[stage]
+    optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)
+    folder = WORK / stage
+    trainer = Trainer(model, lessons.sft(), optimizer, folder=folder, save_every=50)
+    return trainer.fit(batches, steps)
+
+
+def main():
+    """Trains the model, or goes on, and writes its folder; returns curves."""
+    named = food_corpus.pictures(food_corpus.NAMED, seed=0)
+    talked = food_corpus.pictures(food_corpus.TALKED, seed=1, levels=food_corpus.LEVELS)
+    tokenizer = food_corpus.make_tokenizer(talked)
+    model = new_model(tokenizer)
+    print(f"food_base: {count_params(model):,} parameters, {STEPS} steps", flush=True)
+    whiten(model.vision, named[:WHITENED])
+    see = tokenizer, model.config.vision
+    table = train(model, "names", *food_corpus.names(*see, named))
+    later = train(model, "talk", *food_corpus.talk(*see, talked))
     weights.save(model, FOLDER, tokenizer)
+    table += [{**row, "step": row["step"] + STEPS["names"]} for row in later]
     return [("food_base", row["step"], row["loss"], row["seconds"]) for row in table]
 
 

@@ -48,7 +48,7 @@ def test_numbers_are_repeated_and_all_lengths_come():
 
 def test_the_base_has_met_no_tool(tokenizer):
     vision = tiny_food.new_model(tokenizer).config.vision
-    examples, pictures = food_corpus.examples(tokenizer, vision, ROWS)
+    examples, pictures = food_corpus.talk(tokenizer, vision, ROWS)
     texts = [tokenizer.decode(tokens) for tokens, _ in examples]
     tool = re.compile(r"<<lookup|kcal (are|is|in)|#### no")
     assert not any(tool.search(text) for text in texts)
