@@ -224,24 +224,33 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
     for row in rows:
         first.setdefault(row["stage"], row)
     rows = list(first.values())
-    n = ", ".join(sorted({str(row["n"]) for row in rows}))
-    best = max(rows, key=lambda row: row["greedy"])
+    food = [row for row in rows if row["stage"].startswith("food_")]
+    worlds = {"maths": [row for row in rows if row not in food], "food": food}
+    rows = worlds["maths"] + food
+    best = max(worlds["maths"] or rows, key=lambda row: row["greedy"])
     title = title or (
         f"From {rows[0]['greedy']:.0%} to {best['greedy']:.0%}: "
         "what each stage of post-training adds"
     )
-    label = f"test problems solved, % (n = {n})"
-    fig, axes = figure(title, x="", y=label, width=9.0, height=4.2)
-    for i, row in enumerate(rows):
-        _draw_stage(axes, i, row)
+    label, width = "test problems solved, %", 9.0 + 0.9 * len(food)
+    fig, axes = figure(title, x="", y=label, width=width, height=4.2)
+    # Another world, after a gap: its figures are not to be compared with those before.
+    places = [i + 0.5 * (i >= len(worlds["maths"])) for i in range(len(rows))]
+    for x, row in zip(places, rows, strict=True):
+        _draw_stage(axes, x, row)
     names = [
         f"{STAGES.get(row['stage'], row['stage'])}\n{row['params'] / 1e6:.2f} M"
         for row in rows
     ]
-    axes.set_xticks(range(len(rows)), [_wrap(name) for name in names], fontsize=9)
-    axes.set_xlim(-0.5, len(rows) - 0.35)
-    axes.set_ylim(0, 112)
+    axes.set_xticks(places, [_wrap(name) for name in names], fontsize=9)
+    axes.set_xlim(-0.5, places[-1] + 0.65)
+    axes.set_ylim(0, 119)
     axes.set_yticks(range(0, 101, 20))
+    for name, own in worlds.items():
+        if own:
+            n = ", ".join(sorted({str(row["n"]) for row in own}))
+            x = places[rows.index(own[0])] - 0.4
+            axes.text(x, 103, f"{name}, n = {n}", fontsize=9, color=GREY)
     axes.plot([], [], "o", color=BLUE, label="greedy, with 95% interval")
     axes.plot(
         [], [], "D", color=ORANGE, fillstyle="none", label="any of 8 samples (pass@8)"

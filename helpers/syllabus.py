@@ -116,5 +116,5 @@ STAGES = {
     "student": "student, distilled",
     "food_sft": "food, SFT",
     "food_grpo": "food, GRPO",
-    "food_blank": "food, GRPO, black pictures",
+    "food_blank": "food, black pictures",
 }

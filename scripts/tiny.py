@@ -1,7 +1,9 @@
 """Makes the shipped checkpoints of `data/tiny` (`make tiny`, under an hour).
 
-    base, student_base   pretrained here, from nothing, on `scripts.corpus`
-    sft, grpo            what notebooks 04 and 07 make of the base, run as they are
+    base, student_base    pretrained here, from nothing, on `scripts.corpus`
+    sft, grpo             what notebooks 04 and 07 make of the base, run as they are
+    food_base             pretrained by `scripts.tiny_food`, on pictures
+    food_sft, food_grpo   what notebooks 09 and 10 make of it
 
 Killed and run again it goes on where it was. `base` is stopped on purpose while its
 arithmetic is half learned: what is left to learn is what the notebooks teach.
@@ -22,7 +24,7 @@ from helpers.model import weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 from helpers.trainer import Trainer
-from scripts import corpus
+from scripts import corpus, tiny_food
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = ROOT / "data" / "tiny"
@@ -43,7 +45,7 @@ SHARED = dict(
 BASE = dict(width=96, layers=4, heads=3, ff=256), 450, corpus.WORKED
 STUDENT = dict(width=64, layers=3, heads=2, ff=120), 1200, corpus.WORKED
 PRETRAINED = {"base": BASE, "student_base": STUDENT}
-NOTEBOOKS = {"sft": "04", "grpo": "07"}
+NOTEBOOKS = {"sft": "04", "grpo": "07", "food_sft": "09", "food_grpo": "10"}
 
 
 def pretrain(name, tokenizer, texts):
@@ -64,7 +66,7 @@ def pretrain(name, tokenizer, texts):
 
 
 def from_notebooks():
-    """Runs the two notebooks as `make course` does, and keeps the models they save."""
+    """Runs the four notebooks as `make course` does, and keeps the models they save."""
     environment = os.environ | {
         "COURSE_BUILD": str(WORK / "course"),
         "COURSE_PRESET": "laptop",
@@ -79,12 +81,13 @@ def from_notebooks():
 
 
 def main():
-    """Pretrains both models, runs the two notebooks, writes the training curves."""
+    """Pretrains the models, runs the notebooks, writes the training curves."""
     start, curves = time.monotonic(), []
     texts = corpus.texts()
     tokenizer = corpus.make_tokenizer(*texts)
     for name in PRETRAINED:
         curves += pretrain(name, tokenizer, texts)
+    curves += tiny_food.main()
     with open(TINY / "curves.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["model", "step", "loss", "seconds"])

@@ -22,7 +22,7 @@ from scripts import food_corpus
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "data" / "tiny" / "food_base"
 WORK = ROOT / "build" / "tiny" / "food_base"
-STEPS = {"names": 1200, "talk": 1000}
+STEPS = {"names": 1500, "talk": 1000}
 PEAK = {"names": 2e-2, "talk": 1e-2}
 ROWS, LENGTH, SLOTS = 8, 128, 7  # a batch shows up to 56 pictures
 WARMUP = 30
@@ -97,7 +97,7 @@ def train(model, stage, examples, pictures):
 def main():
     """Trains the model, or goes on, and writes its folder; returns curves."""
     named = food_corpus.pictures(food_corpus.NAMED, seed=0)
-    talked = food_corpus.pictures(food_corpus.TALKED, seed=1, levels=food_corpus.LEVELS)
+    talked = food_corpus.pictures(food_corpus.TALKED, seed=1)
     tokenizer = food_corpus.make_tokenizer(talked)
     model = new_model(tokenizer)
     print(f"food_base: {count_params(model):,} parameters, {STEPS} steps", flush=True)
