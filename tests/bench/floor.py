@@ -4,10 +4,10 @@
 
 An SFT step of the benchmark (`case.py`) is timed whole, and so are its products of
 activations with weights, forward and backward, as this course's library does them (XLA)
-and as NumPy's BLAS does them. No library that multiplies as fast as BLAS can take a step
-in less than `blas_cpu_s`; what is above it is attention, norms, activations, the
-softmax over the vocabulary and the optimizer. `most` is the greatest ratio to TRL that
-leaves nothing for them: TRL's step, from bench_cpu.csv, divided by `blas_cpu_s`.
+and as NumPy's BLAS does them. With products as fast as those of BLAS no step can take
+less than `blas_cpu_s`; what is above it is attention, norms, activations, the softmax
+over the vocabulary and the optimizer. `most` is the greatest ratio to TRL that leaves
+nothing for them: TRL's step, from bench_cpu.csv, divided by `blas_cpu_s`.
 """
 
 import csv
@@ -99,8 +99,12 @@ def main():
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         for row in rows:
-            row = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
-            writer.writerow(row)
+            writer.writerow(
+                {
+                    name: f"{value:.5g}" if isinstance(value, float) else value
+                    for name, value in row.items()
+                }
+            )
             print(row)
 
 
