@@ -13,7 +13,7 @@ from helpers.tasks import food_pictures, food_questions
 from helpers.tokenizer import train_tokenizer
 from helpers.tool_calls import TINY
 
-NAMED, TALKED, NUMBERS = 48_000, 20_000, 4_000  # pictures; numbers
+NAMED, TALKED, NUMBERS = 48_000, 20_000, 12_000  # pictures; numbers
 NO_FOOD = 0.1
 LEVELS = (1, 1, 1, 2)  # one picture in four shows two foods
 PLAIN, CAPTIONED = 0.4, 0.1  # shares of them with a name only, with a caption

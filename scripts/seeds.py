@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "learning.csv"
-NOTEBOOKS = ("03", "04", "07", "08", "11")
+NOTEBOOKS = ("03", "04", "07", "08", "09", "10", "11")
 SEEDS = (0, 1, 2)
 FIELDS = ("stage", "seed", "params", "n", "greedy", "low", "high", "pass1", "pass8")
 

@@ -22,9 +22,10 @@ from scripts import food_corpus
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "data" / "tiny" / "food_base"
 WORK = ROOT / "build" / "tiny" / "food_base"
-STEPS = {"names": 1500, "talk": 1000}
+STEPS = {"names": 1500, "talk": 1400}
 PEAK = {"names": 2e-2, "talk": 1e-2}
-ROWS, LENGTH, SLOTS = 8, 128, 7  # a batch shows up to 56 pictures
+ROWS, LENGTH = 8, 128
+SLOTS = {"names": 7, "talk": 5}  # pictures in a row
 WARMUP = 30
 WHITENED, FLOOR = 1500, 1e-2  # pictures measured; least variance of a component
 
@@ -85,7 +86,7 @@ def train(model, stage, examples, pictures):
         seed=0,
         pictures=pictures,
         vision=model.config.vision,
-        slots=SLOTS,
+        slots=SLOTS[stage],
     )
     steps = STEPS[stage]
     optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)

@@ -276,6 +276,8 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
         "make test",
         "make colab-check",
         "make parity",
+        "make serve-check",
+        "make app-check",
         "make tpu-check TPU_ARGS=--quick",
     ]
     assert "HF_HUB_OFFLINE=1" in script and "COURSE_CI=1" in script
