@@ -13,9 +13,8 @@ from helpers.tasks import food_pictures, food_questions
 from helpers.tokenizer import train_tokenizer
 from helpers.tool_calls import TINY
 
-NAMED, TALKED, NUMBERS = 48_000, 20_000, 12_000  # pictures; numbers
+NAMED, TALKED, NUMBERS = 40_000, 20_000, 4_000  # pictures; numbers
 NO_FOOD = 0.1
-LEVELS = (1, 1, 1, 2)  # one picture in four shows two foods
 PLAIN, CAPTIONED = 0.4, 0.1  # shares of them with a name only, with a caption
 DESCRIBE = ("Describe the picture.", "What do you see?")
 NAME = ("What food is this?", "Name the food.")
@@ -26,9 +25,9 @@ REPEAT = ("Repeat {0}.", "Say {0} again.", "The number is {0}. Which number?")
 FORMS = ("#### {0}", "kcal {0}", "<<{0}>>", "lookup {0}", "error {0}")
 
 
-def pictures(count, *, seed):
-    """Train pictures: of one food, of two, and one in ten of the others without any."""
-    return food_pictures.generate(count, seed=seed, levels=LEVELS, no_food=NO_FOOD)
+def pictures(count, *, seed, levels):
+    """Train pictures; of those that would show one food, one in ten shows none."""
+    return food_pictures.generate(count, seed=seed, levels=levels, no_food=NO_FOOD)
 
 
 def named(row):

@@ -29,8 +29,8 @@ from helpers.tool_calls import TINY
 from helpers.tool_use import ToolUse
 from helpers.trainer import Trainer
 
-TRACES, SFT_STEPS = 24, 20
-PROMPTS, GROUP, GRPO_STEPS, RATE = 32, 8, 50, 5e-4
+TRACES, SFT_STEPS = 20, 24
+PROMPTS, GROUP, GRPO_STEPS, RATE = 32, 8, 80, 5e-4
 BUDGET, BUCKETS, NO_FOOD = 16, (40,), 0.15
 
 # Plausible: calls that can be run, numbers that are not invented, the right form.

@@ -22,10 +22,9 @@ from scripts import food_corpus
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "data" / "tiny" / "food_base"
 WORK = ROOT / "build" / "tiny" / "food_base"
-STEPS = {"names": 1500, "talk": 1400}
+STEPS = {"names": 1200, "talk": 1000}
 PEAK = {"names": 2e-2, "talk": 1e-2}
-ROWS, LENGTH = 8, 128
-SLOTS = {"names": 7, "talk": 5}  # pictures in a row
+ROWS, LENGTH, SLOTS = 8, 128, 7  # a batch shows up to 56 pictures
 WARMUP = 30
 WHITENED, FLOOR = 1500, 1e-2  # pictures measured; least variance of a component
 
@@ -86,7 +85,7 @@ def train(model, stage, examples, pictures):
         seed=0,
         pictures=pictures,
         vision=model.config.vision,
-        slots=SLOTS[stage],
+        slots=SLOTS,
     )
     steps = STEPS[stage]
     optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)
@@ -97,8 +96,8 @@ def train(model, stage, examples, pictures):
 
 def main():
     """Trains the model, or goes on, and writes its folder; returns curves."""
-    named = food_corpus.pictures(food_corpus.NAMED, seed=0)
-    talked = food_corpus.pictures(food_corpus.TALKED, seed=1)
+    named = food_corpus.pictures(food_corpus.NAMED, seed=0, levels=(1,))
+    talked = food_corpus.pictures(food_corpus.TALKED, seed=1, levels=(1, 1, 1, 2))
     tokenizer = food_corpus.make_tokenizer(talked)
     model = new_model(tokenizer)
     print(f"food_base: {count_params(model):,} parameters, {STEPS} steps", flush=True)

@@ -50,8 +50,8 @@ def fails_in_process_1(prompts, completions, **_):
     return by_text(prompts, completions)
 
 
-def policy():
-    return make(vocab=len(TOKENIZER), width=16, ff=24)
+def policy(seed=0):
+    return make(vocab=len(TOKENIZER), width=16, ff=24, seed=seed)
 
 
 def sft(model):
@@ -80,6 +80,7 @@ def grpo(model, reward=by_text, resample=0):
 LESSONS = {
     "sft": (lessons.sft, sft, {"accumulate": 2}),
     "grpo": (lessons.policy_gradient, grpo, {"minibatches": 2}),
+    "distillation": (lessons.distillation, lambda model: grpo(model, None), {}),
 }
 
 
@@ -107,6 +108,7 @@ def train(name, folder=None, devices=8, wrapper=lambda source: source):
         model,
         objective(),
         adamw(3e-3, b1=0.5, b2=0.5),
+        frozen=[policy(seed=1)] if name == "distillation" else [],
         folder=folder,
         mesh=make_mesh(jax.devices()[:devices]),
         save_every=SAVE_EVERY,

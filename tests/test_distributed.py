@@ -59,7 +59,7 @@ def finish(processes, logs):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The folder of two processes that trained both lessons undisturbed."""
+    """The folder of two processes that trained all lessons undisturbed."""
     folder = tmp_path_factory.mktemp("whole")
     finish(*two("whole", folder))
     return folder
@@ -73,7 +73,7 @@ def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lesson", ["sft", "grpo"])
+@pytest.mark.parametrize("lesson", ["sft", "grpo", "distillation"])
 def test_what_is_written_is_written_once(whole, lesson):
     assert [row["step"] for row in read_table(whole / lesson)] == [1, 2, 3, 4, 5, 6]
     checkpoints = sorted((whole / lesson / "checkpoints").iterdir())
