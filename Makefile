@@ -22,7 +22,7 @@ $(READY): pyproject.toml .ci/env
 	@bash .ci/env
 	@touch $(READY)
 
-course: $(READY)  ## run the walk: base, SFT, GRPO, GSPO, distillation (about 20 minutes)
+course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minutes)
 	@$(PY) notebooks/walk.py
 
 test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
