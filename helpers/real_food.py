@@ -1,4 +1,4 @@
-"""The food lessons' world with real weights: Gemma 3 4B that sees, and Food-101's photos.
+"""The food lessons' world with real weights: Gemma 3 4B that sees, photos of Food-101.
 
 As `helpers.real`, for pictures: on a TPU the last section of the food notebooks makes
 its calls with what stands here. The sizes are those of the programs that were compiled

@@ -1,4 +1,4 @@
-"""The food notebooks' last section, as a TPU runs it, on a small model and few photos."""
+"""The food notebooks' last section, as a TPU runs it, with a small model and photos."""
 
 import dataclasses
 import io
