@@ -174,7 +174,7 @@ def compiled(preset: str, **columns) -> str:
             if all(row[name] == str(value) for name, value in wanted.items())
         ]
     if not programs:
-        return f"No program of {wanted} is compiled yet: see `make tpu-check`."
+        return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
     # Colab's older compiler was asked too (`make tpu-floor`); the newest stands first.
     newest = programs[0].get("versions") if programs else None
     programs = [row for row in programs if row.get("versions") == newest]
