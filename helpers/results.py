@@ -151,7 +151,7 @@ def labels_by_compute() -> list[dict]:
     ]
 
 
-def compiled(preset: str) -> str:
+def compiled(preset: str, **columns) -> str:
     """What a preset's programs ask of each chip, as a Markdown table.
 
     The TPU compiler's words, not measurements: data/results/tpu_fit.csv
@@ -159,13 +159,22 @@ def compiled(preset: str) -> str:
 
     Args:
       preset: as in `runtime.PRESETS`, such as "v5e-1".
+      columns: for other programs on the same machine, what their rows hold, such as
+        model="google/gemma-3-4b-it", prompts=16.
     """
+    wanted = {"topology": preset, **columns} if columns else {"preset": preset}
     if not TPU_FIT.exists():
         return (
             "Not compiled yet: `make tpu-check` asks the TPU compiler, without a TPU."
         )
     with open(TPU_FIT, newline="") as file:
-        programs = [row for row in csv.DictReader(file) if row["preset"] == preset]
+        programs = [
+            row
+            for row in csv.DictReader(file)
+            if all(row[name] == str(value) for name, value in wanted.items())
+        ]
+    if not programs:
+        return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
     # Colab's older compiler was asked too (`make tpu-floor`); the newest stands first.
     newest = programs[0].get("versions") if programs else None
     programs = [row for row in programs if row.get("versions") == newest]

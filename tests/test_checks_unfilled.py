@@ -5,6 +5,7 @@ import pytest
 from helpers.checks import (
     distillation,
     filled,
+    food_sft,
     grpo,
     gspo,
     judge,
@@ -30,6 +31,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (template.check_guess, [None], "your guess"),
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),
+        (food_sft.check_photo, [None, None], "two numbers"),
         (scaling.check_diagnosis, [dict.fromkeys("ABCD")], "one of checks.LAYOUTS"),
         (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
     ],

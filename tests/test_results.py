@@ -159,3 +159,12 @@ def test_what_the_compiler_said_is_shown_for_one_preset_and_called_modelled(
         "| gemma-3-1b-it | grpo | does not fit |" + " |" * 6,
     ]
     assert all(row.count("|") == head.count("|") for row in rows)
+
+
+def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
+    results.TPU_FIT.write_text(FIT)
+    said = results.compiled("v5e-1", model="google/gemma-3-1b-it", tokens=65536)
+    assert said.count("gemma-3-1b-it") == 2 and "Qwen" not in said
+    said = results.compiled("v5e-8", model="google/gemma-3-1b-it")
+    assert "compiled yet" in said and "make tpu-check" in said and "|" not in said
