@@ -24,7 +24,8 @@ from scripts import tpu_cases
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
-SIZES = ("model", "program", "topology", "preset", "prompts", "pieces", "tokens")
+SIZES = ("model", "program", "topology", "preset", "pictures", "prompts", "pieces")
+SIZES += ("tokens",)
 
 
 def with_compiler(module, arguments=()):
