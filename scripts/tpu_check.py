@@ -74,6 +74,8 @@ def measure(case, kept):
         "temporaries_gb": round(report.temporaries_gb, 3),
         "resident_gb": round(resident, 3),
         "tflop": round(case.flops() / 1e12, 2),
+        "compiler_tflop": round(report.compiler_tflop, 2),
+        "compiler_gb": round(report.compiler_gbytes, 1),
         "modelled_ms": round(report.modelled_ms, 1),
         "modelled_peak_percent": round(report.modelled_peak_percent, 1),
         "links_ms": round(report.links_ms, 1),
