@@ -38,6 +38,7 @@ class Case:
     chunk: int = 1024
     preset: str = ""
     int8 = False  # whether the frozen base is stored so
+    pictures = 0  # in every prompt
 
     @property
     def config(self):
@@ -110,6 +111,7 @@ class SeeingCase(Case):
     prompt_tokens: int = 384
     completion_tokens: int = 128
     int8: bool = False
+    pictures = 1
 
     @property
     def config(self):

@@ -24,7 +24,8 @@ from scripts import tpu_cases
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
-SIZES = ("model", "program", "topology", "preset", "prompts", "pieces", "tokens")
+SIZES = ("model", "program", "topology", "preset", "pictures", "prompts", "pieces")
+SIZES += ("tokens",)
 
 
 def with_compiler(module, arguments=()):
@@ -73,6 +74,8 @@ def measure(case, kept):
         "temporaries_gb": round(report.temporaries_gb, 3),
         "resident_gb": round(resident, 3),
         "tflop": round(case.flops() / 1e12, 2),
+        "compiler_tflop": round(report.compiler_tflop, 2),
+        "compiler_gb": round(report.compiler_gbytes, 1),
         "modelled_ms": round(report.modelled_ms, 1),
         "modelled_peak_percent": round(report.modelled_peak_percent, 1),
         "links_ms": round(report.links_ms, 1),
