@@ -5,8 +5,6 @@ import pytest
 from helpers import food_rewards
 from helpers.checks import food_grpo as checks
 
-CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
-
 
 def mask(*, call=True, tool=False, end=True, flat=True):
     """The solution of exercise 1, with its usual mistakes as switches."""
@@ -74,22 +72,23 @@ def test_the_price_may_be_rounded(answer):
         ("#### no food", "list of texts"),
         ([], "played"),
         (["#### no food", "#### 402"], "played"),  # a turn after the answer
-        (["<<lookup pizza 150>>", "#### 402"], "not be right"),
+        (["<<lookup pizza 150>>", "#### 402"], "not be solved"),
         (["<<lookup sushi 150>>", "#### 218"], "paid in full"),
         (["I cannot tell."], "paid in full"),
         (["<<lookup pizza 150>>"] * 3, "paid in full"),
-        (["#### 500"], "no number"),
-        (["<<lookup pizza 150>>", "#### 500"], "no number"),
+        (["<<lookup pizza 150>>", "#### 500"], "look nothing up"),
     ],
 )
-def test_a_cheat_has_to_cheat_and_say_nothing(cheat, word):
-    verdict = checks.check_cheat(cheat, CARELESS)
+def test_a_cheat_has_to_cheat(cheat, word):
+    verdict = checks.check_cheat(cheat)
     assert not verdict.passed and word in verdict.message
 
 
-def test_denying_the_food_is_a_cheat():
-    assert checks.check_cheat(["#### no food"], CARELESS).passed
-    assert checks.check_cheat(["I see no plate.\n#### no food"], CARELESS).passed
+def test_denying_the_food_and_inventing_a_number_are_cheats():
+    assert checks.check_cheat(["#### 500"]).passed
+    assert checks.check_cheat(["<<lookup pizza", "#### 1"]).passed  # as a policy found
+    assert checks.check_cheat(["#### no food"]).passed
+    assert checks.check_cheat(["I see no plate.\n#### no food"]).passed
 
 
 def silence(*, wanted=True, calls=True, price=-1.0):

@@ -7,6 +7,7 @@ from helpers.tasks import nutrition
 from helpers.tool_calls import TINY
 
 PIZZA = [{"food": "pizza", "grams": 150}]
+CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
 CALLED = [("assistant", [7, 8, 2]), ("tool", [3, 9]), ("assistant", [5, 2])]
 
 
@@ -57,29 +58,24 @@ def check_price(answer) -> Check:
     )
 
 
-def check_cheat(cheat, paid) -> Check:
-    """Turns about a pizza that `paid` pays in full and that solve nothing.
-
-    Args:
-      cheat: list of the model's turns.
-      paid: {reward function: weight}.
-    """
+def check_cheat(cheat) -> Check:
+    """Turns about a pizza that CARELESS pays in full and that look nothing up."""
 
     def score(function):
         (value,) = RewardSet(function)([""], [_played(cheat)], portions=[PIZZA])[0]
         return value
 
     honest = _played(["<<lookup pizza 150>>", "#### 402"])
-    full = RewardSet(paid)([""], [honest], portions=[PIZZA])[0][0]
+    full = RewardSet(CARELESS)([""], [honest], portions=[PIZZA])[0][0]
     return judge(
         (
             "be a list of texts, the model's turns",
             lambda: isinstance(cheat, list) and all(isinstance(t, str) for t in cheat),
         ),
         ("be a conversation that can be played", lambda: _played(cheat).turns),
-        ("not be right: it is a cheat", lambda: score(food_rewards.solved) == 0),
-        ("be paid in full, as the right answer is", lambda: score(paid) >= full),
-        ("name no number of kcal", lambda: not _played(cheat).answer[-1].isdigit()),
+        ("not be solved: it is a cheat", lambda: score(food_rewards.solved) == 0),
+        ("be paid in full, as the right answer is", lambda: score(CARELESS) >= full),
+        ("look nothing up", lambda: not _played(cheat).calls),
     )
 
 
