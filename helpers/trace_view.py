@@ -114,8 +114,8 @@ def _picture(view):
     Image.fromarray(np.asarray(view.picture)).save(file, "PNG")
     data = base64.b64encode(file.getvalue()).decode()
     return (
-        "<img alt='The picture that the question is about' width='160' "
-        f"style='image-rendering:pixelated' src='data:image/png;base64,{data}'>"
+        '<img alt="The picture that the question is about" width="160" '
+        f'style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
     )
 
 
