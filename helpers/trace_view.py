@@ -115,7 +115,7 @@ def _picture(view):
     data = base64.b64encode(file.getvalue()).decode()
     return (
         '<img alt="The picture that the question is about" width="160" '
-        f"style='image-rendering:pixelated' src='data:image/png;base64,{data}'>"
+        f'style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 from helpers.checks import (
     distillation,
     filled,
+    food_grpo,
     food_sft,
     grpo,
     gspo,
@@ -25,6 +26,7 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (start.check_drive, [None], "a dict of one entry"),
         (grpo.check_stops_at, [None], "a probability"),
         (grpo.check_diagnosis, [dict.fromkeys(DIAGNOSES)], "the letter of a run"),
+        (food_grpo.check_price, [None], "a weight"),
         (gspo.check_sequence_ratio, [None], "a number"),
         (gspo.check_updates, [None], "a number of updates"),
         (distillation.check_log_probabilities, [None], "a whole number"),

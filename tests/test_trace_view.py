@@ -85,7 +85,7 @@ def test_colours_are_the_advantage_or_the_log_probability():
 def test_the_picture_is_the_batchs_own_with_an_alt_text():
     first, _ = views(batch(), TOKENIZER)
     page = trace_html(first)
-    data = re.search(r"base64,([^']+)'", page).group(1)
+    data = re.search(r'base64,([^"]+)"', page).group(1)
     picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
     np.testing.assert_array_equal(picture, batch()["images"][0, 0])
     assert 'alt="The picture' in page
