@@ -25,7 +25,7 @@ REPEAT = ("Repeat {0}.", "Say {0} again.", "The number is {0}. Which number?")
 FORMS = ("#### {0}", "kcal {0}", "<<{0}>>", "lookup {0}", "error {0}")
 
 
-def pictures(count, *, seed, levels):
+def pictures(count, *, seed, levels=(1,)):
     """Train pictures; of those that would show one food, one in ten shows none."""
     return food_pictures.generate(count, seed=seed, levels=levels, no_food=NO_FOOD)
 

@@ -96,7 +96,7 @@ def train(model, stage, examples, pictures):
 
 def main():
     """Trains the model, or goes on, and writes its folder; returns curves."""
-    named = food_corpus.pictures(food_corpus.NAMED, seed=0, levels=(1,))
+    named = food_corpus.pictures(food_corpus.NAMED, seed=0)
     talked = food_corpus.pictures(food_corpus.TALKED, seed=1, levels=(1, 1, 1, 2))
     tokenizer = food_corpus.make_tokenizer(talked)
     model = new_model(tokenizer)

@@ -126,7 +126,7 @@ def test_on_one_chip_the_decoder_is_int8_and_the_tower_as_it_was(model_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["09"])
+@pytest.mark.parametrize("number", ["09", "10"])
 def test_the_section_for_tpus_trains_and_saves_adapters(
     number, model_folder, photo_files, monkeypatch
 ):
