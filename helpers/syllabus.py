@@ -74,7 +74,7 @@ LESSONS = {
             "09_food_sft",
             "Food-101 I: look, call, answer",
             "Food-101 I",
-            {"laptop": 3, "v5e-1": 30, "v5e-8": 30},
+            {"laptop": 2, "v5e-1": 30, "v5e-8": 30},
             ("food_sft",),
         ),
         Lesson(
