@@ -1,111 +1,125 @@
-"""How fast could an SFT step be at best? Its matrix products alone, and nothing else.
+"""How fast could a step be at best? Its matrix products alone, and nothing else.
 
-    taskset -c 0 python tests/bench/floor.py      a minute; into bench_floor.csv
+    taskset -c 0 python tests/bench/floor.py      a few minutes; into bench_floor.csv
 
-An SFT step of the benchmark (`case.py`) is timed whole, and so are its products of
-activations with weights, forward and backward, as this course's library does them (XLA)
-and as NumPy's BLAS does them. With products as fast as those of BLAS no step can take
-less than `blas_cpu_s`; what is above it is attention, norms, activations, the softmax
-over the vocabulary and the optimizer. `most` is the greatest ratio to TRL that leaves
-nothing for them: TRL's step, from bench_cpu.csv, divided by `blas_cpu_s`.
+For every case of `make bench`, all products of activations with weights in an SFT step
+and in a GRPO step (prompts once per group, one pass forward for sampling, then forward
+and backward) are timed, as this course's library does them (XLA) and as NumPy's BLAS
+does them. Attention, norms, activations, the softmax over the vocabulary, the optimizer
+and the rewards come on top. `most_tunix` and `most_trl` are the greatest ratios that
+leave nothing for those: the peer's step, from bench_cpu.csv, divided by the faster of
+the two; `ours_tunix` and `ours_trl` are what `make bench` found.
 """
 
 import csv
+import itertools
 import os
 import pathlib
 import statistics
 import time
 
 import numpy as np
-import ours
 from case import Case
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "data" / "results"
-WIDTHS, ROUNDS = (128, 256), 5
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "data" / "results"
+ROUNDS = 3
 
 
 def weights(case):
-    """(rows, columns, how often) of every matrix that activations meet in a step."""
+    """(rows, columns, how often) of every matrix that activations meet in a pass."""
     narrow = case.kv_heads * case.head_dim
     layer = [(case.width, case.width)] * 2 + [(case.width, narrow)] * 2
     layer += [(case.width, case.ff)] * 2 + [(case.ff, case.width)]
     return [(*shape, case.layers) for shape in layer] + [(case.width, case.vocab, 1)]
 
 
-def operands(case):
-    """The pairs of arrays that a step multiplies: forward, to inputs, to weights."""
+def passes(case, program):
+    """(tokens at once, how often, backward too) of the passes of a step."""
+    if program == "sft":
+        return [(case.rows * case.length, 1, True)]
+    prompts = case.prompts * case.prompt
+    everything = prompts + case.rows * case.answer
+    return [(prompts, 1, False), (case.rows, case.answer, False), (everything, 1, True)]
+
+
+def products(case, program):
+    """(a, b, how often): the products of a step, operands as they are multiplied."""
     random = np.random.default_rng(0)
 
     def array(*shape):
         return random.standard_normal(shape, dtype=np.float32)
 
-    tokens, pairs = case.rows * case.length, []
-    for rows, columns, often in weights(case):
-        x, w, dy = array(tokens, rows), array(rows, columns), array(tokens, columns)
-        pairs += [(x, w), (dy, w.T), (x.T, dy)] * often
-    return pairs
+    for tokens, times, backward in passes(case, program):
+        for rows, columns, often in weights(case):
+            x, w, dy = array(tokens, rows), array(rows, columns), array(tokens, columns)
+            pairs = [(x, w), (dy, w.T), (x.T, dy)] if backward else [(x, w)]
+            yield from ((a, b, often * times) for a, b in pairs)
 
 
-def cpu_seconds(work):
-    """CPU-seconds of a call, median of several after one that is not counted."""
-    work()
-    taken = []
-    for _ in range(ROUNDS):
+def cpu_seconds(multiply, a, b):
+    """CPU-seconds of one product, median of several rounds of at least 20 ms."""
+    repeats, taken = 1, []
+    while len(taken) <= ROUNDS:
         start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
+        for _ in range(repeats):
+            multiply(a, b)
+        spent = time.process_time() - start
+        if spent < 0.02:
+            repeats *= 4
+        else:
+            taken.append(spent / repeats)
+    return statistics.median(taken[1:])
 
 
-def measure(case):
-    """The row of one width."""
+def measure(case, program, found):
+    """The row of one case; `found` holds its rows of bench_cpu.csv by peer."""
     import jax
 
-    pairs = operands(case)
-    multiply = jax.jit(lambda a, b: a @ b)
-    ready = [(jax.numpy.asarray(a), jax.numpy.asarray(b)) for a, b in pairs]
-    blas = cpu_seconds(lambda: [a @ b for a, b in pairs])
-    xla = cpu_seconds(lambda: [multiply(a, b).block_until_ready() for a, b in ready])
-    work = sum(2 * a.shape[0] * a.shape[1] * b.shape[1] for a, b in pairs)
-    return {
+    dot = jax.jit(lambda a, b: a @ b)
+    blas = xla = work = 0.0
+    for a, b, often in products(case, program):
+        ready = jax.numpy.asarray(a), jax.numpy.asarray(b)
+        blas += often * cpu_seconds(np.matmul, a, b)
+        xla += often * cpu_seconds(lambda a, b: dot(a, b).block_until_ready(), *ready)
+        work += often * 2 * a.shape[0] * a.shape[1] * b.shape[1] / 1e9
+    row = {
+        "program": program,
         "width": case.width,
         "lengths": f"{case.prompt}+{case.answer}",
-        "step_cpu_s": ours.sft(case)["sft_cpu_s"],
+        "gflop": work,
         "xla_cpu_s": xla,
         "blas_cpu_s": blas,
-        "gflop": work / 1e9,
-        "most": peer_seconds(case) / blas,
-        "load": os.getloadavg()[0],
     }
+    for peer, bench in found.items():
+        theirs, mine = (float(bench[f"{who}_{program}_cpu_s"]) for who in WHO)
+        row |= {f"most_{peer}": theirs / min(blas, xla), f"ours_{peer}": theirs / mine}
+    return row | {"load": os.getloadavg()[0]}
 
 
-def peer_seconds(case):
-    """CPU-seconds of TRL's SFT step at this width and length, as `make bench` found."""
-    wanted = {
-        "peer": "trl",
-        "width": str(case.width),
-        "lengths": f"{case.prompt}+{case.answer}",
-    }
-    with open(RESULTS / "bench_cpu.csv", newline="") as file:
-        (row,) = (row for row in csv.DictReader(file) if wanted.items() <= row.items())
-    return float(row["peer_sft_cpu_s"])
+WHO = ("peer", "ours")
 
 
 def main():
-    """Measures both widths and writes the table."""
-    rows = [measure(Case(width=width)) for width in WIDTHS]
+    """Measures all cases and writes the table."""
+    with open(RESULTS / "bench_cpu.csv", newline="") as file:
+        bench = list(csv.DictReader(file))
+    rows = []
+    for program, width, prompt in itertools.product(
+        ("sft", "grpo"), (128, 256), (64, 256)
+    ):
+        case = Case(width=width, prompt=prompt)
+        same = str(width), f"{prompt}+{case.answer}"
+        found = {r["peer"]: r for r in bench if (r["width"], r["lengths"]) == same}
+        rows.append(measure(case, program, found))
+        print(rows[-1], flush=True)
     with open(RESULTS / "bench_floor.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         for row in rows:
-            writer.writerow(
-                {
-                    name: f"{value:.5g}" if isinstance(value, float) else value
-                    for name, value in row.items()
-                }
-            )
-            print(row)
+            rounded = {
+                k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()
+            }
+            writer.writerow(rounded)
 
 
 if __name__ == "__main__":
