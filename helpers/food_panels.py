@@ -211,8 +211,8 @@ class MealPanel:
             return
         self.save.disabled = True
         try:
-            for portion, eaten in zip(self.found, self.portions, strict=True):
-                self.log.add(portion, self.model, grams=eaten["grams"])
+            grams = [portion["grams"] for portion in self.portions]
+            self.log.add_all(zip(self.found, grams, strict=True), self.model)
         except meals.MealLogError as error:
             self.save.disabled = False
             self.said.value = meal_view.failure_html(str(error))

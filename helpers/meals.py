@@ -96,29 +96,24 @@ class MealLog:
           ValueError: no name, or numbers that nobody eats.
           MealLogError: the file cannot be written, or is another version's.
         """
-        food, grams = portion["food"], portion["grams"] if grams is None else grams
-        numbers = [portion[name] for name in NUTRIENTS]
-        if not isinstance(food, str) or not 0 < len(food) <= LONGEST_NAME:
-            raise ValueError(f"food is a name of 1 to {LONGEST_NAME} letters.")
-        if not all(0 <= number < math.inf for number in numbers):
-            raise ValueError(f"nutrients are finite and not negative, not {numbers}.")
-        _check_grams(grams)
-        _check_grams(portion["grams"])
+        grams = portion["grams"] if grams is None else grams
+        return self.add_all([(portion, grams)], model, time=time)[0]
+
+    def add_all(self, eaten, model, *, time=None):
+        """Log several (portion, grams eaten of it), all of them or none; their ids.
+
+        Takes and raises what `add` does.
+        """
         when = (time or datetime.datetime.now()).astimezone()
-        row = (
-            when.isoformat(timespec="seconds"),
-            food,
-            str(model)[:LONGEST_MODEL],
-            grams,
-            portion["grams"],
-            *numbers,
-        )
-        marks = ", ".join("?" * (1 + len(row)))
+        logged = when.isoformat(timespec="seconds"), str(model)[:LONGEST_MODEL]
+        rows = [_row(portion, grams, *logged) for portion, grams in eaten]
         with self._open() as connection:
-            added = connection.execute(
-                f"INSERT INTO meals VALUES ({marks})", (None, *row)
-            )
-            return added.lastrowid
+            return [
+                connection.execute(
+                    f"INSERT INTO meals VALUES (NULL{', ?' * len(row)})", row
+                ).lastrowid
+                for row in rows
+            ]
 
     def edit(self, meal, grams):
         """Correct the weight of the meal with this id.
@@ -185,6 +180,18 @@ class MealLog:
                 f"The log {self.path.name} has tables of version {version}, this course"
                 f" those of {VERSION}. Move the file away: a new one is made."
             )
+
+
+def _row(portion, grams, time, model):
+    """The columns of a meal without its id; ValueError where they cannot be."""
+    food, numbers = portion["food"], [portion[name] for name in NUTRIENTS]
+    if not isinstance(food, str) or not 0 < len(food) <= LONGEST_NAME:
+        raise ValueError(f"food is a name of 1 to {LONGEST_NAME} letters.")
+    if not all(0 <= number < math.inf for number in numbers):
+        raise ValueError(f"nutrients are finite and not negative, not {numbers}.")
+    _check_grams(grams)
+    _check_grams(portion["grams"])
+    return time, food, model, grams, portion["grams"], *numbers
 
 
 def _check_grams(grams):

@@ -170,3 +170,13 @@ def test_next_to_nothing_of_a_food_is_nothing_in_any_weight(log):
     log.add(crumb, "a model that writes absurd numbers", grams=0.1)
     assert set(scaled(crumb, 5000).values()) == {"pizza", 5000, 0}
     assert set(log.totals().values()) == {0}
+
+
+def test_a_plate_is_logged_whole_or_not_at_all(tmp_path):
+    log = MealLog(tmp_path / "meals.sqlite")
+    with pytest.raises(ValueError, match="food is a name"):
+        log.add_all([(PIZZA, 100), ({**RAMEN, "food": ""}, 100)], "m")
+    assert log.day() == []
+    first, second = log.add_all([(PIZZA, 100), (RAMEN, 200)], "m")
+    assert [meal.id for meal in log.day()] == [first, second]
+    assert [meal.portion["grams"] for meal in log.day()] == [100, 200]
