@@ -1,13 +1,13 @@
 """README and the notebooks show the tables that are kept in data/results."""
 
 import json
-import pathlib
 
+import course_notebooks as course  # finds notebooks/readme.py, too
 import readme
 
 from helpers import results
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = course.FOLDER.parent
 
 
 def test_readme_shows_the_results_that_are_kept():
