@@ -45,7 +45,7 @@ def converse(backend, question, picture, *, run_tool=nutrition.run_tool):
       picture: uint8 (H, W, 3); None: a question without one.
       run_tool: (name, arguments) -> dict for JSON.
     Yields:
-      Events; the last is an "answer" or an "error", and nothing raises.
+      Events; the last is an "answer" or an "error". Only faults of our own raise.
     """
     try:
         talk = backend.begin(question, picture)

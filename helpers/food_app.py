@@ -111,6 +111,12 @@ class _Assistant:
         self.meal.show([], "")
         self.events.value = "<p role='status'>The model is looking …</p>"
         try:
+            self._converse()
+        finally:  # whatever went wrong, one can ask again
+            self.ask.disabled = False
+
+    def _converse(self):
+        try:
             backend = self.model.backend
         except BackendError as error:
             self.events.value = meal_view.failure_html(str(error))
@@ -121,4 +127,3 @@ class _Assistant:
                 happened.append(event)
                 self.events.value = "".join(map(meal_view.event_html, happened))
             self.meal.show(portions(happened), backend.name)
-        self.ask.disabled = False

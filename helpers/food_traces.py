@@ -4,8 +4,8 @@ Rows are those of `tasks.food_questions`, asked with the picture; a demonstratio
 calls the nutrition tool once for all foods, and answers with the sum that it gave:
 
     <<lookup pizza 150>>
-    kcal 399
-    #### 399
+    kcal 402
+    #### 402
 """
 
 from helpers import food_rewards

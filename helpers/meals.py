@@ -57,7 +57,8 @@ def scaled(portion, grams):
     return {
         "food": portion["food"],
         "grams": grams,
-        **{name: portion[name] * share for name in NUTRIENTS},
+        # Of 1e-320 g the share is infinite, and nothing of it is still nothing.
+        **{name: portion[name] and portion[name] * share for name in NUTRIENTS},
     }
 
 

@@ -9,6 +9,7 @@ import base64
 import io
 import json
 import time
+import urllib.parse
 
 from PIL import Image
 
@@ -58,7 +59,8 @@ class OpenAIServer:
         max_tokens=512,
         tools=(nutrition.SCHEMA,),
     ):
-        self.base_url, self.model, self.key = base_url.strip(), model.strip(), key
+        self.base_url, self.model = base_url.strip(), model.strip()
+        self.key = (key or "").strip()
         self.timeout, self.max_tokens, self.tools = timeout, max_tokens, tools
         self.name = self.model
 
@@ -66,12 +68,17 @@ class OpenAIServer:
         """See `helpers.assistant`.
 
         Raises:
-          BackendError: no address or model is given, or `openai` is not installed.
+          BackendError: no address or model is given, or one that cannot be sent.
         """
         if not self.base_url.startswith(("http://", "https://")) or not self.model:
             raise BackendError(
                 "No server can be asked: enter an address such as "
                 "http://localhost:8000/v1, and what the server calls its model."
+            )
+        if not _can_be_sent(self.base_url, self.key):
+            raise BackendError(
+                "This address or key cannot be sent: it holds letters that none "
+                "has, or a port that is no number. Enter both again."
             )
         content = [{"type": "text", "text": question}]
         if picture is not None:
@@ -111,10 +118,18 @@ class OpenAIServer:
                 f"Nothing answers at {self.base_url}: {error.__cause__ or error}. "
                 "Start the server, and check address and port."
             ) from error
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise _broken("it is no JSON") from error
+        return _read(body)
+
+
+def _can_be_sent(address, key):
+    """Whether an address has a host and a port that can be, and a key fits a header."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, _ = parts.hostname or "", parts.port  # which raises where it is none
+        host.encode("idna")
+    except ValueError:
+        return False
+    return bool(host) and (host + key).isascii() and (address + key).isprintable()
 
 
 def _client(openai, server, keep):
@@ -143,6 +158,16 @@ def _client(openai, server, keep):
     )
 
 
+def _read(body):
+    """The JSON of an answer, all of it text that can be shown and sent back."""
+    try:
+        answer = json.loads(body)
+        json.dumps(answer, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise _broken("it is no JSON, or holds half a character") from error
+    return answer
+
+
 def _refusal(status, body):
     """What a person is told of another answer than 200, the words of the server too."""
     said = body[:4000].decode(errors="replace")
@@ -153,7 +178,7 @@ def _refusal(status, body):
     except (ValueError, AttributeError, RecursionError):
         pass
     advice = ADVICE.get(status) or KINDS_OF_ADVICE[status // 100]
-    said = " ".join(said.split())[:300]
+    said = " ".join(said.split())[:300].encode(errors="replace").decode()
     return f"The server refuses, with {status}. {advice}" + (
         f" It says: {said}" if said else ""
     )

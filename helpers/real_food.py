@@ -28,7 +28,7 @@ EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
 ASK = (
     "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
     '"pizza", grams=150)\n```\nwith the right food and grams, and wait for the result.'
-    " Then end with a line such as #### 399, the kcal."
+    " Then end with a line such as #### 402, the kcal."
 )
 
 

@@ -5,6 +5,7 @@ same cache, and speak again. A call that fails, is late or makes no sense is an 
 that its own answer is told, and may learn from; the run goes on.
 """
 
+import json
 import threading
 import time
 
@@ -167,7 +168,7 @@ class _Talk:
 
 
 def run_side_by_side(run_tool, calls, seconds):
-    """The results of calls, each an error where the tool raised or was late.
+    """The results of calls, each an error where the tool raised, was late or no JSON.
 
     Args:
       run_tool: (name, arguments) -> dict.
@@ -181,6 +182,7 @@ def run_side_by_side(run_tool, calls, seconds):
     def run(index, call):
         try:
             result = run_tool(call.name, call.arguments)
+            json.dumps(result, ensure_ascii=False).encode()  # or nobody can be told it
         except Exception as error:
             result = {"error": f"the tool failed: {type(error).__name__}"}
         if not isinstance(result, dict):

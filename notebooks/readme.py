@@ -93,8 +93,8 @@ def pictures_table() -> str:
         }
     said = (
         "The answers of a group share their picture: the update of 16 questions with 8 "
-        f"answers each takes {updates['8']}; with a picture for every answer it would "
-        f"take {updates['1']}."
+        f"answers each takes {updates['8']}; with picture and prompt for every answer "
+        f"it would take {updates['1']}."
     )
     return "\n\n".join([*tables, said])
 

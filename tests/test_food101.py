@@ -170,6 +170,21 @@ def test_a_file_of_another_kind_is_named(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "about",
+    ["no JSON", "[]", '{"info": null}']
+    + ['{"info": {"features": {"label": {"names": null}}}}'],
+)
+def test_metadata_of_another_form_are_named(tmp_path, about):
+    path = tmp_path / "train.parquet"
+    write(path, [record(0, 0)])
+    table = pyarrow.parquet.read_table(path)
+    table = table.replace_schema_metadata({"huggingface": about})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(ValueError, match="train.parquet: its metadata 'huggingface'"):
+        load(tmp_path)
+
+
 # --- the hub ---
 
 

@@ -105,6 +105,16 @@ def test_a_model_that_is_missing_is_told_and_another_can_be_asked(app):
     assert shown_events(app)[-1] == "answer"
 
 
+def test_after_a_fault_of_our_own_one_can_ask_again(app, monkeypatch):
+    def faulty(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(food_app, "converse", faulty)
+    with pytest.raises(ZeroDivisionError):
+        app._ask(app.ask)
+    assert not app.ask.disabled
+
+
 def test_a_model_is_made_once(app):
     made = []
     app.model.backends["pizza"] = lambda: made.append(1) or Scripted("p", "pizza")

@@ -163,3 +163,10 @@ def test_a_log_that_is_locked_says_so(log, monkeypatch):
 def test_it_stands_in_the_build_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
     assert MealLog().path == tmp_path / "meals.sqlite"
+
+
+def test_next_to_nothing_of_a_food_is_nothing_in_any_weight(log):
+    crumb = lookup_nutrition("pizza", 1e-320)
+    log.add(crumb, "a model that writes absurd numbers", grams=0.1)
+    assert set(scaled(crumb, 5000).values()) == {"pizza", 5000, 0}
+    assert set(log.totals().values()) == {0}

@@ -91,6 +91,40 @@ def test_a_large_photo_is_sent_smaller():
     assert max(Image.open(io.BytesIO(data)).size) == 896
 
 
+@pytest.mark.parametrize(
+    "address, key",
+    [
+        ("http://127.0.0.1:eight/v1", None),
+        ("http://[::1", None),
+        ("http://\u200b/v1", None),
+        ("http://" + "a" * 70 + "/v1", None),  # no label of a name is so long
+        ("http://127.0.0.1:99999/v1", None),
+        ("http:///v1", None),
+        ("http://127.0.0.1:9/v1", "ключ"),
+        ("http://127.0.0.1:9/v1", "se\ncret"),
+    ],
+)
+def test_an_address_or_key_that_cannot_be_sent(address, key):
+    said = error(address, key=key)
+    assert "Enter both again" in said and str(key) not in said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        message("\ud800", [call(PIZZA)]),
+        message(None, [call(PIZZA, name="\ud800")]),
+        message(None, [call(PIZZA, identity="\ud800")]),
+    ],
+    ids=["text", "name", "id"],
+)
+def test_half_a_character_is_neither_shown_nor_sent_back(body):
+    with serving(body) as (fake, address):
+        assert "half a character" in error(address)
+        fake.replies = [(500, {"error": {"message": "its \ud800 words"}})]
+        assert "its ? words" in error(address)
+
+
 def test_keys_of_the_environment_stay_at_home(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
     with serving(message("Hello.")) as (fake, address):

@@ -174,9 +174,12 @@ def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
     assert "3 s" in late["error"]
 
 
-def test_what_a_tool_gives_is_a_dict_or_an_error():
-    (result,) = run_side_by_side(lambda name, arguments: "7", [Call("x")], 5)
-    assert "error" in result
+@pytest.mark.parametrize(
+    "given", ["7", None, {"kcal": {1, 2}}, {"kcal": np.float32(3)}, {"x": "\ud800"}]
+)
+def test_what_a_tool_gives_is_a_dict_for_json_or_an_error(given):
+    (result,) = run_side_by_side(lambda name, arguments: given, [Call("x")], 5)
+    assert list(result) == ["error"] and json.dumps(result)
 
 
 def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):

@@ -122,7 +122,7 @@ def _parquet_files(folder, split):
 def _from_files(folder):
     """(bytes, label, where) of `pizza/1.jpg` and the like."""
     for path in sorted(folder.glob("*/*")):
-        if path.suffix.lower() in SUFFIXES:
+        if path.suffix.lower() in SUFFIXES and path.is_file():
             yield path.read_bytes(), _known(path.parent.name, path), str(path)
 
 
@@ -149,9 +149,15 @@ def _names(schema, path):
     """The class names a file was written with; the hub's where it does not say."""
     if missing := set(COLUMNS) - set(schema.names):
         raise ValueError(f"{path}: no column {sorted(missing)}, only {schema.names}.")
-    about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    label = about.get("info", {}).get("features", {}).get("label", {})
-    names = label.get("names", LABELS)
+    try:
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        label = about.get("info", {}).get("features", {}).get("label", {})
+        names = list(label.get("names", LABELS))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"{path}: its metadata 'huggingface' cannot be read ({error}). Write the "
+            "file anew with datasets, or without metadata."
+        ) from error
     return [_known(name, path) for name in names]
 
 
