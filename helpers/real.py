@@ -58,15 +58,23 @@ class World:
         )
 
     def demonstrations(self, seed):
-        """Packed rows of GSM8K's own solutions, a batch source for SFT."""
+        """Packed rows of GSM8K's own solutions, a batch source for SFT.
+
+        A few solutions are too long for both budgets together; says how many.
+        """
         examples = chat.examples_tokens(
             self.tokenizer,
             [row["question"] for row in self.train],
             [row["answer"] for row in self.train],
         )
         length = self.preset.prompt_tokens + self.preset.completion_tokens
+        fitting = [example for example in examples if len(example[0]) <= length]
+        print(
+            f"{len(fitting)} demonstrations; {len(examples) - len(fitting)} longer than"
+            f" {length} tokens are left out"
+        )
         return pipeline.packed_rows(
-            examples, batch=self.preset.prompts, length=length, seed=seed
+            fitting, batch=self.preset.prompts, length=length, seed=seed
         )
 
     def rollouts(self, reward, seed, group=None):

@@ -7,7 +7,7 @@ such as `answer`, one entry per completion.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from helpers.answers import (
     MARK,
@@ -208,7 +208,8 @@ def _scores(name, function, prompts, completions, columns):
         row, reason = _first_failure(function, prompts, completions, columns)
         what = f"raised {type(reason or error).__name__}: {reason or error}"
         raise _failure(name, what, row, completions) from error
-    count = len(scores) if hasattr(scores, "__len__") else None
+    listed = hasattr(scores, "__len__") and not isinstance(scores, (Mapping, Set))
+    count = len(scores) if listed else None  # of a dict the keys would be the scores
     if count != len(completions):
         got = repr(scores) if count is None else f"{count} scores"
         what = f"returned {got} for {len(completions)} completions"

@@ -219,8 +219,19 @@ def run_folder(name: str) -> pathlib.Path:
 
 
 def seed() -> int:
-    """The seed of this run of the course: COURSE_SEED, else 0."""
-    return int(os.environ.get("COURSE_SEED") or 0)
+    """The seed of this run of the course: COURSE_SEED, else 0.
+
+    Raises:
+      ValueError: it is not a whole number from 0 to 999,999; the notebooks make the
+        seeds of their parts from it.
+    """
+    said = os.environ.get("COURSE_SEED") or "0"
+    if not (said.isascii() and said.isdigit() and len(said) <= 6):
+        raise ValueError(
+            f"COURSE_SEED is {said!r}. Set it to a whole number from 0 to 999999, or "
+            "unset it for 0."
+        )
+    return int(said)
 
 
 def model_folder(name: str) -> pathlib.Path:

@@ -50,7 +50,31 @@ def speed_table() -> str:
                 for column in columns
             ]
             lines.append(f"| {name} | {lengths} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", first_steps(rows)])
+
+
+def first_steps(rows: list[dict]) -> str:
+    """Seconds to the end of the first step, least to most over all cases."""
+
+    def spans(whose, peers):
+        for kind in ("cold", "warm"):
+            name = f"{whose}_first_step_{kind}_s"
+            seconds = [float(row[name]) for row in rows if row["peer"] in peers]
+            yield f"{min(seconds):.0f} to {max(seconds):.0f}"
+
+    both = ("tunix", "trl")
+    asked = {"here": ("ours", both), "google-tunix": ("peer", both[:1])}
+    asked |= {"TRL": ("peer", both[1:])}
+    said = [f"{who} {' and '.join(spans(*of))} s" for who, of in asked.items()]
+    return (
+        "A first step also compiles, but for TRL's. With nothing kept of earlier runs, "
+        f"and with all that they compiled, it is done after: {'; '.join(said)}."
+    )
+
+
+def tpu_tables() -> str:
+    """What the presets' programs ask of the two free machines."""
+    return "\n\n".join(results.compiled(name) for name in tpu.SLICES)
 
 
 def pictures_table() -> str:
@@ -92,8 +116,7 @@ def main() -> None:
     readme = ROOT / "README.md"
     text = fill(readme.read_text(), "notebooks", notebooks_table())
     text = fill(text, "speed", speed_table())
-    compiled = [results.compiled(name) for name in tpu.SLICES]
-    text = fill(text, "tpu", "\n\n".join(compiled))
+    text = fill(text, "tpu", tpu_tables())
     text = fill(text, "pictures", pictures_table())
     table = results.rows()
     if table:

@@ -2,7 +2,6 @@
 
 import ast
 import importlib.metadata
-import json
 import os
 import pathlib
 import re
@@ -18,7 +17,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 import helpers
-from helpers import results
 from helpers.syllabus import LESSONS
 
 ROOT = course.ROOT
@@ -373,18 +371,3 @@ def test_env_without_ensurepip_and_pip_says_what_to_install(run_env):
     assert "python3 -m venv" in asked, "the next Python may have what the first has not"
     assert "pip install" not in asked
     assert not (run_env.folder / ".venv").exists()
-
-
-def test_readme_shows_the_results_that_are_kept():
-    kept = ROOT / "data" / "results" / "walk.json"
-    table = json.loads(kept.read_text())
-    assert results.markdown(table) in (ROOT / "README.md").read_text()
-    assert {"base", "sft", "grpo", "gspo", "student"} <= {row["stage"] for row in table}
-    assert (ROOT / "data" / "results" / "walk.png").exists()
-
-
-def test_readme_shows_the_speed_that_was_measured():
-    import readme
-
-    text = (ROOT / "README.md").read_text()
-    assert readme.fill(text, "speed", readme.speed_table()) == text

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import pathlib
 
 import course_notebooks
 import pyarrow
@@ -12,6 +14,9 @@ from helpers import real, rewards, runtime
 from helpers.intervals import Comparison
 from helpers.tasks import word_problems
 
+REAL = pathlib.Path(
+    os.environ.get("COURSE_GSM8K") or runtime.ROOT.parent / "shared" / "data" / "gsm8k"
+)
 TINY = runtime.ROOT / "data" / "tiny"
 SMALL = dataclasses.replace(
     runtime.PRESETS["v5e-1"],
@@ -29,11 +34,13 @@ SMALL = dataclasses.replace(
 
 @pytest.fixture
 def gsm8k_files(tmp_path, monkeypatch):
-    """GSM8K's parquet files with generated problems, one of them far too long."""
+    """GSM8K's parquet files with generated problems; a question and a solution are
+    far too long."""
     for split, count in (("train", 40), ("test", 12)):
         rows = word_problems.generate(count, seed=3, levels=(1, 2), split=split)
         rows = [{k: row[k] for k in ("question", "answer")} for row in rows]
         rows[0]["question"] = "Count. " * 200 + rows[0]["question"]
+        rows[1]["answer"] = "Count on. " * 200 + rows[1]["answer"]
         table = pyarrow.Table.from_pylist(rows)
         pyarrow.parquet.write_table(table, tmp_path / f"{split}.parquet")
     monkeypatch.setenv("COURSE_GSM8K", str(tmp_path))
@@ -49,24 +56,47 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
     assert there.policy.layers.q_a.shape[-1] == 4
 
 
+def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
+    batch = next(real.world(SMALL).demonstrations(seed=0))
+    assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
+    assert batch["tokens"].shape == (SMALL.prompts, 160)
+
+
+def check_section(number, preset):
+    """Runs a notebook's last section as written, on one device."""
+    notebook = course_notebooks.read(number)
+    (imports,) = course_notebooks.tagged(notebook, "imports")
+    (section,) = course_notebooks.tagged(notebook, "real")
+    reward = rewards.RewardSet({rewards.correct: 1.0, any_length: 0.01})
+    names = {"preset": preset, "seed": 0, "reward": reward, "__name__": "section"}
+    exec(imports.source, names)
+    exec(section.source, names)
+    assert isinstance(names["on_real_weights"](preset), Comparison)
+    (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-1/model")
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["04", "07", "08", "11"])
 def test_the_section_for_tpus_trains_and_saves_adapters(
     number, gsm8k_files, monkeypatch
 ):
-    """Run as written, on one device, with a preset of small sizes."""
     monkeypatch.setattr(real, "TEACHER", str(TINY / "grpo"))
-    notebook = course_notebooks.read(number)
-    (imports,) = course_notebooks.tagged(notebook, "imports")
-    (section,) = course_notebooks.tagged(notebook, "real")
-    reward = rewards.RewardSet({rewards.correct: 1.0, any_length: 0.01})
-    names = {"preset": SMALL, "seed": 0, "reward": reward, "__name__": "section"}
-    exec(imports.source, names)
-    exec(section.source, names)
-    assert isinstance(names["on_real_weights"](SMALL), Comparison)
-    (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-1/model")
-    settings = json.loads((folder / "adapter_config.json").read_text())
-    assert settings["r"] == 4 and settings["base_model_name_or_path"] == SMALL.model
+    check_section(number, SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="GSM8K is not there")
+@pytest.mark.parametrize("number", ["04", "07"])
+def test_sft_and_grpo_run_on_real_questions(number, tmp_path, monkeypatch):
+    """Sixty of them, in a larger budget: the tiny tokenizer knows few words."""
+    for split, count in (("train", 60), ("test", 8)):
+        lines = (REAL / f"{split}.jsonl").read_text("utf-8").split("\n")[:count]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    monkeypatch.setenv("COURSE_GSM8K", str(tmp_path))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+    check_section(number, dataclasses.replace(SMALL, prompt_tokens=512))
 
 
 def any_length(prompts, completions, **columns):

@@ -267,6 +267,8 @@ def wants_no_columns(prompts, completions):
         (gives(0, 10**400, 0), ["broken", "row 1", "'second'"]),
         (gives(0, 0, None), ["broken", "None", "row 2", "'third'"]),
         (gives(0, "1", 0), ["broken", "'1'", "row 1"]),
+        (gives_itself({0: 1.0, 1: 0.0, 2: 0.5}), ["broken", "{0: 1.0"]),
+        (gives_itself({0.0, 1.0, 0.5}), ["broken", "for 3 completions"]),
         (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
         (gives(0, 0), ["broken", "2 scores for 3 completions"]),
         (gives_itself(None), ["broken", "None for 3 completions"]),

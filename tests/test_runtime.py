@@ -266,6 +266,18 @@ def test_folders_follow_course_build(monkeypatch, tmp_path):
     assert runtime.build_folder() == runtime.ROOT / "build"
 
 
+def test_the_seed_is_a_small_whole_number(monkeypatch):
+    monkeypatch.delenv("COURSE_SEED", raising=False)
+    assert runtime.seed() == 0
+    for said, value in {"": 0, "7": 7, "999999": 999_999}.items():
+        monkeypatch.setenv("COURSE_SEED", said)
+        assert runtime.seed() == value
+    for said in ("-1", "1.5", "one", "1000000", "²", "1e3"):
+        monkeypatch.setenv("COURSE_SEED", said)
+        with pytest.raises(ValueError, match=f"COURSE_SEED is '{said}'.*unset"):
+            runtime.seed()
+
+
 def test_the_laptops_budgets_hold_every_question_and_solution():
     chosen = runtime.preset("laptop")
     tokenizer = chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "base")

@@ -43,6 +43,7 @@ ABSENT = (
     "mlp_bias",
     "num_experts",
     "num_local_experts",
+    "quantization_config",
     "use_bidirectional_attention",
     "use_sliding_window",
 )
@@ -78,13 +79,15 @@ class ModelConfig:
     vision: VisionConfig | None = None
 
     def __post_init__(self):
-        if self.family not in FAMILIES:
-            known = ", ".join(FAMILIES)
-            raise UnsupportedModel(f"model_type {self.family!r}: this knows {known}.")
+        _check_family(self.family)
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"num_attention_heads {self.heads} is not a multiple of "
                 f"num_key_value_heads {self.kv_heads}."
+            )
+        if self.head_dim % 2:
+            raise UnsupportedModel(
+                f"head_dim={self.head_dim} is odd: rotary positions turn pairs."
             )
 
     @property
@@ -122,12 +125,11 @@ class ModelConfig:
         """
         tower = VisionConfig.from_hf(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
-            hf = GEMMA_TEXT | hf.get("text_config", {}) | {"model_type": "gemma3_text"}
-        family = hf.get("model_type", "")
+            hf = _text_half(hf)
+        family = hf.get("model_type")
+        _check_family(family)
         _refuse_what_would_be_wrong(hf, family)
-        needed = NEEDED + NEEDED_BY.get(family, ())
-        if missing := [name for name in needed if hf.get(name) is None]:
-            raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
+        _check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
         gemma = family == "gemma3_text"
         return cls(
             family=family,
@@ -190,6 +192,33 @@ def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
+def _check_family(family: str | None) -> None:
+    if family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise UnsupportedModel(f"model_type {family!r}: this knows {known}.")
+
+
+def _text_half(hf: dict) -> dict:
+    """The config of the decoder in a Gemma 3 with vision, its silent fields filled."""
+    text = hf.get("text_config", {})
+    if not isinstance(text, dict):
+        raise UnsupportedModel(f"text_config={text!r} is not an object.")
+    # The outer config says for both halves whether they are quantized.
+    outer = {name: hf[name] for name in ("quantization_config",) if name in hf}
+    return GEMMA_TEXT | outer | text | {"model_type": "gemma3_text"}
+
+
+def _check_sizes(hf: dict, needed: tuple[str, ...]) -> None:
+    """Raises on sizes that are missing, or that no array can have."""
+    if missing := [name for name in needed if hf.get(name) is None]:
+        raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
+    for name in (*needed, "num_key_value_heads", "head_dim"):
+        value = hf.get(name)
+        kinds = (int, float) if name == "query_pre_attn_scalar" else (int,)
+        if value is not None and not (type(value) in kinds and value > 0):
+            raise UnsupportedModel(f"{name}={value!r} is not a size above 0.")
+
+
 def _pattern(hf: dict) -> int:
     kinds = hf.get("layer_types")
     if not kinds:
@@ -241,11 +270,18 @@ def _stretch(hf: dict) -> Stretch | None:
 
 def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     """Raises on fields that change what the model computes, which nothing here does."""
+    for field in ("rope_scaling", "rope_parameters"):
+        if not isinstance(hf.get(field) or {}, dict):
+            raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
     for layers, known in (
         ("full_attention", ("default", *STRETCHES)),
         ("sliding_attention", ("default",) if family == "gemma3_text" else ()),
     ):
-        kind = _rope_type(_rope(hf, layers))
+        rope = _rope(hf, layers)
+        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
+        if share not in (None, 1):
+            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
+        kind = _rope_type(rope)
         if known and kind not in known:
             raise UnsupportedModel(
                 f"rope type {kind!r} of {layers} layers is not supported: "
@@ -254,8 +290,10 @@ def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     for field in ABSENT:
         if hf.get(field):
             raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
-    if family != "gemma3_text" and "sliding_attention" in (hf.get("layer_types") or ()):
-        raise UnsupportedModel(f"sliding layers are not supported ({family}).")
+    kinds = {"full_attention", "sliding_attention"}
+    kinds = kinds if family == "gemma3_text" else {"full_attention"}
+    if strange := set(hf.get("layer_types") or ()) - kinds:
+        raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
     field = "hidden_activation" if family == "gemma3_text" else "hidden_act"
     known = "gelu_pytorch_tanh" if family == "gemma3_text" else "silu"
     if hf.get(field, known) != known:

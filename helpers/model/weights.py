@@ -57,8 +57,9 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     try:
         with contextlib.ExitStack() as stack:
             tensors = {}
-            for path in _weight_files(folder):
+            for path, listed in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
+                _check_place(path, file.keys(), listed)
                 for name in file.keys():
                     if vision or not names.of_vision(names.ours(name)):
                         tensors[names.ours(name)] = file.get_slice(name)
@@ -183,12 +184,27 @@ def read_config(folder) -> dict:
 
 
 def _weight_files(folder):
-    """The safetensors files of a folder: one, or those its index lists."""
+    """[(safetensors file, the tensors its index lists in it; None without an index)]"""
     index = folder / INDEX
     if not index.is_file():
-        return [folder / "model.safetensors"]
-    shards = _parsed(index).get("weight_map", {}).values()
-    return [folder / name for name in sorted(set(shards))]
+        return [(folder / "model.safetensors", None)]
+    places, listed = _parsed(index).get("weight_map", {}), {}
+    if not isinstance(places, dict):
+        raise WeightsError(f"weight_map of {index} is not an object.")
+    for tensor, name in places.items():
+        if not isinstance(name, str) or pathlib.PurePath(name).name != name:
+            raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
+        listed.setdefault(name, set()).add(tensor)
+    return [(folder / name, listed[name]) for name in sorted(listed)]
+
+
+def _check_place(path, found, listed):
+    """Files of two downloads may hold a tensor twice, and only the index knows."""
+    if listed is not None and (strange := sorted(set(found) - listed)):
+        raise WeightsError(
+            f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
+            "not belong together. Fetch the whole folder again."
+        )
 
 
 def _parsed(path):
