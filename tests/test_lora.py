@@ -11,9 +11,11 @@ from safetensors.numpy import load_file
 from test_model import forward
 from tiny_models import FAMILIES, cached_model, flat_batch, texts
 
-from helpers import lessons, optimizers
-from helpers.model import lora
+from helpers import chat, lessons, optimizers, runtime
+from helpers.model import lora, weights
+from helpers.tasks import word_problems
 from helpers.trainer import Trainer
+from scripts import int8_error
 
 TOKENS = texts(2, 9)
 
@@ -107,6 +109,17 @@ def test_int8_is_off_by_at_most_half_a_step_and_takes_adapters(family):
     assert not [
         p for p, _ in nnx.to_flat_state(nnx.state(adapted, nnx.Param)) if "q" in p
     ]
+
+
+def test_int8_hardly_changes_what_a_trained_model_says():
+    folder = runtime.ROOT / "data" / "tiny" / "grpo"
+    tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
+    problems = word_problems.generate(20, seed=3, levels=(3,), split="test")
+    models = exact, lora.quantize(exact)
+    large_TV, small_TV = (int8_error.read(m, tokenizer, problems) for m in models)
+    assert len(large_TV) > 800 and np.abs(large_TV).max() > 5
+    assert 0 < np.abs(large_TV - small_TV).max() < 0.5
+    assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > 0.99
 
 
 def test_the_folder_is_what_peft_documents(tmp_path):
