@@ -15,7 +15,7 @@ from helpers.tasks.nutrition import MOST_GRAMS
 LARGEST_FILE = 8_000_000  # bytes; a notebook's connection breaks above 10 MiB
 LONGEST_LABEL = {"description_width": "initial"}
 UPLOADED = "my upload"
-SERVER = "another model, on a server"
+SERVER = "a teacher: a larger model on a server"
 
 
 def wide():
