@@ -176,7 +176,7 @@ def compiled(preset: str, **columns) -> str:
     if not programs:
         return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
     # Colab's older compiler was asked too (`make tpu-floor`); the newest stands first.
-    newest = programs[0].get("versions") if programs else None
+    newest = programs[0].get("versions")
     programs = [row for row in programs if row.get("versions") == newest]
     lines = [
         f"Modelled by the compiler for {preset}, not measured:",

@@ -27,75 +27,84 @@ def check_photo(patches, tokens) -> Check:
     )
 
 
-def check_execute(answer) -> Check:
-    """Exercise 2: a turn of the model is validated, then executed or refused."""
-    pizza = {"food": "pizza", "grams": 150}
+def _turn(arguments, name="lookup_nutrition"):
+    """A turn of a Qwen model that makes one call."""
+    call = json.dumps({"name": name, "arguments": arguments})
+    return f"<tool_call>\n{call}\n</tool_call>"
 
-    def turn(arguments, name="lookup_nutrition"):
-        call = json.dumps({"name": name, "arguments": arguments})
-        return f"<tool_call>\n{call}\n</tool_call>"
 
-    def ran(text):
-        """(results, arguments of each lookup that was made)"""
-        made = []
+PIZZA, SUSHI = {"food": "pizza", "grams": 150}, {"food": "sushi", "grams": 80.5}
+HOSTILE = (
+    ("refuse a turn that the parser finds malformed", _turn(PIZZA)[:-9]),
+    ("refuse a tool that there is not", _turn(PIZZA, "os.system")),
+    ("refuse a call without grams", _turn({"food": "pizza"})),
+    ("refuse an argument too many", _turn({**PIZZA, "unit": "g"})),
+    ("refuse a food that is no text", _turn({"food": ["pizza"], "grams": 150})),
+    ("refuse grams in quotes", _turn({"food": "pizza", "grams": "150"})),
+    ("refuse true as grams", _turn({"food": "pizza", "grams": True})),
+    ("refuse grams of 0", _turn({"food": "pizza", "grams": 0})),
+    ("refuse grams above 5,000", _turn({"food": "pizza", "grams": 10**9})),
+)
 
-        def lookup(food, grams):
-            made.append({"food": food, "grams": grams})
-            return {"kcal": 100 + len(made)}
 
-        return answer(text, lookup), made
+def _executed(answer, text):
+    """(results, arguments of each lookup that was made) of a turn."""
+    made = []
 
-    def refused(text):
-        results, made = ran(text)
+    def lookup(food, grams):
+        made.append({"food": food, "grams": grams})
+        return {"kcal": 100 + len(made)}
+
+    return answer(text, lookup), made
+
+
+def _refuses(answer, text):
+    """A property: the turn gets one error, and nothing is looked up."""
+
+    def refused():
+        results, made = _executed(answer, text)
         return not made and [list(result) for result in results] == [["error"]]
 
-    sushi = {"food": "sushi", "grams": 80.5}
-    hostile = (
-        ("refuse a turn that the parser finds malformed", turn(pizza)[:-9]),
-        ("refuse a tool that there is not", turn(pizza, "os.system")),
-        ("refuse a call without grams", turn({"food": "pizza"})),
-        ("refuse an argument too many", turn({**pizza, "unit": "g"})),
-        ("refuse a food that is no text", turn({"food": ["pizza"], "grams": 150})),
-        ("refuse grams in quotes", turn({"food": "pizza", "grams": "150"})),
-        ("refuse true as grams", turn({"food": "pizza", "grams": True})),
-        ("refuse grams of 0", turn({"food": "pizza", "grams": 0})),
-        ("refuse grams above 5,000", turn({"food": "pizza", "grams": 10**9})),
-    )
+    return refused
+
+
+def check_execute(answer) -> Check:
+    """Exercise 2: a turn of the model is validated, then executed or refused."""
+
+    def ran(text):
+        return _executed(answer, text)
+
     return judge(
         (
             "run a right call once, and give its result in a list",
-            lambda: ran(turn(pizza)) == ([{"kcal": 101}], [pizza]),
+            lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
         ),
         ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
         *(
-            (f"{phrase}, and look nothing up", _holds(refused, t))
-            for phrase, t in hostile
+            (f"{phrase}, and look nothing up", _refuses(answer, text))
+            for phrase, text in HOSTILE
         ),
         (
             "run both calls of a turn with two, in order",
             lambda: (
-                ran(f"{turn(pizza)}\n{turn(sushi)}")
-                == ([{"kcal": 101}, {"kcal": 102}], [pizza, sushi])
+                ran(f"{_turn(PIZZA)}\n{_turn(SUSHI)}")
+                == ([{"kcal": 101}, {"kcal": 102}], [PIZZA, SUSHI])
             ),
         ),
         (
             "run the right one of two calls, and refuse the other",
             lambda: (
-                [set(r) for r in ran(turn(pizza) + turn({}))[0]]
+                [set(r) for r in ran(_turn(PIZZA) + _turn({}))[0]]
                 == [{"kcal"}, {"error"}]
             ),
         ),
         (
             "say in every error what is wrong, in words",
             lambda: all(
-                len(ran(text)[0][0]["error"].split()) >= 3 for _, text in hostile
+                len(ran(text)[0][0]["error"].split()) >= 3 for _, text in HOSTILE
             ),
         ),
     )
-
-
-def _holds(property_, text):
-    return lambda: property_(text)
 
 
 def check_found_nothing(text) -> Check:
