@@ -13,7 +13,7 @@ import os
 import jax
 from flax import nnx
 
-from helpers import chat, food_traces, pipeline, runtime, tool_evaluate
+from helpers import chat, food_traces, pipeline, real, runtime, tool_evaluate
 from helpers.model import hub, lora, weights
 from helpers.rollouts import Rollouts
 from helpers.sharding import place
@@ -54,29 +54,13 @@ def sizes(preset):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class World:
-    """What a food lesson on real weights needs.
+class World(real.World):
+    """What a food lesson on real weights needs: a `real.World` of photos and a tool.
 
-    Attributes:
-      preset: the sizes of everything, from `sizes`; `completion_tokens` holds two turns
-        and the tool's result between them.
-      policy: the model with fresh adapters on a frozen base, over all devices.
-      tokenizer: its own.
-      train, test: rows of `food_traces.ask` about photos, which are decoded when their
-        batch is made; a question ends by saying how to call the tool.
+    Its preset is from `sizes`; `completion_tokens` holds two turns and the tool's
+    result between them. Rows are those of `food_traces.ask` about photos, which are
+    decoded when their batch is made; a question ends by saying how to call the tool.
     """
-
-    preset: runtime.Preset
-    policy: object
-    tokenizer: object
-    train: list
-    test: list
-
-    @property
-    def chunk(self) -> int:
-        """Tokens whose logits exist at once, on all devices together."""
-        return self.preset.chunk * jax.device_count()
 
     @property
     def turn(self) -> int:
