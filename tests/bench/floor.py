@@ -9,6 +9,9 @@ does them. Attention, norms, activations, the softmax over the vocabulary, the o
 and the rewards come on top. `most_tunix` and `most_trl` are the greatest ratios that
 leave nothing for those: the peer's step, from bench_cpu.csv, divided by the faster of
 the two; `ours_tunix` and `ours_trl` are what `make bench` found.
+
+The peers' steps were timed on another day and at another load, which makes them longer
+rather than shorter: `most` is generous, and no floor to the digit.
 """
 
 import csv
