@@ -24,8 +24,7 @@ from scripts import tpu_cases
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
-SIZES = ("model", "program", "topology", "preset", "pictures", "prompts", "pieces")
-SIZES += ("tokens",)
+SIZES = tuple("model program topology preset pictures prompts pieces tokens".split())
 
 
 def with_compiler(module, arguments=()):
