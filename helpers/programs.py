@@ -147,7 +147,7 @@ def rollout(
     ]
 
     generate = functools.partial(
-        sampling._generate,
+        sampling._generate.plain,
         graph,
         max_tokens=completion_tokens,
         eos_ids=(1,),

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.images import check_prompts
+from helpers.jit import jit
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.sharding import gathered, spread_rows, using
@@ -110,7 +111,7 @@ def generate(
 
 
 @functools.partial(
-    jax.jit,
+    jit,
     static_argnames=("graph", "max_tokens", "eos_ids", "greedy", "top_k", "nucleus"),
 )
 def _generate(

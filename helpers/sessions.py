@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.images import check_prompts
+from helpers.jit import jit
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.sampling import append, chooser, empty_cache, gathered_model, speak
@@ -62,7 +63,7 @@ def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session
         return _begin(graph, weights, *rows, group=group, size=size)
 
 
-@functools.partial(jax.jit, static_argnames=("graph", "group", "size"))
+@functools.partial(jit, static_argnames=("graph", "group", "size"))
 def _begin(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
     model = gathered_model(graph, weights)
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
@@ -102,7 +103,7 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
 
 
 @functools.partial(
-    jax.jit,
+    jit,
     static_argnames=("graph", "max_tokens", "eos_ids", "greedy"),
     donate_argnames=("session",),
 )
@@ -142,7 +143,7 @@ def hear(model, session, tokens_PGT, mask_PGT):
         return _hear(graph, weights, session, *rows)
 
 
-@functools.partial(jax.jit, static_argnames=("graph",), donate_argnames=("session",))
+@functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
 def _hear(graph, weights, session, tokens_PGT, mask_PGT):
     model = gathered_model(graph, weights)
     count_PG = mask_PGT.sum(axis=-1)

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 from helpers import processes
 from helpers.checkpoints import Checkpoints
 from helpers.identity import describe, fingerprint
+from helpers.jit import jit
 from helpers.metrics_log import MetricsLog, Progress
 from helpers.optimizers import Optimizer
 from helpers.runtime import make_mesh
@@ -188,7 +189,7 @@ class Trainer:
         update = build_update(
             self.objective, self.optimizer.transform, self.graph, graphs
         )
-        self.update = jax.jit(
+        self.update = jit(
             update,
             donate_argnums=(0, 1),
             out_shardings=(shardings(self.params, self.mesh), layout, None),

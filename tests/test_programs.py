@@ -38,7 +38,7 @@ def lowered_by_the_trainer(model, objective, batch, *, frozen=(), wrt=nnx.Param)
     arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in batch.items()}
     pieces = place_batch(arrays, trainer.mesh, 1, 2)
     state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
-    return trainer.update.lower(*state, pieces, 0.1).as_text()
+    return trainer.update.plain.lower(*state, pieces, 0.1).as_text()
 
 
 def without_sharding(text):
@@ -84,7 +84,7 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
     graph, state = nnx.split(real)
     keys = sampling.row_keys(jax.random.key(0), 0, P, G)
     prompt = jnp.ones((P, Tp), jnp.int32)
-    expected = sampling._generate.lower(
+    expected = sampling._generate.plain.lower(
         graph,
         state,
         prompt,

@@ -96,7 +96,8 @@ def test_minibatches_are_updates_one_after_the_other_at_the_same_rate():
     trainer = Trainer(in_turn, squared_error, adamw(rate), log=False)
     for number, source.batch in enumerate(quarters):
         trainer.fit(source, number + 1)
-    assert_same_weights(together, in_turn, rtol=1e-6, atol=1e-7)
+    # Two programs, so the last digits of float32 may differ; weights are below 2.
+    assert_same_weights(together, in_turn, rtol=1e-6, atol=1e-6)
 
 
 def test_a_batch_whose_mask_is_empty_changes_nothing_and_stays_finite():
