@@ -3,8 +3,10 @@
 import csv
 import dataclasses
 import json
+import os
 import pathlib
 import sys
+import time
 
 import pytest
 
@@ -14,6 +16,7 @@ sys.path.insert(0, str(HERE / "bench"))
 import bench  # noqa: E402
 import case as cases  # noqa: E402
 import ours  # noqa: E402
+import where  # noqa: E402
 
 TOY = cases.Case(
     width=16,
@@ -173,3 +176,28 @@ def test_the_committed_rows_say_what_was_measured_and_how():
         assert own in versions["peer"]
         assert float(line["load"]) >= 0 and line["cores"] and line["date"]
         assert int(line["rounds"]) >= 2 and int(line["steps"]) >= 3
+
+
+def test_the_profile_finds_products_in_both_programs_and_counts_no_loop_twice():
+    begin = time.perf_counter()
+    spent = where.profile(dataclasses.replace(TOY, warmup=0, steps=1))
+    passed = time.perf_counter() - begin
+    assert {"rollout", "update"} == {program for program, _ in spent}
+    assert spent["rollout", "products"] > 0 < spent["update", "products"]
+    assert sum(spent.values()) < passed * os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("dot_general.206", "products"),
+        ("ynn_fusion.17", "products"),
+        ("dynamic-slice_bitcast_fusion.15", "moving"),
+        ("copy.3", "moving"),
+        ("while.525", "around"),
+        ("multiply_bitcast_fusion.3", "element by element"),
+        ("subtract_exponential_fusion", "element by element"),
+    ],
+)
+def test_what_xla_ran_is_told_apart_by_its_name(name, kind):
+    assert where.kind(name) == kind
