@@ -12,14 +12,14 @@ import pytest
 from helpers.jit import CPU_OPTIONS, jit
 
 
-def halves(x):
+def gram(x):
     return jnp.tanh(x @ x.T).sum(axis=0)
 
 
 def test_it_gives_what_the_function_gives():
     x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
     expected = np.tanh(x.astype(np.float64) @ x.T).sum(axis=0)
-    np.testing.assert_allclose(jit(halves)(x), expected, rtol=1e-4)
+    np.testing.assert_allclose(jit(gram)(x), expected, rtol=1e-4)
 
 
 def test_settings_are_those_of_jax_jit():
@@ -38,7 +38,7 @@ def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
         return lambda *args: compiled.append(settings.get("compiler_options"))
 
     monkeypatch.setattr(jax, "jit", fake)
-    program = jit(halves)
+    program = jit(gram)
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     program(1)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
@@ -48,7 +48,7 @@ def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
 
 
 def test_inside_another_program_the_plain_one_is_called():
-    program = jit(halves)
+    program = jit(gram)
     x = jnp.ones((4, 4))
     with pytest.raises(ValueError, match="compiler_options"):
         jax.jit(lambda x: program(x))(x)

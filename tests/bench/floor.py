@@ -10,8 +10,8 @@ and the rewards come on top. `most_tunix` and `most_trl` are the greatest ratios
 leave nothing for those: the peer's step, from bench_cpu.csv, divided by the faster of
 the two; `ours_tunix` and `ours_trl` are what `make bench` found.
 
-The peers' steps were timed on another day and at another load, which makes them longer
-rather than shorter: `most` is generous, and no floor to the digit.
+The peers' steps were timed apart and at another load (the columns `load` of both
+tables), so `most` is no floor to the digit.
 """
 
 import csv
