@@ -208,8 +208,8 @@ class Same:
 
 
 def arrays(model, part):
-    """The weights of the tower, or those of the rest."""
-    state = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    """The weights of the tower, or those of the rest, without adapters."""
+    state = nnx.to_pure_dict(nnx.state(lora.remove(model)))
     tower = state.pop("vision")
     return jax.tree.leaves(
         jax.tree.map(np.array, {"tower": tower, "text": state}[part])
