@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers import sampling_checks
 from helpers.images import check_prompts
 from helpers.jit import jit
 from helpers.model.attention import KV
@@ -66,7 +67,7 @@ def generate(
 
     Args:
       model: a Transformer.
-      prompt_PT, prompt_mask_PT: right-padded prompts, int32.
+      prompt_PT, prompt_mask_PT: right-padded prompts, int32, none of them empty.
       keys_PG: one random key per answer (see `row_keys`); its second axis is G.
       max_tokens: budget of new tokens per answer.
       eos_ids: ids that end an answer; they are part of it.
@@ -79,17 +80,17 @@ def generate(
     Returns:
       Completions.
     Raises:
+      ValueError: a prompt is empty, has gaps or foreign ids; a setting means nothing.
       helpers.images.ImageMismatch: a prompt's image tokens are not those of its images.
     """
-    if not 0 < top_p <= 1 or top_k < 0 or temperature < 0 or max_tokens < 1:
-        raise ValueError(
-            f"temperature {temperature} must be ≥ 0, top_k {top_k} ≥ 0, "
-            f"top_p {top_p} in (0, 1], max_tokens {max_tokens} ≥ 1."
-        )
+    vocab = model.config.vocab_size
+    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
+    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
     if images is not None or model.config.vision:
         check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
-    rows = [jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG]
+    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
     rows += [] if images is None else [jnp.asarray(images)]
     prompt_PT, prompt_mask_PT, keys_PG, *images = spread_rows(rows, weights)
     with using(weights):
