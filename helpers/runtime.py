@@ -103,14 +103,14 @@ def banner(notebook: str) -> Preset:
     import flax  # its version only; importing it costs most of a second
 
     chosen, lesson, place = preset(), LESSONS[notebook], where()
-    devices = jax.devices()
+    devices, own = jax.devices(), jax.local_devices()[0]  # only own ones tell memory
     minutes = lesson.minutes.get(chosen.name)
     expected = f"about {minutes} min" if minutes else "time not measured here"
     if minutes and chosen.name != "laptop":
         expected += " (planned, not measured)"
     print(f"{notebook} {lesson.title} · preset {chosen.name}: {expected}")
     print(
-        f"{place}: {len(devices)} × {devices[0].device_kind}{_memory(devices[0])} · "
+        f"{place}: {len(devices)} × {devices[0].device_kind}{_memory(own)} · "
         f"jax {jax.__version__}, flax {flax.__version__}, "
         f"Python {sys.version_info.major}.{sys.version_info.minor}"
     )
