@@ -97,7 +97,8 @@ def test_banner_gives_the_memory_that_a_device_reports(monkeypatch, capsys):
         def memory_stats(self):
             return {"bytes_limit": int(15.75 * 2**30)}
 
-    monkeypatch.setattr(runtime.jax, "devices", lambda: [Chip()])
+    for devices in "devices", "local_devices":
+        monkeypatch.setattr(runtime.jax, devices, lambda: [Chip()])
     assert runtime.banner("07").name == "v5e-1"
     assert "1 × TPU v5 lite of 15.75 GiB" in capsys.readouterr().out
 
