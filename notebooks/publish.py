@@ -8,7 +8,8 @@
 
 Cells tagged `badges`, `road` and `setup`, and the **Time** line of the cell tagged
 `card`, are written by this program, so that the repository's address, the release tag,
-the road and the minutes each stand in one place (pyproject.toml, helpers/syllabus.py).
+the road and the minutes each stand in one place (pyproject.toml,
+helpers/course/syllabus.py).
 """
 
 import argparse
@@ -29,8 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
 sys.path.insert(0, str(ROOT))
 
-from helpers.runtime import build_folder, run_folder  # noqa: E402
-from helpers.syllabus import LESSONS  # noqa: E402
+from helpers.course.syllabus import LESSONS  # noqa: E402
+from helpers.runtime.environment import build_folder, run_folder  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
@@ -98,7 +99,7 @@ def road(number: str) -> str:
 
 
 def card_time(number: str) -> str:
-    """The card's line about time, from the table in helpers/syllabus.py."""
+    """The card's line about time, from the table in helpers/course/syllabus.py."""
     minutes = LESSONS[number].minutes
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:

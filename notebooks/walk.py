@@ -26,8 +26,10 @@ from nbclient.exceptions import (
 )
 from publish import FOLDER, ROOT
 
-from helpers import plotting, results, runtime
-from helpers.syllabus import LESSONS
+from helpers import runtime
+from helpers.course import results
+from helpers.course.syllabus import LESSONS
+from helpers.plots import plotting
 
 
 def fingerprint() -> str:

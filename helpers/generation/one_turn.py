@@ -1,0 +1,57 @@
+"""Answers of one turn: what rollouts sample where there are no tools."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from helpers.generation.sampling import generate
+from helpers.runtime.sharding import own_rows
+from helpers.text import chat
+
+
+class Answers(NamedTuple):
+    """Answers on the host, as the trainer reads them, axes (P, G, T).
+
+    tokens: int32, what was said and heard, without gaps. mask: int32, 1 on tokens that
+    the model said. logprobs: float32 as sampled, 0 elsewhere. ended: (P, G) bool: its
+    last turn ended by an EOS.
+    texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
+    """
+
+    tokens: np.ndarray
+    mask: np.ndarray
+    logprobs: np.ndarray
+    ended: np.ndarray
+    texts: list
+    metrics: dict
+
+
+class OneTurn:
+    """Answers of one turn, without tools."""
+
+    def width(self, max_tokens):
+        """Most tokens of an answer."""
+        return max_tokens
+
+    def describe(self):
+        """What a run's state says of it."""
+        return {}
+
+    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
+        """Samples an answer for each key; see `tool_use.ToolUse.answers`."""
+        completions = generate(
+            model,
+            prompts["prompt"],
+            prompts["prompt_mask"],
+            keys,
+            max_tokens=max_tokens,
+            eos_ids=chat.eos_ids(tokenizer),
+            temperature=temperature,
+            images=prompts.get("images"),
+        )
+        tokens, mask, logprobs, ended = own_rows(completions)
+        texts = [
+            [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
+            for ts, ms in zip(tokens, mask, strict=True)
+        ]
+        return Answers(tokens, mask, logprobs, ended, texts, {})
