@@ -13,7 +13,7 @@ import re
 import publish
 from publish import ROOT
 
-from helpers.course import results
+from helpers.course import results, walk_figure
 from helpers.course.syllabus import LESSONS
 from helpers.plots import plotting
 from helpers.tpu import ahead_of_time
@@ -124,7 +124,7 @@ def main() -> None:
     if table:
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / "walk.json").write_text(json.dumps(table, indent=1) + "\n")
-        (KEPT / "walk.png").write_bytes(plotting.png(plotting.walk(table)))
+        (KEPT / "walk.png").write_bytes(plotting.png(walk_figure.walk(table)))
         text = fill(text, "results", results.markdown(table))
     readme.write_text(text)
 

@@ -27,7 +27,7 @@ from nbclient.exceptions import (
 from publish import FOLDER, ROOT
 
 from helpers import runtime
-from helpers.course import results
+from helpers.course import results, walk_figure
 from helpers.course.syllabus import LESSONS
 from helpers.plots import plotting
 
@@ -145,7 +145,7 @@ def report() -> None:
     print("\n" + results.markdown(table) + "\n")
     if table:
         picture = runtime.build_folder() / "walk.png"
-        picture.write_bytes(plotting.png(plotting.walk(table)))
+        picture.write_bytes(plotting.png(walk_figure.walk(table)))
         print(f"The walk as a picture:  {_shown(picture)}")
     print(f"The figures as data:    {_shown(results.path())}")
     print(f"Executed notebooks:     {_shown(runtime.build_folder() / 'notebooks')}/")

@@ -4,6 +4,7 @@ from helpers.course import results
 from helpers.course.set_up import banner
 from helpers.course.stages import stage_folder
 from helpers.course.syllabus import LESSONS, STAGES
+from helpers.course.walk_figure import walk
 
 __all__ = [
     "LESSONS",  # the notebooks
@@ -11,4 +12,5 @@ __all__ = [
     "banner",  # where am I
     "results",  # the table of the walk
     "stage_folder",  # a finished model
+    "walk",  # the figure of them all
 ]

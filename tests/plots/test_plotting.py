@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from helpers.course import walk_figure
 from helpers.plots import markup, plotting
 
 LABELS = {"title": "A finding", "xlabel": "x, unit", "ylabel": "y, unit"}
@@ -73,7 +74,7 @@ def test_show_refuses_a_figure_without_alt_text(shown):
     [
         plotting.lines([0, 1], {"a": [0, 1]}, **LABELS),
         plotting.bars({"a": (0.5, 0.4, 0.6)}, title="T", xlabel="x"),
-        plotting.walk(ROWS),
+        walk_figure.walk(ROWS),
     ],
     ids=["lines", "bars", "walk"],
 )
@@ -194,7 +195,7 @@ def test_densities_are_labelled_at_their_peaks():
 
 def test_walk_draws_every_stage_once_with_its_figures():
     food = {**ROWS[0], "stage": "food_sft", "greedy": 0.45, "n": 360}
-    fig = plotting.walk([food, *ROWS, {**ROWS[0], "seed": 1, "greedy": 0.99}])
+    fig = walk_figure.walk([food, *ROWS, {**ROWS[0], "seed": 1, "greedy": 0.99}])
     axes = fig.axes[0]
     assert len(axes.patches) == len(ROWS) + 1
     said = {f"{100 * row['greedy']:.0f}" for row in [*ROWS, food]}
