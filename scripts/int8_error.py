@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.course import stages
-from helpers.evaluation.evaluate import evaluate
+from helpers.evaluation.evaluator import evaluate
 from helpers.model import lora, weights
 from helpers.tasks.maths import word_problems
 from helpers.text import chat

@@ -13,7 +13,7 @@ import pathlib
 
 from helpers.batches import prompt_batches
 from helpers.course import stages
-from helpers.evaluation.evaluate import evaluate
+from helpers.evaluation.evaluator import evaluate
 from helpers.model import weights
 from helpers.tasks.maths import word_problems
 from helpers.text import chat

@@ -28,7 +28,7 @@ FIELDS = {
     "seed": int,
     "seconds": float,
 }
-_KEPT = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
+_KEPT = runtime.ROOT / "data" / "results"
 LEARNING = _KEPT / "learning.csv"
 TPU_FIT = _KEPT / "tpu_fit.csv"
 LABELS = _KEPT / "labels.csv"

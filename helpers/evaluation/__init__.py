@@ -1,7 +1,7 @@
 """How good a model is, with an interval."""
 
 from helpers.evaluation import tool_evaluate
-from helpers.evaluation.evaluate import evaluate
+from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
 from helpers.evaluation.report import Report
 

@@ -1,6 +1,6 @@
 """Measuring a model in conversations with a tool: is the whole of each right?
 
-As `helpers.evaluation.evaluate`, with a `ToolUse` between the turns. What is right is
+As `helpers.evaluation.evaluator`, with a `ToolUse` between the turns. What is right is
 said by `helpers.rewards.food_rewards`: the foods and grams looked up, and the tool's
 number answered.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.prompt_batches import pad_prompts
-from helpers.evaluation.evaluate import batches
+from helpers.evaluation.evaluator import batches
 from helpers.evaluation.report import Report
 from helpers.generation.sampling import row_keys
 from helpers.rewards import food_rewards

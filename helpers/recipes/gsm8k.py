@@ -11,7 +11,7 @@ import jax
 
 from helpers import runtime
 from helpers.batches import prompt_batches
-from helpers.evaluation.evaluate import evaluate
+from helpers.evaluation.evaluator import evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.model import hub, lora, weights
 from helpers.recipes import presets

@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers import checks as machinery
+from helpers.exercises import check as machinery
 from helpers.exercises import sft as checks
 
 

@@ -5,6 +5,7 @@ import time
 import jax.numpy as jnp
 import pytest
 
+from helpers.plots import roofline_plot
 from helpers.tpu import roofline
 from helpers.tpu.roofline import Machine
 
@@ -53,7 +54,7 @@ def test_a_measured_machine_does_something_and_not_the_impossible():
 
 def test_the_figure_draws_roofs_ridges_and_points():
     toy, other = Machine("toy", 1e9, 1e8), Machine("other", 1e12, 1e10)
-    fig = roofline.figure([toy, other], [("1 row", 0.5, 4e7)], title="T")
+    fig = roofline_plot.figure([toy, other], [("1 row", 0.5, 4e7)], title="T")
     axes = fig.axes[0]
     roofs = [line.get_xydata()[1] for line in axes.lines if len(line.get_xdata()) == 3]
     assert [tuple(ridge) for ridge in roofs] == [(10, 1e9), (100, 1e12)]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from helpers.course import results
-from helpers.evaluation import evaluate as room
-from helpers.evaluation.evaluate import Report, evaluate
+from helpers.evaluation import evaluator as room
+from helpers.evaluation.evaluator import Report, evaluate
 from helpers.generation.sampling import Completions
 
 EOS = 1
