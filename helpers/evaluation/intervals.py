@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-
-Z95 = 1.96  # standard deviations to either side that hold 95% of a normal distribution
+from scipy.stats import binomtest
 
 
 def pass_at_k(n, c, k):
@@ -35,31 +34,27 @@ def pass_at_k(n, c, k):
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def wilson(successes, n, z=Z95):
+def wilson(successes, n, level=0.95):
     """The interval that probably holds the true share, from successes in n trials.
 
-    Unlike share ± z·√(share (1 - share) / n) it stays inside 0 and 1 and does not
+    Unlike share ± 1.96·√(share (1 - share) / n) it stays inside 0 and 1 and does not
     collapse when all or none succeed.
 
     Args:
       successes: how many succeeded.
       n: how many were tried, at least 1.
-      z: 1.96 for 95%.
+      level: how probably, a fraction.
 
     Returns:
-      (low, high), fractions. Source: Wilson (1927).
+      (low, high), fractions. Source: Wilson (1927), as SciPy has it.
 
     Raises:
       ValueError: not 0 <= successes <= n with n at least 1.
     """
     if not (n >= 1 and 0 <= successes <= n):
         raise ValueError(f"{successes} successes of {n} trials have no interval.")
-    share = successes / n
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    # Where none or all succeed the end is exactly 0 or 1; rounding would miss it.
-    low = 0.0 if successes == 0 else middle - half
-    return low, 1.0 if successes == n else middle + half
+    found = binomtest(successes, n).proportion_ci(level, "wilson")
+    return float(found.low), float(found.high)
 
 
 @dataclass(frozen=True)
@@ -121,6 +116,5 @@ def compare(before, after, *, resamples=10_000, seed=0):
     drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
     low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
-    tail = sum(math.comb(gained + lost, i) for i in range(min(gained, lost) + 1))
-    p = min(1.0, 2 * tail / 2 ** (gained + lost))
-    return Comparison(n, float(change_N.mean()), low, high, gained, lost, p)
+    p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    return Comparison(n, float(change_N.mean()), low, high, gained, lost, float(p))

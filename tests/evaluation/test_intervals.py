@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -51,10 +52,12 @@ def test_wilson_gives_the_published_intervals(successes, n, low, high):
     assert wilson(successes, n) == pytest.approx((low, high), abs=5e-5)
 
 
-@given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([1.0, 1.96, 2.58]))
-def test_wilson_ends_are_the_shares_from_which_the_count_is_z_deviations_off(n, x, z):
-    successes = round(n * x)
-    low, high = wilson(successes, n, z)
+@given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([0.68, 0.95, 0.99]))
+def test_wilson_ends_are_the_shares_from_which_the_count_is_z_deviations_off(
+    n, x, level
+):
+    successes, z = round(n * x), NormalDist().inv_cdf((1 + level) / 2)
+    low, high = wilson(successes, n, level)
     assert 0 <= low <= successes / n <= high <= 1
     for end in (low, high):
         deviation = math.sqrt(end * (1 - end) / n)

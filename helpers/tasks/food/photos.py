@@ -9,20 +9,10 @@ import io
 import struct
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
 MAX_PIXELS = 50_000_000  # decoded; 150 MB as RGB
-ORIENTATION = 0x0112  # the EXIF tag: how the camera was held
-UPRIGHT = {  # EXIF 2.3, table 6: what undoes each orientation
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 class PhotoError(ValueError):
@@ -55,8 +45,7 @@ def decode(data, size=None, *, where="the photo"):
                 image.draft(None, (2 * size, 2 * size))  # a JPEG can decode smaller
             _check_size(image, where)
             image.load()
-            turn = UPRIGHT.get(_orientation(image))
-            upright = _rgb(image)
+            upright = _rgb(_turned(image))
     except PhotoError:
         raise
     except UnidentifiedImageError as error:
@@ -70,8 +59,6 @@ def decode(data, size=None, *, where="the photo"):
         raise PhotoError(
             f"{where}: broken or cut off ({error}). Download it again, or leave it out."
         ) from error
-    if turn is not None:
-        upright = upright.transpose(turn)
     if size is not None:
         upright = upright.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(upright)
@@ -86,12 +73,12 @@ def _check_size(image, where):
         )
 
 
-def _orientation(image):
-    """The EXIF orientation, 1 where there is none or the EXIF block is broken."""
+def _turned(image):
+    """As the camera was held, by its EXIF block; as it is where that is broken."""
     try:
-        return image.getexif().get(ORIENTATION, 1)
+        return ImageOps.exif_transpose(image)
     except (OSError, SyntaxError, ValueError, TypeError, struct.error):
-        return 1
+        return image
 
 
 def _rgb(image):
