@@ -1,4 +1,4 @@
-"""The food lessons' world with real weights: Gemma 3 4B that sees, photos of Food-101.
+"""The food recipe on real weights: Gemma 3 4B that sees, photos of Food-101.
 
 As `helpers.recipes.gsm8k`, for pictures: on a TPU the last section of the food
 notebooks makes its calls with what stands here. The sizes are those of the programs
@@ -26,8 +26,6 @@ from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.tool_calls import GEMMA3
 
-MODEL = "google/gemma-3-4b-it"  # gated: its licence, and a token
-PROMPTS = {"v5e-1": 2, "v5e-8": 16}  # in a batch
 HEARD = 64  # of the tokens of an answer, most that the tool may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
 ASK = (
@@ -46,25 +44,13 @@ def _shown(result):
 GRAMMAR = dataclasses.replace(GEMMA3, show=_shown)
 
 
-def sizes(preset):
-    """A preset with the model and the sizes of the food lessons in its place."""
-    return dataclasses.replace(
-        preset,
-        model=MODEL,
-        lora_rank=32,
-        prompts=PROMPTS[preset.name],
-        group=8,
-        prompt_tokens=384,
-        completion_tokens=128,
-    )
+class Recipe(gsm8k.Recipe):
+    """What a food lesson on real weights needs: a `gsm8k.Recipe` of photos and a tool.
 
-
-class World(gsm8k.World):
-    """What a food lesson on real weights needs: a `gsm8k.World` of photos and a tool.
-
-    Its preset is from `sizes`; `completion_tokens` holds two turns and the tool's
-    result between them. Rows are those of `food_traces.ask` about photos, which are
-    decoded when their batch is made; a question ends by saying how to call the tool.
+    Its preset is a row of `presets.FOOD`; `completion_tokens` holds two turns and the
+    tool's result between them. Rows are those of `food_traces.ask` about photos, which
+    are decoded when their batch is made; a question ends by saying how to call the
+    tool.
     """
 
     @property
@@ -171,11 +157,11 @@ def photos():
     return [row for i, row in enumerate(asked) if i % HELD_OUT], test
 
 
-def world(preset) -> World:
+def recipe(preset) -> Recipe:
     """Fetches the model and the photos, and says what it has.
 
     Args:
-      preset: from `sizes`; `model` may be a folder.
+      preset: a row of `presets.FOOD`; `model` may be a folder.
     Raises:
       helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
         to do.
@@ -185,4 +171,4 @@ def world(preset) -> World:
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     policy = lora.add(load(preset), preset.lora_rank)
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
-    return World(preset, policy, tokenizer, train, test)
+    return Recipe(preset, policy, tokenizer, train, test)

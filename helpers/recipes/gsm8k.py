@@ -1,4 +1,4 @@
-"""The lessons' world with real weights: the preset's model, and GSM8K beside it.
+"""The recipe on real weights: the preset's model, and GSM8K beside it.
 
 On a laptop the notebooks train the shipped tiny model on generated problems. On a TPU
 their last section makes the same calls with what stands here.
@@ -26,7 +26,7 @@ ASK = (
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
+class Recipe:
     """What a lesson on real weights needs.
 
     Attributes:
@@ -111,7 +111,7 @@ def load(preset, model):
     return weights.load(hub.fetch(model), mesh=runtime.make_mesh(), dtype=preset.dtype)
 
 
-def world(preset) -> World:
+def recipe(preset) -> Recipe:
     """Fetches model and data of a preset, and says what it has.
 
     Args:
@@ -138,4 +138,4 @@ def world(preset) -> World:
         )
     policy = lora.add(load(preset, preset.model), preset.lora_rank)
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
-    return World(preset, policy, tokenizer, **splits)
+    return Recipe(preset, policy, tokenizer, **splits)

@@ -50,7 +50,7 @@ def gsm8k_files(tmp_path, monkeypatch):
 
 
 def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
-    there = gsm8k.world(SMALL)
+    there = gsm8k.recipe(SMALL)
     said = capsys.readouterr().out
     assert len(there.train) == 39 and len(there.test) == 11
     assert "39 questions; 1 longer than 128 tokens" in said
@@ -59,7 +59,7 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
 
 
 def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
-    batch = next(gsm8k.world(SMALL).demonstrations(seed=0))
+    batch = next(gsm8k.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
     assert batch["tokens"].shape == (SMALL.prompts, 160)
 
