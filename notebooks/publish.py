@@ -261,8 +261,12 @@ def main() -> None:
 
 
 def prepare_environment() -> None:
-    """Set what kernels started from here inherit: preset, build folder, cache."""
+    """Set what kernels started from here inherit: helpers, preset, folder, cache."""
     folder = build_folder()
+    # The helpers of this copy of the course, also where another one is installed.
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [str(ROOT), *(path for path in others if path not in ("", str(ROOT)))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ["COURSE_BUILD"] = str(folder)
     os.environ.setdefault("COURSE_PRESET", "laptop")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build/jax-cache"))

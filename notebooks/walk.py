@@ -62,6 +62,10 @@ class Copy:
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
 
+    def forget(self) -> None:
+        """Drop the state, so that the notebook counts as never run."""
+        self._state.unlink(missing_ok=True)
+
     def save_state(self, key: str, done: bool, seconds: float) -> None:
         """Replace the state in one step."""
         aside = self._state.with_suffix(".partial")
@@ -69,9 +73,13 @@ class Copy:
         os.replace(aside, self._state)
 
 
-def run(number: str, before: str) -> str:
+def run(number: str, before: str, prepare=None) -> str:
     """Run one notebook of the walk unless its copy is current; returns its key.
 
+    Args:
+      number: such as "07".
+      before: the key of the notebook before it.
+      prepare: called with the notebook before it runs, to change the executed copy.
     Raises:
       SystemExit: a cell failed; the cell and its error have been printed.
     """
@@ -89,6 +97,8 @@ def run(number: str, before: str) -> str:
     spent = last["seconds"] if last.get("key") == key else 0.0
     copy.save_state(key, False, spent)
     started = time.monotonic()
+    if prepare:
+        prepare(notebook)
     try:
         publish.execute(notebook, on_cell=_show_progress(name, len(notebook.cells)))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

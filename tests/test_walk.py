@@ -147,6 +147,18 @@ def test_a_failing_cell_is_shown_and_stops_the_walk(folder):
 
 
 @pytest.mark.slow
+def test_kernels_import_the_helpers_that_stand_beside_the_walk(folder, monkeypatch):
+    (folder / "elsewhere" / "helpers").mkdir(parents=True)
+    (folder / "elsewhere" / "helpers" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(folder / "elsewhere"))
+    write(folder, "03_second", "import helpers\nprint(helpers.__file__)")
+    code, out, err = walk(folder)
+    assert code == 0, err
+    copy = nbformat.read(folder / "build/notebooks/03_second.ipynb", as_version=4)
+    assert "elsewhere" not in copy.cells[0].outputs[0].text
+
+
+@pytest.mark.slow
 def test_goes_on_after_ctrl_c(folder):
     write(
         folder,
