@@ -56,18 +56,19 @@ def walk_seed(seed: int, numbers) -> list[str]:
     os.environ["COURSE_SEED"] = str(seed)
     os.environ["COURSE_PRESET"] = "laptop"
     publish.prepare_environment()
-    failed, key = [], walk.fingerprint()
+    failed, base = [], walk.fingerprint()
     for number in numbers:
         records = records_of(seed, number)
         if not records.exists():
             walk.Copy(LESSONS[number].file).forget()
         try:
-            key = walk.run(
+            walk.run(
                 number,
-                key,
+                base,
                 lambda notebook, to=records: recording.rewrite(notebook, to),
             )
-        except SystemExit:  # walk.run has said why
+        except walk.NotebookFailed as error:
+            print(error, file=sys.stderr, flush=True)
             failed.append(number)
             continue
         add(rows_of(seed, number))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import syllabus
 from scripts import assertions, recording, seeds
 
 
@@ -124,6 +125,9 @@ def a_walk(tmp_path, monkeypatch):
     )
     notebook.cells = [nbformat.v4.new_code_cell(code)]
     nbformat.write(notebook, tmp_path / "03_measuring.ipynb")
+    lessons = {"03": syllabus.LESSONS["03"]}
+    for module in (assertions, assertions.walk, assertions.publish):
+        monkeypatch.setattr(module, "LESSONS", lessons)
     monkeypatch.setattr(assertions.walk, "FOLDER", tmp_path)
     monkeypatch.setattr(assertions.walk, "fingerprint", lambda: "as it is")
     monkeypatch.setattr(assertions.publish, "FOLDER", tmp_path)
