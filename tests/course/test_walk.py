@@ -1,9 +1,13 @@
-"""`make course`, on a walk of two tiny notebooks: order, reuse, failure, Ctrl-C."""
+"""`make course` with real kernels, on a walk of tiny notebooks; Ctrl-C, too.
+
+What does not depend on kernels is in test_walk_logic.py.
+"""
 
 import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +27,7 @@ from helpers.syllabus import Lesson
 lessons = {{
     "02": Lesson("02_first", "First", "first", {{"laptop": 1}}, ("sft",)),
     "03": Lesson("03_second", "Second", "second", {{"laptop": 1}}),
+    "04": Lesson("04_third", "Third", "third", {{"laptop": 1}}),
     "13": Lesson("13_missing", "Not of the walk", "aside", {{"laptop": 1}}, walk=False),
 }}
 publish.FOLDER = walk.FOLDER = pathlib.Path.cwd()
@@ -56,10 +61,10 @@ def write(folder: pathlib.Path, name: str, code: str):
     nbformat.write(notebook, folder / f"{name}.ipynb")
 
 
-def start(folder: pathlib.Path) -> subprocess.Popen:
+def start(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
     environment = {**os.environ, "COURSE_BUILD": str(folder / "build")}
     return subprocess.Popen(
-        [sys.executable, "-c", DRIVER],
+        [sys.executable, "-c", DRIVER, *arguments],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -74,8 +79,8 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def walk(folder: pathlib.Path) -> tuple[int, str, str]:
-    process = start(folder)
+def walk(folder: pathlib.Path, *arguments: str) -> tuple[int, str, str]:
+    process = start(folder, *arguments)
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
@@ -84,6 +89,7 @@ def walk(folder: pathlib.Path) -> tuple[int, str, str]:
 def folder(tmp_path):
     write(tmp_path, "02_first", FIRST)
     write(tmp_path, "03_second", "print('second')")
+    write(tmp_path, "04_third", "print('third')")
     return tmp_path
 
 
@@ -108,7 +114,7 @@ def test_fingerprint_covers_helpers_data_preset_and_seed(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_in_order_reports_and_reuses_what_is_unchanged(folder):
+def test_runs_in_order_and_reports(folder):
     code, out, err = walk(folder)
     assert code == 0, err
     assert out.index("02_first") < out.index("03_second") < out.index("| SFT |")
@@ -119,31 +125,36 @@ def test_runs_in_order_reports_and_reuses_what_is_unchanged(folder):
     copy = nbformat.read(folder / "build/notebooks/03_second.ipynb", as_version=4)
     assert copy.cells[0].outputs[0].text == "second\n"
 
-    code, out, _ = walk(folder)
-    assert code == 0 and out.count("reused") == 2
-    assert (folder / "build/runs/sft/steps").read_text() == "x"
 
-    write(folder, "03_second", "print('changed')")
-    code, out, _ = walk(folder)
-    assert code == 0 and out.count("reused") == 1
-
-    (folder / "build/results.json").unlink()
-    code, out, _ = walk(folder)
-    assert code == 0 and "| SFT |" in out, "a lost row is made again"
-
-    write(folder, "02_first", FIRST + "\n# changed")
-    code, out, _ = walk(folder)
-    assert code == 0 and "reused" not in out, "what comes after a change runs again"
-    assert (folder / "build/runs/sft/steps").read_text() == "x", "trained by old code"
+@pytest.mark.slow
+def test_a_failing_cell_is_shown_and_the_others_run(folder):
+    uses = 'from helpers import course\nprint(course.stage_folder("sft"))'
+    write(folder, "02_first", "print('before')\nreward = 1 / 0")
+    write(folder, "03_second", uses)
+    code, out, err = walk(folder)
+    assert code == 1
+    assert "02_first" in out and "FAILED, ZeroDivisionError: division by zero" in out
+    assert "reward = 1 / 0" in err and "\x1b" not in err
+    copy = nbformat.read(folder / "build/notebooks/02_first.ipynb", as_version=4)
+    assert copy.cells[0].outputs[0].text == "before\n"
+    assert re.search(r"03_second +uses the shipped \S*data/tiny/sft, because 02_f", out)
+    ends = re.findall(r"(\w+) +\d+ s  (ok|FAILED)", out)
+    assert ends == [("02_first", "FAILED"), ("03_second", "ok"), ("04_third", "ok")]
+    at_the_end = err[err.index("Failed: 1 of") :]
+    assert "02_first" in at_the_end and "build/notebooks/02_first.ipynb" in at_the_end
+    assert "03_second" not in at_the_end
 
 
 @pytest.mark.slow
-def test_a_failing_cell_is_shown_and_stops_the_walk(folder):
-    write(folder, "02_first", "reward = 1 / 0")
+def test_kernels_import_the_helpers_that_stand_beside_the_walk(folder, monkeypatch):
+    (folder / "elsewhere" / "helpers").mkdir(parents=True)
+    (folder / "elsewhere" / "helpers" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(folder / "elsewhere"))
+    write(folder, "03_second", "import helpers\nprint(helpers.__file__)")
     code, out, err = walk(folder)
-    assert code == 1
-    assert "FAILED" in out and "03_second" not in out
-    assert "reward = 1 / 0" in err and "ZeroDivisionError" in err
+    assert code == 0, err
+    copy = nbformat.read(folder / "build/notebooks/03_second.ipynb", as_version=4)
+    assert "elsewhere" not in copy.cells[0].outputs[0].text
 
 
 @pytest.mark.slow
