@@ -57,6 +57,7 @@ def write_hermes(name, arguments):
 # --- Gemma 3: a fence with Python-like calls, or with JSON ---
 
 _FENCE = re.compile(r"```(tool_code|json)[ \t]*\n")
+_CALL_KEYS = re.compile(r'"name"\s*:'), re.compile(r'"(?:parameters|arguments)"\s*:')
 _JSON_INSIDE = re.compile(r"\s*\[?\s*\{")
 _PYTHON = re.compile(
     r"""
@@ -72,6 +73,28 @@ _PYTHON = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def means_gemma3(text, position):
+    """Whether the fence at `position` is meant as a call: JSON may be any data.
+
+    JSON is a call by its keys, "name" and "parameters"; where it is broken, by finding
+    them in it.
+    """
+    begin = "```json"
+    if not text.startswith(begin, position):
+        return True
+    position += len(begin)
+    end = text.find("```", position)
+    body = text[position : end if end >= 0 else None][: strict_json.LONGEST]
+    try:
+        values = strict_json.read_all(body)
+    except Malformed:
+        return all(key.search(body) for key in _CALL_KEYS)
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    keys = [set(value) for value in values if isinstance(value, dict)]
+    return any("name" in own and own & {"parameters", "arguments"} for own in keys)
 
 
 def read_gemma3(text, position):

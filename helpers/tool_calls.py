@@ -55,6 +55,7 @@ class Grammar:
     Args:
       name: what it is called in messages to people.
       begin: pattern of what begins a call, and of an end without a beginning.
+      means: (text, position of `begin`) -> whether a call is meant there.
       read: (text, position of `begin`) -> ([(name, arguments), ...], position after).
       write: (name, arguments) -> text of one call.
       form: an example, which a model is told when its call is malformed.
@@ -76,6 +77,7 @@ class Grammar:
     in_template: bool = False
     show: Callable = json.dumps
     frame: str = "{}"
+    means: Callable = lambda text, position: True
 
     def parse(self, text):
         """Judge one turn of the model, its end-of-turn token taken off.
@@ -88,12 +90,13 @@ class Grammar:
         if len(text) > LONGEST_TURN:
             return Verdict(error=f"the turn is longer than {LONGEST_TURN} letters.")
         thought, spoken = _split(text, self.marks)
-        found = self.begin.search(spoken)
-        if found is None:
+        starts = (found.start() for found in self.begin.finditer(spoken))
+        start = next((at for at in starts if self.means(spoken, at)), None)
+        if start is None:
             return Verdict(thought=thought, text=spoken.strip())
-        before = spoken[: found.start()].strip()
+        before = spoken[:start].strip()
         try:
-            calls = self._calls(spoken, found.start())
+            calls = self._calls(spoken, start)
         except Malformed as reason:
             error = f"This is no call: {reason}. Write {self.form}"
             return Verdict((), error, thought, before)
@@ -101,7 +104,7 @@ class Grammar:
 
     def _calls(self, text, position):
         calls = []
-        while self.begin.match(text, position):
+        while self.begin.match(text, position) and self.means(text, position):
             found, position = self.read(text, position)
             calls += [Call(*call) for call in found]
             if len(calls) > MOST_CALLS:
@@ -201,6 +204,7 @@ GEMMA3 = Grammar(
     write=call_syntax.write_gemma3,
     form='```tool_code\ntool(key="value")\n```',
     frame="```tool_output\n{}\n```",
+    means=call_syntax.means_gemma3,
 )
 GEMMA4 = Grammar(
     name="Gemma 4",

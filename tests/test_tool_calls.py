@@ -108,7 +108,12 @@ MALFORMED = {
         ("```tool_code\nf(a=lambda: 1)\n```", "no place"),
         ("```tool_code\nf(a=[1 for _ in b])\n```", "no place"),
         ("```tool_code\nimport os\n```", "no place"),
-        ("```json\n{}\n```", 'needs "name" and "parameters"'),
+        ('```json\n{"name": "f", "parameters": {}, "x": 1}\n```', "nothing else"),
+        ('```json\n{"name": "f", "arguments": {}}\n```', 'needs "name" and "param'),
+        ('```json\n{"name": "f", "parameters": []}\n```', "an object"),
+        ('```json\n{"name": "f", "parameters": {', "not closed"),
+        ('```json {"name": "f", "parameters": {}}```', "line end"),
+        ('```json\n[{"a": 1}, {"name": "f", "parameters": {}}]\n```', "needs"),
         ('```json\n{"name": "f", "parameters": {"a": Infinity}}\n```', "Infinity"),
     ],
     "gemma4": [
@@ -148,6 +153,26 @@ def test_a_malformed_call_is_told_why_and_how_it_is_done(name, text, reason):
     assert verdict.calls == () and reason in verdict.error
     assert verdict.error.endswith(GRAMMARS[name].form)
     assert len(verdict.error) < 250
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"a": 1}', "{}", "[]", "[1, 2]", "7", "", "no JSON", '{"name": "Tom", "age": 3}']
+    + ['{"parameters": {"a": 1}}', '{"call": {"name": "f", "parameters": {}}}']
+    + ['{"text": "\\"name\\": 1, \\"parameters\\": 2"}', "{" * 3000],
+    ids=lambda body: body[:20],
+)
+def test_json_in_a_fence_that_is_no_call_is_words(body):
+    """A model that answers in JSON, or shows some, has called nothing."""
+    text = f"Here it is:\n```json\n{body}\n```\n#### 402"
+    assert GEMMA3.parse(text) == Verdict(text=text)
+    cut = f"```json\n{body}"
+    assert GEMMA3.parse(cut) == Verdict(text=cut.strip())
+    before = f"```json\n{body}\n```"
+    called = Verdict((PIZZA,), text=before)
+    assert GEMMA3.parse(f"{before}\n{WRITTEN['gemma3']}") == called
+    after = GEMMA3.parse(f"{WRITTEN['gemma3']}\n{before}")
+    assert not after.calls and "wait for its result" in after.error
 
 
 def test_gemma_3_may_write_calls_in_other_ways():
