@@ -218,41 +218,6 @@ def _gemma4(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# --- the tiny model: <<lookup pizza 150>> ---
-
-_TINY = re.compile(r"<<lookup ([^<>\s]+(?: [^<>\s]+){0,7}) ([1-9][0-9]{0,3})>>")
-
-
-def read_tiny(text, position):
-    """Read one call of the tiny model, which begins at `position`.
-
-    Returns:
-      ([(name, arguments), ...], position after it).
-    Raises:
-      Malformed: it is written otherwise.
-    """
-    call = _TINY.match(text[position : position + 100])
-    if call is None:
-        raise Malformed("it is not lookup, a food and whole grams, between << and >>")
-    try:
-        call[1].encode()
-    except UnicodeEncodeError as error:
-        raise Malformed("the food holds half a character") from error
-    arguments = {"food": call[1], "grams": int(call[2])}
-    return [("lookup_nutrition", arguments)], position + call.end()
-
-
-def write_tiny(name, arguments):
-    """Write a call as the tiny model does.
-
-    Raises:
-      Malformed: another tool, or other arguments, than it knows.
-    """
-    if name != "lookup_nutrition" or set(arguments) != {"food", "grams"}:
-        raise Malformed("its only tool is lookup_nutrition, of food and grams")
-    return f"<<lookup {arguments['food']} {arguments['grams']}>>"
-
-
 def _after(mark, text, position, complaint):
     if not text.startswith(mark, position):
         raise Malformed(complaint)

@@ -10,7 +10,7 @@ import ipywidgets
 from helpers import food_panels, local_model, meal_view
 from helpers.assistant import BackendError, converse, portions
 from helpers.meals import MealLog
-from helpers.tasks import food_pictures, food_questions
+from helpers.tasks import food_pictures, food_questions, nutrition
 
 GRAMS = 150
 STUDENTS = {  # name: stage of the course
@@ -123,7 +123,8 @@ class _Assistant:
         else:
             happened = []
             question = self.question.value.strip()
-            for event in converse(backend, question, self.picture.picture):
+            shown, tools = self.picture.picture, [nutrition.TOOL]
+            for event in converse(backend, question, shown, tools):
                 happened.append(event)
                 self.events.value = "".join(map(meal_view.event_html, happened))
             self.meal.show(portions(happened), backend.name)

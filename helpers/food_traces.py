@@ -11,7 +11,8 @@ calls the nutrition tool once for all foods, and answers with the sum that it ga
 from helpers import food_rewards
 from helpers.answers import MARK
 from helpers.tasks import food_questions, nutrition
-from helpers.tool_calls import TINY, Call
+from helpers.tool import run_call
+from helpers.tool_calls import Call
 
 IMAGE = {"type": "image"}
 
@@ -61,15 +62,15 @@ def blanked(rows):
     return [{**row, "image": row["image"] * 0} for row in rows]
 
 
-def demonstration(row, grammar=TINY):
+def demonstration(row, grammar=nutrition.TINY):
     """The messages of a right conversation about a row of `ask`, results included."""
     if not row["portions"]:
         return [*row["question"], _says(food_rewards.NO_FOOD)]
     calls = [
-        Call(food_rewards.TOOL, {"food": _words(portion["food"]), **_grams(portion)})
+        Call(nutrition.TOOL.name, {"food": _words(portion["food"]), **_grams(portion)})
         for portion in row["portions"]
     ]
-    results = [nutrition.run_tool(call.name, call.arguments) for call in calls]
+    results = [run_call([nutrition.TOOL], call) for call in calls]
     total = sum(result["kcal"] for result in results)
     return [
         *row["question"],

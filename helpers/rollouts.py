@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from helpers import processes
+from helpers.dialogue import Dialogue
 from helpers.identity import describe
 from helpers.losses import advantages
 from helpers.one_turn import OneTurn
@@ -76,14 +77,14 @@ class Rollouts:
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
-        self.talk = tools or OneTurn()
+        self.dialogue: Dialogue = tools or OneTurn()
         self.metrics, self.samples = {}, []
 
     def get_state(self):
         """A JSON-able dict that says where this source stands."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
-        run |= self.talk.describe() | {"reward": None}
+        run |= self.dialogue.describe() | {"reward": None}
         if self.reward:
             run["reward"] = [
                 f"{weight} × {describe(function)}"
@@ -147,7 +148,7 @@ class Rollouts:
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return _trimmed(batch, -(-self.talk.width(self.max_tokens) // CUTS))
+        return _trimmed(batch, -(-self.dialogue.width(self.max_tokens) // CUTS))
 
     def _next_prompts(self):
         """The next prompts, of one shape everywhere; None once a process has none."""
@@ -169,7 +170,7 @@ class Rollouts:
         index, count = processes.share()
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
         keys = row_keys(key, step, rows, self.group)[index::count]
-        answers = self.talk.answers(
+        answers = self.dialogue.answers(
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
         tokens, mask, logprobs, ended, texts, counts = answers

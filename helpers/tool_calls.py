@@ -1,11 +1,12 @@
 """Tool calls as text: how each model family writes them, and a strict reader for each.
 
-    HERMES   <tool_call>{"name": "lookup_nutrition", "arguments": {...}}</tool_call>
-    GEMMA3   a ```tool_code fence with lookup_nutrition(food="pizza", grams=150),
+    HERMES   <tool_call>{"name": "tool", "arguments": {"key": "value"}}</tool_call>
+    GEMMA3   a ```tool_code fence with tool(key="value"),
              or a ```json fence with {"name": ..., "parameters": {...}}
-    GEMMA4   <|tool_call>call:lookup_nutrition{food:<|"|>pizza<|"|>,grams:150}
-             <tool_call|>
-    TINY     <<lookup pizza 150>>, the course's own: short in single digits
+    GEMMA4   <|tool_call>call:tool{key:<|"|>value<|"|>}<tool_call|>
+
+How each writes a call is in `helpers.call_syntax`; the course's own tiny model writes
+<<lookup pizza 150>>, see `helpers.tiny_calls`. Which tools there are is not known here.
 
 A turn is thought, then words, then calls, and nothing after them: what a model writes
 after a call is the result that it invents. Nothing a model wrote is ever evaluated.
@@ -63,7 +64,7 @@ class Grammar:
       marks: what begins and ends a thought.
       in_template: whether the family's chat template writes calls and tool turns
         itself; if not, they stand in the content of messages.
-      show: result dict -> text that the model reads.
+      show: (result dict, Call or None) -> text that the model reads.
       frame: where results stand that no template frames.
     """
 
@@ -75,7 +76,7 @@ class Grammar:
     between: str = "\n"
     marks: tuple = THINK
     in_template: bool = False
-    show: Callable = json.dumps
+    show: Callable = lambda result, call=None: json.dumps(result)
     frame: str = "{}"
     means: Callable = lambda text, position: True
 
@@ -151,6 +152,15 @@ class Grammar:
         tool_calls = [{"type": "function", "function": f} for f in functions]
         return {"role": "assistant", "content": text, "tool_calls": tool_calls}
 
+    def schemas(self, tools):
+        """What the family's chat template is told of tools; None where it has none.
+
+        Args:
+          tools: list of `tool.Tool`. A model of a family without is told of them in the
+            words of its prompt, or has learned them.
+        """
+        return [tool.schema for tool in tools] if self.in_template and tools else None
+
     def results(self, results, calls=()):
         """Return the messages that tell the model what its calls gave.
 
@@ -161,11 +171,13 @@ class Grammar:
         Returns:
           list of messages: tool turns, or one user turn where the family has no tools.
         """
-        shown = [self.show(result) for result in results]
+        known = calls or [None] * len(results)
+        pairs = zip(results, known, strict=True)
+        shown = [self.show(result, call) for result, call in pairs]
         if not self.in_template:
             content = self.frame.format("\n".join(shown))
             return [{"role": "user", "content": content}]
-        names = [call.name for call in calls] or ["unknown"] * len(shown)
+        names = [call.name if call else "unknown" for call in known]
         return [
             {"role": "tool", "name": name, "content": content}
             for name, content in zip(names, shown, strict=True)
@@ -179,14 +191,6 @@ def _split(text, marks):
     spoken, opened, unfinished = spoken.partition(begin)
     thought = thought.partition(begin)[2] or thought if closed else unfinished
     return thought.strip(), spoken
-
-
-def _show_tiny(result):
-    """`kcal 402`; an error is short, for the tiny model reads it letter by letter."""
-    if "kcal" in result:
-        return f"kcal {result['kcal']}"
-    close = result.get("suggestions")
-    return f"error, try {close[0].replace('_', ' ')}" if close else "error"
 
 
 HERMES = Grammar(
@@ -215,13 +219,4 @@ GEMMA4 = Grammar(
     between="",
     marks=("<|channel>", "<channel|>"),
     in_template=True,
-)
-TINY = Grammar(
-    name="The tiny model",
-    begin=re.compile(r"<<(?![-+.(0-9])"),  # <<48/2=24>> is a calculation
-    read=call_syntax.read_tiny,
-    write=call_syntax.write_tiny,
-    form="<<lookup pizza 150>>",
-    between="",
-    show=_show_tiny,
 )

@@ -10,8 +10,8 @@ import random
 
 from helpers import chat, food_traces
 from helpers.tasks import food_pictures, food_questions
+from helpers.tasks.nutrition import TINY
 from helpers.tokenizer import train_tokenizer
-from helpers.tool_calls import TINY
 
 NAMED, TALKED, NUMBERS = 40_000, 20_000, 4_000  # pictures; numbers
 NO_FOOD = 0.1

@@ -8,7 +8,8 @@ import pytest
 from helpers import chat, food_traces
 from helpers.images import counts
 from helpers.tasks import food_pictures
-from helpers.tool_calls import TINY, Call
+from helpers.tasks.nutrition import TINY
+from helpers.tool_calls import Call
 from scripts import food_corpus, tiny_food
 
 ROWS = food_pictures.generate(300, seed=1, levels=(1, 2), no_food=0.3)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from helpers import food_rewards, food_traces
-from helpers.tasks import food_pictures, nutrition
-from helpers.tool_calls import GEMMA3, HERMES, TINY
+from helpers.tasks import food_pictures
+from helpers.tasks.nutrition import TINY, TOOL
+from helpers.tool_calls import GEMMA3, HERMES
 from helpers.traces import trace
 
 PICTURES = food_pictures.generate(40, seed=3, size=16, levels=(1, 2), no_food=0.3)
@@ -22,7 +23,7 @@ def test_demonstrations_are_solved_and_call_nothing_needless(grammar):
             for m in messages
             if m["role"] == "assistant"
         ]
-        played = trace(grammar, turns, nutrition.run_tool)
+        played = trace(grammar, turns, [TOOL])
         columns = {"portions": [row["portions"]]}
         for reward in (food_rewards.solved, food_rewards.final_format):
             assert reward([""], [played], **columns) == [1.0], (row["text"], turns)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import chat
-from helpers.tasks import nutrition
-from helpers.tool_calls import GEMMA3, GEMMA4, HERMES, TINY, Call, Verdict
+from helpers.tasks.nutrition import TINY, TOOL
+from helpers.tool import run_call
+from helpers.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 
 GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
@@ -405,7 +406,7 @@ def test_ten_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp
             "malformed" if verdict.error else "call" if verdict.calls else "none"
         ] += 1
         for call in verdict.calls:
-            result = nutrition.run_tool(call.name, call.arguments)
+            result = run_call([TOOL], call)
             json.dumps([call.name, call.arguments, result], allow_nan=False).encode()
             assert grammar.parse(grammar.render([call])).calls == (call,)
     assert time.process_time() - begin < 20
