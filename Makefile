@@ -50,8 +50,8 @@ notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 	$(PY) -m scripts.tiny
 
-seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
-	$(PY) -m scripts.seeds
+seeds: $(READY)  ## the walk with three seeds, into learning.csv and assertions.csv
+	$(PY) -m scripts.assertions
 	$(PY) -m scripts.labels_curve
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv

@@ -1,6 +1,6 @@
 """Write README's tables from what was measured: `make notebooks` ends with this.
 
-The table of notebooks comes from helpers/syllabus.py, that of speed from
+The table of notebooks comes from helpers/course/syllabus.py, that of speed from
 data/results/bench_cpu.csv, those of TPUs from data/results/tpu_fit.csv. The results
 table and the picture of the walk come from build/committed/results.json, and are kept
 in data/results/.
@@ -13,8 +13,10 @@ import re
 import publish
 from publish import ROOT
 
-from helpers import plotting, results, tpu
-from helpers.syllabus import LESSONS
+from helpers.course import results, walk_figure
+from helpers.course.syllabus import LESSONS
+from helpers.plots import plotting
+from helpers.tpu import ahead_of_time
 
 KEPT = ROOT / "data" / "results"
 
@@ -74,7 +76,7 @@ def first_steps(rows: list[dict]) -> str:
 
 def tpu_tables() -> str:
     """What the presets' programs ask of the two free machines."""
-    return "\n\n".join(results.compiled(name) for name in tpu.SLICES)
+    return "\n\n".join(results.compiled(name) for name in ahead_of_time.SLICES)
 
 
 def pictures_table() -> str:
@@ -122,7 +124,7 @@ def main() -> None:
     if table:
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / "walk.json").write_text(json.dumps(table, indent=1) + "\n")
-        (KEPT / "walk.png").write_bytes(plotting.png(plotting.walk(table)))
+        (KEPT / "walk.png").write_bytes(plotting.png(walk_figure.walk(table)))
         text = fill(text, "results", results.markdown(table))
     readme.write_text(text)
 

@@ -2,7 +2,7 @@
 
 import re
 
-from helpers.tool_calls import Call, Verdict
+from helpers.tools.tool_calls import Call, Verdict
 
 
 class Scripted:

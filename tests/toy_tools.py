@@ -1,6 +1,6 @@
 """Tools for tests: a schema in one line, and a second real tool."""
 
-from helpers.tool import Tool
+from helpers.tools.tool import Tool
 
 
 def make(name, run, **kinds):

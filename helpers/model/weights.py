@@ -20,12 +20,12 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers import chat
 from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.processes import on_first, whole
-from helpers.sharding import layout
+from helpers.runtime.processes import on_first, whole
+from helpers.runtime.sharding import layout
+from helpers.text import chat
 
 INDEX = "model.safetensors.index.json"
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here

@@ -22,13 +22,14 @@ sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "golden")]
 from bench import environment  # noqa: E402
 from parity import NEEDS  # noqa: E402
 
-from helpers import chat, runtime  # noqa: E402
-from helpers.assistant import converse  # noqa: E402
-from helpers.local_model import LocalModel  # noqa: E402
+from helpers.app.assistant import converse  # noqa: E402
+from helpers.app.local_model import LocalModel  # noqa: E402
+from helpers.app.openai_server import OpenAIServer  # noqa: E402
+from helpers.course import stages  # noqa: E402
 from helpers.model import weights  # noqa: E402
-from helpers.openai_server import OpenAIServer  # noqa: E402
-from helpers.tasks import word_problems  # noqa: E402
-from helpers.tasks.nutrition import TINY  # noqa: E402
+from helpers.tasks.maths import word_problems  # noqa: E402
+from helpers.text import chat  # noqa: E402
+from helpers.tools.nutrition import TINY  # noqa: E402
 
 BUDGET, ASKED = 64, 6
 
@@ -95,7 +96,7 @@ def main():
     """Makes the environment, exports the model, runs the server, asks it."""
     python = environment("parity", NEEDS, ROOT / "build")
     with tempfile.TemporaryDirectory() as scratch:
-        folder, source = pathlib.Path(scratch, "tiny"), runtime.stage_folder("sft")
+        folder, source = pathlib.Path(scratch, "tiny"), stages.stage_folder("sft")
         weights.save(weights.load(source), folder, chat.load_tokenizer(source))
         log_path = pathlib.Path(scratch, "log")
         with open(log_path, "w") as log:

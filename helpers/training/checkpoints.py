@@ -1,0 +1,242 @@
+"""Checkpoints by Orbax: written to the side, renamed when whole, verified when read.
+
+A run folder looks like this; the newest two checkpoints are kept:
+
+    checkpoints/00000020/arrays/          parameters and optimizer state (Orbax)
+    checkpoints/00000020/checkpoint.json  step, data position, checksums of the files
+    run.lock                              held by the process that trains here
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import warnings
+import zlib
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+
+from helpers.runtime.processes import gather, on_first
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written, or none can be read."""
+
+
+class Checkpoints:
+    """The checkpoints of one run folder.
+
+    Args:
+      folder: the run folder; it is created.
+      keep: how many of the newest checkpoints stay.
+    """
+
+    def __init__(self, folder: str | os.PathLike, keep: int = 2):
+        self.run = Path(folder).absolute()
+        self.folder = self.run / "checkpoints"
+        self.keep = keep
+        self.orbax = ocp.Checkpointer(ocp.StandardCheckpointHandler())
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Holds the run folder, for all processes of this run.
+
+        Raises:
+          CheckpointError: another run trains in this folder, or not all processes of
+            this one see it.
+        """
+        with contextlib.ExitStack() as stack:
+            on_first(lambda: stack.enter_context(self._lock()))
+            if not all(gather(self.folder.is_dir())):
+                raise CheckpointError(
+                    f"Not every process sees {self.run}. Choose a folder on a disk that"
+                    " all hosts share."
+                )
+            yield
+
+    @contextlib.contextmanager
+    def _lock(self):
+        """Holds the run folder; the kernel lets go of it when the process dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.run / "run.lock", "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise CheckpointError(
+                    f"Process {file.read() or '?'} is already training in {self.run}."
+                    " Wait for it, stop it, or give this run another folder."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            for unfinished in self.folder.glob("writing-*"):
+                shutil.rmtree(unfinished)
+            yield
+
+    def all(self) -> list[Path]:
+        """Folders of the checkpoints, oldest first."""
+        return sorted(p for p in self.folder.glob("[0-9]*") if p.is_dir())
+
+    def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
+        """Writes a checkpoint, then removes those older than the newest `keep`.
+
+        Args:
+          step: number of finished steps.
+          arrays: parameters and optimizer state by name, sharded in any way.
+          record: what JSON can hold: data position, lengths of the logs, ….
+
+        Raises:
+          CheckpointError: the disk is full or not writable.
+        """
+        side = self.folder / f"writing-{step:08d}"
+        final = self.folder / f"{step:08d}"
+        try:
+            with quiet_orbax():
+                self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
+            on_first(lambda: finish(side, final, {"step": step, **record}))
+        except (OSError, ValueError) as error:
+            shutil.rmtree(side, ignore_errors=True)
+            needed = sum(x.nbytes for x in arrays.values()) / 1e6
+            free = shutil.disk_usage(self.folder).free / 1e6
+            raise CheckpointError(
+                f"The checkpoint of step {step} could not be written: {cause(error)}."
+                f" It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
+                f" {self.folder}. Make room there and run the same command again: it"
+                f" goes on from {self.newest()}."
+            ) from None
+        on_first(lambda: remove(self.all()[: -self.keep]))
+        return final
+
+    def newest(self) -> str:
+        """The newest checkpoint in words, for messages."""
+        found = self.all()
+        return str(found[-1]) if found else "the start, no checkpoint is there"
+
+    def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict] | None:
+        """Reads the newest whole checkpoint.
+
+        Args:
+          arrays: by name, arrays or `jax.ShapeDtypeStruct`s with the shapes, dtypes
+            and shardings to restore into; the devices may differ from those of the
+            run that wrote it.
+          expected: what the record must say under "run", item by item.
+
+        Returns:
+          The arrays and the record, or None when there is no checkpoint.
+
+        Raises:
+          CheckpointError: all are damaged, or the folder belongs to another run.
+        """
+        damaged = []
+        for folder in reversed(self.all()):
+            record, damage = read_record(folder)
+            if damage:
+                warnings.warn(
+                    f"Checkpoint {folder} is damaged ({damage}). Going back to the"
+                    " one before it.",
+                    stacklevel=2,
+                )
+                damaged.append(folder)
+                continue
+            self._require(record["run"], expected)
+            target = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
+            restored = self.orbax.restore(
+                folder / "arrays", args=ocp.args.StandardRestore(target)
+            )
+            on_first(lambda: remove(damaged))  # or they would count as the newest ones
+            return restored, record
+        if damaged:
+            raise CheckpointError(
+                f"Every checkpoint in {self.folder} is damaged. Delete {self.run} to"
+                " start this run again from the beginning."
+            )
+        return None
+
+    def _require(self, found: dict, expected: dict) -> None:
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                raise CheckpointError(
+                    f"{self.run} holds another run: its {name} is {found.get(name)},"
+                    f" here it is {expected.get(name)}. Give this run another folder,"
+                    " or delete that one; or was a model used that has been trained"
+                    " meanwhile? Then load it again."
+                )
+
+
+def remove(folders: list[Path]) -> None:
+    """Removes folders with all that is in them."""
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def quiet_orbax():
+    """Keeps Orbax from logging, with a page of traceback, what it then raises."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def cause(error: Exception) -> str:
+    """What the operating system said, from an OSError or from Orbax's long message."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    number = int(code[1]) if code else getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error)
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of every file below a folder, by its path relative to the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): checksum(path) for path in files}
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file, read in pieces of 16 MB."""
+    crc = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 24):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def finish(side: Path, final: Path, record: dict) -> None:
+    """Adds the record to what was written to the side, and renames that."""
+    write_record(side, record | {"files": checksums(side)})
+    side.rename(final)
+
+
+def write_record(folder: Path, record: dict) -> None:
+    """Writes checkpoint.json, with a checksum of its own content."""
+    crc = zlib.crc32(json.dumps(record).encode())
+    text = json.dumps({"checksum": crc, "record": record}, indent=1)
+    (folder / "checkpoint.json").write_text(text)
+
+
+def read_record(folder: Path) -> tuple[dict, str | None]:
+    """The record of a checkpoint, and what is damaged in the folder (None: nothing)."""
+    path = folder / "checkpoint.json"
+    try:
+        content = json.loads(path.read_text())
+        record = content["record"]
+        whole = content["checksum"] == zlib.crc32(json.dumps(record).encode())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}, f"{path}: {error!r}"
+    if not whole:
+        return {}, f"{path} is not what was written"
+    for name, crc in record["files"].items():
+        path = folder / name
+        if not path.is_file():
+            return {}, f"{path} is missing"
+        if checksum(path) != crc:
+            return {}, f"{path} is not what was written"
+    return record, None

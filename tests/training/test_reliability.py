@@ -1,0 +1,204 @@
+"""What must survive: kills, damaged checkpoints, full disks, two runs in one folder."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from run_tables import read_table
+from toy_training import Rows, Toy, assert_same_weights, squared_error
+
+from helpers.training.checkpoints import CheckpointError
+from helpers.training.metrics_log import MetricsLog
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+HERE = Path(__file__).parents[1]
+
+
+def train(
+    folder,
+    steps,
+    batches=None,
+    model=None,
+    objective=squared_error,
+    peak=3e-2,
+    **settings,
+):
+    model = model or Toy()
+    optimizer = adamw(peak, steps=12, warmup=2)
+    trainer = Trainer(
+        model,
+        objective,
+        optimizer,
+        folder=folder,
+        save_every=4,
+        log=False,
+        **settings,
+    )
+    return model, trainer.fit(batches or Rows(), steps)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing happened to: its folder and its model."""
+    folder = tmp_path_factory.mktemp("whole")
+    model, _ = train(folder, 12)
+    return folder, model
+
+
+def assert_ends_like(whole, folder, model):
+    assert_same_weights(model, whole[1])
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        assert read_table(folder, name) == read_table(whole[0], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", ["sft", "grpo", "distillation"])
+def test_killed_training_ends_with_the_same_numbers(lesson, tmp_path):
+    """Bit by bit: parameters, optimizer, metrics and samples, after six SIGKILLs."""
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
+    output = {}
+    for name, arguments in (("whole", []), ("killed", ["--kills", "6"])):
+        command = [sys.executable, HERE / "kill_run.py", lesson, tmp_path / name]
+        done = subprocess.run(
+            [*command, *arguments], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        output[name] = done.stdout
+    assert output["killed"].count("killed after") >= 5, output["killed"]
+    whole = np.load(tmp_path / "whole" / "final.npz")
+    killed = np.load(tmp_path / "killed" / "final.npz")
+    assert set(whole.files) == set(killed.files)
+    for name in whole.files:
+        np.testing.assert_array_equal(whole[name], killed[name], err_msg=name)
+    table = read_table(tmp_path / "killed")
+    assert [row["step"] for row in table] == list(range(1, len(table) + 1))
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        expected = read_table(tmp_path / "whole", name)
+        assert read_table(tmp_path / "killed", name) == expected
+
+
+@pytest.mark.parametrize("stop", [1, 4, 6, 11])
+def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, stop):
+    class Broken(Rows):
+        def __next__(self):
+            if self.count == stop:
+                raise RuntimeError("the reward function failed")
+            return super().__next__()
+
+    with pytest.raises(RuntimeError, match="the reward function failed"):
+        train(tmp_path, 12, Broken())
+    model, _ = train(tmp_path, 12)
+    assert_ends_like(whole, tmp_path, model)
+
+
+def test_half_a_line_that_a_kill_left_in_the_log_is_cut_off(whole, tmp_path):
+    train(tmp_path, 5)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with open(tmp_path / name, "a") as file:
+            file.write('{"step": 6, "loss": 0.1}\n{"step": 7, "lo')
+    model, _ = train(tmp_path, 12)
+    assert_ends_like(whole, tmp_path, model)
+
+
+def test_a_damaged_newest_checkpoint_costs_its_steps_and_nothing_else(whole, tmp_path):
+    train(tmp_path, 9)
+    (newest,) = (tmp_path / "checkpoints").glob("*9")
+    victim = max(newest.rglob("d/*"), key=os.path.getsize)
+    os.truncate(victim, 10)
+    with pytest.warns(UserWarning, match=f"{victim.name}.*Going back"):
+        model, _ = train(tmp_path, 12)
+    assert_ends_like(whole, tmp_path, model)
+
+
+def test_no_good_checkpoint_is_an_error_not_a_start_from_scratch(tmp_path):
+    train(tmp_path, 5)
+    for record in tmp_path.glob("checkpoints/*/checkpoint.json"):
+        record.unlink()
+    before = read_table(tmp_path)
+    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="damaged"):
+        train(tmp_path, 12)
+    assert read_table(tmp_path) == before
+
+
+class OnAFullDisk(Rows):
+    """From batch `full_at` on, no file of this process may grow beyond a limit."""
+
+    def __init__(self, full_at, limit):
+        super().__init__()
+        self.full_at, self.limit = full_at, limit
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def __next__(self):
+        if self.count == self.full_at:
+            limits = (self.limit, self.before[1])
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        return super().__next__()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+
+
+def model_with_a_table():
+    """A model whose checkpoint is larger than its logs."""
+    model = Toy()
+    noise = np.random.default_rng(0).normal(size=(200, 200))
+    model.table = nnx.Param(jnp.asarray(noise, jnp.float32))
+    return model
+
+
+def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(tmp_path):
+    with OnAFullDisk(full_at=6, limit=60_000) as batches:
+        with pytest.raises(CheckpointError, match="step 8 .*00000004"):
+            train(tmp_path / "full", 12, batches, model_with_a_table())
+    model, _ = train(tmp_path / "full", 12, model=model_with_a_table())
+    straight, _ = train(tmp_path / "whole", 12, model=model_with_a_table())
+    assert_same_weights(model, straight)
+    assert read_table(tmp_path / "full") == read_table(tmp_path / "whole")
+
+
+def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
+    log = MetricsLog(tmp_path, {}, 0)
+    with OnAFullDisk(full_at=0, limit=2_000) as disk:
+        next(disk)
+        with pytest.raises(OSError, match="log of step.*Free some space.*checkpoint"):
+            for step in range(100):
+                log.write({"step": step, "loss": 1.0}, [])
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path):
+    class StartsAnother(Rows):
+        def __next__(self):
+            with pytest.raises(CheckpointError, match="already training"):
+                train(tmp_path, 3)
+            return super().__next__()
+
+    _, table = train(tmp_path, 1, StartsAnother())
+    assert len(table) == 1
+
+
+def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
+    train(tmp_path, 5)
+    before = read_table(tmp_path)
+
+    def other_objective(model, batch):
+        return squared_error(model, batch)
+
+    with pytest.raises(CheckpointError, match="objective is squared_error.*another"):
+        train(tmp_path, 12, objective=other_objective)
+    with pytest.raises(CheckpointError, match=r"table.*float32\(200, 200\)"):
+        train(tmp_path, 12, model=model_with_a_table())
+    with pytest.raises(CheckpointError, match="minibatches is 1, here it is 2"):
+        train(tmp_path, 12, minibatches=2)
+    with pytest.raises(CheckpointError, match="learning rate is .*0.03.*0.01"):
+        train(tmp_path, 12, peak=1e-2)
+    assert read_table(tmp_path) == before
