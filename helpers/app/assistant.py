@@ -9,8 +9,7 @@ for a turn that could not be read. What goes wrong for a person to mend is a
 
 from typing import NamedTuple
 
-from helpers.generation.tool_use import run_side_by_side
-from helpers.tools import nutrition
+from helpers.tools.tool import run_side_by_side
 from helpers.tools.tool_calls import Call
 
 TURNS = 4  # how often the model may speak
@@ -35,7 +34,7 @@ class Event(NamedTuple):
     result: dict | None = None
 
 
-def converse(backend, question, picture, *, run_tool=nutrition.run_tool):
+def converse(backend, question, picture, tools):
     """Ask about one picture, and yield each event when it happens.
 
     Args:
@@ -43,7 +42,7 @@ def converse(backend, question, picture, *, run_tool=nutrition.run_tool):
         `begin`.
       question: str.
       picture: uint8 (H, W, 3); None: a question without one.
-      run_tool: (name, arguments) -> dict for JSON.
+      tools: list of `tool.Tool` that its calls may run.
     Yields:
       Events; the last is an "answer" or an "error". Only faults of our own raise.
     """
@@ -62,7 +61,7 @@ def converse(backend, question, picture, *, run_tool=nutrition.run_tool):
             results = []
             for call in verdict.calls:
                 yield Event("call", call=call)
-                results += run_side_by_side(run_tool, [call], SECONDS)
+                results += run_side_by_side(tools, [call], SECONDS)
                 yield Event("result", call=call, result=results[-1])
             if verdict.error:
                 results = [{"error": verdict.error}]

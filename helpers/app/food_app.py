@@ -11,6 +11,7 @@ from helpers.app import food_panels, local_model, meal_view
 from helpers.app.assistant import BackendError, converse, portions
 from helpers.app.meal_log import MealLog
 from helpers.tasks.food import food_pictures, food_questions
+from helpers.tools import nutrition
 
 GRAMS = 150
 STUDENTS = {  # name: stage of the course
@@ -123,7 +124,8 @@ class _Assistant:
         else:
             happened = []
             question = self.question.value.strip()
-            for event in converse(backend, question, self.picture.picture):
+            shown, tools = self.picture.picture, [nutrition.TOOL]
+            for event in converse(backend, question, shown, tools):
                 happened.append(event)
                 self.events.value = "".join(map(meal_view.event_html, happened))
             self.meal.show(portions(happened), backend.name)

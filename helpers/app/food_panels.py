@@ -10,7 +10,7 @@ import ipywidgets
 from helpers.app import meal_log, meal_view
 from helpers.app.openai_server import OpenAIServer
 from helpers.tasks.food import photos
-from helpers.tools.nutrition import MOST_GRAMS
+from helpers.tools.nutrition import MOST_GRAMS, TOOL
 
 LARGEST_FILE = 8_000_000  # bytes; a notebook's connection breaks above 10 MiB
 LONGEST_LABEL = {"description_width": "initial"}
@@ -152,7 +152,9 @@ class ModelPanel:
         name = self.pick.value
         if name == SERVER:
             key = self.key.value or None
-            return OpenAIServer(self.address.value, self.model.value, key=key)
+            return OpenAIServer(
+                self.address.value, self.model.value, key=key, tools=[TOOL]
+            )
         if name not in self.made:
             self.made[name] = self.backends[name]()
         return self.made[name]

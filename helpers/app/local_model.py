@@ -7,10 +7,12 @@ from helpers.app.assistant import TURNS, BackendError
 from helpers.batches import images, prompt_batches
 from helpers.course import stages
 from helpers.generation import sessions
+from helpers.generation.tool_use import result_turn, turn_text
 from helpers.model import weights
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
-from helpers.tools import tool_calls
+from helpers.tools import nutrition
+from helpers.tools.tool import by_name
 
 BUCKETS = (64, 128, 256, 512, 1024)  # lengths of prompts, so that few are compiled
 
@@ -19,7 +21,8 @@ def load(stage, name, **budgets):
     """A model of this course: the learner's own, else the shipped one.
 
     Args:
-      stage: such as "food_grpo". name, budgets: as of LocalModel.
+      stage: such as "food_grpo"; it knows the nutrition tool. name, budgets: as of
+        LocalModel.
     Raises:
       BackendError: there is none; says which notebook makes it.
     """
@@ -29,7 +32,7 @@ def load(stage, name, **budgets):
         raise BackendError(str(error)) from error
     model = weights.load(folder, vision=True)
     tokenizer = chat.load_tokenizer(folder)
-    return LocalModel(model, tokenizer, tool_calls.TINY, name, **budgets)
+    return LocalModel(model, tokenizer, nutrition.TINY, name, **budgets)
 
 
 class LocalModel:
@@ -40,13 +43,17 @@ class LocalModel:
       tokenizer: from `chat.load_tokenizer`.
       grammar: of the model's family, from `helpers.tools.tool_calls`.
       name: what people call the model.
+      tools: list of `tool.Tool` of which its chat template is told, where it has any.
       max_tokens: budget of one turn.
       heard: most tokens that it is told between two turns.
     """
 
-    def __init__(self, model, tokenizer, grammar, name, *, max_tokens=48, heard=64):
+    def __init__(
+        self, model, tokenizer, grammar, name, *, tools=(), max_tokens=48, heard=64
+    ):
         self.model, self.tokenizer, self.grammar = model, tokenizer, grammar
         self.name, self.max_tokens, self.heard = name, max_tokens, heard
+        self.schemas = grammar.schemas(by_name(tools).values())
 
     def begin(self, question, picture):
         """See `helpers.app.assistant`.
@@ -58,12 +65,12 @@ class LocalModel:
         content = question if picture is None else [{"type": "image"}, text]
         row = {"question": [{"role": "user", "content": content}]}
         vision = self.model.config.vision
-        shown = {}
+        shown = {"tools": self.schemas}
         if picture is not None:
             if vision is None:
                 raise BackendError(f"{self.name} cannot see: choose another model.")
             fitted = images.fit(picture, vision.size)
-            shown = {"pictures": lambda row: [fitted], "vision": vision}
+            shown |= {"pictures": lambda row: [fitted], "vision": vision}
         try:
             prompt = next(
                 prompt_batches.prompts(
@@ -108,25 +115,15 @@ class _Talk:
                 f"{backend.name} did not end its turn within {backend.max_tokens} "
                 "tokens. Ask in other words, or choose another model."
             )
-        own = tokens[mask > 0][:-1].tolist()  # its EOS is no text
-        text = backend.tokenizer.decode(
-            own, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        text = turn_text(backend.tokenizer, tokens[mask > 0], ended)
         return backend.grammar.parse(text)
 
     def hear(self, verdict, results):
-        told = self._told(verdict, results)
-        if len(told) > self.backend.heard:
-            told = self._told(verdict, [{"error": "too long"}] * len(results))
-        if len(told) > self.backend.heard:
-            raise BackendError(
-                f"{self.backend.name} is told at most {self.backend.heard} tokens at "
-                f"once, and an error takes {len(told)}. Make it with a larger `heard`."
-            )
-        heard, real = np.zeros((2, 1, 1, self.backend.heard), np.int32)
+        backend = self.backend
+        try:
+            told = result_turn(backend, backend.tokenizer, verdict, results).tokens
+        except ValueError as error:
+            raise BackendError(f"{backend.name}: {error}") from error
+        heard, real = np.zeros((2, 1, 1, backend.heard), np.int32)
         heard[..., : len(told)], real[..., : len(told)] = told, 1
-        self.session = sessions.hear(self.backend.model, self.session, heard, real)
-
-    def _told(self, verdict, results):
-        messages = self.backend.grammar.results(results, verdict.calls)
-        return chat.turn_tokens(self.backend.tokenizer, messages)
+        self.session = sessions.hear(backend.model, self.session, heard, real)

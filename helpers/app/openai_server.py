@@ -14,12 +14,14 @@ import urllib.parse
 from PIL import Image
 
 from helpers.app.assistant import BackendError
-from helpers.tools import nutrition, strict_json
+from helpers.tools import strict_json
+from helpers.tools.tool import by_name
 from helpers.tools.tool_calls import LONGEST_TURN, MOST_CALLS, Call, Verdict
 
 LARGEST_ANSWER = 1_000_000  # bytes
 LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
 LONGEST_ID = 200
+LONGEST_NAME = 64
 ADVICE = {
     401: "It wants another key: enter the one that this server gave you.",
     403: "It refuses this key: enter another, or ask for access to the model.",
@@ -45,7 +47,7 @@ class OpenAIServer:
         not sent.
       timeout: seconds for one turn.
       max_tokens: budget of one turn.
-      tools: JSON schemas; () for a model without tools.
+      tools: list of `tool.Tool` that the model is told of; () for one without.
     """
 
     def __init__(
@@ -56,11 +58,12 @@ class OpenAIServer:
         key=None,
         timeout=60.0,
         max_tokens=512,
-        tools=(nutrition.SCHEMA,),
+        tools=(),
     ):
         self.base_url, self.model = base_url.strip(), model.strip()
         self.key = (key or "").strip()
-        self.timeout, self.max_tokens, self.tools = timeout, max_tokens, tools
+        self.timeout, self.max_tokens = timeout, max_tokens
+        self.schemas = [tool.schema for tool in by_name(tools).values()]
         self.name = self.model
 
     def begin(self, question, picture):
@@ -100,7 +103,7 @@ class OpenAIServer:
             ) from error
         request = {"model": self.model, "messages": messages, "temperature": 0}
         request |= {"max_tokens": self.max_tokens}
-        request |= {"tools": list(self.tools)} if self.tools else {}
+        request |= {"tools": self.schemas} if self.schemas else {}
         bodies = []
         try:
             with (
@@ -274,7 +277,7 @@ def _function(asked):
     function = asked.get("function") if isinstance(asked, dict) else None
     function = function if isinstance(function, dict) else {}
     name, arguments = function.get("name"), function.get("arguments")
-    if not isinstance(name, str) or not 0 < len(name) <= nutrition.LONGEST_NAME:
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         return "unknown", None
     return name, arguments if isinstance(arguments, str) else None
 

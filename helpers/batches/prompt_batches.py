@@ -35,6 +35,7 @@ def prompts(
     shard=None,
     pictures=None,
     vision=None,
+    tools=None,
 ):
     """Make a batch source of prompts to answer, for rollouts.
 
@@ -51,6 +52,7 @@ def prompts(
       pictures: `pictures(row)` gives the list of a row's pictures, `images.fit` each,
         when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
+      tools: JSON schemas that the chat template is told, `ToolUse.schemas`; None: none.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
@@ -60,10 +62,10 @@ def prompts(
       PromptTooLong: a prompt does not fit in the largest bucket.
       images.ImageMismatch: a prompt's image tokens are no whole images or, when its
         batch is made, not as many as its pictures.
-      ValueError: no rows.
+      ValueError: no rows, or the chat template takes no notice of the tools.
     """
     questions = [row["question"] for row in rows]
-    tokens = chat.prompts_tokens(tokenizer, questions, vision=vision)
+    tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
     run["data"] = checksum(np.asarray(t, np.int32) for t in tokens)

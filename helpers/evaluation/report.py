@@ -1,6 +1,8 @@
 """Graded answers to a set of problems, and the figures they add up to."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Self
 
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
 
@@ -10,10 +12,9 @@ class Report:
     """The answers of one model to a set of problems; its figures are fractions of 1.
 
     Attributes:
-      answers: one dict per problem: question, level, text (the greedy answer), strict
-        and lenient (whether it is right, see `helpers.rewards.answers`), tokens, ended
-        (False: it ran out of budget), names_kept, right and right_lenient (how many of
-        the samples are).
+      answers: one dict per problem: question, gold (the right answer), level, text
+        (the greedy answer), strict (whether it is right), tokens, ended (False: it ran
+        out of budget), right (how many of the samples are).
       samples: sampled answers per problem.
     """
 
@@ -28,12 +29,7 @@ class Report:
     @property
     def greedy(self):
         """The share of greedy answers that are right, read strictly."""
-        return _mean(self.column("strict"))
-
-    @property
-    def lenient(self):
-        """The same where the last number will do as the answer."""
-        return _mean(self.column("lenient"))
+        return mean(self.column("strict"))
 
     @property
     def low(self):
@@ -55,48 +51,36 @@ class Report:
         """How often one of eight samples is right; None with fewer."""
         return self.pass_at(8)
 
-    def pass_at(self, k, *, lenient=False):
+    def pass_at(self, k):
         """The mean of `pass_at_k` over the problems; None with fewer samples than k."""
+        return self._pass_at(k, "right")
+
+    def _pass_at(self, k, column):
         if k > self.samples:
             return None
-        right = self.column("right_lenient" if lenient else "right")
-        return _mean([pass_at_k(self.samples, c, k) for c in right])
+        right = self.column(column)
+        return mean([pass_at_k(self.samples, c, k) for c in right])
 
     @property
     def length(self):
         """Mean tokens of a greedy answer, its end-of-turn included."""
-        return _mean(self.column("tokens"))
+        return mean(self.column("tokens"))
 
     @property
     def truncated(self):
         """The share of greedy answers that ran out of budget."""
-        return 1 - _mean(self.column("ended"))
-
-    @property
-    def step_by_step(self):
-        """The share of greedy answers that show a calculation, `<<48/2=24>>`."""
-        return _mean(["<<" in text for text in self.column("text")])
-
-    @property
-    def right_step_by_step(self):
-        """The share of those that are right; None if there are none."""
-        return _mean([a["strict"] for a in self.answers if "<<" in a["text"]])
-
-    @property
-    def names_kept(self):
-        """Of greedy answers that name people, the share that name the right ones."""
-        return _mean([kept for kept in self.column("names_kept") if kept is not None])
+        return 1 - mean(self.column("ended"))
 
     def column(self, name):
         """One entry of every answer, as a list."""
         return [answer[name] for answer in self.answers]
 
-    def by_level(self):
-        """{level: the Report on its problems}, from the easiest on."""
+    def by_level(self) -> dict[int, Self]:
+        """{level: the report on its problems}, from the easiest on."""
         levels = {}
         for answer in self.answers:
             levels.setdefault(answer["level"], []).append(answer)
-        return {v: Report(levels[v], self.samples) for v in sorted(levels)}
+        return {v: dataclasses.replace(self, answers=levels[v]) for v in sorted(levels)}
 
     def since(self, before):
         """How these greedy answers compare with an earlier report's: a `Comparison`.
@@ -105,9 +89,9 @@ class Report:
           before: a Report on the same rows.
 
         Raises:
-          ValueError: the rows are not the same.
+          ValueError: the rows are not the same, in questions and right answers.
         """
-        if self.column("question") != before.column("question"):
+        if any(self.column(c) != before.column(c) for c in ("question", "gold")):
             raise ValueError(
                 f"These are reports on different problems ({before.n} and {self.n}): "
                 "evaluate both models on the same rows, in the same order."
@@ -144,6 +128,39 @@ class Report:
             "seconds": seconds,
         }
 
+
+@dataclass(frozen=True)
+class MathsReport(Report):
+    """A `Report` on answers that end in a number; `strict` is `answers.extract_strict`.
+
+    Each answer also has lenient and right_lenient, the same by `extract_lenient`, and
+    names_kept (None: it names nobody).
+    """
+
+    @property
+    def lenient(self):
+        """The same where the last number will do as the answer."""
+        return mean(self.column("lenient"))
+
+    def pass_at(self, k, *, lenient=False):
+        """The mean of `pass_at_k` over the problems; None with fewer samples than k."""
+        return self._pass_at(k, "right_lenient" if lenient else "right")
+
+    @property
+    def step_by_step(self):
+        """The share of greedy answers that show a calculation, `<<48/2=24>>`."""
+        return mean(["<<" in text for text in self.column("text")])
+
+    @property
+    def right_step_by_step(self):
+        """The share of those that are right; None if there are none."""
+        return mean([a["strict"] for a in self.answers if "<<" in a["text"]])
+
+    @property
+    def names_kept(self):
+        """Of greedy answers that name people, the share that name the right ones."""
+        return mean([kept for kept in self.column("names_kept") if kept is not None])
+
     def __str__(self):
         ks = [k for k in (1, 8) if k <= self.samples]
         sampled = "".join(f"pass@{k} {self.pass_at(k):.1%}, " for k in ks)
@@ -155,5 +172,6 @@ class Report:
         )
 
 
-def _mean(values):
+def mean(values):
+    """Of a list of numbers; None of an empty one."""
     return sum(values) / len(values) if values else None

@@ -5,19 +5,9 @@ said by `helpers.rewards.food_rewards`: the foods and grams looked up, and the t
 number answered.
 """
 
-import functools
-import itertools
-
-import jax
-import numpy as np
-
-from helpers.batches import images
-from helpers.batches.prompt_batches import pad_prompts
-from helpers.evaluation.evaluator import batches
-from helpers.evaluation.report import Report
-from helpers.generation.sampling import row_keys
+from helpers.evaluation.evaluator import hold
+from helpers.evaluation.report import Report, mean
 from helpers.rewards import food_rewards
-from helpers.text import chat
 
 
 class ToolReport(Report):
@@ -30,8 +20,7 @@ class ToolReport(Report):
 
     def share(self, name):
         """The mean of a column over the answers that have it; None if none has."""
-        values = [value for value in self.column(name) if value is not None]
-        return sum(values) / len(values) if values else None
+        return mean([value for value in self.column(name) if value is not None])
 
     def __str__(self):
         parts = ("valid", "food", "grams", "declined")
@@ -68,113 +57,55 @@ def evaluate(
       max_tokens: budget of a turn.
       pictures: `pictures(row)` gives the list of a row's pictures; None: no row has
         any.
-      samples: sampled conversations per row; 0 for none.
-      batch: rows at a time when sampling; greedily, as many conversations at a time.
-      seed, temperature: of the samples.
-      buckets: allowed lengths of prompts.
-      log: print a line now and then when it takes long.
+      samples, batch, seed, temperature, buckets, log: see `evaluate.hold`.
     Returns:
       A ToolReport.
     Raises:
       ValueError: there are no rows.
       PromptTooLong: a prompt does not fit into the largest bucket.
-      images.ImageMismatch: see `pipeline.prompts`.
+      images.ImageMismatch: see `prompt_batches.prompts`.
     """
-    if not rows:
-        raise ValueError("There are no rows to evaluate.")
-    prompts = _prompts(model, tokenizer, rows, buckets, pictures)
-    keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
-
-    hold = functools.partial(
-        _hold,
+    held = hold(
         model,
         tokenizer,
-        prompts,
+        rows,
         tools,
-        max_tokens,
-        batch * max(samples, 1),
-        log,
+        max_tokens=max_tokens,
+        samples=samples,
+        batch=batch,
+        seed=seed,
+        temperature=temperature,
+        buckets=buckets,
+        pictures=pictures,
+        log=log,
     )
-    greedy = hold("greedy conversations", keys_NG[:, :1], 0.0)
-    sampled = [[]] * len(rows)
-    if samples:
-        sampled = [traces for traces, *_ in hold("samples", keys_NG, temperature)]
-    graded = [
-        _graded(row, *one, traces)
-        for row, one, traces in zip(rows, greedy, sampled, strict=True)
-    ]
+    graded = [_graded(row, *own) for row, own in zip(rows, held, strict=True)]
     return ToolReport(graded, samples)
 
 
-def _hold(
-    model,
-    tokenizer,
-    prompts,
-    tools,
-    max_tokens,
-    at_once,
-    log,
-    what,
-    keys_NG,
-    temperature,
-):
-    """For each row (traces, tokens said, ended) of its G conversations."""
-    size = min(at_once // keys_NG.shape[1], len(keys_NG))
-    for at, real in batches(len(keys_NG), size, what if log else None):
-        answers = tools.answers(
-            model,
-            tokenizer,
-            {name: array[at] for name, array in prompts.items()},
-            keys_NG[at],
-            max_tokens=max_tokens,
-            temperature=temperature,
-        )
-        lengths = answers.mask.sum(axis=-1)
-        held = zip(answers.texts, lengths, answers.ended, strict=True)
-        yield from itertools.islice(held, real)
-
-
-def _prompts(model, tokenizer, rows, buckets, pictures):
-    """The rows' prompts as one batch, pictures included."""
-    vision = model.config.vision if pictures else None
-    questions = [row["question"] for row in rows]
-    tokens = chat.prompts_tokens(tokenizer, questions, vision=vision)
-    prompt, mask = pad_prompts(tokens, buckets)
-    prompts = {"prompt": prompt, "prompt_mask": mask}
-    if pictures:
-        numbers = images.counts(tokens, vision)
-        own, slots = [pictures(row) for row in rows], max(1, *numbers)
-        prompts["images"] = images.stack(own, numbers, slots, vision)
-    return prompts
-
-
-def _graded(row, greedy, lengths, ended, sampled):
-    """One entry of `Report.answers`; greedy, lengths and ended hold one answer."""
-    (trace,), wanted = greedy, row["portions"]
+def _graded(row, greedy, sampled):
+    """One entry of `Report.answers`."""
+    trace, wanted = greedy.text, row["portions"]
 
     def score(reward, traces):
         return reward([], traces, portions=[wanted] * len(traces))
 
-    right = sum(score(food_rewards.solved, sampled))
-    solved = score(food_rewards.solved, greedy)[0] == 1
     parts = {
         "valid": food_rewards.well_formed,
         "food": food_rewards.right_food,
         "grams": food_rewards.right_grams,
     }
-    scores = {n: score(f, greedy)[0] if wanted else None for n, f in parts.items()}
-    declined = None if wanted else score(food_rewards.declined, greedy)[0]
+    scores = {n: score(f, [trace])[0] if wanted else None for n, f in parts.items()}
+    declined = None if wanted else score(food_rewards.declined, [trace])[0]
     return {
         "question": row.get("text", row["question"]),
+        "gold": wanted,
         "level": row.get("level", 0),
         "text": str(trace),
-        "tokens": int(np.sum(lengths)),
-        "ended": bool(ended[0]),
-        "strict": solved,
-        "lenient": solved,
-        "right": int(right),
-        "right_lenient": int(right),
-        "names_kept": None,
+        "tokens": greedy.tokens,
+        "ended": greedy.ended,
+        "strict": score(food_rewards.solved, [trace])[0] == 1,
+        "right": int(sum(score(food_rewards.solved, [s.text for s in sampled]))),
         "trace": trace,
         "calls": len(trace.calls),
         "declined": declined,

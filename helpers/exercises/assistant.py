@@ -22,7 +22,7 @@ def check_hostile(arguments) -> Check:
     """Breaking it: a call that is valid JSON, and that the tool refuses with advice."""
 
     def result():
-        return nutrition.run_tool("lookup_nutrition", arguments)
+        return nutrition.TOOL.call(arguments)
 
     return judge(
         ("be filled in", filled(arguments, what="a dict of arguments")),
@@ -38,13 +38,13 @@ def check_hostile(arguments) -> Check:
 
 
 def _good_grams(arguments):
-    known = nutrition.run_tool("lookup_nutrition", {**arguments, "food": "pizza"})
+    known = nutrition.TOOL.call({**arguments, "food": "pizza"})
     return "error" not in known
 
 
 def check_scaled(answer) -> Check:
     """The same food in another weight; an edit can be undone."""
-    portion = nutrition.run_tool("lookup_nutrition", PIZZA)
+    portion = nutrition.TOOL.call(PIZZA)
 
     def there_and_back():
         back = answer(answer(portion, 7), 150)
@@ -74,7 +74,8 @@ def check_backend(answer) -> Check:
     """Another model behind the assistant: it asks for pizza, then repeats the kcal."""
 
     def events():
-        return list(converse(answer(), "How many kcal are in 150 g of this?", None))
+        question, tools = "How many kcal are in 150 g of this?", [nutrition.TOOL]
+        return list(converse(answer(), question, None, tools))
 
     def kinds():
         return [event.kind for event in events()]

@@ -4,7 +4,6 @@ from helpers.exercises.check import Check, filled, judge
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.tools import nutrition, traces
-from helpers.tools.tool_calls import TINY
 
 PIZZA = [{"food": "pizza", "grams": 150}]
 CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
@@ -108,4 +107,4 @@ def check_silence(answer) -> Check:
 
 def _played(turns):
     """The conversation of these turns with the real tool."""
-    return traces.trace(TINY, turns, nutrition.run_tool)
+    return traces.trace(nutrition.TINY, turns, [nutrition.TOOL])

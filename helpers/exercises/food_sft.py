@@ -4,7 +4,7 @@ import json
 
 from helpers.exercises.check import Check, filled, judge
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import TINY
+from helpers.tools.tool import run_call
 
 SIDE, PATCH, SQUARE = 896, 14, 4  # exercise 1: of Gemma 3 4B
 
@@ -109,11 +109,11 @@ def check_execute(answer) -> Check:
 
 def check_found_nothing(text) -> Check:
     """Exercise 3: a well-formed call that the tool cannot answer."""
-    verdict = TINY.parse(str(text))
+    verdict = nutrition.TINY.parse(str(text))
 
     def result():
         (call,) = verdict.calls
-        return nutrition.run_tool(call.name, call.arguments)
+        return run_call([nutrition.TOOL], call)
 
     return judge(
         ("be a text", lambda: isinstance(text, str)),

@@ -1,33 +1,15 @@
 """Answers of one turn: what rollouts sample where there are no tools."""
 
-from typing import NamedTuple
-
-import numpy as np
-
+from helpers.generation.dialogue import Answers
 from helpers.generation.sampling import generate
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
 
 
-class Answers(NamedTuple):
-    """Answers on the host, as the trainer reads them, axes (P, G, T).
-
-    tokens: int32, what was said and heard, without gaps. mask: int32, 1 on tokens that
-    the model said. logprobs: float32 as sampled, 0 elsewhere. ended: (P, G) bool: its
-    last turn ended by an EOS.
-    texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
-    """
-
-    tokens: np.ndarray
-    mask: np.ndarray
-    logprobs: np.ndarray
-    ended: np.ndarray
-    texts: list
-    metrics: dict
-
-
 class OneTurn:
-    """Answers of one turn, without tools."""
+    """A `dialogue.Dialogue` of one turn, without tools."""
+
+    schemas = None
 
     def width(self, max_tokens):
         """Most tokens of an answer."""

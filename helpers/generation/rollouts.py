@@ -9,6 +9,7 @@ sample together, each the answers to its own prompts, and score their own.
 import jax
 import numpy as np
 
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
@@ -36,7 +37,7 @@ class Rollouts:
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
-      prompts: batch source of prompts, from `pipeline.prompts`.
+      prompts: batch source of prompts, from `prompt_batches.prompts`.
       reward: a `rewards.RewardSet`, or what makes one, such as a reward function;
         None scores nothing (distillation).
       tokenizer: from `chat.load_tokenizer`.
@@ -76,14 +77,14 @@ class Rollouts:
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
-        self.talk = tools or OneTurn()
+        self.dialogue: Dialogue = tools or OneTurn()
         self.metrics, self.samples = {}, []
 
     def get_state(self):
         """A JSON-able dict that says where this source stands."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
-        run |= self.talk.describe() | {"reward": None}
+        run |= self.dialogue.describe() | {"reward": None}
         if self.reward:
             run["reward"] = [
                 f"{weight} × {describe(function)}"
@@ -147,7 +148,7 @@ class Rollouts:
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
-        return _trimmed(batch, -(-self.talk.width(self.max_tokens) // CUTS))
+        return _trimmed(batch, -(-self.dialogue.width(self.max_tokens) // CUTS))
 
     def _next_prompts(self):
         """The next prompts, of one shape everywhere; None once a process has none."""
@@ -169,7 +170,7 @@ class Rollouts:
         index, count = processes.share()
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
         keys = row_keys(key, step, rows, self.group)[index::count]
-        answers = self.talk.answers(
+        answers = self.dialogue.answers(
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
         tokens, mask, logprobs, ended, texts, counts = answers

@@ -5,57 +5,69 @@ same cache, and speak again. A call that fails, is late or makes no sense is an 
 that its own answer is told, and may learn from; the run goes on.
 """
 
-import json
-import threading
-import time
+from typing import NamedTuple
 
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.one_turn import Answers
+from helpers.generation.dialogue import Answers
 from helpers.runtime import processes
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
+from helpers.tools.tool import by_name, run_side_by_side
 from helpers.tools.traces import Trace
 from helpers.training.run_identity import describe
 
 
 class ToolUse:
-    """Answers of several turns, with tools between them.
+    """A `dialogue.Dialogue` of several turns, with tools between them.
 
     Args:
       grammar: of the model's family, from `helpers.tools.tool_calls`.
-      run_tool: (name, arguments) -> dict for JSON. Called from several threads.
+      tools: list of `tool.Tool`. A family whose chat template has tools is told of them
+        in its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
       turns: most turns of an answer; a call in the last one is not run.
       heard: most tokens an answer is told at once; a longer result is an error.
       seconds: for all the calls of one turn together; who is late gets an error.
+
+    Raises:
+      ValueError: there is no tool, or two of one name; or a limit that is none.
     """
 
-    def __init__(self, grammar, run_tool, *, turns=3, heard=64, seconds=10.0):
+    def __init__(self, grammar, tools, *, turns=3, heard=64, seconds=10.0):
         if turns < 1 or heard < 1 or seconds <= 0:
             raise ValueError(
                 f"turns {turns} and heard {heard} must be at least 1, seconds "
                 f"{seconds} more than 0."
             )
-        self.grammar, self.run_tool = grammar, run_tool
+        self.grammar, self.tools = grammar, list(by_name(tools).values())
+        if not self.tools:
+            raise ValueError("There is no tool to use: pass a list of Tool.")
         self.turns, self.heard, self.seconds = turns, heard, seconds
 
     def width(self, max_tokens):
         """Most tokens of an answer, what it hears included."""
         return sessions.columns(self.turns, max_tokens, self.heard)
 
+    @property
+    def schemas(self):
+        """What the chat template is told of the tools; None where it has none."""
+        return self.grammar.schemas(self.tools)
+
     def describe(self):
         """What a run's state says of it."""
         limits = {"turns": self.turns, "heard": self.heard}
-        tool = {"grammar": self.grammar.name, "tool": describe(self.run_tool)}
-        return {"tools": limits | tool}
+        # As text, for a tuple in a schema comes back from JSON as a list.
+        tools = [f"{describe(t.run)} {describe(t.schema)}" for t in self.tools]
+        return {"tools": limits | {"grammar": self.grammar.name, "tools": tools}}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key, turn by turn.
 
         Args:
           model: the policy. tokenizer: from `chat.load_tokenizer`.
-          prompts: batch from `pipeline.prompts`, `images` included where it has them.
+          prompts: batch from `prompt_batches.prompts`, `images` included where it has
+            them.
           keys: (P, G) random keys.
           max_tokens: budget of one turn.
           temperature: 0 is greedy.
@@ -103,7 +115,7 @@ class ToolUse:
     def _run(self, calling):
         """Runs the calls of all answers side by side, and tells each its results."""
         calls = [call for talk in calling for call in talk.verdict.calls]
-        results = iter(run_side_by_side(self.run_tool, calls, self.seconds))
+        results = iter(run_side_by_side(self.tools, calls, self.seconds))
         for talk in calling:
             talk.results = [next(results) for _ in talk.verdict.calls]
 
@@ -127,10 +139,7 @@ class _Talk:
         return self.ended and bool(self.verdict.calls or self.verdict.error)
 
     def say(self, tokens, logprobs, ended):
-        own = tokens[: len(tokens) - bool(ended)].tolist()  # its EOS is no text
-        text = self.tokenizer.decode(
-            own, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        text = turn_text(self.tokenizer, tokens, ended)
         self.turns.append(self.use.grammar.parse(text))
         self.segments.append(("assistant", text))
         self.ended = bool(ended)
@@ -140,24 +149,15 @@ class _Talk:
         """The tokens it is told now, [] if it expects nothing."""
         if not self.expects:
             return []
-        self.calls += zip(self.verdict.calls, self.results, strict=True)
         results = self.results or [{"error": self.verdict.error}]
-        tokens, told = self._told(results)
-        if len(tokens) > self.use.heard:
-            tokens, told = self._told([{"error": "too long"}] * len(results))
-        if len(tokens) > self.use.heard:
-            raise ValueError(
-                f"An answer is told at most heard={self.use.heard} tokens at once, and "
-                f"even a short error takes {len(tokens)}. Pass a larger `heard`."
-            )
-        self.segments += [("tool", message["content"]) for message in told]
+        told = result_turn(self.use, self.tokenizer, self.verdict, results)
+        if self.verdict.calls:
+            self.calls += zip(self.verdict.calls, told.results, strict=True)
+        self.segments += [("tool", message["content"]) for message in told.messages]
         self.results = []
+        tokens = told.tokens
         self._add(tokens, [0] * len(tokens), [0.0] * len(tokens))
         return tokens
-
-    def _told(self, results):
-        messages = self.use.grammar.results(results, self.verdict.calls)
-        return chat.turn_tokens(self.tokenizer, messages), messages
 
     def _add(self, tokens, mask, logprobs):
         self.tokens += tokens
@@ -169,39 +169,46 @@ class _Talk:
         return Trace(tuple(self.segments), tuple(self.turns), tuple(self.calls))
 
 
-def run_side_by_side(run_tool, calls, seconds):
-    """The results of calls, each an error where the tool raised, was late or no JSON.
+class ResultTurn(NamedTuple):
+    """What a model is told of its calls: the results, as messages and as tokens."""
+
+    results: list
+    messages: list
+    tokens: list
+
+
+def result_turn(use, tokenizer, verdict, results) -> ResultTurn:
+    """The turn that tells a model what its calls gave; errors where that is too long.
 
     Args:
-      run_tool: (name, arguments) -> dict.
-      calls: list of `tool_calls.Call`.
-      seconds: for all of them together.
-    Returns:
-      list of dicts, one per call.
+      use: a ToolUse, or what has its grammar, schemas and `heard`.
+      verdict: of the turn that called, or that could not be read.
+      results: one dict per call; one error where the turn could not be read.
+    Raises:
+      ValueError: even a short error takes more than `use.heard` tokens.
     """
-    results = [{"error": f"no result within {seconds:g} s"} for _ in calls]
+    for told in (results, [{"error": "too long"}] * len(results)):
+        messages = use.grammar.results(told, verdict.calls)
+        tokens = chat.turn_tokens(tokenizer, messages, tools=use.schemas)
+        if len(tokens) <= use.heard:
+            return ResultTurn(told, messages, tokens)
+    raise ValueError(
+        f"A model is told at most heard={use.heard} tokens at once, and even a short "
+        f"error takes {len(tokens)}. Pass a larger `heard`."
+    )
 
-    def run(index, call):
-        try:
-            result = run_tool(call.name, call.arguments)
-            json.dumps(result, ensure_ascii=False).encode()  # or nobody can be told it
-        except Exception as error:
-            result = {"error": f"the tool failed: {type(error).__name__}"}
-        if not isinstance(result, dict):
-            result = {"error": "the tool gave no result"}
-        results[index] = result
 
-    # Daemons: a tool that hangs must not keep the process from ending.
-    threads = [
-        threading.Thread(target=run, args=item, daemon=True)
-        for item in enumerate(calls)
-    ]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return list(results)  # who comes later writes into the other list
+def turn_text(tokenizer, tokens, ended):
+    """What a model said in a turn, control tokens included but for its EOS.
+
+    Args:
+      tokens: int array of one axis. ended: whether the last one is an EOS.
+    """
+    return tokenizer.decode(
+        tokens[: len(tokens) - bool(ended)].tolist(),
+        skip_special_tokens=False,
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def _packed(talks, width):

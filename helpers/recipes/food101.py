@@ -35,10 +35,10 @@ ASK = (
 )
 
 
-def _shown(result):
+def _shown(result, call=None):
     """What the model reads of a result: the kcal, or what went wrong."""
     told = {name: result[name] for name in ("kcal", "error") if name in result}
-    return json.dumps(told)
+    return json.dumps(told or result)
 
 
 GRAMMAR = dataclasses.replace(GEMMA3, show=_shown)
@@ -61,7 +61,7 @@ class Recipe(gsm8k.Recipe):
     @property
     def tools(self):
         """The nutrition tool as this model calls it, once."""
-        return ToolUse(GRAMMAR, nutrition.run_tool, turns=2, heard=HEARD)
+        return ToolUse(GRAMMAR, [nutrition.TOOL], turns=2, heard=HEARD)
 
     def pictures(self, row):
         """The photo of a row as the tower takes it, in a list."""

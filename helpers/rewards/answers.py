@@ -13,6 +13,8 @@ import operator
 import re
 from fractions import Fraction
 
+from helpers.rewards.answer_markup import undecorated
+
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
 LONGEST_NUMBER = 40
@@ -44,6 +46,12 @@ _NUMBER = re.compile(
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
 _START = re.compile(r"[$€£¥]?\+?")
 
+_SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_OPERATORS |= {"/": operator.truediv, "//": operator.floordiv}
+_SIGNS = {"+": "plus", "-": "minus"}  # before a number
+_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
+
 
 def extract_strict(text):
     """The number directly after the last `####`, or None.
@@ -51,7 +59,8 @@ def extract_strict(text):
     Signs may stand before it, with or without spaces ("#### - $3"), and words after it
     ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
     has not decided. "1 000" and "1 1/2" are one number. A percent sign is a unit: 5% is
-    5. If there are several `####`, the last one counts.
+    5. If there are several `####`, the last one counts. Markdown and LaTeX around the
+    number are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
 
     Args:
       text: a completion.
@@ -59,7 +68,7 @@ def extract_strict(text):
     Returns:
       The number as a Fraction, or None.
     """
-    rest = _after_last_mark(_plain(text))
+    rest = _undecorated_rest(_plain(text))
     if rest is None:
         return None
     rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
@@ -124,42 +133,53 @@ def calculate(expression):
     """
     if len(expression) > LONGEST_SUM:
         return None
-    tokens = re.findall(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|\S", expression)
-    tokens = [*tokens, "end"][::-1]  # the next token is the last one, so pop() takes it
-    try:
-        value = _sum(tokens)
-    except (ValueError, ZeroDivisionError):
+    tokens = _SUM_TOKEN.findall(expression)
+    if "".join(tokens) != "".join(expression.split()):
         return None
-    return Fraction(value) if tokens == ["end"] else None
+    try:
+        return _sum(tokens)
+    except (IndexError, KeyError, ZeroDivisionError):
+        return None
 
 
 def _sum(tokens):
-    return _chain(tokens, {"+": operator.add, "-": operator.sub}, _product)
+    """Their value; None, an IndexError or a KeyError where they are no sum.
+
+    Dijkstra's two stacks in place of recursion: whether parentheses are too many must
+    not hang on the stack that the caller has left.
+    """
+    values, waiting, wants_number = [], [], True
+    for token in tokens:
+        if wants_number and (token == "(" or token in _SIGNS):
+            waiting.append(_SIGNS.get(token, token))
+        elif wants_number:
+            if token[0] not in ".0123456789":
+                return None
+            values.append(Fraction(token))
+            wants_number = False
+        elif token == ")":
+            while waiting[-1] != "(":
+                _apply(waiting.pop(), values)
+            waiting.pop()
+        elif token in _OPERATORS:
+            while waiting and _BINDS.get(waiting[-1], 0) >= _BINDS[token]:
+                _apply(waiting.pop(), values)
+            waiting.append(token)
+            wants_number = True
+        else:
+            return None
+    while waiting:
+        _apply(waiting.pop(), values)
+    return None if wants_number else values[0]
 
 
-def _product(tokens):
-    operators = {"*": operator.mul, "/": operator.truediv, "//": operator.floordiv}
-    return _chain(tokens, operators, _factor)
-
-
-def _chain(tokens, operators, operand):
-    """operand, operator, operand, ... from left to right, as long as they last."""
-    value = operand(tokens)
-    while tokens[-1] in operators:
-        value = operators[tokens.pop()](value, operand(tokens))
-    return value
-
-
-def _factor(tokens):
-    token = tokens.pop()
-    if token in ("+", "-"):
-        return _factor(tokens) if token == "+" else -_factor(tokens)
-    if token != "(":
-        return Fraction(token)  # ValueError where this is no number
-    value = _sum(tokens)
-    if tokens.pop() != ")":
-        raise ValueError("unbalanced parentheses")
-    return value
+def _apply(operation, values):
+    right = values.pop()
+    if operation in _SIGNS.values():
+        values.append(right if operation == _SIGNS["+"] else -right)
+    else:
+        # // gives an int, and an int divided by an int is a rounded float.
+        values.append(Fraction(_OPERATORS[operation](values.pop(), right)))
 
 
 def _holds(parts):
@@ -172,6 +192,21 @@ def _holds(parts):
 
 def _plain(text):
     return text[-LONGEST_TEXT:].translate(_PLAIN)
+
+
+def _undecorated_rest(text):
+    """What follows the last mark, without markup; None where that is not balanced.
+
+    The pair may stand around the mark as well: **#### 18**.
+    """
+    before, mark, rest = text.rpartition(MARK)
+    if not mark:
+        return None
+    rest = rest.partition("\n")[0]
+    if (plain := undecorated(rest)) is not None:
+        return plain
+    line = undecorated(before.rpartition("\n")[2] + mark + rest)
+    return None if line is None else line.rpartition(MARK)[2]
 
 
 def _after_last_mark(text):

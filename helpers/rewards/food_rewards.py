@@ -14,7 +14,6 @@ from collections import Counter
 from helpers.rewards.answers import MARK
 from helpers.tools import nutrition
 
-TOOL = nutrition.SCHEMA["function"]["name"]
 NO_FOOD = f"{MARK} no food"
 MOST_CALLS = 8  # more than that are not looked at, and cost as much
 _NUMBER = re.compile(rf"{MARK} ([0-9]{{1,6}})(?: kcal)?")
@@ -145,7 +144,7 @@ def _no_error(trace):
 
 
 def _right_tool(trace):
-    return all(call.name == TOOL for call, _ in trace.calls)
+    return all(call.name == nutrition.TOOL.name for call, _ in trace.calls)
 
 
 def _gold(wanted):
@@ -161,7 +160,7 @@ def _uses(trace):
     uses = []
     for call, _ in trace.calls:
         grams = call.arguments.get("grams")
-        if call.name == TOOL:
+        if call.name == nutrition.TOOL.name:
             is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
             food = nutrition.canonical(call.arguments.get("food"))
             uses.append((food, grams if is_number else None))

@@ -91,7 +91,12 @@ def length_penalty(limit, *, soft=0, count=len):
 
     Returns:
       A reward function. Source: DAPO, 2503.14476, eq. 13.
+
+    Raises:
+      ValueError: soft is below 0 or above the limit: it would cost to say nothing.
     """
+    if not 0 <= soft <= limit:
+        raise ValueError(f"soft is {soft}: choose 0 up to the limit, which is {limit}.")
 
     def length_penalty(prompts, completions, **_):
         over = [count(completion_text(c)) - (limit - soft) for c in completions]
@@ -107,13 +112,19 @@ class RewardSet:
       rewards: {function: weight}, or [(function, weight), ...], or one function.
 
     Raises:
-      ValueError: two functions of the same name, or a weight that is not a number.
+      ValueError: no function, one without a weight, two functions of the same name, or
+        a weight that is not a number.
     """
 
     def __init__(self, rewards):
         if callable(rewards):
             rewards = {rewards: 1.0}
-        pairs = rewards.items() if isinstance(rewards, Mapping) else rewards
+        pairs = list(rewards.items() if isinstance(rewards, Mapping) else rewards)
+        if not pairs or not all(map(_is_pair, pairs)):
+            raise ValueError(
+                "a RewardSet takes one reward function, or {function: weight} with at "
+                f"least one, or a list of such pairs, not {_short(rewards)}."
+            )
         self.rewards = [(_name(function), function, w) for function, w in pairs]
         names = [name for name, _, _ in self.rewards]
         if len(set(names)) < len(names):
@@ -122,8 +133,8 @@ class RewardSet:
                 "by name: give one of the functions another __name__."
             )
         for name, _, weight in self.rewards:
-            if not math.isfinite(weight):
-                raise ValueError(f"the weight of reward {name!r} is {weight}.")
+            if not _is_finite(weight, math.inf):
+                raise ValueError(f"the weight of reward {name!r} is {weight!r}.")
 
     def __call__(self, prompts, completions, **columns):
         """Scores completions.
@@ -174,9 +185,9 @@ def completion_text(completion):
         return completion
     if isinstance(completion, Trace):
         completion = completion.messages
-    own = [m["content"] for m in completion if m.get("role") == "assistant"]
+    own = [m.get("content") for m in completion if m.get("role") == "assistant"]
     parts = [[{"text": c}] if isinstance(c, str) else c or [] for c in own]
-    return "\n".join("".join(p.get("text", "") for p in part) for part in parts)
+    return "\n".join("".join(p.get("text") or "" for p in part) for part in parts)
 
 
 def gold_number(answer):
@@ -185,8 +196,10 @@ def gold_number(answer):
     Raises:
       ValueError: there is none.
     """
-    text = str(answer)
-    value = extract_strict(text if MARK in text else f"{MARK} {text}")
+    text = str(answer).strip()
+    # Of several lines without a mark the first would do as the number alone.
+    alone = None if "\n" in text else extract_strict(f"{MARK} {text}")
+    value = extract_strict(text) if MARK in text else alone
     if value is None:
         raise ValueError(
             f"the gold answer {_short(text)} has no number. It should end in a line "
@@ -208,8 +221,10 @@ def _scores(name, function, prompts, completions, columns):
         row, reason = _first_failure(function, prompts, completions, columns)
         what = f"raised {type(reason or error).__name__}: {reason or error}"
         raise _failure(name, what, row, completions) from error
-    listed = hasattr(scores, "__len__") and not isinstance(scores, (Mapping, Set))
-    count = len(scores) if listed else None  # of a dict the keys would be the scores
+    # Of a dict the keys would be the scores, of bytes the letters.
+    unfit = (Mapping, Set, str, bytes, bytearray)
+    listed = hasattr(scores, "__len__") and not isinstance(scores, unfit)
+    count = len(scores) if listed else None
     if count != len(completions):
         got = repr(scores) if count is None else f"{count} scores"
         what = f"returned {got} for {len(completions)} completions"
@@ -245,13 +260,17 @@ def _failure(name, what, row, completions):
     )
 
 
-def _is_finite(score):
+def _is_finite(score, largest=LARGEST):
     if isinstance(score, (str, bytes)):
         return False
     try:
-        return math.isfinite(score) and abs(float(score)) <= LARGEST
+        return math.isfinite(score) and abs(float(score)) <= largest
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def _is_pair(pair):
+    return isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0])
 
 
 def _name(function):

@@ -98,6 +98,8 @@ def _with_image(tokenizer):
     """What the template writes for an image; "" where it knows of none."""
     try:
         return render(tokenizer, [{"role": "user", "content": [{"type": "image"}]}])
+    except ImportError:  # of Jinja: that is not the template's fault
+        raise
     except Exception:  # it adds a list to text, say: templates fail in any way
         return ""
 

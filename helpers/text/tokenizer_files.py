@@ -20,6 +20,8 @@ def load_tokenizer(folder):
       FileNotFoundError: no such folder, or no tokenizer.json in it.
       ValueError: a file of the tokenizer cannot be read, which one is said; or
         there is no chat template, its own or its family's.
+      ImportError: the libraries that read it cannot be imported.
+      RuntimeError: they fail on a folder whose files are whole.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -32,14 +34,7 @@ def load_tokenizer(folder):
             f"{folder} has no tokenizer.json. Download the whole model folder, or "
             "save one there with tokenizer.save_pretrained(folder)."
         )
-    try:
-        tokenizer = tokenizer_class().from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # tokenizers has no class of its own for its errors
-        name, reason = _damaged(folder) or ("tokenizer.json", repr(error))
-        raise ValueError(
-            f"{folder / name} cannot be read ({reason}). Cut off while it was written? "
-            "Delete it, and fetch or make the model folder again."
-        ) from error
+    tokenizer = _from_files(folder)
     if not tokenizer.chat_template:
         tokenizer.chat_template = family_template(tokenizer, folder)
     return tokenizer
@@ -68,13 +63,50 @@ def save_tokenizer(tokenizer, folder):
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
+def _from_files(folder):
+    """What transformers makes of a folder; an error says whether it or they failed."""
+    try:
+        loader = tokenizer_class()
+    except Exception as error:  # transformers wraps a failed import in other classes
+        raise _broken_installation(error) from error
+    try:
+        return loader.from_pretrained(folder, local_files_only=True)
+    except ImportError as error:
+        raise _broken_installation(error) from error
+    except Exception as error:  # tokenizers has no class of its own for its errors
+        if damaged := _damaged(folder):
+            name, reason = damaged
+            raise ValueError(
+                f"{folder / name} cannot be read ({reason}). Cut off while it was "
+                "written? Delete it, and fetch or make the model folder again."
+            ) from error
+        raise RuntimeError(
+            f"transformers cannot load the tokenizer of {folder}, whose files are "
+            f"whole: {error!r}. Install other versions of transformers and tokenizers, "
+            "`pip install -U transformers tokenizers`, or see the error above."
+        ) from error
+
+
+def _broken_installation(error):
+    reason = " ".join(str(error).split())
+    return ImportError(
+        f"transformers cannot be imported ({type(error).__name__}: {reason}). The "
+        "installation is at fault, not the model's folder: install the course's "
+        "packages again, `pip install -e .`, and restart."
+    )
+
+
 def _damaged(folder):
     """The name of a tokenizer file that cannot be parsed, and why; None: all can."""
+    from tokenizers import Tokenizer
+
     for path in sorted(folder.glob("*token*.json")) + sorted(folder.glob("*.jinja")):
         try:
             text = path.read_text("utf-8")
             if path.suffix == ".json" and not isinstance(json.loads(text), dict):
                 return path.name, "it holds no JSON object"
-        except ValueError as error:
+            if path.name == "tokenizer.json":
+                Tokenizer.from_str(text)
+        except Exception as error:  # a bare one from tokenizers
             return path.name, error
     return None

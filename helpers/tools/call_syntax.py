@@ -57,6 +57,7 @@ def write_hermes(name, arguments):
 # --- Gemma 3: a fence with Python-like calls, or with JSON ---
 
 _FENCE = re.compile(r"```(tool_code|json)[ \t]*\n")
+_CALL_KEYS = re.compile(r'"name"\s*:'), re.compile(r'"(?:parameters|arguments)"\s*:')
 _JSON_INSIDE = re.compile(r"\s*\[?\s*\{")
 _PYTHON = re.compile(
     r"""
@@ -72,6 +73,28 @@ _PYTHON = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def means_gemma3(text, position):
+    """Whether the fence at `position` is meant as a call: JSON may be any data.
+
+    JSON is a call by its keys, "name" and "parameters"; where it is broken, by finding
+    them in it.
+    """
+    begin = "```json"
+    if not text.startswith(begin, position):
+        return True
+    position += len(begin)
+    end = text.find("```", position)
+    body = text[position : end if end >= 0 else None][: strict_json.LONGEST]
+    try:
+        values = strict_json.read_all(body)
+    except Malformed:
+        return all(key.search(body) for key in _CALL_KEYS)
+    if len(values) == 1 and isinstance(values[0], list):
+        values = values[0]
+    keys = [set(value) for value in values if isinstance(value, dict)]
+    return any("name" in own and own & {"parameters", "arguments"} for own in keys)
 
 
 def read_gemma3(text, position):
@@ -193,41 +216,6 @@ def _gemma4(value):
     if isinstance(value, str):
         return f"{QUOTE}{value}{QUOTE}"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# --- the tiny model: <<lookup pizza 150>> ---
-
-_TINY = re.compile(r"<<lookup ([^<>\s]+(?: [^<>\s]+){0,7}) ([1-9][0-9]{0,3})>>")
-
-
-def read_tiny(text, position):
-    """Read one call of the tiny model, which begins at `position`.
-
-    Returns:
-      ([(name, arguments), ...], position after it).
-    Raises:
-      Malformed: it is written otherwise.
-    """
-    call = _TINY.match(text[position : position + 100])
-    if call is None:
-        raise Malformed("it is not lookup, a food and whole grams, between << and >>")
-    try:
-        call[1].encode()
-    except UnicodeEncodeError as error:
-        raise Malformed("the food holds half a character") from error
-    arguments = {"food": call[1], "grams": int(call[2])}
-    return [("lookup_nutrition", arguments)], position + call.end()
-
-
-def write_tiny(name, arguments):
-    """Write a call as the tiny model does.
-
-    Raises:
-      Malformed: another tool, or other arguments, than it knows.
-    """
-    if name != "lookup_nutrition" or set(arguments) != {"food", "grams"}:
-        raise Malformed("its only tool is lookup_nutrition, of food and grams")
-    return f"<<lookup {arguments['food']} {arguments['grams']}>>"
 
 
 def _after(mark, text, position, complaint):

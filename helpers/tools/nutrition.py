@@ -11,13 +11,14 @@ import csv
 import difflib
 import functools
 import hashlib
-import math
 import os
 import sqlite3
 import tempfile
 import unicodedata
 
 from helpers import runtime
+from helpers.tools import tiny_calls
+from helpers.tools.tool import Tool
 
 TABLE = runtime.ROOT / "data" / "nutrition.csv"
 NUTRIENTS = ("kcal", "protein", "fat", "carbohydrate", "sugar", "fibre", "salt")
@@ -54,23 +55,6 @@ SCHEMA = {
 }
 
 
-def run_tool(name, arguments):
-    """Run the call that a model asks for.
-
-    Args:
-      name: what it calls.
-      arguments: a dict, whatever is in it.
-    Returns:
-      A dict for JSON: that of `lookup_nutrition`, or {"error": what to do better}.
-    """
-    if name != "lookup_nutrition":
-        return _error(f"There is no tool {_short(name)}. Call lookup_nutrition.")
-    wanted = {"food", "grams"}
-    if not isinstance(arguments, dict) or set(arguments) != wanted:
-        return _error("lookup_nutrition takes exactly two arguments, food and grams.")
-    return lookup_nutrition(**arguments)
-
-
 def lookup_nutrition(food, grams):
     """Look up the totals of a portion.
 
@@ -83,14 +67,15 @@ def lookup_nutrition(food, grams):
       "salt"}, all but kcal in grams; or {"error"}, with "suggestions" where the food
       is not known.
     """
+    return TOOL.call({"food": food, "grams": grams})
+
+
+def _look_up(food, grams):
+    """What the tool runs, with arguments that fit its schema."""
     key = _key(food)
     if key is None:
         return _error(
             f"food must be the name of a food, as text of 1 to {LONGEST_NAME} letters."
-        )
-    if not _is_weight(grams):
-        return _error(
-            f"grams must be a number above 0 and up to {MOST_GRAMS}, without quotes."
         )
     query = f"SELECT foods.name, {', '.join(NUTRIENTS)} FROM foods "
     query += "JOIN names ON names.food = foods.name WHERE names.name = ?"
@@ -99,7 +84,8 @@ def lookup_nutrition(food, grams):
         row = connection.execute(query, (key,)).fetchone()
     if row is None:
         close = list(suggestions(key))
-        error = _error(f"No food is called {_short(food)}. Ask for one food by name.")
+        named = ascii(food)[:LONGEST_NAME]
+        error = _error(f"No food is called {named}. Ask for one food by name.")
         return error | {"suggestions": close}
     totals = (per_100_g * grams / 100 for per_100_g in row[1:])
     rounded = {
@@ -108,6 +94,14 @@ def lookup_nutrition(food, grams):
     }
     weight = int(grams) if grams == int(grams) else grams
     return {"food": row[0], "grams": weight, **rounded}
+
+
+TOOL = Tool(SCHEMA, _look_up)
+
+# How the course's tiny models call it.
+TINY = tiny_calls.grammar(
+    [tiny_calls.Short("lookup", SCHEMA, example="pizza 150", field="kcal")]
+)
 
 
 def canonical(food):
@@ -202,16 +196,5 @@ def _key(food):
     )
 
 
-def _is_weight(grams):
-    is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
-    # Not `float(grams)`: an int of a thousand digits has none.
-    return is_number and 0 < grams <= MOST_GRAMS and math.isfinite(grams)
-
-
 def _error(message):
     return {"error": message}
-
-
-def _short(value):
-    """What the model wrote, cut to a length that does not fill its context."""
-    return ascii(value)[:LONGEST_NAME] if isinstance(value, str) else "like that"

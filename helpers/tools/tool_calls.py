@@ -1,11 +1,13 @@
 """Tool calls as text: how each model family writes them, and a strict reader for each.
 
-    HERMES   <tool_call>{"name": "lookup_nutrition", "arguments": {...}}</tool_call>
-    GEMMA3   a ```tool_code fence with lookup_nutrition(food="pizza", grams=150),
+    HERMES   <tool_call>{"name": "tool", "arguments": {"key": "value"}}</tool_call>
+    GEMMA3   a ```tool_code fence with tool(key="value"),
              or a ```json fence with {"name": ..., "parameters": {...}}
-    GEMMA4   <|tool_call>call:lookup_nutrition{food:<|"|>pizza<|"|>,grams:150}
-             <tool_call|>
-    TINY     <<lookup pizza 150>>, the course's own: short in single digits
+    GEMMA4   <|tool_call>call:tool{key:<|"|>value<|"|>}<tool_call|>
+
+How each writes a call is in `helpers.tools.call_syntax`; the course's own tiny model
+writes <<lookup pizza 150>>, see `helpers.tools.tiny_calls`. Which tools there are is
+not known here.
 
 A turn is thought, then words, then calls, and nothing after them: what a model writes
 after a call is the result that it invents. Nothing a model wrote is ever evaluated.
@@ -55,6 +57,7 @@ class Grammar:
     Args:
       name: what it is called in messages to people.
       begin: pattern of what begins a call, and of an end without a beginning.
+      means: (text, position of `begin`) -> whether a call is meant there.
       read: (text, position of `begin`) -> ([(name, arguments), ...], position after).
       write: (name, arguments) -> text of one call.
       form: an example, which a model is told when its call is malformed.
@@ -62,7 +65,7 @@ class Grammar:
       marks: what begins and ends a thought.
       in_template: whether the family's chat template writes calls and tool turns
         itself; if not, they stand in the content of messages.
-      show: result dict -> text that the model reads.
+      show: (result dict, Call or None) -> text that the model reads.
       frame: where results stand that no template frames.
     """
 
@@ -74,8 +77,9 @@ class Grammar:
     between: str = "\n"
     marks: tuple = THINK
     in_template: bool = False
-    show: Callable = json.dumps
+    show: Callable = lambda result, call=None: json.dumps(result)
     frame: str = "{}"
+    means: Callable = lambda text, position: True
 
     def parse(self, text):
         """Judge one turn of the model, its end-of-turn token taken off.
@@ -88,12 +92,13 @@ class Grammar:
         if len(text) > LONGEST_TURN:
             return Verdict(error=f"the turn is longer than {LONGEST_TURN} letters.")
         thought, spoken = _split(text, self.marks)
-        found = self.begin.search(spoken)
-        if found is None:
+        starts = (found.start() for found in self.begin.finditer(spoken))
+        start = next((at for at in starts if self.means(spoken, at)), None)
+        if start is None:
             return Verdict(thought=thought, text=spoken.strip())
-        before = spoken[: found.start()].strip()
+        before = spoken[:start].strip()
         try:
-            calls = self._calls(spoken, found.start())
+            calls = self._calls(spoken, start)
         except Malformed as reason:
             error = f"This is no call: {reason}. Write {self.form}"
             return Verdict((), error, thought, before)
@@ -101,7 +106,7 @@ class Grammar:
 
     def _calls(self, text, position):
         calls = []
-        while self.begin.match(text, position):
+        while self.begin.match(text, position) and self.means(text, position):
             found, position = self.read(text, position)
             calls += [Call(*call) for call in found]
             if len(calls) > MOST_CALLS:
@@ -148,6 +153,15 @@ class Grammar:
         tool_calls = [{"type": "function", "function": f} for f in functions]
         return {"role": "assistant", "content": text, "tool_calls": tool_calls}
 
+    def schemas(self, tools):
+        """What the family's chat template is told of tools; None where it has none.
+
+        Args:
+          tools: list of `tool.Tool`. A model of a family without is told of them in the
+            words of its prompt, or has learned them.
+        """
+        return [tool.schema for tool in tools] if self.in_template and tools else None
+
     def results(self, results, calls=()):
         """Return the messages that tell the model what its calls gave.
 
@@ -158,11 +172,13 @@ class Grammar:
         Returns:
           list of messages: tool turns, or one user turn where the family has no tools.
         """
-        shown = [self.show(result) for result in results]
+        known = calls or [None] * len(results)
+        pairs = zip(results, known, strict=True)
+        shown = [self.show(result, call) for result, call in pairs]
         if not self.in_template:
             content = self.frame.format("\n".join(shown))
             return [{"role": "user", "content": content}]
-        names = [call.name for call in calls] or ["unknown"] * len(shown)
+        names = [call.name if call else "unknown" for call in known]
         return [
             {"role": "tool", "name": name, "content": content}
             for name, content in zip(names, shown, strict=True)
@@ -176,14 +192,6 @@ def _split(text, marks):
     spoken, opened, unfinished = spoken.partition(begin)
     thought = thought.partition(begin)[2] or thought if closed else unfinished
     return thought.strip(), spoken
-
-
-def _show_tiny(result):
-    """`kcal 402`; an error is short, for the tiny model reads it letter by letter."""
-    if "kcal" in result:
-        return f"kcal {result['kcal']}"
-    close = result.get("suggestions")
-    return f"error, try {close[0].replace('_', ' ')}" if close else "error"
 
 
 HERMES = Grammar(
@@ -201,6 +209,7 @@ GEMMA3 = Grammar(
     write=call_syntax.write_gemma3,
     form='```tool_code\ntool(key="value")\n```',
     frame="```tool_output\n{}\n```",
+    means=call_syntax.means_gemma3,
 )
 GEMMA4 = Grammar(
     name="Gemma 4",
@@ -211,13 +220,4 @@ GEMMA4 = Grammar(
     between="",
     marks=("<|channel>", "<channel|>"),
     in_template=True,
-)
-TINY = Grammar(
-    name="The tiny model",
-    begin=re.compile(r"<<(?![-+.(0-9])"),  # <<48/2=24>> is a calculation
-    read=call_syntax.read_tiny,
-    write=call_syntax.write_tiny,
-    form="<<lookup pizza 150>>",
-    between="",
-    show=_show_tiny,
 )

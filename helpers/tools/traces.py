@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from helpers.tools.tool import run_call
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -38,14 +40,14 @@ class Trace:
         return "\n".join(turn.text for turn in self.turns)
 
 
-def trace(grammar, texts, run_tool):
+def trace(grammar, texts, tools):
     """Play a conversation of which the assistant's turns are known.
 
     Args:
       grammar: a `tool_calls.Grammar`.
       texts: list of str, the assistant's turns; after one that makes no call, and
         whose call is not malformed, the conversation is over.
-      run_tool: (name, arguments) -> result dict.
+      tools: list of `tool.Tool`, those that there are.
     Returns:
       A Trace.
     Raises:
@@ -60,7 +62,7 @@ def trace(grammar, texts, run_tool):
         verdict = grammar.parse(text)
         segments.append(("assistant", text))
         turns.append(verdict)
-        results = [run_tool(call.name, call.arguments) for call in verdict.calls]
+        results = [run_call(tools, call) for call in verdict.calls]
         calls += zip(verdict.calls, results, strict=True)
         if verdict.error:
             results = [{"error": verdict.error}]

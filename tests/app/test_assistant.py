@@ -3,9 +3,11 @@
 import time
 
 import pytest
+import toy_tools
 
 from helpers.app import assistant
 from helpers.app.assistant import BackendError, converse, portions
+from helpers.tools.nutrition import TOOL
 from helpers.tools.tool_calls import Call, Verdict
 
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
@@ -34,8 +36,12 @@ class Scripted:
         self.told.append(results)
 
 
-def events(*turns, **settings):
-    return list(converse(Scripted(*turns), "?", None, **settings))
+def food_tool(run):
+    return [toy_tools.make(TOOL.name, run, food="string", grams="number")]
+
+
+def events(*turns, tools=(TOOL,)):
+    return list(converse(Scripted(*turns), "?", None, tools))
 
 
 def kinds(happened):
@@ -45,12 +51,12 @@ def kinds(happened):
 def test_events_come_while_they_happen():
     ran = []
 
-    def tool(name, arguments):
-        ran.append(arguments["food"])
-        return {"food": arguments["food"], "grams": 1}
+    def tool(food, grams):
+        ran.append(food)
+        return {"food": food, "grams": 1}
 
     backend = Scripted(Verdict(calls=(PIZZA, RAMEN), text="Two."), Verdict(text="Done"))
-    going = converse(backend, "?", None, run_tool=tool)
+    going = converse(backend, "?", None, food_tool(tool))
     assert next(going).text == "Two." and next(going).call == PIZZA and ran == []
     assert next(going).result == {"food": "pizza", "grams": 1} and ran == ["pizza"]
     assert kinds(going) == ["call", "result", "answer"]
@@ -71,7 +77,7 @@ def test_an_answer_without_a_call():
 
 def test_a_malformed_call_is_told_and_it_goes_on():
     backend = Scripted(Verdict(error="no call"), Verdict(text="ok"))
-    happened = list(converse(backend, "?", None))
+    happened = list(converse(backend, "?", None, [TOOL]))
     assert kinds(happened) == ["result", "answer"]
     assert backend.told == [[{"error": "no call"}]]
 
@@ -79,15 +85,15 @@ def test_a_malformed_call_is_told_and_it_goes_on():
 def test_a_tool_that_raises_or_hangs_is_an_error_result(monkeypatch):
     monkeypatch.setattr(assistant, "SECONDS", 0.2)
 
-    def broken(name, arguments):
+    def broken(food, grams):
         raise RuntimeError("out of order")
 
-    def hangs(name, arguments):
+    def hangs(food, grams):
         time.sleep(2)
 
     for tool, said in ((broken, "RuntimeError"), (hangs, "0.2 s")):
         _, result, last = events(
-            Verdict(calls=(PIZZA,)), Verdict(text="x"), run_tool=tool
+            Verdict(calls=(PIZZA,)), Verdict(text="x"), tools=food_tool(tool)
         )
         assert said in result.result["error"] and last.kind == "answer"
 

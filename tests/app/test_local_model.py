@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_vision
+import toy_tools
 
 from helpers.app import local_model
 from helpers.app.assistant import converse
@@ -40,9 +41,11 @@ class Chatty:
         content = " ".join(map(json.dumps, results))
         return [{"role": "user", "content": content}]
 
+    def schemas(self, tools):
+        return None
 
-def tool(name, arguments):
-    return {"length": len(arguments["text"])}
+
+TOOLS = [toy_tools.make("tool", lambda text: {"length": len(text)}, text="string")]
 
 
 @functools.cache
@@ -87,7 +90,7 @@ def rolled_out(question, picture, seed):
             vision=vision,
         )
     )
-    use = ToolUse(Chatty(), tool, turns=local_model.TURNS, heard=HEARD)
+    use = ToolUse(Chatty(), TOOLS, turns=local_model.TURNS, heard=HEARD)
     keys = jax.random.split(jax.random.key(0), (1, 1))
     answers = use.answers(
         model(True, seed), TOKENIZER, prompt, keys, max_tokens=BUDGET, temperature=0
@@ -100,7 +103,7 @@ def test_it_says_what_the_rollouts_say(often_ends):
     for seed, shown in itertools.product(range(8), range(2)):
         picture = tiny_vision.pictures(seed=shown)
         trace, ended = rolled_out("What is it?", picture, seed)
-        talk = converse(backend(seed=seed), "What is it?", picture, run_tool=tool)
+        talk = converse(backend(seed=seed), "What is it?", picture, TOOLS)
         happened = list(talk)
         calls = [(e.call, e.result) for e in happened if e.kind == "result" and e.call]
         assert tuple(calls) == trace.calls
@@ -117,39 +120,38 @@ def test_it_says_what_the_rollouts_say(often_ends):
 
 def test_without_a_picture_too(often_ends):
     for sees in (True, False):
-        happened = list(converse(backend(sees), "Hello?", None, run_tool=tool))
+        happened = list(converse(backend(sees), "Hello?", None, TOOLS))
         assert happened[-1].kind in ("answer", "error")
 
 
 def test_a_model_that_cannot_see_says_so():
-    (event,) = converse(backend(sees=False), "What is it?", tiny_vision.pictures())
+    (event,) = converse(backend(sees=False), "What is it?", tiny_vision.pictures(), [])
     assert event.kind == "error" and "cannot see" in event.text
 
 
 def test_a_question_that_is_too_long_says_so():
-    (event,) = converse(backend(), "kcal " * 2000, tiny_vision.pictures())
+    (event,) = converse(backend(), "kcal " * 2000, tiny_vision.pictures(), [])
     assert event.kind == "error" and "fewer words" in event.text
 
 
 def test_an_endless_turn_says_so(monkeypatch):
     monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
-    (event,) = converse(backend(), "What is it?", tiny_vision.pictures())
+    (event,) = converse(backend(), "What is it?", tiny_vision.pictures(), [])
     assert event.kind == "error" and "within 6 tokens" in event.text
 
 
 def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
-    def wordy(name, arguments):
-        return {"text": "x" * 1000}
+    wordy = [toy_tools.make("tool", lambda: {"text": "x" * 1000})]
 
     class Calls(Chatty):
         def parse(self, text):
             return Verdict(calls=(Call("tool", {}),))
 
     picture = tiny_vision.pictures()
-    happened = list(converse(backend(grammar=Calls()), "?", picture, run_tool=wordy))
+    happened = list(converse(backend(grammar=Calls()), "?", picture, wordy))
     assert [event.kind for event in happened[:3]] == ["call", "result", "call"]
     short = backend(grammar=Calls(), heard=2)
-    happened = list(converse(short, "?", picture, run_tool=wordy))
+    happened = list(converse(short, "?", picture, wordy))
     assert "larger `heard`" in happened[-1].text
 
 
@@ -160,4 +162,4 @@ def test_a_stage_that_is_not_there_says_what_to_do():
 
 def test_pictures_of_any_size_are_seen(often_ends):
     wide = np.zeros((100, 400, 3), np.uint8)
-    assert list(converse(backend(), "What is it?", wide, run_tool=tool))
+    assert list(converse(backend(), "What is it?", wide, TOOLS))

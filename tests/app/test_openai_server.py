@@ -14,6 +14,7 @@ from PIL import Image
 
 from helpers.app.assistant import converse, portions
 from helpers.app.openai_server import LARGEST_ANSWER, OpenAIServer
+from helpers.tools.nutrition import TOOL
 
 PIZZA = {"food": "pizza", "grams": 150}
 KCAL = 402  # 268 kcal per 100 g in data/nutrition.csv
@@ -21,8 +22,8 @@ PICTURE = np.random.default_rng(0).integers(0, 256, (40, 30, 3)).astype(np.uint8
 
 
 def events(address, **settings):
-    settings = {"timeout": 5.0} | settings
-    return list(converse(OpenAIServer(address, "m", **settings), "kcal?", PICTURE))
+    server = OpenAIServer(address, "m", tools=[TOOL], **{"timeout": 5.0} | settings)
+    return list(converse(server, "kcal?", PICTURE, [TOOL]))
 
 
 def error(address, **settings):
@@ -85,7 +86,7 @@ def test_two_calls_of_one_turn_are_answered_each_by_its_name():
 def test_a_large_photo_is_sent_smaller():
     photo = np.zeros((3000, 2000, 3), np.uint8)
     with serving(message("Black.")) as (fake, address):
-        list(converse(OpenAIServer(address, "m"), "?", photo))
+        list(converse(OpenAIServer(address, "m"), "?", photo, []))
     url = fake.requests[0][2]["messages"][0]["content"][0]["image_url"]["url"]
     data = base64.b64decode(url.partition(",")[2])
     assert max(Image.open(io.BytesIO(data)).size) == 896

@@ -9,7 +9,8 @@ import pytest
 
 from helpers.course import results
 from helpers.evaluation import evaluator as room
-from helpers.evaluation.evaluator import Report, evaluate
+from helpers.evaluation.evaluator import MathsReport, evaluate
+from helpers.generation import one_turn
 from helpers.generation.sampling import Completions
 
 EOS = 1
@@ -19,7 +20,7 @@ class Letters:
     """Instead of a tokenizer and chat template: a token is a letter's code."""
 
     @staticmethod
-    def prompts_tokens(tokenizer, questions):
+    def prompts_tokens(tokenizer, questions, tools=None, vision=None):
         return [[ord(letter) for letter in question] for question in questions]
 
     @staticmethod
@@ -40,7 +41,9 @@ class Script:
     def __init__(self, table):
         self.table, self.calls = table, []
 
-    def __call__(self, model, prompt, mask, keys, *, max_tokens, eos_ids, temperature):
+    def __call__(
+        self, model, prompt, mask, keys, *, max_tokens, eos_ids, temperature, images
+    ):
         self.calls.append((prompt.shape, keys.shape, temperature))
         P, G = keys.shape
         tokens = np.zeros((P, G, max_tokens), np.int32)
@@ -77,7 +80,8 @@ TABLE = {
 def script(monkeypatch):
     script = Script(TABLE)
     monkeypatch.setattr(room, "chat", Letters)
-    monkeypatch.setattr(room, "generate", script)
+    monkeypatch.setattr(one_turn, "chat", Letters)
+    monkeypatch.setattr(one_turn, "generate", script)
     return script
 
 
@@ -109,6 +113,7 @@ def test_levels_are_reports_of_their_own(script):
     assert [levels[1].n, levels[2].n] == [2, 1]
     assert [levels[1].greedy, levels[2].greedy] == [0.5, 0]
     assert levels[2].names_kept is None and levels[2].pass8 == 0
+    assert "step by step" in str(levels[1])
 
 
 def test_every_batch_has_one_shape_and_the_filling_is_not_counted(script):
@@ -148,12 +153,21 @@ def test_the_row_is_one_of_the_table_of_results(script, tmp_path, monkeypatch):
 
 def test_reports_are_compared_on_the_same_problems_only(script):
     report = run()
-    better = Report([dict(a, strict=True) for a in report.answers], 8)
+    better = MathsReport([dict(a, strict=True) for a in report.answers], 8)
     comparison = better.since(report)
     assert (comparison.gained, comparison.lost) == (2, 0)
     assert comparison.difference == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="same rows"):
         run(rows=ROWS[:2]).since(report)
+    others = [{**row, "answer": "#### 7"} for row in ROWS]
+    with pytest.raises(ValueError, match="same rows"):
+        run(rows=others).since(report)  # the same words, and another right answer
+
+
+def test_no_batch_and_fewer_than_no_samples_are_refused(script):
+    for settings in ({"batch": 0}, {"samples": -1}):
+        with pytest.raises(ValueError, match="batch is"):
+            run(**settings)
 
 
 def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):

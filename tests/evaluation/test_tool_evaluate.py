@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from helpers.evaluation import tool_evaluate
-from helpers.generation.one_turn import Answers
+from helpers.generation.dialogue import Answers
 from helpers.text.tokenizer import train_tokenizer
-from helpers.tools import nutrition
-from helpers.tools.tool_calls import TINY
+from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.traces import trace
 
 TOKENIZER = train_tokenizer(["How many kcal?"], 300)
@@ -32,11 +31,16 @@ SCRIPT = {
     "f": ([], NONE, [NONE] * 6 + [RIGHT] * 2),
     "g": ([], RIGHT, [NONE] * 8),
 }
-ROWS = [{"question": name, "portions": SCRIPT[name][0]} for name in SCRIPT]
+ROWS = [
+    {"question": name, "portions": SCRIPT[name][0], "level": 1 + (name in "cde")}
+    for name in SCRIPT
+]
 
 
 class Scripted:
     """Answers as a ToolUse gives them, looked up by the question."""
+
+    schemas = None
 
     def __init__(self):
         self.shapes = []
@@ -49,7 +53,7 @@ class Scripted:
             asked = tokenizer.decode(tokens[mask > 0]).split("user\n")[1][0]
             _, greedy, samples = SCRIPT[asked]
             told = [greedy] if temperature == 0 else samples
-            texts.append([trace(TINY, t, nutrition.run_tool) for t in told])
+            texts.append([trace(TINY, t, [TOOL]) for t in told])
         mask = np.ones((P, G, max_tokens), np.int32)
         return Answers(mask, mask, mask * 0.0, np.ones((P, G), bool), texts, {})
 
@@ -85,6 +89,22 @@ def test_without_samples_only_greedy_conversations_are_held():
     report, shapes = evaluate(samples=0)
     assert {G for _, G, _ in shapes} == {1} and report.pass1 is None
     assert report.greedy == 2 / 7
+
+
+def test_levels_are_reports_on_conversations_too():
+    levels = evaluate()[0].by_level()
+    assert [levels[1].n, levels[2].n] == [4, 3]
+    assert levels[1].share("valid") == 1 / 2 and levels[2].share("valid") == 2 / 3
+    assert levels[2].share("declined") is None
+    assert "valid 66.7%" in str(levels[2]) and "step by step" not in str(levels[2])
+
+
+def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
+    report, _ = evaluate()
+    others = [{**a, "gold": [{"food": "ramen", "grams": 1}]} for a in report.answers]
+    with pytest.raises(ValueError, match="same rows"):
+        report.since(tool_evaluate.ToolReport(others, 8))
+    assert report.since(report).difference == 0
 
 
 def test_nothing_to_evaluate_is_an_error():

@@ -2,22 +2,26 @@
 
 import functools
 import json
+import math
 import threading
 import time
 
 import jax
 import numpy as np
 import pytest
+import toy_tools
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
-from helpers.generation.tool_use import ToolUse, run_side_by_side
+from helpers.generation.tool_use import ToolUse
 from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
-from helpers.tools.tool_calls import TINY, Call, Verdict
+from helpers.tools.nutrition import TINY
+from helpers.tools.tool import run_side_by_side
+from helpers.tools.tool_calls import Call, Verdict
 
 ROWS = [{"question": f"How many are {n} and {n + 1}?"} for n in range(4)]
 TOKENIZER = train_tokenizer([row["question"] for row in ROWS] * 3, size=300)
@@ -41,10 +45,13 @@ class Chatty:
         content = " ".join(map(json.dumps, results))
         return [{"role": "user", "content": content}]
 
+    def schemas(self, tools):
+        return None
 
-def add(name, arguments):
+
+def add(n):
     """A tool that raises for every second call of a turn."""
-    if arguments["n"]:
+    if n:
         raise RuntimeError("out of order")
     return {"sum": 7}
 
@@ -54,9 +61,10 @@ def policy():
     return make("gemma3_text", vocab=len(TOKENIZER))
 
 
-def source(grammar=None, run_tool=add, reward=None, **settings):
+def source(grammar=None, run=add, reward=None, **settings):
     """Rollouts with tools; every answer counts, however it ended."""
     limits = {"turns": 3, "heard": HEARD} | settings
+    tools = [toy_tools.make("add", run, n="integer")]
     return Rollouts(
         policy(),
         prompt_batches.prompts(ROWS, TOKENIZER, batch=4, buckets=(64,), seed=0),
@@ -65,7 +73,7 @@ def source(grammar=None, run_tool=add, reward=None, **settings):
         group=GROUP,
         max_tokens=BUDGET,
         mask_truncated=False,
-        tools=ToolUse(grammar or Chatty(), run_tool, **limits),
+        tools=ToolUse(grammar or Chatty(), tools, **limits),
     )
 
 
@@ -158,16 +166,16 @@ def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
     """Nine calls wait for each other, which only works at once; the tenth for ever."""
     stop, together = threading.Event(), threading.Barrier(9)
 
-    def slow(name, arguments):
-        if arguments["n"] == 3:
+    def slow(n):
+        if n == 3:
             stop.wait(60)
         else:
             together.wait(60)
-        return {"n": arguments["n"]}
+        return {"n": n}
 
     calls = [Call("slow", {"n": n}) for n in range(10)]
     start = time.monotonic()
-    results = run_side_by_side(slow, calls, 3)
+    results = run_side_by_side([toy_tools.make("slow", slow, n="number")], calls, 3)
     assert time.monotonic() - start < 30  # not the minute of the one that hangs
     stop.set()
     late = results.pop(3)
@@ -176,11 +184,20 @@ def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
 
 
 @pytest.mark.parametrize(
-    "given", ["7", None, {"kcal": {1, 2}}, {"kcal": np.float32(3)}, {"x": "\ud800"}]
+    "given",
+    ["7", None, [1], {"kcal": {1, 2}}, {"kcal": np.float32(3)}, {"x": "\ud800"}]
+    + [
+        {"x": math.nan},
+        {"x": [-math.inf]},
+        {1: "x"},
+        {"x": (1, 2)},
+        {"x": "9" * 30_000},
+    ],
+    ids=lambda given: str(type(given)),
 )
 def test_what_a_tool_gives_is_a_dict_for_json_or_an_error(given):
-    (result,) = run_side_by_side(lambda name, arguments: given, [Call("x")], 5)
-    assert list(result) == ["error"] and json.dumps(result)
+    (result,) = run_side_by_side([toy_tools.make("x", lambda: given)], [Call("x")], 5)
+    assert list(result) == ["error"] and "the tool failed" in result["error"]
 
 
 def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
@@ -190,10 +207,10 @@ def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
         seen.extend(completions)
         return list(range(len(completions)))
 
-    def long(name, arguments):
+    def long(n):
         return {"text": "9" * 200}
 
-    next(source(run_tool=long, reward=RewardSet({keep: 1.0})))
+    next(source(run=long, reward=RewardSet({keep: 1.0})))
     told = [text for trace in seen for role, text in trace.segments if role == "tool"]
     assert any("too long" in text for text in told)
     assert not any("999" in text for text in told)

@@ -1,10 +1,11 @@
 """Numbers as people write them, which of several counts, and a calculator's sums."""
 
 import operator
+import sys
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards.answers import calculate, extract_lenient, extract_strict
@@ -154,6 +155,88 @@ def test_every_decimal_number_is_read_exactly(digits, places):
         assert extract_lenient(f"that is ${written}.") == value
 
 
+# ------------------------------------------------------------------ with markup
+
+# What instruct models write around the number of an answer line.
+DECORATED = (
+    "**{}**", "*{}*", "***{}***", "__{}__", "_{}_", "`{}`", "**{}**.", "** {} **",
+    "**{} dollars**", "**{}** dollars a day.", "**${}**", "$**{}**",
+    r"\boxed{{{}}}", r"$\boxed{{{}}}$", r"\(\boxed{{{}}}\)", r"\[\boxed{{{}}}\]",
+    r"**\boxed{{{}}}**", r"$$\boxed{{{}}}$$", r"\boxed{{\text{{{}}}}}", "${}$", "${}$.",
+    r"\boxed{{{} \text{{ dollars}}}}", r"\boxed{{\${}}}", r"\boxed{{\mathbf{{{}}}}}",
+    "**${}$**", "$${}$$", r"\({}\)", r"\[ {} \]", r"$\${}$", r"\${}", r"**\${}**",
+    r"{}\%", r"${}\%$", r"{}\text{{ km}}", r"${}\ \text{{km}}$", r"{} \mathrm{{kg}}.",
+    r"${}^\circ$", r"{}^{{\circ}} C", "{} **dollars**", "{} dollars_per_day",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", DECORATED)
+def test_markup_around_the_number_is_taken_off(form):
+    for written, value in (
+        ("18", 18),
+        ("1,450,000", 1450000),
+        ("2.50", Fraction(5, 2)),
+    ):
+        for text in (
+            f"#### {form.format(written)}",
+            f"####{form.format(written)}\nBye",
+        ):
+            assert extract_strict(text) == extract_lenient(text) == value
+    if form[0] not in "$-" and "$" not in form:
+        assert extract_strict(f"#### {form.format('−3')}") == -3
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (r"-\$5", -5), (r"$-\$5$", -5), ("-**5**", -5), (r"-\boxed{5}", -5),
+        (r"1{,}000", 1000), (r"$1{,}450{,}000$", 1450000), (r"1,\!000", 1000),
+        (r"$12\,345$", 12345), (r"\frac{1}{2}", Fraction(1, 2)),
+        (r"$-\dfrac{3}{4}$", Fraction(-3, 4)), (r"$1\frac{1}{2}$", Fraction(3, 2)),
+        (r"**1 \frac{1}{2}** miles", Fraction(3, 2)), ("**1 000**", 1000),
+    ],
+)  # fmt: skip
+def test_numbers_in_latex_are_read_as_they_are_meant(line, value):
+    assert extract_strict(f"#### {line}") == value
+
+
+@pytest.mark.parametrize(
+    "line", ["**#### 18**", "**So: #### 18**", "*#### $18*", "`#### 18`"]
+)
+def test_the_mark_may_stand_within_the_markup(line):
+    assert extract_strict(f"It is so.\n{line}\n") == 18
+
+
+UNDECIDED = (
+    "**18", "*18**", "**18** and **20**", "**18 or 20**", r"\boxed{18", r"\boxed{18}}",
+    r"\boxed{18} \boxed{20}", r"\boxed{}", "$5$ $6$", "$$5$", "$5$$", r"\(5", r"\[5\)",
+    "**The answer is 18**", r"\boxed{x = 18}", "**Answer:** 18", r"\unknown{18}",
+    "1**8**", "**1**8", r"1\boxed{8}", r"\boxed{1} 000", "$1$000", r"1\$000",
+    r"\frac{1}{0}", r"\frac{1}{2", r"2 \times 9", "`18", "_18", "18_", r"18\\",
+    "**" * 200 + "18" + "**" * 200, r"\boxed{" * 9_000 + "18",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UNDECIDED, ids=lambda line: line[:20])
+def test_markup_that_is_not_closed_or_holds_two_numbers_is_nothing(line):
+    assert extract_strict(f"#### {line}") is None
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10**7),
+    st.sampled_from([form for form in DECORATED if "{{" not in form]),
+    st.integers(0, 60),
+)
+def test_markup_with_a_hole_never_gives_another_number(number, form, hole):
+    """A form without one of its characters is the number still, or nothing."""
+    text = form.format("N")
+    text = text[: hole % len(text)] + text[hole % len(text) + 1 :]
+    if "N" in text:
+        read = extract_strict(f"#### {text.replace('N', str(number))}")
+        assert read in (None, number, -number)
+
+
 # ------------------------------------------------------------------ the calculator
 
 PYTHONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -204,6 +287,24 @@ def test_the_calculator_knows_precedence_signs_and_decimals(expression, value):
     assert calculate(expression) == value
 
 
+def test_the_calculator_rounds_nowhere():
+    """7 // 2 and 9 // 1 are ints, whose quotient in Python is a float."""
+    assert calculate("(7//2)/(9//1)") == Fraction(1, 3)
+
+
+def test_sums_do_not_hang_on_the_stack_that_is_left():
+    deep = "(" * 59 + "1" + ")" * 59
+
+    def value(frames):
+        return (
+            value(frames - 1)
+            if frames
+            else (calculate(deep), calculate("-" * 119 + "1"))
+        )
+
+    assert value(0) == value(sys.getrecursionlimit() - 250) == (1, -1)
+
+
 NOT_SUMS = ("", "()", "2*(3", "2)", "1 2", "2**3", "1/0", "1//0", "2+", "a", "1e3")
 NOT_SUMS += (
     "1,000",
@@ -212,6 +313,13 @@ NOT_SUMS += (
     "1" * 121,
     "__import__('os')",
     "2 if 1 else 3",
+    "٣+1",
+    "²",
+    "1()",
+    "(1)(2)",
+    "1)(2",
+    "-",
+    "*2",
 )
 
 

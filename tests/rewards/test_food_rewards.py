@@ -6,8 +6,8 @@ import pytest
 
 from helpers.rewards import food_rewards as fr
 from helpers.rewards.functions import RewardSet, completion_text, correct
-from helpers.tools import nutrition
-from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, TINY, Call
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call
 from helpers.tools.traces import trace
 
 PIZZA = [{"food": "pizza", "grams": 150}]  # 268 kcal per 100 g: 402
@@ -170,7 +170,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_truth_table(name):
     portions, texts, expected = CASES[name]
-    done = trace(TINY, texts, nutrition.run_tool)
+    done = trace(TINY, texts, [TOOL])
     rewards = {fr.thinks.__name__: fr.thinks(200)}
     got = {
         reward: rewards.get(reward, getattr(fr, reward))(
@@ -185,7 +185,7 @@ def test_what_is_solved_earns_more_than_any_cheat():
     totals = {"right": {}, "wrong": {}}
     reward = RewardSet(fr.WEIGHTS)
     for name, (portions, texts, expected) in CASES.items():
-        done = trace(TINY, texts, nutrition.run_tool)
+        done = trace(TINY, texts, [TOOL])
         (total,), means = reward([""], [done], portions=[portions])
         assert set(means) == {f"reward/{name}" for name in NAMES}
         totals["right" if expected[0] else "wrong"][name] = total
@@ -195,7 +195,7 @@ def test_what_is_solved_earns_more_than_any_cheat():
 
 def test_rows_are_scored_one_by_one():
     rows = [CASES["right"], CASES["wrong food"], CASES["no food, and says so"]]
-    done = [trace(TINY, texts, nutrition.run_tool) for _, texts, _ in rows]
+    done = [trace(TINY, texts, [TOOL]) for _, texts, _ in rows]
     portions = [portions for portions, _, _ in rows]
     assert fr.solved([""] * 3, done, portions) == [1.0, 0.0, 1.0]
     assert fr.needless_calls([""] * 3, done, portions) == [0.0, -1 / 8, 0.0]
@@ -204,7 +204,7 @@ def test_rows_are_scored_one_by_one():
 @pytest.mark.parametrize("grammar", [HERMES, GEMMA3, GEMMA4], ids=lambda g: g.name)
 def test_all_families_are_judged_alike(grammar):
     call = grammar.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
-    done = trace(grammar, [f"I see pizza. {call}", "#### 402"], nutrition.run_tool)
+    done = trace(grammar, [f"I see pizza. {call}", "#### 402"], [TOOL])
     totals, _ = RewardSet(fr.WEIGHTS)([""], [done], portions=[PIZZA])
     assert totals == [pytest.approx(1 + 0.1 + 0.2 + 0.1 + 0.1 + 0.1 + 0.05)]
 
@@ -222,7 +222,7 @@ def test_all_families_are_judged_alike(grammar):
 )
 def test_absurd_calls_are_scored_too(name, arguments):
     call = HERMES.render([Call(name, arguments)])
-    done = trace(HERMES, [f"Hm. {call}", "#### 402"], nutrition.run_tool)
+    done = trace(HERMES, [f"Hm. {call}", "#### 402"], [TOOL])
     ((total,), means) = RewardSet(fr.WEIGHTS)([""], [done], portions=[PIZZA])
     assert math.isfinite(total) and total < 0.6
     assert means["reward/solved"] == means["reward/right_grams"] == 0
@@ -230,13 +230,13 @@ def test_absurd_calls_are_scored_too(name, arguments):
 
 
 def test_thinks_counts_what_it_is_told_to():
-    done = trace(TINY, CASES["right"][1], nutrition.run_tool)  # "I see pizza."
+    done = trace(TINY, CASES["right"][1], [TOOL])  # "I see pizza."
     words = fr.thinks(3, count=lambda text: len(text.split()))
     assert words([""], [done]) == [1.0]
     assert fr.thinks(11)([""], [done]) == [0.0] and fr.thinks(12)([""], [done]) == [1.0]
 
 
 def test_the_rewards_of_text_read_what_the_model_wrote_of_a_trace():
-    done = trace(TINY, ["Hm. <<lookup pho 100>>", "#### 55"], nutrition.run_tool)
+    done = trace(TINY, ["Hm. <<lookup pho 100>>", "#### 55"], [TOOL])
     assert completion_text(done) == "Hm. <<lookup pho 100>>\n#### 55"
     assert correct([""], [done], answer=["55"]) == [1.0]

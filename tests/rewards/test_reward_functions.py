@@ -144,6 +144,21 @@ def test_a_gold_answer_without_a_number_is_an_error_not_a_zero():
         functions.correct([""], ["#### 1"], ["nobody knows"])
 
 
+@pytest.mark.parametrize("gold", ["24\n25", "24 eggs a day.\nThat is 3 a meal.", True])
+def test_of_several_lines_without_a_mark_none_is_the_gold_number(gold):
+    with pytest.raises(ValueError, match="has no number"):
+        functions.gold_number(gold)
+    assert functions.gold_number(" 24 \n") == 24
+
+
+def test_messages_without_words_say_nothing():
+    """A turn that only calls has no content; a part of it may have no text."""
+    image = {"type": "image", "text": None}
+    completion = [{"role": "assistant", "tool_calls": []}]
+    completion += [{"role": "assistant", "content": [image, {"text": "#### 24"}]}]
+    assert functions.correct([""], [completion], ["#### 24"]) == [1.0]
+
+
 # ---------------------------------------------------------------- format, sums, length
 
 
@@ -234,8 +249,21 @@ def test_two_rewards_of_one_name_and_a_weight_that_is_no_number_are_refused():
     short, long = functions.length_penalty(5), functions.length_penalty(50)
     with pytest.raises(ValueError, match="same name"):
         RewardSet([(short, 1), (long, 1)])
-    with pytest.raises(ValueError, match="weight"):
-        RewardSet({ones: math.nan})
+    for weight in (math.nan, math.inf, "1", None, 10**400):
+        with pytest.raises(ValueError, match="the weight of reward 'ones'"):
+            RewardSet({ones: weight})
+
+
+@pytest.mark.parametrize("unfit", [{}, [], [ones], {ones}, [(1.0, ones)], {"ones": 1}])
+def test_a_set_without_functions_or_without_weights_is_refused(unfit):
+    with pytest.raises(ValueError, match=r"\{function: weight\}"):
+        RewardSet(unfit)
+
+
+@pytest.mark.parametrize("soft", [-1, 11, math.nan])
+def test_a_length_penalty_that_would_cost_silence_is_refused(soft):
+    with pytest.raises(ValueError, match="0 up to the limit"):
+        functions.length_penalty(10, soft=soft)
 
 
 def raises_on_three(prompts, completions, answer, **_):
@@ -275,6 +303,7 @@ def wants_no_columns(prompts, completions):
         (gives_itself({0.0, 1.0, 0.5}), ["broken", "for 3 completions"]),
         (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
         (gives(0, 0), ["broken", "2 scores for 3 completions"]),
+        (gives_itself(b"abc"), ["broken", "b'abc' for 3 completions"]),
         (gives_itself(None), ["broken", "None for 3 completions"]),
         (gives_itself(1.0), ["broken", "1.0 for 3 completions"]),
         (wants_no_columns, ["wants_no_columns", "TypeError", "**columns"]),

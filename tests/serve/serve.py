@@ -29,7 +29,7 @@ from helpers.course import stages  # noqa: E402
 from helpers.model import weights  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat  # noqa: E402
-from helpers.tools.tool_calls import TINY  # noqa: E402
+from helpers.tools.nutrition import TINY  # noqa: E402
 
 BUDGET, ASKED = 64, 6
 
@@ -73,12 +73,13 @@ def check(address, folder):
     """Raises AssertionError where server and decoder differ, or a refusal is mute."""
     tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
     own = LocalModel(model, tokenizer, TINY, "own", max_tokens=BUDGET)
-    settings = {"max_tokens": BUDGET, "tools": (), "timeout": 300.0}
+    settings = {"max_tokens": BUDGET, "timeout": 300.0}
     served = OpenAIServer(address, str(folder), **settings)
     answered = 0
     for row in word_problems.generate(ASKED, seed=5, split="test"):
         here, there = (
-            list(converse(backend, row["question"], None)) for backend in (own, served)
+            list(converse(backend, row["question"], None, []))
+            for backend in (own, served)
         )
         print(f"ours:   {here[-1]}\nserver: {there[-1]}", flush=True)
         if here[-1].kind == "answer":
@@ -86,7 +87,7 @@ def check(address, folder):
             assert there[-1].text.split() == here[-1].text.split()
     assert answered >= ASKED // 2, "too few answers end to compare"
     nowhere = OpenAIServer(address, "no/such-model", **settings)
-    (refused,) = converse(nowhere, "Hello?", None)
+    (refused,) = converse(nowhere, "Hello?", None, [])
     print(refused)
     assert refused.kind == "error" and "The server refuses" in refused.text
 

@@ -5,8 +5,8 @@ import pytest
 
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces
-from helpers.tools import nutrition
-from helpers.tools.tool_calls import GEMMA3, HERMES, TINY
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.tool_calls import GEMMA3, HERMES
 from helpers.tools.traces import trace
 
 PICTURES = food_pictures.generate(40, seed=3, size=16, levels=(1, 2), no_food=0.3)
@@ -23,7 +23,7 @@ def test_demonstrations_are_solved_and_call_nothing_needless(grammar):
             for m in messages
             if m["role"] == "assistant"
         ]
-        played = trace(grammar, turns, nutrition.run_tool)
+        played = trace(grammar, turns, [TOOL])
         columns = {"portions": [row["portions"]]}
         for reward in (food_rewards.solved, food_rewards.final_format):
             assert reward([""], [played], **columns) == [1.0], (row["text"], turns)

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -285,6 +287,56 @@ def test_a_damaged_tokenizer_is_named_with_the_file(tokenizer, tmp_path, name, d
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
     with pytest.raises(ValueError, match=rf"{name} cannot be read.*Delete it"):
         chat.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["tokenizers", "transformers"])
+def test_a_broken_installation_is_not_laid_to_the_folder(missing):
+    """In a process of its own, in which the library cannot be imported."""
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from helpers.text import chat
+from helpers import runtime
+try:
+    chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "sft")
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "transformers cannot be imported" in done.stdout, done.stderr
+    assert missing in done.stdout.lower() and "pip install -e ." in done.stdout
+    assert "Delete" not in done.stdout and "tokenizer.json" not in done.stdout
+
+
+def test_a_library_that_fails_on_whole_files_is_quoted(
+    tokenizer, tmp_path, monkeypatch
+):
+    chat.save_tokenizer(tokenizer, tmp_path)
+
+    def fails(*_, **__):
+        raise AttributeError("module 'x' has no attribute 'y'")
+
+    monkeypatch.setattr(type(tokenizer), "from_pretrained", fails)
+    with pytest.raises(RuntimeError, match="files are whole.*no attribute 'y'"):
+        chat.load_tokenizer(tmp_path)
+
+
+def test_a_template_engine_that_is_not_there_is_not_laid_to_the_template():
+    code = """
+import sys, types
+sys.modules["jinja2"] = None
+from helpers.text import chat
+from helpers import runtime
+tokenizer = chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "food_sft")
+vision = types.SimpleNamespace(begin_token=6, image_token=7, end_token=8, tokens=1)
+for sees in (None, vision):
+    try:
+        chat.prompt_tokens(tokenizer, "Hi", vision=sees)
+    except ImportError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.count("requires jinja2") == 2, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("room", [0, 500, 2000])

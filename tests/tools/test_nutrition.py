@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tools import nutrition
+from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import Call
 
 # The labels of ethz/food101.
 CLASSES = """apple_pie baby_back_ribs baklava beef_carpaccio beef_tartare beet_salad
@@ -187,7 +189,8 @@ def test_absurd_grams_are_refused_in_words(grams):
 )
 def test_what_is_no_name_is_refused_in_words(food):
     result = nutrition.lookup_nutrition(food, 100)
-    assert set(result) == {"error"} and "name of a food" in result["error"]
+    assert set(result) == {"error"} and "food must be" in result["error"]
+    assert "60 letters" in result["error"] and len(result["error"]) < 100
 
 
 INJECTIONS = (
@@ -225,13 +228,13 @@ def test_the_connection_cannot_write():
     ids=repr,
 )
 def test_missing_and_extra_arguments_are_refused_in_words(arguments):
-    result = nutrition.run_tool("lookup_nutrition", arguments)
+    result = nutrition.TOOL.call(arguments)
     assert set(result) == {"error"} and "food and grams" in result["error"]
 
 
 @pytest.mark.parametrize("name", ["lookup", "eval", "", "x" * 10**6, None, 3])
 def test_another_tool_is_refused_in_words(name):
-    result = nutrition.run_tool(name, {"food": "pizza", "grams": 1})
+    result = run_call([nutrition.TOOL], Call(name, {"food": "pizza", "grams": 1}))
     assert "Call lookup_nutrition" in result["error"] and len(result["error"]) < 150
 
 
@@ -247,7 +250,7 @@ anything = st.recursive(
     {"food": anything | st.sampled_from(CLASSES), "grams": anything}
 ))  # fmt: skip
 def test_every_call_has_an_answer(name, arguments):
-    result = nutrition.run_tool(name, arguments)
+    result = run_call([nutrition.TOOL], Call(name, arguments))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert ("error" in result) != ("kcal" in result)
 
@@ -256,7 +259,7 @@ def test_the_schema_asks_for_what_the_tool_takes():
     function = nutrition.SCHEMA["function"]
     arguments = dict.fromkeys(function["parameters"]["required"], 100)
     assert set(arguments) == set(function["parameters"]["properties"])
-    result = nutrition.run_tool(function["name"], arguments | {"food": "pizza"})
+    result = nutrition.TOOL.call(arguments | {"food": "pizza"})
     assert result["kcal"] == 268
 
 

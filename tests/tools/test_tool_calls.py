@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.text import chat
-from helpers.tools import nutrition
-from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, TINY, Call, Verdict
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 
 GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
@@ -108,7 +109,12 @@ MALFORMED = {
         ("```tool_code\nf(a=lambda: 1)\n```", "no place"),
         ("```tool_code\nf(a=[1 for _ in b])\n```", "no place"),
         ("```tool_code\nimport os\n```", "no place"),
-        ("```json\n{}\n```", 'needs "name" and "parameters"'),
+        ('```json\n{"name": "f", "parameters": {}, "x": 1}\n```', "nothing else"),
+        ('```json\n{"name": "f", "arguments": {}}\n```', 'needs "name" and "param'),
+        ('```json\n{"name": "f", "parameters": []}\n```', "an object"),
+        ('```json\n{"name": "f", "parameters": {', "not closed"),
+        ('```json {"name": "f", "parameters": {}}```', "line end"),
+        ('```json\n[{"a": 1}, {"name": "f", "parameters": {}}]\n```', "needs"),
         ('```json\n{"name": "f", "parameters": {"a": Infinity}}\n```', "Infinity"),
     ],
     "gemma4": [
@@ -148,6 +154,26 @@ def test_a_malformed_call_is_told_why_and_how_it_is_done(name, text, reason):
     assert verdict.calls == () and reason in verdict.error
     assert verdict.error.endswith(GRAMMARS[name].form)
     assert len(verdict.error) < 250
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"a": 1}', "{}", "[]", "[1, 2]", "7", "", "no JSON", '{"name": "Tom", "age": 3}']
+    + ['{"parameters": {"a": 1}}', '{"call": {"name": "f", "parameters": {}}}']
+    + ['{"text": "\\"name\\": 1, \\"parameters\\": 2"}', "{" * 3000],
+    ids=lambda body: body[:20],
+)
+def test_json_in_a_fence_that_is_no_call_is_words(body):
+    """A model that answers in JSON, or shows some, has called nothing."""
+    text = f"Here it is:\n```json\n{body}\n```\n#### 402"
+    assert GEMMA3.parse(text) == Verdict(text=text)
+    cut = f"```json\n{body}"
+    assert GEMMA3.parse(cut) == Verdict(text=cut.strip())
+    before = f"```json\n{body}\n```"
+    called = Verdict((PIZZA,), text=before)
+    assert GEMMA3.parse(f"{before}\n{WRITTEN['gemma3']}") == called
+    after = GEMMA3.parse(f"{WRITTEN['gemma3']}\n{before}")
+    assert not after.calls and "wait for its result" in after.error
 
 
 def test_gemma_3_may_write_calls_in_other_ways():
@@ -380,7 +406,7 @@ def test_ten_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp
             "malformed" if verdict.error else "call" if verdict.calls else "none"
         ] += 1
         for call in verdict.calls:
-            result = nutrition.run_tool(call.name, call.arguments)
+            result = run_call([TOOL], call)
             json.dumps([call.name, call.arguments, result], allow_nan=False).encode()
             assert grammar.parse(grammar.render([call])).calls == (call,)
     assert time.process_time() - begin < 20

@@ -12,7 +12,8 @@ from helpers.rewards import food_rewards
 from helpers.rewards.answers import MARK
 from helpers.tasks.food import food_questions
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import TINY, Call
+from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import Call
 
 IMAGE = {"type": "image"}
 
@@ -62,15 +63,15 @@ def blanked(rows):
     return [{**row, "image": row["image"] * 0} for row in rows]
 
 
-def demonstration(row, grammar=TINY):
+def demonstration(row, grammar=nutrition.TINY):
     """The messages of a right conversation about a row of `ask`, results included."""
     if not row["portions"]:
         return [*row["question"], _says(food_rewards.NO_FOOD)]
     calls = [
-        Call(food_rewards.TOOL, {"food": _words(portion["food"]), **_grams(portion)})
+        Call(nutrition.TOOL.name, {"food": _words(portion["food"]), **_grams(portion)})
         for portion in row["portions"]
     ]
-    results = [nutrition.run_tool(call.name, call.arguments) for call in calls]
+    results = [run_call([nutrition.TOOL], call) for call in calls]
     total = sum(result["kcal"] for result in results)
     return [
         *row["question"],
