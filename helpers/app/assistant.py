@@ -9,6 +9,7 @@ for a turn that could not be read. What goes wrong for a person to mend is a
 
 from typing import NamedTuple
 
+from helpers.tools import nutrition
 from helpers.tools.tool import run_side_by_side
 from helpers.tools.tool_calls import Call
 
@@ -86,7 +87,7 @@ def _last(text):
 
 
 def portions(events):
-    """What was looked up in a conversation: results of the tool, each once.
+    """What was looked up in a conversation: results of the nutrition tool, each once.
 
     Args:
       events: of `converse`.
@@ -95,7 +96,8 @@ def portions(events):
     """
     found = []
     for event in events:
-        result = event.result or {}
-        if "error" not in result and "food" in result and result not in found:
+        is_lookup = event.call is not None and event.call.name == nutrition.TOOL.name
+        result = event.result or {"error": "none yet"}
+        if is_lookup and "error" not in result and result not in found:
             found.append(result)
     return found

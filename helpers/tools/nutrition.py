@@ -99,9 +99,8 @@ def _look_up(food, grams):
 TOOL = Tool(SCHEMA, _look_up)
 
 # How the course's tiny models call it.
-TINY = tiny_calls.grammar(
-    [tiny_calls.Short("lookup", SCHEMA, example="pizza 150", field="kcal")]
-)
+TINY_SHORT = tiny_calls.Short("lookup", SCHEMA, example="pizza 150", field="kcal")
+TINY = tiny_calls.grammar([TINY_SHORT])
 
 
 def canonical(food):
