@@ -219,7 +219,7 @@ def _read(tensors, shapes, config, dtype, mesh):
                     f"asks for {expected}: they do not belong together."
                 )
             slices.append(tensors[name])
-        place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         if mesh is not None:
             place = layout(path, shape.shape, mesh)
         part = _stacked if "layers" in keys else _single
