@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from tiny_models import VOCAB
 from tiny_models import model as make
 
-from helpers.jit import jit
-from helpers.lessons import sft
-from helpers.metrics_log import is_timing
+from helpers.batches.prompt_batches import packed_rows
 from helpers.model import lora
-from helpers.optimizers import adamw, muon
-from helpers.pipeline import packed_rows
-from helpers.runtime import make_mesh
-from helpers.trainer import Trainer
+from helpers.runtime.jit import jit
+from helpers.runtime.mesh import make_mesh
+from helpers.training.metrics_log import is_timing
+from helpers.training.objectives import sft
+from helpers.training.optimizers import adamw, muon
+from helpers.training.trainer import Trainer
 
 STEPS, OBJECTIVE, PROGRAMS = 6, sft(), {}
 
@@ -95,7 +95,7 @@ def train(kind, folder, stop=-1, save_every=0):
         log=False,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("helpers.trainer.jit", once)
+        patch.setattr("helpers.training.trainer.jit", once)
         table = trainer.fit(Stopping(batches(), stop), STEPS)
     arrays = {name: np.asarray(x) for name, x in trainer.named_arrays().items()}
     return arrays, [{k: x for k, x in r.items() if not is_timing(k)} for r in table]

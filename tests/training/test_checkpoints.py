@@ -131,7 +131,9 @@ def test_what_another_process_cannot_read_is_not_taken_by_this_one(
     """Or one would go on from step 2 and the other from step 1."""
     saved(tmp_path, 1, 2)
     found = iter([[None, "cut off"], [None, None]])
-    monkeypatch.setattr("helpers.checkpoints.gather", lambda damage: next(found))
+    monkeypatch.setattr(
+        "helpers.training.checkpoints.gather", lambda damage: next(found)
+    )
     with pytest.warns(UserWarning, match="cut off.*Going back"):
         restored, record = Checkpoints(tmp_path).restore(arrays(0), {})
     assert record["step"] == 1

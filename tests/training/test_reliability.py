@@ -140,7 +140,7 @@ def test_an_update_that_was_not_noted_is_not_gone_on_from(whole, tmp_path, monke
         plain(model, *states)
 
     with monkeypatch.context() as patch:
-        patch.setattr("helpers.trainer.nnx.update", update)
+        patch.setattr("helpers.training.trainer.nnx.update", update)
         optimizer = adamw(3e-2, steps=12, warmup=2)
         settings = {"folder": tmp_path, "save_every": 4, "log": False}
         trainer = Trainer(Toy(), squared_error, optimizer, **settings)
