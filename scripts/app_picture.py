@@ -19,7 +19,7 @@ from scripts.app import PAGE
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "app.png"
 SIZE = 640, 1300
-EDGE = 15  # pixels around what is kept
+EDGE = 5  # pixels around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
 KEPT = """[document.querySelector('.food-app').getBoundingClientRect().top,
   document.querySelector('.food-table').getBoundingClientRect().bottom]"""
@@ -45,6 +45,7 @@ def main() -> None:
             check.press(page, "Ask")
             page.wait(f"{check.KINDS}.includes('food-answer')", seconds=180)
             page.wait("document.querySelector('.food-table')")
+            page.wait(f"!({check.BUTTON.format('Ask')}.disabled)")
             page.screenshot(build / "page.png")
             top, bottom = page.look(KEPT)
         whole = Image.open(build / "page.png")
