@@ -265,7 +265,7 @@ def refusal(one, other):
 
 def in_rows(examples, **changes):
     settings = {"batch": 2, "length": 40, "seed": 0} | changes
-    return pipeline.packed_rows(examples, **settings)
+    return prompt_batches.packed_rows(examples, **settings)
 
 
 @unhurried
@@ -355,9 +355,9 @@ def test_batches_of_nothing_are_an_error_not_an_end(tokenizer, changes):
     name = next(iter(changes))
     settings = {"batch": 2, "seed": 0} | changes
     with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
-        pipeline.packed_rows(make_examples([4]), length=8, **settings)
+        prompt_batches.packed_rows(make_examples([4]), length=8, **settings)
     with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
-        pipeline.prompts(make_rows(3), tokenizer, **settings)
+        prompt_batches.prompts(make_rows(3), tokenizer, **settings)
 
 
 # --- several processes ---
@@ -484,7 +484,7 @@ def test_every_entry_of_every_row_counts_and_the_order_of_columns_does_not(
     rows = rows[:count]
 
     def source(rows):
-        return pipeline.prompts(rows, tokenizer, batch=2, seed=0)
+        return prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
 
     turned = [dict(reversed(row.items())) for row in rows]
     assert refusal(source(rows), source(turned)) == ""

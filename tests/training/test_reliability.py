@@ -14,7 +14,7 @@ from run_tables import read_table
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.metrics_log import MetricsLog
+from helpers.training.metrics_log import MetricsLog, is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
