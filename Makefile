@@ -7,6 +7,8 @@
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
+# Jupyter refuses root, who is the only user of most containers, unless told so.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/jax-cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
@@ -37,7 +39,8 @@ lint: $(READY)  ## check style and formatting
 	$(PY) -m ruff format --check .
 
 lab: $(READY)  ## open the course in JupyterLab
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab $(AS_ROOT) \
+	  notebooks/00_start_here.ipynb
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)

@@ -13,20 +13,25 @@ import os
 import shutil
 import signal
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
 import jax
 import numpy as np
 from flax import nnx
+from safetensors.numpy import load_file
+from test_lora import adapted
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
-from helpers.model import weights
+from helpers.model import lora, weights
+from helpers.model.names import items
 from helpers.rewards.functions import RewardError
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.processes import OtherProcessFailed, gather
+from helpers.runtime.sharding import place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
@@ -145,6 +150,26 @@ def check_all_draw_as_many_prompts(model):
     assert rounds != {1.0}
 
 
+def check_a_model_in_parts_is_saved_whole(folder):
+    """Adapted int8 that lies in both processes; each reads it onto its own devices."""
+    own = adapted(lora.quantize(policy()), targets=("q", "down"))
+    graph, state = nnx.split(own)
+    model = nnx.merge(graph, place(state, make_mesh()))
+    assert not model.layers.q.is_fully_addressable
+    weights.save(model, folder / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lora.save(model, folder / "adapters")
+    back = weights.load(folder / "model")
+    assert set(back.embed.devices()) <= set(jax.local_devices())
+    expected, found = (dict(items(nnx.state(x))) for x in (lora.merge(own), back))
+    for path, x in expected.items():
+        np.testing.assert_allclose(found[path], x, rtol=1e-6, atol=1e-6, err_msg=path)
+    stored = load_file(folder / "adapters" / "adapter_model.safetensors")
+    name = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
+    np.testing.assert_array_equal(stored[name], own.layers.q_b[...][1].T)
+
+
 def one_of_two(folder):
     for name in LESSONS:
         model, table = train(name, folder / name)
@@ -152,6 +177,7 @@ def one_of_two(folder):
         own.write_text(json.dumps(table))
         weights.save(model, folder / name / "model")
     check_all_draw_as_many_prompts(model)
+    check_a_model_in_parts_is_saved_whole(folder)
     expected = [OtherProcessFailed, RewardError][jax.process_index()]
     try:
         next(grpo(model, fails_in_process_1))

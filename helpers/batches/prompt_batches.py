@@ -13,8 +13,13 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.packing import ExampleTooLong, packed_rows
-from helpers.batches.sources import Source, checksum
+from helpers.batches.sources import Source
 from helpers.runtime import processes
+from helpers.runtime.run_identity import (
+    describe_lists,
+    describe_pictures,
+    describe_rows,
+)
 from helpers.text import chat
 
 __all__ = ["ExampleTooLong", "PromptTooLong", "packed_rows", "pad_prompts", "prompts"]
@@ -68,7 +73,6 @@ def prompts(
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
-    run["data"] = checksum(np.asarray(t, np.int32) for t in tokens)
     source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
     if pictures:
         source.show(pictures, images.counts(tokens, vision), vision)
@@ -101,7 +105,14 @@ class _Prompts(Source):
     def __init__(self, rows, tokens, run, epochs, buckets):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
-        self._images = lambda drawn: {}
+        self._images, self._pictures = lambda drawn: {}, None
+
+    def describe_data(self):
+        tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
+        described = {"tokens": tokens, **describe_rows(self._rows)}
+        if self._pictures:
+            described["pictures"] = describe_pictures(self._pictures, self._rows)
+        return described
 
     def show(self, pictures, numbers, vision):
         """From now on batches have `images`, `numbers` of them to each row."""
@@ -111,7 +122,7 @@ class _Prompts(Source):
             wanted = [numbers[i] for i in drawn]
             return {"images": images.stack(own, wanted, max(1, *numbers), vision)}
 
-        self._images = of_rows
+        self._images, self._pictures = of_rows, pictures
 
     def __next__(self):
         size = self._run["batch"]

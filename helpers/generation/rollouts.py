@@ -6,6 +6,8 @@ trainer updates, so every batch is sampled from the newest weights. Several proc
 sample together, each the answers to its own prompts, and score their own.
 """
 
+import functools
+
 import jax
 import numpy as np
 
@@ -15,7 +17,7 @@ from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import RewardSet
 from helpers.runtime import processes
-from helpers.training.run_identity import describe
+from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 
@@ -80,18 +82,20 @@ class Rollouts:
         self.dialogue: Dialogue = tools or OneTurn()
         self.metrics, self.samples = {}, []
 
-    def get_state(self):
-        """A JSON-able dict that says where this source stands."""
+    @functools.cached_property
+    def _identity(self):
+        """What must be the same to continue; described once, before it is changed."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
-        run |= self.dialogue.describe() | {"reward": None}
-        if self.reward:
-            run["reward"] = [
-                f"{weight} × {describe(function)}"
-                for _, function, weight in self.reward.rewards
-            ]
+        run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
+        for name, function, weight in self.reward.rewards if self.reward else ():
+            run[f"reward {name!r}"] = {"weight": float(weight)} | describe(function)
+        return run
+
+    def get_state(self):
+        """A JSON-able dict that says where this source stands."""
         return {
-            "run": run,
+            "run": dict(self._identity),
             "step": self.step,
             "all_tied": self.all_tied,
             "prompts": self.prompts.get_state(),
@@ -116,11 +120,10 @@ class Rollouts:
         processes.resume(self.prompts, [state["prompts"] for state in states])
 
     def _adopt(self, state):
-        run = self.get_state()["run"]
-        if state["run"] != run:
+        if changed := differences(state["run"], self._identity):
             raise ValueError(
-                f"The saved rollouts were made with {state['run']}, this run has "
-                f"{run}. Use the same arguments, or another folder for a new run."
+                f"The saved rollouts are those of another run: {listed(changed)}."
+                f" {REMEDY}"
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
 

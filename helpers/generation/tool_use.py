@@ -12,11 +12,11 @@ import numpy as np
 from helpers.generation import sessions
 from helpers.generation.dialogue import Answers
 from helpers.runtime import processes
+from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
 from helpers.tools.tool import by_name, run_side_by_side
 from helpers.tools.traces import Trace
-from helpers.training.run_identity import describe
 
 
 class ToolUse:
@@ -57,9 +57,8 @@ class ToolUse:
     def describe(self):
         """What a run's state says of it."""
         limits = {"turns": self.turns, "heard": self.heard}
-        # As text, for a tuple in a schema comes back from JSON as a list.
-        tools = [f"{describe(t.run)} {describe(t.schema)}" for t in self.tools]
-        return {"tools": limits | {"grammar": self.grammar.name, "tools": tools}}
+        tools = {tool.name: describe(tool) for tool in self.tools}
+        return limits | {"grammar": describe(self.grammar), "tools": tools}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key, turn by turn.

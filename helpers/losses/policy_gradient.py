@@ -8,11 +8,10 @@ Axes: B rows, P prompts, G answers per prompt, T tokens. A mask is 1 on the toke
 model chose, its end-of-sequence included, and 0 on prompts, tool results and padding.
 """
 
-import jax
 import jax.numpy as jnp
 
+from helpers.losses.importance import bounded, importance_ratio
 from helpers.losses.means import (
-    answer_means,
     chosen,
     masked_mean,
     mean_over_answers,
@@ -20,9 +19,6 @@ from helpers.losses.means import (
     mean_over_tokens,
     wide,
 )
-
-# Beyond a factor of exp(20) = 5e8 a ratio says only "far away"; exp(89) is infinite.
-FAR_AWAY = 20.0
 
 
 def advantages(rewards_PG, kind="mean"):
@@ -79,6 +75,7 @@ def policy_gradient_loss(
     constant_length=None,
     reference_logprobs_PGT=None,
     beta=0.0,
+    weights_PGT=None,
 ):
     """Clipped policy-gradient loss of GRPO and its relatives.
 
@@ -87,7 +84,8 @@ def policy_gradient_loss(
 
     Args:
       logprobs_PGT: the sampled tokens under the policy being trained.
-      old_logprobs_PGT: the same tokens under the policy that sampled them, a constant.
+      old_logprobs_PGT: the same tokens under the policy before the first update of the
+        batch, computed in the same way; a constant.
       advantages_PG: one per answer, centred in its group; or one per token (P,G,T).
       mask_PGT: 1 for tokens the model chose, 0 for tool results and padding.
       clip: how far below and above 1 the ratio may move (DAPO's clip-higher).
@@ -97,11 +95,12 @@ def policy_gradient_loss(
       constant_length: tokens an answer may have; for the constant mean only.
       reference_logprobs_PGT: the same tokens under the model to stay near, or None.
       beta: weight of the KL to that model (`kl_k3`).
+      weights_PGT: how much each token's loss counts (`sampler_weights`); None: 1.
 
     Returns:
       The scalar loss, and its metrics: weight; and as means over all tokens, whatever
       the aggregate, clip_fraction, ratio_mean, approx_kl (how far the policy has moved
-      from the one that sampled) and, with a reference, kl_reference.
+      in this batch) and, with a reference, kl_reference.
 
     Raises:
       ValueError: shapes that differ, an unknown switch, beta without a reference.
@@ -126,6 +125,8 @@ def policy_gradient_loss(
         kl_PGT = kl_k3(logprobs_PGT, reference_PGT, old_PGT)
         metrics["kl_reference"] = masked_mean(kl_PGT, mask_PGT)
         loss_PGT += beta * kl_PGT
+    if weights_PGT is not None:
+        loss_PGT *= chosen(weights_PGT, mask_PGT)
     loss, metrics["weight"] = _mean(loss_PGT, mask_PGT, aggregate, constant_length)
     return loss, metrics
 
@@ -172,38 +173,6 @@ def gspo_token_loss(
     )
 
 
-def importance_ratio(logprobs_PGT, old_logprobs_PGT, mask_PGT, level="token"):
-    """How much likelier the sampled tokens have become; exactly 1 where nothing moved.
-
-        token            r_t = π(t) / π_old(t)                                    GRPO
-        sequence         s = (Π r_t)^(1/length), the same for all its tokens      GSPO
-        sequence-token   the value of s, but only token t's gradient        GSPO-token
-
-    Args:
-      logprobs_PGT: log-probabilities under the policy being trained.
-      old_logprobs_PGT: log-probabilities under the policy that sampled.
-      mask_PGT: 1 for tokens the model chose.
-      level: which of the three.
-
-    Returns:
-      Ratios (P,G,T), float32.
-
-    Raises:
-      ValueError: an unknown level.
-    """
-    logprobs_PGT = chosen(logprobs_PGT, mask_PGT)
-    log_ratio_PGT = logprobs_PGT - chosen(old_logprobs_PGT, mask_PGT)
-    if level == "token":
-        return jnp.exp(_bounded(log_ratio_PGT))
-    log_s_PG1 = answer_means(log_ratio_PGT, mask_PGT)[..., None]
-    if level == "sequence":
-        return jnp.exp(_bounded(jnp.broadcast_to(log_s_PG1, mask_PGT.shape)))
-    if level == "sequence-token":
-        zero_PGT = logprobs_PGT - jax.lax.stop_gradient(logprobs_PGT)
-        return jnp.exp(_bounded(jax.lax.stop_gradient(log_s_PG1) + zero_PGT))
-    raise ValueError(f"unknown level {level!r}: use token, sequence or sequence-token.")
-
-
 def kl_k3(logprobs, reference_logprobs, old_logprobs):
     """KL(policy ‖ reference) from the sampled tokens, right in value and in gradient.
 
@@ -221,18 +190,14 @@ def kl_k3(logprobs, reference_logprobs, old_logprobs):
       One estimate per token, in nats. Sources: Schulman, "Approximating KL divergence"
       (2020), for k3; DeepSeek-V3.2 (2512.02556, eq. 7) for the factor.
     """
-    ratio = jnp.exp(_bounded(wide(logprobs) - wide(old_logprobs)))
+    ratio = jnp.exp(bounded(wide(logprobs) - wide(old_logprobs)))
     return ratio * _k3(wide(logprobs), wide(reference_logprobs))
 
 
 def _k3(logprobs, other_logprobs):
     """An estimate of KL(π ‖ other) at each token sampled from π."""
-    log_ratio = _bounded(other_logprobs - logprobs)
+    log_ratio = bounded(other_logprobs - logprobs)
     return jnp.expm1(log_ratio) - log_ratio
-
-
-def _bounded(log_ratio):
-    return jnp.clip(log_ratio, -FAR_AWAY, FAR_AWAY)
 
 
 def _per_token(advantages, mask_PGT):

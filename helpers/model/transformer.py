@@ -245,5 +245,5 @@ class Transformer(nnx.Module):
 
 
 def count_params(model: nnx.Module) -> int:
-    """Number of trainable numbers in a model."""
+    """Numbers in a model's floats: its adapters' count, its int8 matrices' do not."""
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))

@@ -16,7 +16,8 @@ from helpers.model.vision_config import VisionConfig
 from helpers.runtime.sharding import gathered, spread
 
 QUERIES = 256  # patches whose attention scores exist at once
-# What to train, as an nnx filter, to leave the tower and the projection as they are.
+# What to train, as an nnx filter, to leave the tower and the projection as they are. Of
+# a model with adapters that is the base as well: for these alone take lora.Adapter.
 TEXT_HALF = nnx.All(nnx.Param, nnx.Not(nnx.PathContains("vision")))
 
 

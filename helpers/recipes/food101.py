@@ -134,7 +134,7 @@ def load(preset):
     if preset.name != "v5e-1":
         return weights.load(folder, vision=True, mesh=mesh, dtype=preset.dtype)
     # Beside the 8.6 GB of bfloat16 a chip has no room for the int8 made of them.
-    host = runtime.make_mesh(jax.devices("cpu")[:1])
+    host = runtime.make_mesh(jax.local_devices(backend="cpu")[:1])
     large = weights.load(folder, vision=True, mesh=host, dtype=preset.dtype)
     graph, state = nnx.split(lora.quantize(large))
     return nnx.merge(graph, place(state, mesh))

@@ -108,9 +108,9 @@ def resume(batches, states: list) -> None:
     """
     index, count = share()
     if len(states) == count:
-        batches.set_state(states[index])
+        together(lambda: batches.set_state(states[index]))
     elif hasattr(batches, "set_states"):
-        batches.set_states(states)
+        together(lambda: batches.set_states(states))
     else:
         raise ValueError(
             f"The saved data positions are those of {len(states)} processes, here are"

@@ -61,13 +61,15 @@ def _moments(params, optimizer, mesh):
     return _placed(state, mesh)
 
 
-def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=()):
-    """The trainer's update of one batch.
+def update(
+    model, objective, optimizer, batch, mesh, *, minibatches=1, accumulate=1, frozen=()
+):
+    """The trainer's step on one batch.
 
     Args:
       model: abstract; its adapters are trained, or everything if it has none.
       batch: {name: (shape, dtype)} of one whole batch, rows first.
-      accumulate: pieces.
+      minibatches, accumulate: updates, and pieces of each.
       frozen: abstract modules that the objective is given.
     """
     graph, params, fixed = nnx.split(model, _trained(model), ...)
@@ -75,11 +77,12 @@ def update(model, objective, optimizer, batch, mesh, *, accumulate=1, frozen=())
     opt_state = _moments(params, optimizer, mesh)
     params, fixed = _placed(params, mesh), _placed(fixed, mesh)
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
+    cut = minibatches, accumulate
     pieces = {
         name: jax.ShapeDtypeStruct(
-            (1, accumulate, shape[0] // accumulate, *shape[1:]), dtype, sharding=layout
+            (*cut, rows // math.prod(cut), *shape), dtype, sharding=layout
         )
-        for name, (shape, dtype) in batch.items()
+        for name, ((rows, *shape), dtype) in batch.items()
     }
     graphs = [nnx.graphdef(module) for module in frozen]
     step = build_update(objective, optimizer.transform, graph, graphs)

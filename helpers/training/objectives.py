@@ -2,13 +2,15 @@
 
 An *objective* is `objective(model, batch, *frozen) -> (loss, metrics)`; the trainer
 differentiates it. Here each one runs the model and hands log-probabilities to
-`helpers.losses`, where the mathematics is.
+`helpers.losses`, where the mathematics is. An objective that compares the model with
+itself before the first of several updates is an `OffPolicyObjective`.
 """
 
 import jax
 import jax.numpy as jnp
 
 from helpers.losses.distillation import distillation_loss, reverse_kl
+from helpers.losses.importance import sampler_weights
 from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import policy_gradient_loss
 from helpers.losses.supervised import sft_loss
@@ -19,6 +21,7 @@ from helpers.model.scoring import (
     in_chunks,
     token_logprobs,
 )
+from helpers.training.off_policy import OffPolicyObjective
 
 
 def sft(chunk=CHUNK):
@@ -44,24 +47,40 @@ def policy_gradient(
     aggregate="token-mean",
     constant_length=None,
     beta=0.0,
+    sampler_cap=None,
     chunk=CHUNK,
 ):
     """Reinforce: GRPO and its relatives on groups of scored answers.
 
-    Args are those of `losses.policy_gradient_loss`; with beta above 0 the trainer must
-    be given the reference model: `Trainer(..., frozen=(reference,))`.
+    The old policy is the model itself before the first update of a batch, as the
+    trainer computes it. What the sampler noted is the same policy with other rounding:
+    `logprob_gap` says how far the two are apart, on average per token.
+
+    Args:
+      sampler_cap: the most that a token may count to make up for the sampler's rounding
+        (`losses.sampler_weights`; 2 is usual). None: all count the same.
+
+    The other arguments are those of `losses.policy_gradient_loss`; with beta above 0
+    the trainer needs the reference model: `Trainer(..., frozen=(reference,))`.
     """
 
-    def objective(model, batch, *reference):
+    def scores(model, batch):
         logprobs, entropy = group_logprobs(model, batch, chunk)
-        mask = batch["loss_mask"]
-        reference_logprobs = None
+        return {"logprobs": logprobs, "entropy": entropy}
+
+    def loss(scores, batch, *reference):
+        mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
+        reference_logprobs = weights = None
         if beta and reference:
             reference_logprobs, _ = group_logprobs(reference[0], batch, chunk)
             reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
-        loss, metrics = policy_gradient_loss(
-            logprobs,
-            batch["logprobs"],
+        if sampler_cap:
+            weights = sampler_weights(
+                old_logprobs, batch["logprobs"], mask, sampler_cap
+            )
+        value, metrics = policy_gradient_loss(
+            scores["logprobs"],
+            old_logprobs,
             batch["advantages"],
             mask,
             clip=clip,
@@ -70,14 +89,13 @@ def policy_gradient(
             constant_length=constant_length,
             reference_logprobs_PGT=reference_logprobs,
             beta=beta,
+            weights_PGT=weights,
         )
-        gap = masked_mean(jnp.abs(logprobs - batch["logprobs"]), mask)
-        return loss, metrics | {
-            "entropy": masked_mean(entropy, mask),
-            "logprob_gap": jax.lax.stop_gradient(gap),
-        }
+        gap = masked_mean(jnp.abs(old_logprobs - batch["logprobs"]), mask)
+        metrics |= {"entropy": masked_mean(scores["entropy"], mask), "logprob_gap": gap}
+        return value, metrics
 
-    return objective
+    return OffPolicyObjective(scores, loss)
 
 
 def gspo(*, clip=(3e-4, 4e-4), chunk=CHUNK):

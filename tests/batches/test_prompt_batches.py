@@ -235,11 +235,11 @@ def test_a_new_source_continues_exactly_after_any_batch(
 @pytest.mark.parametrize(
     "changed, message",
     [
-        ({"batch": 3}, "batch=2, this run has batch=3"),
-        ({"length": 32}, "length=16, this run has length=32"),
-        ({"seed": 1}, "seed=0, this run has seed=1"),
-        ({"shard": (0, 2)}, r"shard=\[0, 1\], this run has shard=\[0, 2\]"),
-        ({"examples": make_examples([4] * 9, seed=1)}, "data"),
+        ({"batch": 3}, "batch was 2, here it is 3"),
+        ({"length": 32}, "length was 16, here it is 32"),
+        ({"seed": 1}, "seed was 0, here it is 1"),
+        ({"shard": (0, 2)}, r"shard was \[0, 1\], here it is \[0, 2\]"),
+        ({"examples": make_examples([4] * 9, seed=1)}, "data: tokens changed"),
     ],
 )
 def test_a_state_of_another_run_is_refused(changed, message):
@@ -313,7 +313,7 @@ def test_another_global_batch_is_refused_when_processes_change():
         for i in (0, 1)
     ]
     one = prompt_batches.packed_rows(examples, batch=2, length=8, seed=0)
-    with pytest.raises(ValueError, match="batch=4.*, this run has batch=2"):
+    with pytest.raises(ValueError, match="batch was 4.*, here it is 2"):
         one.set_states([source.get_state() for source in two])
 
 
@@ -464,7 +464,7 @@ def test_rows_with_pictures_go_on_where_they_stopped():
     again = rows_with_pictures(shown(30))
     again.set_state(state)
     assert all(same(batch, next(again)) for batch in wanted)
-    with pytest.raises(ValueError, match="slots=2"):
+    with pytest.raises(ValueError, match="slots was 2, here it is 3"):
         rows_with_pictures(shown(30), slots=3).set_state(state)
 
 

@@ -31,7 +31,7 @@ def main(rows, prompt_tokens, completion_tokens):
     }
 
     def loss(state, batch):
-        return objective(nnx.merge(graph, state), batch)[0]
+        return objective.at_first(nnx.merge(graph, state), batch)[0]
 
     state = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip), state

@@ -296,7 +296,9 @@ case "$*" in
       *) [[ "$LACKS" != *" pip" ]] ;;
     esac ;;
   *"pip --python"*) touch .venv/bin/pip ;;
+  --version) echo "Python 3.12.1" ;;
   *"pip install"*)
+    echo "$PIP_SAYS"
     [ -e .venv/bin/pip ] && [ "$(grep -c 'pip install' "$LOG")" -ge "$SUCCEEDS_AT" ] ;;
 esac
 """
@@ -324,10 +326,12 @@ def run_env(tmp_path):
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
 
-    def run(*, succeeds_at=1, lacks=""):
+    def run(*, succeeds_at=1, lacks="", pip_says="", **more):
         log = tmp_path / "log"
         log.write_text("")
         environment = {
+            "PIP_SAYS": pip_says,
+            **more,
             "PATH": f"{commands}:/usr/bin:/bin",
             "LOG": str(log),
             "SUCCEEDS_AT": str(succeeds_at),
@@ -337,7 +341,7 @@ def run_env(tmp_path):
         done = subprocess.run(script, env=environment, capture_output=True, text=True)
         return done, log.read_text()
 
-    run.folder = course_copy
+    run.folder, run.commands = course_copy, commands
     return run
 
 
@@ -370,3 +374,101 @@ def test_env_without_ensurepip_and_pip_says_what_to_install(run_env):
     assert "python3 -m venv" in asked, "the next Python may have what the first has not"
     assert "pip install" not in asked
     assert not (run_env.folder / ".venv").exists()
+
+
+REFUSED = (
+    "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
+    "'NewConnectionError(': Failed to establish a new connection: [Errno 111] refused\n"
+    "ERROR: No matching distribution found for setuptools>=77"
+)
+
+
+def test_env_without_network_says_so_and_does_not_try_again(run_env):
+    done, asked = run_env(succeeds_at=9, pip_says=REFUSED, PIP_INDEX_URL="http://here/")
+    assert done.returncode == 1 and asked.count("pip install") == 1
+    assert "needs the network" in done.stderr and "http://here/" in done.stderr
+    assert "Errno 111" in done.stderr, "pip's own reason is not shown"
+
+
+def test_env_tries_again_where_the_network_comes_and_goes(run_env):
+    done, asked = run_env(
+        succeeds_at=3, pip_says=f"Downloading x.whl (7 kB)\n{REFUSED}"
+    )
+    assert done.returncode == 0 and asked.count("pip install") == 3
+
+
+def test_env_on_a_full_disk_says_what_it_takes_and_does_not_try_again(run_env):
+    full = "ERROR: Could not install packages: [Errno 28] No space left on device"
+    done, asked = run_env(succeeds_at=9, pip_says=f"Downloading x.whl (7 kB)\n{full}")
+    assert done.returncode == 1 and asked.count("pip install") == 1
+    assert "1.6 GB" in done.stderr.splitlines()[-1]
+
+
+def test_env_says_what_it_needs_and_what_pip_does(run_env):
+    said = "Collecting jax>=0.7\nInstalling collected packages: jax, numpy, flax"
+    done, _ = run_env(pip_says=said)
+    assert "400 MB" in done.stdout and "1.6 GB" in done.stdout
+    assert "unpacking 3 packages" in done.stdout
+
+
+def test_env_refuses_a_python_that_is_too_old_and_names_its_version(run_env):
+    old = run_env.commands / "python3.8"
+    old.write_text(
+        '#!/bin/bash\n[ "$1" = --version ] && echo Python 3.8.10 || exit 1\n'
+    )
+    old.chmod(0o755)
+    for there in (False, True):  # also where an environment is there already
+        done, asked = run_env(PYTHON="python3.8")
+        assert done.returncode == 1 and asked == ""
+        assert "PYTHON=python3.8 is Python 3.8.10" in done.stderr
+        assert "3.11 or newer" in done.stderr
+        assert (run_env.folder / ".venv").exists() == there
+        run_env()
+    done, _ = run_env(PYTHON=str(run_env.commands / "nothing"))
+    assert done.returncode == 1 and "nothing does not run" in done.stderr
+
+
+def test_env_takes_the_python_it_is_told_and_no_other(run_env):
+    done, asked = run_env(PYTHON="python3")
+    assert done.returncode == 0 and "python3 -m venv" in asked
+    assert "python3.12" not in asked
+    done, asked = run_env(PYTHON="python3.12")
+    assert "PYTHON is not looked at: .venv is there" in done.stdout
+    (run_env.folder / ".venv" / "bin" / "pip").unlink()
+    done, asked = run_env(PYTHON="python3", lacks="ensurepip, pip")
+    assert done.returncode == 1 and "python3.12" not in asked
+
+
+@pytest.mark.slow
+def test_env_with_real_pip_and_no_index_there_ends_soon(tmp_path):
+    """Nothing listens on port 9 here; without this, pip tries for minutes."""
+    (tmp_path / ".ci").mkdir()
+    for name in ("pyproject.toml", ".ci/env"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "MAKE"))}
+    index = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    done = subprocess.run(
+        ["bash", ".ci/env"],
+        cwd=tmp_path,
+        env=kept | index | {"PYTHON": sys.executable, "NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1 and "again in" not in done.stderr
+    assert "got nothing from its package index, http://127.0.0.1:9" in done.stderr
+
+
+@pytest.mark.parametrize("user, allowed", [("0", True), ("1000", False)])
+def test_make_lab_allows_root_only_where_one_is_root(tmp_path, user, allowed):
+    (tmp_path / "id").write_text(f"#!/bin/sh\necho {user}\n")
+    (tmp_path / "id").chmod(0o755)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    env["PATH"] = f"{tmp_path}:{env['PATH']}"
+    plan = subprocess.run(
+        ["make", "-n", "lab"], cwd=ROOT, env=env, capture_output=True, text=True
+    ).stdout
+    assert ("jupyter lab --allow-root" in plan) == allowed

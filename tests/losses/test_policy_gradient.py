@@ -177,6 +177,22 @@ def test_the_ratio_is_exactly_one_where_the_policy_has_not_moved(level):
     assert metrics["approx_kl"] == 0
 
 
+@few
+@given(seeds, st.floats(1.0, 4.0))
+def test_a_samplers_tokens_weighed_stand_for_the_policys_where_no_cap_binds(seed, cap):
+    """Exact averages over a vocabulary: E_sampler[w f] = E_policy[f] without a cap."""
+    rng = np.random.default_rng(seed)
+    policy, sampler = (log_softmax(rng.standard_normal((1, 1, 7))) for _ in range(2))
+    values, mask = rng.standard_normal(7), np.ones((1, 1, 7))
+    weights = losses.sampler_weights(policy, sampler, mask, 1e6)
+    weighed = (np.exp(sampler) * np.asarray(weights) * values).sum()
+    same(weighed, (np.exp(policy) * values).sum())
+    capped = losses.sampler_weights(policy, sampler, mask, cap)
+    same(capped, np.minimum(np.exp(policy - sampler), cap))
+    with pytest.raises(ValueError, match="cap=0.5.*1 or more"):
+        losses.sampler_weights(policy, sampler, mask, 0.5)
+
+
 def test_on_policy_gradient_is_reinforce_weighted_by_the_advantage():
     r = rollout(1, 2, 3, 4)
     r["new"] = r["old"]

@@ -194,8 +194,8 @@ def test_an_image_is_encoded_once_per_prompt(monkeypatch):
 
 
 def arrays(model, part):
-    """The weights of the tower, or those of the rest."""
-    state = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    """The weights of the tower, or those of the rest, without adapters."""
+    state = nnx.to_pure_dict(nnx.state(lora.remove(model)))
     tower = state.pop("vision")
     return jax.tree.leaves(
         jax.tree.map(np.array, {"tower": tower, "text": state}[part])

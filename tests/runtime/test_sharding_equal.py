@@ -1,4 +1,4 @@
-"""Eight simulated devices and one give the same lessons, samples and sight."""
+"""Eight simulated devices and one give the same lessons, samples, sight and files."""
 
 import os
 import pathlib
@@ -11,9 +11,13 @@ HERE = pathlib.Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["sampling", "sft", "grpo", "distillation", "vision"])
+@pytest.mark.parametrize(
+    "what", ["sampling", "sft", "grpo", "distillation", "vision", "saving"]
+)
 def test_eight_devices_are_one(what):
-    script = "sharded_vision.py" if what == "vision" else "sharded_lessons.py"
+    script = "sharded_lessons.py"
+    if what in ("vision", "saving"):
+        script = f"sharded_{what}.py"
     flags = "--xla_force_host_platform_device_count=8"
     finished = subprocess.run(
         [sys.executable, HERE / script, what],

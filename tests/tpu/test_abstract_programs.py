@@ -30,7 +30,9 @@ def one_device():
     return make_mesh(jax.devices()[:1])
 
 
-def lowered_by_the_trainer(model, objective, batch, *, frozen=(), wrt=nnx.Param):
+def lowered_by_the_trainer(
+    model, objective, batch, *, frozen=(), wrt=nnx.Param, minibatches=1
+):
     """What the trainer would compile for a batch of these shapes, as text."""
     trainer = Trainer(
         model, objective, ADAMW, frozen=frozen, mesh=one_device(), wrt=wrt, log=False
@@ -38,7 +40,7 @@ def lowered_by_the_trainer(model, objective, batch, *, frozen=(), wrt=nnx.Param)
     trainer._place()
     trainer._compile()
     arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in batch.items()}
-    pieces = place_batch(arrays, trainer.mesh, 1, 2)
+    pieces = place_batch(arrays, trainer.mesh, minibatches, 2)
     state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
     return trainer.update.plain.lower(*state, pieces, 0.1).as_text()
 
@@ -49,19 +51,21 @@ def without_sharding(text):
     return [line.split(" loc(")[0] for line in lines if "func.func public" not in line]
 
 
-@pytest.mark.parametrize("rank", [0, 4])
-def test_an_update_is_the_very_one_that_the_trainer_compiles(rank):
+@pytest.mark.parametrize("rank, minibatches", [(0, 1), (4, 1), (4, 2)])
+def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
     held = jnp.bfloat16 if rank else jnp.float32
     real = Transformer(CONFIG, nnx.Rngs(0), held, activations=jnp.bfloat16)
     real = lora.add(real, rank) if rank else real
     batch = abstract_programs.group_batch(*SIZES)
     objective = objectives.policy_gradient()
+    wrt = lora.Adapter if rank else nnx.Param
     expected = lowered_by_the_trainer(
-        real, objective, batch, wrt=lora.Adapter if rank else nnx.Param
+        real, objective, batch, wrt=wrt, minibatches=minibatches
     )
     model = abstract_programs.abstract_model(CONFIG, rank=rank)
+    split = {"minibatches": minibatches, "accumulate": 2}
     function, arguments = abstract_programs.update(
-        model, objective, ADAMW, batch, one_device(), accumulate=2
+        model, objective, ADAMW, batch, one_device(), **split
     )
     found = function.lower(*arguments).as_text()
     operations = [without_sharding(text) for text in (found, expected)]

@@ -193,12 +193,14 @@ def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
     def other_objective(model, batch):
         return squared_error(model, batch)
 
-    with pytest.raises(CheckpointError, match="objective is squared_error.*another"):
+    with pytest.raises(CheckpointError, match="objective was squared_error.*another"):
         train(tmp_path, 12, objective=other_objective)
     with pytest.raises(CheckpointError, match=r"table.*float32\(200, 200\)"):
         train(tmp_path, 12, model=model_with_a_table())
-    with pytest.raises(CheckpointError, match="minibatches is 1, here it is 2"):
+    with pytest.raises(CheckpointError, match="minibatches was 1, here it is 2"):
         train(tmp_path, 12, minibatches=2)
-    with pytest.raises(CheckpointError, match="learning rate is .*0.03.*0.01"):
+    with pytest.raises(
+        CheckpointError, match="learning rate: peak was 0.03, here it is 0.01"
+    ):
         train(tmp_path, 12, peak=1e-2)
     assert read_table(tmp_path) == before
