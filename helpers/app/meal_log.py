@@ -7,7 +7,6 @@ of the place where one eats: times are local, with their offset.
 
 import contextlib
 import datetime
-import math
 import pathlib
 import sqlite3
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from helpers import runtime
 from helpers.tools.nutrition import LONGEST_NAME, MOST_GRAMS, NUTRIENTS
 
 VERSION = 1  # of the table below
+MOST_EATEN = 1_000_000  # of a nutrient, in its unit
 LONGEST_MODEL = 200
 WAIT = 10.0  # seconds for another window to finish writing
 _TABLE = f"""
@@ -105,7 +105,8 @@ class MealLog:
         Takes and raises what `add` does.
         """
         when = (time or datetime.datetime.now()).astimezone()
-        logged = when.isoformat(timespec="seconds"), str(model)[:LONGEST_MODEL]
+        name = str(model)[:LONGEST_MODEL].encode(errors="replace").decode()
+        logged = when.isoformat(timespec="seconds"), name
         rows = [_row(portion, grams, *logged) for portion, grams in eaten]
         with self._open() as connection:
             return [
@@ -187,8 +188,10 @@ def _row(portion, grams, time, model):
     food, numbers = portion["food"], [portion[name] for name in NUTRIENTS]
     if not isinstance(food, str) or not 0 < len(food) <= LONGEST_NAME:
         raise ValueError(f"food is a name of 1 to {LONGEST_NAME} letters.")
-    if not all(0 <= number < math.inf for number in numbers):
-        raise ValueError(f"nutrients are finite and not negative, not {numbers}.")
+    if not all(isinstance(n, int | float) and 0 <= n <= MOST_EATEN for n in numbers):
+        raise ValueError(
+            f"nutrients are numbers from 0 to {MOST_EATEN:,}, not {numbers!r:.200}."
+        )
     _check_grams(grams)
     _check_grams(portion["grams"])
     return time, food, model, grams, portion["grams"], *numbers

@@ -13,15 +13,15 @@ import urllib.parse
 
 from PIL import Image
 
+from helpers.app import openai_answers
 from helpers.app.assistant import BackendError
-from helpers.tools import strict_json
+from helpers.app.openai_answers import broken
+from helpers.tools.strict_json import Malformed
 from helpers.tools.tool import by_name
-from helpers.tools.tool_calls import LONGEST_TURN, MOST_CALLS, Call, Verdict
+from helpers.tools.tool_calls import Verdict
 
 LARGEST_ANSWER = 1_000_000  # bytes
 LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
-LONGEST_ID = 200
-LONGEST_NAME = 64
 ADVICE = {
     401: "It wants another key: enter the one that this server gave you.",
     403: "It refuses this key: enter another, or ask for access to the model.",
@@ -166,7 +166,7 @@ def _read(body):
         answer = json.loads(body)
         json.dumps(answer, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise _broken("it is no JSON, or holds half a character") from error
+        raise broken("it is no JSON, or holds half a character") from error
     return answer
 
 
@@ -192,7 +192,7 @@ def _limited(chunks, seconds):
     for chunk in chunks:
         body += chunk
         if len(body) > LARGEST_ANSWER:
-            raise _broken(f"it is longer than {LARGEST_ANSWER:,} bytes")
+            raise broken(f"it is longer than {LARGEST_ANSWER:,} bytes")
         if time.monotonic() > deadline:
             raise _too_slow(seconds)
     return body
@@ -205,13 +205,6 @@ def _too_slow(seconds):
     )
 
 
-def _broken(reason):
-    return BackendError(
-        f"The server's answer cannot be used: {reason}. Check that the address is that "
-        "of an OpenAI-compatible server, ending in /v1."
-    )
-
-
 class _Talk:
     """One conversation with a server, which is told all of it at every turn."""
 
@@ -219,21 +212,16 @@ class _Talk:
         self.server, self.messages, self.ids = server, messages, []
 
     def speak(self):
-        text, asked = _message(self.server.ask(self.messages))
-        self.ids = [_identity(call, index) for index, call in enumerate(asked)]
+        text, asked = openai_answers.read_message(self.server.ask(self.messages))
         calls, error = [], None
         try:
-            calls = [_call(call) for call in asked]
-        except strict_json.Malformed as reason:
+            calls = [openai_answers.read_call(each) for each in asked]
+        except Malformed as reason:
             error = f"This is no call: {reason}."
         said = {"role": "assistant", "content": text}
-        if asked:
-            names = [_echo(call) for call in asked]
-            said["tool_calls"] = [
-                {"id": identity, "type": "function", "function": function}
-                for identity, function in zip(self.ids, names, strict=True)
-            ]
-        self.messages.append(said)
+        echoes = openai_answers.echoes(asked)
+        self.ids = [echo["id"] for echo in echoes]
+        self.messages.append(said | ({"tool_calls": echoes} if echoes else {}))
         return Verdict(() if error else tuple(calls), error, text=text.strip())
 
     def hear(self, verdict, results):
@@ -243,61 +231,6 @@ class _Talk:
             {"role": "tool", "tool_call_id": identity, "content": json.dumps(result)}
             for identity, result in zip(self.ids, shared, strict=True)
         ]
-
-
-def _message(answer):
-    """(text, list of calls, unchecked) of a server's answer."""
-    try:
-        message = answer["choices"][0]["message"]
-        text, asked = message.get("content") or "", message.get("tool_calls") or []
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise _broken("it has no choices[0].message") from error
-    if not isinstance(text, str) or not isinstance(asked, list):
-        raise _broken("content is no text, or tool_calls is no list")
-    if len(text) > LONGEST_TURN or len(asked) > MOST_CALLS:
-        raise _broken(
-            f"more than {LONGEST_TURN} letters or {MOST_CALLS} calls in one turn"
-        )
-    return text, asked
-
-
-def _call(asked):
-    """A Call from what a server says of one; `arguments` is JSON in a string."""
-    name, arguments = _function(asked)
-    if arguments is None:
-        raise strict_json.Malformed("name and arguments must be text")
-    value, end = strict_json.read(arguments.strip())
-    if arguments.strip()[end:] or not isinstance(value, dict):
-        raise strict_json.Malformed("arguments must be one JSON object")
-    return Call(name, value)
-
-
-def _function(asked):
-    """(name, arguments) of a call, None for what is not as it should be."""
-    function = asked.get("function") if isinstance(asked, dict) else None
-    function = function if isinstance(function, dict) else {}
-    name, arguments = function.get("name"), function.get("arguments")
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-        return "unknown", None
-    return name, arguments if isinstance(arguments, str) else None
-
-
-def _echo(asked):
-    """The call as the server is told it again; what cannot be read, without arguments.
-
-    Templates of servers read the arguments as JSON, and fail where they are none.
-    """
-    try:
-        call = _call(asked)
-    except strict_json.Malformed:
-        return {"name": _function(asked)[0], "arguments": "{}"}
-    return {"name": call.name, "arguments": json.dumps(call.arguments)}
-
-
-def _identity(asked, index):
-    identity = asked.get("id") if isinstance(asked, dict) else None
-    usable = isinstance(identity, str) and 0 < len(identity) <= LONGEST_ID
-    return identity if usable else f"call_{index}"
 
 
 def data_url(picture):

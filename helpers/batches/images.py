@@ -7,7 +7,7 @@ and slots that it does not need are black. Normalising is the model's first step
 """
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 
 class ImageMismatch(ValueError):
@@ -15,17 +15,18 @@ class ImageMismatch(ValueError):
 
 
 def fit(picture, size):
-    """A picture as the model sees it: RGB, stretched to size × size, bilinear.
+    """A picture as the model sees it: upright RGB, stretched to size × size, bilinear.
 
     The same as the Gemma 3 processor of transformers does with Pillow.
 
     Args:
-      picture: a PIL image of any mode, or an array (H, W, 3) or (H, W) uint8.
+      picture: a PIL image of 8 bits a channel, or an array (H, W, 3) or (H, W) uint8.
       size: `VisionConfig.size`.
     Returns:
       uint8 (size, size, 3).
     Raises:
-      ValueError: an array of another shape or dtype, or a picture without pixels.
+      ValueError: an array of another shape or dtype, a PIL image of more bits, or a
+        picture without pixels.
     """
     if not isinstance(picture, Image.Image):
         picture = np.asarray(picture)
@@ -39,7 +40,12 @@ def fit(picture, size):
         picture = Image.fromarray(picture) if picture.size else Image.new("RGB", (0, 0))
     if 0 in picture.size:
         raise ValueError(f"A picture of {picture.size} has no pixels: leave it out.")
-    rgb = picture.convert("RGB")
+    if picture.mode[0] in "IF":  # Pillow would cut all above 255 off, to white
+        raise ValueError(
+            f"A picture of mode {picture.mode} has more than 8 bits a channel: read "
+            "its file with tasks.photos.decode, or scale its values to 0 to 255."
+        )
+    rgb = ImageOps.exif_transpose(picture).convert("RGB")
     return np.asarray(rgb.resize((size, size), Image.Resampling.BILINEAR))
 
 
@@ -109,7 +115,8 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
       vision: the model's VisionConfig, None if it has no vision.
     Raises:
       ImageMismatch: tokens without picture, a picture (other than black) without
-        tokens, an image cut in two, or pictures for a model that cannot see.
+        tokens, an image cut in two, pictures for a model that cannot see, or numbers
+        that are not uint8.
     """
     if vision is None:
         raise ImageMismatch(
@@ -123,6 +130,11 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
     images = np.asarray(images)
     if len(images) != len(rows):
         raise ImageMismatch(f"{len(rows)} prompts, but {len(images)} rows of images.")
+    if images.dtype != np.uint8:
+        raise ImageMismatch(
+            f"The images are {images.dtype}, and the model takes uint8, 0 to 255: it "
+            "normalises them itself. Make them with images.fit and images.stack."
+        )
     images = images[:, None] if images.ndim == 4 else images
     for index, number in enumerate(counts(rows, vision)):
         if number > images.shape[1]:

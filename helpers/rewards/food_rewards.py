@@ -42,7 +42,7 @@ def well_formed(prompts, completions, portions, **_):
 def right_food(prompts, completions, portions, **_):
     """The share of foods that were looked up; of all calls, where those are more."""
     return [
-        _share(_foods(trace), [nutrition.canonical(p["food"]) for p in wanted], trace)
+        _share(_foods(trace), [food for food, _ in _gold(wanted)], trace)
         for trace, wanted in zip(completions, portions, strict=True)
     ]
 
@@ -98,7 +98,7 @@ def needless_calls(prompts, completions, portions, **_):
     """
     scores = []
     for trace, wanted in zip(completions, portions, strict=True):
-        gold = Counter(nutrition.canonical(portion["food"]) for portion in wanted)
+        gold = Counter(food for food, _ in _gold(wanted))
         needed = (Counter(_foods(trace)) & gold).total()
         scores.append(-min(len(trace.calls) - needed, MOST_CALLS) / MOST_CALLS)
     return scores
@@ -128,7 +128,7 @@ WEIGHTS = {
 
 
 def _is_solved(trace, wanted):
-    made, gold = Counter(_uses(trace)), Counter(_gold(wanted))
+    made, gold = Counter(_uses(trace, answered=True)), Counter(_gold(wanted))
     total = sum(
         nutrition.lookup_nutrition(*portion)["kcal"] for portion in gold.elements()
     )
@@ -148,19 +148,36 @@ def _right_tool(trace):
 
 
 def _gold(wanted):
-    return [(nutrition.canonical(p["food"]), p["grams"]) for p in wanted]
+    """(Food-101 class, grams) of each portion.
+
+    Raises:
+      ValueError: the tool does not know it; else a call of nothing it knows were right.
+    """
+    gold = [(nutrition.canonical(p["food"]), p["grams"]) for p in wanted]
+    for food, grams in gold:
+        if "error" in nutrition.lookup_nutrition(food, grams):
+            raise ValueError(
+                f"portions are {wanted}, of which the tool knows no {grams} g of this "
+                "food: use names of Food-101, and grams above 0 and up to 5000."
+            )
+    return gold
 
 
 def _foods(trace):
     return [food for food, _ in _uses(trace)]
 
 
-def _uses(trace):
-    """(Food-101 class or None, grams or None) of each call of the right tool."""
+def _uses(trace, answered=False):
+    """(Food-101 class or None, grams or None) of each call of the right tool.
+
+    Args:
+      answered: leave out those of which the result is an error.
+    """
     uses = []
-    for call, _ in trace.calls:
+    for call, result in trace.calls:
         grams = call.arguments.get("grams")
-        if call.name == nutrition.TOOL.name:
+        is_left_out = answered and "error" in result
+        if call.name == nutrition.TOOL.name and not is_left_out:
             is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
             food = nutrition.canonical(call.arguments.get("food"))
             uses.append((food, grams if is_number else None))
@@ -175,8 +192,8 @@ def _share(made, gold, trace):
 
 def _sums(trace):
     """All sums of kcal that the tool gave: of each result, of two, and so on."""
-    kcal = [result["kcal"] for _, result in trace.calls if "kcal" in result]
-    kcal = kcal[:MOST_CALLS]
+    looked_up = (r for call, r in trace.calls if call.name == nutrition.TOOL.name)
+    kcal = [result["kcal"] for result in looked_up if "kcal" in result][:MOST_CALLS]
     sizes = range(1, len(kcal) + 1)
     return {sum(c) for size in sizes for c in itertools.combinations(kcal, size)}
 

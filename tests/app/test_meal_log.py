@@ -90,10 +90,13 @@ def test_grams_that_nobody_eats(log, grams):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"food": ""}, {"food": "x" * 61}, {"kcal": -1}, {"fat": float("nan")}]
+    "wrong",
+    [{"food": ""}, {"food": "x" * 61}, {"kcal": -1}, {"fat": float("nan")}]
+    + [{"kcal": "402"}, {"kcal": None}, {"kcal": 10**30}, {"kcal": 10**400}],
+    ids=lambda wrong: str(wrong)[:20],
 )
 def test_portions_that_no_tool_gives(log, wrong):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="food is a name|nutrients are numbers"):
         log.add({**PIZZA, **wrong}, "m")
     assert log.day() == []
 
@@ -103,6 +106,11 @@ def test_text_stays_text(log):
     log.add({**PIZZA, "food": nasty}, nasty * 100)
     (meal,) = log.day()
     assert meal.portion["food"] == nasty and meal.model == (nasty * 100)[:200]
+
+
+def test_a_models_name_with_half_a_character_is_no_obstacle(log):
+    log.add(PIZZA, "m\ud800")
+    assert log.day()[0].model == "m?"
 
 
 def add_many(path, count):

@@ -83,6 +83,17 @@ def test_two_calls_of_one_turn_are_answered_each_by_its_name():
     assert json.loads(told[1]["content"])["food"] == "fried_rice"
 
 
+def test_two_calls_of_one_id_get_each_an_id_of_its_own():
+    """By its id the server knows whose result it is."""
+    rice = {"food": "fried rice", "grams": 100}
+    calls = [call(PIZZA, identity="a"), call(rice, identity="a")]
+    with serving(message(None, calls), message("Both.")) as (fake, address):
+        events(address)
+    spoken, *told = fake.requests[1][2]["messages"][1:]
+    ids = [each["id"] for each in spoken["tool_calls"]]
+    assert ids == [each["tool_call_id"] for each in told] and len(set(ids)) == 2
+
+
 def test_a_large_photo_is_sent_smaller():
     photo = np.zeros((3000, 2000, 3), np.uint8)
     with serving(message("Black.")) as (fake, address):
@@ -228,6 +239,19 @@ def test_an_answer_in_another_form_is_told(body):
     with serving((200, body)) as (_, address):
         said = error(address)
     assert "cannot be used" in said and "ending in /v1" in said
+
+
+@pytest.mark.parametrize(
+    "reason, remedy", [("length", "max_tokens"), ("content_filter", "other words")]
+)
+@pytest.mark.parametrize("calls", [(), (call(PIZZA),)], ids=["words", "a call"])
+def test_a_turn_that_was_cut_off_is_no_answer(reason, remedy, calls):
+    """Of "#### 402" a budget may leave "#### 40"."""
+    body = message("It has\n#### 40", calls)
+    body["choices"][0]["finish_reason"] = reason
+    with serving(body) as (_, address):
+        said = error(address)
+    assert remedy in said and "40" not in said
 
 
 def test_silence_is_an_error():

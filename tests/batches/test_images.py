@@ -37,9 +37,21 @@ def test_left_stays_left_and_up_stays_up():
     assert fitted[3, 20].tolist() == fitted[20, 3].tolist() == [0, 0, 0]
 
 
+def test_a_photo_that_was_held_sideways_is_seen_upright():
+    """As transformers loads it: the camera's orientation is in the EXIF block."""
+    upright = Image.new("RGB", (8, 8), "black")
+    upright.paste("white", (0, 0, 8, 4))  # the upper half
+    sideways = upright.transpose(Image.Transpose.ROTATE_90)
+    sideways.getexif()[0x0112] = 6  # to be shown, turn it back
+    np.testing.assert_array_equal(images.fit(sideways, 24), images.fit(upright, 24))
+
+
 @pytest.mark.parametrize(
     "picture, said",
     [
+        (Image.fromarray(np.full((8, 8), 300, np.uint16)), "more than 8 bits"),
+        (Image.new("I", (8, 8), 70_000), "more than 8 bits"),
+        (Image.new("F", (8, 8), 0.5), "more than 8 bits"),
         (np.zeros((3, 8, 8), np.uint8), "uint8"),
         (np.zeros((8, 8, 3)), "float64"),
         (np.zeros((0, 8, 3), np.uint8), "no pixels"),
@@ -85,6 +97,7 @@ def mismatches():
         "one for a text": (mask, beside_text, "Prompt 2 has tokens for 0"),
         "a row missing": (mask, right[:2], "3 prompts, but 2 rows"),
         "a cut prompt": (cut, right, "Prompt 1 has runs"),
+        "already scaled": (mask, right / np.float32(255), "float32.*takes uint8"),
     }
 
 

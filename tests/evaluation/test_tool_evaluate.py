@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from helpers.evaluation import tool_evaluate
+from helpers.evaluation import evaluator, tool_evaluate
 from helpers.generation.dialogue import Answers
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.nutrition import TINY, TOOL
@@ -105,6 +105,15 @@ def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
     with pytest.raises(ValueError, match="same rows"):
         report.since(tool_evaluate.ToolReport(others, 8))
     assert report.since(report).difference == 0
+
+
+def test_problems_with_a_number_are_graded_with_tools_as_without():
+    rows = [{"question": name, "answer": "#### 402"} for name in "abf"]
+    settings = {"tools": Scripted(), "max_tokens": 5, "samples": 8, "log": False}
+    report = evaluator.evaluate(MODEL, TOKENIZER, rows, **settings)
+    assert report.column("strict") == [True, True, False]
+    assert report.column("right") == [8, 8, 2]
+    assert report.answers[0]["text"] == "<<lookup pizza 150>>\n#### 402"
 
 
 def test_nothing_to_evaluate_is_an_error():

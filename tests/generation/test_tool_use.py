@@ -214,6 +214,9 @@ def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
     told = [text for trace in seen for role, text in trace.segments if role == "tool"]
     assert any("too long" in text for text in told)
     assert not any("999" in text for text in told)
+    # Rewards see the result that the model saw.
+    results = [result for trace in seen for _, result in trace.calls]
+    assert results and all(result == {"error": "too long"} for result in results)
     with pytest.raises(ValueError, match="heard=3"):
         next(source(heard=3))
 

@@ -1,5 +1,6 @@
 """A second tool beside nutrition: grammars, templates, rollouts, the assistant."""
 
+import dataclasses
 import functools
 import json
 
@@ -177,8 +178,19 @@ def test_rollouts_run_both(families, family, grammar, monkeypatch):
             assert text in heard
     state = json.loads(json.dumps(rollouts.get_state()))
     assert rollouts.get_state() == state
-    (described,) = [state["run"]["tools"]["tools"]]
-    assert "to_grams" in described[1] and "lookup_nutrition" in described[0]
+    assert set(state["run"]["tools"]) == {"lookup_nutrition", "to_grams"}
+
+
+def test_another_schema_and_another_tool_make_another_run():
+    def described(*tools):
+        return ToolUse(HERMES, tools).describe()
+
+    schema = json.loads(json.dumps(GRAMS.schema).replace("A weight", "The weight"))
+    reworded = dataclasses.replace(GRAMS, schema=schema)
+    other = dataclasses.replace(GRAMS, run=lambda amount, unit: {"grams": 0})
+    runs = [described(TOOL, tool) for tool in (GRAMS, reworded, other)]
+    assert runs[0] != runs[1] and runs[0] != runs[2] and runs[1] != runs[2]
+    assert described(TOOL, GRAMS) == runs[0] != described(TOOL)
 
 
 class Scripted:

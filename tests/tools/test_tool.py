@@ -2,6 +2,8 @@
 
 import json
 import math
+import pathlib
+import re
 import sys
 
 import pytest
@@ -226,3 +228,14 @@ def test_two_tools_of_one_name_and_what_is_no_tool_are_refused():
 def test_the_nutrition_tool_is_one_and_its_schema_is_kept():
     tool_schema.check(SCHEMA)
     assert by_name([TOOL]) == {"lookup_nutrition": TOOL}
+
+
+def test_the_tool_of_contributing_works():
+    page = (pathlib.Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (code,) = re.findall(
+        r"```python\n(from helpers.tools import Tool\n.*?)```", page, re.S
+    )
+    names = {}
+    exec(code, names)
+    assert names["TOOL"].call({"ounces": 5}) == {"grams": 142}
+    assert "above 0 and up to 1000" in names["TOOL"].call({"ounces": 0})["error"]
