@@ -172,3 +172,9 @@ def test_nearest_counts_in_deviations_between_the_seeds():
     table += rows("sure == 1", [0, 0, 0])
     found = [(round(d, 6), row["assertion"]) for d, row, _ in assertions.nearest(table)]
     assert found == [(2, "near > 0"), (10, "far > 0")]
+
+
+def test_what_another_rounding_may_cross_is_found():
+    margins = ("0.04", "0.06", "0", "-0.01", "")
+    table = [{"relative_margin": margin} for margin in margins]
+    assert assertions.tight(table) == [{"relative_margin": "0.04"}]
