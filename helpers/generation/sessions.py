@@ -1,8 +1,8 @@
-"""Conversations that go on: the model speaks, hears what its tools say, speaks again.
+"""Conversations in one cache: prefill the prompts, generate a turn, append, go on.
 
-Everything said stays in one cache, and nothing is computed or turned into tokens twice.
+Everything stays in one cache, and nothing is computed or turned into tokens twice.
 Answers take turns together, so a turn's columns of the cache are the same for all; an
-answer that is silent leaves its own empty, and nobody sees them.
+answer that is not active leaves its own empty, and nobody sees them.
 """
 
 import functools
@@ -16,12 +16,12 @@ from helpers.batches.images import check_prompts
 from helpers.generation.sampling import (
     append,
     chooser,
+    decode_turn,
     empty_cache,
     gathered_model,
-    speak,
 )
+from helpers.model import scoring
 from helpers.model.attention import KV
-from helpers.model.scoring import prefill
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import spread_rows, using
 
@@ -29,10 +29,10 @@ from helpers.runtime.sharding import spread_rows, using
 class Session(NamedTuple):
     """All answers of a batch of prompts, as far as they have got.
 
-    prefix: KV of the prompts. cache: KV of the answers' own tokens and of what they
-    heard. column: int32, how many columns of the cache are used. hidden: (P, G, D),
+    prefix: KV of the prompts. cache: KV of the answers' own tokens and of what was
+    appended. column: int32, how many columns of the cache are used. hidden: (P, G, D),
     which predicts the next token. length: (P, G) int32, its position. last: (P, G)
-    int32, the token that was said last and that the model has not read yet.
+    int32, the token that was generated last and that the model has not read yet.
     """
 
     prefix: KV
@@ -43,12 +43,12 @@ class Session(NamedTuple):
     last: jax.Array
 
 
-def columns(turns, max_tokens, heard):
-    """Columns of a cache for so many turns, with at most `heard` tokens between two."""
-    return turns * max_tokens + (turns - 1) * heard
+def columns(turns, max_tokens, max_result_tokens):
+    """Columns of a cache for so many turns, with as many result tokens between two."""
+    return turns * max_tokens + (turns - 1) * max_result_tokens
 
 
-def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
+def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
     """Reads each prompt once, for `group` answers.
 
     Args:
@@ -67,13 +67,13 @@ def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session
     rows += [] if images is None else [jnp.asarray(images)]
     with using(weights):
         rows = spread_rows(rows, weights)
-        return _begin(graph, weights, *rows, group=group, size=size)
+        return _prefill(graph, weights, *rows, group=group, size=size)
 
 
 @functools.partial(jit, static_argnames=("graph", "group", "size"))
-def _begin(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
+def _prefill(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
     model = gathered_model(graph, weights)
-    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
+    last_PD, prefix = scoring.prefill(model, prompt_PT, prompt_mask_PT, images)
     shape = len(prompt_PT), group
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], shape)
     cache = empty_cache(prefix, group, size)
@@ -82,8 +82,10 @@ def _begin(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, siz
     return Session(prefix, cache, jnp.int32(0), hidden_PGD, length_PG, nothing)
 
 
-def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0):
-    """The active answers go on until each has said an EOS, or `max_tokens`.
+def generate(
+    model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0
+):
+    """The active answers go on until each has ended in an EOS, or at `max_tokens`.
 
     Args:
       session: is used up; go on with the one that is returned.
@@ -96,7 +98,7 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
     graph, weights = nnx.split(model)
     with using(weights):
         keys_PG, active_PG = spread_rows((keys_PG, jnp.asarray(active_PG)), weights)
-        return _reply(
+        return _generate(
             graph,
             weights,
             session,
@@ -114,32 +116,32 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
     static_argnames=("graph", "max_tokens", "eos_ids", "greedy"),
     donate_argnames=("session",),
 )
-def _reply(
+def _generate(
     graph, weights, session, keys, active, temperature, *, max_tokens, eos_ids, greedy
 ):
     model = gathered_model(graph, weights)
     choose = chooser(keys, None if greedy else temperature)
-    talk = session.hidden, session.length, active
+    state = session.hidden, session.length, active
     pieces = session.prefix, session.cache, session.column
-    said, cache = speak(model, *pieces, talk, max_tokens, eos_ids, choose)
-    spoken_PG = said.mask.sum(axis=-1)
-    final_PG1 = jnp.maximum(spoken_PG - 1, 0)[..., None]
-    last_PG = jnp.take_along_axis(said.tokens, final_PG1, axis=-1)[..., 0]
+    turn, cache = decode_turn(model, *pieces, state, max_tokens, eos_ids, choose)
+    generated_PG = turn.mask.sum(axis=-1)
+    final_PG1 = jnp.maximum(generated_PG - 1, 0)[..., None]
+    last_PG = jnp.take_along_axis(turn.tokens, final_PG1, axis=-1)[..., 0]
     session = session._replace(
         cache=cache,
         column=session.column + max_tokens - 1,
-        length=session.length + spoken_PG,
+        length=session.length + generated_PG,
         last=jnp.where(active, last_PG, session.last),
     )
-    return session, said
+    return session, turn
 
 
-def hear(model, session, tokens_PGT, mask_PGT):
-    """Some answers read tokens that they did not say: a tool's, say.
+def append_tokens(model, session, tokens_PGT, mask_PGT):
+    """Some answers read tokens that are not their own, such as a tool's result.
 
     Args:
       session: is used up; go on with the one that is returned.
-      tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens hears nothing
+      tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens reads nothing
         and has ended: it may not be active again.
     Returns:
       Session.
@@ -147,14 +149,16 @@ def hear(model, session, tokens_PGT, mask_PGT):
     graph, weights = nnx.split(model)
     with using(weights):
         rows = spread_rows((jnp.asarray(tokens_PGT), jnp.asarray(mask_PGT)), weights)
-        return _hear(graph, weights, session, *rows)
+        return _append_tokens(graph, weights, session, *rows)
 
 
 @functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
-def _hear(graph, weights, session, tokens_PGT, mask_PGT):
+def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
     model = gathered_model(graph, weights)
     count_PG = mask_PGT.sum(axis=-1)
-    own = jnp.minimum(count_PG, 1)[..., None]  # the last token said is read with them
+    own = jnp.minimum(count_PG, 1)[
+        ..., None
+    ]  # the last token is read with them
     segments = jnp.concatenate([own, mask_PGT], axis=-1)
     tokens = jnp.concatenate([session.last[..., None], tokens_PGT], axis=-1)
     positions = session.length[..., None] - 1 + jnp.arange(tokens.shape[-1])
