@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
-  tpu-check tpu-floor tpu-peers colab-check app-check clean
+  tpu-check tpu-floor tpu-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -16,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | \
-	  awk -F ':.*## *' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	  awk -F ':.*## *' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 env: $(READY)  ## create .venv and install the course into it
 
@@ -80,6 +80,9 @@ colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitati
 
 app-check: $(READY)  ## the assistant's web page in a headless Chromium
 	$(PY) tests/browser/check.py
+
+release-check: $(READY)  ## whether tag, badges and set-up cells agree
+	$(PY) -m scripts.release_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

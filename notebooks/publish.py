@@ -37,6 +37,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
 TAG = "v" + PROJECT["project"]["version"]
 KEEP = PROJECT["tool"]["course"]["keep"]
+COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
 TPU = {"accelerator": "TPU", "colab": {"gpuType": "V5E1"}}
 
 SETUP = f'''\
@@ -75,16 +77,19 @@ def number_of(path: pathlib.Path) -> str:
     return number
 
 
-def badges(number: str) -> str:
-    """The two badges of a notebook, at the release tag."""
+def addresses(number: str) -> tuple[str, str]:
+    """Where Colab and Kaggle open a notebook, at the release tag."""
     file = f"blob/{TAG}/notebooks/{LESSONS[number].file}.ipynb"
     github = REPOSITORY.removeprefix("https://github.com/")
     colab = f"https://colab.research.google.com/github/{github}/{file}"
-    kaggle = f"https://kaggle.com/kernels/welcome?src={REPOSITORY}/{file}"
-    picture = "https://colab.research.google.com/assets/colab-badge.svg"
-    badge = f"[![Open in Colab]({picture})]({colab})"
-    picture = "https://kaggle.com/static/images/open-in-kaggle.svg"
-    return f"{badge} [![Open in Kaggle]({picture})]({kaggle})"
+    return colab, f"https://kaggle.com/kernels/welcome?src={REPOSITORY}/{file}"
+
+
+def badges(number: str) -> str:
+    """The two badges of a notebook, at the release tag."""
+    colab, kaggle = addresses(number)
+    badge = f"[![Open in Colab]({COLAB_BADGE})]({colab})"
+    return f"{badge} [![Open in Kaggle]({KAGGLE_BADGE})]({kaggle})"
 
 
 def road(number: str) -> str:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.batches.images import check_prompts
+from helpers.generation import sampling_checks
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.runtime.jit import jit
@@ -66,31 +67,31 @@ def generate(
 
     Args:
       model: a Transformer.
-      prompt_PT, prompt_mask_PT: right-padded prompts, int32.
+      prompt_PT, prompt_mask_PT: right-padded prompts, int32, none of them empty.
       keys_PG: one random key per answer (see `row_keys`); its second axis is G.
       max_tokens: budget of new tokens per answer.
       eos_ids: ids that end an answer; they are part of it.
-      temperature: 0 is greedy. Training rollouts use 1, with top_k=0 and top_p=1: any
-        other distribution would bias the ratio new/old.
-      top_k, top_p: keep the k likeliest tokens / the likeliest ones that together hold
-        probability p (1904.09751); for evaluation only.
-      images: of the prompts, uint8 (P, H, W, 3) or (P, N, H, W, 3): a row's pictures in
-        the order of its image tokens, then black ones.
+      temperature: 0 is greedy. Training rollouts use 1, with top_k=0 and top_p=1:
+        any other distribution would bias the ratio new/old.
+      top_k, top_p: keep the k likeliest tokens / the likeliest ones that together
+        hold probability p (1904.09751); for evaluation only.
+      images: of the prompts, uint8 (P, H, W, 3) or (P, N, H, W, 3): a row's
+        pictures in the order of its image tokens, then black ones.
     Returns:
       Completions.
     Raises:
-      helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of its
-      images.
+          ValueError: a prompt is empty, has gaps or foreign ids; a setting means
+      helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
+      its images.
     """
-    if not 0 < top_p <= 1 or top_k < 0 or temperature < 0 or max_tokens < 1:
-        raise ValueError(
-            f"temperature {temperature} must be ≥ 0, top_k {top_k} ≥ 0, "
-            f"top_p {top_p} in (0, 1], max_tokens {max_tokens} ≥ 1."
-        )
+    vocab = model.config.vocab_size
+    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
+    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
     if images is not None or model.config.vision:
         check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
-    rows = [jnp.asarray(prompt_PT), jnp.asarray(prompt_mask_PT), keys_PG]
+    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
     rows += [] if images is None else [jnp.asarray(images)]
     prompt_PT, prompt_mask_PT, keys_PG, *images = spread_rows(rows, weights)
     with using(weights):

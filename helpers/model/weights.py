@@ -26,6 +26,7 @@ from helpers.runtime.processes import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
 
+FLOATS = ("F64", "F32", "F16", "BF16")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
 
 
@@ -41,9 +42,12 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     Returns:
       A Transformer.
     Raises:
-      WeightsError: naming the file or tensor that is missing, extra, misshapen or cut.
+      WeightsError: naming the file or tensor that is missing, extra, misshapen, cut, or
+        of numbers that need scales.
       UnsupportedModel: config.json asks for something this decoder does not do.
     """
+    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
+        raise ValueError(f"dtype {jnp.dtype(dtype)} is no float; see lora.quantize.")
     folder = pathlib.Path(folder)
     config = ModelConfig.from_hf(read_config(folder), vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
@@ -56,6 +60,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
                 _check_place(path, file.keys(), listed)
                 for name in file.keys():
                     if vision or not names.of_vision(names.ours(name)):
+                        _check_tensor(name, file.get_slice(name), tensors, path)
                         tensors[names.ours(name)] = file.get_slice(name)
             _check_names(tensors.keys(), names.of_model(config), folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
@@ -81,12 +86,12 @@ def save(model, folder, tokenizer=None):
       tokenizer: saved beside the weights, with its chat template; config.json and
         generation_config.json then say which of its ids end an answer.
     Raises:
-      WeightsError: the model has weights that such a folder has no place for, or lacks
-        some; or the disk is full, say. The model that was there before is kept.
+      WeightsError: the model has weights or a habit that such a folder has no place
+        for, or lacks some; or the disk is full, say. The model that was there before is
+        kept.
     """
-    tensors = _tensors(model)
-    config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
-    vision = model.config.vision
+    config = _config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
+    vision, tensors = model.config.vision, _tensors(model)
 
     def fill(aside):
         ids = {}
@@ -123,6 +128,27 @@ def _tensors(model):
             part = np.ascontiguousarray(part.T if is_matrix else part)
             tensors[names.in_folder(name, config)] = part
     return tensors
+
+
+def _config_json(config):
+    """The content of config.json; refuses habits that it would not bring back."""
+    content = config.to_hf()
+    has, would = map(
+        _habits, (config, ModelConfig.from_hf(content, bool(config.vision)))
+    )
+    if lost := [name for name in has if has[name] != would[name]]:
+        raise WeightsError(
+            f"A {config.family} with {lost[0]}={has[lost[0]]} cannot be saved: config."
+            f"json has no word for it, and would bring back {would[lost[0]]}."
+        )
+    return content
+
+
+def _habits(config):
+    """A ModelConfig by what it makes a model do; two spellings may do the same."""
+    fields = vars(config) | {"attention_scale": config.attention_scale}
+    fields["pattern"] = [config.is_global(layer) for layer in range(config.layers)]
+    return {name: x for name, x in fields.items() if name != "query_scale"}
 
 
 def _check_weights(found, expected, beside):
@@ -185,6 +211,19 @@ def _parsed(path):
     if not isinstance(parsed, dict):
         raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
     return parsed
+
+
+def _check_tensor(name, tensor, before, path):
+    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
+    kind = tensor.get_dtype()
+    if kind not in FLOATS:
+        raise WeightsError(
+            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
+        )
+    if names.ours(name) in before:
+        raise WeightsError(
+            f"{path} has {name} under another name, too. Fetch the whole folder again."
+        )
 
 
 def _check_names(found, expected, folder):

@@ -83,6 +83,8 @@ def next_of_all(batches):
 
     Returns:
       (batch, metrics); (None, {}) as soon as one process has no batch left.
+    Raises:
+      ValueError: in all processes, if their metrics have other names.
     """
     batch = together(lambda: next(batches, None))
     own = None
@@ -91,6 +93,11 @@ def next_of_all(batches):
     everyones = gather(own)
     if None in everyones:
         return None, {}
+    if len(names := {tuple(metrics) for metrics in everyones}) > 1:
+        raise ValueError(
+            f"The metrics of the processes have other names or another order: {names}."
+            " A batch source must give the same ones in every process."
+        )
     return batch, {
         name: sum(metrics[name] for metrics in everyones) / len(everyones)
         for name in own

@@ -5,6 +5,7 @@ A run folder looks like this; the newest two checkpoints are kept:
     checkpoints/00000020/arrays/          parameters and optimizer state (Orbax)
     checkpoints/00000020/checkpoint.json  step, data position, checksums of the files
     run.lock                              held by the process that trains here
+    began.txt                             checksum of the weights the run began with
     earlier-1/                            what was here when a run began afresh
 
 Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
@@ -34,7 +35,8 @@ from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.run_identity import REMEDY, differences, listed
 
 FORMAT = 2  # of checkpoint.json: runs are described item by item
-OURS = ("checkpoints", "metrics.jsonl", "samples.jsonl", "events")  # of a run folder
+# What a run leaves in its folder, but for the lock.
+OURS = ("checkpoints", "began.txt", "metrics.jsonl", "samples.jsonl", "events")
 
 
 class CheckpointError(RuntimeError):
@@ -163,6 +165,9 @@ class Checkpoints:
 
         Returns:
           The arrays and the record, or None when there is no checkpoint.
+        Warns:
+          UserWarning: a checkpoint is damaged; or there is none, and the run that began
+          here began with other weights.
 
         Raises:
           CheckpointError: all are damaged, or the folder belongs to another run or
@@ -193,7 +198,20 @@ class Checkpoints:
                 " pass fresh=True to the Trainer, which moves it aside, to start this"
                 " run again from the beginning."
             )
+        on_first(lambda: self._begin(expected.get("starting weights", "")))
         return None
+
+    def _begin(self, weights: str) -> None:
+        """Notes what a run begins with; an interrupted one may have trained it."""
+        note = self.run / "began.txt"
+        if note.is_file() and note.read_text() != weights:
+            warnings.warn(
+                f"A run began in {self.run} with other weights, and stopped before its"
+                " first checkpoint. If this is the model that it trained, load it"
+                " again: this run starts from what it is now.",
+                stacklevel=5,
+            )
+        note.write_text(weights)
 
     def _require(self, record: dict, expected: dict) -> None:
         if record.get("format") != FORMAT:

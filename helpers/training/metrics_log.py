@@ -53,8 +53,6 @@ class MetricsLog:
         Raises:
           OSError: the disk is full.
         """
-        if self.rows and self.rows[-1]["step"] == row["step"]:
-            return  # it was written, and then Ctrl-C came before anybody could note it
         if self.ends:
             samples = [{"step": row["step"], **sample} for sample in samples]
             try:
@@ -75,7 +73,7 @@ class MetricsLog:
                 if file.tell() > end:  # half a row, of a full disk or a Ctrl-C
                     file.truncate(end)
                 file.writelines(f"{json.dumps(line)}\n".encode() for line in lines)
-                ends[path] = file.tell()
+            ends[path] = path.stat().st_size
         (row,) = lists[0]
         values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
         event = {"step": row["step"], "summary": Summary(value=values)}

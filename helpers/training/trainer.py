@@ -110,6 +110,12 @@ class Trainer:
           folder,
             or another process training in it.
         """
+        if self.torn:
+            raise ValueError(
+                "The last fit was interrupted in the middle of an update. Load the"
+                " model again and make a new Trainer; it goes on from the last"
+                f" checkpoint: {self._last_checkpoint()}."
+            )
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
@@ -117,8 +123,12 @@ class Trainer:
             if self.log is None:
                 self._compile()
                 self._resume(batches)
-            if self.torn or self.step > steps:
-                raise ValueError(self._cannot_go_on(steps))
+            if self.step > steps:
+                raise ValueError(
+                    f"{self.step} steps are done, more than steps={steps}. Pass at"
+                    f" least {self.step}, or train a new model from the start, in"
+                    " another folder or with fresh=True."
+                )
             self._train(batches, steps)
         return self.log.rows
 
@@ -162,6 +172,9 @@ class Trainer:
         """Waits for the numbers of all steps but the last `leave`, and logs them."""
         while len(self.unlogged) > leave:
             row, metrics, samples = self.unlogged[0]
+            if self.log.rows and self.log.rows[-1] is row:
+                self.unlogged.pop(0)  # it was logged, and then came Ctrl-C
+                continue
             row |= {name: float(x) for name, x in jax.device_get(metrics).items()}
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(row[name]):
@@ -269,19 +282,6 @@ class Trainer:
             "learning rate": describe(self.optimizer.learning_rate),
             "number of minibatches": self.minibatches,
         }
-
-    def _cannot_go_on(self, steps) -> str:
-        if self.torn:
-            return (
-                "The last fit was interrupted in the middle of an update. Load the"
-                " model again and make a new Trainer; it goes on from the last"
-                f" checkpoint: {self._last_checkpoint()}."
-            )
-        return (
-            f"{self.step} steps are done, more than steps={steps}. Pass at least"
-            f" {self.step}, or train a new model from the start, in another folder or"
-            " with fresh=True."
-        )
 
     def _last_checkpoint(self) -> str:
         return self.checkpoints.newest() if self.checkpoints else "none (no folder)"

@@ -54,7 +54,8 @@ def conversations(family, temperature):
             told[p, g].append((tokens[p, g, :n], logprobs[p, g, :n], heard))
             results[p, g, : len(heard)], real[p, g, : len(heard)] = heard, 1
         active = real.any(axis=-1)
-        session = sessions.append_tokens(model, session, results, real)
+        if turn < TURNS - 1:  # there are no columns for what is heard after the last
+            session = sessions.append_tokens(model, session, results, real)
     return [(PROMPTS[p], told[p, g]) for p, g in told]
 
 

@@ -217,9 +217,7 @@ def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
     # Rewards see the result that the model saw.
     results = [result for trace in seen for _, result in trace.calls]
     assert results and all(result == {"error": "too long"} for result in results)
-    with pytest.raises(
-        ValueError, match="may take 3 tokens.*max_result_tokens"
-    ):
+    with pytest.raises(ValueError, match="may take 3 tokens.*max_result_tokens"):
         next(source(max_result_tokens=3))
 
 

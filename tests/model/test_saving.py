@@ -1,5 +1,6 @@
 """What is saved is what was computed, however the model was made."""
 
+import json
 import tracemalloc
 
 import jax.numpy as jnp
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_lora import adapted
 from test_model import forward
-from tiny_models import FAMILIES, cached_model, texts
+from tiny_models import FAMILIES, cached_model, config, texts
 from tiny_models import model as make
 
 from helpers.model import lora, names, weights
+from helpers.model.config import ModelConfig
+from helpers.model.rope import Stretch
+from helpers.model.vision_config import UnsupportedModel
 from helpers.model.weights import WeightsError
 
 TOKENS = texts(2, 9)
@@ -180,3 +184,53 @@ def test_a_folder_holds_a_model_or_adapters_and_not_both(tmp_path):
     weights.save(model, tmp_path / "b")
     assert len(list((tmp_path / "a").iterdir())) == 2
     assert len(list((tmp_path / "b").iterdir())) == 2
+
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "family": st.sampled_from(FAMILIES),
+        "layers": st.integers(1, 8),
+        "pattern": st.integers(1, 7),
+        "window": st.sampled_from([0, 4]),
+        "query_scale": st.sampled_from([0.0, 6.0, 9.0]),
+        "rope_local_theta": st.sampled_from([1e4, 20.0]),
+        "stretch": st.sampled_from([None, Stretch("linear", 2.0)]),
+        "tied": st.booleans(),
+    }
+)
+
+
+@given(shape=SHAPES)
+@settings(max_examples=60, deadline=None)
+def test_a_config_comes_back_as_it_was_or_is_refused(shape):
+    """What a family's config.json has no word for would be lost without one."""
+    ours = config(**shape)
+    try:
+        content = weights._config_json(ours)
+    except (WeightsError, UnsupportedModel):
+        if ours.is_gemma:
+            assert not ours.window
+        else:
+            assert (
+                ours.window
+                or ours.pattern > 1
+                or ours.query_scale
+                or (ours.rope_local_theta != 1e4)
+            )
+        return
+    back = ModelConfig.from_hf(json.loads(json.dumps(content)))
+    layers = range(ours.layers)
+    for same in (
+        lambda c: [c.is_global(i) for i in layers],
+        lambda c: c.is_gemma and c.window,
+        lambda c: c.attention_scale,
+        lambda c: (c.rope_theta, c.rope_local_theta, c.stretch, c.tied, c.qkv_bias),
+    ):
+        assert same(back) == same(ours)
+
+
+def test_a_window_that_only_gemma_has_is_refused(tmp_path):
+    model = make("qwen3")
+    model.config = config("qwen3", window=4, pattern=2)
+    with pytest.raises(WeightsError, match=r"qwen3 with window=4 cannot be saved"):
+        weights.save(model, tmp_path)

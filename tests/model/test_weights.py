@@ -211,6 +211,23 @@ def test_tensors_that_do_not_belong_are_named(folder):
     weights.load(folder)  # some files repeat a tied head; nothing reads it
 
 
+def test_numbers_that_need_scales_are_refused(folder):
+    """Without a quantization_config nothing else says that they are not the weights."""
+    name = "model.layers.1.mlp.up_proj.weight"
+    rewrite(folder, **{name: np.ones((20, 16), np.int8)})
+    with pytest.raises(WeightsError, match=f"{name} in I8: a quantized model"):
+        weights.load(folder)
+    with pytest.raises(ValueError, match="dtype int8 is no float.*quantize"):
+        weights.load(folder, dtype=jnp.int8)
+
+
+def test_a_weight_under_two_names_is_refused(folder):
+    stored = load_file(folder / "model.safetensors")["model.norm.weight"]
+    rewrite(folder, **{"language_model.model.norm.weight": stored + 1})
+    with pytest.raises(WeightsError, match="norm.weight.* under another name"):
+        weights.load(folder)
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
