@@ -1,25 +1,49 @@
 """The food-logging assistant: one conversation about one picture, event by event.
 
-Whose words it passes on is a *backend*'s affair: `begin(question, picture)` starts a
-talk, whose `speak()` gives the model's next turn as a `tool_calls.Verdict` and whose
-`hear(verdict, results)` tells it what its calls gave, one dict per call, or one error
-for a turn that could not be read. What goes wrong for a person to mend is a
+Which model answers is a `Backend`'s affair. What goes wrong for a person to mend is a
 `BackendError`.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from helpers.tools import nutrition
-from helpers.tools.tool import run_side_by_side
-from helpers.tools.tool_calls import Call
+from helpers.tools.tool import Tool, run_side_by_side
+from helpers.tools.tool_calls import Call, Verdict
 
-TURNS = 4  # how often the model may speak
+TURNS = 4  # most turns of the model
 SECONDS = 10.0  # for one call
 KINDS = ("said", "call", "result", "answer", "error")
 
 
 class BackendError(RuntimeError):
     """A model could not be asked; the message names the cause and the remedy."""
+
+
+class Conversation(Protocol):
+    """A model in a conversation; each method may raise a BackendError."""
+
+    def next_turn(self) -> Verdict:
+        """What the model writes next, read."""
+
+    def append_results(self, verdict: Verdict, results: list[dict]) -> None:
+        """Shows the model what its calls gave.
+
+        Args:
+          verdict: of the turn that called, or that could not be read.
+          results: one dict per call; one error for a turn that could not be read.
+        """
+
+
+class Backend(Protocol):
+    """A model behind the assistant: `LocalModel`, `OpenAIServer`, or your own."""
+
+    name: str
+
+    def begin(self, question: str, picture: np.ndarray | None) -> Conversation:
+        """Starts a conversation about a picture, uint8 (H, W, 3), or without one."""
 
 
 class Event(NamedTuple):
@@ -35,22 +59,26 @@ class Event(NamedTuple):
     result: dict | None = None
 
 
-def converse(backend, question, picture, tools):
+def converse(
+    backend: Backend,
+    question: str,
+    picture: np.ndarray | None,
+    tools: Sequence[Tool],
+) -> Iterator[Event]:
     """Ask about one picture, and yield each event when it happens.
 
     Args:
-      backend: `local_model.LocalModel`, `openai_server.OpenAIServer`, or what has their
-        `begin`.
+      backend: the model.
       question: str.
       picture: uint8 (H, W, 3); None: a question without one.
-      tools: list of `tool.Tool` that its calls may run.
+      tools: those that its calls may run.
     Yields:
       Events; the last is an "answer" or an "error". Only faults of our own raise.
     """
     try:
-        talk = backend.begin(question, picture)
+        conversation = backend.begin(question, picture)
         for left in reversed(range(TURNS)):
-            verdict = talk.speak()
+            verdict = conversation.next_turn()
             if not verdict.calls and not verdict.error:
                 yield _last(verdict.text)
                 return
@@ -67,7 +95,7 @@ def converse(backend, question, picture, tools):
             if verdict.error:
                 results = [{"error": verdict.error}]
                 yield Event("result", verdict.error, result=results[0])
-            talk.hear(verdict, results)
+            conversation.append_results(verdict, results)
     except BackendError as error:
         yield Event("error", str(error))
         return

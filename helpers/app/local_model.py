@@ -45,14 +45,23 @@ class LocalModel:
       name: what people call the model.
       tools: list of `tool.Tool` of which its chat template is told, where it has any.
       max_tokens: budget of one turn.
-      heard: most tokens that it is told between two turns.
+      max_result_tokens: most tokens of results between two turns.
     """
 
     def __init__(
-        self, model, tokenizer, grammar, name, *, tools=(), max_tokens=48, heard=64
+        self,
+        model,
+        tokenizer,
+        grammar,
+        name,
+        *,
+        tools=(),
+        max_tokens=48,
+        max_result_tokens=64,
     ):
         self.model, self.tokenizer, self.grammar = model, tokenizer, grammar
-        self.name, self.max_tokens, self.heard = name, max_tokens, heard
+        self.name, self.max_tokens = name, max_tokens
+        self.max_result_tokens = max_result_tokens
         self.schemas = grammar.schemas(by_name(tools).values())
 
     def begin(self, question, picture):
@@ -81,26 +90,26 @@ class LocalModel:
             raise BackendError(
                 f"The question is too long for {self.name}: {error} Ask in fewer words."
             ) from error
-        return _Talk(self, prompt)
+        return _Conversation(self, prompt)
 
 
-class _Talk:
+class _Conversation:
     """One conversation: a session with one answer, always the likeliest token."""
 
     def __init__(self, backend, prompt):
         self.backend = backend
-        self.session = sessions.begin(
+        self.session = sessions.prefill(
             backend.model,
             prompt["prompt"],
             prompt["prompt_mask"],
             1,
-            sessions.columns(TURNS, backend.max_tokens, backend.heard),
+            sessions.columns(TURNS, backend.max_tokens, backend.max_result_tokens),
             prompt.get("images"),
         )
 
-    def speak(self):
+    def next_turn(self):
         backend = self.backend
-        self.session, said = sessions.reply(
+        self.session, completions = sessions.generate(
             backend.model,
             self.session,
             jax.random.split(jax.random.key(0), (1, 1)),  # greedy: not used
@@ -109,7 +118,7 @@ class _Talk:
             eos_ids=chat.eos_ids(backend.tokenizer),
             temperature=0,
         )
-        tokens, mask, _, ended = (array[0, 0] for array in own_rows(said))
+        tokens, mask, _, ended = (array[0, 0] for array in own_rows(completions))
         if not ended:
             raise BackendError(
                 f"{backend.name} did not end its turn within {backend.max_tokens} "
@@ -118,12 +127,12 @@ class _Talk:
         text = turn_text(backend.tokenizer, tokens[mask > 0], ended)
         return backend.grammar.parse(text)
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         backend = self.backend
         try:
-            told = result_turn(backend, backend.tokenizer, verdict, results).tokens
+            ids = result_turn(backend, backend.tokenizer, verdict, results).tokens
         except ValueError as error:
             raise BackendError(f"{backend.name}: {error}") from error
-        heard, real = np.zeros((2, 1, 1, backend.heard), np.int32)
-        heard[..., : len(told)], real[..., : len(told)] = told, 1
-        self.session = sessions.hear(backend.model, self.session, heard, real)
+        tokens, real = np.zeros((2, 1, 1, backend.max_result_tokens), np.int32)
+        tokens[..., : len(ids)], real[..., : len(ids)] = ids, 1
+        self.session = sessions.append_tokens(backend.model, self.session, tokens, real)

@@ -86,7 +86,7 @@ class OpenAIServer:
         if picture is not None:
             url = {"url": data_url(picture)}
             content.insert(0, {"type": "image_url", "image_url": url})
-        return _Talk(self, [{"role": "user", "content": content}])
+        return _Conversation(self, [{"role": "user", "content": content}])
 
     def ask(self, messages):
         """Send a conversation and return the server's JSON, checked for size only.
@@ -205,13 +205,13 @@ def _too_slow(seconds):
     )
 
 
-class _Talk:
+class _Conversation:
     """One conversation with a server, which is told all of it at every turn."""
 
     def __init__(self, server, messages):
         self.server, self.messages, self.ids = server, messages, []
 
-    def speak(self):
+    def next_turn(self):
         text, asked = openai_answers.read_message(self.server.ask(self.messages))
         calls, error = [], None
         try:
@@ -224,7 +224,7 @@ class _Talk:
         self.messages.append(said | ({"tool_calls": echoes} if echoes else {}))
         return Verdict(() if error else tuple(calls), error, text=text.strip())
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         """Every call that was asked for is answered: servers want that."""
         shared = results * len(self.ids) if verdict.error else results
         self.messages += [

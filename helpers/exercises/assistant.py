@@ -81,7 +81,7 @@ def check_backend(answer) -> Check:
         return [event.kind for event in events()]
 
     return judge(
-        ("begin a talk", lambda: answer().begin("?", None) is not None),
+        ("begin a conversation", lambda: answer().begin("?", None) is not None),
         ("make a call in its first turn", lambda: kinds()[0] == "call"),
         ("call the nutrition tool", lambda: "kcal" in events()[1].result),
         (

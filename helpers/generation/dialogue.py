@@ -11,9 +11,9 @@ import numpy as np
 class Answers(NamedTuple):
     """Answers on the host, as the trainer reads them, axes (P, G, T).
 
-    tokens: int32, what was said and heard, without gaps. mask: int32, 1 on tokens that
-    the model said. logprobs: float32 as sampled, 0 elsewhere. ended: (P, G) bool: its
-    last turn ended by an EOS.
+    tokens: int32, the model's and, between its turns, those of results; without gaps.
+    mask: int32, 1 on the model's own. logprobs: float32 as sampled, 0 elsewhere.
+    ended: (P, G) bool: its last turn ended by an EOS.
     texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
     """
 

@@ -139,8 +139,8 @@ def _generate(
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
     pieces = prefix, empty_cache(prefix, G, max_tokens)
     active_PG = jnp.ones((P, G), bool)
-    talk = last_PD[:, None], length_PG, active_PG
-    return speak(model, *pieces, 0, talk, max_tokens, eos_ids, choose)[0]
+    state = last_PD[:, None], length_PG, active_PG
+    return decode_turn(model, *pieces, 0, state, max_tokens, eos_ids, choose)[0]
 
 
 def gathered_model(graph, weights):
@@ -160,19 +160,19 @@ def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
     )
 
 
-def speak(model, prefix, cache, start, talk, max_tokens, eos_ids, choose):
+def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose):
     """Every active answer goes on until an EOS, all of them in one loop.
 
     Args:
       prefix: KV of the prompts. cache: of the answers so far, its columns from `start`
         on free for `max_tokens` more.
-      talk: (hidden, length, active): the states (P, g, D) that predict the next tokens,
-        the positions (P, G) of these, and which answers go on (P, G).
+      state: (hidden, length, active): the activations (P, g, D) that predict the next
+        tokens, the positions (P, G) of these, and which answers go on (P, G).
       choose: from `chooser`.
     Returns:
       (Completions of this turn, cache). The cache lacks each answer's last token.
     """
-    hidden_PgD, length_PG, active_PG = talk
+    hidden_PgD, length_PG, active_PG = state
     P, G = length_PG.shape
     read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
 

@@ -1,8 +1,8 @@
-"""Conversations that go on: the model speaks, hears what its tools say, speaks again.
+"""Conversations in one cache: prefill the prompts, generate a turn, append, go on.
 
-Everything said stays in one cache, and nothing is computed or turned into tokens twice.
+Everything stays in one cache, and nothing is computed or turned into tokens twice.
 Answers take turns together, so a turn's columns of the cache are the same for all; an
-answer that is silent leaves its own empty, and nobody sees them.
+answer that is not active leaves its own empty, and nobody sees them.
 """
 
 import functools
@@ -18,12 +18,12 @@ from helpers.generation import sampling_checks
 from helpers.generation.sampling import (
     append,
     chooser,
+    decode_turn,
     empty_cache,
     gathered_model,
-    speak,
 )
+from helpers.model import scoring
 from helpers.model.attention import KV
-from helpers.model.scoring import prefill
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import own_rows, spread_rows, using
 
@@ -31,11 +31,12 @@ from helpers.runtime.sharding import own_rows, spread_rows, using
 class Session(NamedTuple):
     """All answers of a batch of prompts, as far as they have got.
 
-    prefix: KV of the prompts. cache: KV of the answers' own tokens and of what they
-    heard. column: int32, how many columns of the cache are used. hidden: (P, G, D),
+    prefix: KV of the prompts. cache: KV of the answers' own tokens and of what was
+    appended. column: int32, how many columns of the cache are used. hidden: (P, G, D),
     which predicts the next token. length: (P, G) int32, its position. last: (P, G)
-    int32, the token that was said last and that the model has not read yet. ready:
-    (P, G) bool, whether `hidden` has read everything, so that the answer may speak.
+    int32, the token that was generated last and that the model has not read yet.
+    ready: (P, G) bool, whether `hidden` has read everything, so that the answer may
+    take its turn.
     """
 
     prefix: KV
@@ -47,12 +48,12 @@ class Session(NamedTuple):
     ready: jax.Array
 
 
-def columns(turns, max_tokens, heard):
-    """Columns of a cache for so many turns, with at most `heard` tokens between two."""
-    return turns * max_tokens + (turns - 1) * heard
+def columns(turns, max_tokens, max_result_tokens):
+    """Columns of a cache for so many turns, with as many result tokens between two."""
+    return turns * max_tokens + (turns - 1) * max_result_tokens
 
 
-def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
+def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
     """Reads each prompt once, for `group` answers.
 
     Args:
@@ -61,7 +62,7 @@ def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session
       size: columns of the cache, from `columns`.
       images: of the prompts, see `sampling.generate`.
     Raises:
-          ValueError: a prompt is empty, has gaps or foreign ids.
+      ValueError: a prompt is empty, has gaps or foreign ids.
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
       its images.
     """
@@ -73,13 +74,13 @@ def begin(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session
     rows += [] if images is None else [jnp.asarray(images)]
     with using(weights):
         rows = spread_rows(rows, weights)
-        return _begin(graph, weights, *rows, group=group, size=size)
+        return _prefill(graph, weights, *rows, group=group, size=size)
 
 
 @functools.partial(jit, static_argnames=("graph", "group", "size"))
-def _begin(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
+def _prefill(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
     model = gathered_model(graph, weights)
-    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
+    last_PD, prefix = scoring.prefill(model, prompt_PT, prompt_mask_PT, images)
     shape = len(prompt_PT), group
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], shape)
     cache = empty_cache(prefix, group, size)
@@ -89,8 +90,10 @@ def _begin(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, siz
     return Session(prefix, cache, jnp.int32(0), hidden_PGD, length_PG, nothing, ready)
 
 
-def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0):
-    """The active answers go on until each has said an EOS, or `max_tokens`.
+def generate(
+    model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0
+):
+    """The active answers go on until each has ended in an EOS, or at `max_tokens`.
 
     Args:
       session: is used up; go on with the one that is returned.
@@ -100,8 +103,8 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
     Returns:
       (Session, Completions of this turn; empty for answers that are not active).
     Raises:
-      ValueError: an active answer has spoken and heard nothing since, the cache has no
-        room for `max_tokens`, or a setting means nothing.
+      ValueError: an active answer has had its turn and nothing was appended since, the
+        cache has no room for `max_tokens`, or a setting means nothing.
     """
     vocab = model.config.vocab_size
     sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
@@ -111,7 +114,7 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
     graph, weights = nnx.split(model)
     with using(weights):
         keys_PG, active_PG = spread_rows((keys_PG, active_PG), weights)
-        return _reply(
+        return _generate(
             graph,
             weights,
             session,
@@ -129,86 +132,86 @@ def reply(model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperatur
     static_argnames=("graph", "max_tokens", "eos_ids", "greedy"),
     donate_argnames=("session",),
 )
-def _reply(
+def _generate(
     graph, weights, session, keys, active, temperature, *, max_tokens, eos_ids, greedy
 ):
     model = gathered_model(graph, weights)
     choose = chooser(keys, None if greedy else temperature)
-    talk = session.hidden, session.length, active
+    state = session.hidden, session.length, active
     pieces = session.prefix, session.cache, session.column
-    said, cache = speak(model, *pieces, talk, max_tokens, eos_ids, choose)
-    spoken_PG = said.mask.sum(axis=-1)
-    final_PG1 = jnp.maximum(spoken_PG - 1, 0)[..., None]
-    last_PG = jnp.take_along_axis(said.tokens, final_PG1, axis=-1)[..., 0]
+    turn, cache = decode_turn(model, *pieces, state, max_tokens, eos_ids, choose)
+    generated_PG = turn.mask.sum(axis=-1)
+    final_PG1 = jnp.maximum(generated_PG - 1, 0)[..., None]
+    last_PG = jnp.take_along_axis(turn.tokens, final_PG1, axis=-1)[..., 0]
     session = session._replace(
         cache=cache,
         column=session.column + max_tokens - 1,
-        length=session.length + spoken_PG,
+        length=session.length + generated_PG,
         last=jnp.where(active, last_PG, session.last),
         ready=session.ready & ~active,
     )
-    return session, said
+    return session, turn
 
 
-def hear(model, session, tokens_PGT, mask_PGT):
-    """Some answers read tokens that they did not say: a tool's, say.
+def append_tokens(model, session, tokens_PGT, mask_PGT):
+    """Some answers read tokens that are not their own, such as a tool's result.
 
     Args:
       session: is used up; go on with the one that is returned.
-      tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens hears nothing
-        and, if it has spoken, may not be active again before it does.
+      tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens reads nothing
+        and, if it has had its turn, may not be active again before it does.
     Returns:
       Session.
     Raises:
-      ValueError: tokens have gaps or foreign ids, who hears them has not spoken, or the
-        cache has no room for them.
+      ValueError: tokens have gaps or foreign ids, they follow no turn, or the cache has
+        no room for them.
     """
     count_PG = sampling_checks.check_right_padded(
-        tokens_PGT, mask_PGT, model.config.vocab_size, "What is heard by"
+        tokens_PGT, mask_PGT, model.config.vocab_size, "What is appended to"
     )
     _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
     graph, weights = nnx.split(model)
     rows = [jnp.asarray(x, jnp.int32) for x in (tokens_PGT, mask_PGT)]
     with using(weights):
         rows = spread_rows(rows, weights)
-        return _hear(graph, weights, session, *rows)
+        return _append_tokens(graph, weights, session, *rows)
 
 
 @functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
-def _hear(graph, weights, session, tokens_PGT, mask_PGT):
+def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
     model = gathered_model(graph, weights)
     count_PG = mask_PGT.sum(axis=-1)
-    own = jnp.minimum(count_PG, 1)[..., None]  # the last token said is read with them
+    own = jnp.minimum(count_PG, 1)[..., None]  # the last token is read with them
     segments = jnp.concatenate([own, mask_PGT], axis=-1)
     tokens = jnp.concatenate([session.last[..., None], tokens_PGT], axis=-1)
     positions = session.length[..., None] - 1 + jnp.arange(tokens.shape[-1])
     pieces = session.prefix, session.cache
     hidden, new = model(tokens, positions, segments, earlier=pieces)
     final_PGD = jnp.take_along_axis(hidden, count_PG[..., None, None], axis=2)[:, :, 0]
-    heard_PG = count_PG > 0
+    reads_PG = count_PG > 0
     return session._replace(
         cache=append(session.cache, new, session.column),
         column=session.column + tokens.shape[-1],
-        hidden=jnp.where(heard_PG[..., None], final_PGD, session.hidden),
+        hidden=jnp.where(reads_PG[..., None], final_PGD, session.hidden),
         length=session.length + count_PG,
-        ready=session.ready | heard_PG,
+        ready=session.ready | reads_PG,
     )
 
 
-def _check_turn(session, active_PG, speaks, columns):
+def _check_turn(session, active_PG, generates, columns):
     """Refuses a turn out of order, and one that would overwrite an earlier one."""
-    wrong = np.argwhere(active_PG & (own_rows(session.ready) != speaks))
+    wrong = np.argwhere(active_PG & (own_rows(session.ready) != generates))
     if len(wrong):
         place = tuple(wrong[0].tolist())
         raise ValueError(
-            f"Answer {place} has spoken: it must hear something before it speaks again."
-            if speaks
-            else f"Answer {place} has not spoken yet, or not since it heard something."
+            f"Answer {place} has had its turn: append tokens before it takes another."
+            if generates
+            else f"Answer {place} has had no turn yet, or none since the last append."
         )
     used, size = int(session.column), session.cache.positions.shape[-1]
     if used + columns > size:
         raise ValueError(
             f"The cache has {size} columns, {used} of them used, and this turn needs "
-            f"{columns}. Pass begin the size that columns(turns, max_tokens, heard) "
-            "gives for all turns."
+            f"{columns}. Pass prefill the size that columns(turns, max_tokens, "
+            "max_result_tokens) gives for all turns."
         )

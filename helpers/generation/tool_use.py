@@ -1,8 +1,8 @@
 """Answers that may call tools: sampled turn by turn, each with what its calls gave.
 
-All answers of a batch speak at once; those that called are told the results, in the
-same cache, and speak again. A call that fails, is late or makes no sense is an error
-that its own answer is told, and may learn from; the run goes on.
+All answers of a batch take a turn at once; those that called get the results appended,
+in the same cache, and take another. A call that fails, is late or makes no sense is an
+error that its own answer reads, and may learn from; the run goes on.
 """
 
 from typing import NamedTuple
@@ -27,27 +27,29 @@ class ToolUse:
       tools: list of `tool.Tool`. A family whose chat template has tools is told of them
         in its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
       turns: most turns of an answer; a call in the last one is not run.
-      heard: most tokens an answer is told at once; a longer result is an error.
+      max_result_tokens: most tokens of results between two turns; longer ones are
+        errors.
       seconds: for all the calls of one turn together; who is late gets an error.
 
     Raises:
       ValueError: there is no tool, or two of one name; or a limit that is none.
     """
 
-    def __init__(self, grammar, tools, *, turns=3, heard=64, seconds=10.0):
-        if turns < 1 or heard < 1 or seconds <= 0:
+    def __init__(self, grammar, tools, *, turns=3, max_result_tokens=64, seconds=10.0):
+        if turns < 1 or max_result_tokens < 1 or seconds <= 0:
             raise ValueError(
-                f"turns {turns} and heard {heard} must be at least 1, seconds "
-                f"{seconds} more than 0."
+                f"turns {turns} and max_result_tokens {max_result_tokens} must be at "
+                f"least 1, seconds {seconds} more than 0."
             )
         self.grammar, self.tools = grammar, list(by_name(tools).values())
         if not self.tools:
             raise ValueError("There is no tool to use: pass a list of Tool.")
-        self.turns, self.heard, self.seconds = turns, heard, seconds
+        self.turns, self.seconds = turns, seconds
+        self.max_result_tokens = max_result_tokens
 
     def width(self, max_tokens):
-        """Most tokens of an answer, what it hears included."""
-        return sessions.columns(self.turns, max_tokens, self.heard)
+        """Most tokens of an answer, results of tools included."""
+        return sessions.columns(self.turns, max_tokens, self.max_result_tokens)
 
     @property
     def schemas(self):
@@ -56,7 +58,7 @@ class ToolUse:
 
     def describe(self):
         """What a run's state says of it."""
-        limits = {"turns": self.turns, "heard": self.heard}
+        limits = {"turns": self.turns, "max_result_tokens": self.max_result_tokens}
         tools = {tool.name: describe(tool) for tool in self.tools}
         return limits | {"grammar": describe(self.grammar), "tools": tools}
 
@@ -75,11 +77,11 @@ class ToolUse:
           could not be read), `failed` (calls an answer whose result is an error),
           `repeated` (calls an answer that it had made before).
         Raises:
-          ValueError: `heard` is too small for any error to be told.
+          ValueError: `max_result_tokens` is too small for any error.
         """
         P, G = len(prompts["prompt"]), keys.shape[1]
-        talks = [[_Talk(self, tokenizer) for _ in range(G)] for _ in range(P)]
-        session = sessions.begin(
+        own = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
+        session = sessions.prefill(
             model,
             prompts["prompt"],
             prompts["prompt_mask"],
@@ -90,36 +92,37 @@ class ToolUse:
         active = np.ones((P, G), bool)
         limits = {"max_tokens": max_tokens, "eos_ids": chat.eos_ids(tokenizer)}
         for turn in range(self.turns):
-            session, said = sessions.reply(
+            session, completions = sessions.generate(
                 model, session, keys, active, temperature=temperature, **limits
             )
-            tokens, mask, logprobs, ended = own_rows(said)
+            tokens, mask, logprobs, ended = own_rows(completions)
             places = list(zip(*np.nonzero(active), strict=True))
             for p, g in places:
                 real = mask[p, g] > 0
-                talks[p][g].say(tokens[p, g][real], logprobs[p, g][real], ended[p, g])
+                turn_PG = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
+                own[p][g].append_turn(*turn_PG)
             is_last = turn == self.turns - 1
-            calling = [talks[p][g] for p, g in places if talks[p][g].expects]
+            calling = [own[p][g] for p, g in places if own[p][g].awaits_results]
             if is_last or not any(processes.gather(bool(calling))):
                 break
             processes.together(lambda calling=calling: self._run(calling))
-            heard, real = np.zeros((2, P, G, self.heard), np.int32)
+            results, real = np.zeros((2, P, G, self.max_result_tokens), np.int32)
             for p, g in places:
-                told = talks[p][g].hear()
-                heard[p, g, : len(told)], real[p, g, : len(told)] = told, 1
+                ids = own[p][g].append_results()
+                results[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
             active = real.any(axis=-1)
-            session = sessions.hear(model, session, heard, real)
-        return _packed(talks, self.width(max_tokens))
+            session = sessions.append_tokens(model, session, results, real)
+        return _packed(own, self.width(max_tokens))
 
     def _run(self, calling):
-        """Runs the calls of all answers side by side, and tells each its results."""
-        calls = [call for talk in calling for call in talk.verdict.calls]
+        """Runs the calls of all answers side by side, and gives each its results."""
+        calls = [call for each in calling for call in each.verdict.calls]
         results = iter(run_side_by_side(self.tools, calls, self.seconds))
-        for talk in calling:
-            talk.results = [next(results) for _ in talk.verdict.calls]
+        for each in calling:
+            each.results = [next(results) for _ in each.verdict.calls]
 
 
-class _Talk:
+class _Conversation:
     """One answer as it grows: its tokens, and what they mean."""
 
     def __init__(self, use, tokenizer):
@@ -133,28 +136,27 @@ class _Talk:
         return self.turns[-1]
 
     @property
-    def expects(self):
-        """Whether it waits for an answer to a call, or to what was meant as one."""
+    def awaits_results(self):
+        """Whether it has called, or has written what was meant as a call."""
         return self.ended and bool(self.verdict.calls or self.verdict.error)
 
-    def say(self, tokens, logprobs, ended):
+    def append_turn(self, tokens, logprobs, ended):
         text = turn_text(self.tokenizer, tokens, ended)
         self.turns.append(self.use.grammar.parse(text))
         self.segments.append(("assistant", text))
         self.ended = bool(ended)
         self._add(tokens.tolist(), [1] * len(tokens), logprobs.tolist())
 
-    def hear(self):
-        """The tokens it is told now, [] if it expects nothing."""
-        if not self.expects:
+    def append_results(self):
+        """The tokens of the results that it reads now; [] if it awaits none."""
+        if not self.awaits_results:
             return []
         results = self.results or [{"error": self.verdict.error}]
-        told = result_turn(self.use, self.tokenizer, self.verdict, results)
+        turn = result_turn(self.use, self.tokenizer, self.verdict, results)
         if self.verdict.calls:
-            self.calls += zip(self.verdict.calls, told.results, strict=True)
-        self.segments += [("tool", message["content"]) for message in told.messages]
-        self.results = []
-        tokens = told.tokens
+            self.calls += zip(self.verdict.calls, turn.results, strict=True)
+        self.segments += [("tool", message["content"]) for message in turn.messages]
+        self.results, tokens = [], turn.tokens
         self._add(tokens, [0] * len(tokens), [0.0] * len(tokens))
         return tokens
 
@@ -169,7 +171,7 @@ class _Talk:
 
 
 class ResultTurn(NamedTuple):
-    """What a model is told of its calls: the results, as messages and as tokens."""
+    """What a model reads of its calls: the results, as messages and as tokens."""
 
     results: list
     messages: list
@@ -177,28 +179,28 @@ class ResultTurn(NamedTuple):
 
 
 def result_turn(use, tokenizer, verdict, results) -> ResultTurn:
-    """The turn that tells a model what its calls gave; errors where that is too long.
+    """The turn that shows a model what its calls gave; errors where it is too long.
 
     Args:
-      use: a ToolUse, or what has its grammar, schemas and `heard`.
+      use: a ToolUse, or what has its grammar, schemas and `max_result_tokens`.
       verdict: of the turn that called, or that could not be read.
       results: one dict per call; one error where the turn could not be read.
     Raises:
-      ValueError: even a short error takes more than `use.heard` tokens.
+      ValueError: even a short error takes more than `use.max_result_tokens` tokens.
     """
-    for told in (results, [{"error": "too long"}] * len(results)):
-        messages = use.grammar.results(told, verdict.calls)
+    for shown in (results, [{"error": "too long"}] * len(results)):
+        messages = use.grammar.results(shown, verdict.calls)
         tokens = chat.turn_tokens(tokenizer, messages, tools=use.schemas)
-        if len(tokens) <= use.heard:
-            return ResultTurn(told, messages, tokens)
+        if len(tokens) <= use.max_result_tokens:
+            return ResultTurn(shown, messages, tokens)
     raise ValueError(
-        f"A model is told at most heard={use.heard} tokens at once, and even a short "
-        f"error takes {len(tokens)}. Pass a larger `heard`."
+        f"Results may take {use.max_result_tokens} tokens, even a short error takes "
+        f"{len(tokens)}. Pass a larger `max_result_tokens`."
     )
 
 
 def turn_text(tokenizer, tokens, ended):
-    """What a model said in a turn, control tokens included but for its EOS.
+    """The text of a turn that a model wrote, control tokens included but for its EOS.
 
     Args:
       tokens: int array of one axis. ended: whether the last one is an EOS.
@@ -210,32 +212,32 @@ def turn_text(tokenizer, tokens, ended):
     )
 
 
-def _packed(talks, width):
-    """Answers of all talks, padded on the right."""
-    shape = len(talks), len(talks[0]), width
+def _packed(conversations, width):
+    """The Answers of conversations, P lists of G, padded on the right."""
+    shape = len(conversations), len(conversations[0]), width
     tokens, mask = np.zeros((2, *shape), np.int32)
     logprobs = np.zeros(shape, np.float32)
     for place in np.ndindex(shape[:2]):
-        talk = talks[place[0]][place[1]]
-        tokens[place][: len(talk.tokens)] = talk.tokens
-        mask[place][: len(talk.mask)] = talk.mask
-        logprobs[place][: len(talk.logprobs)] = talk.logprobs
-    flat = [talk for group in talks for talk in group]
-    ended = np.array([[talk.ended for talk in group] for group in talks])
-    texts = [[talk.trace for talk in group] for group in talks]
-    return Answers(tokens, mask, logprobs, ended, texts, _metrics(flat))
+        own = conversations[place[0]][place[1]]
+        tokens[place][: len(own.tokens)] = own.tokens
+        mask[place][: len(own.mask)] = own.mask
+        logprobs[place][: len(own.logprobs)] = own.logprobs
+    ended = np.array([[own.ended for own in group] for group in conversations])
+    traces = [[own.trace for own in group] for group in conversations]
+    metrics = _metrics(sum(traces, []))
+    return Answers(tokens, mask, logprobs, ended, traces, metrics)
 
 
-def _metrics(talks):
+def _metrics(traces):
     def mean(count):
-        return float(np.mean([count(talk) for talk in talks]))
+        return float(np.mean([count(trace) for trace in traces]))
 
     return {
-        "turns": mean(lambda talk: len(talk.turns)),
-        "calls": mean(lambda talk: len(talk.calls)),
-        "malformed": mean(lambda talk: sum(bool(t.error) for t in talk.turns)),
-        "failed": mean(lambda talk: sum("error" in r for _, r in talk.calls)),
-        "repeated": mean(lambda talk: _repeats([call for call, _ in talk.calls])),
+        "turns": mean(lambda trace: len(trace.turns)),
+        "calls": mean(lambda trace: len(trace.calls)),
+        "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
+        "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),
+        "repeated": mean(lambda trace: _repeats([call for call, _ in trace.calls])),
     }
 
 

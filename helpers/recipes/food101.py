@@ -26,7 +26,7 @@ from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.tool_calls import GEMMA3
 
-HEARD = 64  # of the tokens of an answer, most that the tool may take
+RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
 ASK = (
     "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
@@ -56,12 +56,14 @@ class Recipe(gsm8k.Recipe):
     @property
     def turn(self) -> int:
         """Most tokens of one turn of an answer."""
-        return (self.preset.completion_tokens - HEARD) // 2
+        return (self.preset.completion_tokens - RESULT_TOKENS) // 2
 
     @property
     def tools(self):
         """The nutrition tool as this model calls it, once."""
-        return ToolUse(GRAMMAR, [nutrition.TOOL], turns=2, heard=HEARD)
+        return ToolUse(
+            GRAMMAR, [nutrition.TOOL], turns=2, max_result_tokens=RESULT_TOKENS
+        )
 
     def pictures(self, row):
         """The photo of a row as the tower takes it, in a list."""

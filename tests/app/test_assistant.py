@@ -26,13 +26,13 @@ class Scripted:
     def begin(self, question, picture):
         return self
 
-    def speak(self):
+    def next_turn(self):
         turn = self.turns.pop(0)
         if isinstance(turn, Exception):
             raise turn
         return turn
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         self.told.append(results)
 
 

@@ -69,7 +69,7 @@ def often_ends(monkeypatch):
 
 
 def backend(sees=True, grammar=None, seed=0, **settings):
-    settings = {"max_tokens": BUDGET, "heard": HEARD} | settings
+    settings = {"max_tokens": BUDGET, "max_result_tokens": HEARD} | settings
     return LocalModel(
         model(sees, seed), TOKENIZER, grammar or Chatty(), "tiny", **settings
     )
@@ -90,7 +90,7 @@ def rolled_out(question, picture, seed):
             vision=vision,
         )
     )
-    use = ToolUse(Chatty(), TOOLS, turns=local_model.TURNS, heard=HEARD)
+    use = ToolUse(Chatty(), TOOLS, turns=local_model.TURNS, max_result_tokens=HEARD)
     keys = jax.random.split(jax.random.key(0), (1, 1))
     answers = use.answers(
         model(True, seed), TOKENIZER, prompt, keys, max_tokens=BUDGET, temperature=0
@@ -150,9 +150,9 @@ def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
     picture = tiny_vision.pictures()
     happened = list(converse(backend(grammar=Calls()), "?", picture, wordy))
     assert [event.kind for event in happened[:3]] == ["call", "result", "call"]
-    short = backend(grammar=Calls(), heard=2)
+    short = backend(grammar=Calls(), max_result_tokens=2)
     happened = list(converse(short, "?", picture, wordy))
-    assert "larger `heard`" in happened[-1].text
+    assert "larger `max_result_tokens`" in happened[-1].text
 
 
 def test_a_stage_that_is_not_there_says_what_to_do():

@@ -72,13 +72,13 @@ class Invents:
         self.turns = 0
         return self
 
-    def speak(self):
+    def next_turn(self):
         self.turns += 1
         if self.turns > 1:
             return Verdict(text="#### 400")
         return Verdict(calls=(Call("lookup_nutrition", dict(checks.PIZZA)),))
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         pass
 
 

@@ -60,48 +60,50 @@ def test_ids_that_stand_in_the_padding_are_nobodys():
         np.testing.assert_array_equal(ours.logprobs, ask().logprobs)
 
 
-def begin(size, prompts=PROMPTS, mask=MASK):
-    return sessions.begin(cached_model(), prompts, mask, 3, size)
+def prefill(size, prompts=PROMPTS, mask=MASK):
+    return sessions.prefill(cached_model(), prompts, mask, 3, size)
 
 
-def reply(session, active, **changes):
-    return sessions.reply(
+def generate_turn(session, active, **changes):
+    return sessions.generate(
         cached_model(), session, KEYS, np.array(active), **LIMITS | changes
     )[0]
 
 
-def hear(session, tokens, mask):
-    """What the answers 0 and 1 of the first prompt hear; the others hear nothing."""
+def append(session, tokens, mask):
+    """What is appended to answers 0 and 1 of the first prompt; to others nothing."""
     heard, real = np.zeros((2, 2, 3, 4), np.int32)
     heard[0, :2], real[0, :2] = tokens, mask
-    return sessions.hear(cached_model(), session, heard, real)
+    return sessions.append_tokens(cached_model(), session, heard, real)
 
 
 ALL, FIRST = np.ones((2, 3), bool), np.eye(1, 6, dtype=bool).reshape(2, 3)
 HEARD = [[5, 6, 0, 0], [7, 0, 0, 0]], [[1, 1, 0, 0], [1, 0, 0, 0]]
 
 
-def test_nobody_speaks_twice_or_hears_before_it_has_spoken():
+def test_turns_and_what_is_appended_to_them_alternate():
     size = sessions.columns(3, 3, 4)
-    spoken = reply(begin(size), FIRST)
-    with pytest.raises(ValueError, match=r"Answer \(0, 0\) has spoken.*hear"):
-        reply(spoken, ALL)
-    with pytest.raises(ValueError, match=r"Answer \(0, 1\) has not spoken"):
-        hear(spoken, *HEARD)
-    spoken = reply(spoken, ALL & ~FIRST)
-    with pytest.raises(ValueError, match=r"Answer \(0, 2\) has spoken"):
-        reply(hear(spoken, *HEARD), ALL)
+    session = generate_turn(prefill(size), FIRST)
+    with pytest.raises(ValueError, match=r"Answer \(0, 0\) has had its turn.*append"):
+        generate_turn(session, ALL)
+    with pytest.raises(ValueError, match=r"Answer \(0, 1\) has had no turn"):
+        append(session, *HEARD)
+    session = generate_turn(session, ALL & ~FIRST)
+    with pytest.raises(ValueError, match=r"Answer \(0, 2\) has had its turn"):
+        generate_turn(append(session, *HEARD), ALL)
 
 
-def test_who_was_silent_speaks_later_as_if_alone():
-    """A turn of others in between, in which it hears nothing, changes nothing."""
+def test_who_waits_takes_its_turn_later_as_if_alone():
+    """A turn of others in between, with nothing appended to it, changes nothing."""
     size = sessions.columns(2, 3, 4)
-    _, first = sessions.reply(
-        cached_model(), begin(size), KEYS, ALL, temperature=0, **LIMITS
+    _, first = sessions.generate(
+        cached_model(), prefill(size), KEYS, ALL, temperature=0, **LIMITS
     )
-    session = reply(begin(size), [[True, True, False], [False] * 3], temperature=0)
-    session = hear(session, *HEARD)
-    _, later = sessions.reply(
+    session = generate_turn(
+        prefill(size), [[True, True, False], [False] * 3], temperature=0
+    )
+    session = append(session, *HEARD)
+    _, later = sessions.generate(
         cached_model(), session, KEYS, ALL, temperature=0, **LIMITS
     )
     for name in ("tokens", "mask"):
@@ -113,25 +115,27 @@ def test_who_was_silent_speaks_later_as_if_alone():
 def test_a_cache_too_small_for_a_turn_is_refused():
     """Its columns would be written over earlier ones."""
     with pytest.raises(ValueError, match="3 columns, 0 of them used.* needs 4"):
-        reply(begin(3), ALL, max_tokens=5)
+        generate_turn(prefill(3), ALL, max_tokens=5)
     size = sessions.columns(1, 3, 4)
     with pytest.raises(ValueError, match="3 columns, 2 of them used.* needs 5"):
-        hear(reply(begin(size), ALL), *HEARD)
+        append(generate_turn(prefill(size), ALL), *HEARD)
 
 
-def test_what_is_heard_has_no_gaps_and_no_foreign_ids():
-    spoken = reply(begin(sessions.columns(2, 3, 4)), ALL)
-    with pytest.raises(ValueError, match=r"heard by \(0, 0\) is not padded on the r"):
-        hear(spoken, HEARD[0], np.array(HEARD[1])[:, ::-1])
-    with pytest.raises(ValueError, match=r"heard by \(0, 1\) has ids outside"):
-        hear(spoken, [[5] * 4, [VOCAB] * 4], HEARD[1])
+def test_what_is_appended_has_no_gaps_and_no_foreign_ids():
+    session = generate_turn(prefill(sessions.columns(2, 3, 4)), ALL)
+    with pytest.raises(
+        ValueError, match=r"appended to \(0, 0\) is not padded on the r"
+    ):
+        append(session, HEARD[0], np.array(HEARD[1])[:, ::-1])
+    with pytest.raises(ValueError, match=r"appended to \(0, 1\) has ids outside"):
+        append(session, [[5] * 4, [VOCAB] * 4], HEARD[1])
 
 
 def test_a_conversation_is_refused_what_generate_is():
     with pytest.raises(ValueError, match="Prompt 1 is empty"):
-        begin(9, mask=changed(MASK, 1, 0))
+        prefill(9, mask=changed(MASK, 1, 0))
     with pytest.raises(ValueError, match="temperature -1"):
-        reply(begin(9), ALL, temperature=-1)
+        generate_turn(prefill(9), ALL, temperature=-1)
     with pytest.raises(ValueError, match="eos_ids"):
-        reply(begin(9), ALL, eos_ids=(VOCAB,))
-    assert jnp.issubdtype(begin(9).length.dtype, jnp.integer)
+        generate_turn(prefill(9), ALL, eos_ids=(VOCAB,))
+    assert jnp.issubdtype(prefill(9).length.dtype, jnp.integer)

@@ -29,12 +29,14 @@ def conversations(family, temperature):
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), GROUP)
     size = sessions.columns(TURNS, BUDGET, HEARD)
-    session = sessions.begin(model, batch["prompt"], batch["prompt_mask"], GROUP, size)
+    session = sessions.prefill(
+        model, batch["prompt"], batch["prompt_mask"], GROUP, size
+    )
     shape = len(PROMPTS), GROUP
     told = {(p, g): [] for p in range(shape[0]) for g in range(shape[1])}
     active = np.ones(shape, bool)
     for turn in range(TURNS):
-        session, said = sessions.reply(
+        session, said = sessions.generate(
             model,
             session,
             keys,
@@ -53,7 +55,7 @@ def conversations(family, temperature):
             results[p, g, : len(heard)], real[p, g, : len(heard)] = heard, 1
         active = real.any(axis=-1)
         if turn < TURNS - 1:  # there are no columns for what is heard after the last
-            session = sessions.hear(model, session, results, real)
+            session = sessions.append_tokens(model, session, results, real)
     return [(PROMPTS[p], told[p, g]) for p, g in told]
 
 
@@ -95,9 +97,9 @@ def test_the_first_turn_is_what_generate_samples():
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), GROUP)
     limits = {"max_tokens": BUDGET, "eos_ids": EOS}
     alone = generate(model, *prompts, keys, **limits)
-    session = sessions.begin(model, *prompts, GROUP, BUDGET)
+    session = sessions.prefill(model, *prompts, GROUP, BUDGET)
     everyone = np.ones((len(PROMPTS), GROUP), bool)
-    _, first = sessions.reply(model, session, keys, everyone, **limits)
+    _, first = sessions.generate(model, session, keys, everyone, **limits)
     for name, (a, b) in zip(alone._fields, zip(alone, first, strict=True), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
 
@@ -108,13 +110,13 @@ def test_later_turns_have_their_own_noise():
     batch = group_batch([[5, 6, 7]] * 64, [[[0]]] * 64)
     keys = row_keys(jax.random.key(0), 0, 64, 1)
     everyone = np.ones((64, 1), bool)
-    session = sessions.begin(
+    session = sessions.prefill(
         model, batch["prompt"], batch["prompt_mask"], 1, sessions.columns(2, 1, 1)
     )
     limits = {"max_tokens": 1, "eos_ids": ()}
-    session, one = sessions.reply(model, session, keys, everyone, **limits)
+    session, one = sessions.generate(model, session, keys, everyone, **limits)
     same = np.full((64, 1, 1), 5, np.int32)
-    session = sessions.hear(model, session, same, np.ones_like(same))
-    _, two = sessions.reply(model, session, keys, everyone, **limits)
+    session = sessions.append_tokens(model, session, same, np.ones_like(same))
+    _, two = sessions.generate(model, session, keys, everyone, **limits)
     agree = np.mean(np.asarray(one.tokens) == np.asarray(two.tokens))
     assert agree < 0.5

@@ -63,7 +63,7 @@ def policy():
 
 def source(grammar=None, run=add, reward=None, **settings):
     """Rollouts with tools; every answer counts, however it ended."""
-    limits = {"turns": 3, "heard": HEARD} | settings
+    limits = {"turns": 3, "max_result_tokens": HEARD} | settings
     tools = [toy_tools.make("add", run, n="integer")]
     return Rollouts(
         policy(),
@@ -217,8 +217,8 @@ def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
     # Rewards see the result that the model saw.
     results = [result for trace in seen for _, result in trace.calls]
     assert results and all(result == {"error": "too long"} for result in results)
-    with pytest.raises(ValueError, match="heard=3"):
-        next(source(heard=3))
+    with pytest.raises(ValueError, match="may take 3 tokens.*max_result_tokens"):
+        next(source(max_result_tokens=3))
 
 
 def test_a_model_that_never_calls_answers_as_it_does_without_tools():

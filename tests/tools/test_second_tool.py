@@ -150,7 +150,7 @@ def test_rollouts_run_both(families, family, grammar, monkeypatch):
         seen.extend(completions)
         return [0.0] * (len(completions) - 1) + [1.0]
 
-    use = ToolUse(Chatty(grammar), TOOLS, turns=3, heard=260)
+    use = ToolUse(Chatty(grammar), TOOLS, turns=3, max_result_tokens=260)
     rows = [{"question": "Hi"}, {"question": "Bye"}]
     shape = {"batch": 2, "seed": 0, "buckets": (1024,), "tools": use.schemas}
     rollouts = Rollouts(
@@ -205,10 +205,10 @@ class Scripted:
     def begin(self, question, picture):
         return self
 
-    def speak(self):
+    def next_turn(self):
         return self.turns.pop(0)
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         self.told += results
 
 
