@@ -117,10 +117,10 @@ def test_int8_is_off_by_at_most_half_a_step_and_takes_adapters(family):
         assert (off <= largest / 254 * 1.001).all()
     gap = np.abs(logits(small) - logits(base))
     assert 0 < gap.max() < 0.1 * np.abs(logits(base)).max()
-    fresh = lora.add(small, 2)
-    np.testing.assert_allclose(logits(fresh), logits(small), atol=1e-5)
+    adapted = lora.add(small, 2)
+    np.testing.assert_allclose(logits(adapted), logits(small), atol=1e-5)
     assert not [
-        p for p, _ in nnx.to_flat_state(nnx.state(fresh, nnx.Param)) if "q" in p
+        p for p, _ in nnx.to_flat_state(nnx.state(adapted, nnx.Param)) if "q" in p
     ]
 
 
@@ -159,9 +159,9 @@ def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(small
     outside = {"embed", "head", "final_norm", "attention_norm", "ff_norm"}
     outside |= {"q_bias", "k_bias", "v_bias"}
     assert names(frozen) == (outside if small else outside | matrices)
-    fresh = lora.add(frozen, 2, targets=("q", "up"))
-    assert names(fresh) == {"q_a", "q_b", "up_a", "up_b"}
-    graph, params, rest = nnx.split(fresh, lora.trainable(fresh), ...)
+    adapted = lora.add(frozen, 2, targets=("q", "up"))
+    assert names(adapted) == {"q_a", "q_b", "up_a", "up_b"}
+    graph, params, rest = nnx.split(adapted, lora.trainable(adapted), ...)
     assert len(jax.tree.leaves(params)) == 4
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(params))
     counted = nnx.eval_shape(lambda: lora.add(base, 2))  # also without numbers
@@ -228,11 +228,16 @@ def test_a_model_without_adapters_has_none_to_save(tmp_path):
 
 
 def test_a_base_made_of_an_adapted_model_is_the_base():
-    """Structure and all, so that programs compiled for one serve the other."""
-    base = cached_model("qwen3")
-    assert nnx.graphdef(lora.remove(trained("qwen3"))) == nnx.graphdef(base)
-    assert nnx.graphdef(lora.merge(trained("qwen3"))) == nnx.graphdef(base)
-    assert nnx.graphdef(lora.merge(lora.quantize(base))) == nnx.graphdef(base)
+    """No adapter, scale or setting is left over."""
+
+    def structure(model):
+        layers, state = model.layers, nnx.to_pure_dict(nnx.state(model))
+        shapes = jax.tree.map(lambda x: (x.shape, x.dtype.name), state)
+        return shapes, layers.adapters, layers.adapter_scale
+
+    base, model = cached_model("qwen3"), trained("qwen3", alpha=12)
+    for made in lora.remove(model), lora.merge(model), lora.merge(lora.quantize(model)):
+        assert structure(made) == structure(base)
 
 
 def test_adapters_and_int8_come_in_either_order():
