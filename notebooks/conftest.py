@@ -15,9 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def pytest_collection_modifyitems(items):
-    """The longest notebooks first, so that no worker ends with one while others
-    idle.""" minutes = {lesson.file: lesson.minutes["laptop"] for lesson in
-    LESSONS.values()} items.sort(key=lambda item: -minutes.get(item.path.stem, 0))
+    """The longest notebooks first, so that no worker ends with one while others idle."""
+    minutes = {row.file: row.minutes["laptop"] for row in LESSONS.values()}
+    items.sort(key=lambda item: -minutes.get(item.path.stem, 0))
 
 
 @pytest.hookimpl(tryfirst=True)
