@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def pytest_collection_modifyitems(items):
-    """The longest notebooks first, so that no worker ends with one while others idle."""
+    """The longest notebooks first, so that the last one to end is a short one."""
     minutes = {row.file: row.minutes["laptop"] for row in LESSONS.values()}
     items.sort(key=lambda item: -minutes.get(item.path.stem, 0))
 
