@@ -24,18 +24,21 @@ from safetensors.numpy import load_file
 from test_lora import adapted
 from tiny_models import model as make
 
-from helpers import chat, lessons, pipeline, runtime
-from helpers.metrics_log import is_timing
+from helpers.batches import prompt_batches
+from helpers.course import set_up
+from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
 from helpers.model.names import items
-from helpers.optimizers import adamw
-from helpers.processes import OtherProcessFailed, gather
-from helpers.rewards import RewardError
-from helpers.rollouts import Rollouts
-from helpers.runtime import make_mesh
-from helpers.sharding import place
-from helpers.tokenizer import train_tokenizer
-from helpers.trainer import Trainer
+from helpers.rewards.functions import RewardError
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.processes import OtherProcessFailed, gather
+from helpers.runtime.sharding import place
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.training import objectives
+from helpers.training.metrics_log import is_timing
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
 
 STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
@@ -65,13 +68,13 @@ def sft(model):
     examples = [chat.example_tokens(TOKENIZER, *pair) for pair in pairs]
     lengths = [len(tokens) for tokens, _ in examples]
     assert 2 * min(lengths) > max(lengths)
-    return pipeline.packed_rows(
+    return prompt_batches.packed_rows(
         examples, batch=16 // jax.process_count(), length=max(lengths), seed=0
     )
 
 
 def grpo(model, reward=by_text, resample=0):
-    prompts = pipeline.prompts(
+    prompts = prompt_batches.prompts(
         ROWS,
         TOKENIZER,
         batch=16 // jax.process_count(),
@@ -83,9 +86,9 @@ def grpo(model, reward=by_text, resample=0):
 
 
 LESSONS = {
-    "sft": (lessons.sft, sft, {"accumulate": 2}),
-    "grpo": (lessons.policy_gradient, grpo, {"minibatches": 2}),
-    "distillation": (lessons.distillation, lambda model: grpo(model, None), {}),
+    "sft": (objectives.sft, sft, {"accumulate": 2}),
+    "grpo": (objectives.policy_gradient, grpo, {"minibatches": 2}),
+    "distillation": (objectives.distillation, lambda model: grpo(model, None), {}),
 }
 
 
@@ -176,7 +179,7 @@ def one_of_two(folder):
         weights.save(model, folder / name / "model")
     check_all_draw_as_many_prompts(model)
     check_a_model_in_parts_is_saved_whole(folder)
-    runtime.banner("07")  # asks for memory, which only a process's own devices tell
+    set_up.banner("07")  # asks for memory, which only a process's own devices tell
     expected = [OtherProcessFailed, RewardError][jax.process_index()]
     try:
         next(grpo(model, fails_in_process_1))

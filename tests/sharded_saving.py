@@ -13,10 +13,10 @@ from test_lora import adapted
 from test_saving import logits
 from tiny_models import model as make
 
+from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
-from helpers.runtime import make_mesh
-from helpers.sampling import generate, row_keys
-from helpers.sharding import place
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import place
 
 SIZES = {"vocab": 32, "width": 16, "ff": 32, "head_dim": 8}
 

@@ -100,3 +100,18 @@ def groups(G=2, answer=6, seed=0):
     images[0, 1:], images[2] = 0, 0
     batch = group_batch(prompts, completions, garbage=IMAGE)
     return prompts, completions, batch | {"images": jnp.asarray(images)}
+
+
+class Same:
+    """A batch source of one batch."""
+
+    metrics, samples = {}, []
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return self.batch
+
+    def get_state(self):
+        return {}

@@ -7,7 +7,7 @@ import shutil
 
 from safetensors import SafetensorError
 
-from helpers.processes import on_first
+from helpers.runtime.processes import on_first
 
 INDEX = "model.safetensors.index.json"
 # Without its mark nobody takes a folder for one of this kind.

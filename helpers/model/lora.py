@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from helpers.model import names
 from helpers.model.folder import ADAPTERS, write, write_json
 from helpers.model.transformer import Transformer
-from helpers.processes import whole
+from helpers.runtime.processes import whole
 
 ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")

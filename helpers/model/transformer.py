@@ -17,7 +17,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.ops import REMAT, matmul, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
-from helpers.sharding import gathered, spread
+from helpers.runtime.sharding import gathered, spread
 
 
 class Layer(nnx.Module):

@@ -13,7 +13,7 @@ from flax import nnx
 
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.vision_config import VisionConfig
-from helpers.sharding import gathered, spread
+from helpers.runtime.sharding import gathered, spread
 
 QUERIES = 256  # patches whose attention scores exist at once
 # What to train, as an nnx filter, to leave the tower and the projection as they are. Of
@@ -139,7 +139,7 @@ class Vision(nnx.Module):
             raise ValueError(
                 f"Pictures of shape {images.shape}: this model sees (P, {c.size}, "
                 f"{c.size}, 3) or (P, N, {c.size}, {c.size}, 3). Pass them through "
-                "helpers.images.fit first."
+                "helpers.batches.images.fit first."
             )
         if images.dtype != jnp.uint8:
             raise ValueError(

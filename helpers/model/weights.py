@@ -18,13 +18,13 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers import chat
 from helpers.model import lora, names
 from helpers.model.config import ModelConfig
 from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.transformer import Transformer
-from helpers.processes import whole
-from helpers.sharding import layout
+from helpers.runtime.processes import whole
+from helpers.runtime.sharding import layout
+from helpers.text import chat
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here

@@ -1,0 +1,134 @@
+"""Several processes that train one model, each on its share of the data.
+
+Start the same script once per host, with `jax.distributed.initialize()` as its first
+call of JAX (https://docs.jax.dev/en/latest/multi_process.html). Every process then runs
+the same program: it reads its own rows, the devices of all form one mesh, and process 0
+writes what is written once. A folder of a run must be on a disk that all of them see.
+
+With one process, the usual case, every function here does nothing of note.
+"""
+
+import json
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+
+class OtherProcessFailed(RuntimeError):
+    """This process stops because another one cannot go on."""
+
+
+def share() -> tuple[int, int]:
+    """(index, count): which process this is, of how many."""
+    return jax.process_index(), jax.process_count()
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes what is written once."""
+    return jax.process_index() == 0
+
+
+def gather(thing) -> list:
+    """What every process passed, in the order of the processes; all wait for all.
+
+    Args:
+      thing: what JSON can hold; with one process it comes back as it is.
+    """
+    if jax.process_count() == 1:
+        return [thing]
+    text = np.frombuffer(json.dumps(thing).encode(), np.uint8)
+    lengths = multihost_utils.process_allgather(np.int32(len(text)))
+    # A power of two, so that few shapes are compiled.
+    padded = np.zeros(1 << int(lengths.max() - 1).bit_length(), np.uint8)
+    padded[: len(text)] = text
+    texts = multihost_utils.process_allgather(padded)
+    return [
+        json.loads(row[:length].tobytes())
+        for row, length in zip(texts, lengths, strict=True)
+    ]
+
+
+def together(work):
+    """Runs work() in every process; if it fails in one, it fails in all.
+
+    Otherwise the others would wait for that one for ever.
+
+    Raises:
+      OtherProcessFailed: it failed elsewhere; says where, and with what.
+    """
+    if jax.process_count() == 1:
+        return work()
+    result, failure = None, None
+    try:
+        result = work()
+    except Exception as error:
+        failure = error
+    reports = gather(failure and f"{type(failure).__name__}: {failure}")
+    if failure:
+        raise failure
+    for index, report in enumerate(reports):
+        if report:
+            raise OtherProcessFailed(f"Process {index} stopped with {report}")
+    return result
+
+
+def on_first(work):
+    """Runs work() in process 0 while the others wait; if it fails, it fails in all."""
+    return together(lambda: work() if is_first() else None)
+
+
+def next_of_all(batches):
+    """Every process's next batch, and the source's metrics averaged over processes.
+
+    Returns:
+      (batch, metrics); (None, {}) as soon as one process has no batch left.
+    Raises:
+      ValueError: in all processes, if their metrics have other names.
+    """
+    batch = together(lambda: next(batches, None))
+    own = None
+    if batch is not None:
+        own = {name: float(x) for name, x in batches.metrics.items()}
+    everyones = gather(own)
+    if None in everyones:
+        return None, {}
+    if len(names := {tuple(metrics) for metrics in everyones}) > 1:
+        raise ValueError(
+            f"The metrics of the processes have other names or another order: {names}."
+            " A batch source must give the same ones in every process."
+        )
+    return batch, {
+        name: sum(metrics[name] for metrics in everyones) / len(everyones)
+        for name in own
+    }
+
+
+def resume(batches, states: list) -> None:
+    """Continues a batch source from the states of all processes of the saved run.
+
+    With as many processes as then, each takes up its own state. With more or fewer, a
+    source that has `set_states` shares out anew what is left.
+
+    Raises:
+      ValueError: another number of processes, and the source has no `set_states`.
+    """
+    index, count = share()
+    if len(states) == count:
+        together(lambda: batches.set_state(states[index]))
+    elif hasattr(batches, "set_states"):
+        together(lambda: batches.set_states(states))
+    else:
+        raise ValueError(
+            f"The saved data positions are those of {len(states)} processes, here are"
+            f" {count}, and {type(batches).__name__} has no set_states(states) to share"
+            f" out what is left. Start {len(states)} processes, or give this run"
+            " another folder."
+        )
+
+
+def whole(x) -> np.ndarray:
+    """All numbers of an array, also where parts lie on devices of other processes."""
+    if getattr(x, "is_fully_addressable", True):
+        return np.asarray(jax.device_get(x))
+    return multihost_utils.process_allgather(x, tiled=True)

@@ -1,0 +1,173 @@
+"""The log of a run: one row of numbers per step, sampled answers, one progress line.
+
+`metrics.jsonl` has a line per step and `samples.jsonl` a line per sampled answer;
+TensorBoard reads the event files beside them. Checkpoints remember how long the two
+files were, so that a resumed run cuts off what the killed one wrote after them.
+"""
+
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
+
+PROGRESS_SECONDS = 10.0  # between two lines where the line cannot be redrawn
+
+
+def is_timing(name: str) -> bool:
+    """Whether a metric measures time, and so differs between two equal runs."""
+    return name.endswith(("seconds", "per_second"))
+
+
+class MetricsLog:
+    """Rows of a run, in memory and (with a folder) in files that grow.
+
+    Args:
+      folder: where `metrics.jsonl`, `samples.jsonl` and TensorBoard's event files
+        go; None keeps the rows in memory only.
+      position: lengths of the files in bytes, as `position()` gave them when the
+        checkpoint was written; what comes after is cut off. {} starts empty.
+      step: the step that was resumed from.
+    """
+
+    def __init__(self, folder: Path | None, position: dict[str, int], step: int):
+        self.rows: list[dict] = []
+        self.ends: dict[Path, int] = {}  # of the files, after the last whole row
+        if folder is None:
+            return
+        for path in (folder / "metrics.jsonl", folder / "samples.jsonl"):
+            self.ends[path] = cut(path, position.get(path.name, 0))
+        self.rows = read(folder / "metrics.jsonl")
+        # The plain event writer: SummaryWriter's thread dies silently on a full disk.
+        self.board = EventsWriter(str(folder / "events"), f".{step:08d}")
+        started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
+        self.board.write_event(Event(step=step + 1, session_log=started))
+
+    def write(self, row: dict, samples: list[dict]) -> None:
+        """Adds the row of one step and the answers that were sampled for it.
+
+        Raises:
+          OSError: the disk is full.
+        """
+        if self.ends:
+            samples = [{"step": row["step"], **sample} for sample in samples]
+            try:
+                self._append([row], samples)
+            except OSError as error:
+                raise OSError(
+                    f"The log of step {row['step']} could not be written to"
+                    f" {next(iter(self.ends)).parent}: {error}. Free some space there"
+                    " and run the same command again: it goes on from the last"
+                    " checkpoint."
+                ) from error
+        self.rows.append(row)
+
+    def _append(self, *lists):
+        ends = {}
+        for (path, end), lines in zip(self.ends.items(), lists, strict=True):
+            with path.open("ab") as file:
+                if file.tell() > end:  # half a row, of a full disk or a Ctrl-C
+                    file.truncate(end)
+                file.writelines(f"{json.dumps(line)}\n".encode() for line in lines)
+            ends[path] = path.stat().st_size
+        (row,) = lists[0]
+        values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
+        event = {"step": row["step"], "summary": Summary(value=values)}
+        self.board.write_event(Event(wall_time=time.time(), **event))
+        self.board.flush()
+        self.ends = ends
+
+    def position(self) -> dict[str, int]:
+        """Lengths of the files in bytes, to be kept in a checkpoint."""
+        return {path.name: end for path, end in self.ends.items()}
+
+
+def read(path: Path) -> list[dict]:
+    """The rows of a file of lines.
+
+    Raises:
+      ValueError: a line is damaged; says which, and what to do.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(
+                f"Line {number} of {path} is damaged ({error}). Take that line out, or"
+                " delete the file: the table then lacks rows, the weights are whole."
+            ) from None
+    return rows
+
+
+def cut(path: Path, length: int) -> int:
+    """Shortens a file of lines to `length` bytes, or to the whole lines below it.
+
+    Returns:
+      Its length.
+    """
+    with path.open("ab+") as file:
+        if file.tell() < length:  # a deleted log is no reason to lose the weights
+            warnings.warn(
+                f"{path} is shorter than when the checkpoint was written, so the table"
+                " lacks rows. Put the file back before you train on, if you have it.",
+                stacklevel=2,
+            )
+        file.seek(0)
+        whole = file.read(length)
+        return file.truncate(whole.rfind(b"\n") + 1)
+
+
+class Progress:
+    """One plain-text line: step, loss, reward, tokens per second, time left.
+
+    A terminal redraws it; elsewhere a new line comes every ten seconds.
+
+    Args:
+      show: False prints nothing.
+    """
+
+    def __init__(self, show: bool):
+        self.show = show
+        self.redraws = sys.stdout.isatty()
+        self.steps, self.last, self.pace = 0, 0.0, None
+
+    def start(self, step: int, steps: int) -> None:
+        """Says how far the run is, and that the first step will take longer."""
+        self.steps, self.pace = steps, None
+        if step >= steps:
+            self._print(f"step {step}: nothing to train, {steps} steps are done", "\n")
+        else:
+            self._print(f"step {step}/{steps} · compiling the update", "")
+
+    def update(self, row: dict) -> None:
+        """Shows a row of metrics: now and then, and always the last step."""
+        text, is_last = self.line(row), row["step"] == self.steps
+        wait = 0.2 if self.redraws else PROGRESS_SECONDS
+        if is_last or time.monotonic() - self.last > wait:
+            self._print(text, "\n" if is_last else "")
+
+    def line(self, row: dict) -> str:
+        """The text for one row of metrics."""
+        parts = [f"step {row['step']}/{self.steps}", f"loss {row['loss']:.4f}"]
+        if "reward" in row:
+            parts.append(f"reward {row['reward']:.3f}")
+        parts.append(f"{row['tokens_per_second']:,.0f} tokens/s")
+        if self.pace is None:  # the first step compiled: it says nothing of the pace
+            self.pace = 0.0
+        else:
+            self.pace = 0.8 * (self.pace or row["seconds"]) + 0.2 * row["seconds"]
+            left = round((self.steps - row["step"]) * self.pace)
+            parts.append(f"{left // 60}:{left % 60:02d} left")
+        return " · ".join(parts)
+
+    def _print(self, text: str, end: str) -> None:
+        self.last = time.monotonic()
+        if self.show and self.redraws:
+            print(f"\r{text:<79}", end=end, flush=True)
+        elif self.show:
+            print(text, flush=True)

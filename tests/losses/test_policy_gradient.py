@@ -1,0 +1,495 @@
+"""Losses against loops over their equations, finite differences, and exact averages.
+
+Everything here runs in float64, where a wrong term cannot hide behind rounding; the
+float32 and bfloat16 behaviour has tests of its own.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numeric import exact_kl, few, float64, log_softmax, same, seeds, slopes
+
+from helpers import losses
+
+LEVELS = ("token", "sequence", "sequence-token")
+AGGREGATES = ("token-mean", "sequence-mean", "constant")
+LENGTH = 9.0  # constant_length wherever the constant mean is tested
+
+
+@pytest.fixture(autouse=True)
+def _everything_in_float64():
+    with float64(True):
+        yield
+
+
+# ---------------------------------------------------------------- data and references
+
+
+def rollout(seed, prompts, group, length, *, drift=0.3):
+    """Random log-probs of three policies, advantages, masks with holes and blanks."""
+    rng = np.random.default_rng(seed)
+    shape = (prompts, group, length)
+    old = -3 * rng.random(shape)
+    mask = (rng.random(shape) < rng.random((prompts, group, 1))).astype(np.float32)
+    return {
+        "new": old + drift * rng.standard_normal(shape),
+        "old": old,
+        "reference": old + drift * rng.standard_normal(shape),
+        "advantages": rng.standard_normal((prompts, group)),
+        "mask": mask,
+    }
+
+
+# Few shapes, because each is compiled anew; the masks draw the lengths.
+prompts = st.integers(1, 2)
+rollouts = st.builds(lambda seed, P: rollout(seed, P, 3, 4), seeds, prompts)
+
+
+def policy_gradient_by_hand(r, *, clip, level, aggregate, beta, new=None, held=None):
+    """The loss, one token at a time, as the papers write it.
+
+    `held` are the log-probs behind the stop-gradient of GSPO-token.
+    """
+    new = r["new"] if new is None else new
+    held = r["new"] if held is None else held
+    answers, tokens, filled, total, per_answer = 0, 0, 0, 0.0, 0.0
+    for p, g in np.ndindex(*r["advantages"].shape):
+        where = np.flatnonzero(r["mask"][p, g])
+        advantage, answer_sum = r["advantages"][p, g], 0.0
+        answers += 1
+        for t in where:
+            ratio = np.exp(new[p, g, t] - r["old"][p, g, t])
+            if level == "token":
+                s = ratio
+            elif level == "sequence":
+                s = np.exp(np.mean([new[p, g, u] - r["old"][p, g, u] for u in where]))
+            else:
+                s = np.exp(np.mean([held[p, g, u] - r["old"][p, g, u] for u in where]))
+                s *= np.exp(new[p, g, t] - held[p, g, t])
+            clipped = min(max(s, 1 - clip[0]), 1 + clip[1])
+            x = r["reference"][p, g, t] - new[p, g, t]
+            kl = ratio * (np.exp(x) - x - 1)
+            answer_sum += -min(s * advantage, clipped * advantage) + beta * kl
+        tokens += len(where)
+        total += answer_sum
+        if len(where):
+            filled += 1
+            per_answer += answer_sum / len(where)
+    if aggregate == "token-mean":
+        return total / max(tokens, 1), tokens
+    if aggregate == "sequence-mean":
+        return per_answer / max(filled, 1), filled
+    return total / (answers * LENGTH), answers * LENGTH
+
+
+@partial(jax.jit, static_argnames=("level", "aggregate"))
+def _value_and_gradient(new, r, clip, beta, *, level, aggregate):
+    def loss(new):
+        return losses.policy_gradient_loss(
+            new,
+            r["old"],
+            r["advantages"],
+            r["mask"],
+            clip=clip,
+            level=level,
+            aggregate=aggregate,
+            constant_length=LENGTH,
+            reference_logprobs_PGT=r["reference"],
+            beta=beta,
+        )
+
+    (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(new)
+    return value, metrics, gradient
+
+
+def trained(r, *, level, aggregate, clip=(0.2, 0.28), beta=0.0):
+    """Value, metrics and gradient of the loss on a rollout, as NumPy arrays."""
+    result = _value_and_gradient(
+        r["new"], r, clip, beta, level=level, aggregate=aggregate
+    )
+    return jax.tree.map(np.asarray, result)
+
+
+# ------------------------------------------------------------------ policy gradients
+
+
+@few
+@given(
+    r=rollouts,
+    level=st.sampled_from(LEVELS),
+    aggregate=st.sampled_from(AGGREGATES),
+    clip=st.sampled_from([(0.2, 0.28), (3e-4, 4e-4), (0.5, 5.0)]),
+    beta=st.sampled_from([0.0, 0.1]),
+)
+def test_policy_gradient_loss_is_its_equation_one_token_at_a_time(
+    r, level, aggregate, clip, beta
+):
+    switches = dict(clip=clip, level=level, aggregate=aggregate, beta=beta)
+    loss, metrics, gradient = trained(r, **switches)
+    by_hand, weight = policy_gradient_by_hand(r, **switches)
+    same(loss, by_hand)
+    same(metrics["weight"], weight, 1e-6)
+    numeric = slopes(
+        lambda new: policy_gradient_by_hand(r, new=new, **switches)[0], r["new"]
+    )
+    same(gradient, numeric, 1e-6)
+
+
+@few
+@given(r=rollouts)
+def test_metrics_are_means_over_tokens(r):
+    _, metrics, _ = trained(r, level="token", aggregate="sequence-mean")
+    here = r["mask"] > 0
+    move = (r["new"] - r["old"])[here]
+    ratio, advantage = (
+        np.exp(move),
+        np.broadcast_to(r["advantages"][..., None], here.shape),
+    )
+    too_high = (ratio > 1.28) & (advantage[here] > 0)
+    too_low = (ratio < 0.8) & (advantage[here] < 0)
+    away = (r["reference"] - r["new"])[here]
+    expected = {
+        "ratio_mean": ratio,
+        "clip_fraction": too_high | too_low,
+        "approx_kl": ratio - 1 - move,
+        "kl_reference": ratio * (np.exp(away) - 1 - away),
+    }
+    for name, values in expected.items():
+        same(metrics[name], values.mean() if values.size else 0, 1e-6)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_ratio_is_exactly_one_where_the_policy_has_not_moved(level):
+    r = rollout(0, 2, 4, 7)
+    new = jnp.asarray(r["old"], jnp.float32)
+    ratio = losses.importance_ratio(new, new, jnp.asarray(r["mask"]), level)
+    assert (ratio == 1).all()
+    _, metrics = losses.policy_gradient_loss(
+        new, new, jnp.asarray(r["advantages"]), jnp.asarray(r["mask"]), level=level
+    )
+    assert metrics["ratio_mean"] == 1
+    assert metrics["clip_fraction"] == 0
+    assert metrics["approx_kl"] == 0
+
+
+@few
+@given(seeds, st.floats(1.0, 4.0))
+def test_a_samplers_tokens_weighed_stand_for_the_policys_where_no_cap_binds(seed, cap):
+    """Exact averages over a vocabulary: E_sampler[w f] = E_policy[f] without a cap."""
+    rng = np.random.default_rng(seed)
+    policy, sampler = (log_softmax(rng.standard_normal((1, 1, 7))) for _ in range(2))
+    values, mask = rng.standard_normal(7), np.ones((1, 1, 7))
+    weights = losses.sampler_weights(policy, sampler, mask, 1e6)
+    weighed = (np.exp(sampler) * np.asarray(weights) * values).sum()
+    same(weighed, (np.exp(policy) * values).sum())
+    capped = losses.sampler_weights(policy, sampler, mask, cap)
+    same(capped, np.minimum(np.exp(policy - sampler), cap))
+    with pytest.raises(ValueError, match="cap=0.5.*1 or more"):
+        losses.sampler_weights(policy, sampler, mask, 0.5)
+
+
+def test_on_policy_gradient_is_reinforce_weighted_by_the_advantage():
+    r = rollout(1, 2, 3, 4)
+    r["new"] = r["old"]
+    _, _, gradient = trained(r, level="token", aggregate="token-mean")
+    same(gradient, -r["advantages"][..., None] * r["mask"] / r["mask"].sum())
+
+
+def test_a_clipped_token_is_no_longer_pushed_the_same_way_but_can_come_back():
+    new = jnp.log(jnp.array([[[1.5], [1.5], [0.5], [0.5]]]))
+    old, mask = jnp.zeros((1, 4, 1)), jnp.ones((1, 4, 1))
+    advantages = jnp.array([[1.0, -1.0, 1.0, -1.0]])
+
+    def loss(new):
+        return losses.policy_gradient_loss(new, old, advantages, mask)
+
+    gradient, metrics = jax.grad(loss, has_aux=True)(new)
+    moved = (gradient[0, :, 0] != 0).tolist()
+    assert moved == [False, True, True, False]
+    assert metrics["clip_fraction"] == 0.5
+
+
+def test_clip_higher_lets_a_good_token_rise_further():
+    new = jnp.log(jnp.full((1, 1, 1), 1.25))
+    old, mask = jnp.zeros((1, 1, 1)), jnp.ones((1, 1, 1))
+
+    def clipped(clip):
+        advantage = jnp.ones((1, 1))
+        loss = losses.policy_gradient_loss(new, old, advantage, mask, clip=clip)
+        return loss[1]["clip_fraction"]
+
+    assert clipped((0.2, 0.2)) == 1
+    assert clipped((0.2, 0.28)) == 0
+
+
+@few
+@given(r=rollouts, level=st.sampled_from(LEVELS), aggregate=st.sampled_from(AGGREGATES))
+def test_micro_batches_combined_by_weight_equal_the_full_batch(r, level, aggregate):
+    switches = dict(level=level, aggregate=aggregate, beta=0.1)
+    whole, metrics, gradient = trained(r, **switches)
+    parts = [
+        trained({name: array[p : p + 1] for name, array in r.items()}, **switches)
+        for p in range(len(r["mask"]))
+    ]
+    weights = [metrics["weight"] for _, metrics, _ in parts]
+    total = max(sum(weights), 1)
+    same(metrics["weight"], sum(weights))
+    values, gradients = [part[0] for part in parts], [part[2] for part in parts]
+    same(whole, np.dot(weights, values) / total)
+    weighted = [w * g for w, g in zip(weights, gradients, strict=True)]
+    same(gradient, np.concatenate(weighted) / total)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_padding_changes_nothing_even_if_it_is_not_a_number(level, aggregate):
+    r = rollout(2, 2, 3, 4)
+    junk = {"new": np.nan, "old": -np.inf, "reference": np.inf, "mask": 0}
+    padded = {"advantages": r["advantages"]}
+    for name, fill in junk.items():
+        padded[name] = np.concatenate([r[name], np.full((2, 3, 4), fill)], axis=-1)
+    switches = dict(level=level, aggregate=aggregate, beta=0.1)
+    value, _, gradient = trained(r, **switches)
+    padded_value, _, padded_gradient = trained(padded, **switches)
+    same(padded_value, value)
+    same(padded_gradient[..., :4], gradient)
+    assert (padded_gradient[..., 4:] == 0).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_a_batch_with_nothing_to_learn_from_has_no_loss_and_no_gradient(
+    level, aggregate
+):
+    r = rollout(3, 2, 3, 4)
+    r["mask"][:] = 0
+    value, metrics, gradient = trained(r, level=level, aggregate=aggregate, beta=0.1)
+    assert value == 0
+    assert (gradient == 0).all()
+    assert all(np.isfinite(number) for number in metrics.values())
+
+
+@pytest.mark.parametrize("kind", ("mean", "mean-std", "leave-one-out"))
+def test_a_group_in_which_all_answers_score_the_same_moves_nothing(kind):
+    rewards = jnp.array([[0.1] * 7, [1.1] * 7, [1, 0, 1, 0, 0, 0, 1]], jnp.float32)
+    r = rollout(4, 3, 7, 5)
+    r["mask"][:] = 1
+    r["advantages"] = losses.advantages(rewards, kind)
+    _, _, gradient = trained(r, level="token", aggregate="token-mean")
+    assert (gradient[:2] == 0).all()
+    assert (gradient[2] != 0).any()
+
+
+def test_a_runaway_ratio_is_a_large_number_not_an_infinite_one():
+    r = rollout(4, 1, 2, 3)
+    r["mask"][:] = 1
+    for drift in (-500, 500):
+        r["new"] = r["old"] + drift
+        r["advantages"] = np.array([[-1.0, 0.0]], np.float32)
+        results = trained(r, level="token", aggregate="token-mean", beta=0.1)
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(results))
+
+
+def test_an_advantage_per_answer_is_the_same_advantage_on_each_of_its_tokens():
+    r = rollout(5, 2, 3, 4)
+    per_token = dict(r, advantages=np.repeat(r["advantages"][..., None], 4, axis=-1))
+    for level in LEVELS:
+        switches = dict(level=level, aggregate="token-mean")
+        same(trained(r, **switches)[0], trained(per_token, **switches)[0])
+
+
+def test_half_precision_is_summed_in_float32():
+    logprobs = jnp.full((1, 1, 4096), -1.0, jnp.bfloat16)
+    loss, metrics = losses.sft_loss(logprobs[0], jnp.ones((1, 4096), jnp.bfloat16))
+    assert loss.dtype == jnp.float32
+    assert loss == 1 and metrics["weight"] == 4096
+    advantage, mask = jnp.ones((1, 1), jnp.bfloat16), jnp.ones((1, 1, 4096))
+    loss, _ = losses.policy_gradient_loss(logprobs, logprobs, advantage, mask)
+    assert loss.dtype == jnp.float32 and loss == -1
+
+
+# ------------------------------------------------------------------------- GSPO
+
+gspo_slope = jax.jit(jax.value_and_grad(losses.gspo_loss, has_aux=True))
+gspo_token_slope = jax.jit(jax.value_and_grad(losses.gspo_token_loss, has_aux=True))
+
+
+@few
+@given(r=rollouts, clip=st.sampled_from([(3e-4, 4e-4), (0.2, 0.28)]))
+def test_gspo_is_equation_5_of_its_paper(r, clip):
+    objective, answers = 0.0, 0
+    for p, g in np.ndindex(*r["advantages"].shape):
+        where = np.flatnonzero(r["mask"][p, g])
+        if len(where):
+            likelier = np.exp(r["new"][p, g, where] - r["old"][p, g, where])
+            s = np.prod(likelier) ** (1 / len(where))
+            clipped = min(max(s, 1 - clip[0]), 1 + clip[1])
+            advantage = r["advantages"][p, g]
+            objective += min(s * advantage, clipped * advantage)
+            answers += 1
+    loss, metrics = jax.jit(losses.gspo_loss)(
+        r["new"], r["old"], r["advantages"], r["mask"], clip
+    )
+    same(loss, -objective / max(answers, 1))
+    assert metrics["weight"] == answers
+
+
+@few
+@given(r=rollouts, drift=st.sampled_from([1e-4, 1e-2, 1.0]))
+def test_gspo_and_gspo_token_agree_when_the_advantage_is_per_sequence(r, drift):
+    new = r["old"] + drift * (r["new"] - r["old"])
+    rest = (r["old"], r["advantages"], r["mask"])
+    (gspo, _), gspo_gradient = gspo_slope(new, *rest)
+    (token, _), token_gradient = gspo_token_slope(new, *rest)
+    same(gspo, token)
+    same(gspo_gradient, token_gradient)
+
+
+def test_gspo_summed_over_tokens_weighs_each_answer_by_its_length():
+    """The token-mean of sequence ratios is another loss: answers count by length."""
+    r = rollout(6, 1, 6, 9, drift=1e-5)
+    lengths = np.array([9, 3, 6, 1, 9, 4])
+    r["mask"] = (np.arange(9) < lengths[:, None]).astype(np.float32)[None]
+
+    def gradient_per_answer(aggregate):
+        _, _, gradient = trained(
+            r, level="sequence", aggregate=aggregate, clip=(3e-4, 4e-4)
+        )
+        return gradient[0].sum(axis=-1)
+
+    ratio = gradient_per_answer("token-mean") / gradient_per_answer("sequence-mean")
+    same(ratio, lengths / lengths.mean(), 1e-9)
+
+
+def test_with_one_update_per_rollout_gspo_is_grpo_with_a_mean_per_answer():
+    r = rollout(7, 2, 3, 4)
+    r["new"] = r["old"]
+    (gspo, _), gspo_gradient = gspo_slope(
+        r["new"], r["old"], r["advantages"], r["mask"]
+    )
+    grpo, _, grpo_gradient = trained(r, level="token", aggregate="sequence-mean")
+    same(gspo, grpo)
+    same(gspo_gradient, grpo_gradient)
+
+
+# ------------------------------------------------------------------------ advantages
+
+
+@few
+@given(
+    rewards=st.lists(
+        st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0]), min_size=4, max_size=4),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_advantages_are_their_definitions(rewards):
+    for kind in ("mean", "mean-std", "leave-one-out"):
+        got = losses.advantages(np.array(rewards), kind)
+        for group, row in zip(rewards, got, strict=True):
+            for i, reward in enumerate(group):
+                others = group[:i] + group[i + 1 :]
+                mean, std = np.mean(group), np.std(group)
+                expected = {
+                    "mean": reward - mean,
+                    "mean-std": (reward - mean) / std if std > 1e-12 else 0,
+                    "leave-one-out": reward - np.mean(others),
+                }[kind]
+                same(row[i], expected)
+
+
+def test_a_group_of_one_and_an_unknown_advantage_are_refused():
+    with pytest.raises(ValueError, match="at least two"):
+        losses.advantages(jnp.ones((3, 1)))
+    with pytest.raises(ValueError, match="leave-one-out"):
+        losses.advantages(jnp.ones((3, 2)), "median")
+
+
+# --------------------------------------------------------------- KL from samples
+
+
+def test_kl_k3_has_the_value_and_the_gradient_of_the_exact_kl_on_average():
+    """Averages over samples are taken exactly: every word weighed by its chance."""
+    rng = np.random.default_rng(0)
+    logits, old_logits, reference = rng.standard_normal((3, 12))
+    reference, old = log_softmax(reference), log_softmax(old_logits)
+
+    def average(logits, old):
+        policy = jax.nn.log_softmax(logits)
+        old = jax.lax.stop_gradient(old)
+        return jnp.sum(jnp.exp(old) * losses.kl_k3(policy, jnp.asarray(reference), old))
+
+    def exact(logits):
+        return exact_kl(log_softmax(logits), reference)
+
+    on_policy = jax.value_and_grad(lambda x: average(x, jax.nn.log_softmax(x)))
+    off_policy = jax.value_and_grad(lambda x: average(x, jnp.asarray(old)))
+    for estimate in (on_policy, off_policy):
+        value, gradient = estimate(jnp.asarray(logits))
+        same(value, exact(logits))
+        same(gradient, slopes(exact, logits), 1e-7)
+
+
+def test_without_the_factor_k3_has_the_gradient_of_the_kl_the_other_way_round():
+    rng = np.random.default_rng(1)
+    logits, reference = rng.standard_normal(12), log_softmax(rng.standard_normal(12))
+
+    def plain_k3(logits):
+        policy = jax.nn.log_softmax(logits)
+        weights = jax.lax.stop_gradient(jnp.exp(policy))
+        x = jnp.asarray(reference) - policy
+        return jnp.sum(weights * (jnp.exp(x) - x - 1))
+
+    gradient = jax.grad(plain_k3)(jnp.asarray(logits))
+    other_way = slopes(lambda x: exact_kl(reference, log_softmax(x)), logits)
+    right_way = slopes(lambda x: exact_kl(log_softmax(x), reference), logits)
+    same(gradient, other_way, 1e-7)
+    assert np.abs(gradient - right_way).max() > 0.01
+
+
+# ---------------------------------------------------------------------- imitation
+
+
+@few
+@given(r=rollouts)
+def test_sft_loss_is_minus_the_mean_log_probability_of_the_answer(r):
+    logprobs, mask = r["new"][0], r["mask"][0]
+    slope = jax.jit(jax.value_and_grad(losses.sft_loss, has_aux=True))
+    (loss, metrics), gradient = slope(logprobs, mask)
+    total, tokens = 0.0, 0
+    for b, t in np.ndindex(*mask.shape):
+        if mask[b, t]:
+            total, tokens = total - logprobs[b, t], tokens + 1
+    same(loss, total / max(tokens, 1))
+    same(gradient, -mask / max(tokens, 1), 1e-7)
+    assert metrics["weight"] == tokens
+
+
+# ------------------------------------------------------------------------- errors
+
+
+def test_wrong_shapes_and_switches_are_refused_with_the_remedy():
+    r = rollout(8, 1, 2, 3)
+    new, old, advantage, mask = (
+        jnp.asarray(r[name]) for name in ("new", "old", "advantages", "mask")
+    )
+    loss = losses.policy_gradient_loss
+    with pytest.raises(ValueError, match="one mask entry per token"):
+        loss(new, old, advantage, mask[..., :1])
+    with pytest.raises(ValueError, match="one mask entry per token"):
+        loss(new, old[:, :1], advantage, mask)
+    with pytest.raises(ValueError, match="one mask entry per token"):
+        loss(new, old, advantage[:, :1], mask)
+    with pytest.raises(ValueError, match="sequence-token"):
+        loss(new, old, advantage, mask, level="word")
+    with pytest.raises(ValueError, match="sequence-mean"):
+        loss(new, old, advantage, mask, aggregate="mean")
+    with pytest.raises(ValueError, match="longest answer"):
+        loss(new, old, advantage, mask, aggregate="constant")
+    with pytest.raises(ValueError, match="reference_logprobs_PGT"):
+        loss(new, old, advantage, mask, beta=0.1)

@@ -1,0 +1,96 @@
+"""GSPO on real answers in bfloat16, without any update: run by test_on_policy.
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/on_policy.py
+
+does it on 8 simulated devices.
+"""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
+from helpers.model import lora, weights
+from helpers.rewards.functions import correct
+from helpers.runtime.mesh import make_mesh
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.training import objectives
+from helpers.training.optimizers import Optimizer, constant
+from helpers.training.trainer import Trainer
+
+SFT = Path(__file__).parents[1] / "data" / "tiny" / "sft"
+
+
+class Fixed:
+    """A batch source that gives the same batch for ever."""
+
+    metrics, samples = {}, []
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return self.batch
+
+    def get_state(self):
+        return {}
+
+
+def policy(rank, dtype=jnp.bfloat16):
+    """The shipped model, with fresh adapters of a rank unless that is 0."""
+    model = weights.load(SFT, dtype=dtype)
+    return lora.add(model, rank) if rank else model
+
+
+@functools.cache
+def answers(mesh=None):
+    """A batch of answers that the model sampled, with the log-probs it noted."""
+    rows = word_problems.generate(500, seed=11, levels=(3,))
+    tokenizer = chat.load_tokenizer(SFT)
+    prompts = prompt_batches.prompts(rows, tokenizer, batch=32, buckets=(48,), seed=0)
+    model = weights.load(SFT, dtype=jnp.bfloat16, mesh=mesh)
+    return next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
+
+
+def step(batch, objective, *, rank=8, rate=0.0, mesh=None, model=None, **settings):
+    """The metrics of one trainer step of plain gradient descent."""
+    model = policy(rank) if model is None else model
+    trainer = Trainer(
+        model,
+        objective,
+        Optimizer(optax.sgd(1.0), constant(rate)),
+        wrt=lora.Adapter if model.layers.adapters else nnx.Param,
+        mesh=mesh or make_mesh(jax.devices()[:1]),
+        log=False,
+        **settings,
+    )
+    return trainer.fit(Fixed(batch), 1)[0]
+
+
+def assert_exactly_on_policy(row):
+    """Nothing has moved: no ratio is off by one bit, no answer loses its gradient."""
+    assert row["ratio_mean"] == 1 and row["approx_kl"] == 0, row
+    assert row["clip_fraction"] == 0, row
+    assert row["grad_norm"] > 0, row
+
+
+if __name__ == "__main__":
+    assert len(jax.devices()) == 8
+    batch = answers(make_mesh())
+    for rank in (0, 8):
+        for tensor, accumulate in ((1, 1), (2, 2)):
+            mesh = make_mesh(model=tensor)
+            row = step(
+                batch, objectives.gspo(), rank=rank, mesh=mesh,
+                minibatches=2, accumulate=accumulate,
+            )  # fmt: skip
+            assert_exactly_on_policy(row)
+            assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-4, row
+    print("all the same")
