@@ -134,6 +134,27 @@ def test_the_folder_is_what_peft_documents(tmp_path):
     assert len(tensors) == 2 * 2 * model.config.layers
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(small):
+    def names(model):
+        state = nnx.state(model, lora.trainable(model))
+        return {path[-1] for path, _ in nnx.to_flat_state(state)}
+
+    base = cached_model("qwen2")
+    frozen = lora.quantize(base) if small else base
+    matrices = {*lora.ATTENTION, *lora.MLP}
+    outside = {"embed", "head", "final_norm", "attention_norm", "ff_norm"}
+    outside |= {"q_bias", "k_bias", "v_bias"}
+    assert names(frozen) == (outside if small else outside | matrices)
+    adapted = lora.add(frozen, 2, targets=("q", "up"))
+    assert names(adapted) == {"q_a", "q_b", "up_a", "up_b"}
+    graph, params, rest = nnx.split(adapted, lora.trainable(adapted), ...)
+    assert len(jax.tree.leaves(params)) == 4
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(params))
+    counted = nnx.eval_shape(lambda: lora.add(base, 2))  # also without numbers
+    assert nnx.LoRAParam is lora.trainable(counted)
+
+
 def test_what_cannot_be_adapted_is_said():
     with pytest.raises(ValueError, match=r"\['embed'\]"):
         lora.add(cached_model(), 2, targets=("q", "embed"))

@@ -21,12 +21,27 @@ ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")
 
 
-class Adapter(nnx.Variable):
-    """A trained thin matrix, float32; pass `wrt=Adapter` to the Trainer."""
+class Adapter(nnx.LoRAParam):
+    """A trained thin matrix, float32."""
 
 
 class Quantized(nnx.Variable):
     """A frozen int8 matrix, or the scales of its columns."""
+
+
+def trainable(model: nnx.Module):
+    """What training changes unless it is told otherwise, as an nnx filter.
+
+    The adapters (`nnx.LoRAParam`) of a model that has any, else every `nnx.Param` that
+    is a float. Int8 matrices and their scales are neither.
+    """
+    if jax.tree.leaves(nnx.state(model, nnx.LoRAParam)):
+        return nnx.LoRAParam
+    return nnx.All(nnx.Param, _is_float)
+
+
+def _is_float(path, variable) -> bool:
+    return jnp.issubdtype(variable.dtype, jnp.floating)
 
 
 def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0):
