@@ -5,10 +5,20 @@ A run folder looks like this; the newest two checkpoints are kept:
     checkpoints/00000020/arrays/          parameters and optimizer state (Orbax)
     checkpoints/00000020/checkpoint.json  step, data position, checksums of the files
     run.lock                              held by the process that trains here
+    began.txt                             checksum of the weights the run began with
+    earlier-1/                            what was here when a run began afresh
+
+Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
+not within the promises made here (tried with Orbax 0.12.8). It reads what it finds: of
+40 checkpoints with one flipped bit it returned 40 with wrong numbers, and it renames by
+itself, so that checksums of the written files cannot be in place before that. A step
+below the newest, as after going back from a damaged one, it does not save, and says so
+by returning False. What a full disk cut off it leaves lying until the next start.
 """
 
 import contextlib
 import fcntl
+import itertools
 import json
 import logging
 import os
@@ -21,7 +31,12 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
-from helpers.processes import gather, on_first
+from helpers.identity import REMEDY, differences, listed
+from helpers.processes import gather, on_first, together
+
+FORMAT = 2  # of checkpoint.json: runs are described item by item
+# What a run leaves in its folder, but for the lock.
+OURS = ("checkpoints", "began.txt", "metrics.jsonl", "samples.jsonl", "events")
 
 
 class CheckpointError(RuntimeError):
@@ -34,9 +49,13 @@ class Checkpoints:
     Args:
       folder: the run folder; it is created.
       keep: how many of the newest checkpoints stay.
+    Raises:
+      ValueError: keep is less than 1.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
+        if keep < 1:
+            raise ValueError(f"keep is {keep}: the newest checkpoint always stays.")
         self.run = Path(folder).absolute()
         self.folder = self.run / "checkpoints"
         self.keep = keep
@@ -78,6 +97,23 @@ class Checkpoints:
             for unfinished in self.folder.glob("writing-*"):
                 shutil.rmtree(unfinished)
             yield
+
+    def set_aside(self) -> None:
+        """Moves the run that is here, if any, into a folder of its own: earlier-1, ….
+
+        Call it while the folder is `locked`. Files that are not a run's stay.
+        """
+        on_first(self._set_aside)
+
+    def _set_aside(self):
+        found = [self.run / name for name in OURS if (self.run / name).exists()]
+        if self.all() or found != [self.folder]:
+            names = (f"earlier-{number}" for number in itertools.count(1))
+            aside = next(x for x in map(self.run.joinpath, names) if not x.exists())
+            aside.mkdir()
+            for path in found:
+                path.rename(aside / path.name)
+            self.folder.mkdir()
 
     def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first."""
@@ -129,14 +165,19 @@ class Checkpoints:
 
         Returns:
           The arrays and the record, or None when there is no checkpoint.
+        Warns:
+          UserWarning: a checkpoint is damaged; or there is none, and the run that began
+          here began with other weights.
 
         Raises:
-          CheckpointError: all are damaged, or the folder belongs to another run.
+          CheckpointError: all are damaged, or the folder belongs to another run or
+            to another version of the course.
         """
         damaged = []
         for folder in reversed(self.all()):
             record, damage = read_record(folder)
-            if damage:
+            # What one process cannot read, none of them may take.
+            if damage := next(filter(None, gather(damage)), None):
                 warnings.warn(
                     f"Checkpoint {folder} is damaged ({damage}). Going back to the"
                     " one before it.",
@@ -144,7 +185,7 @@ class Checkpoints:
                 )
                 damaged.append(folder)
                 continue
-            self._require(record["run"], expected)
+            together(lambda record=record: self._require(record, expected))
             target = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
             restored = self.orbax.restore(
                 folder / "arrays", args=ocp.args.StandardRestore(target)
@@ -153,20 +194,43 @@ class Checkpoints:
             return restored, record
         if damaged:
             raise CheckpointError(
-                f"Every checkpoint in {self.folder} is damaged. Delete {self.run} to"
-                " start this run again from the beginning."
+                f"Every checkpoint in {self.folder} is damaged. Delete {self.run} or"
+                " pass fresh=True to the Trainer, which moves it aside, to start this"
+                " run again from the beginning."
             )
+        on_first(lambda: self._begin(expected.get("starting weights", "")))
         return None
 
-    def _require(self, found: dict, expected: dict) -> None:
-        for name in sorted(found.keys() | expected.keys()):
-            if found.get(name) != expected.get(name):
-                raise CheckpointError(
-                    f"{self.run} holds another run: its {name} is {found.get(name)},"
-                    f" here it is {expected.get(name)}. Give this run another folder,"
-                    " or delete that one; or was a model used that has been trained"
-                    " meanwhile? Then load it again."
+    def _begin(self, weights: str) -> None:
+        """Notes what a run begins with; an interrupted one may have trained it."""
+        note = self.run / "began.txt"
+        if note.is_file() and note.read_text() != weights:
+            warnings.warn(
+                f"A run began in {self.run} with other weights, and stopped before its"
+                " first checkpoint. If this is the model that it trained, load it"
+                " again: this run starts from what it is now.",
+                stacklevel=5,
+            )
+        note.write_text(weights)
+
+    def _require(self, record: dict, expected: dict) -> None:
+        if record.get("format") != FORMAT:
+            age = "an earlier" if record.get("format", 1) < FORMAT else "a later"
+            raise CheckpointError(
+                f"The run in {self.run} was trained with {age} version of the course,"
+                f" and cannot be compared with this one. {REMEDY} To train it on, take"
+                " that version again."
+            )
+        if changed := differences(record["run"], expected):
+            hint = ""
+            if changed[0].startswith("starting weights"):
+                hint = (
+                    " Or has the model been trained since it was loaded? Then load it"
+                    " again."
                 )
+            raise CheckpointError(
+                f"{self.run} holds another run: {listed(changed)}. {REMEDY}{hint}"
+            )
 
 
 def remove(folders: list[Path]) -> None:
@@ -211,7 +275,7 @@ def checksum(path: Path) -> int:
 
 def finish(side: Path, final: Path, record: dict) -> None:
     """Adds the record to what was written to the side, and renames that."""
-    write_record(side, record | {"files": checksums(side)})
+    write_record(side, record | {"format": FORMAT, "files": checksums(side)})
     side.rename(final)
 
 
@@ -233,7 +297,7 @@ def read_record(folder: Path) -> tuple[dict, str | None]:
         return {}, f"{path}: {error!r}"
     if not whole:
         return {}, f"{path} is not what was written"
-    for name, crc in record["files"].items():
+    for name, crc in record.get("files", {}).items():
         path = folder / name
         if not path.is_file():
             return {}, f"{path} is missing"

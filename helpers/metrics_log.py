@@ -36,13 +36,12 @@ class MetricsLog:
 
     def __init__(self, folder: Path | None, position: dict[str, int], step: int):
         self.rows: list[dict] = []
-        self.paths: list[Path] = []
+        self.ends: dict[Path, int] = {}  # of the files, after the last whole row
         if folder is None:
             return
-        self.paths = [folder / "metrics.jsonl", folder / "samples.jsonl"]
-        for path in self.paths:
-            cut(path, position.get(path.name, 0))
-        self.rows = [json.loads(line) for line in self.paths[0].open()]
+        for path in (folder / "metrics.jsonl", folder / "samples.jsonl"):
+            self.ends[path] = cut(path, position.get(path.name, 0))
+        self.rows = read(folder / "metrics.jsonl")
         # The plain event writer: SummaryWriter's thread dies silently on a full disk.
         self.board = EventsWriter(str(folder / "events"), f".{step:08d}")
         started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
@@ -54,34 +53,63 @@ class MetricsLog:
         Raises:
           OSError: the disk is full.
         """
+        if self.ends:
+            samples = [{"step": row["step"], **sample} for sample in samples]
+            try:
+                self._append([row], samples)
+            except OSError as error:
+                raise OSError(
+                    f"The log of step {row['step']} could not be written to"
+                    f" {next(iter(self.ends)).parent}: {error}. Free some space there"
+                    " and run the same command again: it goes on from the last"
+                    " checkpoint."
+                ) from error
         self.rows.append(row)
-        if not self.paths:
-            return
-        samples = [{"step": row["step"], **sample} for sample in samples]
-        try:
-            for path, rows in zip(self.paths, ([row], samples), strict=True):
-                with path.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(line) + "\n" for line in rows)
-            values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
-            summary = Summary(value=values)
-            self.board.write_event(
-                Event(wall_time=time.time(), step=row["step"], summary=summary)
-            )
-            self.board.flush()
-        except OSError as error:
-            raise OSError(
-                f"The log of step {row['step']} could not be written to"
-                f" {self.paths[0].parent}: {error}. Free some space there and run the"
-                " same command again: it goes on from the last checkpoint."
-            ) from error
+
+    def _append(self, *lists):
+        ends = {}
+        for (path, end), lines in zip(self.ends.items(), lists, strict=True):
+            with path.open("ab") as file:
+                if file.tell() > end:  # half a row, of a full disk or a Ctrl-C
+                    file.truncate(end)
+                file.writelines(f"{json.dumps(line)}\n".encode() for line in lines)
+            ends[path] = path.stat().st_size
+        (row,) = lists[0]
+        values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
+        event = {"step": row["step"], "summary": Summary(value=values)}
+        self.board.write_event(Event(wall_time=time.time(), **event))
+        self.board.flush()
+        self.ends = ends
 
     def position(self) -> dict[str, int]:
         """Lengths of the files in bytes, to be kept in a checkpoint."""
-        return {path.name: path.stat().st_size for path in self.paths}
+        return {path.name: end for path, end in self.ends.items()}
 
 
-def cut(path: Path, length: int) -> None:
-    """Shortens a file of lines to `length` bytes, or to the whole lines below it."""
+def read(path: Path) -> list[dict]:
+    """The rows of a file of lines.
+
+    Raises:
+      ValueError: a line is damaged; says which, and what to do.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(
+                f"Line {number} of {path} is damaged ({error}). Take that line out, or"
+                " delete the file: the table then lacks rows, the weights are whole."
+            ) from None
+    return rows
+
+
+def cut(path: Path, length: int) -> int:
+    """Shortens a file of lines to `length` bytes, or to the whole lines below it.
+
+    Returns:
+      Its length.
+    """
     with path.open("ab+") as file:
         if file.tell() < length:  # a deleted log is no reason to lose the weights
             warnings.warn(
@@ -91,7 +119,7 @@ def cut(path: Path, length: int) -> None:
             )
         file.seek(0)
         whole = file.read(length)
-        file.truncate(whole.rfind(b"\n") + 1)
+        return file.truncate(whole.rfind(b"\n") + 1)
 
 
 class Progress:

@@ -7,7 +7,8 @@ empty, Grain's packer of as many rows 17%.
 import numpy as np
 
 from helpers import images, processes
-from helpers.sources import Source, checksum
+from helpers.identity import describe_lists, describe_pictures
+from helpers.sources import Source
 
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
 
@@ -67,7 +68,6 @@ def packed_rows(
     examples, too_long = _checked(examples, length, truncate)
     shard = list(shard or processes.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
-    run["data"] = checksum(tokens for tokens, _ in examples)
     source = _PackedRows(examples, run, epochs, too_long)
     if pictures:
         numbers = images.counts([tokens for tokens, _ in examples], vision)
@@ -79,8 +79,19 @@ class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut, self._waiting = examples, cut, []
-        self._numbers, self._slots = [0] * len(examples), 0
+        self._numbers, self._slots, self._pictures = [0] * len(examples), 0, None
         self._images = lambda rows: {}
+
+    def describe_data(self):
+        tokens, masks = zip(*self._data, strict=True)
+        described = {
+            "tokens": describe_lists(tokens),
+            "loss masks": describe_lists(masks),
+        }
+        if self._pictures:
+            indices = range(len(self._data))
+            described["pictures"] = describe_pictures(self._pictures, indices)
+        return described
 
     def show(self, pictures, numbers, slots, vision):
         """From now on batches have `images`, `numbers` of them to each example."""
@@ -89,7 +100,7 @@ class _PackedRows(Source):
                 f"An example has {max(numbers)} images, a row takes {slots}: pass "
                 f"slots={max(numbers)} or more."
             )
-        self._numbers, self._slots = numbers, slots
+        self._numbers, self._slots, self._pictures = numbers, slots, pictures
         self._run["slots"] = slots
 
         def of_rows(rows):

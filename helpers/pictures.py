@@ -4,12 +4,11 @@ The rows stay as small as they are (a stored photo, a number to draw from); the 
 that makes an image of one is a map of Grain, called for the rows of a batch only.
 """
 
-import zlib
-
 import grain
 import numpy as np
 
 from helpers import processes
+from helpers.identity import describe_pictures, describe_rows
 from helpers.sources import Source
 
 
@@ -17,7 +16,7 @@ def pictures(rows, step, *, batch, seed, epochs=None, shard=None):
     """Make a batch source of images with their rows.
 
     Args:
-      rows: list of dicts, each with an "id".
+      rows: list of dicts.
       step: function row -> row with an "image", uint8 (H, W, 3), the same for the same
         row; `functools.partial(food101.with_image, size=48)` is one.
       batch: B, rows per batch and process.
@@ -33,14 +32,18 @@ def pictures(rows, step, *, batch, seed, epochs=None, shard=None):
       ValueError: no rows, or images of different sizes.
     """
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
-    run["data"] = zlib.crc32("\n".join(row["id"] for row in rows).encode())
     return _Pictures(rows, step, run, epochs)
 
 
 class _Pictures(Source):
     def __init__(self, rows, step, run, epochs):
         super().__init__(len(rows), run, epochs)
+        self._raw, self._step = rows, step
         self._rows = grain.MapDataset.source(rows).map(step)
+
+    def describe_data(self):
+        made = describe_pictures(self._step, self._raw)
+        return {**describe_rows(self._raw), "pictures": made}
 
     def __next__(self):
         drawn = [

@@ -12,8 +12,9 @@ processes and keeps the place (`helpers.sources`).
 import numpy as np
 
 from helpers import chat, images, processes
+from helpers.identity import describe_lists, describe_pictures, describe_rows
 from helpers.packing import ExampleTooLong, packed_rows
-from helpers.sources import Source, checksum
+from helpers.sources import Source
 
 __all__ = ["ExampleTooLong", "PromptTooLong", "packed_rows", "pad_prompts", "prompts"]
 
@@ -64,7 +65,6 @@ def prompts(
     tokens = chat.prompts_tokens(tokenizer, questions, vision=vision)
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
-    run["data"] = checksum(np.asarray(t, np.int32) for t in tokens)
     source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
     if pictures:
         source.show(pictures, images.counts(tokens, vision), vision)
@@ -97,7 +97,14 @@ class _Prompts(Source):
     def __init__(self, rows, tokens, run, epochs, buckets):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
-        self._images = lambda drawn: {}
+        self._images, self._pictures = lambda drawn: {}, None
+
+    def describe_data(self):
+        tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
+        described = {"tokens": tokens, **describe_rows(self._rows)}
+        if self._pictures:
+            described["pictures"] = describe_pictures(self._pictures, self._rows)
+        return described
 
     def show(self, pictures, numbers, vision):
         """From now on batches have `images`, `numbers` of them to each row."""
@@ -107,7 +114,7 @@ class _Prompts(Source):
             wanted = [numbers[i] for i in drawn]
             return {"images": images.stack(own, wanted, max(1, *numbers), vision)}
 
-        self._images = of_rows
+        self._images, self._pictures = of_rows, pictures
 
     def __next__(self):
         size = self._run["batch"]

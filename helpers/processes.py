@@ -83,6 +83,8 @@ def next_of_all(batches):
 
     Returns:
       (batch, metrics); (None, {}) as soon as one process has no batch left.
+    Raises:
+      ValueError: in all processes, if their metrics have other names.
     """
     batch = together(lambda: next(batches, None))
     own = None
@@ -91,6 +93,11 @@ def next_of_all(batches):
     everyones = gather(own)
     if None in everyones:
         return None, {}
+    if len(names := {tuple(metrics) for metrics in everyones}) > 1:
+        raise ValueError(
+            f"The metrics of the processes have other names or another order: {names}."
+            " A batch source must give the same ones in every process."
+        )
     return batch, {
         name: sum(metrics[name] for metrics in everyones) / len(everyones)
         for name in own
@@ -108,9 +115,9 @@ def resume(batches, states: list) -> None:
     """
     index, count = share()
     if len(states) == count:
-        batches.set_state(states[index])
+        together(lambda: batches.set_state(states[index]))
     elif hasattr(batches, "set_states"):
-        batches.set_states(states)
+        together(lambda: batches.set_states(states))
     else:
         raise ValueError(
             f"The saved data positions are those of {len(states)} processes, here are"

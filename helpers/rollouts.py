@@ -6,11 +6,13 @@ trainer updates, so every batch is sampled from the newest weights. Several proc
 sample together, each the answers to its own prompts, and score their own.
 """
 
+import functools
+
 import jax
 import numpy as np
 
 from helpers import processes
-from helpers.identity import describe
+from helpers.identity import REMEDY, describe, differences, listed
 from helpers.losses import advantages
 from helpers.one_turn import OneTurn
 from helpers.rewards import RewardSet
@@ -79,18 +81,20 @@ class Rollouts:
         self.talk = tools or OneTurn()
         self.metrics, self.samples = {}, []
 
-    def get_state(self):
-        """A JSON-able dict that says where this source stands."""
+    @functools.cached_property
+    def _identity(self):
+        """What must be the same to continue; described once, before it is changed."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
-        run |= self.talk.describe() | {"reward": None}
-        if self.reward:
-            run["reward"] = [
-                f"{weight} × {describe(function)}"
-                for _, function, weight in self.reward.rewards
-            ]
+        run |= {"tokenizer": describe(self.tokenizer)} | self.talk.describe()
+        for name, function, weight in self.reward.rewards if self.reward else ():
+            run[f"reward {name!r}"] = {"weight": float(weight)} | describe(function)
+        return run
+
+    def get_state(self):
+        """A JSON-able dict that says where this source stands."""
         return {
-            "run": run,
+            "run": dict(self._identity),
             "step": self.step,
             "all_tied": self.all_tied,
             "prompts": self.prompts.get_state(),
@@ -115,11 +119,10 @@ class Rollouts:
         processes.resume(self.prompts, [state["prompts"] for state in states])
 
     def _adopt(self, state):
-        run = self.get_state()["run"]
-        if state["run"] != run:
+        if changed := differences(state["run"], self._identity):
             raise ValueError(
-                f"The saved rollouts were made with {state['run']}, this run has "
-                f"{run}. Use the same arguments, or another folder for a new run."
+                f"The saved rollouts are those of another run: {listed(changed)}."
+                f" {REMEDY}"
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
 

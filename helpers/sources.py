@@ -7,10 +7,11 @@ i of n reads positions i, i + n, i + 2n, …: disjoint, and complete.
 import functools
 import itertools
 import sys
-import zlib
 
 import grain
 import numpy as np
+
+from helpers.identity import REMEDY, differences, listed
 
 
 class Source:
@@ -21,20 +22,34 @@ class Source:
       run: what must be the same to continue: "batch" (per process), "seed", "shard"
         (index, count) and more; what JSON can hold.
       epochs: how often to go through the examples; None for ever.
+    Raises:
+      ValueError: no examples, or a number among the arguments that is too small.
     """
 
     def __init__(self, count, run, epochs):
+        for name, number in {"batch": run["batch"], "epochs": epochs}.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name} is {number}: it must be 1 or more.")
         self.metrics, self.samples = {}, []
-        self._run, self._examples = run, count
+        self._run, self._examples = run | {"epochs": epochs}, count
         self._example_at = _shuffled(count, run["seed"])
         self._order = _order(count, epochs, run["shard"], self._example_at)
 
     def __iter__(self):
         return self
 
+    def describe_data(self):
+        """Return {name: text} of all that batches are made of; checksums suffice."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _identity(self):
+        """What must be the same to continue; described once, when first asked for."""
+        return self._run | {"data": self.describe_data()}
+
     def get_state(self):
         """Return a JSON-able dict that says where this source stands."""
-        return {"run": dict(self._run), "order": self._order.get_state()}
+        return {"run": dict(self._identity), "order": self._order.get_state()}
 
     def set_state(self, state):
         """Continue from a state of a source made with the same arguments.
@@ -42,13 +57,11 @@ class Source:
         Raises:
           ValueError: the state is that of other data or other arguments.
         """
-        for name, value in self._run.items():
-            if state["run"].get(name) != value:
-                raise ValueError(
-                    f"The saved data position was made with {name}="
-                    f"{state['run'].get(name)}, this run has {name}={value}. Use the "
-                    "same data and arguments, or another folder for a new run."
-                )
+        if changed := differences(state["run"], self._identity):
+            raise ValueError(
+                f"The saved data position is that of other batches: {listed(changed)}."
+                f" {REMEDY}"
+            )
         self._order.set_state(state["order"])
 
     def set_states(self, states):
@@ -61,13 +74,20 @@ class Source:
           ValueError: the states are those of other data or other arguments.
         """
         index, count = self._run["shard"]
+        shards = [state["run"]["shard"] for state in states]
+        if shards != [[i, len(states)] for i in range(len(states))]:
+            raise ValueError(
+                f"The saved data positions are those of the shares {shards}, which are"
+                " not all there are of one run."
+            )
         end, late = _progress([state["order"]["next_index"] for state in states])
         lists = [state.get("waiting", []) for state in states]
         in_turn = itertools.chain(*itertools.zip_longest(*lists))
         waiting = [example for example in in_turn if example is not None]
         waiting += map(self._example_at, late)
         run = states[0]["run"]
-        batch = run["batch"] * len(states) / count
+        batch, rest = divmod(run["batch"] * len(states), count)
+        batch += rest / count
         self.set_state(
             {
                 "run": run | {"shard": self._run["shard"], "batch": batch},
@@ -126,11 +146,3 @@ def _order(count, epochs, shard, example_at):
     in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     order = positions[index::processes].map(example_at)
     return iter(order.to_iter_dataset(in_memory))
-
-
-def checksum(arrays):
-    """Return a number that changes when the data does."""
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(array.tobytes(), checksum)
-    return checksum

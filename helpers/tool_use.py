@@ -45,8 +45,8 @@ class ToolUse:
     def describe(self):
         """What a run's state says of it."""
         limits = {"turns": self.turns, "heard": self.heard}
-        tool = {"grammar": self.grammar.name, "tool": describe(self.run_tool)}
-        return {"tools": limits | tool}
+        tool = {"grammar": describe(self.grammar), "tool": describe(self.run_tool)}
+        return limits | tool
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key, turn by turn.

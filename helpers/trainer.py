@@ -9,7 +9,6 @@ the data; process 0 writes the log and what stands beside the arrays of a checkp
 """
 
 import contextlib
-import dataclasses
 import math
 import time
 
@@ -20,7 +19,7 @@ from jax.sharding import Mesh
 
 from helpers import processes
 from helpers.checkpoints import Checkpoints
-from helpers.identity import describe, fingerprint
+from helpers.identity import describe
 from helpers.jit import jit
 from helpers.metrics_log import MetricsLog, Progress
 from helpers.optimizers import Optimizer
@@ -43,6 +42,8 @@ class Trainer:
       optimizer: from `helpers.optimizers`.
       frozen: modules the objective needs and that stay as they are, e.g. a teacher.
       folder: where checkpoints and logs go; None writes no file.
+      fresh: start again in a folder that holds a run, which is moved aside into
+        `earlier-1` there; take it away again, or a killed run starts again as well.
       mesh: devices to use, axes ("data", "model"); None takes all there are.
       save_every: steps between checkpoints; 0 writes one at the end only.
       minibatches: optimizer updates per batch.
@@ -60,6 +61,7 @@ class Trainer:
         *,
         frozen=(),
         folder=None,
+        fresh: bool = False,
         mesh: Mesh | None = None,
         save_every: int = 0,
         minibatches: int = 1,
@@ -78,8 +80,10 @@ class Trainer:
         self.save_every = save_every
         self.minibatches, self.accumulate = minibatches, accumulate
         self.checkpoints = None if folder is None else Checkpoints(folder)
+        self.fresh = fresh
         self.progress = Progress(log and processes.is_first())
-        self.step, self.log, self.unlogged, self.start = 0, None, [], ""
+        self.step, self.log, self.unlogged, self.run = 0, None, [], {}
+        self.torn = False  # stopped between an update and noting that it was made
 
     def fit(self, batches, steps: int) -> list[dict]:
         """Trains until `steps` steps are done in all, or the batches end.
@@ -99,9 +103,17 @@ class Trainer:
 
         Raises:
           TrainingDiverged: a loss or gradient is not finite.
+          ValueError: more than `steps` steps are done already, or batches of another
+            run would be gone on with.
           helpers.checkpoints.CheckpointError: full disk, damaged or foreign folder,
             or another process training in it.
         """
+        if self.torn:
+            raise ValueError(
+                "The last fit was interrupted in the middle of an update. Load the"
+                " model again and make a new Trainer; it goes on from the last"
+                f" checkpoint: {self._last_checkpoint()}."
+            )
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
@@ -109,6 +121,12 @@ class Trainer:
             if self.log is None:
                 self._compile()
                 self._resume(batches)
+            if self.step > steps:
+                raise ValueError(
+                    f"{self.step} steps are done, more than steps={steps}. Pass at"
+                    f" least {self.step}, or train a new model from the start, in"
+                    " another folder or with fresh=True."
+                )
             self._train(batches, steps)
         return self.log.rows
 
@@ -116,19 +134,28 @@ class Trainer:
         self.progress.start(self.step, steps)
         self.clock, saved = (time.monotonic(), time.process_time()), self.step
         while self.step < steps:
-            batch, described = processes.next_of_all(batches)
-            if batch is None:
-                break
-            rate = self.optimizer.learning_rate(self.step)
-            batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
-            with using(self.params):
-                self.params, self.opt_state, metrics = self.update(
-                    self.params, self.opt_state, self.fixed, self.teachers, batch, rate
-                )
+            before = batches.get_state()
+            try:
+                batch, described = processes.next_of_all(batches)
+                if batch is None:
+                    break
+                rate = self.optimizer.learning_rate(self.step)
+                batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
+                with using(self.params):
+                    updated = self.update(
+                        *(self.params, self.opt_state, self.fixed, self.teachers),
+                        *(batch, rate),
+                    )
+            except BaseException:  # Ctrl-C, too: the next fit draws this batch again
+                batches.set_state(before)
+                raise
+            self.torn = True
+            self.params, self.opt_state, metrics = updated
             nnx.update(self.model, self.params)
             self.step += 1
             row = {"step": self.step, "learning_rate": rate, **described}
             self.unlogged.append((row, metrics, list(batches.samples)))
+            self.torn = False
             # While the devices work on this step, the host logs the one before.
             self._log_steps(leave=1)
             if self.save_every and self.step % self.save_every == 0:
@@ -143,6 +170,9 @@ class Trainer:
         """Waits for the numbers of all steps but the last `leave`, and logs them."""
         while len(self.unlogged) > leave:
             row, metrics, samples = self.unlogged[0]
+            if self.log.rows and self.log.rows[-1] is row:
+                self.unlogged.pop(0)  # it was logged, and then came Ctrl-C
+                continue
             row |= {name: float(x) for name, x in jax.device_get(metrics).items()}
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(row[name]):
@@ -177,8 +207,6 @@ class Trainer:
 
     def _compile(self):
         """Makes the first optimizer state, and the update that XLA will compile."""
-        if self.checkpoints:
-            self.start = fingerprint((self.params, self.fixed, self.teachers))
 
         def init(params):
             return self.optimizer.transform.init(as_float32(params))
@@ -199,11 +227,16 @@ class Trainer:
         folder, position = None, {}
         if self.checkpoints:
             folder = self.checkpoints.run
-            found = self.checkpoints.restore(self.named_arrays(), self._identity())
+            if self.fresh:
+                self.checkpoints.set_aside()
+            # What the run is: looked at before it changes its model and its data.
+            self.run = self._identity()
+            batches.get_state()
+            found = self.checkpoints.restore(self.named_arrays(), self.run)
             if found is not None:
                 arrays, record = found
-                self._set_arrays(arrays)
                 processes.resume(batches, record["batches"])
+                self._set_arrays(arrays)  # last: who is refused keeps the model as is
                 self.step, position = record["step"], record["log"]
         writes = folder if processes.is_first() else None
         self.log = MetricsLog(writes, position, self.step)
@@ -212,7 +245,7 @@ class Trainer:
     def _save(self, batches):
         if self.checkpoints:
             record = {
-                "run": self._identity(),
+                "run": self.run,
                 "batches": processes.gather(batches.get_state()),
                 "log": self.log.position(),
             }
@@ -232,18 +265,20 @@ class Trainer:
         self.params, self.opt_state = state["params"], state["optimizer"]
         nnx.update(self.model, self.params)
 
-    def _identity(self) -> dict[str, str]:
+    def _identity(self) -> dict:
         """What must be the same for a folder to be resumed, item by item."""
-        config = getattr(self.model, "config", None)
+        frozen = {f"frozen {i}": describe(x) for i, x in enumerate(self.frozen)}
+        model = describe(self.model)
+        weights = model.pop("weights")
         return {
-            "model": type(self.model).__name__,
-            "config": repr(config) if dataclasses.is_dataclass(config) else "none",
+            "model": model,
+            **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
+            "starting weights": weights,
+            **frozen,
             "objective": describe(self.objective),
             "optimizer": self.optimizer.settings,
             "learning rate": describe(self.optimizer.learning_rate),
-            "starting weights": self.start,
-            "number of minibatches": str(self.minibatches),
-            **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
+            "number of minibatches": self.minibatches,
         }
 
     def _last_checkpoint(self) -> str:

@@ -125,6 +125,30 @@ def test_after_going_back_the_good_ones_are_kept_not_the_damaged_one(tmp_path):
     assert [path.name for path in checkpoints.all()] == ["00000010", "00000015"]
 
 
+def test_what_another_process_cannot_read_is_not_taken_by_this_one(
+    tmp_path, monkeypatch
+):
+    """Or one would go on from step 2 and the other from step 1."""
+    saved(tmp_path, 1, 2)
+    found = iter([[None, "cut off"], [None, None]])
+    monkeypatch.setattr("helpers.checkpoints.gather", lambda damage: next(found))
+    with pytest.warns(UserWarning, match="cut off.*Going back"):
+        restored, record = Checkpoints(tmp_path).restore(arrays(0), {})
+    assert record["step"] == 1
+    assert_same(restored, arrays(1))
+
+
+def test_to_keep_no_checkpoint_is_refused(tmp_path):
+    """A list's [: -0] is empty: nothing would ever be removed."""
+    with pytest.raises(ValueError, match="keep is 0"):
+        Checkpoints(tmp_path, keep=0)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    with checkpoints.locked():
+        for step in (1, 2):
+            checkpoints.save(step, arrays(step), {"run": {}})
+    assert [path.name for path in checkpoints.all()] == ["00000002"]
+
+
 def test_when_all_are_damaged_nothing_is_loaded_or_deleted(tmp_path):
     checkpoints = saved(tmp_path, 1, 2)
     for folder in checkpoints.all():
@@ -150,7 +174,9 @@ def test_a_folder_of_another_run_is_refused_by_naming_what_differs(tmp_path):
     checkpoints = saved(tmp_path, 1, run=run)
     assert checkpoints.restore(arrays(0), run)[1]["step"] == 1
     other = run | {"objective": "policy_gradient(clip=(0.2, 0.28))"}
-    with pytest.raises(CheckpointError, match=r"objective is sft\(\).*policy_gradient"):
+    with pytest.raises(
+        CheckpointError, match=r"objective was sft\(\), here it is policy_gradient"
+    ):
         checkpoints.restore(arrays(0), other)
     with pytest.raises(CheckpointError, match="another folder"):
         checkpoints.restore(arrays(0), run | {"['params']['extra']": "float32(3,)"})

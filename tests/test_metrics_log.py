@@ -26,6 +26,32 @@ def test_a_log_goes_on_where_the_checkpoint_was(tmp_path):
     assert "lost" not in samples and '{"step": 2, "prompt": "b"}' in samples
 
 
+def test_half_a_row_that_a_full_disk_left_is_not_written_on(tmp_path):
+    """The next row would continue that line, and the table could not be read again."""
+    log = MetricsLog(tmp_path, {}, 0)
+    log.write(row(1), [{"prompt": "a"}])
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with open(tmp_path / name, "a") as file:
+            file.write('{"step": 2, "lo')
+    log.write(row(2), [{"prompt": "b"}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = MetricsLog(tmp_path, log.position(), 2)
+    assert again.rows == log.rows == [row(1), row(2)]
+    samples = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(line)["prompt"] for line in samples] == ["a", "b"]
+
+
+def test_a_damaged_line_is_named_with_what_to_do(tmp_path):
+    log = MetricsLog(tmp_path, {}, 0)
+    for step in (1, 2, 3):
+        log.write(row(step), [])
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().replace('{"step": 2', '{"step" 2 '))
+    with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is damaged.*out"):
+        MetricsLog(tmp_path, log.position(), 3)
+
+
 @pytest.mark.parametrize(
     "length, kept",
     [(0, ""), (3, "ab\n"), (6, "ab\ncd\n"), (5, "ab\n"), (99, "ab\ncd\n")],

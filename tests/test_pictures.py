@@ -93,10 +93,26 @@ def test_a_state_of_other_rows_is_refused():
     state = pictures(make_rows(9), paint, batch=2, seed=0).get_state()
     for other, message in (
         (pictures(make_rows(8), paint, batch=2, seed=0), "data"),
-        (pictures(make_rows(9), paint, batch=3, seed=0), "batch=2.*has batch=3"),
+        (pictures(make_rows(9), paint, batch=3, seed=0), "batch was 2, here it is 3"),
     ):
         with pytest.raises(ValueError, match=message):
             other.set_state(state)
+
+
+def test_other_rows_with_the_same_ids_and_other_steps_are_refused():
+    rows = make_rows(9)
+    state = pictures(rows, paint, batch=2, seed=0).get_state()
+    pictures(rows, paint, batch=2, seed=0).set_state(state)
+    moved = [{**row, "number": row["number"] + 1} for row in rows]
+    with pytest.raises(ValueError, match="column 'number'"):
+        pictures(moved, paint, batch=2, seed=0).set_state(state)
+    dark = functools.partial(food_pictures_dark, factor=2)
+    with pytest.raises(ValueError, match="data: pictures"):
+        pictures(rows, dark, batch=2, seed=0).set_state(state)
+
+
+def food_pictures_dark(row, factor):
+    return {**row, "image": paint(row)["image"] // factor}
 
 
 def test_no_rows_and_unequal_sizes_are_errors():

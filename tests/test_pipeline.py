@@ -234,11 +234,11 @@ def test_a_new_source_continues_exactly_after_any_batch(
 @pytest.mark.parametrize(
     "changed, message",
     [
-        ({"batch": 3}, "batch=2, this run has batch=3"),
-        ({"length": 32}, "length=16, this run has length=32"),
-        ({"seed": 1}, "seed=0, this run has seed=1"),
-        ({"shard": (0, 2)}, r"shard=\[0, 1\], this run has shard=\[0, 2\]"),
-        ({"examples": make_examples([4] * 9, seed=1)}, "data"),
+        ({"batch": 3}, "batch was 2, here it is 3"),
+        ({"length": 32}, "length was 16, here it is 32"),
+        ({"seed": 1}, "seed was 0, here it is 1"),
+        ({"shard": (0, 2)}, r"shard was \[0, 1\], here it is \[0, 2\]"),
+        ({"examples": make_examples([4] * 9, seed=1)}, "data: tokens changed"),
     ],
 )
 def test_a_state_of_another_run_is_refused(changed, message):
@@ -247,6 +247,116 @@ def test_a_state_of_another_run_is_refused(changed, message):
     other = pipeline.packed_rows(**{**arguments, "seed": 0, **changed})
     with pytest.raises(ValueError, match=message):
         other.set_state(state)
+
+
+# --- what makes data other data ---
+
+
+def refusal(one, other):
+    """What is said when `other` shall go on where `one` stands; "" if it may."""
+    state = json.loads(json.dumps(one.get_state()))
+    try:
+        other.set_state(state)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def in_rows(examples, **changes):
+    settings = {"batch": 2, "length": 40, "seed": 0} | changes
+    return pipeline.packed_rows(examples, **settings)
+
+
+@unhurried
+@given(lengths, st.data())
+def test_every_token_mask_and_cut_of_the_examples_counts(lengths, data):
+    examples = [(list(t), [*m]) for t, m in make_examples(lengths)]
+    assert refusal(in_rows(examples), in_rows(examples)) == ""
+    index = data.draw(st.integers(0, len(examples) - 1))
+    tokens, mask = examples[index]
+    place = data.draw(st.integers(0, len(tokens) - 1))
+    other_tokens = [t + (i == place) for i, t in enumerate(tokens)]
+    other_mask = [1 - m if i == place else m for i, m in enumerate(mask)]
+
+    def changed(example):
+        changed = [*examples[:index], example, *examples[index + 1 :]]
+        return refusal(in_rows(examples), in_rows(changed))
+
+    assert "tokens changed" in changed((other_tokens, mask))
+    if place > 0:  # nothing predicts the first one, whatever its mask is
+        assert "loss masks changed" in changed((tokens, other_mask))
+    if index:
+        before = examples[index - 1]
+        moved = [(before[i] + examples[index][i][:1]) for i in (0, 1)]
+        rest = [examples[index][i][1:] for i in (0, 1)]
+        if rest[0]:  # all tokens in the same order, and another one is the first
+            cut = [*examples[: index - 1], moved, rest, *examples[index + 1 :]]
+            assert "tokens changed" in refusal(in_rows(examples), in_rows(cut))
+
+
+def test_other_epochs_are_another_run():
+    examples = make_examples([4] * 9)
+    said = refusal(in_rows(examples, epochs=1), in_rows(examples, epochs=2))
+    assert "epochs was 1, here it is 2" in said
+    assert "epochs was None, here it is 2" in refusal(
+        in_rows(examples), in_rows(examples, epochs=2)
+    )
+
+
+def test_a_state_with_pictures_is_not_one_without():
+    with_pictures = rows_with_pictures(shown(9))
+    without = in_rows(shown(9), length=24, batch=3, seed=5)
+    assert "pictures" in refusal(with_pictures, without)
+    assert "pictures" in refusal(without, with_pictures)
+
+
+def test_other_pictures_of_the_same_examples_are_another_run():
+    usual = rows_with_pictures(shown(9))
+    assert refusal(usual, rows_with_pictures(shown(9))) == ""
+    brighter = [[picture + 1 for picture in seen(i)] for i in range(9)]
+    shows = rows_with_pictures(shown(9), lambda i: brighter[i])
+    assert "pictures" in refusal(usual, shows)
+
+
+def test_pictures_on_a_disk_that_are_others_now_are_another_run(tmp_path):
+    def write(brighter):
+        for i in range(9):
+            np.save(tmp_path / f"{i}.npy", np.array(seen(i), np.uint8) + brighter)
+
+    def read(index):
+        return list(np.load(tmp_path / f"{index}.npy"))
+
+    write(0)
+    state = rows_with_pictures(shown(9), read).get_state()
+    rows_with_pictures(shown(9), read).set_state(state)
+    write(1)
+    with pytest.raises(ValueError, match="data: pictures: what it makes changed"):
+        rows_with_pictures(shown(9), read).set_state(state)
+
+
+def test_describing_the_data_waits_until_somebody_asks():
+    made = []
+
+    def pictures(index):
+        made.append(index)
+        return seen(index)
+
+    source = rows_with_pictures(shown(30), pictures)
+    assert not made
+    source.get_state()
+    count = len(made)
+    source.get_state()
+    assert 0 < len(made) == count < 10
+
+
+@pytest.mark.parametrize("changes", [{"batch": 0}, {"batch": -1}, {"epochs": 0}])
+def test_batches_of_nothing_are_an_error_not_an_end(tokenizer, changes):
+    name = next(iter(changes))
+    settings = {"batch": 2, "seed": 0} | changes
+    with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
+        pipeline.packed_rows(make_examples([4]), length=8, **settings)
+    with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
+        pipeline.prompts(make_rows(3), tokenizer, **settings)
 
 
 # --- several processes ---
@@ -312,8 +422,16 @@ def test_another_global_batch_is_refused_when_processes_change():
         for i in (0, 1)
     ]
     one = pipeline.packed_rows(examples, batch=2, length=8, seed=0)
-    with pytest.raises(ValueError, match="batch=4.*, this run has batch=2"):
+    with pytest.raises(ValueError, match="batch was 4.*, here it is 2"):
         one.set_states([source.get_state() for source in two])
+
+
+def test_states_that_are_not_all_shares_of_one_run_are_refused():
+    """Two processes that each read everything took no turns, and lost count."""
+    examples = make_examples([4] * 9)
+    all_of_it = [in_rows(examples, shard=(0, 1)).get_state() for _ in range(2)]
+    with pytest.raises(ValueError, match="not all there are"):
+        in_rows(examples, batch=4, shard=(0, 1)).set_states(all_of_it)
 
 
 def test_a_shard_that_does_not_exist_is_an_error():
@@ -353,6 +471,32 @@ def test_prompts_carry_their_rows_and_their_tokens(tokenizer):
     assert sorted(drawn) == sorted(row["answer"] for row in rows)
     assert drawn != [row["answer"] for row in rows]
     assert source.metrics["epoch"] == 1 and source.samples == []
+
+
+@unhurried
+@given(st.integers(1, 9), st.data())
+def test_every_entry_of_every_row_counts_and_the_order_of_columns_does_not(
+    tokenizer, count, data
+):
+    """Rewards read them all: with other gold answers the old curve is no answer."""
+    rows = [{**row, "level": i % 3, "tags": [i]} for i, row in enumerate(make_rows(9))]
+    rows = rows[:count]
+
+    def source(rows):
+        return pipeline.prompts(rows, tokenizer, batch=2, seed=0)
+
+    turned = [dict(reversed(row.items())) for row in rows]
+    assert refusal(source(rows), source(turned)) == ""
+    index = data.draw(st.integers(0, count - 1))
+    changes = {"answer": "#### 77", "level": 7, "tags": [7], "new": None}
+    name = data.draw(st.sampled_from([*changes, "gone"]))
+    if name == "gone":
+        name = "answer"
+        other = {k: x for k, x in rows[index].items() if k != "answer"}
+    else:
+        other = rows[index] | {name: changes[name]}
+    changed = [*rows[:index], other, *rows[index + 1 :]]
+    assert f"data: column '{name}'" in refusal(source(rows), source(changed))
 
 
 @unhurried
@@ -459,7 +603,7 @@ def test_rows_with_pictures_go_on_where_they_stopped():
     again = rows_with_pictures(shown(30))
     again.set_state(state)
     assert all(same(batch, next(again)) for batch in wanted)
-    with pytest.raises(ValueError, match="slots=2"):
+    with pytest.raises(ValueError, match="slots was 2, here it is 3"):
         rows_with_pictures(shown(30), slots=3).set_state(state)
 
 

@@ -90,6 +90,119 @@ def test_killed_training_ends_with_the_same_numbers(lesson, tmp_path):
         assert read_table(tmp_path / "killed", name) == expected
 
 
+class Sampled(Rows):
+    """Rows whose drawing stops once where a batch is taken but not yet given out."""
+
+    def __next__(self):
+        batch = super().__next__()
+        if self.count == 3 and self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return batch
+
+    interrupts = 1
+
+
+def interrupted(trainer, batches):
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(batches, 6)
+    return trainer.fit(batches, 6)
+
+
+def without_times(table):
+    return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
+
+
+def test_ctrl_c_while_a_batch_is_sampled_does_not_skip_that_batch():
+    model, straight = Toy(), Toy()
+    trainer = Trainer(model, squared_error, adamw(3e-2), log=False)
+    table = interrupted(trainer, Sampled())
+    expected = Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 6)
+    assert without_times(table) == without_times(expected)
+    assert_same_weights(model, straight)
+
+
+def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch():
+    compiling = iter([KeyboardInterrupt])
+
+    def objective(model, batch):
+        for error in compiling:
+            raise error
+        return squared_error(model, batch)
+
+    model, straight = Toy(), Toy()
+    interrupted(Trainer(model, objective, adamw(3e-2), log=False), Rows())
+    Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 6)
+    assert_same_weights(model, straight)
+
+
+def test_an_update_that_was_not_noted_is_not_gone_on_from(whole, tmp_path, monkeypatch):
+    """Ctrl-C between the update and the count of steps: one would be made too many."""
+    steps, plain = iter(range(99)), nnx.update
+
+    def update(model, *states):
+        if next(steps) == 6:  # 0: all weights are put in their place
+            raise KeyboardInterrupt
+        plain(model, *states)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("helpers.trainer.nnx.update", update)
+        optimizer = adamw(3e-2, steps=12, warmup=2)
+        settings = {"folder": tmp_path, "save_every": 4, "log": False}
+        trainer = Trainer(Toy(), squared_error, optimizer, **settings)
+        batches = Rows()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(batches, 12)
+    with pytest.raises(ValueError, match="in the middle of an update.*00000004"):
+        trainer.fit(batches, 12)
+    model, _ = train(tmp_path, 12)
+    assert_ends_like(whole, tmp_path, model)
+
+
+def test_ctrl_c_while_a_row_is_logged_leaves_it_there_once(tmp_path, monkeypatch):
+    """Whether it came before, between or after the files and the table."""
+    write, moments = MetricsLog.write, iter(["in", "after"])
+
+    def late(log, row, samples):
+        moment = next(moments, None) if row["step"] in (2, 4) else None
+        if moment == "in":
+            monkeypatch.setattr(log.board, "flush", lambda: interrupt(log))
+        write(log, row, samples)
+        if moment == "after":
+            raise KeyboardInterrupt
+
+    def interrupt(log):
+        monkeypatch.undo()
+        monkeypatch.setattr(MetricsLog, "write", late)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MetricsLog, "write", late)
+    trainer = Trainer(Toy(), squared_error, adamw(3e-2), folder=tmp_path, log=False)
+    batches = Rows()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(batches, 6)
+    table = trainer.fit(batches, 6)
+    assert [row["step"] for row in table] == [1, 2, 3, 4, 5, 6]
+    assert read_table(tmp_path) == without_times(table)
+    assert len(read_table(tmp_path, "samples.jsonl")) == 6
+
+
+def test_a_model_that_a_lost_run_trained_is_not_taken_for_a_new_one(tmp_path):
+    model = Toy()
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, 12, Sampled(), model)
+    with pytest.warns(UserWarning, match="other weights.*load it again"):
+        train(tmp_path, 2, model=model)
+
+
+def test_a_run_that_was_lost_before_its_first_checkpoint_starts_again(whole, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, 12, Sampled())
+    model, _ = train(tmp_path, 12)
+    assert_ends_like(whole, tmp_path, model)
+
+
 @pytest.mark.parametrize("stop", [1, 4, 6, 11])
 def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, stop):
     class Broken(Rows):
@@ -199,12 +312,14 @@ def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
     def other_objective(model, batch):
         return squared_error(model, batch)
 
-    with pytest.raises(CheckpointError, match="objective is squared_error.*another"):
+    with pytest.raises(CheckpointError, match="objective was squared_error.*another"):
         train(tmp_path, 12, objective=other_objective)
     with pytest.raises(CheckpointError, match=r"table.*float32\(200, 200\)"):
         train(tmp_path, 12, model=model_with_a_table())
-    with pytest.raises(CheckpointError, match="minibatches is 1, here it is 2"):
+    with pytest.raises(CheckpointError, match="minibatches was 1, here it is 2"):
         train(tmp_path, 12, minibatches=2)
-    with pytest.raises(CheckpointError, match="learning rate is .*0.03.*0.01"):
+    with pytest.raises(
+        CheckpointError, match="learning rate: peak was 0.03, here it is 0.01"
+    ):
         train(tmp_path, 12, peak=1e-2)
     assert read_table(tmp_path) == before

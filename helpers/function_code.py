@@ -1,0 +1,189 @@
+"""What functions and classes are made of: code, defaults, closures, globals, members.
+
+Code is read as it was compiled, which is there for functions of notebook cells, files
+and strings alike, and knows nothing of comments, docstrings, lines or file names.
+"""
+
+import dis
+import functools
+import pathlib
+import re
+import site
+import sys
+import sysconfig
+import types
+import zlib
+
+# Instructions that hold a place and do nothing.
+SILENT = {"NOP", "RESUME", "CACHE", "EXTENDED_ARG"}
+GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+KINDS = 4 | 8 | 32 | 128 | 512  # flags: *args, **kwargs, generator, coroutine, both
+# Of a class's own attributes: what Python, dataclasses and pickle note for themselves.
+NOTES = set(
+    "__doc__ __module__ __qualname__ __dict__ __weakref__ __firstlineno__ __annotate__ "
+    "__static_attributes__ __annotations__ __annotate_func__ __dataclass_fields__ "
+    "__dataclass_params__ __match_args__ __abstractmethods__ _abc_impl __slotnames__ "
+    "__annotations_cache__".split()
+)
+SLOT = (types.MemberDescriptorType, types.GetSetDescriptorType)
+PLAIN = {bool, int, float, complex, str, type(None), type(...)}
+
+
+def checksum(code: types.CodeType) -> str:
+    """The code as text, such as "Python 3.11 #1a2b3c4d".
+
+    Every Python compiles differently, so only codes of one version can be compared.
+    """
+    crc = zlib.crc32("\n".join(_lines(code)).encode())
+    return f"Python {sys.version_info[0]}.{sys.version_info[1]} #{crc:08x}"
+
+
+def _lines(code):
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    sizes = code.co_argcount, code.co_posonlyargcount, code.co_flags & KINDS
+    yield f"{sizes} {code.co_varnames[:arguments]} {code.co_exceptiontable.hex()}"
+    for each in dis.get_instructions(code):
+        if isinstance(each.argval, types.CodeType):
+            yield each.opname
+            yield from _lines(each.argval)
+        elif each.opname not in SILENT:
+            yield f"{each.opname} {_constant(each.argval)}"
+
+
+def _constant(value):
+    """A constant as text; a set's entries in one order, whatever hashes are today."""
+    if isinstance(value, frozenset):
+        return f"set of {sorted(map(_constant, value))}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_constant, value))})"
+    return repr(value)
+
+
+def held(function: types.FunctionType) -> dict:
+    """{path: value} of what a function holds and, unless it is installed, looks up."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    last = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    default = dict(zip(last, defaults, strict=True)) | (function.__kwdefaults__ or {})
+    found = {f"default {name}": value for name, value in sorted(default.items())}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    found |= {name: _content(cell) for name, cell in cells}
+    if not is_installed(function.__module__):
+        noted = {n: x for n, x in vars(function).items() if n != "__wrapped__"}
+        found |= {f"attribute {name}": noted[name] for name in sorted(noted)}
+        found |= used(function)
+    return found
+
+
+def _content(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
+
+
+def members(own: type) -> dict:
+    """{name: value} of a class: its bases, and what its body defines."""
+    found = {"bases": own.__bases__}
+    for name, value in sorted(vars(own).items()):
+        value = getattr(value, "__func__", value)  # of static and class methods
+        if isinstance(value, property):
+            value = (value.fget, value.fset)
+        # By dataclasses, from fields that the attributes tell of; by Flax, for itself.
+        made = hasattr(own, "__dataclass_fields__") and _file(value) == "<string>"
+        made = made or name.startswith("_pytree__")
+        if not (made or name in NOTES or isinstance(value, SLOT)):
+            found[name] = value
+    return found
+
+
+def _file(function):
+    return getattr(getattr(function, "__code__", None), "co_filename", None)
+
+
+def used(function: types.FunctionType) -> dict:
+    """The globals that a function uses by path, and those of modules with functions in.
+
+    A module of somebody's own, or of the course, is looked into: `rules.limit` is what
+    the code asks it for. Of the course's own globals functions, classes and constants
+    count, not its folders and tables.
+    """
+    found, attributes = _names(function.__code__)
+    space = function.__globals__
+    there = {name: space[name] for name in sorted(found) if name in space}
+    return dict(_looked_up(there, "global ", function.__module__, attributes, set()))
+
+
+def _looked_up(values, path, module, attributes, seen):
+    for name, value in values.items():
+        if not isinstance(value, types.ModuleType) or is_installed(value.__name__):
+            if not is_course(module) or _is_constant(value):
+                yield f"{path}{name}", value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            inner = {n: vars(value)[n] for n in sorted(attributes & vars(value).keys())}
+            inside = f"{path.removeprefix('global ')}{name}."
+            yield from _looked_up(inner, inside, value.__name__, attributes, seen)
+
+
+def _is_constant(value):
+    kinds = (type, types.FunctionType, tuple, re.Pattern)
+    return (
+        type(value) in PLAIN
+        or isinstance(value, kinds)
+        or callable(getattr(value, "__wrapped__", None))
+    )
+
+
+def _names(code):
+    """Names that may be global, and all names of attributes, nested code included."""
+    found, attributes = set(), set(code.co_names)
+    for each in dis.get_instructions(code):
+        if each.opname in GLOBAL:
+            found.add(each.argval)
+        elif isinstance(each.argval, types.CodeType):
+            inner, inner_attributes = _names(each.argval)
+            found |= inner
+            attributes |= inner_attributes
+    return found, attributes
+
+
+def is_course(module: str | None) -> bool:
+    """Whether a module of this name is the course's own."""
+    return (module or "").partition(".")[0] == "helpers"
+
+
+@functools.cache
+def is_installed(module: str | None) -> bool:
+    """Whether a module is Python's or an installed package's, not somebody's own.
+
+    Notebooks, scripts, modules beside them and the course itself are not.
+    """
+    top = (module or "__main__").partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
+        return True
+    loaded = sys.modules.get(top)
+    if loaded is None or top == "__main__" or is_course(top):
+        return False
+    path = getattr(loaded, "__file__", None)
+    path = path or next(iter(getattr(loaded, "__path__", [])), None)
+    return path is None or any(
+        folder in pathlib.Path(path).resolve().parents for folder in _package_folders()
+    )
+
+
+@functools.cache
+def _package_folders():
+    paths = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    paths |= {*site.getsitepackages(), site.getusersitepackages()}
+    return {pathlib.Path(path).resolve() for path in paths}
+
+
+def is_importable(thing) -> bool:
+    """Whether a thing is what an installed module has under its name."""
+    module, path = (getattr(thing, n, None) for n in ("__module__", "__qualname__"))
+    if not (isinstance(module, str) and isinstance(path, str) and is_installed(module)):
+        return False
+    there = sys.modules.get(module)
+    for name in path.split("."):
+        there = getattr(there, name, None)
+    return there is thing
