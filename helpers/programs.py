@@ -51,10 +51,6 @@ def _placed(state, mesh):
     )
 
 
-def _trained(model):
-    return lora.Adapter if model.layers.adapters else nnx.Param
-
-
 def _moments(params, optimizer, mesh):
     """The optimizer's first state, as the trainer makes it."""
     state = jax.eval_shape(lambda p: optimizer.transform.init(as_float32(p)), params)
@@ -72,7 +68,7 @@ def update(
       minibatches, accumulate: updates, and pieces of each.
       frozen: abstract modules that the objective is given.
     """
-    graph, params, fixed = nnx.split(model, _trained(model), ...)
+    graph, params, fixed = nnx.split(model, lora.trainable(model), ...)
     teachers = [_placed(nnx.state(module), mesh) for module in frozen]
     opt_state = _moments(params, optimizer, mesh)
     params, fixed = _placed(params, mesh), _placed(fixed, mesh)
@@ -95,7 +91,7 @@ def update(
 
 def moments_gb(model, optimizer, mesh) -> float:
     """GiB of optimizer state on a chip: it stays there while answers are sampled."""
-    params = nnx.state(model, _trained(model))
+    params = nnx.state(model, lora.trainable(model))
     leaves = jax.tree.leaves(_moments(params, optimizer, mesh))
     sizes = [math.prod(x.sharding.shard_shape(x.shape)) for x in leaves]
     held = sum(n * x.dtype.itemsize for n, x in zip(sizes, leaves, strict=True))

@@ -81,7 +81,7 @@ class World:
         """Groups of the policy's scored answers, a batch source for RL.
 
         Args:
-          reward: as for `Rollouts`; None to distil.
+          reward: as for `Rollouts`; None to distil, also from answers that are cut off.
           group: answers to a question; None takes the preset's.
         """
         p = self.preset
@@ -100,6 +100,7 @@ class World:
             group=group or p.group,
             max_tokens=p.completion_tokens,
             seed=seed,
+            mask_truncated=reward is not None,
         )
 
 

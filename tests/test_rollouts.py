@@ -15,11 +15,12 @@ from helpers.lessons import policy_gradient
 from helpers.model.scoring import group_logprobs
 from helpers.optimizers import adamw
 from helpers.rewards import RewardError, RewardSet
-from helpers.rollouts import NothingToLearn, Rollouts
+from helpers.rollouts import Rollouts
 from helpers.runtime import make_mesh
 from helpers.sampling import generate, row_keys
 from helpers.tokenizer import train_tokenizer
 from helpers.trainer import Trainer
+from helpers.training_errors import NothingToLearn
 
 TEXTS = ["Mia has two apples.", "Ben buys nine pears for 4 dollars and eats one."]
 TOKENIZER = train_tokenizer(TEXTS, 300)
