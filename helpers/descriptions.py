@@ -19,7 +19,7 @@ import numpy as np
 from flax import nnx
 
 from helpers import function_code
-from helpers.function_code import PLAIN, is_course, is_importable, is_installed
+from helpers.function_code import PLAIN, is_by_name, is_course, is_installed
 
 LONGEST = 60  # characters of a text that is shown whole
 MOST_ITEMS = 200  # of a list, dict or object that are told one by one
@@ -115,16 +115,18 @@ class Description:
 
     def _callable(self, thing):
         """Items of functions, classes and what stands for one; None of others."""
-        if isinstance(thing, (type, types.FunctionType)) or is_importable(thing):
+        if isinstance(thing, DESCRIBED):
             return {"": self._name(thing)}
         if isinstance(thing, functools.partial):
             held = {f"argument {i}": each for i, each in enumerate(thing.args)}
             return self._bound("partial", thing.func, held | thing.keywords)
         if isinstance(thing, types.MethodType):
             return self._bound("method", thing.__func__, {"object": thing.__self__})
-        if isinstance(thing, BUILTIN):
-            held = {"of": getattr(thing, "__self__", None)}
-            return self.joined(f"builtin {thing.__qualname__}", held)
+        owner = getattr(thing, "__self__", None)
+        if isinstance(thing, BUILTIN) and not isinstance(owner, types.ModuleType):
+            return self.joined(f"builtin {thing.__qualname__}", {"of": owner})
+        if is_by_name(thing):
+            return {"": self._name(thing)}
         if callable(getattr(thing, "__wrapped__", None)):
             return self.items(thing.__wrapped__)  # jax.jit, nnx.jit, lru_cache, …
         return None
@@ -208,7 +210,7 @@ class Description:
         described = isinstance(thing, types.FunctionType) or not is_course(
             thing.__module__
         )
-        if described and isinstance(thing, DESCRIBED) and not is_importable(thing):
+        if described and isinstance(thing, DESCRIBED) and not is_by_name(thing):
             same = sum(n.partition(" (")[0] == name for n in self.names.values())
             name += f" ({same + 1})" if same else ""
             self.queue.append((name, thing))

@@ -8,9 +8,7 @@ import dis
 import functools
 import pathlib
 import re
-import site
 import sys
-import sysconfig
 import types
 import zlib
 
@@ -166,24 +164,26 @@ def is_installed(module: str | None) -> bool:
         return False
     path = getattr(loaded, "__file__", None)
     path = path or next(iter(getattr(loaded, "__path__", [])), None)
-    return path is None or any(
-        folder in pathlib.Path(path).resolve().parents for folder in _package_folders()
-    )
+    if path is None:
+        return True
+    path = pathlib.Path(path).resolve()
+    return _has_packages(path.parents[1 if path.stem == "__init__" else 0])
 
 
 @functools.cache
-def _package_folders():
-    paths = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    paths |= {*site.getsitepackages(), site.getusersitepackages()}
-    return {pathlib.Path(path).resolve() for path in paths}
+def _has_packages(folder):
+    """Whether pip, or the system, installs packages into this folder."""
+    known = folder.name in ("site-packages", "dist-packages")
+    return known or any(folder.glob("*.dist-info"))
 
 
-def is_importable(thing) -> bool:
-    """Whether a thing is what an installed module has under its name."""
+def is_by_name(thing) -> bool:
+    """Whether the name says it all: of classes and functions of installed modules.
+
+    Not of those that were made inside of another function, with what that held.
+    """
     module, path = (getattr(thing, n, None) for n in ("__module__", "__qualname__"))
-    if not (isinstance(module, str) and isinstance(path, str) and is_installed(module)):
-        return False
-    there = sys.modules.get(module)
-    for name in path.split("."):
-        there = getattr(there, name, None)
-    return there is thing
+    named = isinstance(module, str) and isinstance(path, str)
+    return (
+        named and is_installed(module) and (isinstance(thing, type) or "<" not in path)
+    )
