@@ -122,10 +122,11 @@ def check_rows_stay_where_they_are():
     for objective, source, bound in ((imitate, Packed, 2.5), (reinforce, Groups, 4.7)):
         trainer, _, _ = train(objective, source(), adamw(1e-3), 8)
         pieces = place_batch(next(source()), trainer.mesh)
-        state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
-        with using(trainer.params):
-            text = trainer.update.plain.lower(*state, pieces, 0.1).compile().as_text()
-        weights = 4 * sum(x.size for x in jax.tree.leaves(trainer.params)) / 2**30
+        learner = trainer.state
+        state = learner.params, learner.opt_state, learner.fixed, learner.teachers
+        with using(learner.params):
+            text = learner.update.plain.lower(*state, pieces, 0.1).compile().as_text()
+        weights = 4 * sum(x.size for x in jax.tree.leaves(learner.params)) / 2**30
         for kind, (_, gib) in hlo.collectives(text).items():
             assert gib < bound * weights, (kind, gib / weights)
 

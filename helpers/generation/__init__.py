@@ -1,12 +1,11 @@
 """Answers of a model: sampled, in groups, with tools."""
 
 from helpers.generation import sessions
-from helpers.generation.rollouts import NothingToLearn, Rollouts
+from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.generation.tool_use import ToolUse
 
 __all__ = [
-    "NothingToLearn",  # all rewards were equal
     "Rollouts",  # groups of scored answers, a batch source
     "ToolUse",  # answers that call tools
     "generate",  # answers to prompts

@@ -18,12 +18,9 @@ from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import RewardSet
 from helpers.runtime import processes
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
+from helpers.training.errors import NothingToLearn
 
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
-
-
-class NothingToLearn(RuntimeError):
-    """Every group of many batches in a row had equal rewards."""
 
 
 class Rollouts:
@@ -47,7 +44,9 @@ class Rollouts:
       max_tokens: budget of an answer.
       seed: decides all sampling noise, with the step, the prompt and the member.
       advantage: kind of `losses.advantages`.
-      mask_truncated: leave answers that ran out of budget out of the loss.
+      mask_truncated: leave answers that ran out of budget out of the loss: what they
+        would have come to is unknown. Distillation judges each token by itself, and
+        loses by it.
       resample: how many further batches of prompts may be drawn to replace groups
         with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
         processes draw as often, and each replaces its own.

@@ -38,10 +38,11 @@ def trainable(model: nnx.Module):
     """
     if jax.tree.leaves(nnx.state(model, nnx.LoRAParam)):
         return nnx.LoRAParam
-    return nnx.All(nnx.Param, _is_float)
+    return nnx.All(nnx.Param, is_float)
 
 
-def _is_float(path, variable) -> bool:
+def is_float(path, variable) -> bool:
+    """Whether a variable can be trained at all, as an nnx filter."""
     return jnp.issubdtype(variable.dtype, jnp.floating)
 
 

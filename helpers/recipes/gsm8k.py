@@ -84,7 +84,7 @@ class Recipe:
         """Groups of the policy's scored answers, a batch source for RL.
 
         Args:
-          reward: as for `Rollouts`; None to distil.
+          reward: as for `Rollouts`; None to distil, also from answers that are cut off.
           group: answers to a question; None takes the preset's.
         """
         p = self.preset
@@ -103,6 +103,7 @@ class Recipe:
             group=group or p.group,
             max_tokens=p.completion_tokens,
             seed=seed,
+            mask_truncated=reward is not None,
         )
 
 

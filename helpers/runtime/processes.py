@@ -93,14 +93,23 @@ def next_of_all(batches):
     everyones = gather(own)
     if None in everyones:
         return None, {}
+    return batch, averaged(everyones)
+
+
+def averaged(everyones: list[dict]) -> dict:
+    """The metrics of all processes, by name, as their mean.
+
+    Raises:
+      ValueError: in all processes, if their metrics have other names.
+    """
     if len(names := {tuple(metrics) for metrics in everyones}) > 1:
         raise ValueError(
             f"The metrics of the processes have other names or another order: {names}."
-            " A batch source must give the same ones in every process."
+            " They must be the same in every process."
         )
-    return batch, {
+    return {
         name: sum(metrics[name] for metrics in everyones) / len(everyones)
-        for name in own
+        for name in everyones[0]
     }
 
 

@@ -43,6 +43,30 @@ def describe(thing) -> dict[str, str]:
     return Description(fingerprint).of(thing)
 
 
+def describe_run(state, objective, optimizer, minibatches) -> dict:
+    """What must be the same for a folder to be resumed, item by item.
+
+    Args:
+      state: a `TrainingState`, before the first step.
+      objective: what is minimised.
+      optimizer: an `Optimizer`.
+      minibatches: updates per batch.
+    """
+    frozen = {f"frozen {i}": describe(x) for i, x in enumerate(state.frozen)}
+    model = describe(state.model)
+    weights = model.pop("weights")
+    return {
+        "model": model,
+        **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},
+        "starting weights": weights,
+        **frozen,
+        "objective": describe(objective),
+        "optimizer": optimizer.settings or describe(optimizer.transform),
+        "learning rate": describe(optimizer.learning_rate),
+        "number of minibatches": minibatches,
+    }
+
+
 def describe_rows(rows: list[dict]) -> dict[str, str]:
     """The columns of a table, each as a checksum: what rewards and pictures read."""
     names = sorted({name for row in rows for name in row})

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Protocol
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -23,6 +24,22 @@ def is_timing(name: str) -> bool:
     return name.endswith(("seconds", "per_second"))
 
 
+class Logger(Protocol):
+    """Takes the rows of a run, in process 0 only; what it raises ends the training."""
+
+    def start(self, step: int) -> None:
+        """Before the first row: any that were written for later steps count no more.
+
+        A run that was killed goes on from a checkpoint, and writes those rows again.
+
+        Args:
+          step: number of finished steps that the run goes on from.
+        """
+
+    def write(self, row: dict[str, float], samples: list[dict]) -> None:
+        """Adds the row of one step and the answers that were sampled for it."""
+
+
 class MetricsLog:
     """Rows of a run, in memory and (with a folder) in files that grow.
 
@@ -32,20 +49,19 @@ class MetricsLog:
       position: lengths of the files in bytes, as `position()` gave them when the
         checkpoint was written; what comes after is cut off. {} starts empty.
       step: the step that was resumed from.
+      loggers: further ones.
     """
 
-    def __init__(self, folder: Path | None, position: dict[str, int], step: int):
+    def __init__(self, folder: Path | None, position: dict, step: int, loggers=()):
         self.rows: list[dict] = []
-        self.ends: dict[Path, int] = {}  # of the files, after the last whole row
-        if folder is None:
-            return
-        for path in (folder / "metrics.jsonl", folder / "samples.jsonl"):
-            self.ends[path] = cut(path, position.get(path.name, 0))
-        self.rows = read(folder / "metrics.jsonl")
-        # The plain event writer: SummaryWriter's thread dies silently on a full disk.
-        self.board = EventsWriter(str(folder / "events"), f".{step:08d}")
-        started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
-        self.board.write_event(Event(step=step + 1, session_log=started))
+        self.lines, self.files, self.loggers = None, (), loggers
+        if folder is not None:
+            self.lines = JsonLines(folder, position)
+            self.rows = read(folder / "metrics.jsonl")
+            # The lines last: a row counts as written once it is there.
+            self.files = TensorBoard(folder), self.lines
+        for logger in (*loggers, *self.files):
+            logger.start(step)
 
     def write(self, row: dict, samples: list[dict]) -> None:
         """Adds the row of one step and the answers that were sampled for it.
@@ -53,36 +69,77 @@ class MetricsLog:
         Raises:
           OSError: the disk is full.
         """
-        if self.ends:
-            samples = [{"step": row["step"], **sample} for sample in samples]
-            try:
-                self._append([row], samples)
-            except OSError as error:
-                raise OSError(
-                    f"The log of step {row['step']} could not be written to"
-                    f" {next(iter(self.ends)).parent}: {error}. Free some space there"
-                    " and run the same command again: it goes on from the last"
-                    " checkpoint."
-                ) from error
+        for logger in self.loggers:
+            logger.write(row, samples)
+        try:
+            for logger in self.files:
+                logger.write(row, samples)
+        except OSError as error:
+            raise OSError(
+                f"The log of step {row['step']} could not be written to"
+                f" {self.lines.folder}: {error}. Free some space there and run the"
+                " same command again: it goes on from the last checkpoint."
+            ) from error
         self.rows.append(row)
 
-    def _append(self, *lists):
+    def position(self) -> dict[str, int]:
+        """Lengths of the files in bytes, to be kept in a checkpoint."""
+        return self.lines.position() if self.lines else {}
+
+
+class TensorBoard:
+    """A `Logger` that writes TensorBoard's event files into a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def start(self, step: int) -> None:
+        """Begins a file of its own, which hides what others say of later steps."""
+        # The plain event writer: SummaryWriter's thread dies silently on a full disk.
+        self.board = EventsWriter(str(self.folder / "events"), f".{step:08d}")
+        started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
+        self.board.write_event(Event(step=step + 1, session_log=started))
+
+    def write(self, row: dict[str, float], samples: list[dict]) -> None:
+        """Writes the numbers of one step, to the disk at once."""
+        values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
+        event = {"step": row["step"], "summary": Summary(value=values)}
+        self.board.write_event(Event(wall_time=time.time(), **event))
+        self.board.flush()
+
+
+class JsonLines:
+    """A `Logger` with one line of JSON for each step, and one for each sample.
+
+    Args:
+      folder: of `metrics.jsonl` and `samples.jsonl`.
+      position: lengths of the files that a checkpoint remembers, {} for none; they are
+        cut to these at once.
+    """
+
+    def __init__(self, folder: Path, position: dict[str, int]):
+        self.folder = folder
+        paths = folder / "metrics.jsonl", folder / "samples.jsonl"
+        # Lengths of the files, after the last whole row.
+        self.ends = {path: cut(path, position.get(path.name, 0)) for path in paths}
+
+    def start(self, step: int) -> None:
+        """Nothing is left to do: the files are cut where the checkpoint was."""
+
+    def write(self, row: dict[str, float], samples: list[dict]) -> None:
+        """Adds a step's row and samples, to the disk at once."""
+        samples = [{"step": row["step"], **sample} for sample in samples]
         ends = {}
-        for (path, end), lines in zip(self.ends.items(), lists, strict=True):
+        for (path, end), lines in zip(self.ends.items(), ([row], samples), strict=True):
             with path.open("ab") as file:
                 if file.tell() > end:  # half a row, of a full disk or a Ctrl-C
                     file.truncate(end)
                 file.writelines(f"{json.dumps(line)}\n".encode() for line in lines)
             ends[path] = path.stat().st_size
-        (row,) = lists[0]
-        values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
-        event = {"step": row["step"], "summary": Summary(value=values)}
-        self.board.write_event(Event(wall_time=time.time(), **event))
-        self.board.flush()
         self.ends = ends
 
     def position(self) -> dict[str, int]:
-        """Lengths of the files in bytes, to be kept in a checkpoint."""
+        """Lengths of the files in bytes."""
         return {path.name: end for path, end in self.ends.items()}
 
 

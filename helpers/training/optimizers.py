@@ -2,7 +2,8 @@
 
 The learning rate stays outside the Optax chain: the chain is built for a rate of 1
 and the trainer hands the rate of each step to its compiled update as a number. So a
-run with another peak, or another length, reuses the same compiled program.
+run with another peak, or another length, reuses the same compiled program. The trainer
+also takes any other Optax transformation, which then has its rate inside.
 """
 
 import math
@@ -23,13 +24,42 @@ class Optimizer(NamedTuple):
     Args:
       transform: its updates are multiplied by the rate and added to the parameters.
       learning_rate: rate of step 0, 1, 2, … (a trainer step, however many
-        minibatches it has).
-      settings: the chain in words; a run is only resumed with the same.
+        minibatches it has); any Optax schedule is such a function. None: the chain
+        has its own.
+      settings: the chain in words; a run is only resumed with the same. Without, it
+        is described piece by piece.
     """
 
     transform: optax.GradientTransformation
-    learning_rate: Schedule
+    learning_rate: Schedule | None
     settings: str = ""
+
+
+def of(optimizer) -> Optimizer:
+    """An Optimizer as it is, or one made of any Optax transformation.
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    if not all(callable(getattr(optimizer, x, None)) for x in ("init", "update")):
+        raise TypeError(
+            f"The optimizer is a {type(optimizer).__name__}. Pass one of"
+            " helpers.training.optimizers, such as adamw(1e-3), or an Optax"
+            " transformation, such as optax.adamw(1e-3)."
+        )
+    return Optimizer(optimizer, None)
+
+
+def injected_rate(opt_state):
+    """The learning rate that a state of `optax.inject_hyperparams` holds, else None."""
+
+    def holds(node):
+        return "learning_rate" in getattr(node, "hyperparams", ())
+
+    nodes = [x for x in jax.tree.leaves(opt_state, is_leaf=holds) if holds(x)]
+    return nodes[0].hyperparams["learning_rate"] if len(nodes) == 1 else None
 
 
 def constant(peak: float, warmup: int = 0) -> Schedule:
@@ -57,7 +87,7 @@ def cosine(peak: float, steps: int, warmup: int = 0, final: float = 0.05) -> Sch
 
 
 def adamw(
-    peak: float,
+    peak: float | Schedule,
     *,
     steps: int | None = None,
     warmup: int = 0,
@@ -70,7 +100,7 @@ def adamw(
     """AdamW (1711.05101) after clipping the gradient's global norm.
 
     Args:
-      peak: highest learning rate.
+      peak: highest learning rate; or an Optax schedule, which is then all there is.
       steps: length of the run for the cosine; None keeps the rate constant.
       warmup: steps of the linear climb to the peak.
       b1: decay of the gradient's moving average.
@@ -88,7 +118,7 @@ def adamw(
 
 
 def muon(
-    peak: float,
+    peak: float | Schedule,
     *,
     steps: int | None = None,
     warmup: int = 0,
@@ -129,7 +159,15 @@ def muon(
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 
-def _schedule(peak: float, steps: int | None, warmup: int, final: float) -> Schedule:
+def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
+    if callable(peak):
+        if steps is not None or warmup:
+            raise ValueError(
+                f"A schedule as peak, with steps={steps} and warmup={warmup}: pass the"
+                " schedule alone, optax.join_schedules puts several in a row; or a"
+                " number as peak."
+            )
+        return peak
     if steps is None:
         return constant(peak, warmup)
     return cosine(peak, steps, warmup, final)

@@ -2,7 +2,8 @@
 
 A lesson is a batch source (where the batch comes from) and an objective (which loss);
 this file is the rest: it spreads the model and the batch over the devices, updates,
-logs, writes checkpoints and resumes. It knows nothing of where batches come from.
+evaluates, logs, writes checkpoints and resumes. It knows nothing of where batches come
+from.
 
 With several processes (`helpers.runtime.processes`), each runs this same code on its
 share of the data; process 0 writes the log and what stands beside the arrays of a
@@ -10,80 +11,103 @@ checkpoint.
 """
 
 import contextlib
-import math
-import time
+from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
 
 from helpers.runtime import processes
-from helpers.runtime.jit import jit
 from helpers.runtime.mesh import make_mesh
-from helpers.runtime.run_identity import describe
-from helpers.runtime.sharding import place, place_batch, shardings, using
+from helpers.runtime.run_identity import describe_run
+from helpers.runtime.sharding import place_batch
+from helpers.training import optimizers
+from helpers.training.callbacks import Callback
 from helpers.training.checkpoints import Checkpoints
-from helpers.training.metrics_log import MetricsLog, Progress
-from helpers.training.optimizers import Optimizer
-from helpers.training.update import as_float32, build_update
-
-
-class TrainingDiverged(RuntimeError):
-    """The loss or the gradient stopped being a finite number."""
+from helpers.training.metrics_log import Logger, MetricsLog, Progress
+from helpers.training.state import TrainingState
+from helpers.training.step_log import StepLog, evaluation_of
 
 
 class Trainer:
     """Trains a model on batches; with a folder it can be killed and run again.
 
+    How the model computes is set on the model: its dtypes when it is loaded
+    (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
+    computes again to save memory by `model.remat = "layer"`, "cheap" or "none".
+
     Args:
       model: the nnx module to train; it holds the new weights after every step.
       objective: `objective(model, batch, *frozen) -> (loss, metrics)`; the loss is a
         mean and `metrics["weight"]` the number it was divided by.
-      optimizer: from `helpers.training.optimizers`.
+      optimizer: from `helpers.training.optimizers`, or any Optax transformation, whose
+        own
+        schedule then counts updates: `minibatches` of them in a step.
       frozen: modules the objective needs and that stay as they are, e.g. a teacher.
+      wrt: which variables are trained, as an nnx filter; all others stay fixed. None:
+        the adapters of a model that has any, else all its float parameters.
+      mesh: devices to use, axes ("data", "model"); None takes all there are.
+      minibatches: optimizer updates per batch.
+      accumulate: gradient accumulation: pieces each update is computed in, to save
+        memory; the update is that of the whole. None: one, but on a lone CPU as many
+        as keep its caches warm.
       folder: where checkpoints and logs go; None writes no file.
       fresh: start again in a folder that holds a run, which is moved aside into
         `earlier-1` there; take it away again, or a killed run starts again as well.
-      mesh: devices to use, axes ("data", "model"); None takes all there are.
       save_every: steps between checkpoints; 0 writes one at the end only.
-      minibatches: optimizer updates per batch.
-      accumulate: pieces each update is computed in, to save memory; the update is
-        that of the whole. None: one, but on a lone CPU as many as keep its caches warm.
+      keep: how many of the newest checkpoints stay.
+      evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
+        as "eval/…"; in every process.
+      evaluate_every: steps between evaluations; 0: never.
+      patience: batches in a row in which no token counts, before that is an error.
       log: False prints no progress line.
-      wrt: which variables are trained, as an nnx filter; all others stay fixed.
+      loggers: where rows go, besides the files in the folder.
+      callbacks: what is told of every step, every checkpoint and the end.
     """
 
     def __init__(
         self,
         model: nnx.Module,
         objective,
-        optimizer: Optimizer,
+        optimizer,
         *,
         frozen=(),
-        folder=None,
-        fresh: bool = False,
+        wrt=None,
         mesh: Mesh | None = None,
-        save_every: int = 0,
         minibatches: int = 1,
         accumulate: int | None = None,
+        folder=None,
+        fresh: bool = False,
+        save_every: int = 0,
+        keep: int = 2,
+        evaluate: Callable[[nnx.Module], dict] | None = None,
+        evaluate_every: int = 0,
+        patience: int = 5,
         log: bool = True,
-        wrt=nnx.Param,
+        loggers: Sequence[Logger] = (),
+        callbacks: Sequence[Callback] = (),
     ):
         if any(module is model for module in frozen):
             raise ValueError(
                 "frozen holds the model itself, which training changes. Pass"
                 " nnx.clone(model) to keep it as it is now."
             )
-        self.model, self.objective, self.optimizer = model, objective, optimizer
-        self.frozen, self.wrt = tuple(frozen), wrt
+        if (evaluate is None) != (evaluate_every == 0):
+            raise ValueError(
+                f"evaluate={evaluate} with evaluate_every={evaluate_every}: pass both,"
+                " a function of the model and the steps between two calls, or neither."
+            )
+        self.model, self.objective = model, objective
+        self.optimizer = optimizers.of(optimizer)
         self.mesh = make_mesh() if mesh is None else mesh
-        self.save_every = save_every
+        self.state = TrainingState(model, tuple(frozen), wrt, self.mesh)
         self.minibatches, self.accumulate = minibatches, accumulate
-        self.checkpoints = None if folder is None else Checkpoints(folder)
-        self.fresh = fresh
+        self.checkpoints = None if folder is None else Checkpoints(folder, keep)
+        self.fresh, self.save_every = fresh, save_every
+        self.evaluate, self.evaluate_every = evaluate, evaluate_every
+        self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
         self.progress = Progress(log and processes.is_first())
-        self.step, self.log, self.unlogged, self.run = 0, None, [], {}
+        self.step, self.saved, self.log, self.run = 0, 0, None, {}
         self.torn = False  # stopped between an update and noting that it was made
 
     def fit(self, batches, steps: int) -> list[dict]:
@@ -103,7 +127,8 @@ class Trainer:
           The table of metrics, one dict per step.
 
         Raises:
-          TrainingDiverged: a loss or gradient is not finite.
+          helpers.training.errors.TrainingDiverged: a loss or gradient is not finite.
+          helpers.training.errors.NothingToLearn: no token counted for a long time.
           ValueError: more than `steps` steps are done already, or batches of another
             run would be gone on with.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
@@ -119,9 +144,9 @@ class Trainer:
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
-            self._place()
+            self.state.place()
             if self.log is None:
-                self._compile()
+                self.state.compile(self.objective, self.optimizer.transform)
                 self._resume(batches)
             if self.step > steps:
                 raise ValueError(
@@ -130,100 +155,58 @@ class Trainer:
                     " another folder or with fresh=True."
                 )
             self._train(batches, steps)
-        return self.log.rows
+        for callback in self.callbacks:
+            callback.on_end(self, self.table.rows)
+        return self.table.rows
+
+    def named_arrays(self) -> dict[str, jax.Array]:
+        """Everything an update changes, parameters and optimizer state, by name."""
+        return self.state.named_arrays()
 
     def _train(self, batches, steps):
         self.progress.start(self.step, steps)
-        self.clock, saved = (time.monotonic(), time.process_time()), self.step
-        while self.step < steps:
-            before = batches.get_state()
-            try:
-                batch, described = processes.next_of_all(batches)
-                if batch is None:
-                    break
-                rate = self.optimizer.learning_rate(self.step)
-                batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
-                with using(self.params):
-                    updated = self.update(
-                        *(self.params, self.opt_state, self.fixed, self.teachers),
-                        *(batch, rate),
-                    )
-            except BaseException:  # Ctrl-C, too: the next fit draws this batch again
-                batches.set_state(before)
-                raise
-            self.torn = True
-            self.params, self.opt_state, metrics = updated
-            nnx.update(self.model, self.params)
-            self.step += 1
-            row = {"step": self.step, "learning_rate": rate, **described}
-            self.unlogged.append((row, metrics, list(batches.samples)))
-            self.torn = False
-            # While the devices work on this step, the host logs the one before.
-            self._log_steps(leave=1)
-            if self.save_every and self.step % self.save_every == 0:
-                self._log_steps(leave=0)
+        self.log.start()
+        self._log_steps(leave=0)  # those of a fit that was interrupted
+        while self.step < steps and self._update(batches):
+            saves = self.save_every and self.step % self.save_every == 0
+            # While the devices work on this step, the host logs the one before, unless
+            # somebody wants the model as it is now.
+            wanted = saves or self.callbacks or self.log.evaluates(self.step)
+            self._log_steps(leave=0 if wanted else 1)
+            if saves:
                 self._save(batches)
-                saved = self.step
         self._log_steps(leave=0)
-        if self.step > saved:
+        if self.step > self.saved:
             self._save(batches)
+
+    def _update(self, batches) -> bool:
+        """One step; False if the batches have ended."""
+        before = batches.get_state()
+        try:
+            batch, described = processes.next_of_all(batches)
+            if batch is None:
+                return False
+            rate = self.optimizer.learning_rate
+            shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
+            batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
+            updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
+        except BaseException:  # Ctrl-C, too: the next fit draws this batch again
+            batches.set_state(before)
+            raise
+        self.torn = True
+        params, opt_state, metrics = updated
+        self.state.adopt(params, opt_state)
+        self.step += 1
+        row = {"step": self.step, **shown, **described}
+        self.log.add(row, metrics, batches.samples)
+        self.torn = False
+        return True
 
     def _log_steps(self, leave: int):
         """Waits for the numbers of all steps but the last `leave`, and logs them."""
-        while len(self.unlogged) > leave:
-            row, metrics, samples = self.unlogged[0]
-            if self.log.rows and self.log.rows[-1] is row:
-                self.unlogged.pop(0)  # it was logged, and then came Ctrl-C
-                continue
-            row |= {name: float(x) for name, x in jax.device_get(metrics).items()}
-            for name in ("loss", "grad_norm"):
-                if not math.isfinite(row[name]):
-                    self.unlogged.clear()
-                    raise TrainingDiverged(
-                        f"Step {row['step']}: {name} is {row[name]}, so its update was"
-                        " left out. Lower the learning rate, or look at what this batch"
-                        f" holds. Last good checkpoint: {self._last_checkpoint()}."
-                    )
-            total = self.log.rows[-1]["tokens_total"] if self.log.rows else 0.0
-            row["tokens_total"] = total + row["tokens"]
-            now = time.monotonic(), time.process_time()
-            row["seconds"], row["cpu_seconds"] = (
-                end - begin for end, begin in zip(now, self.clock, strict=True)
-            )
-            self.clock = now
-            row["tokens_per_second"] = row["tokens"] / row["seconds"]
-            self.log.write(row, samples)
-            self.progress.update(row)
-            self.unlogged.pop(0)
-
-    def _place(self):
-        """Spreads the model and the frozen modules over the mesh."""
-        self.graph, params, fixed = nnx.split(self.model, self.wrt, ...)
-        # An update overwrites its inputs; a copy spares arrays that others still hold.
-        self.params = place(jax.tree.map(jnp.copy, params), self.mesh)
-        self.fixed = place(fixed, self.mesh)
-        nnx.update(self.model, self.params, self.fixed)
-        self.teachers = [place(nnx.state(module), self.mesh) for module in self.frozen]
-        for module, state in zip(self.frozen, self.teachers, strict=True):
-            nnx.update(module, state)
-
-    def _compile(self):
-        """Makes the first optimizer state, and the update that XLA will compile."""
-
-        def init(params):
-            return self.optimizer.transform.init(as_float32(params))
-
-        layout = shardings(jax.eval_shape(init, self.params), self.mesh)
-        self.opt_state = jax.jit(init, out_shardings=layout)(self.params)
-        graphs = [nnx.graphdef(module) for module in self.frozen]
-        update = build_update(
-            self.objective, self.optimizer.transform, self.graph, graphs
-        )
-        self.update = jit(
-            update,
-            donate_argnums=(0, 1),
-            out_shardings=(shardings(self.params, self.mesh), layout, None),
-        )
+        for row in self.log.finished(leave):
+            for callback in self.callbacks:
+                callback.on_step(self, row)
 
     def _resume(self, batches):
         folder, position = None, {}
@@ -232,56 +215,42 @@ class Trainer:
             if self.fresh:
                 self.checkpoints.set_aside()
             # What the run is: looked at before it changes its model and its data.
-            self.run = self._identity()
+            self.run = describe_run(
+                self.state, self.objective, self.optimizer, self.minibatches
+            )
             batches.get_state()
             found = self.checkpoints.restore(self.named_arrays(), self.run)
             if found is not None:
                 arrays, record = found
                 processes.resume(batches, record["batches"])
-                self._set_arrays(arrays)  # last: who is refused keeps the model as is
+                self.state.restore(arrays)  # last: who is refused keeps the model as is
                 self.step, position = record["step"], record["log"]
-        writes = folder if processes.is_first() else None
-        self.log = MetricsLog(writes, position, self.step)
-        self.log.rows = processes.gather(self.log.rows)[0]
+        self.saved = self.step
+        first = processes.is_first()
+        loggers = self.loggers if first else ()
+        writes = folder if first else None
+        self.table = MetricsLog(writes, position, self.step, loggers)
+        self.table.rows = processes.gather(self.table.rows)[0]
+        self.log = StepLog(
+            self.table,
+            self.progress,
+            evaluation=evaluation_of(self.evaluate, self.model),
+            evaluate_every=self.evaluate_every,
+            patience=self.patience,
+            last_checkpoint=self._last_checkpoint,
+        )
 
     def _save(self, batches):
         if self.checkpoints:
             record = {
                 "run": self.run,
                 "batches": processes.gather(batches.get_state()),
-                "log": self.log.position(),
+                "log": self.table.position(),
             }
-            self.checkpoints.save(self.step, self.named_arrays(), record)
-
-    def named_arrays(self) -> dict[str, jax.Array]:
-        """Everything an update changes, parameters and optimizer state, by name."""
-        state = {"params": self.params, "optimizer": self.opt_state}
-        leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-        return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-
-    def _set_arrays(self, arrays):
-        state = {"params": self.params, "optimizer": self.opt_state}
-        state = jax.tree_util.tree_map_with_path(
-            lambda path, _: arrays[jax.tree_util.keystr(path)], state
-        )
-        self.params, self.opt_state = state["params"], state["optimizer"]
-        nnx.update(self.model, self.params)
-
-    def _identity(self) -> dict:
-        """What must be the same for a folder to be resumed, item by item."""
-        frozen = {f"frozen {i}": describe(x) for i, x in enumerate(self.frozen)}
-        model = describe(self.model)
-        weights = model.pop("weights")
-        return {
-            "model": model,
-            **{name: f"{x.dtype}{x.shape}" for name, x in self.named_arrays().items()},
-            "starting weights": weights,
-            **frozen,
-            "objective": describe(self.objective),
-            "optimizer": self.optimizer.settings,
-            "learning rate": describe(self.optimizer.learning_rate),
-            "number of minibatches": self.minibatches,
-        }
+            path = self.checkpoints.save(self.step, self.named_arrays(), record)
+            self.saved = self.step
+            for callback in self.callbacks:
+                callback.on_save(self, path)
 
     def _last_checkpoint(self) -> str:
         return self.checkpoints.newest() if self.checkpoints else "none (no folder)"

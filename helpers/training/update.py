@@ -11,16 +11,24 @@ from flax import nnx
 
 from helpers.training.gradients import combine, counted, whole_gradient
 from helpers.training.off_policy import OffPolicyObjective, off_policy_updates
+from helpers.training.optimizers import injected_rate
 
 
 def build_update(objective, transform, graph, teacher_graphs):
     """The pure function of one step, to be compiled.
+
+    Args:
+      objective: see `helpers.training.objectives`.
+      transform: an Optax transformation; it is also given the loss, as `value`.
+      graph: the model's graph definition, of its parameters and what is fixed.
+      teacher_graphs: those of the frozen modules.
 
     Returns:
       `update(params, opt_state, fixed, teachers, batch, rate)`, where the leaves of
       `batch` are (minibatches, accumulate, rows, …) and `rate` is a scalar; it
       returns the new params and opt_state, and scalar metrics.
     """
+    transform = optax.with_extra_args_support(transform)
     off_policy = isinstance(objective, OffPolicyObjective)
     at_first = objective.at_first if off_policy else objective
 
@@ -35,7 +43,9 @@ def build_update(objective, transform, graph, teacher_graphs):
         def move(state, gradient, metrics):
             params, opt_state = state
             metrics["grad_norm"] = optax.global_norm(gradient)
-            moves, opt_state = transform.update(gradient, opt_state, as_float32(params))
+            moves, opt_state = transform.update(
+                gradient, opt_state, as_float32(params), value=metrics["loss"]
+            )
             params = jax.tree.map(
                 lambda p, move: (p + rate * move).astype(p.dtype), params, moves
             )
@@ -63,7 +73,10 @@ def build_update(objective, transform, graph, teacher_graphs):
             )
         else:
             state, metrics = jax.lax.scan(one_update, state, batch)
-        return *state, combine(metrics)
+        metrics = combine(metrics)
+        if (inside := injected_rate(state[1])) is not None:
+            metrics["learning_rate"] = rate * inside
+        return *state, metrics
 
     return update
 

@@ -11,13 +11,14 @@ from flax import nnx
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
-from helpers.generation.rollouts import NothingToLearn, Rollouts
+from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import RewardError, RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
+from helpers.training.errors import NothingToLearn
 from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

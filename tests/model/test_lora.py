@@ -89,13 +89,11 @@ def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
         def get_state(self):
             return {}
 
-    trainer = Trainer(
-        model, objectives.sft(), optimizers.adamw(1e-2), wrt=lora.Adapter, log=False
-    )
+    trainer = Trainer(model, objectives.sft(), optimizers.adamw(1e-2), log=False)
     table = trainer.fit(Source(), steps=20)
     assert table[-1]["loss"] < 0.8 * table[0]["loss"]
-    trained_count = sum(x.size for x in jax.tree.leaves(trainer.params))
-    moments = [x for x in jax.tree.leaves(trainer.opt_state) if x.ndim]
+    trained_count = sum(x.size for x in jax.tree.leaves(trainer.state.params))
+    moments = [x for x in jax.tree.leaves(trainer.state.opt_state) if x.ndim]
     assert sum(x.size for x in moments) == 2 * trained_count
     assert trained_count == sum(
         np.prod(w.shape[:1]) * 2 * (w.shape[1] + w.shape[2])

@@ -64,6 +64,13 @@ def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
     assert batch["tokens"].shape == (SMALL.prompts, 160)
 
 
+def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):
+    there = gsm8k.recipe(dataclasses.replace(SMALL, completion_tokens=2))
+    assert next(there.rollouts(None, seed=0, group=1))["loss_mask"].all()
+    scored = next(there.rollouts(any_length, seed=0))
+    assert not scored["loss_mask"].any()
+
+
 def check_section(number, preset):
     """Runs a notebook's last section as written, on one device."""
     notebook = course_notebooks.read(number)

@@ -37,12 +37,13 @@ def lowered_by_the_trainer(
     trainer = Trainer(
         model, objective, ADAMW, frozen=frozen, mesh=one_device(), wrt=wrt, log=False
     )
-    trainer._place()
-    trainer._compile()
+    learner = trainer.state
+    learner.place()
+    learner.compile(objective, ADAMW.transform)
     arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in batch.items()}
     pieces = place_batch(arrays, trainer.mesh, minibatches, 2)
-    state = trainer.params, trainer.opt_state, trainer.fixed, trainer.teachers
-    return trainer.update.plain.lower(*state, pieces, 0.1).as_text()
+    state = learner.params, learner.opt_state, learner.fixed, learner.teachers
+    return learner.update.plain.lower(*state, pieces, 0.1).as_text()
 
 
 def without_sharding(text):

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import VOCAB
@@ -86,7 +85,6 @@ def train(kind, folder, stop=-1, save_every=0):
         policy(kind["base"], kind["dtype"]),
         OBJECTIVE,
         optimizer(1e-2, steps=STEPS),
-        wrt=nnx.Param if kind["base"] == "trained" else lora.Adapter,
         folder=folder,
         save_every=save_every,
         minibatches=kind["minibatches"],
@@ -95,7 +93,7 @@ def train(kind, folder, stop=-1, save_every=0):
         log=False,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("helpers.training.trainer.jit", once)
+        patch.setattr("helpers.training.state.jit", once)
         table = trainer.fit(Stopping(batches(), stop), STEPS)
     arrays = {name: np.asarray(x) for name, x in trainer.named_arrays().items()}
     return arrays, [{k: x for k, x in r.items() if not is_timing(k)} for r in table]

@@ -11,13 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from tiny_models import cached_model, flat_batch
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
+from helpers.model import lora
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import place_batch
+from helpers.training import objectives
+from helpers.training.errors import NothingToLearn, TrainingDiverged
 from helpers.training.metrics_log import is_timing
 from helpers.training.optimizers import Optimizer, adamw, constant
-from helpers.training.trainer import Trainer, TrainingDiverged
+from helpers.training.trainer import Trainer
 
 HERE = Path(__file__).parents[1]
 
@@ -157,14 +161,11 @@ def test_frozen_modules_are_given_to_the_objective_and_do_not_change():
     assert_same_weights(teacher, Toy(1))
 
 
-class Adapter(nnx.Param):
-    """Stands for a LoRA matrix."""
-
-
-def test_only_the_variables_asked_for_are_trained(tmp_path):
+@pytest.mark.parametrize("asked", [{}, {"wrt": lora.Adapter}])
+def test_only_the_adapters_of_a_model_that_has_any_are_trained(asked, tmp_path):
     def model_with_adapter():
         model = Toy()
-        model.adapter = Adapter(jnp.zeros((8,)))
+        model.adapter = lora.Adapter(jnp.zeros((8,)))
         return model
 
     def objective(model, batch):
@@ -172,7 +173,7 @@ def test_only_the_variables_asked_for_are_trained(tmp_path):
         return jnp.square(error).mean(), {"weight": 1.0}
 
     model = model_with_adapter()
-    settings = {"objective": objective, "wrt": Adapter, "folder": tmp_path}
+    settings = {"objective": objective, "folder": tmp_path} | asked
     train(model, Rows(), 3, **settings)
     before, after = weights(model_with_adapter()), weights(model)
     changed = {name for name in after if not np.array_equal(before[name], after[name])}
@@ -184,6 +185,34 @@ def test_only_the_variables_asked_for_are_trained(tmp_path):
     resumed = model_with_adapter()
     train(resumed, Rows(), 3, **settings)
     assert_same_weights(model, resumed)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(int8):
+    base = cached_model("qwen2")
+    base = lora.quantize(base) if int8 else base
+    model = lora.add(base, 2)
+    before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
+    texts = np.random.default_rng(0).integers(2, 19, (4, 6)).tolist()
+    batch = jax.tree.map(np.asarray, flat_batch(texts))
+    train(model, Fixed(batch), 3, objective=objectives.sft())
+    assert np.abs(model.layers.q_b[...]).max() > 1e-3
+    after = nnx.to_pure_dict(nnx.state(lora.remove(model)))
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+def test_what_cannot_be_trained_is_refused_by_name():
+    def made(model, wrt):
+        return Trainer(model, objectives.sft(), adamw(1e-2), wrt=wrt, log=False)
+
+    small = lora.quantize(cached_model("qwen2"))
+    made(small, nnx.Not(lora.Quantized))
+    with pytest.raises(ValueError, match=r"layers\.\w+ \(int8\).*lora.add"):
+        made(small, nnx.Any(nnx.Param, lora.Quantized))
+    with pytest.raises(ValueError, match=r"layers\.q_scale \(float32\).*int8"):
+        made(small, nnx.PathContains("q_scale"))
+    with pytest.raises(ValueError, match="LoRAParam.* matches no variable.*Toy"):
+        made(Toy(), nnx.LoRAParam)
 
 
 @pytest.mark.parametrize("where", ["loss", "grad_norm"])
@@ -212,6 +241,35 @@ def test_a_number_that_is_not_finite_stops_before_it_reaches_the_weights(
     train(good, Rows(), 2, objective=objective)
     assert_same_weights(model, good)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+class Empty(Rows):
+    """Rows of which some batches have an empty loss mask."""
+
+    def __init__(self, empty):
+        super().__init__()
+        self.empty = empty
+
+    def __next__(self):
+        batch = super().__next__()
+        if self.count in self.empty:
+            batch["loss_mask"] = np.zeros_like(batch["loss_mask"])
+        return batch
+
+
+def per_answer(model, batch):
+    """A mean by the room there is: its weight is not 0 where its mask is empty."""
+    loss, metrics = squared_error(model, batch)
+    return loss, metrics | {"weight": float(batch["loss_mask"].size)}
+
+
+@pytest.mark.parametrize("objective", [squared_error, per_answer])
+def test_batches_without_anything_to_learn_end_the_run_and_say_why(objective, tmp_path):
+    settings = {"objective": objective, "patience": 3, "folder": tmp_path}
+    for _ in "started", "resumed":
+        with pytest.raises(NothingToLearn, match="3 batches.*step 7.*mask_truncated"):
+            train(Toy(), Empty({1, 2, 5, 6, 7}), 12, save_every=2, **settings)
+    assert len(train(Toy(), Empty({1, 2, 4, 5}), 6, objective=objective, patience=3))
 
 
 def test_an_objective_without_a_weight_is_told_so():
