@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from flax import nnx
 from safetensors.numpy import load_file
-from test_lora import adapted
+from tiny_models import adapted
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches

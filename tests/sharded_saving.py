@@ -1,5 +1,6 @@
 """Adapted and int8 models on 8 simulated devices: one device's samples and files."""
 
+import functools
 import pathlib
 import tempfile
 import warnings
@@ -9,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from safetensors.numpy import load_file
-from test_lora import adapted
-from test_saving import logits
+from tiny_models import adapted, texts
 from tiny_models import model as make
 
 from helpers.generation.sampling import generate, row_keys
@@ -56,6 +56,17 @@ def save(model, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lora.save(model, folder / "adapters")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(graph, state, tokens):
+    model = nnx.merge(graph, state)
+    hidden, _ = model(tokens, jnp.arange(tokens.shape[-1])[None, None])
+    return model.logits(hidden)
+
+
+def logits(model):
+    return np.asarray(_logits(*nnx.split(model), texts(1, 9)[None]), np.float32)
 
 
 def sampled(model):

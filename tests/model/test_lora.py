@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from small_disk import disk_of
 from test_model import forward
-from tiny_models import FAMILIES, cached_model, flat_batch, texts
+from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers import runtime
@@ -35,17 +35,6 @@ def logits(model):
 def trained(family="gemma3_text", **settings):
     """An adapted model whose adapters are random, not zero."""
     return adapted(cached_model(family), **settings)
-
-
-def adapted(model, noise=0.3, **settings):
-    """The model with random adapters."""
-    model = lora.add(model, 3, **settings)
-    graph, adapters, rest = nnx.split(model, lora.Adapter, ...)
-    keys = iter(jax.random.split(jax.random.key(1), 99))
-    noisy = jax.tree.map(
-        lambda x: noise * jax.random.normal(next(keys), x.shape), adapters
-    )
-    return nnx.merge(graph, noisy, rest)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,9 +11,8 @@ from flax import nnx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from test_lora import adapted
 from test_model import forward
-from tiny_models import FAMILIES, cached_model, config, texts
+from tiny_models import FAMILIES, adapted, cached_model, config, texts
 from tiny_models import model as make
 
 from helpers.model import lora, names, weights
