@@ -134,7 +134,7 @@ class Trainer:
         self.progress.start(self.step, steps)
         self.clock, saved = (time.monotonic(), time.process_time()), self.step
         while self.step < steps:
-            before = batches.get_state()
+            before = batches.get_state() if self.checkpoints else None
             try:
                 batch, described = processes.next_of_all(batches)
                 if batch is None:
@@ -147,7 +147,8 @@ class Trainer:
                         *(batch, rate),
                     )
             except BaseException:  # Ctrl-C, too: the next fit draws this batch again
-                batches.set_state(before)
+                if before is not None:
+                    batches.set_state(before)
                 raise
             self.torn = True
             self.params, self.opt_state, metrics = updated
