@@ -64,7 +64,8 @@ def packed_rows(
       ExampleTooLong: an example does not fit in a row and truncate is False.
       images.ImageMismatch: an example's image tokens are no whole images, more than
         `slots` or, when its batch is made, not as many as its pictures.
-      ValueError: no examples, an empty one, or masks of another length.
+      ValueError: no examples, an empty one, masks of another length or with other
+        numbers than 0 and 1, or negative tokens.
     """
     examples, too_long = _checked(examples, length, truncate)
     shard = list(shard or processes.share())
@@ -79,7 +80,7 @@ def packed_rows(
 class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
-        self._data, self._cut, self._waiting = examples, cut, []
+        self._data, self._cut = examples, cut
         self._numbers, self._slots, self._pictures = [0] * len(examples), 0, None
         self._images = lambda rows: {}
 
@@ -110,13 +111,6 @@ class _PackedRows(Source):
             return {"images": images.stack(own, wanted, slots, vision)}
 
         self._images = of_rows
-
-    def get_state(self):
-        return {**super().get_state(), "waiting": list(self._waiting)}
-
-    def set_state(self, state):
-        super().set_state(state)
-        self._waiting = list(state["waiting"])
 
     def __next__(self):
         rows = self._fill()
@@ -190,6 +184,12 @@ def _checked(examples, length, truncate):
             raise ValueError(
                 f"Example {index} has {len(tokens)} tokens and a loss mask of "
                 f"{len(mask)}: give both, equally long and not empty."
+            )
+        if not np.isin(mask, (0, 1)).all() or tokens.min() < 0:
+            raise ValueError(
+                f"Example {index} has tokens from {tokens.min()} and a loss mask from "
+                f"{mask.min():g} to {mask.max():g}: tokens are 0 or more, and a mask is"
+                " 1 for what is learned, else 0. Give (tokens, mask), in this order."
             )
         mask[0] = 0
     too_long = {i for i, (tokens, _) in enumerate(examples) if len(tokens) > length}

@@ -46,9 +46,7 @@ class _Pictures(Source):
         return {**describe_rows(self._raw), "pictures": made}
 
     def __next__(self):
-        drawn = [
-            i for _, i in zip(range(self._run["batch"]), self._order, strict=False)
-        ]
+        drawn = self._draw(self._run["batch"])
         if not drawn:
             raise StopIteration
         rows = [self._rows[i] for i in drawn]

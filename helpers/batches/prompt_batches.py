@@ -89,6 +89,7 @@ def pad_prompts(token_lists, buckets):
       (prompt, prompt_mask): int32 arrays (P, Tp); padding is id 0 with mask 0.
     Raises:
       PromptTooLong: a prompt does not fit in the largest bucket.
+      ValueError: a prompt without tokens.
     """
     _check_lengths(token_lists, buckets)
     longest = max(map(len, token_lists))
@@ -125,8 +126,7 @@ class _Prompts(Source):
         self._images, self._pictures = of_rows, pictures
 
     def __next__(self):
-        size = self._run["batch"]
-        drawn = [i for _, i in zip(range(size), self._order, strict=False)]
+        drawn = self._draw(self._run["batch"])
         if not drawn:
             raise StopIteration
         prompt, mask = pad_prompts([self._tokens[i] for i in drawn], self._buckets)
@@ -142,6 +142,8 @@ class _Prompts(Source):
 def _check_lengths(token_lists, buckets):
     largest = max(buckets)
     for index, tokens in enumerate(token_lists):
+        if len(tokens) == 0:
+            raise ValueError(f"Prompt {index} has no tokens: nothing can follow it.")
         if len(tokens) > largest:
             raise PromptTooLong(
                 f"Prompt {index} has {len(tokens)} tokens, the largest bucket is "

@@ -33,6 +33,7 @@ class Source:
         self.metrics, self.samples = {}, []
         self._run, self._examples = run | {"epochs": epochs}, count
         self._example_at = _shuffled(count, run["seed"])
+        self._waiting = []  # examples that are due before those of the order
         self._order = _order(count, epochs, run["shard"], self._example_at)
 
     def __iter__(self):
@@ -49,7 +50,11 @@ class Source:
 
     def get_state(self):
         """Return a JSON-able dict that says where this source stands."""
-        return {"run": dict(self._identity), "order": self._order.get_state()}
+        return {
+            "run": dict(self._identity),
+            "order": self._order.get_state(),
+            "waiting": list(self._waiting),
+        }
 
     def set_state(self, state):
         """Continue from a state of a source made with the same arguments.
@@ -63,6 +68,7 @@ class Source:
                 f" {REMEDY}"
             )
         self._order.set_state(state["order"])
+        self._waiting = list(state["waiting"])
 
     def set_states(self, states):
         """Continue where another number of processes stopped, from all their states.
@@ -81,7 +87,7 @@ class Source:
                 " not all there are of one run."
             )
         end, late = _progress([state["order"]["next_index"] for state in states])
-        lists = [state.get("waiting", []) for state in states]
+        lists = [state["waiting"] for state in states]
         in_turn = itertools.chain(*itertools.zip_longest(*lists))
         waiting = [example for example in in_turn if example is not None]
         waiting += map(self._example_at, late)
@@ -95,6 +101,11 @@ class Source:
                 "waiting": waiting[index::count],
             }
         )
+
+    def _draw(self, count):
+        """The next `count` examples, or as many as are left."""
+        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
+        return drawn + list(itertools.islice(self._order, count - len(drawn)))
 
     def _epoch(self):
         count = self._run["shard"][1]

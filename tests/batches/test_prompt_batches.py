@@ -180,6 +180,9 @@ def test_truncation_is_counted():
         ([], "no data"),
         ([([1, 2], [1, 1]), ([], [])], "Example 1 has 0 tokens"),
         ([([1, 2], [1])], "Example 0 has 2 tokens and a loss mask of 1"),
+        ([([0, 1, 1], [5, 9, 6])], "mask from 5 to 9.*tokens, mask.*this order"),
+        ([([3, 4], [0, 0.5])], "Example 0 .* mask from 0 to 0.5"),
+        ([([3, -4], [0, 1])], "Example 0 has tokens from -4"),
     ],
 )
 def test_broken_examples_are_named(examples, message):
@@ -416,6 +419,35 @@ def test_when_the_number_of_processes_changes_no_example_is_lost(lengths, taken,
     assert seen == Counter({as_key(*example): epochs for example in examples})
 
 
+@unhurried
+@given(
+    st.integers(1, 12),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.sampled_from([1, 2, 3]),
+)
+def test_prompts_are_not_lost_either_when_the_number_of_processes_changes(
+    tokenizer, count, taken, later
+):
+    rows, epochs = make_rows(count), 2
+
+    def share(index, of):
+        return pipeline.prompts(
+            rows, tokenizer, batch=6 // of, seed=5, epochs=epochs, shard=(index, of)
+        )
+
+    before = [share(index, len(taken)) for index in range(len(taken))]
+    drawn = [
+        next(x, None) for x, n in zip(before, taken, strict=True) for _ in range(n)
+    ]
+    states = json.loads(json.dumps([source.get_state() for source in before]))
+    for index in range(later):
+        source = share(index, later)
+        source.set_states(states)
+        drawn += list(source)
+    seen = Counter(row["question"] for batch in drawn if batch for row in batch["rows"])
+    assert seen == Counter({row["question"]: epochs for row in rows})
+
+
 def test_another_global_batch_is_refused_when_processes_change():
     examples = make_examples([4] * 9)
     two = [
@@ -489,7 +521,7 @@ def test_every_entry_of_every_row_counts_and_the_order_of_columns_does_not(
     turned = [dict(reversed(row.items())) for row in rows]
     assert refusal(source(rows), source(turned)) == ""
     index = data.draw(st.integers(0, count - 1))
-    changes = {"answer": "#### 77", "level": 7, "tags": [7], "new": None}
+    changes = {"answer": "#### 77", "level": 77, "tags": [77], "new": None}
     name = data.draw(st.sampled_from([*changes, "gone"]))
     if name == "gone":
         name = "answer"
@@ -519,10 +551,19 @@ def test_a_prompt_longer_than_the_largest_bucket_is_an_error(tokenizer):
         r"Prompt 3 has \d+ tokens, the largest bucket is 256.*"
         r"buckets=\(64, 128, 256, 512\)"
     )
+<<<<<<< HEAD:tests/batches/test_prompt_batches.py
     with pytest.raises(prompt_batches.PromptTooLong, match=message):
         prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
     with pytest.raises(prompt_batches.PromptTooLong, match="Prompt 1 has 9 tokens"):
         prompt_batches.pad_prompts([[1], [1] * 9], buckets=(4, 8))
+=======
+    with pytest.raises(pipeline.PromptTooLong, match=message):
+        pipeline.prompts(rows, tokenizer, batch=2, seed=0)
+    with pytest.raises(pipeline.PromptTooLong, match="Prompt 1 has 9 tokens"):
+        pipeline.pad_prompts([[1], [1] * 9], buckets=(4, 8))
+    with pytest.raises(ValueError, match="Prompt 1 has no tokens"):
+        pipeline.pad_prompts([[1], []], buckets=(4, 8))
+>>>>>>> wt-c:tests/test_pipeline.py
 
 
 @unhurried
@@ -575,8 +616,9 @@ def seen(i):
 def shown(count):
     """Examples that begin with their own number, and have a place for each picture."""
     return [
-        ([100 + i, *[8, 7, 7, 7, 7, 9] * (i % 3), *[1] * (i % 5)],) * 2
+        (tokens, [1] * len(tokens))
         for i in range(count)
+        for tokens in [[100 + i, *[8, 7, 7, 7, 7, 9] * (i % 3), *[1] * (i % 5)]]
     ]
 
 

@@ -14,6 +14,7 @@ from flax import nnx
 from run_tables import read_table
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
+from helpers.runtime import processes
 from helpers.training.checkpoints import CheckpointError
 from helpers.training.metrics_log import MetricsLog, is_timing
 from helpers.training.optimizers import adamw
@@ -98,26 +99,21 @@ class Sampled(Rows):
     interrupts = 1
 
 
-def interrupted(trainer, batches):
-    with pytest.raises(KeyboardInterrupt):
-        trainer.fit(batches, 6)
-    return trainer.fit(batches, 6)
-
-
 def without_times(table):
     return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
 
 
-def test_ctrl_c_while_a_batch_is_sampled_does_not_skip_that_batch():
-    model, straight = Toy(), Toy()
-    trainer = Trainer(model, squared_error, adamw(3e-2), log=False)
-    table = interrupted(trainer, Sampled())
-    expected = Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 6)
-    assert without_times(table) == without_times(expected)
-    assert_same_weights(model, straight)
+def test_ctrl_c_while_a_batch_is_sampled_does_not_skip_that_batch(whole, tmp_path):
+    model, optimizer = Toy(), adamw(3e-2, steps=12, warmup=2)
+    settings = {"folder": tmp_path, "save_every": 4, "log": False}
+    trainer, batches = Trainer(model, squared_error, optimizer, **settings), Sampled()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(batches, 12)
+    trainer.fit(batches, 12)
+    assert_ends_like(whole, tmp_path, model)
 
 
-def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch():
+def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch(tmp_path):
     compiling = iter([KeyboardInterrupt])
 
     def objective(model, batch):
@@ -125,8 +121,11 @@ def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch():
             raise error
         return squared_error(model, batch)
 
-    model, straight = Toy(), Toy()
-    interrupted(Trainer(model, objective, adamw(3e-2), log=False), Rows())
+    model, straight, batches = Toy(), Toy(), Rows()
+    trainer = Trainer(model, objective, adamw(3e-2), folder=tmp_path, log=False)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(batches, 6)
+    trainer.fit(batches, 6)
     Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 6)
     assert_same_weights(model, straight)
 
@@ -289,6 +288,17 @@ def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
         with pytest.raises(OSError, match="log of step.*Free some space.*checkpoint"):
             for step in range(100):
                 log.write({"step": step, "loss": 1.0}, [])
+
+
+def test_metrics_that_only_some_processes_have_are_an_error_for_all(monkeypatch):
+    """Left out in one and missed in another, they would stop only the other one."""
+    for other, mean in (({"reward": 0.5}, 0.255), ({"calls": 1.0}, None)):
+        monkeypatch.setattr(processes, "gather", lambda own, other=other: [other, own])
+        if mean is None:
+            with pytest.raises(ValueError, match="metrics of the processes"):
+                processes.next_of_all(Rows())
+        else:
+            assert processes.next_of_all(Rows())[1] == {"reward": mean}
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path):
