@@ -181,7 +181,7 @@ class Trainer:
 
     def _update(self, batches) -> bool:
         """One step; False if the batches have ended."""
-        before = batches.get_state()
+        before = batches.get_state() if self.checkpoints else None
         try:
             batch, described = processes.next_of_all(batches)
             if batch is None:
@@ -191,7 +191,8 @@ class Trainer:
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # Ctrl-C, too: the next fit draws this batch again
-            batches.set_state(before)
+            if before is not None:
+                batches.set_state(before)
             raise
         self.torn = True
         params, opt_state, metrics = updated

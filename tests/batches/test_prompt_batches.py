@@ -431,7 +431,7 @@ def test_prompts_are_not_lost_either_when_the_number_of_processes_changes(
     rows, epochs = make_rows(count), 2
 
     def share(index, of):
-        return pipeline.prompts(
+        return prompt_batches.prompts(
             rows, tokenizer, batch=6 // of, seed=5, epochs=epochs, shard=(index, of)
         )
 
@@ -551,19 +551,12 @@ def test_a_prompt_longer_than_the_largest_bucket_is_an_error(tokenizer):
         r"Prompt 3 has \d+ tokens, the largest bucket is 256.*"
         r"buckets=\(64, 128, 256, 512\)"
     )
-<<<<<<< HEAD:tests/batches/test_prompt_batches.py
     with pytest.raises(prompt_batches.PromptTooLong, match=message):
         prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
     with pytest.raises(prompt_batches.PromptTooLong, match="Prompt 1 has 9 tokens"):
         prompt_batches.pad_prompts([[1], [1] * 9], buckets=(4, 8))
-=======
-    with pytest.raises(pipeline.PromptTooLong, match=message):
-        pipeline.prompts(rows, tokenizer, batch=2, seed=0)
-    with pytest.raises(pipeline.PromptTooLong, match="Prompt 1 has 9 tokens"):
-        pipeline.pad_prompts([[1], [1] * 9], buckets=(4, 8))
     with pytest.raises(ValueError, match="Prompt 1 has no tokens"):
-        pipeline.pad_prompts([[1], []], buckets=(4, 8))
->>>>>>> wt-c:tests/test_pipeline.py
+        prompt_batches.pad_prompts([[1], []], buckets=(4, 8))
 
 
 @unhurried
