@@ -49,11 +49,12 @@ def wilson(successes, n, level=0.95):
       (low, high), fractions. Source: Wilson (1927), as SciPy has it.
 
     Raises:
-      ValueError: not 0 <= successes <= n with n at least 1.
+      ValueError: not 0 <= successes <= n with n at least 1, or not whole numbers.
     """
-    if not (n >= 1 and 0 <= successes <= n):
+    whole = successes == int(successes) and n == int(n)
+    if not (whole and n >= 1 and 0 <= successes <= n):
         raise ValueError(f"{successes} successes of {n} trials have no interval.")
-    found = binomtest(successes, n).proportion_ci(level, "wilson")
+    found = binomtest(int(successes), int(n)).proportion_ci(level, "wilson")
     return float(found.low), float(found.high)
 
 

@@ -16,7 +16,7 @@ from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS = 7
-CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 def trainer(model=None, **settings):
