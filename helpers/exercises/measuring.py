@@ -112,7 +112,7 @@ def check_questions_needed(answer) -> Check:
     """How many questions bring the 95% interval of 50% down to ±2 points."""
 
     def half_width(n):
-        low, high = wilson(n // 2, n)
+        low, high = wilson(int(n) // 2, int(n))
         return (high - low) / 2
 
     return judge(
