@@ -1,7 +1,7 @@
 """Every loss of the course, a pure function of arrays."""
 
 from helpers.losses import distillation
-from helpers.losses.importance import importance_ratio
+from helpers.losses.importance import importance_ratio, sampler_weights
 from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import (
     advantages,
@@ -21,5 +21,6 @@ __all__ = [
     "kl_k3",  # an estimate of the KL
     "masked_mean",  # over the tokens that count
     "policy_gradient_loss",  # GRPO and its relatives
+    "sampler_weights",  # what makes up for another engine's rounding
     "sft_loss",  # cross-entropy on answers
 ]

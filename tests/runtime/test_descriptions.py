@@ -288,7 +288,7 @@ def test_lessons_are_told_apart_by_their_settings():
     usual, narrow = (
         objectives.policy_gradient(clip=clip) for clip in ((0.2, 0.28), (0.1, 0.3))
     )
-    said = ["clip was (0.2, 0.28), here it is (0.1, 0.3)"]
+    said = ["policy_gradient.loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"]
     assert differences(describe(usual), describe(narrow)) == said
     assert describe(usual) == describe(objectives.policy_gradient())
     halves = [
