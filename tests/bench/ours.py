@@ -2,7 +2,7 @@
 
 The public path from end to end: `Rollouts` over `prompt_batches.prompts` (its clock
 includes decoding the answers and the rewards, which the peers' clocks leave out), the
-`policy_gradient` and `sft` lessons, AdamW. EOS is an id the model has no logit for, so
+`policy_gradient` and `sft` lessons, AdamW. No id ends an answer, so
 every answer has full length. One optimizer step per rollout, beta 0, no reference.
 
 The model keeps what its products with weights gave (`remat = "cheap"`), as it would
@@ -109,8 +109,10 @@ def grpo(case):
     from helpers.batches import prompt_batches
     from helpers.generation.rollouts import Rollouts
     from helpers.rewards.functions import RewardSet
+    from helpers.text import chat
     from helpers.training import objectives
 
+    chat.eos_ids = lambda tokenizer: ()  # as in the peers, every answer is full
     tokenizer = bench.word_tokenizer(case, eos=case.vocab, chat_template=TEMPLATE)
     texts = bench.words(case, 0, case.prompts * case.total, case.prompt)
     rows = [{"question": text, "half": case.vocab // 2} for text in texts]
