@@ -1,12 +1,14 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
-  tpu-check tpu-floor tpu-peers colab-check app-check clean
+  tpu-check tpu-floor tpu-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
+# Jupyter refuses root, who is the only user of most containers, unless told so.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/jax-cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
@@ -14,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | \
-	  awk -F ':.*## *' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	  awk -F ':.*## *' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 env: $(READY)  ## create .venv and install the course into it
 
@@ -37,7 +39,8 @@ lint: $(READY)  ## check style and formatting
 	$(PY) -m ruff format --check .
 
 lab: $(READY)  ## open the course in JupyterLab
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab notebooks/00_start_here.ipynb
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab $(AS_ROOT) \
+	  notebooks/00_start_here.ipynb
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
@@ -50,8 +53,8 @@ notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 	$(PY) -m scripts.tiny
 
-seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
-	$(PY) -m scripts.seeds
+seeds: $(READY)  ## the walk with three seeds, into learning.csv and assertions.csv
+	$(PY) -m scripts.assertions
 	$(PY) -m scripts.labels_curve
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
@@ -77,6 +80,9 @@ colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitati
 
 app-check: $(READY)  ## the assistant's web page in a headless Chromium
 	$(PY) tests/browser/check.py
+
+release-check: $(READY)  ## whether tag, badges and set-up cells agree
+	$(PY) -m scripts.release_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

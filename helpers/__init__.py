@@ -1,8 +1,30 @@
-"""Helpers of the course: one room per concern, imported by name.
+"""The package of the course: seventeen rooms, each with a door.
 
-    from helpers import runtime, chat, losses
+    from helpers.training import Trainer, objectives
 
+A room's `__init__.py` is its door: the names that others use. Rooms stand in the order
+in which data flows through them, and each may import those before it, never after.
 Nothing is imported here, so `import helpers` is quick and touches no network.
 """
 
 __version__ = "0.1.0"
+
+ROOMS = (
+    "runtime",
+    "text",
+    "batches",
+    "losses",
+    "model",
+    "tools",
+    "rewards",
+    "training",
+    "generation",
+    "tasks",
+    "evaluation",
+    "tpu",
+    "plots",
+    "recipes",
+    "course",
+    "app",
+    "exercises",
+)

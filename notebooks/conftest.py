@@ -9,7 +9,15 @@ import pathlib
 
 import pytest
 
+from helpers.course.syllabus import LESSONS
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(items):
+    """The longest notebooks first, so that the last one to end is a short one."""
+    minutes = {row.file: row.minutes["laptop"] for row in LESSONS.values()}
+    items.sort(key=lambda item: -minutes.get(item.path.stem, 0))
 
 
 @pytest.hookimpl(tryfirst=True)

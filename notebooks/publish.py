@@ -8,7 +8,8 @@
 
 Cells tagged `badges`, `road` and `setup`, and the **Time** line of the cell tagged
 `card`, are written by this program, so that the repository's address, the release tag,
-the road and the minutes each stand in one place (pyproject.toml, helpers/syllabus.py).
+the road and the minutes each stand in one place (pyproject.toml,
+helpers/course/syllabus.py).
 """
 
 import argparse
@@ -29,13 +30,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
 sys.path.insert(0, str(ROOT))
 
-from helpers.runtime import build_folder, run_folder  # noqa: E402
-from helpers.syllabus import LESSONS  # noqa: E402
+from helpers.course.syllabus import LESSONS  # noqa: E402
+from helpers.runtime.environment import build_folder, run_folder  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]
 TAG = "v" + PROJECT["project"]["version"]
 KEEP = PROJECT["tool"]["course"]["keep"]
+COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
 TPU = {"accelerator": "TPU", "colab": {"gpuType": "V5E1"}}
 
 SETUP = f'''\
@@ -74,16 +77,19 @@ def number_of(path: pathlib.Path) -> str:
     return number
 
 
-def badges(number: str) -> str:
-    """The two badges of a notebook, at the release tag."""
+def addresses(number: str) -> tuple[str, str]:
+    """Where Colab and Kaggle open a notebook, at the release tag."""
     file = f"blob/{TAG}/notebooks/{LESSONS[number].file}.ipynb"
     github = REPOSITORY.removeprefix("https://github.com/")
     colab = f"https://colab.research.google.com/github/{github}/{file}"
-    kaggle = f"https://kaggle.com/kernels/welcome?src={REPOSITORY}/{file}"
-    picture = "https://colab.research.google.com/assets/colab-badge.svg"
-    badge = f"[![Open in Colab]({picture})]({colab})"
-    picture = "https://kaggle.com/static/images/open-in-kaggle.svg"
-    return f"{badge} [![Open in Kaggle]({picture})]({kaggle})"
+    return colab, f"https://kaggle.com/kernels/welcome?src={REPOSITORY}/{file}"
+
+
+def badges(number: str) -> str:
+    """The two badges of a notebook, at the release tag."""
+    colab, kaggle = addresses(number)
+    badge = f"[![Open in Colab]({COLAB_BADGE})]({colab})"
+    return f"{badge} [![Open in Kaggle]({KAGGLE_BADGE})]({kaggle})"
 
 
 def road(number: str) -> str:
@@ -98,7 +104,7 @@ def road(number: str) -> str:
 
 
 def card_time(number: str) -> str:
-    """The card's line about time, from the table in helpers/syllabus.py."""
+    """The card's line about time, from the table in helpers/course/syllabus.py."""
     minutes = LESSONS[number].minutes
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:
@@ -123,16 +129,28 @@ def refresh(notebook: nbformat.NotebookNode, number: str) -> None:
                 )
 
 
-def execute(notebook: nbformat.NotebookNode, on_cell=None) -> None:
+class _Client(NotebookClient):
+    """Runs the cells, and hands on what they print while they run."""
+
+    on_text = None
+
+    def process_message(self, msg, cell, cell_index):
+        if self.on_text and msg["msg_type"] == "stream":
+            self.on_text(msg["content"]["text"])
+        return super().process_message(msg, cell, cell_index)
+
+
+def execute(notebook: nbformat.NotebookNode, on_cell=None, on_text=None) -> None:
     """Run all cells in a fresh kernel, in notebooks/; stops at the first error.
 
     Args:
       notebook: filled with outputs in place, also when a cell fails.
       on_cell: called with the index of each cell before it runs.
+      on_text: called with what a cell prints, when it prints it.
     Raises:
       nbclient.exceptions.CellExecutionError: a cell failed.
     """
-    client = NotebookClient(
+    client = _Client(
         notebook,
         timeout=1800,
         kernel_name="python3",
@@ -141,6 +159,7 @@ def execute(notebook: nbformat.NotebookNode, on_cell=None) -> None:
         record_timing=False,
         extra_arguments=["--log-level=40"],  # errors only on our terminal
     )
+    client.on_text = on_text
     # Not client.execute(): its own handler turns Ctrl-C into an AssertionError.
     with client.setup_kernel():
         try:
@@ -261,8 +280,12 @@ def main() -> None:
 
 
 def prepare_environment() -> None:
-    """Set what kernels started from here inherit: preset, build folder, cache."""
+    """Set what kernels started from here inherit: helpers, preset, folder, cache."""
     folder = build_folder()
+    # The helpers of this copy of the course, also where another one is installed.
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [str(ROOT), *(path for path in others if path not in ("", str(ROOT)))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ["COURSE_BUILD"] = str(folder)
     os.environ.setdefault("COURSE_PRESET", "laptop")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build/jax-cache"))

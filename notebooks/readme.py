@@ -1,9 +1,12 @@
-"""Write README's tables from what was measured: `make notebooks` ends with this.
+"""Write what README and docs/compiler.md quote: `make notebooks` ends with this.
 
-The table of notebooks comes from helpers/syllabus.py, that of speed from
-data/results/bench_cpu.csv, those of TPUs from data/results/tpu_fit.csv. The results
-table and the picture of the walk come from build/committed/results.json, and are kept
-in data/results/.
+    python notebooks/readme.py
+
+Nothing measured is written there by hand. The notebooks come from
+helpers/course/syllabus.py; the picture of the walk and the seeds' ranges from
+data/results/learning.csv (`make seeds`); the run of the committed notebooks from
+build/committed/results.json, kept as data/results/walk.json; speed from bench_cpu.csv,
+TPUs from tpu_fit.csv.
 """
 
 import csv
@@ -11,92 +14,104 @@ import json
 import re
 
 import publish
+import readme_compiler
+import readme_learning
 from publish import ROOT
 
-from helpers import plotting, results, tpu
-from helpers.syllabus import LESSONS
+from helpers.course import results
+from helpers.course.syllabus import LESSONS
 
 KEPT = ROOT / "data" / "results"
+README, COMPILER = ROOT / "README.md", ROOT / "docs" / "compiler.md"
 
 
 def notebooks_table() -> str:
-    """One row per notebook: number, title, minutes on a laptop, badges."""
+    """One row per notebook: number, title, minutes on a laptop, where to open it."""
     lines = ["| # | notebook | laptop | open in |", "|---|---|--:|---|"]
     for number, lesson in LESSONS.items():
         link = f"[{lesson.title}](notebooks/{lesson.file}.ipynb)"
         minutes = f"{lesson.minutes['laptop']} min"
-        badges = publish.badges(number)
-        lines.append(f"| {number} | {link} | {minutes} | {badges} |")
+        opens = f"[![Colab][badge]][colab-{number}] [Kaggle][kaggle-{number}]"
+        lines.append(f"| {number} | {link} | {minutes} | {opens} |")
+    left = [number for number, lesson in LESSONS.items() if not lesson.walk]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"`make course` runs all but {', '.join(left[:-1])} and {left[-1]}, whose "
+            "results no other notebook uses.",
+        ]
+    )
+
+
+def links() -> str:
+    """The addresses that the table of notebooks refers to."""
+    lines = [f"[badge]: {publish.COLAB_BADGE}"]
+    for number in LESSONS:
+        colab, kaggle = publish.addresses(number)
+        lines += [f"[colab-{number}]: {colab}", f"[kaggle-{number}]: {kaggle}"]
     return "\n".join(lines)
 
 
-def speed_table() -> str:
-    """Ratios of data/results/bench_cpu.csv, at widths 128 and 256; above 1 is ours."""
+def bench() -> list[dict]:
+    """Rows of data/results/bench_cpu.csv."""
     with open(KEPT / "bench_cpu.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+        return list(csv.DictReader(file))
+
+
+PEERS = {"tunix": "google-tunix", "trl": "TRL"}
+
+
+def speed() -> str:
+    """How many times less time a GRPO step takes than the peers', in one sentence."""
+    parts = []
+    for peer, name in PEERS.items():
+        ratios = [float(r["grpo_step_ratio"]) for r in bench() if r["peer"] == peer]
+        parts.append(
+            f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as {name}'s"
+        )
+    return f"A GRPO step is {' and '.join(parts)}."
+
+
+def speed_tables() -> str:
+    """Ratios at widths 128 and 256, above 1 is ours; and seconds of first steps."""
     lines = [
         "| against | prompt + answer | GRPO step | rollout | SFT step | peak memory |",
         "|---|---|--:|--:|--:|--:|",
     ]
     columns = ("grpo_step_ratio", "rollout_ratio", "sft_ratio", "peak_ratio")
-    for peer, name in (("tunix", "google-tunix"), ("trl", "TRL")):
+    for peer, name in PEERS.items():
         for lengths in ("64+64", "256+64"):
             cells = [
                 " / ".join(
                     f"{float(row[column]):.1f}×"
-                    for row in rows
+                    for row in bench()
                     if (row["peer"], row["lengths"]) == (peer, lengths)
                 )
                 for column in columns
             ]
             lines.append(f"| {name} | {lengths} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", first_steps(rows)])
+    return "\n".join([*lines, "", first_steps()])
 
 
-def first_steps(rows: list[dict]) -> str:
+def first_steps() -> str:
     """Seconds to the end of the first step, least to most over all cases."""
-
-    def spans(whose, peers):
+    asked = {"here": ("ours", tuple(PEERS))}
+    asked |= {name: ("peer", (peer,)) for peer, name in PEERS.items()}
+    lines = ["| first step done after | first time | again |", "|---|--:|--:|"]
+    for name, (whose, peers) in asked.items():
+        cells = []
         for kind in ("cold", "warm"):
-            name = f"{whose}_first_step_{kind}_s"
-            seconds = [float(row[name]) for row in rows if row["peer"] in peers]
-            yield f"{min(seconds):.0f} to {max(seconds):.0f}"
-
-    both = ("tunix", "trl")
-    asked = {"here": ("ours", both), "google-tunix": ("peer", both[:1])}
-    asked |= {"TRL": ("peer", both[1:])}
-    said = [f"{who} {' and '.join(spans(*of))} s" for who, of in asked.items()]
-    return (
-        "A first step also compiles, but for TRL's. With nothing kept of earlier runs, "
-        f"and with all that they compiled, it is done after: {'; '.join(said)}."
-    )
-
-
-def tpu_tables() -> str:
-    """What the presets' programs ask of the two free machines."""
-    return "\n\n".join(results.compiled(name) for name in tpu.SLICES)
-
-
-def pictures_table() -> str:
-    """What Gemma 3 4B with pictures asks for, and what sharing a picture saves."""
-    tables = [
-        results.compiled(machine, pictures=1, prompts=prompts)
-        for machine, prompts in (("v5e-8", 16), ("v5e-1", 2))
-    ]
-    with open(results.TPU_FIT, newline="") as file:
-        updates = {
-            row["group"]: f"{float(row['tflop']):,.0f} TFLOP and "
-            f"{float(row['modelled_ms']):,.0f} ms"
-            for row in csv.DictReader(file)
-            if (row["program"], row["pictures"], row["topology"])
-            == ("grpo", "1", "v5e-8")
-        }
+            column = f"{whose}_first_step_{kind}_s"
+            seconds = [float(row[column]) for row in bench() if row["peer"] in peers]
+            cells.append(f"{min(seconds):.0f} to {max(seconds):.0f} s")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     said = (
-        "The answers of a group share their picture: the update of 16 questions with 8 "
-        f"answers each takes {updates['8']}; with picture and prompt for every answer "
-        f"it would take {updates['1']}."
+        "The first step takes longer than the others: JAX compiles it, and keeps what "
+        "it compiled for the next time. TRL runs on PyTorch, which compiles nothing "
+        "here."
     )
-    return "\n\n".join([*tables, said])
+    return "\n".join([*lines, "", said])
 
 
 def fill(text: str, name: str, content: str) -> str:
@@ -107,24 +122,46 @@ def fill(text: str, name: str, content: str) -> str:
     """
     pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
     if not re.search(pattern, text, re.DOTALL):
-        raise ValueError(f"README.md has no marks <!-- {name} --> … <!-- /{name} -->.")
+        raise ValueError(f"There are no marks <!-- {name} --> … <!-- /{name} -->.")
     return re.sub(pattern, lambda m: f"{m[1]}{content}\n{m[2]}", text, flags=re.DOTALL)
 
 
+def kept_run() -> list[dict]:
+    """The rows of the run of the committed notebooks."""
+    return json.loads((KEPT / "walk.json").read_text())
+
+
+def readme(text: str) -> str:
+    """README with everything that is generated as the data have it now."""
+    found = readme_learning.measured()
+    for name, content in {
+        "walk": readme_learning.image(found),
+        "notebooks": notebooks_table(),
+        "learning": readme_learning.table(found),
+        "results": results.markdown(kept_run()),
+        "speed": speed(),
+        "speed-tables": speed_tables(),
+        "tpu": readme_compiler.headline(),
+        "links": links(),
+    }.items():
+        text = fill(text, name, content)
+    return text
+
+
+def compiler(text: str) -> str:
+    """docs/compiler.md with its tables as the data have them now."""
+    text = fill(text, "tpu", readme_compiler.tpu_tables())
+    return fill(text, "pictures", readme_compiler.pictures_tables())
+
+
 def main() -> None:
-    """Keep the rows and the picture of the walk, and rewrite README's tables."""
-    readme = ROOT / "README.md"
-    text = fill(readme.read_text(), "notebooks", notebooks_table())
-    text = fill(text, "speed", speed_table())
-    text = fill(text, "tpu", tpu_tables())
-    text = fill(text, "pictures", pictures_table())
-    table = results.rows()
-    if table:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / "walk.json").write_text(json.dumps(table, indent=1) + "\n")
-        (KEPT / "walk.png").write_bytes(plotting.png(plotting.walk(table)))
-        text = fill(text, "results", results.markdown(table))
-    readme.write_text(text)
+    """Keep the rows of the run, draw the walk, and rewrite what is generated."""
+    run = results.rows()
+    if run:
+        (KEPT / "walk.json").write_text(json.dumps(run, indent=1) + "\n")
+    (KEPT / "walk.png").write_bytes(readme_learning.png(readme_learning.measured()))
+    README.write_text(readme(README.read_text()))
+    COMPILER.write_text(compiler(COMPILER.read_text()))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@
 # %% [markdown]
 # # 07 · Template of a notebook
 #
-# Copy this file to `drafts/<name>.py`, enter the name in `helpers/syllabus.py`, write,
-# and run `python notebooks/publish.py drafts/<name>.py`: it fills the badges, the road,
-# the set-up and the time, converts, executes and normalises. `CONTRIBUTING.md` says the
-# rules. Here stands one paragraph: the question this notebook answers, and why to care.
+# Copy this file to `drafts/<name>.py`, enter the name in `helpers/course/syllabus.py`,
+# write, and run `python notebooks/publish.py drafts/<name>.py`: it fills the badges,
+# the road, the set-up and the time, converts, executes and normalises.
+# `CONTRIBUTING.md` says the rules. Here stands one paragraph: the question this
+# notebook answers, and why to care.
 
 # %% [markdown] tags=["card"]
 # - **Time:** (filled by notebooks/publish.py)
@@ -38,11 +39,12 @@
 # %% tags=["imports"]
 import numpy as np
 
-from helpers import markup, plotting, runtime
-from helpers.checks import template as checks
+from helpers import course
+from helpers.exercises import template as checks
+from helpers.plots import markup, plotting
 
 # %%
-preset = runtime.banner("07")
+preset = course.banner("07")
 
 # %% [markdown]
 # ## 1. One idea

@@ -5,6 +5,6 @@ Voilà runs this file as the one cell of a notebook, and shows what it displays.
 
 from IPython.display import display
 
-from helpers import food_app
+from helpers.app import food_app
 
 display(food_app.app(food_app.course_models()))

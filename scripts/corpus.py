@@ -7,11 +7,11 @@ does; about a third work it out. So the base model *can* reason, and mostly does
 
 import random
 
-from helpers import chat
-from helpers.tasks import word_problems
-from helpers.tasks.arithmetic import drill
-from helpers.tasks.stories import story
-from helpers.tokenizer import train_tokenizer
+from helpers.tasks.maths import word_problems
+from helpers.tasks.maths.arithmetic import drill
+from helpers.tasks.maths.stories import story
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
 
 PROBLEMS, DRILLS, STORIES = 24_000, 26_000, 3_000
 WORKED = 0.36  # share of the problems whose answer shows its work

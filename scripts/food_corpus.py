@@ -8,10 +8,10 @@ lessons teach.
 
 import random
 
-from helpers import chat, food_traces
-from helpers.tasks import food_pictures, food_questions
-from helpers.tokenizer import train_tokenizer
-from helpers.tool_calls import TINY
+from helpers.tasks.food import food_pictures, food_questions, food_traces
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.tools.nutrition import TINY
 
 NAMED, TALKED, NUMBERS = 40_000, 20_000, 4_000  # pictures; numbers
 NO_FOOD = 0.1

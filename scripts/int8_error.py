@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers import chat, runtime
-from helpers.evaluate import evaluate
+from helpers.course import stages
+from helpers.evaluation.evaluator import evaluate
 from helpers.model import lora, weights
-from helpers.tasks import word_problems
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
 
 TABLE = pathlib.Path(__file__).resolve().parents[1] / "data" / "results" / "int8.csv"
 STAGES, N = ("sft", "grpo"), 500
@@ -45,7 +46,7 @@ def forward(model, tokens):
 
 def compare(stage):
     """The row of one stage."""
-    folder = runtime.stage_folder(stage)
+    folder = stages.stage_folder(stage)
     tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
     small = lora.quantize(exact)
     problems = word_problems.generate(N, seed=99, levels=(3,), split="test")

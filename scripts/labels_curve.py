@@ -11,11 +11,14 @@ import csv
 import os
 import pathlib
 
-from helpers import chat, lessons, optimizers, pipeline, runtime
-from helpers.evaluate import evaluate
+from helpers.batches import prompt_batches
+from helpers.course import stages
+from helpers.evaluation.evaluator import evaluate
 from helpers.model import weights
-from helpers.tasks import word_problems
-from helpers.trainer import Trainer
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.training import objectives, optimizers
+from helpers.training.trainer import Trainer
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "labels.csv"
@@ -26,7 +29,7 @@ LABELS = 24_000
 
 def curve(seed):
     """Rows of one run: CPU-seconds of training so far, and the score at each stop."""
-    folder = runtime.stage_folder("sft")
+    folder = stages.stage_folder("sft")
     tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
     test = word_problems.generate(500, seed=99, levels=(3,), split="test")
     solved = word_problems.generate(LABELS, seed=13 + 100 * seed, levels=(3,))
@@ -35,9 +38,9 @@ def curve(seed):
         [row["question"] for row in solved],
         [row["answer"] for row in solved],
     )
-    source = pipeline.packed_rows(examples, batch=8, length=256, seed=seed)
+    source = prompt_batches.packed_rows(examples, batch=8, length=256, seed=seed)
     rate = optimizers.adamw(1e-3, steps=STOPS[-1], warmup=5, final=0.1)
-    trainer = Trainer(model, lessons.sft(), rate)
+    trainer = Trainer(model, objectives.sft(), rate)
     for stop in (0, *STOPS):
         table = trainer.fit(source, stop) if stop else []
         score = evaluate(

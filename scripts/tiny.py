@@ -19,11 +19,12 @@ import time
 
 from flax import nnx
 
-from helpers import lessons, optimizers, pipeline
+from helpers.batches import prompt_batches
 from helpers.model import weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
-from helpers.trainer import Trainer
+from helpers.training import objectives, optimizers
+from helpers.training.trainer import Trainer
 from scripts import corpus, tiny_food
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -55,10 +56,10 @@ def pretrain(name, tokenizer, texts):
     model = Transformer(config, nnx.Rngs(0))
     print(f"{name}: {count_params(model):,} parameters, {steps} steps", flush=True)
     examples = corpus.examples(tokenizer, *texts, worked)
-    rows = pipeline.packed_rows(examples, batch=ROWS, length=LENGTH, seed=0)
+    rows = prompt_batches.packed_rows(examples, batch=ROWS, length=LENGTH, seed=0)
     optimizer = optimizers.muon(PEAK, warmup=WARMUP)
     trainer = Trainer(
-        model, lessons.sft(), optimizer, folder=WORK / name, save_every=50
+        model, objectives.sft(), optimizer, folder=WORK / name, save_every=50
     )
     table = trainer.fit(rows, steps)
     weights.save(model, TINY / name, tokenizer)

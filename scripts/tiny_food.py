@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers import lessons, optimizers, pipeline
+from helpers.batches import prompt_batches
 from helpers.model import weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 from helpers.model.vision_config import VisionConfig
-from helpers.trainer import Trainer
+from helpers.training import objectives, optimizers
+from helpers.training.trainer import Trainer
 from scripts import food_corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -78,7 +79,7 @@ def whiten(vision, rows):
 
 def train(model, stage, examples, pictures):
     """Trains on one part of the corpus, or goes on; returns the training table."""
-    batches = pipeline.packed_rows(
+    batches = prompt_batches.packed_rows(
         examples,
         batch=ROWS,
         length=LENGTH,
@@ -90,7 +91,7 @@ def train(model, stage, examples, pictures):
     steps = STEPS[stage]
     optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)
     folder = WORK / stage
-    trainer = Trainer(model, lessons.sft(), optimizer, folder=folder, save_every=50)
+    trainer = Trainer(model, objectives.sft(), optimizer, folder=folder, save_every=50)
     return trainer.fit(batches, steps)
 
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from helpers import lessons, optimizers, programs, tpu
 from helpers.model.known import KNOWN, SEES
-from helpers.runtime import PRESETS
+from helpers.recipes.presets import PRESETS
+from helpers.tpu import abstract_programs, ahead_of_time
+from helpers.training import objectives, optimizers
 
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
 TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"
@@ -58,27 +59,33 @@ class Case:
 
     def build(self):
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
-        mesh, vision = tpu.mesh(self.topology), self.config.vision
-        model = programs.abstract_model(self.config, rank=self.rank, int8=self.int8)
+        mesh, vision = ahead_of_time.mesh(self.topology), self.config.vision
+        model = abstract_programs.abstract_model(
+            self.config, rank=self.rank, int8=self.int8
+        )
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
-            job = programs.rollout(model, self.prompts, *sizes, mesh, greedy=greedy)
-            return *job, programs.moments_gb(model, ADAMW, mesh)
-        batch = programs.group_batch(self.prompts, *sizes, vision)
+            job = abstract_programs.rollout(
+                model, self.prompts, *sizes, mesh, greedy=greedy
+            )
+            return *job, abstract_programs.moments_gb(model, ADAMW, mesh)
+        batch = abstract_programs.group_batch(self.prompts, *sizes, vision)
         if self.program == "sft":
-            batch = programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
+            batch = abstract_programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
         objective, frozen = self.objective(mesh.shape["data"])
         split = {"accumulate": self.pieces, "frozen": frozen}
-        return *programs.update(model, objective, ADAMW, batch, mesh, **split), 0.0
+        return *abstract_programs.update(
+            model, objective, ADAMW, batch, mesh, **split
+        ), 0.0
 
     def objective(self, chips):
         """The lesson's objective, and the frozen modules it is given."""
         chunk = self.chunk * chips
         if self.program == "distillation":
-            teacher = programs.frozen_model(KNOWN[TEACHER])
-            return lessons.distillation(chunk=chunk), (teacher,)
-        make = lessons.sft if self.program == "sft" else lessons.policy_gradient
+            teacher = abstract_programs.frozen_model(KNOWN[TEACHER])
+            return objectives.distillation(chunk=chunk), (teacher,)
+        make = objectives.sft if self.program == "sft" else objectives.policy_gradient
         return make(chunk=chunk), ()
 
     def flops(self):
@@ -88,15 +95,19 @@ class Case:
         one a third product. A teacher is asked once.
         """
         config, seen = self.config, self.prompt_tokens + self.completion_tokens
-        forward = programs.forward_flops(config, self.tokens, seen // 2)
+        forward = abstract_programs.forward_flops(config, self.tokens, seen // 2)
         looking = (
-            programs.vision_flops(config.vision, self.prompts) if config.vision else 0
+            abstract_programs.vision_flops(config.vision, self.prompts)
+            if config.vision
+            else 0
         )
         if self.program in ("rollout", "evaluation"):
             return looking + forward
         total = looking + forward * (2 if self.rank else 3)
         if self.program == "distillation":
-            total += programs.forward_flops(KNOWN[TEACHER], self.tokens, seen // 2)
+            total += abstract_programs.forward_flops(
+                KNOWN[TEACHER], self.tokens, seen // 2
+            )
         return total
 
 
@@ -121,7 +132,7 @@ class SeeingCase(Case):
 
 def shipped():
     """The presets' own programs, with their sizes; each must leave room to spare."""
-    for name in tpu.SLICES:
+    for name in ahead_of_time.SLICES:
         preset = PRESETS[name]
         sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
         sizes = {size: getattr(preset, size) for size in sizes}
@@ -132,7 +143,7 @@ def shipped():
 
 def families():
     """Every model of the course on both free machines; 73,728 tokens in a piece."""
-    for topology in tpu.SLICES:
+    for topology in ahead_of_time.SLICES:
         for program in PROGRAMS:
             rows = {"prompts": 128} if program in ("sft", "evaluation") else {}
             yield Case(QWEN, program, topology, rank=0, pieces=4, **rows)

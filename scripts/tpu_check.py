@@ -18,7 +18,7 @@ import sys
 import time
 from importlib import metadata, util
 
-from helpers import compiler, tpu
+from helpers.tpu import ahead_of_time, find_libtpu
 from scripts import tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ def with_compiler(module, arguments=()):
 
     It lies in build/tpu and not in the environment, where jax would look for a TPU.
     """
-    requirement, folder = compiler.requirement(), compiler.folder()
+    requirement, folder = find_libtpu.requirement(), find_libtpu.folder()
     if not (folder / "libtpu").is_dir():
         print(f"Installing {requirement} into {folder.relative_to(ROOT)}", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
@@ -60,13 +60,13 @@ def measure(case, kept):
       kept: {hash: row} of the last table.
     """
     function, arguments, resident = case.build()
-    lowered = tpu.lower(function, *arguments)
+    lowered = ahead_of_time.lower(function, *arguments)
     text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     if key in kept:
         return kept[key]
-    chips = tpu.mesh(case.topology).size
-    report = tpu.report(case.topology, chips, lowered, case.flops())
+    chips = ahead_of_time.mesh(case.topology).size
+    report = ahead_of_time.report(case.topology, chips, lowered, case.flops())
     percent = report.hbm_percent + 100 * resident / report.usable_gb
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     return {name: getattr(case, name) for name in SIZES} | {
@@ -154,7 +154,9 @@ def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the presets only")
-    parser.add_argument("--preset", choices=tpu.SLICES, help="this preset only")
+    parser.add_argument(
+        "--preset", choices=ahead_of_time.SLICES, help="this preset only"
+    )
     options = parser.parse_args(arguments)
     if not util.find_spec("libtpu"):
         return with_compiler("scripts.tpu_check", arguments)

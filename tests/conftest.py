@@ -25,7 +25,7 @@ def families(tmp_path_factory):
     """A small tokenizer of each family, loaded from a folder without a template."""
     import family_tokenizers
 
-    from helpers import chat
+    from helpers.text import chat
 
     def load(name):
         folder = tmp_path_factory.mktemp(name)

@@ -16,7 +16,7 @@ from tokenizers import (
     trainers,
 )
 
-from helpers import chat, tokenizer
+from helpers.text import chat, tokenizer
 
 SPECIAL = {
     "gemma3_text": ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"),

@@ -24,14 +24,16 @@ import jax
 import numpy as np
 from flax import nnx
 
-from helpers import chat, lessons, pipeline
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.optimizers import adamw, muon
-from helpers.rollouts import Rollouts
-from helpers.tasks import word_problems
-from helpers.tokenizer import tokenizer_class, train_tokenizer
-from helpers.trainer import Trainer
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.text.tokenizer import tokenizer_class, train_tokenizer
+from helpers.training import objectives
+from helpers.training.optimizers import adamw, muon
+from helpers.training.trainer import Trainer
 
 STEPS, SAVE_EVERY = 20, 4
 
@@ -63,20 +65,20 @@ def trainer_and_batches(lesson, folder):
             [row["question"] for row in rows],
             [row["answer"] for row in rows],
         )
-        batches = pipeline.packed_rows(examples, batch=4, length=320, seed=3)
+        batches = prompt_batches.packed_rows(examples, batch=4, length=320, seed=3)
         optimizer = muon(1e-2, steps=STEPS, warmup=3)
         settings |= {"accumulate": 2, "evaluate": norm, "evaluate_every": 3}
-        return Trainer(model, lessons.sft(), optimizer, **settings), batches
-    prompts = pipeline.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
+        return Trainer(model, objectives.sft(), optimizer, **settings), batches
+    prompts = prompt_batches.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
     sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
     if lesson == "grpo":
         batches = Rollouts(
             model, prompts, share_of_digits, tokenizer, resample=1, **sampling
         )
-        objective, settings["minibatches"] = lessons.policy_gradient(), 2
+        objective, settings["minibatches"] = objectives.policy_gradient(), 2
     else:
         batches = Rollouts(model, prompts, None, tokenizer, **sampling)
-        objective, settings["frozen"] = lessons.distillation(), [tiny_model(1)]
+        objective, settings["frozen"] = objectives.distillation(), [tiny_model(1)]
     return Trainer(model, objective, adamw(3e-3, steps=STEPS), **settings), batches
 
 

@@ -16,7 +16,7 @@ import jupytext
 import nbformat
 import publish
 
-from helpers.syllabus import LESSONS
+from helpers.course.syllabus import LESSONS
 
 LINES, MEDIAN_LINES, COLUMNS = 25, 10, 88
 WORDS_PER_CODE_CELL = (40, 120)

@@ -13,14 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from helpers import chat, lessons, pipeline
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
-from helpers.optimizers import Optimizer, constant
-from helpers.rewards import correct
-from helpers.rollouts import Rollouts
-from helpers.runtime import make_mesh
-from helpers.tasks import word_problems
-from helpers.trainer import Trainer
+from helpers.rewards.functions import correct
+from helpers.runtime.mesh import make_mesh
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.training import objectives
+from helpers.training.optimizers import Optimizer, constant
+from helpers.training.trainer import Trainer
 
 SFT = Path(__file__).parents[1] / "data" / "tiny" / "sft"
 
@@ -51,7 +53,7 @@ def answers(dtype=jnp.bfloat16, mesh=None):
     """A batch of answers that the model sampled, with the log-probs it noted."""
     rows = word_problems.generate(500, seed=11, levels=(3,))
     tokenizer = chat.load_tokenizer(SFT)
-    prompts = pipeline.prompts(rows, tokenizer, batch=32, buckets=(48,), seed=0)
+    prompts = prompt_batches.prompts(rows, tokenizer, batch=32, buckets=(48,), seed=0)
     model = weights.load(SFT, dtype=dtype, mesh=mesh)
     return next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
 
@@ -85,7 +87,7 @@ if __name__ == "__main__":
         for tensor, accumulate in ((1, 1), (2, 2)):
             mesh = make_mesh(model=tensor)
             row = step(
-                batch, lessons.gspo(), rank=rank, mesh=mesh,
+                batch, objectives.gspo(), rank=rank, mesh=mesh,
                 minibatches=2, accumulate=accumulate,
             )  # fmt: skip
             assert_exactly_on_policy(row)

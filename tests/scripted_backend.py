@@ -2,7 +2,7 @@
 
 import re
 
-from helpers.tool_calls import Call, Verdict
+from helpers.tools.tool_calls import Call, Verdict
 
 
 class Scripted:
@@ -18,15 +18,15 @@ class Scripted:
 
     def begin(self, question, picture):
         grams = [int(number) for number in re.findall(r"\d+", question)] or [100]
-        return _Talk(self, grams[0], picture)
+        return _Conversation(self, grams[0], picture)
 
 
-class _Talk:
+class _Conversation:
     def __init__(self, backend, grams, picture):
         self.backend, self.grams, self.results = backend, grams, None
         self.size = picture.shape
 
-    def speak(self):
+    def next_turn(self):
         self.backend.pause()
         if self.backend.food is None:
             return Verdict(text="#### no food")
@@ -36,5 +36,5 @@ class _Talk:
             return Verdict(calls=(Call("lookup_nutrition", asked),), text=seen)
         return Verdict(text=f"#### {self.results[0]['kcal']}")
 
-    def hear(self, verdict, results):
+    def append_results(self, verdict, results):
         self.results = results

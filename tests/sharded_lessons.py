@@ -11,16 +11,18 @@ import numpy as np
 from flax import nnx
 from tiny_models import model as make
 
-from helpers import chat, lessons, pipeline
-from helpers.losses import reverse_kl
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import generate, row_keys
+from helpers.losses.distillation import reverse_kl
 from helpers.model import weights
-from helpers.optimizers import adamw
-from helpers.rewards import RewardSet
-from helpers.rollouts import Rollouts
-from helpers.runtime import make_mesh
-from helpers.sampling import generate, row_keys
-from helpers.tokenizer import train_tokenizer
-from helpers.trainer import Trainer
+from helpers.rewards.functions import RewardSet
+from helpers.runtime.mesh import make_mesh
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.training import objectives
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
 
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
 ROWS = [
@@ -47,7 +49,7 @@ class Kept(Rollouts):
 
 
 def rollouts(model, reward):
-    source = pipeline.prompts(ROWS, TOKENIZER, batch=8, buckets=(32,), seed=0)
+    source = prompt_batches.prompts(ROWS, TOKENIZER, batch=8, buckets=(32,), seed=0)
     settings = {"group": 2, "max_tokens": 20, "mask_truncated": False}
     return Kept(model, source, reward, TOKENIZER, **settings)
 
@@ -56,18 +58,18 @@ def sft_rows(_):
     examples = [
         chat.example_tokens(TOKENIZER, row["question"], row["answer"]) for row in ROWS
     ]
-    return pipeline.packed_rows(examples, batch=8, length=64, seed=0)
+    return prompt_batches.packed_rows(examples, batch=8, length=64, seed=0)
 
 
 LESSONS = {
-    "sft": (lessons.sft, sft_rows, False),
+    "sft": (objectives.sft, sft_rows, False),
     "grpo": (
-        lessons.policy_gradient,
+        objectives.policy_gradient,
         lambda model: rollouts(model, RewardSet({by_text: 1.0})),
         False,
     ),
     "distillation": (
-        lambda: lessons.distillation(reverse_kl),
+        lambda: objectives.distillation(reverse_kl),
         lambda model: rollouts(model, None),
         True,
     ),

@@ -11,16 +11,17 @@ import numpy as np
 from flax import nnx
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers import hlo
-from helpers.losses import policy_gradient_loss, sft_loss
-from helpers.metrics_log import is_timing
+from helpers.losses.policy_gradient import policy_gradient_loss
+from helpers.losses.supervised import sft_loss
 from helpers.model.config import ModelConfig
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.model.transformer import Transformer
-from helpers.optimizers import adamw, muon
-from helpers.runtime import make_mesh
-from helpers.sharding import place_batch, using
-from helpers.trainer import Trainer
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import place_batch, using
+from helpers.tpu import hlo
+from helpers.training.metrics_log import is_timing
+from helpers.training.optimizers import adamw, muon
+from helpers.training.trainer import Trainer
 
 V, B, P, G, TP, TC = 24, 16, 16, 2, 6, 4
 CONFIG = ModelConfig("gemma3_text", V, 16, 2, 2, 1, 8, 32, window=4, pattern=2)

@@ -8,15 +8,14 @@ import tempfile
 import jax
 import numpy as np
 from flax import nnx
-from test_vision import Same
-from tiny_vision import IMAGE, PICTURE, model, pictures
+from tiny_vision import IMAGE, PICTURE, Same, model, pictures
 
-from helpers import lessons
+from helpers.generation.sampling import generate, row_keys
 from helpers.model import weights
-from helpers.optimizers import adamw
-from helpers.runtime import make_mesh
-from helpers.sampling import generate, row_keys
-from helpers.trainer import Trainer
+from helpers.runtime.mesh import make_mesh
+from helpers.training import objectives
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
 
 P, G, TC = 8, 2, 5
 
@@ -51,7 +50,7 @@ def run(folder, devices):
     if devices > 1:
         assert out.tokens.sharding.spec[0] == "data"
     trainer = Trainer(
-        policy, lessons.policy_gradient(), adamw(1e-3, b1=0.5, b2=0.5), mesh=mesh,
+        policy, objectives.policy_gradient(), adamw(1e-3, b1=0.5, b2=0.5), mesh=mesh,
         log=False,
     )  # fmt: skip
     return out, trainer.fit(Same(batch), 3), nnx.to_pure_dict(nnx.state(policy))

@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file
 
-from helpers.model import weights
+from helpers.model import lora, weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 
@@ -59,6 +59,17 @@ def model(family="gemma3_text", seed=0, *, dtype=jnp.float32, sharpness=1.0, **c
         return jnp.asarray(noise, dtype)
 
     return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+
+
+def adapted(model, noise=0.3, **settings):
+    """The model with adapters that are random, not zero; settings of `lora.add`."""
+    model = lora.add(model, 3, **settings)
+    graph, adapters, rest = nnx.split(model, lora.Adapter, ...)
+    keys = iter(jax.random.split(jax.random.key(1), 99))
+    noisy = jax.tree.map(
+        lambda x: noise * jax.random.normal(next(keys), x.shape), adapters
+    )
+    return nnx.merge(graph, noisy, rest)
 
 
 def tensors(made):

@@ -28,10 +28,12 @@ SOFT = [IMAGE] * SEES.tokens
 PICTURE = [BEGIN, *SOFT, END]
 
 
-def model(seed=0, vision=SEES, **changes):
+def model(seed=0, vision=SEES, *, dtype=jnp.float32, **changes):
     """As `tiny_models.model`, with a tower; its windows are shorter than an image."""
     made = config(vision=vision, **changes)
-    graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(made, nnx.Rngs(0))))
+    graph, state = nnx.split(
+        nnx.eval_shape(lambda: Transformer(made, nnx.Rngs(0), dtype))
+    )
     rng = np.random.default_rng(seed)
 
     def random(path, x):
@@ -41,7 +43,7 @@ def model(seed=0, vision=SEES, **changes):
             noise = 0.3 * noise + tower_norm
         else:
             noise *= x.shape[-2] ** -0.5
-        return jnp.asarray(noise, jnp.float32)
+        return jnp.asarray(noise, dtype)
 
     return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
 
@@ -98,3 +100,18 @@ def groups(G=2, answer=6, seed=0):
     images[0, 1:], images[2] = 0, 0
     batch = group_batch(prompts, completions, garbage=IMAGE)
     return prompts, completions, batch | {"images": jnp.asarray(images)}
+
+
+class Same:
+    """A batch source of one batch."""
+
+    metrics, samples = {}, []
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return self.batch
+
+    def get_state(self):
+        return {}

@@ -8,6 +8,7 @@ import os
 import pathlib
 
 from helpers import runtime
+from helpers.runtime import secrets
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
 # Kaggle serves these from its own disks, without a Hugging Face token.
@@ -19,7 +20,7 @@ ON_KAGGLE = {
     "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
     "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
 }
-OFFLINE = "The shipped models need no network: runtime.stage_folder('base')."
+OFFLINE = "The shipped models need no network: course.stage_folder('base')."
 
 
 class ModelUnavailable(RuntimeError):
@@ -54,7 +55,7 @@ def _from_hub(model):
 
     try:
         token = runtime.token()
-    except runtime.TokenMissing:
+    except secrets.TokenMissing:
         token = None
     page = f"https://huggingface.co/{model}"
     try:

@@ -5,17 +5,18 @@ without the adapters, and the optimizer keeps moments for the adapters only. The
 may be stored as int8 (as QLoRA, 2305.14314, does with 4 bits): half of bfloat16.
 """
 
-import json
-import pathlib
+import functools
+import warnings
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from safetensors.numpy import save_file
 
 from helpers.model import names
+from helpers.model.folder import ADAPTERS, write, write_json
 from helpers.model.transformer import Transformer
+from helpers.runtime.processes import whole
 
 ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")
@@ -53,25 +54,37 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     Args:
       model: stays as it is.
       rank: inner width of the adapters.
-      targets: which of q k v o gate up down get one.
+      targets: which of q k v o gate up down get one, in any order.
       alpha: the adapters' output is multiplied by alpha / rank; None: 2 · rank.
       seed: of the random first matrix; the second starts at zero.
     Raises:
-      ValueError: a target is not one of the seven, or rank is not positive.
+      ValueError: a target is not one of the seven, there are none, rank or alpha is
+        not positive, or the model has adapters already.
     """
-    if unknown := set(targets) - {*ATTENTION, *MLP}:
+    targets = set(targets)
+    if unknown := targets - {*ATTENTION, *MLP}:
         raise ValueError(
             f"No such targets: {sorted(unknown)}; see lora.ATTENTION, MLP."
         )
-    if rank < 1:
-        raise ValueError(f"rank {rank} must be 1 or more.")
+    alpha = 2 * rank if alpha is None else alpha
+    if not (rank >= 1 and alpha > 0 and targets):
+        raise ValueError(
+            f"rank {rank} must be 1 or more, alpha {alpha} above 0, and targets "
+            f"{sorted(targets)} at least one: nothing could be learned."
+        )
+    if model.layers.adapters:
+        raise ValueError(
+            f"The model has adapters on {', '.join(model.layers.adapters)} already, "
+            "which new ones would replace. Pass lora.merge(model) to add to what they "
+            "have learned, or lora.remove(model) to begin anew."
+        )
     adapted = nnx.merge(*nnx.split(model))
     layers = adapted.layers
-    layers.adapters = tuple(targets)
-    layers.adapter_scale = (2 * rank if alpha is None else alpha) / rank
-    for key, name in zip(
-        jax.random.split(jax.random.key(seed), len(targets)), targets, strict=True
-    ):
+    # In one order, as a set's differs from process to process.
+    layers.adapters = tuple(name for name in ATTENTION + MLP if name in targets)
+    layers.adapter_scale = float(alpha / rank)  # NumPy's would make bfloat16 float32
+    keys = jax.random.split(jax.random.key(seed), len(layers.adapters))
+    for key, name in zip(keys, layers.adapters, strict=True):
         L, rows, columns = getattr(layers, name).shape
         noise = jax.random.normal(key, (L, rows, rank), jnp.float32) * rows**-0.5
         setattr(layers, f"{name}_a", Adapter(noise))
@@ -85,20 +98,69 @@ def remove(model: Transformer) -> Transformer:
     for name in base.layers.adapters:
         delattr(base.layers, f"{name}_a")
         delattr(base.layers, f"{name}_b")
-    base.layers.adapters = ()
+    base.layers.adapters, base.layers.adapter_scale = (), 1.0
     return base
 
 
 def merge(model: Transformer) -> Transformer:
-    """A plain model whose matrices are base + scale · A B, in the base's dtype."""
+    """A plain model whose matrices are base + scale · A B, none of them int8.
+
+    They are in the base's dtype: in bfloat16 each entry is off by up to 1/256 of it.
+    """
     merged = remove(model)
-    for name in model.layers.adapters:
-        a, b = (getattr(model.layers, f"{name}_{part}")[...] for part in "ab")
-        change = jnp.einsum("lir,lro->lio", a, b, preferred_element_type=jnp.float32)
-        weight = merged.layers.weight(name).astype(jnp.float32)
-        weight = weight + model.layers.adapter_scale * change
-        setattr(merged.layers, name, nnx.Param(weight.astype(model.embed.dtype)))
+    for name in ATTENTION + MLP:
+        setattr(merged.layers, name, nnx.Param(matrix(model, name)))
+    for name in _int8(model):
+        delattr(merged.layers, f"{name}_scale")
     return merged
+
+
+def matrix(model: Transformer, name):
+    """What the model multiplies by: the matrix, its scales and its adapter in one.
+
+    Args:
+      name: one of q k v o gate up down.
+    Returns:
+      (layers, in, out) in the dtype of the base; int8 becomes that of the embeddings.
+    """
+    layers, adapters = model.layers, None
+    weight, scale = getattr(layers, name)[...], None
+    if name in layers.adapters:
+        adapters = tuple(getattr(layers, f"{name}_{part}")[...] for part in "ab")
+    if name in _int8(model):
+        scale = getattr(layers, f"{name}_scale")[...]
+    if adapters is None and scale is None:
+        return weight
+    dtype = weight.dtype if scale is None else model.embed.dtype
+    return _joined(weight, scale, adapters, layers.adapter_scale, dtype=dtype)
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
+def _joined(weight, scale, adapters, factor, dtype):
+    """weight · scale + factor · A B in float32, layer by layer, to spare memory."""
+
+    def one(layer):
+        weight, scale, adapters = layer
+        weight = weight.astype(jnp.float32)
+        if scale is not None:
+            weight = weight * scale
+        if adapters is not None:
+            weight = weight + factor * jnp.matmul(*adapters, precision="highest")
+        return weight.astype(dtype)
+
+    return jax.lax.map(one, (weight, scale, adapters))
+
+
+def beside(model: Transformer) -> set:
+    """Tree paths of what `matrix` takes in: adapters, and scales of int8 matrices."""
+    adapters = {f"{name}_{part}" for name in model.layers.adapters for part in "ab"}
+    return {("layers", x) for x in adapters | {f"{n}_scale" for n in _int8(model)}}
+
+
+def _int8(model):
+    """The names of the matrices that are int8."""
+    held = {n: getattr(model.layers, n, None) for n in ATTENTION + MLP}
+    return {n for n, x in held.items() if x is not None and x.dtype == jnp.int8}
 
 
 def quantize(model: Transformer) -> Transformer:
@@ -106,8 +168,13 @@ def quantize(model: Transformer) -> Transformer:
 
     The largest entry of a column becomes ±127, so an entry is off by at most 1/254 of
     the largest of its column. What that does to logits and answers of the shipped
-    models is in data/results/int8.csv.
+    models is in data/results/int8.csv. Adapters stay as they are.
+
+    Raises:
+      ValueError: the model is int8 already.
     """
+    if _int8(model):
+        raise ValueError("The model is int8 already: its scales would be lost.")
     small = nnx.merge(*nnx.split(model))
     for name in ATTENTION + MLP:
         weight = getattr(small.layers, name)[...].astype(jnp.float32)
@@ -122,33 +189,59 @@ def save(model: Transformer, folder, base="") -> None:
     """Writes the adapters as a PEFT folder, which `peft` and vLLM load on the base.
 
     Args:
-      model: an adapted model.
+      model: an adapted model. If its base is int8, they were trained beside rounded
+        matrices, and on the exact ones compute something a little different: that is
+        warned of, and noted in the metadata of adapter_model.safetensors.
       folder: made if missing.
       base: id or folder of the base model, noted in adapter_config.json.
+    Raises:
+      ValueError: the model has no adapters.
+      WeightsError: the disk is full, say, or a model is in that folder.
     """
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors, modules = {}, set()
-    for target in model.layers.adapters:
-        for layer, name in names.of_weight(("layers", target), model.config):
-            name = names.in_transformers(name, model.config)
-            stem = "base_model.model." + name.removesuffix(".weight")
-            modules.add(stem.rsplit(".", 1)[1])
-            for part in "ab":
-                array = np.asarray(getattr(model.layers, f"{target}_{part}")[layer])
-                tensors[f"{stem}.lora_{part.upper()}.weight"] = array.T.copy()
-    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    rank = getattr(model.layers, f"{model.layers.adapters[0]}_a").shape[-1]
+    layers = model.layers
+    if not layers.adapters:
+        raise ValueError(
+            "The model has no adapters (were they merged?). Save it with weights.save."
+        )
+    tensors = _tensors(model)
+    rank = getattr(layers, f"{layers.adapters[0]}_a").shape[-1]
     settings = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": str(base),
         "r": rank,
-        "lora_alpha": model.layers.adapter_scale * rank,
+        "lora_alpha": layers.adapter_scale * rank,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": sorted(modules),
+        "target_modules": sorted({name.split(".")[-3] for name in tensors}),
     }
     if model.config.vision:  # the tower's matrices have the same names
         settings["exclude_modules"] = ".*vision_tower.*"
-    (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    about = {"format": "pt"}
+    if _int8(model):
+        about["base"] = "int8, a scale per column"
+        warnings.warn(
+            f"The adapters in {folder} were trained beside int8 matrices, and on the "
+            "exact base answer a little differently. weights.save(lora.remove(model), "
+            "…) writes the base that they fit, weights.save(model, …) both merged.",
+            stacklevel=2,
+        )
+
+    def fill(aside):
+        save_file(tensors, aside / "adapter_model.safetensors", metadata=about)
+        write_json(settings, aside / ADAPTERS)
+
+    write(folder, ADAPTERS, fill)
+
+
+def _tensors(model):
+    """{PEFT's name: array (out, in)} of all adapters, layer by layer."""
+    tensors = {}
+    for target in model.layers.adapters:
+        parts = {x: whole(getattr(model.layers, f"{target}_{x}")[...]) for x in "ab"}
+        for layer, name in names.of_weight(("layers", target), model.config):
+            name = names.in_transformers(name, model.config).removesuffix(".weight")
+            for part, array in parts.items():
+                name_of_part = f"base_model.model.{name}.lora_{part.upper()}.weight"
+                tensors[name_of_part] = array[layer].T.copy()
+    return tensors

@@ -89,8 +89,13 @@ def of_weight(path, config):
 
 def of_model(config: ModelConfig) -> set[str]:
     """The names of all tensors a checkpoint of this shape holds."""
-    shapes = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
-    return {name for path, _ in items(shapes) for _, name in of_weight(path, config)}
+    return {name for path in shapes(config) for _, name in of_weight(path, config)}
+
+
+def shapes(config: ModelConfig) -> dict:
+    """{tree path: shape and dtype} of each weight of a plain model of this shape."""
+    made = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
+    return dict(items(made))
 
 
 def ours(name: str) -> str:

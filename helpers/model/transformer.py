@@ -17,7 +17,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.ops import REMAT, matmul, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
-from helpers.sharding import gathered, spread
+from helpers.runtime.sharding import gathered, spread
 
 
 class Layer(nnx.Module):
@@ -245,5 +245,5 @@ class Transformer(nnx.Module):
 
 
 def count_params(model: nnx.Module) -> int:
-    """Number of trainable numbers in a model."""
+    """Numbers in a model's floats: its adapters' count, its int8 matrices' do not."""
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))

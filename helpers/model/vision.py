@@ -13,10 +13,11 @@ from flax import nnx
 
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.vision_config import VisionConfig
-from helpers.sharding import gathered, spread
+from helpers.runtime.sharding import gathered, spread
 
 QUERIES = 256  # patches whose attention scores exist at once
-# What to train, as an nnx filter, to leave the tower and the projection as they are.
+# What to train, as an nnx filter, to leave the tower and the projection as they are. Of
+# a model with adapters that is the base as well: for these alone take lora.Adapter.
 TEXT_HALF = nnx.All(nnx.Param, nnx.Not(nnx.PathContains("vision")))
 
 
@@ -138,7 +139,7 @@ class Vision(nnx.Module):
             raise ValueError(
                 f"Pictures of shape {images.shape}: this model sees (P, {c.size}, "
                 f"{c.size}, 3) or (P, N, {c.size}, {c.size}, 3). Pass them through "
-                "helpers.images.fit first."
+                "helpers.batches.images.fit first."
             )
         if images.dtype != jnp.uint8:
             raise ValueError(

@@ -9,9 +9,7 @@ import contextlib
 import functools
 import json
 import math
-import os
 import pathlib
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +18,16 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers import chat
-from helpers.model import names
+from helpers.model import lora, names
 from helpers.model.config import ModelConfig
+from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.transformer import Transformer
-from helpers.processes import on_first, whole
-from helpers.sharding import layout
+from helpers.runtime.processes import whole
+from helpers.runtime.sharding import layout
+from helpers.text import chat
 
-INDEX = "model.safetensors.index.json"
+FLOATS = ("F64", "F32", "F16", "BF16")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
-
-
-class WeightsError(ValueError):
-    """A model folder is incomplete, damaged, or not what its config.json says."""
 
 
 def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None):
@@ -47,9 +42,12 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     Returns:
       A Transformer.
     Raises:
-      WeightsError: naming the file or tensor that is missing, extra, misshapen or cut.
+      WeightsError: naming the file or tensor that is missing, extra, misshapen, cut, or
+        of numbers that need scales.
       UnsupportedModel: config.json asks for something this decoder does not do.
     """
+    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
+        raise ValueError(f"dtype {jnp.dtype(dtype)} is no float; see lora.quantize.")
     folder = pathlib.Path(folder)
     config = ModelConfig.from_hf(read_config(folder), vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
@@ -62,6 +60,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
                 _check_place(path, file.keys(), listed)
                 for name in file.keys():
                     if vision or not names.of_vision(names.ours(name)):
+                        _check_tensor(name, file.get_slice(name), tensors, path)
                         tensors[names.ours(name)] = file.get_slice(name)
             _check_names(tensors.keys(), names.of_model(config), folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
@@ -77,36 +76,25 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
 def save(model, folder, tokenizer=None):
     """Writes a folder that `transformers` and `load` read; made aside, then renamed.
 
+    It holds what the model computes: adapters are added to their matrices and int8 is
+    multiplied by its scales, one weight at a time, in the dtype of the embeddings. The
+    model in memory stays as it is.
+
     Args:
       model: a Transformer.
       folder: made if missing; files of the same names are replaced.
       tokenizer: saved beside the weights, with its chat template; config.json and
         generation_config.json then say which of its ids end an answer.
     Raises:
-      WeightsError: the disk is full, say; the model that was there before is kept.
+      WeightsError: the model has weights or a habit that such a folder has no place
+        for, or lacks some; or the disk is full, say. The model that was there before is
+        kept.
     """
-    tensors = {}
-    for path, value in names.items(nnx.state(model, nnx.Param)):
-        array = whole(value)
-        for layer, name in names.of_weight(path, model.config):
-            part = array if layer is None else array[layer]
-            is_matrix = layer is not None and part.ndim == 2
-            if path == PATCH:
-                part = part.reshape(_kernel(part.shape)).transpose(3, 2, 0, 1)
-            name = names.in_folder(name, model.config)
-            tensors[name] = np.ascontiguousarray(part.T if is_matrix else part)
-    config = model.config.to_hf() | {"torch_dtype": model.embed[...].dtype.name}
-    vision = model.config.vision
-    beside = {"preprocessor_config.json": vision.preprocessor()} if vision else {}
-    on_first(lambda: _write(tensors, config, beside, tokenizer, pathlib.Path(folder)))
+    config = _config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
+    vision, tensors = model.config.vision, _tensors(model)
 
-
-def _write(tensors, config, beside, tokenizer, folder):
-    """Writes all files of a folder aside, then moves them in."""
-    aside = folder / f".part-{os.getpid()}"
-    try:
-        aside.mkdir(parents=True, exist_ok=True)
-        _remove_what_killed_saves_left(folder)
+    def fill(aside):
+        ids = {}
         if tokenizer is not None:
             chat.save_tokenizer(tokenizer, aside)
             ids = {
@@ -114,62 +102,69 @@ def _write(tensors, config, beside, tokenizer, folder):
                 "eos_token_id": list(chat.eos_ids(tokenizer)),
                 "pad_token_id": tokenizer.pad_token_id,
             }
-            _write_json(ids, aside / "generation_config.json")  # for their generate()
-            config |= ids
-        for name, content in (beside | {"config.json": config}).items():
-            _write_json(content, aside / name)
+            write_json(ids, aside / "generation_config.json")  # for their generate()
+        if vision:
+            write_json(vision.preprocessor(), aside / "preprocessor_config.json")
+        write_json(config | ids, aside / MODEL)
         save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
-        _move_in(aside, folder)
-    except (SafetensorError, OSError) as error:
+
+    write(folder, MODEL, fill)
+
+
+def _tensors(model):
+    """{name in the folder: NumPy array, laid out as there} of what a model computes."""
+    config, found = model.config, dict(names.items(nnx.state(model)))
+    expected = names.shapes(config)
+    _check_weights(found, expected, lora.beside(model))
+    tensors = {}
+    for path in expected:
+        matrix = path[0] == "layers" and path[1] in lora.ATTENTION + lora.MLP
+        array = whole(lora.matrix(model, path[1]) if matrix else found[path])
+        for layer, name in names.of_weight(path, config):
+            part = array if layer is None else array[layer]
+            is_matrix = layer is not None and part.ndim == 2
+            if path == PATCH:
+                part = part.reshape(_kernel(part.shape)).transpose(3, 2, 0, 1)
+            part = np.ascontiguousarray(part.T if is_matrix else part)
+            tensors[names.in_folder(name, config)] = part
+    return tensors
+
+
+def _config_json(config):
+    """The content of config.json; refuses habits that it would not bring back."""
+    content = config.to_hf()
+    has, would = map(
+        _habits, (config, ModelConfig.from_hf(content, bool(config.vision)))
+    )
+    if lost := [name for name in has if has[name] != would[name]]:
         raise WeightsError(
-            f"{folder} could not be written ({error}). Free some space, or choose a "
-            "folder that you may write to, and save again."
-        ) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+            f"A {config.family} with {lost[0]}={has[lost[0]]} cannot be saved: config."
+            f"json has no word for it, and would bring back {would[lost[0]]}."
+        )
+    return content
 
 
-def _write_json(content, path):
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+def _habits(config):
+    """A ModelConfig by what it makes a model do; two spellings may do the same."""
+    fields = vars(config) | {"attention_scale": config.attention_scale}
+    fields["pattern"] = [config.is_global(layer) for layer in range(config.layers)]
+    return {name: x for name, x in fields.items() if name != "query_scale"}
 
 
-def _move_in(aside, folder):
-    """Renames the new files into the folder: all of them or, after an error, none.
-
-    config.json leaves first and comes last: a folder without it is no model folder, so
-    whoever reads or is killed in between never has the files of two models.
-    """
-    new = sorted((path.name for path in aside.iterdir()), key=_is_config)
-    old = aside / "old"
-    old.mkdir()
-    arrived = []
-    try:
-        for name in (*reversed(new), INDEX):
-            if (folder / name).exists():
-                (folder / name).replace(old / name)
-        for name in new:
-            (aside / name).replace(folder / name)
-            arrived.append(name)
-    except BaseException:
-        for name in reversed(arrived):
-            (folder / name).unlink()
-        for name in sorted((path.name for path in old.iterdir()), key=_is_config):
-            (old / name).replace(folder / name)
-        raise
-
-
-def _is_config(name):
-    return name == "config.json"
-
-
-def _remove_what_killed_saves_left(folder):
-    for left in folder.glob(".part-*"):
-        try:
-            os.kill(int(left.name.removeprefix(".part-")), 0)  # is the process there?
-        except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
-        except (PermissionError, ValueError):
-            continue
+def _check_weights(found, expected, beside):
+    """Refuses a model whose weights are not those of its config."""
+    if strange := sorted(found.keys() - expected.keys() - beside):
+        raise WeightsError(
+            f"The model has {'/'.join(strange[0])}, which a model folder has no place "
+            "for: read back, it would be another model. Take it out, and save again."
+        )
+    for path, shape in expected.items():
+        if path not in found or found[path].shape != shape.shape:
+            has = found[path].shape if path in found else "none"
+            raise WeightsError(
+                f"{'/'.join(path)} should have shape {shape.shape}, as the model's "
+                f"config says, and has {has}: it cannot be saved."
+            )
 
 
 def read_config(folder) -> dict:
@@ -218,6 +213,19 @@ def _parsed(path):
     return parsed
 
 
+def _check_tensor(name, tensor, before, path):
+    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
+    kind = tensor.get_dtype()
+    if kind not in FLOATS:
+        raise WeightsError(
+            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
+        )
+    if names.ours(name) in before:
+        raise WeightsError(
+            f"{path} has {name} under another name, too. Fetch the whole folder again."
+        )
+
+
 def _check_names(found, expected, folder):
     found = set(found)
     if missing := sorted(expected - found):
@@ -250,7 +258,7 @@ def _read(tensors, shapes, config, dtype, mesh):
                     f"asks for {expected}: they do not belong together."
                 )
             slices.append(tensors[name])
-        place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         if mesh is not None:
             place = layout(path, shape.shape, mesh)
         part = _stacked if "layers" in keys else _single

@@ -1,7 +1,7 @@
 """Run one case with this course's Trainer, as the notebooks do.
 
-The public path from end to end: `Rollouts` over `pipeline.prompts` (its clock includes
-decoding the answers and the rewards, which the peers' clocks leave out), the
+The public path from end to end: `Rollouts` over `prompt_batches.prompts` (its clock
+includes decoding the answers and the rewards, which the peers' clocks leave out), the
 `policy_gradient` and `sft` lessons, AdamW. EOS is an id the model has no logit for, so
 every answer has full length. One optimizer step per rollout, beta 0, no reference.
 
@@ -13,9 +13,9 @@ default). The peers get the whole batch at once, as is their default; told by ha
 take it in four micro-batches (width 128, CPU-seconds a GRPO step at 64+64 / 256+64),
 Tunix goes from 2.1 / 7.7 to 1.4 / 4.8, TRL from 2.0 / 4.4 to 1.7 / 5.0.
 
-Updates and sampling are compiled with LLVM's level 1 (`helpers.jit`). Given the same by
-XLA_FLAGS, Tunix's first step goes from 17.6 to 14.6 s and its GRPO step from 5.8 to 6.2
-CPU-seconds (width 256, 64+64, one run each on a machine with other tenants).
+Updates and sampling are compiled with LLVM's level 1 (`helpers.runtime.jit`). Given the
+same by XLA_FLAGS, Tunix's first step goes from 17.6 to 14.6 s and its GRPO step from
+5.8 to 6.2 CPU-seconds (width 256, 64+64, one run each on a machine with other tenants).
 """
 
 import contextlib
@@ -92,8 +92,8 @@ def fit(case, actor, objective, source):
     import jax
     from flax import nnx
 
-    from helpers.optimizers import adamw
-    from helpers.trainer import Trainer
+    from helpers.training.optimizers import adamw
+    from helpers.training.trainer import Trainer
 
     trainer = Trainer(actor, objective, adamw(case.learning_rate))
     source = Timed(source, actor)
@@ -106,9 +106,10 @@ def fit(case, actor, objective, source):
 
 def grpo(case):
     """Train with GRPO; returns the figures."""
-    from helpers import lessons, pipeline
-    from helpers.rewards import RewardSet
-    from helpers.rollouts import Rollouts
+    from helpers.batches import prompt_batches
+    from helpers.generation.rollouts import Rollouts
+    from helpers.rewards.functions import RewardSet
+    from helpers.training import objectives
 
     tokenizer = bench.word_tokenizer(case, eos=case.vocab, chat_template=TEMPLATE)
     texts = bench.words(case, 0, case.prompts * case.total, case.prompt)
@@ -116,7 +117,7 @@ def grpo(case):
     actor = model(case)
     source = Rollouts(
         actor,
-        pipeline.prompts(
+        prompt_batches.prompts(
             rows, tokenizer, batch=case.prompts, buckets=(case.prompt,), seed=0
         ),
         RewardSet([(bench.low_words, 1.0)]),
@@ -125,19 +126,24 @@ def grpo(case):
         max_tokens=case.answer,
         mask_truncated=False,
     )
-    timed = fit(case, actor, lessons.policy_gradient(), source)
+    timed = fit(case, actor, objectives.policy_gradient(), source)
     assert source.metrics["length"] == case.answer, source.metrics
     return bench.grpo_figures(case, timed.steps, timed.batches)
 
 
 def sft(case):
     """Train on random rows; returns the figures."""
-    from helpers import lessons, pipeline
+    from helpers.batches import prompt_batches
+    from helpers.training import objectives
 
     texts = bench.words(case, 1, case.rows * case.total, case.length)
     examples = [(bench.ids(text), [1] * case.length) for text in texts]
-    source = pipeline.packed_rows(examples, batch=case.rows, length=case.length, seed=0)
-    return bench.sft_figures(case, fit(case, model(case), lessons.sft(), source).steps)
+    source = prompt_batches.packed_rows(
+        examples, batch=case.rows, length=case.length, seed=0
+    )
+    return bench.sft_figures(
+        case, fit(case, model(case), objectives.sft(), source).steps
+    )
 
 
 def main():

@@ -11,22 +11,23 @@ import jax
 from flax import nnx
 from jax.sharding import SingleDeviceSharding
 
-from helpers import lessons, programs, tpu
 from helpers.model.known import KNOWN
+from helpers.tpu import abstract_programs, ahead_of_time
+from helpers.training import objectives
 
 GROUP = 8
 
 
 def main(rows, prompt_tokens, completion_tokens):
     """Print the report of one batch as JSON."""
-    model = programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
+    model = abstract_programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
     graph, state = nnx.split(model)
-    chip = SingleDeviceSharding(tpu.devices("v5e-1")[0])
-    objective = lessons.policy_gradient(chunk=1024)
+    chip = SingleDeviceSharding(ahead_of_time.devices("v5e-1")[0])
+    objective = objectives.policy_gradient(chunk=1024)
     sizes = rows // GROUP, GROUP, prompt_tokens, completion_tokens
     batch = {
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=chip)
-        for name, (shape, dtype) in programs.group_batch(*sizes).items()
+        for name, (shape, dtype) in abstract_programs.group_batch(*sizes).items()
     }
 
     def loss(state, batch):
@@ -35,7 +36,7 @@ def main(rows, prompt_tokens, completion_tokens):
     state = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip), state
     )
-    report = tpu.compile_for("v5e-1", jax.value_and_grad(loss), state, batch)
+    report = ahead_of_time.compile_for("v5e-1", jax.value_and_grad(loss), state, batch)
     print(json.dumps({"hbm_gb": report.hbm_gb, **vars(report)}))
 
 

@@ -10,7 +10,7 @@ sys.path.insert(0, os.environ["COURSE_TESTS"])
 
 from scripted_backend import Scripted  # noqa: E402
 
-from helpers import food_app  # noqa: E402
+from helpers.app import food_app
 
 SLOWLY = 0.7  # seconds a turn, so that events are seen to come one by one
 

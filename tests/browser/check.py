@@ -73,15 +73,15 @@ def _install():
 
 
 @contextlib.contextmanager
-def served():
-    """Runs Voilà with the scripted app on a free port; gives its address."""
+def served(shown=HERE / "app.py", build=BUILD):
+    """Runs Voilà with a page, the scripted app, on a free port; gives its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {"COURSE_TESTS": str(HERE.parent), "COURSE_BUILD": str(BUILD)}
+    own = {"COURSE_TESTS": str(HERE.parent), "COURSE_BUILD": str(build)}
     own |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    command = app.command(HERE / "app.py", "--no-browser", f"--port={port}")
-    with open(BUILD / "voila.log", "w") as log:
+    command = app.command(shown, "--no-browser", f"--port={port}")
+    with open(build / "voila.log", "w") as log:
         voila = subprocess.Popen(
             command, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT
         )

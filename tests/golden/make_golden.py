@@ -1,4 +1,4 @@
-"""Makes the reference logits that tests/test_parity.py holds the decoder to.
+"""Makes the reference logits that tests/model/test_parity.py holds the decoder to.
 
 In an environment with torch 2.13 and transformers 5.23, then in the course's own, then
 in the first again (and in one with transformers 4, which reads the same files):

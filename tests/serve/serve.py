@@ -22,13 +22,14 @@ sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "golden")]
 from bench import environment  # noqa: E402
 from parity import NEEDS  # noqa: E402
 
-from helpers import chat, runtime  # noqa: E402
-from helpers.assistant import converse  # noqa: E402
-from helpers.local_model import LocalModel  # noqa: E402
+from helpers.app.assistant import converse  # noqa: E402
+from helpers.app.local_model import LocalModel  # noqa: E402
+from helpers.app.openai_server import OpenAIServer  # noqa: E402
+from helpers.course import stages  # noqa: E402
 from helpers.model import weights  # noqa: E402
-from helpers.openai_server import OpenAIServer  # noqa: E402
-from helpers.tasks import word_problems  # noqa: E402
-from helpers.tool_calls import TINY  # noqa: E402
+from helpers.tasks.maths import word_problems  # noqa: E402
+from helpers.text import chat  # noqa: E402
+from helpers.tools.nutrition import TINY  # noqa: E402
 
 BUDGET, ASKED = 64, 6
 
@@ -72,12 +73,13 @@ def check(address, folder):
     """Raises AssertionError where server and decoder differ, or a refusal is mute."""
     tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
     own = LocalModel(model, tokenizer, TINY, "own", max_tokens=BUDGET)
-    settings = {"max_tokens": BUDGET, "tools": (), "timeout": 300.0}
+    settings = {"max_tokens": BUDGET, "timeout": 300.0}
     served = OpenAIServer(address, str(folder), **settings)
     answered = 0
     for row in word_problems.generate(ASKED, seed=5, split="test"):
         here, there = (
-            list(converse(backend, row["question"], None)) for backend in (own, served)
+            list(converse(backend, row["question"], None, []))
+            for backend in (own, served)
         )
         print(f"ours:   {here[-1]}\nserver: {there[-1]}", flush=True)
         if here[-1].kind == "answer":
@@ -85,7 +87,7 @@ def check(address, folder):
             assert there[-1].text.split() == here[-1].text.split()
     assert answered >= ASKED // 2, "too few answers end to compare"
     nowhere = OpenAIServer(address, "no/such-model", **settings)
-    (refused,) = converse(nowhere, "Hello?", None)
+    (refused,) = converse(nowhere, "Hello?", None, [])
     print(refused)
     assert refused.kind == "error" and "The server refuses" in refused.text
 
@@ -94,7 +96,7 @@ def main():
     """Makes the environment, exports the model, runs the server, asks it."""
     python = environment("parity", NEEDS, ROOT / "build")
     with tempfile.TemporaryDirectory() as scratch:
-        folder, source = pathlib.Path(scratch, "tiny"), runtime.stage_folder("sft")
+        folder, source = pathlib.Path(scratch, "tiny"), stages.stage_folder("sft")
         weights.save(weights.load(source), folder, chat.load_tokenizer(source))
         log_path = pathlib.Path(scratch, "log")
         with open(log_path, "w") as log:

@@ -1,0 +1,16 @@
+"""The food-logging assistant."""
+
+from helpers.app import food_app, local_model, meal_view
+from helpers.app.assistant import converse, portions
+from helpers.app.meal_log import MealLog
+from helpers.app.openai_server import OpenAIServer
+
+__all__ = [
+    "MealLog",  # what was eaten
+    "OpenAIServer",  # a model on a server
+    "converse",  # picture in, answer out
+    "food_app",  # the page
+    "local_model",  # a model of this machine
+    "meal_view",  # meals as HTML
+    "portions",  # what an answer logs
+]

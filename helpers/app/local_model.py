@@ -1,0 +1,138 @@
+"""A model in this process as the assistant's backend: greedy, offline, ours."""
+
+import jax
+import numpy as np
+
+from helpers.app.assistant import TURNS, BackendError
+from helpers.batches import images, prompt_batches
+from helpers.course import stages
+from helpers.generation import sessions
+from helpers.generation.tool_use import result_turn, turn_text
+from helpers.model import weights
+from helpers.runtime.sharding import own_rows
+from helpers.text import chat
+from helpers.tools import nutrition
+from helpers.tools.tool import by_name
+
+BUCKETS = (64, 128, 256, 512, 1024)  # lengths of prompts, so that few are compiled
+
+
+def load(stage, name, **budgets):
+    """A model of this course: the learner's own, else the shipped one.
+
+    Args:
+      stage: such as "food_grpo"; it knows the nutrition tool. name, budgets: as of
+        LocalModel.
+    Raises:
+      BackendError: there is none; says which notebook makes it.
+    """
+    try:
+        folder = stages.stage_folder(stage)
+    except FileNotFoundError as error:
+        raise BackendError(str(error)) from error
+    model = weights.load(folder, vision=True)
+    tokenizer = chat.load_tokenizer(folder)
+    return LocalModel(model, tokenizer, nutrition.TINY, name, **budgets)
+
+
+class LocalModel:
+    """Asks a model that is loaded here, one conversation at a time.
+
+    Args:
+      model: a Transformer, with vision if it is to see pictures.
+      tokenizer: from `chat.load_tokenizer`.
+      grammar: of the model's family, from `helpers.tools.tool_calls`.
+      name: what people call the model.
+      tools: list of `tool.Tool` of which its chat template is told, where it has any.
+      max_tokens: budget of one turn.
+      max_result_tokens: most tokens of results between two turns.
+    """
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        grammar,
+        name,
+        *,
+        tools=(),
+        max_tokens=48,
+        max_result_tokens=64,
+    ):
+        self.model, self.tokenizer, self.grammar = model, tokenizer, grammar
+        self.name, self.max_tokens = name, max_tokens
+        self.max_result_tokens = max_result_tokens
+        self.schemas = grammar.schemas(by_name(tools).values())
+
+    def begin(self, question, picture):
+        """See `helpers.app.assistant`.
+
+        Raises:
+          BackendError: the question is too long, or the model cannot see.
+        """
+        text = {"type": "text", "text": question}
+        content = question if picture is None else [{"type": "image"}, text]
+        row = {"question": [{"role": "user", "content": content}]}
+        vision = self.model.config.vision
+        shown = {"tools": self.schemas}
+        if picture is not None:
+            if vision is None:
+                raise BackendError(f"{self.name} cannot see: choose another model.")
+            fitted = images.fit(picture, vision.size)
+            shown |= {"pictures": lambda row: [fitted], "vision": vision}
+        try:
+            prompt = next(
+                prompt_batches.prompts(
+                    [row], self.tokenizer, batch=1, buckets=BUCKETS, seed=0, **shown
+                )
+            )
+        except prompt_batches.PromptTooLong as error:
+            raise BackendError(
+                f"The question is too long for {self.name}: {error} Ask in fewer words."
+            ) from error
+        return _Conversation(self, prompt)
+
+
+class _Conversation:
+    """One conversation: a session with one answer, always the likeliest token."""
+
+    def __init__(self, backend, prompt):
+        self.backend = backend
+        self.session = sessions.prefill(
+            backend.model,
+            prompt["prompt"],
+            prompt["prompt_mask"],
+            1,
+            sessions.columns(TURNS, backend.max_tokens, backend.max_result_tokens),
+            prompt.get("images"),
+        )
+
+    def next_turn(self):
+        backend = self.backend
+        self.session, completions = sessions.generate(
+            backend.model,
+            self.session,
+            jax.random.split(jax.random.key(0), (1, 1)),  # greedy: not used
+            np.ones((1, 1), bool),
+            max_tokens=backend.max_tokens,
+            eos_ids=chat.eos_ids(backend.tokenizer),
+            temperature=0,
+        )
+        tokens, mask, _, ended = (array[0, 0] for array in own_rows(completions))
+        if not ended:
+            raise BackendError(
+                f"{backend.name} did not end its turn within {backend.max_tokens} "
+                "tokens. Ask in other words, or choose another model."
+            )
+        text = turn_text(backend.tokenizer, tokens[mask > 0], ended)
+        return backend.grammar.parse(text)
+
+    def append_results(self, verdict, results):
+        backend = self.backend
+        try:
+            ids = result_turn(backend, backend.tokenizer, verdict, results).tokens
+        except ValueError as error:
+            raise BackendError(f"{backend.name}: {error}") from error
+        tokens, real = np.zeros((2, 1, 1, backend.max_result_tokens), np.int32)
+        tokens[..., : len(ids)], real[..., : len(ids)] = ids, 1
+        self.session = sessions.append_tokens(backend.model, self.session, tokens, real)

@@ -1,0 +1,14 @@
+"""Rows to batches: packed, padded, shuffled, resumable."""
+
+from helpers.batches.images import ImageMismatch
+from helpers.batches.packing import packed_rows
+from helpers.batches.prompt_batches import pad_prompts, prompts
+from helpers.batches.sources import Source
+
+__all__ = [
+    "ImageMismatch",  # pictures and image tokens do not fit
+    "Source",  # what all batch sources share
+    "packed_rows",  # demonstrations for SFT
+    "pad_prompts",  # prompts of one width
+    "prompts",  # prompts for rollouts
+]

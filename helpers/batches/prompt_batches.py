@@ -1,0 +1,152 @@
+"""Batch sources for data that is known before training: Grain order, our packing.
+
+A *batch source* is what the trainer draws from: `next(source)` gives a dict of arrays,
+`source.get_state()` a small JSON-able dict, and `source.set_state(state)` continues
+from there exactly, in another process if need be. `source.metrics` describes the last
+batch, `source.samples` is a table for the log (empty here: nothing is sampled).
+
+Grain (https://google-grain.readthedocs.io) counts positions, shares them out between
+processes and keeps the place (`helpers.batches.sources`).
+"""
+
+import numpy as np
+
+from helpers.batches import images
+from helpers.batches.packing import ExampleTooLong, packed_rows
+from helpers.batches.sources import Source
+from helpers.runtime import processes
+from helpers.runtime.run_identity import (
+    describe_lists,
+    describe_pictures,
+    describe_rows,
+)
+from helpers.text import chat
+
+__all__ = ["ExampleTooLong", "PromptTooLong", "packed_rows", "pad_prompts", "prompts"]
+
+
+class PromptTooLong(ValueError):
+    """A prompt has more tokens than the largest bucket."""
+
+
+def prompts(
+    rows,
+    tokenizer,
+    *,
+    batch,
+    buckets=(64, 128, 256),
+    seed,
+    epochs=None,
+    shard=None,
+    pictures=None,
+    vision=None,
+    tools=None,
+):
+    """Make a batch source of prompts to answer, for rollouts.
+
+    Args:
+      rows: list of dicts with a "question": str or list of messages.
+      tokenizer: from `chat.load_tokenizer`.
+      batch: P, prompts per batch and process.
+      buckets: allowed padded lengths Tp, so that few programs are compiled.
+      seed: int, at least 0, decides the order of every epoch.
+      epochs: how often to go through the rows; None for ever. The last batch of a
+        finite run may be smaller.
+      shard: (index, count): this process reads the index-th of every count rows;
+        None: as many shares as there are processes.
+      pictures: `pictures(row)` gives the list of a row's pictures, `images.fit` each,
+        when its batch is made; None: no row has any.
+      vision: the model's `config.vision`, needed with pictures.
+      tools: JSON schemas that the chat template is told, `ToolUse.schemas`; None: none.
+    Returns:
+      A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
+      (P, Tp) int32, "rows": list of P dicts} and, if there are pictures, "images": see
+      `images.stack`; N is the most images that any of the prompts has. metrics:
+      `prompt_tokens` (mean) and `epoch` (a fraction).
+    Raises:
+      PromptTooLong: a prompt does not fit in the largest bucket.
+      images.ImageMismatch: a prompt's image tokens are no whole images or, when its
+        batch is made, not as many as its pictures.
+      ValueError: no rows, or the chat template takes no notice of the tools.
+    """
+    questions = [row["question"] for row in rows]
+    tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
+    _check_lengths(tokens, buckets)
+    run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
+    source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
+    if pictures:
+        source.show(pictures, images.counts(tokens, vision), vision)
+    return source
+
+
+def pad_prompts(token_lists, buckets):
+    """Pad prompts on the right to the smallest bucket that holds them all.
+
+    Args:
+      token_lists: list of P lists of int.
+      buckets: allowed lengths Tp.
+    Returns:
+      (prompt, prompt_mask): int32 arrays (P, Tp); padding is id 0 with mask 0.
+    Raises:
+      PromptTooLong: a prompt does not fit in the largest bucket.
+      ValueError: a prompt without tokens.
+    """
+    _check_lengths(token_lists, buckets)
+    longest = max(map(len, token_lists))
+    width = min(bucket for bucket in buckets if bucket >= longest)
+    prompt = np.zeros((len(token_lists), width), np.int32)
+    mask = np.zeros_like(prompt)
+    for row, tokens in enumerate(token_lists):
+        prompt[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return prompt, mask
+
+
+class _Prompts(Source):
+    def __init__(self, rows, tokens, run, epochs, buckets):
+        super().__init__(len(rows), run, epochs)
+        self._rows, self._tokens, self._buckets = rows, tokens, buckets
+        self._images, self._pictures = lambda drawn: {}, None
+
+    def describe_data(self):
+        tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
+        described = {"tokens": tokens, **describe_rows(self._rows)}
+        if self._pictures:
+            described["pictures"] = describe_pictures(self._pictures, self._rows)
+        return described
+
+    def show(self, pictures, numbers, vision):
+        """From now on batches have `images`, `numbers` of them to each row."""
+
+        def of_rows(drawn):
+            own = [pictures(self._rows[i]) for i in drawn]
+            wanted = [numbers[i] for i in drawn]
+            return {"images": images.stack(own, wanted, max(1, *numbers), vision)}
+
+        self._images, self._pictures = of_rows, pictures
+
+    def __next__(self):
+        drawn = self._draw(self._run["batch"])
+        if not drawn:
+            raise StopIteration
+        prompt, mask = pad_prompts([self._tokens[i] for i in drawn], self._buckets)
+        self.metrics = {
+            "prompt_tokens": float(mask.sum(1).mean()),
+            "epoch": self._epoch(),
+        }
+        rows = [self._rows[i] for i in drawn]
+        batch = {"prompt": prompt, "prompt_mask": mask, "rows": rows}
+        return batch | self._images(drawn)
+
+
+def _check_lengths(token_lists, buckets):
+    largest = max(buckets)
+    for index, tokens in enumerate(token_lists):
+        if len(tokens) == 0:
+            raise ValueError(f"Prompt {index} has no tokens: nothing can follow it.")
+        if len(tokens) > largest:
+            raise PromptTooLong(
+                f"Prompt {index} has {len(tokens)} tokens, the largest bucket is "
+                f"{largest}. Shorten the prompt, or pass larger buckets, for example "
+                f"buckets={(*sorted(buckets), 2 ** (len(tokens) - 1).bit_length())}."
+            )

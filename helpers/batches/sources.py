@@ -1,0 +1,159 @@
+"""What data sources share: an order drawn from Grain, a share of it, and a state.
+
+The order is a function of seed and position, so its whole state is one number. Process
+i of n reads positions i, i + n, i + 2n, …: disjoint, and complete.
+"""
+
+import functools
+import itertools
+import sys
+
+import grain
+import numpy as np
+
+from helpers.runtime.run_identity import REMEDY, differences, listed
+
+
+class Source:
+    """A batch source over examples in memory; subclasses say what a batch is.
+
+    Args:
+      count: number of examples.
+      run: what must be the same to continue: "batch" (per process), "seed", "shard"
+        (index, count) and more; what JSON can hold.
+      epochs: how often to go through the examples; None for ever.
+    Raises:
+      ValueError: no examples, or a number among the arguments that is too small.
+    """
+
+    def __init__(self, count, run, epochs):
+        for name, number in {"batch": run["batch"], "epochs": epochs}.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name} is {number}: it must be 1 or more.")
+        self.metrics, self.samples = {}, []
+        self._run, self._examples = run | {"epochs": epochs}, count
+        self._example_at = _shuffled(count, run["seed"])
+        self._waiting = []  # examples that are due before those of the order
+        self._order = _order(count, epochs, run["shard"], self._example_at)
+
+    def __iter__(self):
+        return self
+
+    def describe_data(self):
+        """Return {name: text} of all that batches are made of; checksums suffice."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _identity(self):
+        """What must be the same to continue; described once, when first asked for."""
+        return self._run | {"data": self.describe_data()}
+
+    def get_state(self):
+        """Return a JSON-able dict that says where this source stands."""
+        return {
+            "run": dict(self._identity),
+            "order": self._order.get_state(),
+            "waiting": list(self._waiting),
+        }
+
+    def set_state(self, state):
+        """Continue from a state of a source made with the same arguments.
+
+        Raises:
+          ValueError: the state is that of other data or other arguments.
+        """
+        if changed := differences(state["run"], self._identity):
+            raise ValueError(
+                f"The saved data position is that of other batches: {listed(changed)}."
+                f" {REMEDY}"
+            )
+        self._order.set_state(state["order"])
+        self._waiting = list(state["waiting"])
+
+    def set_states(self, states):
+        """Continue where another number of processes stopped, from all their states.
+
+        Every example still comes once per epoch: what is left is shared out anew. The
+        global batch, `batch` times processes, must be as large as it was.
+
+        Raises:
+          ValueError: the states are those of other data or other arguments.
+        """
+        index, count = self._run["shard"]
+        shards = [state["run"]["shard"] for state in states]
+        if shards != [[i, len(states)] for i in range(len(states))]:
+            raise ValueError(
+                f"The saved data positions are those of the shares {shards}, which are"
+                " not all there are of one run."
+            )
+        end, late = _progress([state["order"]["next_index"] for state in states])
+        lists = [state["waiting"] for state in states]
+        in_turn = itertools.chain(*itertools.zip_longest(*lists))
+        waiting = [example for example in in_turn if example is not None]
+        waiting += map(self._example_at, late)
+        run = states[0]["run"]
+        batch, rest = divmod(run["batch"] * len(states), count)
+        batch += rest / count
+        self.set_state(
+            {
+                "run": run | {"shard": self._run["shard"], "batch": batch},
+                "order": {"next_index": len(range(index, end, count))},
+                "waiting": waiting[index::count],
+            }
+        )
+
+    def _draw(self, count):
+        """The next `count` examples, or as many as are left."""
+        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
+        return drawn + list(itertools.islice(self._order, count - len(drawn)))
+
+    def _epoch(self):
+        count = self._run["shard"][1]
+        return self._order.get_state()["next_index"] * count / self._examples
+
+
+def _progress(taken):
+    """Where to go on after n processes took `taken[i]` of the positions i, i + n, ….
+
+    Returns:
+      The first position after all that were taken, and those before it that were not.
+    """
+    n = len(taken)
+    end = max(0, *(i + n * (k - 1) + 1 for i, k in enumerate(taken)))
+    late = [p for p in range(n * min(taken), end) if p // n >= taken[p % n]]
+    return end, late
+
+
+def _shuffled(count, seed):
+    """Return the function from a position to its example, shuffled every epoch.
+
+    The permutation is NumPy's, because Grain's own `shuffle` takes 10 ms per index
+    for two examples and 0.1 ms for three hundred (measured, 0.2.18).
+    """
+    if count == 0:
+        raise ValueError("There is no data: the list of examples or rows is empty.")
+
+    @functools.lru_cache(maxsize=2)
+    def permutation(epoch):
+        return np.random.default_rng([seed, epoch]).permutation(count)
+
+    def example_at(position):
+        epoch, offset = divmod(position, count)
+        return int(permutation(epoch)[offset])
+
+    return example_at
+
+
+def _order(count, epochs, shard, example_at):
+    """Return Grain's iterator over this share of the examples."""
+    index, processes = shard
+    if not 0 <= index < processes:
+        raise ValueError(
+            f"shard is {tuple(shard)}: the index must be in [0, {processes})."
+        )
+    positions = grain.MapDataset.range(
+        sys.maxsize if epochs is None else epochs * count
+    )
+    in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    order = positions[index::processes].map(example_at)
+    return iter(order.to_iter_dataset(in_memory))

@@ -1,0 +1,50 @@
+"""What every notebook prints first: where it runs, and how long it should take."""
+
+import sys
+
+import jax
+
+from helpers.course.syllabus import LESSONS
+from helpers.recipes.presets import Preset, preset
+from helpers.runtime.environment import where
+
+
+def banner(notebook: str) -> Preset:
+    """Print where this notebook runs and how long it should take.
+
+    Args:
+      notebook: its number, such as "07".
+    Returns:
+      The preset in force.
+    """
+    import flax  # its version only; importing it costs most of a second
+
+    chosen, lesson, place = preset(), LESSONS[notebook], where()
+    devices, own = jax.devices(), jax.local_devices()[0]  # only own ones tell memory
+    minutes = lesson.minutes.get(chosen.name)
+    expected = f"about {minutes} min" if minutes else "time not measured here"
+    if minutes and chosen.name != "laptop":
+        expected += " (planned, not measured)"
+    print(f"{notebook} {lesson.title} · preset {chosen.name}: {expected}")
+    print(
+        f"{place}: {len(devices)} × {devices[0].device_kind}{_memory(own)} · "
+        f"jax {jax.__version__}, flax {flax.__version__}, "
+        f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    )
+    if place != "laptop" and devices[0].platform != "tpu":
+        print(_SWITCH[place])
+    return chosen
+
+
+def _memory(device: jax.Device) -> str:
+    """What a device says of its memory, such as " of 15.75 GiB"; CPUs say nothing."""
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    return f" of {limit / 2**30:.2f} GiB" if limit else ""
+
+
+_SWITCH = {
+    "colab": "No TPU here. Runtime → Change runtime type → v5e-1 TPU, then run again; "
+    "on this CPU the laptop preset is used.",
+    "kaggle": "No TPU here. Settings → Accelerator → TPU v5e-8, then run again; "
+    "on this CPU the laptop preset is used.",
+}

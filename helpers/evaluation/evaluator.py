@@ -1,0 +1,238 @@
+"""Measuring a model on problems with known answers.
+
+One greedy answer per problem is what the model would hand in; several samples show what
+it has in reach. `helpers.evaluation.report` adds them up,
+`helpers.evaluation.intervals` has the error bars, and
+`helpers.evaluation.tool_evaluate` grades conversations about food with the same loop.
+"""
+
+import itertools
+import re
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from helpers.batches import images
+from helpers.batches.prompt_batches import pad_prompts
+from helpers.evaluation.intervals import Comparison, compare, pass_at_k, wilson
+from helpers.evaluation.report import MathsReport, Report
+from helpers.generation.dialogue import Dialogue
+from helpers.generation.one_turn import OneTurn
+from helpers.generation.sampling import row_keys
+from helpers.rewards.functions import (
+    completion_text,
+    extract_lenient,
+    extract_strict,
+    gold_number,
+)
+from helpers.text import chat
+from helpers.tools.traces import Trace
+
+__all__ = [
+    "Comparison",
+    "Held",
+    "MathsReport",
+    "Report",
+    "compare",
+    "evaluate",
+    "hold",
+    "pass_at_k",
+    "wilson",
+]
+
+QUIET_SECONDS = 10.0  # between two lines of progress
+
+
+class Held(NamedTuple):
+    """One answer: what was said, in how many tokens, and whether it ended by itself."""
+
+    text: str | Trace
+    tokens: int
+    ended: bool
+
+
+def evaluate(
+    model,
+    tokenizer,
+    rows,
+    *,
+    max_tokens,
+    tools=None,
+    samples=8,
+    batch=64,
+    seed=0,
+    temperature=1.0,
+    buckets=(64, 128, 256, 512),
+    log=True,
+) -> MathsReport:
+    """Answers every problem once greedily and several times at random, and grades it.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: problems with "question" and "answer"; "level" and "names" where known.
+      max_tokens: budget of an answer; with tools, of each of its turns.
+      tools: a `tool_use.ToolUse`; None: answers of one turn, without.
+      samples, batch, seed, temperature, buckets, log: see `hold`.
+
+    Returns:
+      A MathsReport.
+
+    Raises:
+      ValueError: there are no rows, or a gold answer has no number.
+      PromptTooLong: a prompt does not fit into the largest bucket.
+    """
+    golds = [gold_number(row["answer"]) for row in rows]
+    held = hold(
+        model,
+        tokenizer,
+        rows,
+        tools or OneTurn(),
+        max_tokens=max_tokens,
+        samples=samples,
+        batch=batch,
+        seed=seed,
+        temperature=temperature,
+        buckets=buckets,
+        log=log,
+    )
+    people = {name for row in rows for name in row.get("names", ())}
+    graded = [
+        _graded(row, gold, *answers, people)
+        for row, gold, answers in zip(rows, golds, held, strict=True)
+    ]
+    return MathsReport(graded, samples)
+
+
+def hold(
+    model,
+    tokenizer,
+    rows,
+    dialogue: Dialogue,
+    *,
+    max_tokens,
+    samples,
+    batch,
+    seed,
+    temperature,
+    buckets,
+    pictures=None,
+    log=True,
+) -> list[tuple[Held, list[Held]]]:
+    """Answers every row once greedily and several times at random.
+
+    All batches have one shape, the last one filled up, so two programs compile: one
+    greedy, one sampling. What is sampled depends on the seed and the row's place in
+    `rows`, not on the size of the batch.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: with a "question", str or messages.
+      dialogue: how an answer comes about.
+      max_tokens: budget of a turn.
+      samples: sampled answers per row; 0 for none.
+      batch: rows at a time when sampling; greedily, as many answers at a time.
+      seed, temperature: of the samples.
+      buckets: allowed lengths of prompts; the longest prompt decides.
+      pictures: `pictures(row)` gives the list of a row's pictures; None: no row has
+        any.
+      log: print a line now and then when it takes long.
+
+    Returns:
+      For each row the greedy answer, and a list of the sampled ones.
+
+    Raises:
+      ValueError: there are no rows, or batch or samples are no such numbers.
+      PromptTooLong: a prompt does not fit into the largest bucket.
+      images.ImageMismatch: see `prompt_batches.prompts`.
+    """
+    if not rows:
+        raise ValueError("There are no rows to evaluate.")
+    if batch < 1 or samples < 0:
+        raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
+    prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
+    keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
+    at_once = batch * max(samples, 1)
+
+    def answers(what, keys_NG, temperature):
+        size = min(at_once // keys_NG.shape[1], len(rows))
+        for at, real in _batches(len(rows), size, what if log else None):
+            some = {name: array[at] for name, array in prompts.items()}
+            limits = {"max_tokens": max_tokens, "temperature": temperature}
+            got = dialogue.answers(model, tokenizer, some, keys_NG[at], **limits)
+            counts = got.mask.sum(axis=-1)
+            each = zip(got.texts, counts, got.ended, strict=True)
+            yield from itertools.islice(each, real)
+
+    greedy = [_held(*one)[0] for one in answers("greedy answers", keys_NG[:, :1], 0.0)]
+    sampled: list[list[Held]] = [[] for _ in rows]
+    if samples:
+        sampled = [_held(*some) for some in answers("samples", keys_NG, temperature)]
+    return list(zip(greedy, sampled, strict=True))
+
+
+def _held(texts, counts, ended):
+    """The answers of one row, from the lists and arrays of a batch."""
+    return [
+        Held(text, int(count), bool(end))
+        for text, count, end in zip(texts, counts, ended, strict=True)
+    ]
+
+
+def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
+    """The rows' prompts as one batch, pictures included."""
+    vision = model.config.vision if pictures else None
+    tokens = chat.prompts_tokens(
+        tokenizer,
+        [row["question"] for row in rows],
+        tools=dialogue.schemas,
+        vision=vision,
+    )
+    prompt, mask = pad_prompts(tokens, buckets)
+    prompts = {"prompt": prompt, "prompt_mask": mask}
+    if pictures:
+        numbers = images.counts(tokens, vision)
+        own, slots = [pictures(row) for row in rows], max(1, *numbers)
+        prompts["images"] = images.stack(own, numbers, slots, vision)
+    return prompts
+
+
+def _batches(problems, size, what):
+    """Indices of each batch, always `size` of them, and how many are not filling."""
+    begin = spoken = time.monotonic()
+    for start in range(0, problems, size):
+        real = min(size, problems - start)
+        yield np.minimum(np.arange(start, start + size), problems - 1), real
+        now, done = time.monotonic(), start + real
+        if what and now - spoken > QUIET_SECONDS and done < problems:
+            left = (now - begin) * (problems / done - 1)
+            print(f"{what}: {done} of {problems}, {left:.0f} s left", flush=True)
+            spoken = now
+
+
+def _graded(row, gold, greedy, sampled, people):
+    """One entry of `Report.answers`."""
+    text = completion_text(greedy.text)
+    texts = [completion_text(sample.text) for sample in sampled]
+    return {
+        "question": row["question"],
+        "gold": str(gold),
+        "level": row.get("level", 0),
+        "text": text,
+        "tokens": greedy.tokens,
+        "ended": greedy.ended,
+        "strict": extract_strict(text) == gold,
+        "lenient": extract_lenient(text) == gold,
+        "right": sum(extract_strict(sample) == gold for sample in texts),
+        "right_lenient": sum(extract_lenient(sample) == gold for sample in texts),
+        "names_kept": _names_kept(text, row, people),
+    }
+
+
+def _names_kept(text, row, people):
+    """Whether an answer names only people of its question; None if it names nobody."""
+    named = people.intersection(re.findall(r"\w+", text))
+    return named.issubset(row["names"]) if named and "names" in row else None

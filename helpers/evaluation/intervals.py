@@ -1,0 +1,121 @@
+"""How far a measured share can be trusted: unbiased pass@k, intervals, comparisons.
+
+A share of n problems is known to about ±1/√n: 62% of 500 is anything from 58% to 66%.
+So every figure comes with its interval, and two models are compared problem by problem.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binomtest
+
+
+def pass_at_k(n, c, k):
+    """The chance that k answers hold a right one, without bias, from n of which c are.
+
+    1 - C(n-c, k) / C(n, k): of all ways to pick k of the n, the share with a right one.
+
+    Args:
+      n: answers sampled.
+      c: right ones among them.
+      k: answers one may hand in, at most n.
+
+    Returns:
+      A fraction. Source: 2107.03374, eq. 1.
+
+    Raises:
+      ValueError: not 0 <= c <= n and 1 <= k <= n.
+    """
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(
+            f"pass@{k} of {n} samples, {c} of them right: sample at least k answers."
+        )
+    return 1 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def wilson(successes, n, level=0.95):
+    """The interval that probably holds the true share, from successes in n trials.
+
+    Unlike share ± 1.96·√(share (1 - share) / n) it stays inside 0 and 1 and does not
+    collapse when all or none succeed.
+
+    Args:
+      successes: how many succeeded.
+      n: how many were tried, at least 1.
+      level: how probably, a fraction.
+
+    Returns:
+      (low, high), fractions. Source: Wilson (1927), as SciPy has it.
+
+    Raises:
+      ValueError: not 0 <= successes <= n with n at least 1, or not whole numbers.
+    """
+    whole = successes == int(successes) and n == int(n)
+    if not (whole and n >= 1 and 0 <= successes <= n):
+        raise ValueError(f"{successes} successes of {n} trials have no interval.")
+    found = binomtest(int(successes), int(n)).proportion_ci(level, "wilson")
+    return float(found.low), float(found.high)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A second model against a first, on the same problems; fractions of 1.
+
+    Attributes:
+      n: problems.
+      difference: the mean score after, minus that before.
+      low, high: its 95% interval, by bootstrap over the problems.
+      gained, lost: problems with a higher and with a lower score than before.
+      p: the chance of a split at least as uneven as gained to lost if neither model
+        were better (exact McNemar test).
+    """
+
+    n: int
+    difference: float
+    low: float
+    high: float
+    gained: int
+    lost: int
+    p: float
+
+    def __str__(self):
+        verdict = "more than chance" if self.p < 0.05 else "could be chance"
+        interval = f"95% interval {self.low:+.1%} to {self.high:+.1%}, n = {self.n}"
+        return (
+            f"{self.difference:+.1%} ({interval}): {self.gained} gained, {self.lost} "
+            f"lost, p = {self.p:.2g}: {verdict}"
+        )
+
+
+def compare(before, after, *, resamples=10_000, seed=0):
+    """Whether a second model is better than a first, judged problem by problem.
+
+    Problems that both solve, or neither, say nothing about which is better; comparing
+    two separate intervals does not know that.
+
+    Args:
+      before, after: the score of each problem, in the same order: 0 or 1, or a share.
+      resamples: draws of the bootstrap (Efron, 1979).
+      seed: decides these draws.
+
+    Returns:
+      A Comparison.
+
+    Raises:
+      ValueError: not the same number of problems, or none.
+    """
+    if len(before) != len(after) or not len(before):
+        raise ValueError(
+            f"{len(before)} problems before and {len(after)} after: compare two models "
+            "on the same problems."
+        )
+    change_N = np.asarray(after, float) - np.asarray(before, float)
+    n = len(change_N)
+    # Drawing n problems with replacement = drawing how often each change comes up.
+    values, counts = np.unique(change_N, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
+    low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
+    gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
+    p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    return Comparison(n, float(change_N.mean()), low, high, gained, lost, float(p))

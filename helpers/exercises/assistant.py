@@ -1,0 +1,96 @@
+"""Self-checks of notebook 14: events, a hostile call, another weight, another model."""
+
+from helpers.app.assistant import converse
+from helpers.exercises.check import Check, filled, judge
+from helpers.tools import nutrition
+
+PIZZA = {"food": "pizza", "grams": 150}
+
+
+def check_events(guess) -> Check:
+    """A prediction: how many events one conversation with one call has, without words
+    before the call: call, result, answer."""
+    return judge(
+        ("be filled in", filled(guess, what="your guess")),
+        ("be a whole number", lambda: guess == int(guess)),
+        ("count what the tool gives, too", lambda: guess >= 3),
+        ("count one event per thing that happens", lambda: guess == 3),
+    )
+
+
+def check_hostile(arguments) -> Check:
+    """Breaking it: a call that is valid JSON, and that the tool refuses with advice."""
+
+    def result():
+        return nutrition.TOOL.call(arguments)
+
+    return judge(
+        ("be filled in", filled(arguments, what="a dict of arguments")),
+        ("be a dict", lambda: isinstance(arguments, dict)),
+        ("name exactly food and grams", lambda: set(arguments) == {"food", "grams"}),
+        ("have a number of grams that is allowed", lambda: _good_grams(arguments)),
+        ("be refused by the tool", lambda: "error" in result()),
+        (
+            "be near enough to a food to get suggestions",
+            lambda: result()["suggestions"],
+        ),
+    )
+
+
+def _good_grams(arguments):
+    known = nutrition.TOOL.call({**arguments, "food": "pizza"})
+    return "error" not in known
+
+
+def check_scaled(answer) -> Check:
+    """The same food in another weight; an edit can be undone."""
+    portion = nutrition.TOOL.call(PIZZA)
+
+    def there_and_back():
+        back = answer(answer(portion, 7), 150)
+        return all(abs(back[n] - portion[n]) < 1e-9 for n in nutrition.NUTRIENTS)
+
+    before = dict(portion)
+    return judge(
+        ("have the new grams", lambda: answer(portion, 300)["grams"] == 300),
+        ("keep the food's name", lambda: answer(portion, 300)["food"] == "pizza"),
+        (
+            "have twice the kcal for twice the grams",
+            lambda: answer(portion, 300)["kcal"] == 2 * portion["kcal"],
+        ),
+        (
+            "scale every nutrient",
+            lambda: all(
+                abs(answer(portion, 75)[n] - portion[n] / 2) < 1e-9
+                for n in nutrition.NUTRIENTS
+            ),
+        ),
+        ("not round: back in 150 g it is what it was", there_and_back),
+        ("leave the portion that it was given alone", lambda: portion == before),
+    )
+
+
+def check_backend(answer) -> Check:
+    """Another model behind the assistant: it asks for pizza, then repeats the kcal."""
+
+    def events():
+        question, tools = "How many kcal are in 150 g of this?", [nutrition.TOOL]
+        return list(converse(answer(), question, None, tools))
+
+    def kinds():
+        return [event.kind for event in events()]
+
+    return judge(
+        ("begin a conversation", lambda: answer().begin("?", None) is not None),
+        ("make a call in its first turn", lambda: kinds()[0] == "call"),
+        ("call the nutrition tool", lambda: "kcal" in events()[1].result),
+        (
+            "look up 150 g of pizza",
+            lambda: events()[0].call.arguments == PIZZA,
+        ),
+        ("then answer", lambda: kinds() == ["call", "result", "answer"]),
+        (
+            "answer with the tool's number, in the form #### 402",
+            lambda: events()[-1].text == f"#### {events()[1].result['kcal']}",
+        ),
+    )

@@ -1,0 +1,110 @@
+"""Self-checks of notebook 10: a mask, a price, a cheat and a witness."""
+
+from helpers.exercises.check import Check, filled, judge
+from helpers.rewards import food_rewards
+from helpers.rewards.functions import RewardSet
+from helpers.tools import nutrition, traces
+
+PIZZA = [{"food": "pizza", "grams": 150}]
+CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
+CALLED = [("assistant", [7, 8, 2]), ("tool", [3, 9]), ("assistant", [5, 2])]
+
+
+def check_loss_mask(answer) -> Check:
+    """The loss mask of a conversation, from who said which tokens."""
+    twice = [*CALLED[:2], *CALLED]
+
+    def mask(pieces):
+        return [int(entry) for entry in answer(pieces)]
+
+    return judge(
+        ("give one entry per token", lambda: len(mask(CALLED)) == 7),
+        ("hold only zeros and ones", lambda: set(mask(CALLED)) <= {0, 1}),
+        ("keep the tool's tokens out of the loss", lambda: mask(CALLED)[3:5] == [0, 0]),
+        ("teach the call as well", lambda: mask(CALLED)[:2] == [1, 1]),
+        ("teach when to stop: the token that ends a call", lambda: mask(CALLED)[2]),
+        ("teach the answer, its end included", lambda: mask(CALLED)[5:] == [1, 1]),
+        (
+            "serve conversations with two calls",
+            lambda: mask(twice) == [1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1],
+        ),
+        ("serve those without any", lambda: mask([("assistant", [4, 2])]) == [1, 1]),
+    )
+
+
+def earns(right, needless, weight):
+    """What `solved` of weight 1 and `needless_calls` pay on average, of 100 pictures.
+
+    Args:
+      right: pictures solved. needless: needless calls on all of them together.
+      weight: of `needless_calls`.
+    """
+    return (right - weight * needless / food_rewards.MOST_CALLS) / 100
+
+
+def check_price(answer) -> Check:
+    """The weight at which looking twice earns as much as looking once."""
+
+    def gain():
+        return earns(70, 2 * 100 - 70, answer) - earns(60, 100 - 60, answer)
+
+    return judge(
+        ("be filled in", filled(answer, what="a weight")),
+        ("be a number", lambda: float(answer) is not None),
+        ("be a price: more than 0", lambda: answer > 0),
+        ("be dearer: looking twice still earns more", lambda: gain() < 0.002),
+        ("be cheaper: looking once earns more already", lambda: gain() > -0.002),
+    )
+
+
+def check_cheat(cheat) -> Check:
+    """Turns about a pizza that CARELESS pays in full and that look nothing up."""
+
+    def score(function):
+        (value,) = RewardSet(function)([""], [_played(cheat)], portions=[PIZZA])[0]
+        return value
+
+    honest = _played(["<<lookup pizza 150>>", "#### 402"])
+    full = RewardSet(CARELESS)([""], [honest], portions=[PIZZA])[0][0]
+    return judge(
+        (
+            "be a list of texts, the model's turns",
+            lambda: isinstance(cheat, list) and all(isinstance(t, str) for t in cheat),
+        ),
+        ("be a conversation that can be played", lambda: _played(cheat).turns),
+        ("not be solved: it is a cheat", lambda: score(food_rewards.solved) == 0),
+        ("be paid in full, as the right answer is", lambda: score(CARELESS) >= full),
+        ("look nothing up", lambda: not _played(cheat).calls),
+    )
+
+
+def check_silence(answer) -> Check:
+    """A reward function that prices saying nothing about food that is there."""
+    called, quiet = _played(["<<lookup pizza 150>>", "#### 402"]), _played(["#### 402"])
+    declined = _played([food_rewards.NO_FOOD])
+
+    def score(trace, portions):
+        (value,) = answer([""], [trace], portions=[portions], image=[None])
+        return value
+
+    def all_scores():
+        return answer([""] * 3, [called, quiet, declined], portions=[PIZZA, PIZZA, []])
+
+    return judge(
+        ("return a list", lambda: isinstance(all_scores(), list)),
+        ("return one number per completion", lambda: len(all_scores()) == 3),
+        ("accept further columns", lambda: score(called, PIZZA) is not None),
+        ("cost nothing where the tool was called", lambda: score(called, PIZZA) == 0),
+        ("cost a point where food is denied", lambda: score(declined, PIZZA) == -1),
+        ("cost a point where a number is invented", lambda: score(quiet, PIZZA) == -1),
+        (
+            "cost nothing where there is no food to look up",
+            lambda: score(declined, []) == 0,
+        ),
+        ("keep the order of the completions", lambda: all_scores() == [0, -1, 0]),
+    )
+
+
+def _played(turns):
+    """The conversation of these turns with the real tool."""
+    return traces.trace(nutrition.TINY, turns, [nutrition.TOOL])

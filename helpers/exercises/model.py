@@ -1,0 +1,171 @@
+"""Self-checks of notebook 02: parameters, the KV cache, the prompt, positions."""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from helpers.exercises.check import Check, judge
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer, count_params
+
+TINY = ModelConfig(
+    family="gemma3_text",
+    vocab_size=11,
+    width=8,
+    layers=2,
+    heads=2,
+    kv_heads=1,
+    head_dim=4,
+    ff=12,
+    window=2,
+    pattern=2,
+    query_scale=4.0,
+)
+
+
+def check_parameters(answer) -> Check:
+    """Counting parameters from a config.json alone."""
+    hf = TINY.to_hf()
+
+    def grows(**change):
+        return answer({**hf, **change}) - answer(hf)
+
+    def real(layers):
+        config = dataclasses.replace(TINY, layers=layers)
+        return count_params(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
+
+    return judge(
+        ("give a whole number", lambda: answer(hf) == int(answer(hf))),
+        (
+            "grow by one row of the table (hidden_size) for a new vocabulary entry",
+            lambda: grows(vocab_size=hf["vocab_size"] + 1) == hf["hidden_size"],
+        ),
+        (
+            "count three feed-forward matrices a layer",
+            lambda: grows(intermediate_size=13) == 3 * 2 * hf["hidden_size"],
+        ),
+        (
+            "count a key and a value matrix for each key head in every layer",
+            lambda: grows(num_key_value_heads=2) == 2 * 2 * 8 * 4,
+        ),
+        (
+            "count a query and an output matrix for each head in every layer",
+            lambda: grows(num_attention_heads=3) == 2 * 2 * 8 * 4,
+        ),
+        (
+            "count all six norms of a layer: 4 of the width, 2 of the head's width",
+            lambda: grows(num_hidden_layers=3) == real(3) - real(2),
+        ),
+        (
+            "count what remains: the norm after the last layer",
+            lambda: answer(hf) == real(2),
+        ),
+    )
+
+
+class _Watched:
+    """A model that writes down what it is called with."""
+
+    def __init__(self, model):
+        self.model, self.config, self.logits = model, model.config, model.logits
+        self.calls = []
+
+    def __call__(self, tokens, positions, segments=None, earlier=()):
+        seen = sum(piece.positions.shape[-1] for piece in earlier)
+        self.calls.append((tokens.shape[2], int(jnp.ravel(positions)[0]), seen))
+        return self.model(tokens, positions, segments, earlier)
+
+
+def check_cached_logits(answer) -> Check:
+    """Logits one token at a time, from the keys and values of those before."""
+    tokens_T = np.array([3, 7, 1, 4])
+    model = Transformer(TINY, nnx.Rngs(0))
+
+    @functools.cache
+    def tried():
+        watched = _Watched(model)
+        return np.asarray(answer(watched, tokens_T)), watched.calls
+
+    @functools.cache
+    def truth():
+        hidden, _ = model(tokens_T[None, None], np.arange(4)[None, None])
+        return np.asarray(model.logits(hidden)[0, 0])
+
+    def close(rows):
+        return np.allclose(tried()[0][rows], truth()[rows], atol=1e-4)
+
+    return judge(
+        (
+            "return logits of shape (tokens, vocabulary)",
+            lambda: tried()[0].shape == (4, 11),
+        ),
+        (
+            "call the model once per token, with that one token",
+            lambda: [call[0] for call in tried()[1]] == [1, 1, 1, 1],
+        ),
+        ("be right for the first token, which has no past", lambda: close([0])),
+        (
+            "count positions from the start of the text: 0, 1, 2, 3",
+            lambda: [call[1] for call in tried()[1]] == [0, 1, 2, 3],
+        ),
+        (
+            "show the model the keys of all earlier tokens: 0, 1, 2, 3 of them",
+            lambda: [call[2] for call in tried()[1]] == [0, 1, 2, 3],
+        ),
+        ("equal the logits of the whole text at once", lambda: close([0, 1, 2, 3])),
+    )
+
+
+def check_saving(answer) -> Check:
+    """How many times fewer tokens a shared prompt costs."""
+    return judge(
+        ("save nothing when there is one answer", lambda: _near(answer(48, 72, 1), 1)),
+        ("save nothing without a prompt", lambda: _near(answer(0, 72, 8), 1)),
+        (
+            "come close to the group's size when the prompt is long",
+            lambda: 7.9 < answer(100_000, 72, 8) < 8,
+        ),
+        (
+            "count the answers of the whole group in both cases",
+            lambda: _near(answer(100, 100, 2), 4 / 3),
+        ),
+    )
+
+
+def _near(value, truth):
+    return abs(value - truth) < 1e-6
+
+
+def check_answer_positions(answer) -> Check:
+    """Positions of answer tokens after right-padded prompts."""
+    mask_PT = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+
+    @functools.cache
+    def tried():
+        return np.asarray(answer(mask_PT, 3))
+
+    return judge(
+        ("have the shape (prompts, steps)", lambda: tried().shape == (2, 3)),
+        ("be whole numbers", lambda: tried().dtype.kind in "iu"),
+        (
+            "rise by 1 from token to token",
+            lambda: (np.diff(tried(), axis=1) == 1).all(),
+        ),
+        (
+            "start where a prompt without padding ends",
+            lambda: tried()[0].tolist() == [5, 6, 7],
+        ),
+        (
+            "start where the *text* of a padded prompt ends, not its padding",
+            lambda: tried()[1].tolist() == [2, 3, 4],
+        ),
+        (
+            "not depend on how wide the batch is padded",
+            lambda: np.array_equal(
+                answer(np.pad(mask_PT, [(0, 0), (0, 4)]), 3), tried()
+            ),
+        ),
+    )

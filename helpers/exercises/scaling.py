@@ -1,0 +1,203 @@
+"""Self-checks of notebook 13: bytes on a chip, a layer cut by hand, what was compiled.
+
+A chip's program is tried on chips played by `jax.vmap` with a named axis, on which the
+collectives mean the same; so the checks need no second device.
+"""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from helpers.exercises.check import Check, filled, judge
+from helpers.tpu import ahead_of_time
+
+CHIPS = 4
+LAYOUTS = ("nothing is cut", "data parallel", "FSDP", "tensor parallel")
+_TRUTH = {"A": LAYOUTS[3], "B": LAYOUTS[2], "C": LAYOUTS[0], "D": LAYOUTS[1]}
+
+
+def check_bytes_per_chip(answer) -> Check:
+    """Bytes of float32 weights and two moments on one chip, under FSDP."""
+    return judge(
+        (
+            "give 12 bytes for a lone number on one chip: a weight and two moments",
+            lambda: answer([()], 1) == 12,
+        ),
+        (
+            "give 12 bytes for every number of a matrix on one chip",
+            lambda: answer([(3, 5)], 1) == 180,
+        ),
+        ("add up all arrays", lambda: answer([(3, 5), (2,)], 1) == 180 + 24),
+        (
+            "give each of 8 chips an eighth of a matrix that can be cut",
+            lambda: answer([(64, 32)], 8) == 64 * 32 * 12 / 8,
+        ),
+        (
+            "cut a later axis where the first does not divide",
+            lambda: answer([(3, 16)], 8) == 3 * 16 * 12 / 8,
+        ),
+        (
+            "leave an array whole, on every chip, where no axis divides",
+            lambda: answer([(3, 5), (64, 32)], 8) == 180 + 64 * 32 * 12 / 8,
+        ),
+        (
+            "not take two axes together: 8 chips cannot cut (4, 4)",
+            lambda: answer([(4, 4)], 8) == 4 * 4 * 12,
+        ),
+    )
+
+
+def _gated(x, gate, up, down):
+    return jax.nn.gelu(x @ gate) * (x @ up) @ down
+
+
+def check_rows_to_rows(answer) -> Check:
+    """A gated feed-forward part: rows come in cut, weights stay cut, rows leave cut."""
+    rng = np.random.default_rng(0)
+    B, D, F = 8, 6, 20
+    x, gate, up, down = (
+        rng.normal(size=shape).astype(np.float32)
+        for shape in ((B, D), (D, F), (D, F), (F, D))
+    )
+    rows = x.reshape(CHIPS, B // CHIPS, D)
+    columns = [w.reshape(D, CHIPS, -1).swapaxes(0, 1) for w in (gate, up)]
+    pieces = (rows, *columns, down.reshape(CHIPS, -1, D))
+    one_chip = functools.partial(answer, axis="model")
+
+    @functools.cache
+    def tried():
+        return np.asarray(jax.vmap(one_chip, axis_name="model")(*pieces))
+
+    @functools.cache
+    def program():
+        shapes = [jnp.asarray(piece[0]) for piece in pieces]
+        made = jax.make_jaxpr(one_chip, axis_env=[("model", CHIPS)])(*shapes)
+        return re.findall(r"\b([a-z_]+)\d*\[(?=[^\]]*\baxis_name|axes=)", str(made))
+
+    def runs(*kinds):
+        return sorted(name for name in program() if name in _COLLECTIVES) == [*kinds]
+
+    return judge(
+        (
+            "give each chip as many rows as it was handed",
+            lambda: tried().shape == rows.shape,
+        ),
+        (
+            "equal the whole computation on one chip, row by row",
+            lambda: np.allclose(tried().reshape(B, D), _gated(x, gate, up, down), 1e-4),
+        ),
+        (
+            "send once to collect the rows and once to add up and deal out the results",
+            lambda: runs("all_gather", "reduce_scatter"),
+        ),
+    )
+
+
+_COLLECTIVES = ("all_gather", "all_to_all", "ppermute", "psum", "reduce_scatter")
+
+
+def listings(mesh) -> dict[str, dict]:
+    """Collectives of four compiled steps of one two-layer network, by letter.
+
+    64 rows of width 256, and 1,024 numbers between the layers: each matrix has 1 MiB.
+
+    Args:
+      mesh: 8 devices along "data".
+    """
+    P, cut = PartitionSpec, PartitionSpec("data")
+    x, up, down = jnp.ones((64, 256)), jnp.ones((256, 1024)), jnp.ones((1024, 256))
+    programs = {
+        "A": (_tensor_step, (P(), P(None, "data"), cut), (P(), P(None, "data"), cut)),
+        "B": (_fsdp_step, (cut, cut, cut), (P(), cut, cut)),
+        "C": (_step, (P(), P(), P()), (P(), P(), P())),
+        "D": (_data_step, (cut, P(), P()), (P(), P(), P())),
+    }
+    found = {}
+    for letter, (step, takes, gives) in programs.items():
+        # D adds up its gradients itself; under the check JAX would.
+        own = {"check_vma": letter != "D"}
+        spread = jax.shard_map(step, mesh=mesh, in_specs=takes, out_specs=gives, **own)
+        compiled = jax.jit(spread).lower(x, up, down).compile()
+        found[letter] = ahead_of_time.collectives(compiled.as_text())
+    return found
+
+
+def _step(x, up, down, add=lambda y: y):
+    """Loss and gradients of what is here; `add` makes a whole of a chip's share."""
+
+    def loss(weights):
+        hidden = jax.nn.gelu(x @ weights[0])
+        return jnp.mean(add(hidden @ weights[1]) ** 2)
+
+    value, gradient = jax.value_and_grad(loss)((up, down))
+    return value, *gradient
+
+
+def _data_step(x, up, down):
+    return tuple(jax.lax.pmean(y, "data") for y in _step(x, up, down))
+
+
+def _fsdp_step(x, up, down):
+    whole = (jax.lax.all_gather(w, "data", tiled=True) for w in (up, down))
+    value, *gradient = _step(x, *whole)
+    shares = (jax.lax.psum_scatter(g, "data", tiled=True) for g in gradient)
+    return jax.lax.pmean(value, "data"), *shares
+
+
+def _tensor_step(x, up, down):
+    return _step(x, up, down, add=lambda y: jax.lax.psum(y, "data"))
+
+
+def check_diagnosis(answer) -> Check:
+    """Which layout made which list of collectives."""
+
+    def right(letter):
+        return lambda: answer[letter] == _TRUTH[letter]
+
+    return judge(
+        (
+            "name a layout for each program",
+            filled(*answer.values(), what="one of checks.LAYOUTS"),
+        ),
+        (
+            "use the words of checks.LAYOUTS, each once",
+            lambda: sorted(answer.values()) == sorted(LAYOUTS),
+        ),
+        ("find the program whose chips never talk", right("C")),
+        (
+            "see in B what becomes of weights that every chip holds a part of",
+            right("B"),
+        ),
+        ("tell gradients from activations by their size: A and D", right("A")),
+    )
+
+
+def check_global_mean(answer) -> Check:
+    """The mean over all tokens of all chips, of which each holds its own rows."""
+    rng = np.random.default_rng(1)
+    losses = rng.uniform(1, 9, (CHIPS, 6)).astype(np.float32)
+    even = np.tile([1.0, 1, 1, 0, 0, 0], (CHIPS, 1)).astype(np.float32)
+    uneven = (np.arange(6) < np.array([[6], [1], [2], [5]])).astype(np.float32)
+    empty = uneven * np.array([[1], [0], [1], [1]], np.float32)
+
+    def tried(mask):
+        one_chip = functools.partial(answer, axis="data")
+        return np.asarray(jax.vmap(one_chip, axis_name="data")(losses, mask))
+
+    def equal(mask):
+        return np.allclose(tried(mask), (losses * mask).sum() / mask.sum(), rtol=1e-5)
+
+    return judge(
+        ("give one number on each chip", lambda: tried(even).shape == (CHIPS,)),
+        ("give all chips the same number", lambda: np.ptp(tried(uneven)) < 1e-5),
+        (
+            "be the mean over all tokens when chips have equally many",
+            lambda: equal(even),
+        ),
+        ("be that also when chips have 6, 1, 2 and 5 tokens", lambda: equal(uneven)),
+        ("be that also when a chip has none", lambda: equal(empty)),
+    )

@@ -1,0 +1,14 @@
+"""Answers of a model: sampled, in groups, with tools."""
+
+from helpers.generation import sessions
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import generate, row_keys
+from helpers.generation.tool_use import ToolUse
+
+__all__ = [
+    "Rollouts",  # groups of scored answers, a batch source
+    "ToolUse",  # answers that call tools
+    "generate",  # answers to prompts
+    "row_keys",  # a key for every answer
+    "sessions",  # answer, read on, answer again
+]

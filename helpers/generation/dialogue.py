@@ -1,0 +1,51 @@
+"""How the answers of a batch come about: in one turn, or in several with tools.
+
+Rollouts and evaluation sample through this; what they get is the same either way.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Answers(NamedTuple):
+    """Answers on the host, as the trainer reads them, axes (P, G, T).
+
+    tokens: int32, the model's and, between its turns, those of results; without gaps.
+    mask: int32, 1 on the model's own. logprobs: float32 as sampled, 0 elsewhere.
+    ended: (P, G) bool: its last turn ended by an EOS.
+    texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
+    """
+
+    tokens: np.ndarray
+    mask: np.ndarray
+    logprobs: np.ndarray
+    ended: np.ndarray
+    texts: list
+    metrics: dict
+
+
+class Dialogue(Protocol):
+    """What `one_turn.OneTurn` and `tool_use.ToolUse` are."""
+
+    @property
+    def schemas(self) -> list[dict] | None:
+        """What the chat template is told of tools; None: of none."""
+
+    def width(self, max_tokens: int) -> int:
+        """Most tokens of an answer whose turns have at most `max_tokens`."""
+
+    def describe(self) -> dict:
+        """What a run's state says of it, for JSON."""
+
+    def answers(
+        self,
+        model: Any,
+        tokenizer: Any,
+        prompts: dict,
+        keys: Any,
+        *,
+        max_tokens: int,
+        temperature: float = 1.0,
+    ) -> Answers:
+        """Samples an answer for each key, see `tool_use.ToolUse.answers`."""

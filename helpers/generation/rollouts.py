@@ -1,0 +1,285 @@
+"""Rollouts: prompts in, groups of sampled and scored answers out.
+
+A batch source for everything that learns from its own answers: GRPO and GSPO use the
+rewards, on-policy distillation only the answers. The model is the very object that the
+trainer updates, so every batch is sampled from the newest weights. Several processes
+sample together, each the answers to its own prompts, and score their own.
+"""
+
+import functools
+
+import jax
+import numpy as np
+
+from helpers.generation.dialogue import Dialogue
+from helpers.generation.one_turn import OneTurn
+from helpers.generation.sampling import row_keys
+from helpers.losses.policy_gradient import advantages
+from helpers.rewards.functions import RewardSet
+from helpers.runtime import processes
+from helpers.runtime.run_identity import REMEDY, describe, differences, listed
+from helpers.training.errors import NothingToLearn
+
+CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
+
+
+class Rollouts:
+    """A batch source that samples groups of answers and scores them.
+
+    Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
+    int32; `loss_mask` (P,G,T) float32, 1 on every sampled token, its EOS included;
+    `logprobs` (P,G,T) float32 as sampled; `rewards`, `advantages` (P,G) float32.
+    `images` uint8 (P,N,H,W,3) are those of the prompts, if they have any.
+    T is the longest answer that counts, rounded up to a quarter of the budget.
+    `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
+    and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
+
+    Args:
+      model: the policy; the trainer's own model, so that it is always up to date.
+      prompts: batch source of prompts, from `prompt_batches.prompts`.
+      reward: a `rewards.RewardSet`, or what makes one, such as a reward function;
+        None scores nothing (distillation).
+      tokenizer: from `chat.load_tokenizer`.
+      group: G, answers per prompt.
+      max_tokens: budget of an answer.
+      seed: decides all sampling noise, with the step, the prompt and the member.
+      advantage: kind of `losses.advantages`.
+      mask_truncated: leave answers that ran out of budget out of the loss: what they
+        would have come to is unknown. Distillation judges each token by itself, and
+        loses by it.
+      resample: how many further batches of prompts may be drawn to replace groups
+        with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
+        processes draw as often, and each replaces its own.
+      patience: batches in a row that may be tied throughout before it is an error.
+      tools: a `tool_use.ToolUse`; answers may then call, `max_tokens` is the budget of
+        each of their turns, and rewards judge `traces.Trace` in the place of strings.
+    """
+
+    def __init__(
+        self,
+        model,
+        prompts,
+        reward,
+        tokenizer,
+        *,
+        group,
+        max_tokens,
+        seed=0,
+        advantage="mean",
+        mask_truncated=True,
+        resample=0,
+        patience=5,
+        tools=None,
+    ):
+        if reward is not None and not isinstance(reward, RewardSet):
+            reward = RewardSet(reward)
+        self.model, self.prompts, self.reward = model, prompts, reward
+        self.tokenizer, self.group, self.max_tokens = tokenizer, group, max_tokens
+        self.seed, self.advantage = seed, advantage
+        self.mask_truncated, self.resample = mask_truncated, resample
+        self.patience, self.all_tied, self.step = patience, 0, 0
+        self.dialogue: Dialogue = tools or OneTurn()
+        self.metrics, self.samples = {}, []
+
+    @functools.cached_property
+    def _identity(self):
+        """What must be the same to continue; described once, before it is changed."""
+        names = ("group", "max_tokens", "seed", "resample", "advantage")
+        run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
+        run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
+        for name, function, weight in self.reward.rewards if self.reward else ():
+            run[f"reward {name!r}"] = {"weight": float(weight)} | describe(function)
+        return run
+
+    def get_state(self):
+        """A JSON-able dict that says where this source stands."""
+        return {
+            "run": dict(self._identity),
+            "step": self.step,
+            "all_tied": self.all_tied,
+            "prompts": self.prompts.get_state(),
+        }
+
+    def set_state(self, state):
+        """Continues from a state; the same weights then sample the same answers.
+
+        Raises:
+          ValueError: the state is that of a run with other arguments.
+        """
+        self._adopt(state)
+        self.prompts.set_state(state["prompts"])
+
+    def set_states(self, states):
+        """Continues from the states of all processes of a run, however many there were.
+
+        Raises:
+          ValueError: the states are those of a run with other arguments.
+        """
+        self._adopt(states[0])  # all but the prompts is the same in every process
+        processes.resume(self.prompts, [state["prompts"] for state in states])
+
+    def _adopt(self, state):
+        if changed := differences(state["run"], self._identity):
+            raise ValueError(
+                f"The saved rollouts are those of another run: {listed(changed)}."
+                f" {REMEDY}"
+            )
+        self.step, self.all_tied = state["step"], state["all_tied"]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if (prompts := self._next_prompts()) is None:
+            raise StopIteration
+        batch, metrics = self._sample(prompts, 0)
+        rounds = [(metrics, len(batch["rows"]))]
+        while (
+            self.reward
+            and len(rounds) <= self.resample
+            and any(processes.gather(bool(_tied(batch["rewards"]).any())))
+            and (prompts := self._next_prompts()) is not None
+        ):
+            extra, metrics = self._sample(prompts, len(rounds))
+            rounds.append((metrics, len(extra["rows"])))
+            batch = _replace_tied(batch, extra)
+        self.step += 1
+        self._describe(batch, rounds)
+        if self.reward:
+            self._notice_when_nothing_can_be_learned(batch)
+            batch["advantages"] = np.asarray(
+                advantages(batch["rewards"], self.advantage)
+            )
+        return _trimmed(batch, -(-self.dialogue.width(self.max_tokens) // CUTS))
+
+    def _next_prompts(self):
+        """The next prompts, of one shape everywhere; None once a process has none."""
+        prompts = processes.together(lambda: next(self.prompts, None))
+        own = (0, 0) if prompts is None else prompts["prompt"].shape
+        counts, widths = zip(*processes.gather(own), strict=True)
+        if 0 in counts:
+            return None
+        if len(set(counts)) > 1:
+            raise ValueError(
+                f"The processes have {list(counts)} prompts left, and sample together:"
+                " pass epochs=None, or a number of rows that they can share evenly."
+            )
+        return _widened(prompts, max(widths))
+
+    def _sample(self, prompts, round_):
+        """One batch of prompts, answered and scored, on the host; and its metrics."""
+        step = self.step * (self.resample + 1) + round_
+        index, count = processes.share()
+        key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
+        keys = row_keys(key, step, rows, self.group)[index::count]
+        answers = self.dialogue.answers(
+            self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
+        )
+        tokens, mask, logprobs, ended, texts, counts = answers
+        kept = mask * ended[..., None] if self.mask_truncated else mask
+        batch = {
+            "prompt": prompts["prompt"],
+            "prompt_mask": prompts["prompt_mask"],
+            "completion": tokens,
+            "loss_mask": kept.astype(np.float32),
+            "logprobs": logprobs,
+            "rows": prompts["rows"],
+            "texts": texts,
+        }
+        if "images" in prompts:
+            batch["images"] = prompts["images"]
+        metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
+        metrics |= counts
+        if self.reward:
+            batch["rewards"], parts = processes.together(
+                lambda: self._score(prompts["rows"], texts)
+            )
+            metrics["reward"] = batch["rewards"].mean()
+            metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
+        return batch, metrics
+
+    def _score(self, rows, texts):
+        """Rewards (P,G) float32, and each reward function's mean over all of them."""
+        repeated = [row for row in rows for _ in range(self.group)]
+        flat = [text for group in texts for text in group]
+        columns = {
+            name: [row[name] for row in repeated]
+            for name in rows[0]
+            if name != "question" and all(name in row for row in rows)
+        }
+        questions = [row["question"] for row in repeated]
+        totals, parts = self.reward(questions, flat, **columns)
+        return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
+
+    def _describe(self, batch, rounds):
+        """Fills `metrics`, means over all that was sampled, and `samples`.
+
+        Once tied groups are replaced, the batch says more about what was chosen than
+        about the policy; only `tied_left` is about the batch.
+        """
+        prompts = [count for _, count in rounds]
+        self.metrics = {
+            name: float(np.average([m[name] for m, _ in rounds], weights=prompts))
+            for name in rounds[0][0]
+        }
+        self.samples = [
+            {"prompt": row["question"], "completion": str(texts[0])}
+            for row, texts in zip(batch["rows"], batch["texts"], strict=True)
+        ][:4]
+        if self.reward:
+            self.metrics["rollouts"] = float(len(rounds))
+            self.metrics["tied_left"] = float(_tied(batch["rewards"]).mean())
+            first = batch["rewards"][:, 0]
+            for sample, reward in zip(self.samples, first, strict=False):
+                sample["reward"] = float(reward)
+
+    def _notice_when_nothing_can_be_learned(self, batch):
+        useful = ~_tied(batch["rewards"]) & batch["loss_mask"].any(axis=(1, 2))
+        learns = any(processes.gather(bool(useful.any())))
+        self.all_tied = 0 if learns else self.all_tied + 1
+        if self.all_tied >= self.patience:
+            raise NothingToLearn(
+                f"In {self.all_tied} batches in a row every group had equal rewards "
+                f"(last mean reward {batch['rewards'].mean():.2f}), or answers that "
+                f"all ran out of max_tokens={self.max_tokens}, so no update can learn "
+                "anything. Choose easier or harder problems, a larger group or budget, "
+                "or a reward that tells answers apart."
+            )
+
+
+def _trimmed(batch, step):
+    """Arrays only, cut to the multiple of `step` that holds all answers that count."""
+    counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
+    longest = max(processes.gather(int(counted[-1]) + 1 if len(counted) else 1))
+    width = min(-(-longest // step) * step, batch["completion"].shape[-1])
+    for name in ("completion", "loss_mask", "logprobs"):
+        batch[name] = batch[name][..., :width]
+    return {name: x for name, x in batch.items() if isinstance(x, np.ndarray)}
+
+
+def _tied(rewards_PG):
+    return rewards_PG.max(axis=1) == rewards_PG.min(axis=1)
+
+
+def _replace_tied(batch, extra):
+    """A batch with groups of `extra` that are not tied in the place of tied ones."""
+    tied = np.flatnonzero(_tied(batch["rewards"]))
+    useful = np.flatnonzero(~_tied(extra["rewards"]))[: len(tied)]
+    order = np.arange(len(batch["rows"]))
+    order[tied[: len(useful)]] = len(order) + useful
+    width = max(batch["prompt"].shape[1], extra["prompt"].shape[1])
+    batch, extra = _widened(batch, width), _widened(extra, width)
+
+    def chosen(name):
+        both = [*batch[name], *extra[name]]
+        rows = [both[i] for i in order]
+        return np.stack(rows) if isinstance(batch[name], np.ndarray) else rows
+
+    return {name: chosen(name) for name in batch}
+
+
+def _widened(batch, width):
+    """The batch with its prompts padded on the right to a larger bucket."""
+    padding = [(0, 0), (0, width - batch["prompt"].shape[1])]
+    names = ("prompt", "prompt_mask")
+    return batch | {name: np.pad(batch[name], padding) for name in names}

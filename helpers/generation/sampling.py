@@ -1,0 +1,297 @@
+"""Generation with a KV cache: each prompt is computed once, then answers grow together.
+
+One compiled program per shape: prefill, then `lax.while_loop` until every answer has
+ended. Nothing goes back to the host in between, the cache is exactly prompt + budget
+long, and the log-probability of every sampled token comes out beside it.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.batches.images import check_prompts
+from helpers.generation import sampling_checks
+from helpers.model.attention import KV
+from helpers.model.scoring import prefill
+from helpers.runtime.jit import jit
+from helpers.runtime.sharding import gathered, spread_rows, using
+
+# Tokens in a block of the cumulative distribution: few for a small vocabulary; a large
+# one is cut as a TPU's registers are, 128 wide (a fifth of the time a token takes).
+BLOCK, WIDE_BLOCK, WIDE = 32, 128, 8192
+
+
+class Completions(NamedTuple):
+    """Sampled answers: ids, which are real, their log-probs, and which ended by EOS.
+
+    tokens, mask: (P, G, T) int32; the mask is 1 up to and including EOS. logprobs:
+    (P, G, T) float32, nats, under the untempered model at temperature 1. ended: (P, G).
+    """
+
+    tokens: jax.Array
+    mask: jax.Array
+    logprobs: jax.Array
+    ended: jax.Array
+
+
+@functools.partial(jax.jit, static_argnames=("prompts", "group"))
+def row_keys(key, step, prompts, group):
+    """A fresh key per answer, (prompts, group), folded from step, prompt and member."""
+    key = jax.random.fold_in(key, step)
+
+    def one(p, g):
+        return jax.random.fold_in(jax.random.fold_in(key, p), g)
+
+    across_group = jax.vmap(one, in_axes=(None, 0))
+    across_prompts = jax.vmap(across_group, in_axes=(0, None))
+    return across_prompts(jnp.arange(prompts), jnp.arange(group))
+
+
+def generate(
+    model,
+    prompt_PT,
+    prompt_mask_PT,
+    keys_PG,
+    *,
+    max_tokens,
+    eos_ids,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    images=None,
+):
+    """Samples G answers to each of P prompts.
+
+    Args:
+      model: a Transformer.
+      prompt_PT, prompt_mask_PT: right-padded prompts, int32, none of them empty.
+      keys_PG: one random key per answer (see `row_keys`); its second axis is G.
+      max_tokens: budget of new tokens per answer.
+      eos_ids: ids that end an answer; they are part of it.
+      temperature: 0 is greedy. Training rollouts use 1, with top_k=0 and top_p=1:
+        any other distribution would bias the ratio new/old.
+      top_k, top_p: keep the k likeliest tokens / the likeliest ones that together
+        hold probability p (1904.09751); for evaluation only.
+      images: of the prompts, uint8 (P, H, W, 3) or (P, N, H, W, 3): a row's
+        pictures in the order of its image tokens, then black ones.
+    Returns:
+      Completions.
+    Raises:
+          ValueError: a prompt is empty, has gaps or foreign ids; a setting means
+      helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
+      its images.
+    """
+    vocab = model.config.vocab_size
+    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
+    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    if images is not None or model.config.vision:
+        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
+    graph, weights = nnx.split(model)
+    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
+    rows += [] if images is None else [jnp.asarray(images)]
+    prompt_PT, prompt_mask_PT, keys_PG, *images = spread_rows(rows, weights)
+    with using(weights):
+        return _generate(
+            graph,
+            weights,
+            prompt_PT,
+            prompt_mask_PT,
+            keys_PG,
+            jnp.float32(temperature),
+            jnp.float32(top_p),
+            *images,
+            max_tokens=max_tokens,
+            eos_ids=tuple(eos_ids),
+            greedy=temperature == 0,
+            top_k=top_k,
+            nucleus=top_p < 1,
+        )
+
+
+@functools.partial(
+    jit,
+    static_argnames=("graph", "max_tokens", "eos_ids", "greedy", "top_k", "nucleus"),
+)
+def _generate(
+    graph,
+    weights,
+    prompt_PT,
+    prompt_mask_PT,
+    keys_PG,
+    temperature,
+    top_p,
+    images=None,
+    *,
+    max_tokens,
+    eos_ids,
+    greedy,
+    top_k,
+    nucleus,
+):
+    model = gathered_model(graph, weights)
+    (P, _), G = prompt_PT.shape, keys_PG.shape[1]
+    choose = chooser(keys_PG, None if greedy else temperature, top_k, top_p, nucleus)
+    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
+    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
+    pieces = prefix, empty_cache(prefix, G, max_tokens)
+    active_PG = jnp.ones((P, G), bool)
+    state = last_PD[:, None], length_PG, active_PG
+    return decode_turn(model, *pieces, 0, state, max_tokens, eos_ids, choose)[0]
+
+
+def gathered_model(graph, weights):
+    """The model with its weights gathered once, as every token needs them again."""
+    activations = nnx.merge(graph, weights).activations
+    return nnx.merge(graph, gathered(weights, activations))
+
+
+def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
+    """The function (logits, t) -> token t of each answer and its log-probability."""
+    return functools.partial(
+        _choose,
+        keys_PG=keys_PG,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p if nucleus else None,
+    )
+
+
+def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose):
+    """Every active answer goes on until an EOS, all of them in one loop.
+
+    Args:
+      prefix: KV of the prompts. cache: of the answers so far, its columns from `start`
+        on free for `max_tokens` more.
+      state: (hidden, length, active): the activations (P, g, D) that predict the next
+        tokens, the positions (P, G) of these, and which answers go on (P, G).
+      choose: from `chooser`.
+    Returns:
+      (Completions of this turn, cache). The cache lacks each answer's last token.
+    """
+    hidden_PgD, length_PG, active_PG = state
+    P, G = length_PG.shape
+    read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
+
+    def going(carry):
+        t, _, out, _ = carry
+        return (t < max_tokens) & ~out.ended.all()
+
+    def one_token(carry):
+        t, token_PG, out, cache = carry
+        hidden, new = model(
+            token_PG[..., None],
+            (length_PG + t - 1)[..., None],
+            (~out.ended).astype(jnp.int32)[..., None],
+            earlier=(prefix, cache),
+        )
+        cache = append(cache, new, start + t - 1)
+        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
+        return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
+
+    logits_PgV = read(hidden_PgD)
+    first_PGV = jnp.broadcast_to(logits_PgV, (P, G, logits_PgV.shape[-1]))
+    token_PG, logprob_PG = choose(first_PGV, start)
+    numbers = jnp.zeros((P, G, max_tokens), jnp.int32)
+    empty = Completions(numbers, numbers, numbers.astype(jnp.float32), ~active_PG)
+    out = _record(empty, 0, token_PG, logprob_PG, eos)
+    _, _, out, cache = jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))
+    return out, cache
+
+
+def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
+    """Token t of each answer, and its log-probability; greedily without temperature."""
+    if temperature is None:
+        token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
+    else:
+        kept = _restrict(logits_PGV / temperature, top_k, top_p)
+        uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(_at(key, t))))
+        token_PG = draw(kept, uniform(keys_PG))
+    chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
+    return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
+
+
+def _record(out, t, token_PG, logprob_PG, eos):
+    """Writes token t of the answers that have not ended."""
+    real_PG = ~out.ended
+    return Completions(
+        out.tokens.at[..., t].set(jnp.where(real_PG, token_PG, 0)),
+        out.mask.at[..., t].set(real_PG.astype(jnp.int32)),
+        out.logprobs.at[..., t].set(jnp.where(real_PG, logprob_PG, 0.0)),
+        out.ended | jnp.isin(token_PG, eos),
+    )
+
+
+def draw(logits, uniform):
+    """One token per row, with the probability its logits give it.
+
+    The inverse of the cumulative distribution, first over blocks of tokens, then inside
+    the block that was hit: one random number a row, where the Gumbel trick needs one
+    for every entry of the vocabulary (half of a small model's decoding time).
+
+    Args:
+      logits: (..., V) float32; -inf forbids a token.
+      uniform: (...) float32 in [0, 1).
+    Returns:
+      (...) int32.
+    """
+    V = logits.shape[-1]
+    size = WIDE_BLOCK if V >= WIDE else BLOCK
+    weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
+    padding = [(0, 0)] * (weights.ndim - 1) + [(0, -V % size)]
+    blocks = jnp.pad(weights, padding).reshape(*weights.shape[:-1], -1, size)
+    edges = jnp.cumsum(blocks.sum(axis=-1), axis=-1)
+    target = uniform[..., None] * edges[..., -1:]
+    block = _first_above(edges, target)
+    before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
+    inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
+    place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
+    return (block * size + place)[..., 0].astype(jnp.int32)
+
+
+def _first_above(edges, target):
+    """Index (..., 1) of the first edge above the target, at worst the last rise."""
+    last_rise = jnp.argmax(edges, axis=-1, keepdims=True)
+    return jnp.minimum((edges <= target).sum(axis=-1, keepdims=True), last_rise)
+
+
+def _pick(array, index):
+    return jnp.take_along_axis(array, index, axis=-1)
+
+
+def _at(key, t):
+    return jax.random.fold_in(key, t)
+
+
+def empty_cache(prefix: KV, group, size) -> KV:
+    """A cache for `size` own tokens per answer, shaped like the prompt's KV."""
+    L, P, _, K, H, _ = prefix.keys.shape
+    keys = jnp.zeros((L, P, group, K, H, size), prefix.keys.dtype)
+    index = jnp.zeros((P, group, size), jnp.int32)
+    return KV(keys, keys.swapaxes(4, 5), index, index)
+
+
+def append(cache: KV, new: KV, at) -> KV:
+    """Writes new tokens of every answer into the cache from column `at`, in place."""
+
+    def write(axis, old, value):
+        return jax.lax.dynamic_update_slice_in_dim(old, value, at, axis)
+
+    return KV(*map(write, (5, 4, 2, 2), cache, new))
+
+
+def _restrict(logits, top_k, top_p):
+    """Sets the logits of tokens outside top-k, then outside top-p, to -inf."""
+    if top_k:
+        kth = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
+        logits = jnp.where(logits < kth, -jnp.inf, logits)
+    if top_p is not None:
+        descending = jnp.sort(logits, axis=-1)[..., ::-1]
+        p = jax.nn.softmax(descending, axis=-1)
+        before = jnp.cumsum(p, axis=-1) - p
+        least = jnp.where(before < top_p, descending, jnp.inf)
+        logits = jnp.where(logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits)
+    return logits

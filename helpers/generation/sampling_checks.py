@@ -1,0 +1,74 @@
+"""What sampling refuses: inputs that would be answered, but as another question."""
+
+import numpy as np
+
+LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
+
+
+def check_right_padded(tokens, mask, vocab, what="Prompt"):
+    """Refuses rows of tokens that have gaps, or ids that the model has not.
+
+    Args:
+      tokens, mask: (..., T), of equal shapes; the mask has ones, then zeros.
+      vocab: size of the model's vocabulary.
+      what: a row is called in errors.
+    Returns:
+      How many tokens each row has, (...) int.
+    Raises:
+      ValueError: naming the row.
+    """
+    tokens, mask = np.asarray(tokens), np.asarray(mask)
+    if tokens.shape != mask.shape or tokens.dtype.kind not in "iu":
+        raise ValueError(
+            f"{what} tokens are {tokens.dtype}{tokens.shape}, their mask has shape "
+            f"{mask.shape}: pass whole numbers, and a mask of the same shape."
+        )
+    count = (mask != 0).sum(axis=-1)
+    real = np.arange(mask.shape[-1]) < count[..., None]
+    _check(
+        (mask == real).all(axis=-1),
+        f"{what} {{}} is not padded on the right: its mask must be ones, then zeros.",
+    )
+    _check(
+        ((tokens >= 0) & (tokens < vocab) | ~real).all(axis=-1),
+        f"{what} {{}} has ids outside of the model's vocabulary of {vocab}: pass those "
+        "of its own tokenizer.",
+    )
+    return count
+
+
+def check_prompts(tokens, mask, vocab):
+    """As `check_right_padded`; refuses prompts without a token, too."""
+    count = check_right_padded(tokens, mask, vocab)
+    _check(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+
+
+def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
+    """Refuses settings of `sampling.generate` that mean nothing."""
+    tempered = temperature == 0 or LEAST <= temperature < np.inf
+    if not (tempered and LEAST <= top_p <= 1 and top_k >= 0 and max_tokens >= 1):
+        raise ValueError(
+            f"temperature {temperature} must be 0 or at least {LEAST}, top_k {top_k} "
+            f"≥ 0, top_p {top_p} in [{LEAST}, 1], max_tokens {max_tokens} ≥ 1."
+        )
+    if strange := [token for token in eos_ids if not 0 <= token < vocab]:
+        raise ValueError(
+            f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
+            "answer could end with them. Pass those of its own tokenizer."
+        )
+
+
+def check_keys(keys, rows):
+    """Refuses keys that are not one row for each of the prompts."""
+    if keys.ndim != 2 or keys.shape[0] != rows:
+        raise ValueError(
+            f"keys_PG has shape {keys.shape} for {rows} prompts: pass a key for each "
+            "answer, from row_keys(key, step, prompts, group)."
+        )
+
+
+def _check(fine, message):
+    """Raises the message with the index of the first row that is not fine."""
+    if not fine.all():
+        index = [int(i) for i in np.argwhere(~fine)[0]]
+        raise ValueError(message.format(index[0] if len(index) == 1 else tuple(index)))

@@ -1,0 +1,217 @@
+"""Conversations in one cache: prefill the prompts, generate a turn, append, go on.
+
+Everything stays in one cache, and nothing is computed or turned into tokens twice.
+Answers take turns together, so a turn's columns of the cache are the same for all; an
+answer that is not active leaves its own empty, and nobody sees them.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from helpers.batches.images import check_prompts
+from helpers.generation import sampling_checks
+from helpers.generation.sampling import (
+    append,
+    chooser,
+    decode_turn,
+    empty_cache,
+    gathered_model,
+)
+from helpers.model import scoring
+from helpers.model.attention import KV
+from helpers.runtime.jit import jit
+from helpers.runtime.sharding import own_rows, spread_rows, using
+
+
+class Session(NamedTuple):
+    """All answers of a batch of prompts, as far as they have got.
+
+    prefix: KV of the prompts. cache: KV of the answers' own tokens and of what was
+    appended. column: int32, how many columns of the cache are used. hidden: (P, G, D),
+    which predicts the next token. length: (P, G) int32, its position. last: (P, G)
+    int32, the token that was generated last and that the model has not read yet.
+    ready: (P, G) bool, whether `hidden` has read everything, so that the answer may
+    take its turn.
+    """
+
+    prefix: KV
+    cache: KV
+    column: jax.Array
+    hidden: jax.Array
+    length: jax.Array
+    last: jax.Array
+    ready: jax.Array
+
+
+def columns(turns, max_tokens, max_result_tokens):
+    """Columns of a cache for so many turns, with as many result tokens between two."""
+    return turns * max_tokens + (turns - 1) * max_result_tokens
+
+
+def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
+    """Reads each prompt once, for `group` answers.
+
+    Args:
+      model: a Transformer.
+      prompt_PT, prompt_mask_PT: right-padded prompts, int32.
+      size: columns of the cache, from `columns`.
+      images: of the prompts, see `sampling.generate`.
+    Raises:
+      ValueError: a prompt is empty, has gaps or foreign ids.
+      helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
+      its images.
+    """
+    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config.vocab_size)
+    if images is not None or model.config.vision:
+        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
+    graph, weights = nnx.split(model)
+    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)]
+    rows += [] if images is None else [jnp.asarray(images)]
+    with using(weights):
+        rows = spread_rows(rows, weights)
+        return _prefill(graph, weights, *rows, group=group, size=size)
+
+
+@functools.partial(jit, static_argnames=("graph", "group", "size"))
+def _prefill(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
+    model = gathered_model(graph, weights)
+    last_PD, prefix = scoring.prefill(model, prompt_PT, prompt_mask_PT, images)
+    shape = len(prompt_PT), group
+    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], shape)
+    cache = empty_cache(prefix, group, size)
+    hidden_PGD = jnp.broadcast_to(last_PD[:, None], (*shape, last_PD.shape[-1]))
+    nothing = jnp.zeros(shape, jnp.int32)
+    ready = jnp.ones(shape, bool)
+    return Session(prefix, cache, jnp.int32(0), hidden_PGD, length_PG, nothing, ready)
+
+
+def generate(
+    model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0
+):
+    """The active answers go on until each has ended in an EOS, or at `max_tokens`.
+
+    Args:
+      session: is used up; go on with the one that is returned.
+      keys_PG: one random key per answer, the same in all turns.
+      active_PG: (P, G) bool.
+      temperature: 0 is greedy.
+    Returns:
+      (Session, Completions of this turn; empty for answers that are not active).
+    Raises:
+      ValueError: an active answer has had its turn and nothing was appended since, the
+        cache has no room for `max_tokens`, or a setting means nothing.
+    """
+    vocab = model.config.vocab_size
+    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
+    active_PG = jnp.asarray(active_PG, bool)
+    sampling_checks.check_keys(keys_PG, len(active_PG))
+    _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
+    graph, weights = nnx.split(model)
+    with using(weights):
+        keys_PG, active_PG = spread_rows((keys_PG, active_PG), weights)
+        return _generate(
+            graph,
+            weights,
+            session,
+            keys_PG,
+            active_PG,
+            jnp.float32(temperature),
+            max_tokens=max_tokens,
+            eos_ids=tuple(eos_ids),
+            greedy=temperature == 0,
+        )
+
+
+@functools.partial(
+    jit,
+    static_argnames=("graph", "max_tokens", "eos_ids", "greedy"),
+    donate_argnames=("session",),
+)
+def _generate(
+    graph, weights, session, keys, active, temperature, *, max_tokens, eos_ids, greedy
+):
+    model = gathered_model(graph, weights)
+    choose = chooser(keys, None if greedy else temperature)
+    state = session.hidden, session.length, active
+    pieces = session.prefix, session.cache, session.column
+    turn, cache = decode_turn(model, *pieces, state, max_tokens, eos_ids, choose)
+    generated_PG = turn.mask.sum(axis=-1)
+    final_PG1 = jnp.maximum(generated_PG - 1, 0)[..., None]
+    last_PG = jnp.take_along_axis(turn.tokens, final_PG1, axis=-1)[..., 0]
+    session = session._replace(
+        cache=cache,
+        column=session.column + max_tokens - 1,
+        length=session.length + generated_PG,
+        last=jnp.where(active, last_PG, session.last),
+        ready=session.ready & ~active,
+    )
+    return session, turn
+
+
+def append_tokens(model, session, tokens_PGT, mask_PGT):
+    """Some answers read tokens that are not their own, such as a tool's result.
+
+    Args:
+      session: is used up; go on with the one that is returned.
+      tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens reads nothing
+        and, if it has had its turn, may not be active again before it does.
+    Returns:
+      Session.
+    Raises:
+      ValueError: tokens have gaps or foreign ids, they follow no turn, or the cache has
+        no room for them.
+    """
+    count_PG = sampling_checks.check_right_padded(
+        tokens_PGT, mask_PGT, model.config.vocab_size, "What is appended to"
+    )
+    _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
+    graph, weights = nnx.split(model)
+    rows = [jnp.asarray(x, jnp.int32) for x in (tokens_PGT, mask_PGT)]
+    with using(weights):
+        rows = spread_rows(rows, weights)
+        return _append_tokens(graph, weights, session, *rows)
+
+
+@functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
+def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
+    model = gathered_model(graph, weights)
+    count_PG = mask_PGT.sum(axis=-1)
+    own = jnp.minimum(count_PG, 1)[..., None]  # the last token is read with them
+    segments = jnp.concatenate([own, mask_PGT], axis=-1)
+    tokens = jnp.concatenate([session.last[..., None], tokens_PGT], axis=-1)
+    positions = session.length[..., None] - 1 + jnp.arange(tokens.shape[-1])
+    pieces = session.prefix, session.cache
+    hidden, new = model(tokens, positions, segments, earlier=pieces)
+    final_PGD = jnp.take_along_axis(hidden, count_PG[..., None, None], axis=2)[:, :, 0]
+    reads_PG = count_PG > 0
+    return session._replace(
+        cache=append(session.cache, new, session.column),
+        column=session.column + tokens.shape[-1],
+        hidden=jnp.where(reads_PG[..., None], final_PGD, session.hidden),
+        length=session.length + count_PG,
+        ready=session.ready | reads_PG,
+    )
+
+
+def _check_turn(session, active_PG, generates, columns):
+    """Refuses a turn out of order, and one that would overwrite an earlier one."""
+    wrong = np.argwhere(active_PG & (own_rows(session.ready) != generates))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        raise ValueError(
+            f"Answer {place} has had its turn: append tokens before it takes another."
+            if generates
+            else f"Answer {place} has had no turn yet, or none since the last append."
+        )
+    used, size = int(session.column), session.cache.positions.shape[-1]
+    if used + columns > size:
+        raise ValueError(
+            f"The cache has {size} columns, {used} of them used, and this turn needs "
+            f"{columns}. Pass prefill the size that columns(turns, max_tokens, "
+            "max_result_tokens) gives for all turns."
+        )

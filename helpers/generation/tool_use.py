@@ -1,0 +1,245 @@
+"""Answers that may call tools: sampled turn by turn, each with what its calls gave.
+
+All answers of a batch take a turn at once; those that called get the results appended,
+in the same cache, and take another. A call that fails, is late or makes no sense is an
+error that its own answer reads, and may learn from; the run goes on.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from helpers.generation import sessions
+from helpers.generation.dialogue import Answers
+from helpers.runtime import processes
+from helpers.runtime.run_identity import describe
+from helpers.runtime.sharding import own_rows
+from helpers.text import chat
+from helpers.tools.tool import by_name, run_side_by_side
+from helpers.tools.traces import Trace
+
+
+class ToolUse:
+    """A `dialogue.Dialogue` of several turns, with tools between them.
+
+    Args:
+      grammar: of the model's family, from `helpers.tools.tool_calls`.
+      tools: list of `tool.Tool`. A family whose chat template has tools is told of them
+        in its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
+      turns: most turns of an answer; a call in the last one is not run.
+      max_result_tokens: most tokens of results between two turns; longer ones are
+        errors.
+      seconds: for all the calls of one turn together; who is late gets an error.
+
+    Raises:
+      ValueError: there is no tool, or two of one name; or a limit that is none.
+    """
+
+    def __init__(self, grammar, tools, *, turns=3, max_result_tokens=64, seconds=10.0):
+        if turns < 1 or max_result_tokens < 1 or seconds <= 0:
+            raise ValueError(
+                f"turns {turns} and max_result_tokens {max_result_tokens} must be at "
+                f"least 1, seconds {seconds} more than 0."
+            )
+        self.grammar, self.tools = grammar, list(by_name(tools).values())
+        if not self.tools:
+            raise ValueError("There is no tool to use: pass a list of Tool.")
+        self.turns, self.seconds = turns, seconds
+        self.max_result_tokens = max_result_tokens
+
+    def width(self, max_tokens):
+        """Most tokens of an answer, results of tools included."""
+        return sessions.columns(self.turns, max_tokens, self.max_result_tokens)
+
+    @property
+    def schemas(self):
+        """What the chat template is told of the tools; None where it has none."""
+        return self.grammar.schemas(self.tools)
+
+    def describe(self):
+        """What a run's state says of it."""
+        limits = {"turns": self.turns, "max_result_tokens": self.max_result_tokens}
+        tools = {tool.name: describe(tool) for tool in self.tools}
+        return limits | {"grammar": describe(self.grammar), "tools": tools}
+
+    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
+        """Samples an answer for each key, turn by turn.
+
+        Args:
+          model: the policy. tokenizer: from `chat.load_tokenizer`.
+          prompts: batch from `prompt_batches.prompts`, `images` included where it has
+            them.
+          keys: (P, G) random keys.
+          max_tokens: budget of one turn.
+          temperature: 0 is greedy.
+        Returns:
+          Answers, with the metrics `turns`, `calls`, `malformed` (turns a answer that
+          could not be read), `failed` (calls an answer whose result is an error),
+          `repeated` (calls an answer that it had made before).
+        Raises:
+          ValueError: `max_result_tokens` is too small for any error.
+        """
+        P, G = len(prompts["prompt"]), keys.shape[1]
+        own = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
+        session = sessions.prefill(
+            model,
+            prompts["prompt"],
+            prompts["prompt_mask"],
+            G,
+            self.width(max_tokens),
+            prompts.get("images"),
+        )
+        active = np.ones((P, G), bool)
+        limits = {"max_tokens": max_tokens, "eos_ids": chat.eos_ids(tokenizer)}
+        for turn in range(self.turns):
+            session, completions = sessions.generate(
+                model, session, keys, active, temperature=temperature, **limits
+            )
+            tokens, mask, logprobs, ended = own_rows(completions)
+            places = list(zip(*np.nonzero(active), strict=True))
+            for p, g in places:
+                real = mask[p, g] > 0
+                turn_PG = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
+                own[p][g].append_turn(*turn_PG)
+            is_last = turn == self.turns - 1
+            calling = [own[p][g] for p, g in places if own[p][g].awaits_results]
+            if is_last or not any(processes.gather(bool(calling))):
+                break
+            processes.together(lambda calling=calling: self._run(calling))
+            results, real = np.zeros((2, P, G, self.max_result_tokens), np.int32)
+            for p, g in places:
+                ids = own[p][g].append_results()
+                results[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
+            active = real.any(axis=-1)
+            session = sessions.append_tokens(model, session, results, real)
+        return _packed(own, self.width(max_tokens))
+
+    def _run(self, calling):
+        """Runs the calls of all answers side by side, and gives each its results."""
+        calls = [call for each in calling for call in each.verdict.calls]
+        results = iter(run_side_by_side(self.tools, calls, self.seconds))
+        for each in calling:
+            each.results = [next(results) for _ in each.verdict.calls]
+
+
+class _Conversation:
+    """One answer as it grows: its tokens, and what they mean."""
+
+    def __init__(self, use, tokenizer):
+        self.use, self.tokenizer = use, tokenizer
+        self.tokens, self.mask, self.logprobs = [], [], []
+        self.segments, self.turns, self.calls = [], [], []
+        self.ended, self.results = False, []
+
+    @property
+    def verdict(self):
+        return self.turns[-1]
+
+    @property
+    def awaits_results(self):
+        """Whether it has called, or has written what was meant as a call."""
+        return self.ended and bool(self.verdict.calls or self.verdict.error)
+
+    def append_turn(self, tokens, logprobs, ended):
+        text = turn_text(self.tokenizer, tokens, ended)
+        self.turns.append(self.use.grammar.parse(text))
+        self.segments.append(("assistant", text))
+        self.ended = bool(ended)
+        self._add(tokens.tolist(), [1] * len(tokens), logprobs.tolist())
+
+    def append_results(self):
+        """The tokens of the results that it reads now; [] if it awaits none."""
+        if not self.awaits_results:
+            return []
+        results = self.results or [{"error": self.verdict.error}]
+        turn = result_turn(self.use, self.tokenizer, self.verdict, results)
+        if self.verdict.calls:
+            self.calls += zip(self.verdict.calls, turn.results, strict=True)
+        self.segments += [("tool", message["content"]) for message in turn.messages]
+        self.results, tokens = [], turn.tokens
+        self._add(tokens, [0] * len(tokens), [0.0] * len(tokens))
+        return tokens
+
+    def _add(self, tokens, mask, logprobs):
+        self.tokens += tokens
+        self.mask += mask
+        self.logprobs += logprobs
+
+    @property
+    def trace(self):
+        return Trace(tuple(self.segments), tuple(self.turns), tuple(self.calls))
+
+
+class ResultTurn(NamedTuple):
+    """What a model reads of its calls: the results, as messages and as tokens."""
+
+    results: list
+    messages: list
+    tokens: list
+
+
+def result_turn(use, tokenizer, verdict, results) -> ResultTurn:
+    """The turn that shows a model what its calls gave; errors where it is too long.
+
+    Args:
+      use: a ToolUse, or what has its grammar, schemas and `max_result_tokens`.
+      verdict: of the turn that called, or that could not be read.
+      results: one dict per call; one error where the turn could not be read.
+    Raises:
+      ValueError: even a short error takes more than `use.max_result_tokens` tokens.
+    """
+    for shown in (results, [{"error": "too long"}] * len(results)):
+        messages = use.grammar.results(shown, verdict.calls)
+        tokens = chat.turn_tokens(tokenizer, messages, tools=use.schemas)
+        if len(tokens) <= use.max_result_tokens:
+            return ResultTurn(shown, messages, tokens)
+    raise ValueError(
+        f"Results may take {use.max_result_tokens} tokens, even a short error takes "
+        f"{len(tokens)}. Pass a larger `max_result_tokens`."
+    )
+
+
+def turn_text(tokenizer, tokens, ended):
+    """The text of a turn that a model wrote, control tokens included but for its EOS.
+
+    Args:
+      tokens: int array of one axis. ended: whether the last one is an EOS.
+    """
+    return tokenizer.decode(
+        tokens[: len(tokens) - bool(ended)].tolist(),
+        skip_special_tokens=False,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _packed(conversations, width):
+    """The Answers of conversations, P lists of G, padded on the right."""
+    shape = len(conversations), len(conversations[0]), width
+    tokens, mask = np.zeros((2, *shape), np.int32)
+    logprobs = np.zeros(shape, np.float32)
+    for place in np.ndindex(shape[:2]):
+        own = conversations[place[0]][place[1]]
+        tokens[place][: len(own.tokens)] = own.tokens
+        mask[place][: len(own.mask)] = own.mask
+        logprobs[place][: len(own.logprobs)] = own.logprobs
+    ended = np.array([[own.ended for own in group] for group in conversations])
+    traces = [[own.trace for own in group] for group in conversations]
+    metrics = _metrics(sum(traces, []))
+    return Answers(tokens, mask, logprobs, ended, traces, metrics)
+
+
+def _metrics(traces):
+    def mean(count):
+        return float(np.mean([count(trace) for trace in traces]))
+
+    return {
+        "turns": mean(lambda trace: len(trace.turns)),
+        "calls": mean(lambda trace: len(trace.calls)),
+        "malformed": mean(lambda trace: sum(bool(t.error) for t in trace.turns)),
+        "failed": mean(lambda trace: sum("error" in r for _, r in trace.calls)),
+        "repeated": mean(lambda trace: _repeats([call for call, _ in trace.calls])),
+    }
+
+
+def _repeats(calls):
+    return sum(call in calls[:index] for index, call in enumerate(calls))

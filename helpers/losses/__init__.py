@@ -1,0 +1,25 @@
+"""Every loss of the course, a pure function of arrays."""
+
+from helpers.losses import distillation
+from helpers.losses.importance import importance_ratio
+from helpers.losses.means import masked_mean
+from helpers.losses.policy_gradient import (
+    advantages,
+    gspo_loss,
+    gspo_token_loss,
+    kl_k3,
+    policy_gradient_loss,
+)
+from helpers.losses.supervised import sft_loss
+
+__all__ = [
+    "advantages",  # how much better than its group
+    "distillation",  # forward and reverse KL, and their relatives
+    "gspo_loss",  # one ratio per answer
+    "gspo_token_loss",  # the same, token by token
+    "importance_ratio",  # policy over old policy
+    "kl_k3",  # an estimate of the KL
+    "masked_mean",  # over the tokens that count
+    "policy_gradient_loss",  # GRPO and its relatives
+    "sft_loss",  # cross-entropy on answers
+]

@@ -1,0 +1,221 @@
+"""The losses of reinforcement: GRPO and its relatives, and what they are made of.
+
+Pure functions of arrays: log-probabilities of tokens, masks, advantages. Each returns
+the loss and a dictionary of metrics, in which "weight" is the number the mean was
+divided by (`helpers.losses.means` says why). Arithmetic is float32, whatever comes in.
+
+Axes: B rows, P prompts, G answers per prompt, T tokens. A mask is 1 on the tokens the
+model chose, its end-of-sequence included, and 0 on prompts, tool results and padding.
+"""
+
+import jax.numpy as jnp
+
+from helpers.losses.importance import bounded, importance_ratio
+from helpers.losses.means import (
+    chosen,
+    masked_mean,
+    mean_over_answers,
+    mean_over_constant,
+    mean_over_tokens,
+    wide,
+)
+
+
+def advantages(rewards_PG, kind="mean"):
+    """How much better each answer did than the others to the same prompt.
+
+        mean            r - mean(r)                        Dr. GRPO, 2503.20783
+        mean-std        (r - mean(r)) / std(r)             GRPO, 2402.03300
+        leave-one-out   r - mean(rewards of the others)    RLOO, 2402.14740
+
+    Dividing by the standard deviation gives most weight to questions that are almost
+    always, or almost never, answered right; that is why it is not the default.
+
+    Args:
+      rewards_PG: one reward per answer.
+      kind: which of the three.
+
+    Returns:
+      Advantages (P,G), float32; exactly 0 in a group whose rewards are all equal.
+
+    Raises:
+      ValueError: an unknown kind, or groups of one, which have nothing to compare.
+    """
+    group = rewards_PG.shape[-1]
+    if group < 2:
+        raise ValueError(
+            f"rewards of shape {rewards_PG.shape} are groups of {group}: an answer is "
+            "compared with the others to its prompt. Sample at least two per prompt."
+        )
+    rewards_PG = wide(rewards_PG)
+    # Counted from the first answer's, equal rewards are 0 before anything is rounded.
+    rewards_PG -= rewards_PG[..., :1]
+    centred_PG = rewards_PG - jnp.mean(rewards_PG, axis=-1, keepdims=True)
+    if kind == "mean":
+        return centred_PG
+    if kind == "mean-std":
+        std_P1 = jnp.sqrt(jnp.mean(centred_PG**2, axis=-1, keepdims=True))
+        return centred_PG / jnp.where(std_P1 > 0, std_P1, 1)
+    if kind == "leave-one-out":
+        return centred_PG * group / (group - 1)
+    raise ValueError(
+        f"unknown kind of advantage {kind!r}: use mean, mean-std or leave-one-out."
+    )
+
+
+def policy_gradient_loss(
+    logprobs_PGT,
+    old_logprobs_PGT,
+    advantages_PG,
+    mask_PGT,
+    *,
+    clip=(0.2, 0.28),
+    level="token",
+    aggregate="token-mean",
+    constant_length=None,
+    reference_logprobs_PGT=None,
+    beta=0.0,
+    weights_PGT=None,
+):
+    """Clipped policy-gradient loss of GRPO and its relatives.
+
+    -min(ratio · A, clip(ratio, 1 - low, 1 + high) · A) + β KL for each token, then one
+    mean: GRPO (2402.03300, eq. 3), DAPO (2503.14476, eq. 8), GSPO (2507.18071, eq. 5).
+
+    Args:
+      logprobs_PGT: the sampled tokens under the policy being trained.
+      old_logprobs_PGT: the same tokens under the policy before the first update of the
+        batch, computed in the same way; a constant.
+      advantages_PG: one per answer, centred in its group; or one per token (P,G,T).
+      mask_PGT: 1 for tokens the model chose, 0 for tool results and padding.
+      clip: how far below and above 1 the ratio may move (DAPO's clip-higher).
+      level: whose ratio: token, sequence or sequence-token (`importance_ratio`).
+      aggregate: which mean: token-mean, sequence-mean or constant
+        (`helpers.losses.means`).
+      constant_length: tokens an answer may have; for the constant mean only.
+      reference_logprobs_PGT: the same tokens under the model to stay near, or None.
+      beta: weight of the KL to that model (`kl_k3`).
+      weights_PGT: how much each token's loss counts (`sampler_weights`); None: 1.
+
+    Returns:
+      The scalar loss, and its metrics: weight; and as means over all tokens, whatever
+      the aggregate, clip_fraction, ratio_mean, approx_kl (how far the policy has moved
+      in this batch) and, with a reference, kl_reference.
+
+    Raises:
+      ValueError: shapes that differ, an unknown switch, beta without a reference.
+    """
+    if reference_logprobs_PGT is None and beta:
+        raise ValueError(f"beta={beta} needs reference_logprobs_PGT; or set beta=0.")
+    logprobs_PGT = chosen(logprobs_PGT, mask_PGT)
+    old_PGT = chosen(old_logprobs_PGT, mask_PGT)
+    advantages_PGT = _per_token(advantages_PG, mask_PGT)
+
+    ratio_PGT = importance_ratio(logprobs_PGT, old_PGT, mask_PGT, level)
+    clipped_PGT = jnp.clip(ratio_PGT, 1 - clip[0], 1 + clip[1])
+    gain_PGT = jnp.minimum(ratio_PGT * advantages_PGT, clipped_PGT * advantages_PGT)
+    metrics = {
+        "clip_fraction": masked_mean(gain_PGT < ratio_PGT * advantages_PGT, mask_PGT),
+        "ratio_mean": masked_mean(ratio_PGT, mask_PGT),
+        "approx_kl": masked_mean(_k3(old_PGT, logprobs_PGT), mask_PGT),
+    }
+    loss_PGT = -gain_PGT
+    if reference_logprobs_PGT is not None:
+        reference_PGT = chosen(reference_logprobs_PGT, mask_PGT)
+        kl_PGT = kl_k3(logprobs_PGT, reference_PGT, old_PGT)
+        metrics["kl_reference"] = masked_mean(kl_PGT, mask_PGT)
+        loss_PGT += beta * kl_PGT
+    if weights_PGT is not None:
+        loss_PGT *= chosen(weights_PGT, mask_PGT)
+    loss, metrics["weight"] = _mean(loss_PGT, mask_PGT, aggregate, constant_length)
+    return loss, metrics
+
+
+def gspo_loss(
+    logprobs_PGT, old_logprobs_PGT, advantages_PG, mask_PGT, clip=(3e-4, 4e-4)
+):
+    """GSPO: one ratio per answer, the geometric mean of its tokens' ratios.
+
+    -mean over answers of min(s A, clip(s, 1 - low, 1 + high) A). A mean over a whole
+    answer moves little, so the clip is hundreds of times narrower than GRPO's; with a
+    single update per rollout s is 1 and nothing is clipped at all.
+
+    Args and returns: those of `policy_gradient_loss`. Source: 2507.18071, eqs. 5-7.
+    """
+    return policy_gradient_loss(
+        logprobs_PGT,
+        old_logprobs_PGT,
+        advantages_PG,
+        mask_PGT,
+        clip=clip,
+        level="sequence",
+        aggregate="sequence-mean",
+    )
+
+
+def gspo_token_loss(
+    logprobs_PGT, old_logprobs_PGT, advantages_PGT, mask_PGT, clip=(3e-4, 4e-4)
+):
+    """GSPO-token: the ratio and clip of GSPO, an advantage for every token.
+
+    With one advantage per answer (P,G) its value and gradient are those of `gspo_loss`.
+
+    Args and returns: those of `policy_gradient_loss`. Source: 2507.18071, eqs. 13-14.
+    """
+    return policy_gradient_loss(
+        logprobs_PGT,
+        old_logprobs_PGT,
+        advantages_PGT,
+        mask_PGT,
+        clip=clip,
+        level="sequence-token",
+        aggregate="sequence-mean",
+    )
+
+
+def kl_k3(logprobs, reference_logprobs, old_logprobs):
+    """KL(policy ‖ reference) from the sampled tokens, right in value and in gradient.
+
+    k3 = r - 1 - log r with r = π_ref / π is never negative, and its mean over samples
+    of π is the KL. The mean of its gradient is another matter, for π also decides which
+    tokens are sampled: alone it is the gradient of KL(reference ‖ policy). The factor
+    π / π_old, whose value on-policy is 1, puts that right.
+
+    Args:
+      logprobs: the sampled tokens under the policy being trained.
+      reference_logprobs: the same tokens under the model to stay near.
+      old_logprobs: the same tokens under the policy that sampled them, a constant.
+
+    Returns:
+      One estimate per token, in nats. Sources: Schulman, "Approximating KL divergence"
+      (2020), for k3; DeepSeek-V3.2 (2512.02556, eq. 7) for the factor.
+    """
+    ratio = jnp.exp(bounded(wide(logprobs) - wide(old_logprobs)))
+    return ratio * _k3(wide(logprobs), wide(reference_logprobs))
+
+
+def _k3(logprobs, other_logprobs):
+    """An estimate of KL(π ‖ other) at each token sampled from π."""
+    log_ratio = bounded(other_logprobs - logprobs)
+    return jnp.expm1(log_ratio) - log_ratio
+
+
+def _per_token(advantages, mask_PGT):
+    """One advantage per token; those given per answer hold for all its tokens."""
+    if advantages.shape == mask_PGT.shape[:-1]:
+        advantages = jnp.broadcast_to(advantages[..., None], mask_PGT.shape)
+    return chosen(advantages, mask_PGT)
+
+
+def _mean(values_PGT, mask_PGT, aggregate, constant_length):
+    """The chosen mean of `helpers.losses.means`, and its weight."""
+    if aggregate == "token-mean":
+        return mean_over_tokens(values_PGT, mask_PGT)
+    if aggregate == "sequence-mean":
+        return mean_over_answers(values_PGT, mask_PGT)
+    if aggregate == "constant" and constant_length:
+        return mean_over_constant(values_PGT, mask_PGT, constant_length)
+    raise ValueError(
+        f"unknown aggregate {aggregate!r} with constant_length={constant_length}: use "
+        "token-mean, sequence-mean, or constant with the longest answer's length."
+    )

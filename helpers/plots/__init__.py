@@ -1,0 +1,21 @@
+"""Figures and tables, in one style."""
+
+from helpers.plots import (
+    blocks,
+    markup,
+    plotting,
+    roofline_plot,
+    topology_plot,
+    trace_view,
+    widgets,
+)
+
+__all__ = [
+    "blocks",  # which chip holds what
+    "markup",  # answers and tokens as HTML
+    "plotting",  # lines, bars, curves; show
+    "roofline_plot",  # roofs of machines, and points under them
+    "topology_plot",  # a slice of a pod
+    "trace_view",  # a conversation, token by token
+    "widgets",  # explorers
+]

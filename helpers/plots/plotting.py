@@ -1,0 +1,211 @@
+"""Figures in one style: white canvas, Okabe–Ito colours, direct labels, alt text.
+
+Functions that draw take plain lists and dicts and return a Matplotlib figure; `show`
+puts it into the notebook as an image with alt text. A title states what the figure
+shows, so it is always an argument. Tables of answers and tokens are in `markup.py`.
+"""
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.plots import markup
+from helpers.plots.line_labels import label_ends, label_peaks
+
+BLUE, ORANGE, GREEN, PINK, BLACK = COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#000000",
+)
+DASHES = ("-", (0, (6, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1)))
+MARKERS = ("o", "s", "^", "D", "v")
+GREY = "#595959"
+PIXELS_PER_INCH = 96  # as shown; drawn at 1.5 times that, for sharp text
+
+
+def figure(
+    title: str, *, x: str, y: str, width: float = 7.0, height: float = 3.6
+) -> tuple[Figure, Axes]:
+    """An empty figure in the course's style.
+
+    Args:
+      title: a sentence that states the finding.
+      x: label of the x axis, with its unit.
+      y: label of the y axis, with its unit.
+      width: in inches; 7 fills a notebook's column.
+      height: in inches.
+    """
+    fig = Figure(figsize=(width, height), facecolor="white", layout="constrained")
+    axes = fig.add_subplot(facecolor="white")
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", wrap=True)
+    axes.set_xlabel(x, fontsize=10)
+    axes.set_ylabel(y, fontsize=10)
+    axes.tick_params(labelsize=9, colors="black")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#E0E0E0", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return fig, axes
+
+
+def png(fig: Figure) -> bytes:
+    """The figure as a PNG file, opaque."""
+    file = io.BytesIO()
+    fig.savefig(file, format="png", dpi=1.5 * PIXELS_PER_INCH, facecolor="white")
+    return file.getvalue()
+
+
+def show(fig: Figure, alt: str) -> None:
+    """Put the figure into the notebook's output, as an image with alt text.
+
+    Args:
+      fig: from this module, or any Matplotlib figure.
+      alt: what a reader who cannot see the figure needs to know: kind, axes, finding.
+    Raises:
+      ValueError: the alt text is empty.
+    """
+    if not alt.strip():
+        raise ValueError("A figure needs alt text: say what it shows and finds.")
+    data = base64.b64encode(png(fig)).decode()
+    width = round(fig.get_figwidth() * PIXELS_PER_INCH)
+    markup.display(
+        f'<img alt="{html.escape(alt, quote=True)}" width="{width}" '
+        f'style="max-width:100%;background:white" src="data:image/png;base64,{data}">'
+    )
+
+
+def lines(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    """One line per entry of `series` over the same `x`, each labelled at its end."""
+    runs = {name: (x, y) for name, y in series.items()}
+    return _draw_lines(runs, title=title, xlabel=xlabel, ylabel=ylabel)
+
+
+def densities(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    xlabel: str,
+    ylabel: str = "probability density",
+) -> Figure:
+    """Like `lines`, with each line labelled at its highest point."""
+    runs = {name: (x, y) for name, y in series.items()}
+    fig = _draw_lines(
+        runs, title=title, xlabel=xlabel, ylabel=ylabel, label=label_peaks
+    )
+    axes = fig.axes[0]
+    axes.set_ylim(0, 1.12 * max(max(y) for y in series.values()))
+    return fig
+
+
+def curves(
+    runs: Mapping[str, Sequence[Mapping[str, float]]],
+    y: str,
+    *,
+    title: str,
+    ylabel: str,
+    x: str = "step",
+    xlabel: str | None = None,
+    smooth: int = 1,
+) -> Figure:
+    """Learning curves: one column of the trainer's metrics tables.
+
+    Args:
+      runs: a metrics table (list of dicts, as `Trainer.fit` returns) by name of run.
+      y: the column to draw, such as "reward"; rows without it are left out.
+      title: a sentence that states the finding.
+      ylabel: what `y` is, with its unit.
+      x: the column along the x axis, such as "step" or "tokens".
+      xlabel: defaults to `x`.
+      smooth: draw the mean over this many rows, with the raw values faint behind.
+    Raises:
+      KeyError: no row of a run has both columns; names those it has.
+    """
+    points = {name: _columns(name, table, x, y) for name, table in runs.items()}
+    labels = {"title": title, "xlabel": xlabel or x, "ylabel": ylabel}
+    if smooth <= 1:
+        return _draw_lines(points, **labels)
+    means = {name: (at, _mean(of, smooth)) for name, (at, of) in points.items()}
+    labels["ylabel"] += f", mean of {smooth}"
+    fig = _draw_lines(means, **labels)
+    for colour, (at, of) in zip(_cycle(COLOURS, points), points.values(), strict=True):
+        fig.axes[0].plot(at, of, color=colour, alpha=0.25, linewidth=1, zorder=1)
+    return fig
+
+
+def _columns(name, table, x, y):
+    rows = [row for row in table if x in row and y in row]
+    if not rows:
+        known = sorted({key for row in table for key in row})
+        raise KeyError(f"The run {name!r} has no rows with {x!r} and {y!r}: {known}.")
+    return [row[x] for row in rows], [row[y] for row in rows]
+
+
+def _mean(values, window):
+    """Trailing mean over up to `window` values, same length."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    last = np.arange(1, len(sums))
+    first = np.maximum(last - window, 0)
+    return (sums[last] - sums[first]) / (last - first)
+
+
+def _cycle(styles, names):
+    return [styles[i % len(styles)] for i in range(len(names))]
+
+
+def _draw_lines(runs, *, title, xlabel, ylabel, label=None):
+    fig, axes = figure(title, x=xlabel, y=ylabel)
+    styles = zip(_cycle(COLOURS, runs), _cycle(DASHES, runs), strict=True)
+    drawn = []
+    for (name, (x, y)), (colour, dash) in zip(runs.items(), styles, strict=True):
+        axes.plot(x, y, color=colour, linestyle=dash, linewidth=2)
+        drawn.append((x, y, name, colour))
+    (label or label_ends)(axes, drawn)
+    return fig
+
+
+def bars(
+    values: Mapping[str, tuple[float, float, float]],
+    *,
+    title: str,
+    xlabel: str,
+    percent: bool = True,
+) -> Figure:
+    """Horizontal bars with intervals, one per entry, top to bottom.
+
+    Args:
+      values: (value, low, high) by name; fractions when `percent`.
+      title: a sentence that states the finding.
+      xlabel: what the values are, with their unit and what the interval is.
+      percent: show fractions as percentages.
+    """
+    scale, unit = (100, "%") if percent else (1, "")
+    height = 1.1 + 0.42 * len(values)
+    fig, axes = figure(title, x=xlabel, y="", height=height)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", color="#E0E0E0", linewidth=0.8)
+    right = max(high for _, _, high in values.values()) * scale
+    for i, (value, low, high) in enumerate(values.values()):
+        value, low, high = value * scale, low * scale, high * scale
+        axes.barh(i, value, height=0.62, color=COLOURS[i % len(COLOURS)], alpha=0.85)
+        axes.plot([low, high], [i, i], color="black", linewidth=1.6)
+        axes.plot([low, high], [i, i], "|", color="black", markersize=8)
+        text = f"{value:.1f}{unit}" if percent else f"{value:.3g}"
+        axes.text(max(value, high) + 0.015 * right, i, text, va="center", fontsize=9)
+    axes.set_xlim(min(0, *(low for _, low, _ in values.values())), 1.12 * right)
+    axes.set_yticks(range(len(values)), list(values), fontsize=9)
+    axes.invert_yaxis()
+    return fig

@@ -1,0 +1,13 @@
+"""What is trained on which machine, with which sizes."""
+
+from helpers.recipes import food101, gsm8k
+from helpers.recipes.presets import FOOD, PRESETS, Preset, preset
+
+__all__ = [
+    "FOOD",  # sizes of the food lessons, by machine
+    "PRESETS",  # sizes of the maths lessons
+    "Preset",  # a row of them
+    "food101",  # photos and Gemma 3
+    "gsm8k",  # GSM8K and Qwen2.5
+    "preset",  # the row that fits this machine
+]

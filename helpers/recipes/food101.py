@@ -1,0 +1,176 @@
+"""The food recipe on real weights: Gemma 3 4B that sees, photos of Food-101.
+
+As `helpers.recipes.gsm8k`, for pictures: on a TPU the last section of the food
+notebooks makes its calls with what stands here. The sizes are those of the programs
+that were compiled (`scripts/tpu_cases.py`, SeeingCase): the tower is frozen, and on one
+chip the decoder's frozen matrices are stored as int8.
+"""
+
+import dataclasses
+import json
+import os
+
+import jax
+from flax import nnx
+
+from helpers import runtime
+from helpers.batches import prompt_batches
+from helpers.evaluation import tool_evaluate
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.tool_use import ToolUse
+from helpers.model import hub, lora, weights
+from helpers.recipes import gsm8k
+from helpers.runtime.sharding import place
+from helpers.tasks.food import food101, food_traces
+from helpers.text import chat
+from helpers.tools import nutrition
+from helpers.tools.tool_calls import GEMMA3
+
+RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
+EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
+ASK = (
+    "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
+    '"pizza", grams=150)\n```\nwith the right food and grams, and wait for the result.'
+    " Then end with a line such as #### 402, the kcal."
+)
+
+
+def _shown(result, call=None):
+    """What the model reads of a result: the kcal, or what went wrong."""
+    told = {name: result[name] for name in ("kcal", "error") if name in result}
+    return json.dumps(told or result)
+
+
+GRAMMAR = dataclasses.replace(GEMMA3, show=_shown)
+
+
+class Recipe(gsm8k.Recipe):
+    """What a food lesson on real weights needs: a `gsm8k.Recipe` of photos and a tool.
+
+    Its preset is a row of `presets.FOOD`; `completion_tokens` holds two turns and the
+    tool's result between them. Rows are those of `food_traces.ask` about photos, which
+    are decoded when their batch is made; a question ends by saying how to call the
+    tool.
+    """
+
+    @property
+    def turn(self) -> int:
+        """Most tokens of one turn of an answer."""
+        return (self.preset.completion_tokens - RESULT_TOKENS) // 2
+
+    @property
+    def tools(self):
+        """The nutrition tool as this model calls it, once."""
+        return ToolUse(
+            GRAMMAR, [nutrition.TOOL], turns=2, max_result_tokens=RESULT_TOKENS
+        )
+
+    def pictures(self, row):
+        """The photo of a row as the tower takes it, in a list."""
+        size = self.policy.config.vision.size
+        return [food101.with_image(row, size)["image"]]
+
+    def evaluate(self, n=256):
+        """A ToolReport on the first n test photos, greedily."""
+        return tool_evaluate.evaluate(
+            self.policy,
+            self.tokenizer,
+            self.test[:n],
+            self.tools,
+            max_tokens=self.turn,
+            pictures=self.pictures,
+            samples=0,
+            batch=max(self.preset.prompts, jax.device_count()),
+            buckets=(self.preset.prompt_tokens,),
+        )
+
+    def demonstrations(self, seed):
+        """Packed rows of right conversations, a batch source for SFT."""
+        vision = self.policy.config.vision
+        examples = [
+            chat.conversation_tokens(
+                self.tokenizer, food_traces.demonstration(row, GRAMMAR), vision=vision
+            )
+            for row in self.train
+        ]
+        return prompt_batches.packed_rows(
+            examples,
+            batch=self.preset.prompts,
+            length=self.preset.prompt_tokens + self.preset.completion_tokens,
+            seed=seed,
+            pictures=lambda index: self.pictures(self.train[index]),
+            vision=vision,
+        )
+
+    def rollouts(self, rewards, seed):
+        """Groups of the policy's scored conversations, a batch source for RL.
+
+        Args:
+          rewards: as for `Rollouts`, of `food_rewards`.
+        """
+        p = self.preset
+        prompts = prompt_batches.prompts(
+            self.train,
+            self.tokenizer,
+            batch=p.prompts,
+            buckets=(p.prompt_tokens,),
+            seed=seed,
+            pictures=self.pictures,
+            vision=self.policy.config.vision,
+        )
+        return Rollouts(
+            self.policy,
+            prompts,
+            rewards,
+            self.tokenizer,
+            group=p.group,
+            max_tokens=self.turn,
+            seed=seed,
+            tools=self.tools,
+        )
+
+
+def load(preset):
+    """The preset's model with its tower, over all devices; int8 on one chip."""
+    folder, mesh = hub.fetch(preset.model), runtime.make_mesh()
+    if preset.name != "v5e-1":
+        return weights.load(folder, vision=True, mesh=mesh, dtype=preset.dtype)
+    # Beside the 8.6 GB of bfloat16 a chip has no room for the int8 made of them.
+    host = runtime.make_mesh(jax.local_devices(backend="cpu")[:1])
+    large = weights.load(folder, vision=True, mesh=host, dtype=preset.dtype)
+    graph, state = nnx.split(lora.quantize(large))
+    return nnx.merge(graph, place(state, mesh))
+
+
+def photos():
+    """(train, test) rows of Food-101: some photos of each class, every sixth a test.
+
+    Both are of the hub's validation files, a quarter of what passes by for its train
+    files. COURSE_FOOD101 may name a folder with them, where there is no network.
+    """
+    folder = os.environ.get("COURSE_FOOD101")
+    rows = food101.load(folder, "validation", per_class=EACH)
+    rows = sorted(rows, key=lambda row: row["foods"])  # a folder's may be in any order
+    asked = [
+        {**row, "question": food_traces.shown(row["text"] + ASK)}
+        for row in food_traces.ask(rows, seed=0)
+    ]
+    test = asked[::HELD_OUT]
+    return [row for i, row in enumerate(asked) if i % HELD_OUT], test
+
+
+def recipe(preset) -> Recipe:
+    """Fetches the model and the photos, and says what it has.
+
+    Args:
+      preset: a row of `presets.FOOD`; `model` may be a folder.
+    Raises:
+      helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
+        to do.
+    """
+    tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
+    train, test = photos()
+    print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
+    policy = lora.add(load(preset), preset.lora_rank)
+    print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
+    return Recipe(preset, policy, tokenizer, train, test)

@@ -1,0 +1,142 @@
+"""The recipe on real weights: the preset's model, and GSM8K beside it.
+
+On a laptop the notebooks train the shipped tiny model on generated problems. On a TPU
+their last section makes the same calls with what stands here.
+"""
+
+import dataclasses
+import os
+
+import jax
+
+from helpers import runtime
+from helpers.batches import prompt_batches
+from helpers.evaluation.evaluator import evaluate
+from helpers.generation.rollouts import Rollouts
+from helpers.model import hub, lora, weights
+from helpers.recipes import presets
+from helpers.tasks.maths import gsm8k
+from helpers.text import chat
+
+TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"  # the same vocabulary as the preset's 0.5B
+ASK = (
+    "\nWork it out step by step. End with a line that holds #### and the number, such "
+    "as #### 42."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a lesson on real weights needs.
+
+    Attributes:
+      preset: the sizes of everything.
+      policy: the preset's model with fresh adapters on a frozen base, over all devices.
+      tokenizer: its own.
+      train, test: GSM8K's rows {"question", "answer", "level"} whose question fits the
+        preset's budget; a question ends by asking for the final line that is graded.
+    """
+
+    preset: presets.Preset
+    policy: object
+    tokenizer: object
+    train: list
+    test: list
+
+    @property
+    def chunk(self) -> int:
+        """Tokens whose logits exist at once, on all devices together."""
+        return self.preset.chunk * jax.device_count()
+
+    def evaluate(self, n=512):
+        """The policy's greedy answers to the first n test questions, graded."""
+        return evaluate(
+            self.policy,
+            self.tokenizer,
+            self.test[:n],
+            max_tokens=self.preset.completion_tokens,
+            samples=0,
+            batch=max(self.preset.prompts, jax.device_count()),
+            buckets=(self.preset.prompt_tokens,),
+        )
+
+    def demonstrations(self, seed):
+        """Packed rows of GSM8K's own solutions, a batch source for SFT.
+
+        A few solutions are too long for both budgets together; says how many.
+        """
+        examples = chat.examples_tokens(
+            self.tokenizer,
+            [row["question"] for row in self.train],
+            [row["answer"] for row in self.train],
+        )
+        length = self.preset.prompt_tokens + self.preset.completion_tokens
+        fitting = [example for example in examples if len(example[0]) <= length]
+        print(
+            f"{len(fitting)} demonstrations; {len(examples) - len(fitting)} longer than"
+            f" {length} tokens are left out"
+        )
+        return prompt_batches.packed_rows(
+            fitting, batch=self.preset.prompts, length=length, seed=seed
+        )
+
+    def rollouts(self, reward, seed, group=None):
+        """Groups of the policy's scored answers, a batch source for RL.
+
+        Args:
+          reward: as for `Rollouts`; None to distil, also from answers that are cut off.
+          group: answers to a question; None takes the preset's.
+        """
+        p = self.preset
+        questions = prompt_batches.prompts(
+            self.train,
+            self.tokenizer,
+            batch=p.prompts,
+            buckets=(p.prompt_tokens,),
+            seed=seed,
+        )
+        return Rollouts(
+            self.policy,
+            questions,
+            reward,
+            self.tokenizer,
+            group=group or p.group,
+            max_tokens=p.completion_tokens,
+            seed=seed,
+            mask_truncated=reward is not None,
+        )
+
+
+def load(preset, model):
+    """A model of the hub (or a folder) over all devices, in the preset's dtype."""
+    return weights.load(hub.fetch(model), mesh=runtime.make_mesh(), dtype=preset.dtype)
+
+
+def recipe(preset) -> Recipe:
+    """Fetches model and data of a preset, and says what it has.
+
+    Args:
+      preset: from `recipes.preset`; COURSE_GSM8K may name a folder with GSM8K's files,
+        and `preset.model` a folder with a model, where there is no network.
+    Raises:
+      helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
+        to do.
+    """
+    tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
+    splits = {}
+    for split in gsm8k.SPLITS:
+        rows = gsm8k.load(os.environ.get("COURSE_GSM8K"), split)
+        rows = [row | {"question": row["question"] + ASK} for row in rows]
+        prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+        splits[split] = [
+            row
+            for row, prompt in zip(rows, prompts, strict=True)
+            if len(prompt) <= preset.prompt_tokens
+        ]
+        print(
+            f"{split}: {len(splits[split])} questions; {len(rows) - len(splits[split])}"
+            f" longer than {preset.prompt_tokens} tokens are left out"
+        )
+    policy = lora.add(load(preset, preset.model), preset.lora_rank)
+    print(f"{preset.model} with adapters of rank {preset.lora_rank}")
+    return Recipe(preset, policy, tokenizer, **splits)

@@ -1,0 +1,107 @@
+"""The sizes of everything, one row for each kind of machine."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import jax
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The size of everything, for one kind of machine and one task.
+
+    Attributes:
+      name: laptop, v5e-1 (Colab) or v5e-8 (Kaggle).
+      model: folder of the shipped checkpoints, or a Hugging Face repository.
+      dtype: of the parameters, as a NumPy name.
+      lora_rank: rank of the trained adapters; 0 trains all parameters.
+      prompts: prompts per rollout step.
+      group: answers per prompt.
+      prompt_tokens: budget of a prompt, in tokens.
+      completion_tokens: budget of an answer, in tokens; of all its turns and the tool's
+        results between them.
+      chunk: tokens of a chip whose logits exist at once.
+      steps: of the lessons on real weights, and of GRPO on a laptop.
+      minutes: what the GRPO notebook should take, compiling included.
+    """
+
+    name: str
+    model: str
+    dtype: str
+    lora_rank: int
+    prompts: int
+    group: int
+    prompt_tokens: int
+    completion_tokens: int
+    chunk: int
+    steps: int
+    minutes: int
+
+
+# The laptop's rows are what the notebooks run and measure. The TPU rows are those of
+# their sections on real weights: compiled for TPUs (`make tpu-check`), never run on
+# one.
+_LAPTOP = {
+    "name": "laptop",
+    "model": "data/tiny",
+    "dtype": "float32",
+    "lora_rank": 0,
+    "group": 8,
+    "chunk": 8192,
+    "minutes": 3,
+}
+_TPU = {"dtype": "bfloat16", "group": 8, "chunk": 1024, "steps": 150, "minutes": 45}
+_QWEN = _TPU | {"model": "Qwen/Qwen2.5-0.5B-Instruct"}  # Apache-2.0, no token needed
+_GEMMA = _TPU | {"model": "google/gemma-3-4b-it"}  # gated: its licence, and a token
+_PHOTOS = _GEMMA | {"lora_rank": 32, "prompt_tokens": 384, "completion_tokens": 128}
+
+PRESETS = {  # maths: notebooks 03 to 08, and 11
+    "laptop": Preset(
+        prompts=48, prompt_tokens=48, completion_tokens=64, steps=48, **_LAPTOP
+    ),
+    "v5e-1": Preset(
+        name="v5e-1",
+        lora_rank=32,
+        prompts=16,
+        prompt_tokens=256,
+        completion_tokens=256,
+        **_QWEN,
+    ),
+    "v5e-8": Preset(
+        name="v5e-8",
+        lora_rank=64,
+        prompts=64,
+        prompt_tokens=256,
+        completion_tokens=512,
+        **_QWEN,
+    ),
+}
+FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
+    "laptop": Preset(
+        prompts=32, prompt_tokens=40, completion_tokens=88, steps=70, **_LAPTOP
+    ),
+    "v5e-1": Preset(name="v5e-1", prompts=2, **_PHOTOS),
+    "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
+}
+
+
+def preset(name: str | None = None) -> Preset:
+    """The preset called `name`, else COURSE_PRESET, else the one the devices fit.
+
+    Raises:
+      ValueError: no preset has this name.
+    """
+    name = name or os.environ.get("COURSE_PRESET") or _preset_for(jax.devices())
+    if name not in PRESETS:
+        raise ValueError(
+            f"There is no preset {name!r}. Set COURSE_PRESET to one of "
+            f"{', '.join(PRESETS)}, or unset it to have one chosen for you."
+        )
+    return PRESETS[name]
+
+
+def _preset_for(devices: Sequence[jax.Device]) -> str:
+    if devices[0].platform != "tpu":
+        return "laptop"
+    return "v5e-1" if len(devices) < 8 else "v5e-8"

@@ -1,0 +1,25 @@
+"""Reward functions: text in, one number per answer out."""
+
+from helpers.rewards.answers import annotations, extract_lenient, extract_strict
+from helpers.rewards.functions import (
+    RewardError,
+    RewardSet,
+    annotations_hold,
+    correct,
+    format_reward,
+    gold_number,
+    length_penalty,
+)
+
+__all__ = [
+    "RewardError",  # a reward function returned no numbers
+    "RewardSet",  # a weighted sum of reward functions
+    "annotations",  # which of the shown sums are right
+    "annotations_hold",  # are all of them
+    "correct",  # is the answer right
+    "extract_lenient",  # the last number of an answer
+    "extract_strict",  # the number after ####
+    "format_reward",  # does it end as asked
+    "gold_number",  # the number of a worked solution
+    "length_penalty",  # a price on length
+]

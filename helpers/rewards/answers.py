@@ -1,0 +1,235 @@
+"""Reading a worked answer: the number it ends in, and the sums it says it has done.
+
+    She sold 48/2 = <<48/2=24>>24 clips in May.
+    #### 24
+
+Numbers become exact fractions, so that 0.1 + 0.2 is 0.3. The text may come from a model
+that has learned to please its checker, or from one that has lost its mind: only the end
+of a long text is read, digits without end are not a number, and nothing is ever run as
+code.
+"""
+
+import operator
+import re
+from fractions import Fraction
+
+from helpers.rewards.answer_markup import undecorated
+
+MARK = "####"
+LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
+LONGEST_NUMBER = 40
+LONGEST_SUM = 120
+
+# Full-width digits and signs, and the dashes that are used as a minus.
+_PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-")
+_SPACES = dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " ")  # that group digits
+
+_NUMBER = re.compile(
+    r"""
+    (?P<minus> (?<![\w)%]) -[$€£¥]? )?      # a minus, but not that of 10-3
+    (?P<whole> (?<!\w) (?:
+          \d{1,3} (?: ,\d{3} )+ (?!\d)      # 1,000,000
+        | \d{1,2} (?: ,\d{2} )+ ,\d{3} (?!\d)   # 10,00,000 as in India
+        | \d{1,3} (?: \.\d{3} ){2,} (?!\d)  # 1.000.000 as in Germany
+        | [1-9]\d{0,2} (?: [ ]\d{3} )+ (?!\d)  # 1 000 000 as in France
+        | \d++ )
+      | (?<![\w.]) (?= \.\d ) )             # .5
+    (?: [ ] (?P<numerator> \d++ ) (?= /\d++ (?!/\d) )    # 1 1/2, not 3 4/5/2020
+      | (?P<decimals> \.\d++ )?
+        (?: e (?P<exponent> [+-]?\d++ ) (?!\w) )?
+    )
+    (?P<divisors> (?: /\d++ )* )            # 1/2; a date has two
+    """,
+    re.VERBOSE | re.ASCII | re.IGNORECASE,
+)
+_BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
+_START = re.compile(r"[$€£¥]?\+?")
+
+_SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_OPERATORS |= {"/": operator.truediv, "//": operator.floordiv}
+_SIGNS = {"+": "plus", "-": "minus"}  # before a number
+_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
+
+
+def extract_strict(text):
+    """The number directly after the last `####`, or None.
+
+    Signs may stand before it, with or without spaces ("#### - $3"), and words after it
+    ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
+    has not decided. "1 000" and "1 1/2" are one number. A percent sign is a unit: 5% is
+    5. If there are several `####`, the last one counts. Markdown and LaTeX around the
+    number are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      The number as a Fraction, or None.
+    """
+    rest = _undecorated_rest(_plain(text))
+    if rest is None:
+        return None
+    rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
+    match = _NUMBER.match(rest, _START.match(rest).end())
+    if match is None or re.search("[0-9]", rest[match.end() :]):
+        return None
+    return _value(match)
+
+
+def extract_lenient(text):
+    """The last number on the last `####` line, else the last number of the text.
+
+    Whatever `extract_strict` finds, this finds too, and first. It forgives a missing
+    mark, words before the number, and chatter after it.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      The number as a Fraction, or None where there is none.
+    """
+    if (value := extract_strict(text)) is not None:
+        return value
+    text = _plain(text).translate(_SPACES)
+    for part in (_after_last_mark(text), text):
+        if part and (found := _numbers(part)):
+            return found[-1]
+    return None
+
+
+def ends_in_answer_line(text):
+    """Whether the text has exactly one `####`, and its last line is "#### number"."""
+    last = _plain(text.rstrip()).rpartition("\n")[2]
+    match = _NUMBER.fullmatch(last, len(MARK) + 1)
+    in_place = last.startswith(MARK + " ") and text.count(MARK) == 1
+    return bool(in_place and match and _value(match) is not None)
+
+
+def annotations(text):
+    """Whether each calculation between `<<` and `>>` holds, in order.
+
+    `<<48/2=24>>` holds; `<<48/2=23>>`, `<<48/2>>`, `<<two=2>>`, `<<1/0=0>>` and a `<<`
+    that is never closed do not.
+
+    Args:
+      text: a completion.
+
+    Returns:
+      A list of bools, one for each `<<`.
+    """
+    return [_holds(rest.partition(">>")) for rest in _plain(text).split("<<")[1:]]
+
+
+def calculate(expression):
+    """The value of numbers joined by + - * / // and parentheses, by a small parser.
+
+    Args:
+      expression: such as "(16-3-4)*2".
+
+    Returns:
+      A Fraction; None for anything else, division by zero included.
+    """
+    if len(expression) > LONGEST_SUM:
+        return None
+    tokens = _SUM_TOKEN.findall(expression)
+    if "".join(tokens) != "".join(expression.split()):
+        return None
+    try:
+        return _sum(tokens)
+    except (IndexError, KeyError, ZeroDivisionError):
+        return None
+
+
+def _sum(tokens):
+    """Their value; None, an IndexError or a KeyError where they are no sum.
+
+    Dijkstra's two stacks in place of recursion: whether parentheses are too many must
+    not hang on the stack that the caller has left.
+    """
+    values, waiting, wants_number = [], [], True
+    for token in tokens:
+        if wants_number and (token == "(" or token in _SIGNS):
+            waiting.append(_SIGNS.get(token, token))
+        elif wants_number:
+            if token[0] not in ".0123456789":
+                return None
+            values.append(Fraction(token))
+            wants_number = False
+        elif token == ")":
+            while waiting[-1] != "(":
+                _apply(waiting.pop(), values)
+            waiting.pop()
+        elif token in _OPERATORS:
+            while waiting and _BINDS.get(waiting[-1], 0) >= _BINDS[token]:
+                _apply(waiting.pop(), values)
+            waiting.append(token)
+            wants_number = True
+        else:
+            return None
+    while waiting:
+        _apply(waiting.pop(), values)
+    return None if wants_number else values[0]
+
+
+def _apply(operation, values):
+    right = values.pop()
+    if operation in _SIGNS.values():
+        values.append(right if operation == _SIGNS["+"] else -right)
+    else:
+        # // gives an int, and an int divided by an int is a rounded float.
+        values.append(Fraction(_OPERATORS[operation](values.pop(), right)))
+
+
+def _holds(parts):
+    """Whether "a+b=c" is closed by >> and true."""
+    inside, closed, _ = parts
+    left, equals, right = inside.partition("=")
+    value = calculate(left)
+    return bool(closed and equals) and value is not None and value == calculate(right)
+
+
+def _plain(text):
+    return text[-LONGEST_TEXT:].translate(_PLAIN)
+
+
+def _undecorated_rest(text):
+    """What follows the last mark, without markup; None where that is not balanced.
+
+    The pair may stand around the mark as well: **#### 18**.
+    """
+    before, mark, rest = text.rpartition(MARK)
+    if not mark:
+        return None
+    rest = rest.partition("\n")[0]
+    if (plain := undecorated(rest)) is not None:
+        return plain
+    line = undecorated(before.rpartition("\n")[2] + mark + rest)
+    return None if line is None else line.rpartition(MARK)[2]
+
+
+def _after_last_mark(text):
+    """What follows the last mark on its line; None without a mark."""
+    before, mark, rest = text.rpartition(MARK)
+    return rest.partition("\n")[0] if mark else None
+
+
+def _numbers(text):
+    values = (_value(match) for match in _NUMBER.finditer(text))
+    return [value for value in values if value is not None]
+
+
+def _value(match):
+    """The matched number as a Fraction; None for dates, x/0, 1 3/2 and monsters."""
+    exponent, divisors = match["exponent"] or "0", match["divisors"].split("/")[1:]
+    if len(match[0]) > LONGEST_NUMBER or len(exponent) > 4 or len(divisors) > 1:
+        return None
+    digits = re.sub(r"\D", "", match["whole"]) or "0"
+    value = Fraction(digits + (match["decimals"] or "")) * Fraction(10) ** int(exponent)
+    if divisors:
+        below, above = int(divisors[0]), match["numerator"]
+        if below == 0 or (above and int(above) >= below):
+            return None
+        value = value + Fraction(int(above), below) if above else value / below
+    return -value if match["minus"] else value

@@ -1,0 +1,218 @@
+"""Rewards for conversations with the nutrition tool, one for each thing that we want.
+
+Each is `(prompts, completions, **columns) -> list[float]`, as in `helpers.rewards`; a
+completion is a `traces.Trace`. The column `portions` has, per row, what is on the
+picture and how much of it is asked for: [{"food": "pizza", "grams": 150}], or [] where
+there is no food. The last line of an answer reads `#### 402` (kcal, the sum of all
+portions) or `#### no food`.
+"""
+
+import itertools
+import re
+from collections import Counter
+
+from helpers.rewards.answers import MARK
+from helpers.tools import nutrition
+
+NO_FOOD = f"{MARK} no food"
+MOST_CALLS = 8  # more than that are not looked at, and cost as much
+_NUMBER = re.compile(rf"{MARK} ([0-9]{{1,6}})(?: kcal)?")
+
+
+def solved(prompts, completions, portions, **_):
+    """1.0 where all is right: the foods and grams looked up, and their sum answered.
+
+    A right sum that was not looked up is 0.0; without food on the picture, so is
+    whatever is not `declined`.
+    """
+    return [
+        float(_is_solved(trace, wanted) if wanted else _declines(trace))
+        for trace, wanted in zip(completions, portions, strict=True)
+    ]
+
+
+def well_formed(prompts, completions, portions, **_):
+    """1.0 where calls were made, of a tool that there is, and none was malformed."""
+    return [
+        float(bool(wanted and trace.calls) and _no_error(trace) and _right_tool(trace))
+        for trace, wanted in zip(completions, portions, strict=True)
+    ]
+
+
+def right_food(prompts, completions, portions, **_):
+    """The share of foods that were looked up; of all calls, where those are more."""
+    return [
+        _share(_foods(trace), [food for food, _ in _gold(wanted)], trace)
+        for trace, wanted in zip(completions, portions, strict=True)
+    ]
+
+
+def right_grams(prompts, completions, portions, **_):
+    """As `right_food`, of calls in which food and grams are right."""
+    return [
+        _share(_uses(trace), _gold(wanted), trace)
+        for trace, wanted in zip(completions, portions, strict=True)
+    ]
+
+
+def tools_numbers(prompts, completions, **_):
+    """1.0 where the answer is a number of kcal that the tool gave, or a sum of such.
+
+    It does not ask whether the right thing was looked up, only that nothing is
+    invented.
+    """
+    return [float(_number(trace) in _sums(trace)) for trace in completions]
+
+
+def final_format(prompts, completions, **_):
+    """1.0 where there is one `####`, in a last line as it should be."""
+    return [
+        float(_number(trace) is not None or _last_line(trace) == NO_FOOD)
+        for trace in completions
+    ]
+
+
+def thinks(limit, *, count=len):
+    """Makes a reward that is 1.0 where something is thought, and no turn exceeds limit.
+
+    Args:
+      limit: the greatest length of a thought; what is said before a call or before
+        the last line counts as one.
+      count: what measures a text: `len` counts characters.
+
+    Returns:
+      A reward function.
+    """
+
+    def thinks(prompts, completions, **_):
+        lengths = [[count(t) for t in _thoughts(trace)] for trace in completions]
+        return [float(0 < max(row[:1] or [0]) and max(row) <= limit) for row in lengths]
+
+    return thinks
+
+
+def needless_calls(prompts, completions, portions, **_):
+    """-1/8 for each call of no food of the picture, or of one again; down to -1.
+
+    Foods are counted, not grams: a wrong weight is not a needless call.
+    """
+    scores = []
+    for trace, wanted in zip(completions, portions, strict=True):
+        gold = Counter(food for food, _ in _gold(wanted))
+        needed = (Counter(_foods(trace)) & gold).total()
+        scores.append(-min(len(trace.calls) - needed, MOST_CALLS) / MOST_CALLS)
+    return scores
+
+
+def declined(prompts, completions, portions, **_):
+    """1.0 where there is no food, and it is said so without a call; else 0.0."""
+    return [
+        float(not wanted and _declines(trace))
+        for trace, wanted in zip(completions, portions, strict=True)
+    ]
+
+
+# For `rewards.RewardSet`. What is right all the way through outweighs all its parts
+# together, so that no part is worth having alone.
+WEIGHTS = {
+    solved: 1.0,
+    well_formed: 0.1,
+    right_food: 0.2,
+    right_grams: 0.1,
+    tools_numbers: 0.1,
+    final_format: 0.1,
+    thinks(200): 0.05,
+    needless_calls: 0.4,
+    declined: 0.2,
+}
+
+
+def _is_solved(trace, wanted):
+    made, gold = Counter(_uses(trace, answered=True)), Counter(_gold(wanted))
+    total = sum(
+        nutrition.lookup_nutrition(*portion)["kcal"] for portion in gold.elements()
+    )
+    return (made & gold) == gold and _number(trace) == total
+
+
+def _declines(trace):
+    return not trace.calls and _no_error(trace) and _last_line(trace) == NO_FOOD
+
+
+def _no_error(trace):
+    return not any(turn.error for turn in trace.turns)
+
+
+def _right_tool(trace):
+    return all(call.name == nutrition.TOOL.name for call, _ in trace.calls)
+
+
+def _gold(wanted):
+    """(Food-101 class, grams) of each portion.
+
+    Raises:
+      ValueError: the tool does not know it; else a call of nothing it knows were right.
+    """
+    gold = [(nutrition.canonical(p["food"]), p["grams"]) for p in wanted]
+    for food, grams in gold:
+        if "error" in nutrition.lookup_nutrition(food, grams):
+            raise ValueError(
+                f"portions are {wanted}, of which the tool knows no {grams} g of this "
+                "food: use names of Food-101, and grams above 0 and up to 5000."
+            )
+    return gold
+
+
+def _foods(trace):
+    return [food for food, _ in _uses(trace)]
+
+
+def _uses(trace, answered=False):
+    """(Food-101 class or None, grams or None) of each call of the right tool.
+
+    Args:
+      answered: leave out those of which the result is an error.
+    """
+    uses = []
+    for call, result in trace.calls:
+        grams = call.arguments.get("grams")
+        is_left_out = answered and "error" in result
+        if call.name == nutrition.TOOL.name and not is_left_out:
+            is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
+            food = nutrition.canonical(call.arguments.get("food"))
+            uses.append((food, grams if is_number else None))
+    return uses
+
+
+def _share(made, gold, trace):
+    """How much of `gold` was made; of the calls, where more were made than asked."""
+    most = max(len(gold), len(trace.calls))
+    return (Counter(made) & Counter(gold)).total() / most if gold else 0.0
+
+
+def _sums(trace):
+    """All sums of kcal that the tool gave: of each result, of two, and so on."""
+    looked_up = (r for call, r in trace.calls if call.name == nutrition.TOOL.name)
+    kcal = [result["kcal"] for result in looked_up if "kcal" in result][:MOST_CALLS]
+    sizes = range(1, len(kcal) + 1)
+    return {sum(c) for size in sizes for c in itertools.combinations(kcal, size)}
+
+
+def _last_line(trace):
+    """The last line of the answer; "" where there is not one `####` in all."""
+    if trace.said.count(MARK) != 1:
+        return ""
+    return trace.answer.rpartition("\n")[2].strip()
+
+
+def _number(trace):
+    """The number on the last line; None: there is none, or another unit than kcal."""
+    found = _NUMBER.fullmatch(_last_line(trace))
+    return int(found[1]) if found else None
+
+
+def _thoughts(trace):
+    """What each turn thinks: its thought, else what it says before all else."""
+    return [
+        turn.thought or turn.text.partition(MARK)[0].strip() for turn in trace.turns
+    ]

@@ -1,0 +1,267 @@
+"""Which array lies where: the sharding table of parameters, and of batches.
+
+Fully sharded data parallel (FSDP) over the mesh axis "data": every device keeps a slice
+of each parameter and of the optimizer's moments, and works on its rows of the batch; a
+layer's weights are gathered just before they are used. Tensor parallel over "model": a
+matrix stays cut while it is used, and what the parts make is added up.
+
+The model says where rows are spread and weights gathered (`spread`, `gathered`); it
+learns of the mesh from whoever runs it, inside `using`. Left to itself, XLA cuts the
+feed-forward over "data" instead of the rows, and adds up activations at every layer.
+"""
+
+import contextlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from helpers.runtime import processes
+
+# Tensor parallelism (1909.08053): these matrices are cut along what they make, or along
+# what they take, so that a layer needs one sum over "model" after attention and one
+# after the feed-forward. The vocabulary of embed and head is cut as well.
+MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
+TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
+
+
+def partition(
+    path: tuple, shape: tuple[int, ...], data: int, model: int = 1
+) -> PartitionSpec:
+    """The sharding table: which axes of a parameter lie over the devices.
+
+    Over "model" goes the last axis of the matrices in MAKES and the last but one of
+    those in TAKES. Over "data" goes the largest of the other axes that divides, but
+    never the axis along which layers are stacked (the scan over layers would gather all
+    of them at every layer); else none. Moments of the optimizer have the paths and
+    shapes of their parameters, hence their layout.
+
+    Args:
+      path: of the parameter in a tree, as `jax.tree_util` gives it.
+      shape: its shape.
+      data, model: devices along the axes of the mesh.
+    """
+    cut = _model_cut(path, shape, model)
+    axes = range(1 if is_stacked(path) else 0, len(shape))
+    fitting = [axis for axis in axes if shape[axis] % data == 0 and axis not in cut]
+    if fitting:
+        cut[max(fitting, key=lambda axis: shape[axis])] = "data"
+    return _spec(cut)
+
+
+def _model_cut(path, shape, model):
+    """{axis: "model"} of a matrix that is cut over that axis of the mesh, else {}."""
+    axis = len(shape) - (1 if _name(path) in MAKES else 2)
+    cuts = model > 1 and _name(path) in MAKES | TAKES and shape[axis] % model == 0
+    return {axis: "model"} if cuts else {}
+
+
+def _spec(cut):
+    return PartitionSpec(*[cut.get(axis) for axis in range(max(cut, default=-1) + 1)])
+
+
+def _name(path: tuple) -> str:
+    """The name of a parameter at a path: the last that is no number and no wrapper."""
+    names = re.findall(r"[A-Za-z_]\w*", jax.tree_util.keystr(path))
+    return next((name for name in reversed(names) if name != "value"), "")
+
+
+def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """`partition` on a mesh with axes ("data", "model")."""
+    spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
+    return NamedSharding(mesh, spec)
+
+
+def shardings(tree, mesh: Mesh):
+    """The sharding of each leaf of a tree of parameters or moments."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, x: layout(path, x.shape, mesh), tree
+    )
+
+
+def place(tree, mesh: Mesh):
+    """The tree with its leaves spread over the mesh as the sharding table says."""
+    return jax.device_put(tree, shardings(tree, mesh))
+
+
+def using(tree):
+    """A context in which the model knows the mesh that a tree of arrays lies on.
+
+    Args:
+      tree: parameters, or their abstract values; on one device it does nothing.
+    """
+    layout = jax.tree.leaves(tree)[0].sharding
+    if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
+        return contextlib.nullcontext()
+    return jax.set_mesh(layout.mesh)
+
+
+def _mesh_in_use():
+    """The mesh of the `using` that surrounds this code; None outside, or alone."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh if not mesh.empty and "data" in mesh.shape and mesh.size > 1 else None
+
+
+def spread(x):
+    """Activations (rows, …) with their rows over the mesh axis "data"."""
+    mesh = _mesh_in_use()
+    if mesh is None or x.shape[0] % mesh.shape["data"]:
+        return x
+    return jax.lax.with_sharding_constraint(x, PartitionSpec("data"))
+
+
+def gathered(tree, dtype):
+    """Weights as they are used: whole over the mesh axis "data".
+
+    Args:
+      tree: parameters, by the paths that `partition` knows.
+      dtype: what matrices are used in; gathering them in it sends less. Int8 ones stay.
+    """
+    mesh = _mesh_in_use()
+    if mesh is None:
+        return tree
+
+    def whole(path, x):
+        spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
+        if _name(path) in MAKES | TAKES and x.dtype != jnp.int8:
+            x = x.astype(dtype)
+        return jax.lax.with_sharding_constraint(x, spec)
+
+    return jax.tree_util.tree_map_with_path(whole, tree)
+
+
+def own_places(mesh: Mesh) -> int:
+    """How many places along "data" are this process's, and so take rows that it passes.
+
+    Raises:
+      ValueError: the processes have no equal shares of the mesh.
+    """
+    index, count = processes.share()
+    owners = [{device.process_index for device in place} for place in mesh.devices]
+    own = owners.count({index})
+    if own * count != len(owners):
+        raise ValueError(
+            f"Of {len(owners)} places along the mesh axis data, {own} are those of"
+            f" process {index} alone, and there are {count} processes: each needs"
+            " as many. Use all devices, and let model divide those of one process."
+        )
+    return own
+
+
+def spread_rows(arrays, weights):
+    """Arrays with their rows over the devices that the weights lie on, for sampling.
+
+    Args:
+      arrays: with the same leading axis; each process passes its own rows.
+      weights: a tree of parameters. If they are on one device, or the rows cannot be
+        shared out evenly, the arrays stay as they are.
+
+    Raises:
+      ValueError: several processes, and rows that cannot be shared out evenly.
+    """
+    layout = jax.tree.leaves(weights)[0].sharding
+    if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
+        return arrays
+    rows, places = arrays[0].shape[0], own_places(layout.mesh)
+    layout_of_rows = NamedSharding(layout.mesh, PartitionSpec("data"))
+    if rows % places == 0:
+        return [_joined(x, layout_of_rows) for x in arrays]
+    if layout.is_fully_addressable:
+        return arrays
+    raise ValueError(
+        f"{rows} rows cannot be shared out to the {places} devices of each process:"
+        f" choose a batch that is a multiple of {places}."
+    )
+
+
+def _joined(x, layout):
+    """A global array of the rows that each process passes."""
+    if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.make_array_from_process_local_data(layout, x)
+    numbers = _joined(jax.random.key_data(x), layout)
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(x))
+
+
+def own_rows(arrays):
+    """On the host, those rows of arrays that this process passed to `spread_rows`.
+
+    Args:
+      arrays: a tree of arrays whose leading axis is the rows.
+    """
+
+    def own(x):
+        if getattr(x, "is_fully_addressable", True):  # NumPy arrays are, too
+            return jax.device_get(x)
+        x = jax.device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec("data")))
+        parts = {part.index[0].start or 0: part.data for part in x.addressable_shards}
+        return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
+
+    return jax.tree.map(own, arrays)
+
+
+def is_stacked(path: tuple) -> bool:
+    """Whether the parameter at a tree path has the layers stacked on its axis 0."""
+    return "layers" in jax.tree_util.keystr(path)
+
+
+def cached_pieces(arrays: dict, rows: int, mesh: Mesh) -> int:
+    """How many pieces to compute an update of `rows` rows in, so that caches suffice.
+
+    A lone CPU is fastest with about a thousand tokens at a time (1.2× to 1.3× over all
+    at once, for this course's small models): what a layer leaves is then still in its
+    cache when the next one wants it. Accelerators take everything at once.
+    """
+    if mesh.size > 1 or mesh.devices.flat[0].platform != "cpu":
+        return 1
+    sizes = [x[:1].size for x in arrays.values() if x.dtype != np.uint8]  # no pictures
+    tokens_per_row = max(sizes)
+    fitting = [n for n in range(1, rows + 1) if rows % n == 0]
+    return max(n for n in fitting if n == 1 or rows // n * tokens_per_row >= 1024)
+
+
+def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None = 1):
+    """Cuts the rows of a batch into pieces, and spreads each piece over the devices.
+
+    With several processes each passes its own B rows and cuts them the same way; piece
+    number i is the pieces number i of all of them, one after the other.
+
+    Args:
+      batch: arrays with the same leading axis B; whatever is no array is left out.
+      mesh: devices, axes ("data", "model").
+      minibatches, accumulate: updates per batch and pieces per update; None for
+        accumulate takes `cached_pieces`.
+
+    Returns:
+      Arrays (minibatches, accumulate, B / minibatches / accumulate, …), whose third
+      axis lies over the mesh axis "data", and is that long for each process.
+
+    Raises:
+      ValueError: the leading axes differ or do not divide.
+    """
+    arrays = {
+        name: x
+        for name, x in batch.items()
+        if hasattr(x, "dtype") and x.dtype.kind not in "OUS"
+    }
+    rows = {name: x.shape[0] for name, x in arrays.items()}
+    (B,) = set(rows.values()) if len(set(rows.values())) == 1 else (0,)
+    if B == 0:
+        raise ValueError(f"The arrays of a batch need the same leading axis: {rows}.")
+    if accumulate is None:
+        accumulate = cached_pieces(arrays, max(B // minibatches, 1), mesh)
+    pieces, devices = minibatches * accumulate, own_places(mesh)
+    if B % (pieces * devices):
+        raise ValueError(
+            f"A batch of {B} rows cannot be cut into minibatches={minibatches} times"
+            f" accumulate={accumulate} pieces for each of {devices} devices: choose a"
+            f" batch that is a multiple of {pieces * devices}, or pass a smaller mesh."
+        )
+    layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
+    return {
+        name: jax.make_array_from_process_local_data(
+            layout, x.reshape(minibatches, accumulate, B // pieces, *x.shape[1:])
+        )
+        for name, x in arrays.items()
+    }

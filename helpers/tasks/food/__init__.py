@@ -1,0 +1,1 @@
+"""Foods, drawn and photographed, and questions about them."""

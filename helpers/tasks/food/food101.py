@@ -1,0 +1,225 @@
+"""Real Food-101 (Bossard et al. 2014): 101 foods, 750 + 250 photos of each.
+
+A row has what a row of `food_pictures` has, but the photo as it was stored; decoding is
+a step of the data pipeline, `with_image`:
+
+  photo   bytes of the file
+  foods   [label], one of LABELS
+  level   1
+  where   what to call the photo in errors, "train.parquet, row 3"
+  id      a hash of the photo
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+from helpers import runtime
+from helpers.tasks.food.food_labels import LABELS
+from helpers.tasks.food.photos import decode
+
+HUB_NAME = "ethz/food101"
+SPLITS = ("train", "validation")
+COLUMNS = ["image", "label"]
+SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp"}
+
+
+def load(folder=None, split="train", *, per_class=20):
+    """The first photos of every class, from the Hugging Face hub or from a folder.
+
+    From the hub they are streamed through `datasets` once and kept below the build
+    folder; photos there are sorted by class, so most of a split passes by (train is
+    about 4 GB, validation 1.3 GB), but only what is asked for is stored.
+
+    Args:
+      folder: None for the hub, or a path: it, or `data` in it, holds `train.parquet` or
+        the hub's shards `train-00000-of-00008.parquet` (columns image {bytes, path} and
+        label), or it holds photos as `train/pizza/any_name.jpg`.
+      split: "train" or "validation".
+      per_class: how many photos of each class at most.
+    Returns:
+      A list of rows as described at the top of this file, in the order of the files.
+    Raises:
+      ConnectionError: the hub cannot be reached and nothing is kept from before.
+      FileNotFoundError: there is no such folder, or nothing of this split in it.
+      PhotoError: a photo that cannot be decoded; all are tried once.
+      ValueError: an unknown split, a broken file, a missing column, an unknown label;
+        the message names file and row.
+    """
+    if split not in SPLITS:
+        raise ValueError(f'split is "train" or "validation", not {split!r}.')
+    if per_class < 1:
+        raise ValueError(f"per_class is at least 1, not {per_class}.")
+    if folder is None:
+        records = _from_parquet(_kept(split, per_class))
+    elif (Path(folder) / split).is_dir():
+        records = _from_files(Path(folder) / split)
+    else:
+        paths = _parquet_files(Path(folder), split)
+        records = (record for path in paths for record in _from_parquet(path))
+    rows = [_row(*record) for record in _first_of_each(records, per_class)]
+    if not rows:
+        raise ValueError(f"The {split} split in {folder} holds no photos.")
+    for row in rows:
+        with_image(row, size=8)
+    return rows
+
+
+def with_image(row, size):
+    """The row with its decoded "image" in place of "photo": a map step of Grain.
+
+    Args:
+      row: from `load`.
+      size: H = W in pixels.
+    Returns:
+      A new row; "image" is uint8 (size, size, 3).
+    Raises:
+      PhotoError: the photo cannot be decoded.
+    """
+    rest = {name: value for name, value in row.items() if name != "photo"}
+    return {**rest, "image": decode(row["photo"], size, where=row["where"])}
+
+
+def _first_of_each(records, per_class):
+    """The first `per_class` records of every label; reads no further than needed."""
+    taken = Counter()
+    for photo, label, where in records:
+        if taken[label] < per_class:
+            taken[label] += 1
+            yield photo, label, where
+        if len(taken) == len(LABELS) and min(taken.values()) == per_class:
+            return
+
+
+def _row(photo, label, where):
+    return {
+        "photo": photo,
+        "foods": [label],
+        "level": 1,
+        "where": where,
+        "id": hashlib.sha256(photo).hexdigest()[:12],
+    }
+
+
+def _parquet_files(folder, split):
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder}. Pass the folder that holds {split}.parquet, "
+            f"or none to load {HUB_NAME} from the hub."
+        )
+    for place in (folder, folder / "data"):
+        for name in (f"{split}.parquet", f"{split}-*.parquet"):
+            if paths := sorted(place.glob(name)):
+                return paths
+    raise FileNotFoundError(
+        f"The folder {folder} has no {split} split. It should hold {split}.parquet, "
+        f"data/{split}-00000-of-00001.parquet, or photos as {split}/pizza/1.jpg."
+    )
+
+
+def _from_files(folder):
+    """(bytes, label, where) of `pizza/1.jpg` and the like."""
+    for path in sorted(folder.glob("*/*")):
+        if path.suffix.lower() in SUFFIXES and path.is_file():
+            yield path.read_bytes(), _known(path.parent.name, path), str(path)
+
+
+def _from_parquet(path):
+    """(bytes, label, where) of every row of a file, a few rows in memory at a time."""
+    import pyarrow
+    import pyarrow.parquet
+
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = _names(file.schema_arrow, path)
+            for batch in file.iter_batches(batch_size=64, columns=COLUMNS):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield _parsed(record, names, f"{path}, row {number}")
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ValueError(
+            f"{path} is not a readable parquet file ({error}). Download it again."
+        ) from error
+
+
+def _names(schema, path):
+    """The class names a file was written with; the hub's where it does not say."""
+    if missing := set(COLUMNS) - set(schema.names):
+        raise ValueError(f"{path}: no column {sorted(missing)}, only {schema.names}.")
+    try:
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        label = about.get("info", {}).get("features", {}).get("label", {})
+        names = list(label.get("names", LABELS))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"{path}: its metadata 'huggingface' cannot be read ({error}). Write the "
+            "file anew with datasets, or without metadata."
+        ) from error
+    return [_known(name, path) for name in names]
+
+
+def _parsed(record, names, where):
+    image, label = record["image"], record["label"]
+    if not isinstance(image, dict) or not isinstance(image.get("bytes"), bytes):
+        raise ValueError(
+            f"{where}: the image has no bytes. Write the file's bytes into the parquet "
+            "(datasets.Image does so), not its path alone."
+        )
+    if not isinstance(label, int) or not 0 <= label < len(names):
+        raise ValueError(f"{where}: label {label!r} is not from 0 to {len(names) - 1}.")
+    return image["bytes"], names[label], where
+
+
+def _known(name, where):
+    if name not in LABELS:
+        raise ValueError(f"{where}: {name!r} is not a class of Food-101 (LABELS).")
+    return name
+
+
+def _kept(split, per_class):
+    """The parquet file of a split's first photos, streamed from the hub if not here."""
+    path = runtime.build_folder() / "food101" / f"{split}-{per_class}-each.parquet"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}.partial")
+        try:
+            _write(_first_of_each(_from_hub(split), per_class), partial)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def _write(records, path):
+    """Write records in the hub's schema, a few at a time."""
+    import pyarrow
+    import pyarrow.parquet
+
+    image = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+    schema = pyarrow.schema({"image": image, "label": pyarrow.int64()})
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for photo, label, where in records:
+            image = {"bytes": photo, "path": where}
+            row = {"image": image, "label": LABELS.index(label)}
+            writer.write(pyarrow.RecordBatch.from_pylist([row], schema=schema))
+
+
+def _from_hub(split):
+    """(bytes, label, where) of the hub's rows, as they arrive."""
+    import datasets  # takes seconds to import, and only the hub needs it
+
+    try:
+        table = datasets.load_dataset(HUB_NAME, split=split, streaming=True)
+        table = table.cast_column("image", datasets.Image(decode=False))
+        names = table.features["label"].names
+        for number, record in enumerate(table, 1):
+            yield _parsed(record, names, f"{HUB_NAME} {split}, row {number}")
+    except OSError as error:
+        raise ConnectionError(
+            f"{HUB_NAME} cannot be loaded: {error}. Switch the internet on (Kaggle: in "
+            f"the notebook's settings), or download the dataset elsewhere and pass its "
+            f"folder: food101.load(folder). The drawn foods need no network."
+        ) from error

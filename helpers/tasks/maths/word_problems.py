@@ -1,0 +1,149 @@
+"""Word problems in GSM8K's form, made here, so that the course runs without a network.
+
+A row is what real GSM8K gives, and a little more:
+
+  question  "Tom buys 6 tickets for $5 each and a hat for $7. How much ..."
+  answer    one line a step, "The tickets cost $<<6*5=30>>30.", then "#### 37"
+  level     how many steps the answer takes, 1 to 4
+  template  which sentence pattern it came from, "several_and_one"
+  names     the people in it, ["Tom"]
+  id        a hash of the template and its arithmetic, without names and things
+
+Train and test are kept apart by `id`: a test problem is a new arithmetic situation, not
+a training problem with another name in it.
+
+To add a template, write a function like those in `templates_two_steps.py` and list it
+in the `TEMPLATES` of its file. Numbers that lead to a negative, a fraction, or outside
+the drills are drawn again by themselves.
+"""
+
+import hashlib
+import random
+import re
+
+from helpers.tasks.maths import (
+    templates_four_steps,
+    templates_one_step,
+    templates_three_steps,
+    templates_two_steps,
+)
+from helpers.tasks.maths.arithmetic import Redraw, drill
+from helpers.tasks.maths.stories import story
+from helpers.tasks.maths.words import Draw
+
+__all__ = ["LEVELS", "answer_only", "demonstrations", "drill", "generate", "story"]
+
+LEVELS = {
+    1: templates_one_step.TEMPLATES,
+    2: templates_two_steps.TEMPLATES,
+    3: templates_three_steps.TEMPLATES,
+    4: templates_four_steps.TEMPLATES,
+}
+TEST_SHARE = 8  # one arithmetic situation in eight is test
+PATIENCE = 3000  # draws in a row without a new problem before we call it exhausted
+
+
+def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
+    """Distinct word problems, the same for the same seed on every machine.
+
+    A longer list begins with the shorter one of the same seed.
+
+    Args:
+      n: how many rows.
+      seed: int; another seed gives other problems (which may overlap).
+      levels: the numbers of steps to draw from, each as often as the others.
+      split: "train" or "test"; the two share no `id`, whatever the seeds.
+      templates: the functions to draw from instead of those of `levels`.
+    Returns:
+      A list of n rows as described at the top of this file.
+    Raises:
+      ValueError: an unknown level or split, or fewer than n distinct problems exist.
+    """
+    if split not in ("train", "test"):
+        raise ValueError(f'split is "train" or "test", not {split!r}.')
+    levels = (levels,) if isinstance(levels, int) else tuple(levels)
+    if not levels or not set(levels) <= set(LEVELS):
+        raise ValueError(f"levels are some of {tuple(LEVELS)}, not {levels!r}.")
+    groups = [templates] if templates else [LEVELS[level] for level in levels]
+    rng = random.Random(seed)
+    rows, seen, misses = [], set(), 0
+    while len(rows) < n:
+        row = _draw_row(rng.choice(rng.choice(groups)), rng)
+        if row["question"] in seen or in_test(row["id"]) != (split == "test"):
+            misses += 1
+            if misses == PATIENCE:
+                raise ValueError(
+                    f"Found {len(rows)} distinct {split} problems, not {n}: these "
+                    f"templates have no more. Ask for fewer, or add levels."
+                )
+            continue
+        misses = 0
+        seen.add(row["question"])
+        rows.append(row)
+    return rows
+
+
+def in_test(problem_id):
+    """Whether a problem with this `id` belongs to the test split."""
+    return int(problem_id, 16) % TEST_SHARE == 0
+
+
+def _draw_row(template, rng):
+    """One row of a template; numbers it cannot work with are drawn again."""
+    for _ in range(PATIENCE):
+        draw = Draw(rng)
+        try:
+            question, *steps = template(draw)
+            break
+        except Redraw:
+            continue
+    else:
+        raise ValueError(
+            f"{template.__name__} found no numbers inside the drills in {PATIENCE} "
+            f"draws. Draw smaller numbers in it."
+        )
+    operations = re.findall(r"<<.*?>>", " ".join(steps))
+    key = " ".join([template.__name__, *re.findall(r"\d+", question), *operations])
+    return {
+        "question": question,
+        "answer": "\n".join([*steps, f"#### {_last_value(steps)}"]),
+        "level": len(steps),
+        "template": template.__name__,
+        "names": [person.name for person in draw.people],
+        "id": hashlib.sha256(key.encode()).hexdigest()[:12],
+    }
+
+
+def _last_value(steps):
+    return re.findall(r"=(\d+)>>", steps[-1])[-1]
+
+
+def answer_only(row):
+    """The last line of a row's answer alone: "#### 37"."""
+    return _final_line(row)
+
+
+def demonstrations(rows, *, answer_only, seed):
+    """Rows with a "response" to imitate: most show their work, some only answer.
+
+    Args:
+      rows: rows of `generate` or `gsm8k.load`; they are left as they are.
+      answer_only: the share of rows, 0 to 1, whose response is only the final line.
+      seed: int, decides which rows those are.
+    Returns:
+      New rows in the same order, each with "response".
+    Raises:
+      ValueError: the share is not between 0 and 1.
+    """
+    if not 0 <= answer_only <= 1:
+        raise ValueError(f"answer_only is a share from 0 to 1, not {answer_only}.")
+    count = round(answer_only * len(rows))
+    short = set(random.Random(seed).sample(range(len(rows)), count))
+    return [
+        {**row, "response": _final_line(row) if i in short else row["answer"]}
+        for i, row in enumerate(rows)
+    ]
+
+
+def _final_line(row):
+    return row["answer"].strip().splitlines()[-1]

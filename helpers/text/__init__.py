@@ -1,0 +1,12 @@
+"""Text to tokens and back: tokenizers, chat templates, who said what."""
+
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
+
+__all__ = [
+    "chat",  # prompts, demonstrations and conversations to tokens
+    "load_tokenizer",  # from a model folder, with its chat template
+    "save_tokenizer",  # into one
+    "train_tokenizer",  # a small one, from text
+]

@@ -1,0 +1,317 @@
+"""Text to tokens and back: the tokenizer, the chat template, and who said what.
+
+A chat model reads one flat row of tokens. The *chat template* turns a conversation
+into that row, the *tokenizer* cuts it into ids, and the *loss mask* remembers which
+ids the model has to learn to write. All of them are read from the model's folder, so
+the same calls serve the tiny model of this course and real Gemma, Qwen and Llama.
+
+The mask of a whole conversation is derived from the template itself: an answer is what
+the template writes after the prompt for it (the messages before, rendered with the
+generation prompt), up to the control token that ends the turn.
+
+What this file does not do: read tool calls out of an answer
+  (`helpers.tools.tool_calls`).
+"""
+
+import numpy as np
+
+from helpers.text import chat_encoding as encoding
+from helpers.text.tokenizer import train_tokenizer
+from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
+
+__all__ = [
+    "conversation_tokens",
+    "decode",
+    "eos_ids",
+    "example_tokens",
+    "examples_tokens",
+    "load_tokenizer",
+    "prompt_tokens",
+    "prompts_tokens",
+    "save_tokenizer",
+    "train_tokenizer",
+    "turn_tokens",
+]
+
+# What ends a text in the families whose turns end with the other token: a tokenizer's
+# eos_token is only one of the two.
+TEXT_END = {
+    "<end_of_turn>": "<eos>",
+    "<|im_end|>": "<|endoftext|>",
+    "<|eot_id|>": "<|end_of_text|>",
+}
+
+
+def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):
+    """Encode what the model reads before it answers.
+
+    Equal to `apply_chat_template(..., add_generation_prompt=True)`, except that a
+    control token *spelled out* in a message stays plain text: a user who types
+    `<end_of_turn>` does not end the turn. So do tags that the template writes, like
+    Qwen's `<tool_response>`, except in an earlier answer of the model's own.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      question: str, or a list of {"role", "content"} messages.
+      thinking: True or False asks the template to let the model think or not; with
+        False, Qwen3's prompt ends in an empty think block. None: its own habit.
+      tools: list of JSON schemas of functions; None: none.
+      vision: the model's `config.vision`; a content may then be a list of parts,
+        {"type": "image"} (the picture itself goes beside the tokens) and
+        {"type": "text", "text": ...}.
+    Returns:
+      list of token ids, ending where the answer begins.
+    Raises:
+      ValueError: the template takes no notice of `thinking`, `tools` or images.
+    """
+    return prompts_tokens(tokenizer, [question], thinking, tools, vision)[0]
+
+
+def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None):
+    """Encode many prompts at once; the same result as one by one, faster.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      questions: list of str or of message lists.
+      thinking, tools, vision: of all of them, see `prompt_tokens`.
+    Returns:
+      list of lists of token ids, see `prompt_tokens`.
+    """
+    controls = encoding.controls_of(tokenizer)
+    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
+    texts, defused = [], {}
+    for index, messages in enumerate(map(_messages, questions)):
+        messages, safe, spelled = encoding.defused(controls, messages, switches)
+        text = encoding.render(tokenizer, messages, **safe)
+        if spelled:
+            (defused[index],) = encoding.encode(tokenizer, [text], spelled)
+        else:
+            texts.append(text)
+    usual = iter(encoding.encode(tokenizer, texts))
+    return [defused.get(i) or next(usual) for i in range(len(questions))]
+
+
+def example_tokens(tokenizer, question, answer, thinking=None, tools=None, vision=None):
+    """Encode one demonstration and mark what the model has to learn.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      question: str, or a list of {"role", "content"} messages.
+      answer: str; white space around it is dropped, as Gemma's template does.
+      thinking, tools, vision: see `prompt_tokens`; they change the prompt only.
+    Returns:
+      (tokens, loss_mask): two lists of int of one length. The mask is 1 on the
+      answer and the end-of-turn token that closes it, 0 on everything else.
+    """
+    switches = thinking, tools, vision
+    return examples_tokens(tokenizer, [question], [answer], *switches)[0]
+
+
+def examples_tokens(
+    tokenizer, questions, answers, thinking=None, tools=None, vision=None
+):
+    """Encode many demonstrations at once; the same result as one by one, faster.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      questions: list of str or of message lists.
+      answers: list of str, one per question.
+      thinking, tools: of all of them, see `prompt_tokens`.
+    Returns:
+      list of (tokens, loss_mask), see `example_tokens`.
+    Raises:
+      ValueError: not as many answers as questions.
+    """
+    if len(questions) != len(answers):
+        raise ValueError(
+            f"{len(questions)} questions but {len(answers)} answers: pass one answer "
+            "per question."
+        )
+    if not questions:
+        return []
+    prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
+    end, after = encoding.turn_end(tokenizer)
+    answers = encoding.plain(tokenizer, [answer.strip() for answer in answers])
+    examples = []
+    for prompt, own in zip(prompts, answers, strict=True):
+        mask = [0] * len(prompt) + [1] * (len(own + end)) + [0] * len(after)
+        examples.append((prompt + own + end + after, mask))
+    return examples
+
+
+def conversation_tokens(
+    tokenizer, messages, thinking=None, tools=None, *, vision=None, last_only=False
+):
+    """Encode a conversation and mark all that the assistant wrote in it.
+
+    Every answer begins where `prompt_tokens` of the messages before it ends. Hence the
+    empty think block that Qwen3's template puts before the last answer is the prompt's
+    (0) with thinking=False, and the model's own (1) otherwise.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      messages: list of {"role", "content"}; an assistant's may have "tool_calls" and
+        "reasoning_content". White space around a learned content is dropped.
+      thinking, tools, vision: see `prompt_tokens`.
+      last_only: learn the last answer only; earlier ones are part of its prompt.
+    Returns:
+      (tokens, loss_mask): two lists of int of one length. The mask is 1 on each answer
+      (its content, tool calls and end-of-turn token), 0 on everything else, tool
+      results included.
+    Raises:
+      ValueError: nobody answers; the template leaves out a part of an answer, or
+        writes an answer differently once the conversation goes on.
+    """
+    answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+    if not answers or answers[0] == 0:
+        raise ValueError(
+            "The conversation has no message of role 'assistant', or begins with one: "
+            "there is no answer to a prompt in it. Put a question before an answer."
+        )
+    learned = answers[-1:] if last_only else answers
+    messages = [_trimmed(m) if i in learned else m for i, m in enumerate(messages)]
+    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
+    controls = encoding.controls_of(tokenizer)
+    messages, switches, spelled = encoding.defused(controls, messages, switches)
+    whole = encoding.render(tokenizer, messages, False, **switches)
+    end = encoding.turn_end(tokenizer)[0][-1]
+    starts = []
+    for index in learned:
+        start, own = _answer(tokenizer, messages, index, whole, switches)
+        _check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
+        starts.append(start)
+    _check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
+    pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
+    first, *others = encoding.encode(tokenizer, pieces, spelled)
+    tokens, mask = list(first), [0] * len(first)
+    for ids in others:
+        own = ids.index(end) + 1
+        tokens += ids
+        mask += [1] * own + [0] * (len(ids) - own)
+    return tokens, mask
+
+
+def turn_tokens(tokenizer, messages, thinking=None, tools=None):
+    """Encode the turns between two answers, such as the results of tools.
+
+    The ids of prompt, answer and its end-of-turn token, as they were sampled, go on
+    with these: nothing that the model wrote is decoded and encoded again.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      messages: list of messages, none of them the assistant's; see
+        `helpers.tools.tool_calls.Grammar.results`.
+      thinking, tools: as in the prompt, see `prompt_tokens`.
+    Returns:
+      list of token ids: what follows an answer's end-of-turn token, up to where the
+      next answer begins.
+    Raises:
+      ValueError: the template leaves out a message.
+    """
+    switches = encoding.switches_of(tokenizer, thinking, tools)
+    answered = [*encoding.PROBE, {"role": "assistant", "content": _MARKER}, *messages]
+    controls = encoding.controls_of(tokenizer)
+    answered, switches, spelled = encoding.defused(controls, answered, switches)
+    whole = encoding.render(tokenizer, answered, False, **switches)
+    _check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
+    text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
+    (ids,) = encoding.encode(tokenizer, [text], spelled)
+    end = encoding.turn_end(tokenizer)[0][-1]
+    return ids[ids.index(end) + 1 :]
+
+
+def eos_ids(tokenizer):
+    """Return the ids that end an answer: end-of-turn first, then end-of-text.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+    Returns:
+      tuple of int without repeats.
+    """
+    end = encoding.turn_end(tokenizer)[0][-1]
+    of_family = TEXT_END.get(tokenizer.convert_ids_to_tokens(end))
+    text_end = tokenizer.get_added_vocab().get(of_family)
+    ids = [end, tokenizer.eos_token_id, text_end]
+    return tuple(dict.fromkeys(i for i in ids if i is not None))
+
+
+def decode(tokenizer, ids):
+    """Decode token ids to text, leaving out the special tokens.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      ids: list of int or integer array of one axis.
+    Returns:
+      str; bytes that are no UTF-8 show as the replacement character.
+    """
+    return tokenizer.decode(
+        np.asarray(ids, np.int64).tolist(),
+        skip_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _messages(question):
+    if isinstance(question, str):
+        return [{"role": "user", "content": question}]
+    return question
+
+
+_MARKER = "\ue000"  # a private character: no template and no tool's schema has it
+
+
+def _trimmed(message):
+    content = message.get("content")
+    return {**message, "content": content.strip()} if content else message
+
+
+def _answer(tokenizer, messages, index, whole, switches):
+    """Where in the rendered `whole` the answer messages[index] begins, and its text."""
+    before, up_to = (
+        encoding.render(tokenizer, messages[:count], is_prompt, **switches)
+        for count, is_prompt in ((index, True), (index + 1, False))
+    )
+    if not up_to.startswith(before):
+        raise ValueError(
+            f"The prompt for message {index} ends in {before[-40:]!r}, but the "
+            "template begins that answer otherwise. An answer that holds thinking "
+            "needs thinking=None or True."
+        )
+    if not whole.startswith(up_to):
+        raise ValueError(
+            f"The template writes message {index} differently once the conversation "
+            "goes on (Qwen3 keeps a think block only in the last answer): the model "
+            "would learn what it never has to write. Make one example per answer, "
+            f"conversation_tokens(tokenizer, messages[:{index + 1}], ..., "
+            "last_only=True)."
+        )
+    return len(before), up_to[len(before) :]
+
+
+def _check_it_ends_once(own, index, end):
+    if own.count(end) != 1:
+        raise ValueError(
+            f"The template writes message {index} as {own!r}, in which {end} is there "
+            f"{own.count(end)} times, not once: where the answer ends is not clear. "
+            "Take another template."
+        )
+
+
+def _check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
+    """Raise where a part of a message does not change what the template writes.
+
+    Of earlier answers that are not learned the template may drop the thinking.
+    """
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index not in learned:
+            continue
+        for part in ("content", "reasoning_content", "tool_calls"):
+            if not str(message.get(part) or "").strip():
+                continue
+            less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
+            if encoding.render(tokenizer, less, False, **switches) == whole:
+                raise ValueError(
+                    f"The template leaves out the {part} of message {index} (role "
+                    f"{message['role']!r}). Write it into a content that the template "
+                    "has, or take a model whose template knows it."
+                )

@@ -1,0 +1,214 @@
+"""Rendered conversations to tokens: what the template wrote, and what people wrote.
+
+`<end_of_turn>` is one control token where the template writes it, and only characters
+where a message spells it out: a user, or a tool's result, must not end a turn.
+Spelled-out control tokens are replaced by stand-ins before the template is applied; the
+rendered text is cut there, and the cut pieces are encoded on their own.
+"""
+
+import json
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+PROBE = ({"role": "user", "content": "question"},)
+
+
+class Controls(NamedTuple):
+    """Patterns that find control tokens: the special ones; those and the tags.
+
+    A tag is an added token of the kind `<tool_response>`, not special, that the
+    template writes. A model may write tags into its answers, and nobody else may.
+    """
+
+    special: re.Pattern
+    every: re.Pattern
+
+
+def controls_of(tokenizer):
+    """Return the Controls of a tokenizer and its template."""
+    added = tokenizer.added_tokens_decoder.values()
+    template = str(tokenizer.chat_template)
+    special = {t.content for t in added if t.special}
+    tags = {t.content for t in added if t.content[:1] == "<" and t.content in template}
+    return Controls(_any_of(special), _any_of(special | tags))
+
+
+def _any_of(tokens):
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
+    """Apply the chat template; `switches` are its own, like tools. Returns str.
+
+    Where it writes the begin of an image, `vision` (the model's VisionConfig) says how
+    many image tokens follow; around them stand two line breaks, as Gemma 3 reads them.
+    """
+    text = tokenizer.apply_chat_template(
+        list(messages),
+        tokenize=False,
+        add_generation_prompt=add_generation_prompt,
+        **switches,
+    )
+    if vision is None:
+        return text
+    ids = vision.begin_token, vision.image_token, vision.end_token
+    begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
+    image = f"\n\n{begin}{soft * vision.tokens}{end}\n\n"
+    return text.replace(begin, image)
+
+
+def switches_of(tokenizer, thinking, tools, vision=None):
+    """Return what to call `render` with for each of them; None: nothing.
+
+    Raises:
+      ValueError: the template writes the same with and without it.
+    """
+    switches = {}
+    if vision is not None:
+        begin = tokenizer.convert_ids_to_tokens(vision.begin_token)
+        if begin is None or begin not in _with_image(tokenizer):
+            raise ValueError(
+                f"This chat template writes no {begin} for an image: take the "
+                "template of a model that sees (Gemma 3 4B or larger)."
+            )
+        switches["vision"] = vision
+    if thinking is not None:
+        on, off = (render(tokenizer, PROBE, enable_thinking=x) for x in (True, False))
+        if on == off:
+            raise ValueError(
+                f"thinking={thinking} was asked for, but this chat template writes the "
+                "same prompt with thinking on and off. Leave thinking=None, or take a "
+                "model whose template has the switch (Qwen3)."
+            )
+        switches["enable_thinking"] = bool(thinking)
+    if tools:
+        if render(tokenizer, PROBE, tools=tools) == render(tokenizer, PROBE):
+            raise ValueError(
+                "tools were given, but this chat template leaves them out. Describe "
+                "them in the first message, or take a model whose template has tools "
+                "(Qwen2.5, Qwen3, Llama 3.1)."
+            )
+        switches["tools"] = tools
+    return switches
+
+
+def _with_image(tokenizer):
+    """What the template writes for an image; "" where it knows of none."""
+    try:
+        return render(tokenizer, [{"role": "user", "content": [{"type": "image"}]}])
+    except ImportError:  # of Jinja: that is not the template's fault
+        raise
+    except Exception:  # it adds a list to text, say: templates fail in any way
+        return ""
+
+
+def defused(controls, messages, switches):
+    """Put stand-ins for the control tokens that messages and tools spell out.
+
+    Args:
+      controls: from `controls_of`.
+      messages: list of messages.
+      switches: from `switches_of`.
+    Returns:
+      (messages, switches, spelled): the safe ones, and a dict from each stand-in, one
+      character that occurs nowhere in them, to what it stands for.
+    """
+    everything = json.dumps([messages, switches], ensure_ascii=False, default=str)
+    private_use = map(chr, range(0xF0000, 0xFFFFE))
+    unused = (character for character in private_use if character not in everything)
+    stand_ins = defaultdict(lambda: next(unused))
+
+    def safe(value, pattern):
+        return _replaced(value, pattern, lambda found: stand_ins[found[0]])
+
+    safe_messages = []
+    for message in messages:
+        safe_messages.append(safe(message, controls.every))
+        if message.get("role") == "assistant" and "content" in message:
+            own = safe(message["content"], controls.special)
+            safe_messages[-1]["content"] = own
+    safe_switches = safe(switches, controls.every)
+    spelled = {character: text for text, character in stand_ins.items()}
+    return safe_messages, safe_switches, spelled
+
+
+def _replaced(value, pattern, stand_in):
+    """Replace what the pattern finds in all strings of a JSON value."""
+    if isinstance(value, str):
+        return pattern.sub(stand_in, value)
+    if isinstance(value, list | tuple):
+        return [_replaced(item, pattern, stand_in) for item in value]
+    if isinstance(value, dict):
+        return {
+            _replaced(key, pattern, stand_in): _replaced(item, pattern, stand_in)
+            for key, item in value.items()
+        }
+    return value
+
+
+def encode(tokenizer, texts, spelled=None):
+    """Encode rendered text, in which `<end_of_turn>` is one control token.
+
+    Args:
+      tokenizer: whose control tokens count.
+      texts: list of str.
+      spelled: what the stand-ins in them stand for, from `defused`.
+    Returns:
+      list of lists of token ids.
+    """
+    if not texts:
+        return []
+    if not spelled:
+        return tokenizer(texts, add_special_tokens=False)["input_ids"]
+    plain = {c: _plain_control(tokenizer, text) for c, text in spelled.items()}
+    cut = re.compile(f"([{''.join(plain)}])")
+    rows = []
+    for text in texts:
+        pieces = cut.split(text)
+        ids = iter(encode(tokenizer, pieces[::2]))
+        rows.append(list(next(ids)))
+        for character in pieces[1::2]:
+            rows[-1] += plain[character] + next(ids)
+    return rows
+
+
+def plain(tokenizer, texts):
+    """Encode what somebody wrote, in which `<end_of_turn>` is only characters."""
+    if not texts:
+        return []
+    encoded = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+    return encoded["input_ids"]
+
+
+def _plain_control(tokenizer, text):
+    """Encode a spelled-out control token; a tag is only split when cut in two."""
+    (ids,) = plain(tokenizer, [text])
+    if len(ids) > 1:
+        return ids
+    return sum(plain(tokenizer, [text[:1], text[1:]]), [])
+
+
+def turn_end(tokenizer):
+    """Return the ids that the template writes after an answer, in two lists.
+
+    The first ends with the control token that ends the turn, and is learned; the
+    second is what follows it, the model never writes it.
+
+    Raises:
+      ValueError: there is no control token among them.
+    """
+    marker = "ANSWER"
+    messages = [*PROBE, {"role": "assistant", "content": marker}]
+    closing = render(tokenizer, messages, False).rpartition(marker)[2]
+    (ids,) = encode(tokenizer, [closing])
+    added = tokenizer.added_tokens_decoder
+    for count, token in enumerate(ids, start=1):
+        if token in added and added[token].special:
+            return ids[:count], ids[count:]
+    raise ValueError(
+        f"The chat template writes {closing!r} after an answer, in which there is no "
+        "control token: a model trained on it could not stop. Use an instruct "
+        "model's template."
+    )

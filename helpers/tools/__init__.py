@@ -1,0 +1,19 @@
+"""Tools, and how model families write their calls."""
+
+from helpers.tools import nutrition
+from helpers.tools.nutrition import TINY
+from helpers.tools.tool import Tool
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
+from helpers.tools.traces import trace
+
+__all__ = [
+    "Call",  # one call: a name and arguments
+    "GEMMA3",  # a grammar
+    "GEMMA4",  # a grammar
+    "HERMES",  # the grammar of Qwen
+    "TINY",  # the grammar of the tiny model
+    "Tool",  # what a model may call: a schema, and what runs
+    "Verdict",  # what parsing an answer found
+    "nutrition",  # the nutrition tool
+    "trace",  # a conversation with its calls
+]

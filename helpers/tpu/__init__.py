@@ -1,0 +1,17 @@
+"""What is known of TPUs, and what their compiler says."""
+
+from helpers.tpu import chips, roofline, topology
+from helpers.tpu.ahead_of_time import GENERATIONS, compile_for, mesh
+from helpers.tpu.find_libtpu import find_compiler
+from helpers.tpu.hlo import collectives
+
+__all__ = [
+    "GENERATIONS",  # published facts
+    "chips",  # memory and load, now
+    "collectives",  # what chips tell each other
+    "compile_for",  # compile for chips that are not here
+    "find_compiler",  # is libtpu installed
+    "mesh",  # chips of a topology
+    "roofline",  # what a machine can reach
+    "topology",  # how chips are linked
+]

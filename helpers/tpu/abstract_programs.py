@@ -1,0 +1,182 @@
+"""The course's real programs as shapes, ready to be compiled for a slice of TPUs.
+
+Each function returns (jitted function, its abstract arguments) for `tpu.compile_for`:
+the very update of the trainer and the very rollout of the sampler, nothing simplified.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from helpers.generation import sampling
+from helpers.model import lora
+from helpers.model.transformer import Transformer
+from helpers.runtime.sharding import shardings
+from helpers.training.update import as_float32, build_update
+
+
+def abstract_model(config, *, rank=0, int8=False, dtype=jnp.bfloat16):
+    """A model without numbers: LoRA on a frozen base, or all of it trained in float32.
+
+    Args:
+      rank: of the adapters; 0 trains everything, and then weights are float32.
+      int8: the frozen base is stored as int8.
+      dtype: of a frozen base, and of all activations.
+    """
+
+    def build():
+        held = dtype if rank else jnp.float32
+        model = Transformer(config, nnx.Rngs(0), held, activations=dtype)
+        if int8:
+            model = lora.quantize(model)
+        return lora.add(model, rank) if rank else model
+
+    return nnx.eval_shape(build)
+
+
+def frozen_model(config, dtype=jnp.bfloat16):
+    """A model that is only asked, never trained: a teacher, or one to evaluate."""
+    return nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
+
+
+def _placed(state, mesh):
+    return jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        state,
+        shardings(state, mesh),
+    )
+
+
+def _moments(params, optimizer, mesh):
+    """The optimizer's first state, as the trainer makes it."""
+    state = jax.eval_shape(lambda p: optimizer.transform.init(as_float32(p)), params)
+    return _placed(state, mesh)
+
+
+def update(
+    model, objective, optimizer, batch, mesh, *, minibatches=1, accumulate=1, frozen=()
+):
+    """The trainer's step on one batch.
+
+    Args:
+      model: abstract; its adapters are trained, or everything if it has none.
+      batch: {name: (shape, dtype)} of one whole batch, rows first.
+      minibatches, accumulate: updates, and pieces of each.
+      frozen: abstract modules that the objective is given.
+    """
+    graph, params, fixed = nnx.split(model, lora.trainable(model), ...)
+    teachers = [_placed(nnx.state(module), mesh) for module in frozen]
+    opt_state = _moments(params, optimizer, mesh)
+    params, fixed = _placed(params, mesh), _placed(fixed, mesh)
+    layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
+    cut = minibatches, accumulate
+    pieces = {
+        name: jax.ShapeDtypeStruct(
+            (*cut, rows // math.prod(cut), *shape), dtype, sharding=layout
+        )
+        for name, ((rows, *shape), dtype) in batch.items()
+    }
+    graphs = [nnx.graphdef(module) for module in frozen]
+    step = build_update(objective, optimizer.transform, graph, graphs)
+    places = jax.tree.map(lambda x: x.sharding, (params, opt_state))
+    jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(*places, None))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=everywhere, weak_type=True)
+    return jitted, (params, opt_state, fixed, teachers, pieces, rate)
+
+
+def moments_gb(model, optimizer, mesh) -> float:
+    """GiB of optimizer state on a chip: it stays there while answers are sampled."""
+    params = nnx.state(model, lora.trainable(model))
+    leaves = jax.tree.leaves(_moments(params, optimizer, mesh))
+    sizes = [math.prod(x.sharding.shard_shape(x.shape)) for x in leaves]
+    held = sum(n * x.dtype.itemsize for n, x in zip(sizes, leaves, strict=True))
+    return held / 2**30
+
+
+def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):
+    """Shapes of a batch of rollouts; with a VisionConfig, of one picture a prompt."""
+    P, G, Tp, Tc = prompts, group, prompt_tokens, completion_tokens
+    return _pictures(P, vision) | {
+        "prompt": ((P, Tp), jnp.int32),
+        "prompt_mask": ((P, Tp), jnp.int32),
+        "completion": ((P, G, Tc), jnp.int32),
+        "loss_mask": ((P, G, Tc), jnp.float32),
+        "logprobs": ((P, G, Tc), jnp.float32),
+        "advantages": ((P, G), jnp.float32),
+    }
+
+
+def _pictures(rows, vision):
+    if vision is None:
+        return {}
+    return {"images": ((rows, 1, vision.size, vision.size, 3), jnp.uint8)}
+
+
+def packed_batch(rows, length, vision=None):
+    """Shapes of a batch of packed rows; with a VisionConfig, of one picture a row."""
+    names = ("tokens", "positions", "segment_ids")
+    batch = {name: ((rows, length), jnp.int32) for name in names}
+    return (
+        _pictures(rows, vision) | batch | {"loss_mask": ((rows, length), jnp.float32)}
+    )
+
+
+def rollout(
+    model, prompts, group, prompt_tokens, completion_tokens, mesh, greedy=False
+):
+    """Prefill and decoding of one batch of prompts, as rollouts or evaluation.
+
+    Where the model can see, every prompt has a picture.
+    """
+    graph, state = nnx.split(model)
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    one = NamedSharding(mesh, PartitionSpec())
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), (prompts, group)))
+    keys = jax.ShapeDtypeStruct(keys.shape, keys.dtype, sharding=rows)
+    tokens = jax.ShapeDtypeStruct((prompts, prompt_tokens), jnp.int32, sharding=rows)
+    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=one)
+    images = [
+        jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+        for shape, dtype in _pictures(prompts, model.config.vision).values()
+    ]
+
+    generate = functools.partial(
+        sampling._generate.plain,
+        graph,
+        max_tokens=completion_tokens,
+        eos_ids=(1,),
+        greedy=greedy,
+        top_k=0,
+        nucleus=False,
+    )
+    arguments = (_placed(state, mesh), tokens, tokens, keys, number, number, *images)
+    return jax.jit(generate), arguments
+
+
+def forward_flops(config, tokens, seen):
+    """FLOPs of predicting after `tokens` tokens that see `seen` earlier ones each.
+
+    Products of weights and of attention, two FLOPs for each multiply-add; a layer that
+    looks no further than its window sees no more than that.
+    """
+    c = config
+    attention = c.width * c.head_dim * (2 * c.heads + 2 * c.kv_heads)
+    weights = c.layers * (attention + 3 * c.width * c.ff) + c.width * c.vocab_size
+    spans = [seen if c.is_global(i) else min(seen, c.window) for i in range(c.layers)]
+    return 2 * tokens * (weights + 2 * c.heads * c.head_dim * sum(spans))
+
+
+def vision_flops(vision, images):
+    """FLOPs of encoding so many pictures: the tower's products, and its attention.
+
+    Every patch sees every patch; the way to the decoder is a small rest, left out.
+    """
+    patches = vision.grid**2
+    weights = vision.layers * (4 * vision.width**2 + 2 * vision.width * vision.ff)
+    attention = vision.layers * 2 * patches * vision.width
+    return 2 * images * patches * (weights + attention)

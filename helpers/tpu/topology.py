@@ -1,0 +1,144 @@
+"""How the chips of a slice are wired: places, hosts, links, and hops between chips.
+
+A *slice* is a block of chips that are rented together. Each chip is linked to its
+neighbours along two or three axes; where an axis spans the whole machine, the last chip
+is linked to the first again, and the row is a ring. Places and hosts are those of the
+TPU compiler's own description (`data/results/topologies.csv`, held to it by a test).
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from helpers.tpu.ahead_of_time import GENERATIONS, Generation
+
+_FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16".split()
+_DEEP = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16".split()
+# What Google Cloud rents: its pages on v5e, v6e, v4, v5p and Ironwood. The largest
+# blocks of the last three (up to 9,216 chips) are left out: too many to draw.
+SHAPES = {"v5e": _FLAT, "v6e": _FLAT, "v4": _DEEP, "v5p": _DEEP, "tpu7x": _DEEP}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """A block of linked chips; `named` makes one.
+
+    Attributes:
+      chip: the kind of its chips.
+      shape: chips along x, y and z; z is 1 in a flat slice.
+    """
+
+    chip: Generation
+    shape: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """As the compiler takes it, such as "v5e:4x8" or "v5p:4x4x4"."""
+        sizes = self.shape[:2] if self._flat else self.shape
+        return f"{self.chip.name}:{'x'.join(map(str, sizes))}"
+
+    @property
+    def chips(self) -> int:
+        """How many chips."""
+        return int(np.prod(self.shape))
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts, the computers that the chips are plugged into."""
+        return int(
+            np.prod([n // h for n, h in zip(self.shape, self._host, strict=True)])
+        )
+
+    @property
+    def hbm_gb(self) -> float:
+        """Memory of all chips together, in GB, as published."""
+        return self.chips * self.chip.hbm_gb
+
+    @property
+    def pflops(self) -> float:
+        """Peak of bfloat16 products of all chips together, in PFLOP/s."""
+        return self.chips * self.chip.tflops / 1000
+
+    @property
+    def rings(self) -> tuple[bool, bool, bool]:
+        """Along which axes the last chip is linked to the first.
+
+        Flat kinds: an axis of 16, the whole machine. Others: all three axes, in blocks
+        of whole 4×4×4 cubes, since the switches that close a ring sit between cubes.
+        """
+        whole = [size % self.chip.wraps == 0 for size in self.shape]
+        return tuple(whole) if self._flat else (all(whole),) * 3
+
+    @property
+    def diameter(self) -> int:
+        """Links between the two chips that are farthest apart."""
+        sizes = zip(self.shape, self.rings, strict=True)
+        return sum(size // 2 if ring else size - 1 for size, ring in sizes)
+
+    @property
+    def _flat(self):
+        return SHAPES[self.chip.name] is _FLAT
+
+    @property
+    def _host(self):
+        return tuple(map(min, self.shape, self.chip.host))
+
+    @functools.cached_property
+    def coordinates(self) -> np.ndarray:
+        """The place of each chip, (chips, 3) int, in the compiler's order.
+
+        Host by host, x first; and within a host again x first.
+        """
+        grid = np.indices(self.shape).reshape(3, -1).T
+        host = grid // self._host
+        return grid[np.lexsort([*grid.T, *host.T])]
+
+    @functools.cached_property
+    def host_of(self) -> np.ndarray:
+        """The host of each chip, (chips,) int."""
+        return np.arange(self.chips) // (self.chips // self.hosts)
+
+    def links(self) -> tuple[np.ndarray, np.ndarray]:
+        """All links: pairs of chips (links, 2), and which of them close a ring.
+
+        A ring of two chips has one link, not two.
+        """
+        place = {tuple(at): i for i, at in enumerate(self.coordinates.tolist())}
+        pairs, closing = [], []
+        for at, i in place.items():
+            for axis, (size, ring) in enumerate(
+                zip(self.shape, self.rings, strict=True)
+            ):
+                is_last = at[axis] == size - 1
+                if is_last and not (ring and size > 2):
+                    continue
+                after = list(at)
+                after[axis] = (at[axis] + 1) % size
+                pairs.append((i, place[tuple(after)]))
+                closing.append(is_last)
+        return np.array(pairs, int).reshape(-1, 2), np.array(closing, bool)
+
+    def hops(self, chip: int) -> np.ndarray:
+        """Links on the shortest way from one chip to each, (chips,) int.
+
+        Along each axis the way goes straight, or round the ring if that is shorter.
+        """
+        away = np.abs(self.coordinates - self.coordinates[chip])
+        around = np.where(self.rings, np.array(self.shape) - away, away)
+        return np.minimum(away, around).sum(axis=1)
+
+
+def named(name: str) -> Slice:
+    """The slice called `name`, such as "v5e:2x4" or "v5p:4x4x4".
+
+    Raises:
+      ValueError: nobody rents one of this name; says which there are.
+    """
+    kind, _, shape = name.partition(":")
+    if kind not in SHAPES:
+        raise ValueError(f"No chip {kind!r}: there are {', '.join(SHAPES)}.")
+    if shape not in SHAPES[kind]:
+        raise ValueError(f"No {kind} of {shape!r}: {', '.join(SHAPES[kind])}.")
+    sizes = [int(size) for size in shape.split("x")]
+    return Slice(GENERATIONS[kind], tuple(sizes + [1] * (3 - len(sizes))))

@@ -1,0 +1,15 @@
+"""Updating a model: one trainer, its objectives and optimizers."""
+
+from helpers.training import objectives, optimizers
+from helpers.training.checkpoints import CheckpointError
+from helpers.training.errors import NothingToLearn, TrainingDiverged
+from helpers.training.trainer import Trainer
+
+__all__ = [
+    "CheckpointError",  # a run cannot be saved or resumed
+    "NothingToLearn",  # batch after batch taught nothing
+    "Trainer",  # updates a model, batch by batch
+    "TrainingDiverged",  # a loss is no number
+    "objectives",  # what is minimised: SFT, GRPO, distillation
+    "optimizers",  # AdamW, Muon, schedules
+]

@@ -1,0 +1,147 @@
+"""What a lesson minimises: a model and a batch in, a loss and its metrics out.
+
+An *objective* is `objective(model, batch, *frozen) -> (loss, metrics)`; the trainer
+differentiates it. Here each one runs the model and hands log-probabilities to
+`helpers.losses`, where the mathematics is. An objective that compares the model with
+itself before the first of several updates is an `OffPolicyObjective`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from helpers.losses.distillation import distillation_loss, reverse_kl
+from helpers.losses.importance import sampler_weights
+from helpers.losses.means import masked_mean
+from helpers.losses.policy_gradient import policy_gradient_loss
+from helpers.losses.supervised import sft_loss
+from helpers.model.scoring import (
+    CHUNK,
+    group_logprobs,
+    hidden_targets_mask,
+    in_chunks,
+    token_logprobs,
+)
+from helpers.training.off_policy import OffPolicyObjective
+
+
+def sft(chunk=CHUNK):
+    """Imitate: cross-entropy on the answer tokens of packed rows.
+
+    Args:
+      chunk: tokens whose logits may exist at once.
+    """
+
+    def objective(model, batch):
+        hidden, targets, mask = hidden_targets_mask(model, batch)
+        logprobs, entropy = token_logprobs(model, hidden, targets, chunk)
+        loss, metrics = sft_loss(logprobs, mask)
+        return loss, metrics | {"entropy": masked_mean(entropy, mask)}
+
+    return objective
+
+
+def policy_gradient(
+    *,
+    clip=(0.2, 0.28),
+    level="token",
+    aggregate="token-mean",
+    constant_length=None,
+    beta=0.0,
+    sampler_cap=None,
+    chunk=CHUNK,
+):
+    """Reinforce: GRPO and its relatives on groups of scored answers.
+
+    The old policy is the model itself before the first update of a batch, as the
+    trainer computes it. What the sampler noted is the same policy with other rounding:
+    `logprob_gap` says how far the two are apart, on average per token.
+
+    Args:
+      sampler_cap: the most that a token may count to make up for the sampler's rounding
+        (`losses.sampler_weights`; 2 is usual). None: all count the same.
+
+    The other arguments are those of `losses.policy_gradient_loss`; with beta above 0
+    the trainer needs the reference model: `Trainer(..., frozen=(reference,))`.
+    """
+
+    def scores(model, batch):
+        logprobs, entropy = group_logprobs(model, batch, chunk)
+        return {"logprobs": logprobs, "entropy": entropy}
+
+    def loss(scores, batch, *reference):
+        mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
+        reference_logprobs = weights = None
+        if beta and reference:
+            reference_logprobs, _ = group_logprobs(reference[0], batch, chunk)
+            reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
+        if sampler_cap:
+            weights = sampler_weights(
+                old_logprobs, batch["logprobs"], mask, sampler_cap
+            )
+        value, metrics = policy_gradient_loss(
+            scores["logprobs"],
+            old_logprobs,
+            batch["advantages"],
+            mask,
+            clip=clip,
+            level=level,
+            aggregate=aggregate,
+            constant_length=constant_length,
+            reference_logprobs_PGT=reference_logprobs,
+            beta=beta,
+            weights_PGT=weights,
+        )
+        gap = masked_mean(jnp.abs(old_logprobs - batch["logprobs"]), mask)
+        metrics |= {"entropy": masked_mean(scores["entropy"], mask), "logprob_gap": gap}
+        return value, metrics
+
+    return OffPolicyObjective(scores, loss)
+
+
+def gspo(*, clip=(3e-4, 4e-4), chunk=CHUNK):
+    """GRPO with one ratio per answer instead of one per token (2507.18071)."""
+    return policy_gradient(
+        clip=clip, level="sequence", aggregate="sequence-mean", chunk=chunk
+    )
+
+
+def distillation(divergence=reverse_kl, *, chunk=CHUNK):
+    """Learn from a teacher's whole next-token distribution, on rows or on groups.
+
+    With packed rows the text is given (offline distillation); with groups the student
+    sampled it itself (on-policy distillation). The teacher is the trainer's `frozen`.
+
+    Args:
+      divergence: `divergence(student_NV, teacher_NV)` of log-probabilities, one number
+        per token: `losses.forward_kl`, `losses.reverse_kl`, a partial of `losses.jsd`.
+      chunk: tokens whose two sets of logits may exist at once.
+    """
+
+    def objective(model, batch, teacher):
+        if teacher.config.vocab_size != model.config.vocab_size:
+            raise ValueError(
+                f"The teacher's vocabulary has {teacher.config.vocab_size} entries, "
+                f"the student's {model.config.vocab_size}: distillation compares them "
+                "entry by entry, so both need the same tokenizer."
+            )
+        hidden, targets, mask = hidden_targets_mask(model, batch)
+        wise, _, _ = hidden_targets_mask(teacher, batch)
+
+        read, read_wise = model.reader(), teacher.reader()
+
+        def compare(hidden_ND, wise_ND, targets_N):
+            student_NV = jax.nn.log_softmax(read(hidden_ND))
+            teacher_NV = jax.nn.log_softmax(read_wise(wise_ND))
+            chosen_N = jnp.take_along_axis(student_NV, targets_N[:, None], -1)[:, 0]
+            return divergence(student_NV, teacher_NV), chosen_N
+
+        flat = (_flat(hidden), _flat(jax.lax.stop_gradient(wise)), targets.reshape(-1))
+        divergence_N, chosen_N = in_chunks(compare, flat, chunk)
+        loss, metrics = distillation_loss(divergence_N, mask.reshape(-1))
+        return loss, metrics | {"nll": -masked_mean(chosen_N, mask.reshape(-1))}
+
+    return objective
+
+
+def _flat(hidden):
+    return hidden.reshape(-1, hidden.shape[-1])

@@ -1,0 +1,190 @@
+"""Optimizers: two Optax chains, and the learning rate the trainer multiplies them by.
+
+The learning rate stays outside the Optax chain: the chain is built for a rate of 1
+and the trainer hands the rate of each step to its compiled update as a number. So a
+run with another peak, or another length, reuses the same compiled program. The trainer
+also takes any other Optax transformation, which then has its rate inside.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import optax
+
+from helpers.runtime.sharding import is_stacked
+
+Schedule = Callable[[int], float]
+
+
+class Optimizer(NamedTuple):
+    """What the trainer needs: an Optax chain for rate 1, and the rate of each step.
+
+    Args:
+      transform: its updates are multiplied by the rate and added to the parameters.
+      learning_rate: rate of step 0, 1, 2, … (a trainer step, however many
+        minibatches it has); any Optax schedule is such a function. None: the chain
+        has its own.
+      settings: the chain in words; a run is only resumed with the same. Without, it
+        is described piece by piece.
+    """
+
+    transform: optax.GradientTransformation
+    learning_rate: Schedule | None
+    settings: str = ""
+
+
+def of(optimizer) -> Optimizer:
+    """An Optimizer as it is, or one made of any Optax transformation.
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    if not all(callable(getattr(optimizer, x, None)) for x in ("init", "update")):
+        raise TypeError(
+            f"The optimizer is a {type(optimizer).__name__}. Pass one of"
+            " helpers.training.optimizers, such as adamw(1e-3), or an Optax"
+            " transformation, such as optax.adamw(1e-3)."
+        )
+    return Optimizer(optimizer, None)
+
+
+def injected_rate(opt_state):
+    """The learning rate that a state of `optax.inject_hyperparams` holds, else None."""
+
+    def holds(node):
+        return "learning_rate" in getattr(node, "hyperparams", ())
+
+    nodes = [x for x in jax.tree.leaves(opt_state, is_leaf=holds) if holds(x)]
+    return nodes[0].hyperparams["learning_rate"] if len(nodes) == 1 else None
+
+
+def constant(peak: float, warmup: int = 0) -> Schedule:
+    """A rate that climbs linearly for `warmup` steps to `peak` and stays there."""
+    return lambda step: peak * min(1.0, (step + 1) / max(1, warmup))
+
+
+def cosine(peak: float, steps: int, warmup: int = 0, final: float = 0.05) -> Schedule:
+    """A rate that climbs for `warmup` steps, then falls along half a cosine.
+
+    Args:
+      peak: rate at the end of the warm-up.
+      steps: length of the run in trainer steps; the last one has `peak * final`.
+      warmup: steps of the linear climb; the first has `peak / warmup`, not 0.
+      final: share of the peak that is left at the end, and stays after it.
+    """
+
+    def learning_rate(step: int) -> float:
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        progress = min(1.0, (step - warmup) / max(1, steps - 1 - warmup))
+        return peak * (final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2)
+
+    return learning_rate
+
+
+def adamw(
+    peak: float | Schedule,
+    *,
+    steps: int | None = None,
+    warmup: int = 0,
+    b1: float = 0.9,
+    b2: float = 0.95,
+    weight_decay: float = 0.0,
+    clip: float = 1.0,
+    final: float = 0.05,
+) -> Optimizer:
+    """AdamW (1711.05101) after clipping the gradient's global norm.
+
+    Args:
+      peak: highest learning rate; or an Optax schedule, which is then all there is.
+      steps: length of the run for the cosine; None keeps the rate constant.
+      warmup: steps of the linear climb to the peak.
+      b1: decay of the gradient's moving average.
+      b2: decay of its square's; 0.95 follows a moving target sooner than 0.999.
+      weight_decay: pull to zero, multiplied by the learning rate.
+      clip: longest gradient (global norm) that passes unchanged.
+      final: share of the peak at the last step.
+    """
+    transform = optax.chain(
+        optax.clip_by_global_norm(clip),
+        optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
+    )
+    settings = f"adamw({b1=}, {b2=}, {weight_decay=}, {clip=})"
+    return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
+
+
+def muon(
+    peak: float | Schedule,
+    *,
+    steps: int | None = None,
+    warmup: int = 0,
+    adam_scale: float = 0.15,
+    b2: float = 0.95,
+    weight_decay: float = 0.0,
+    clip: float = 1.0,
+    final: float = 0.05,
+) -> Optimizer:
+    """Muon for the matrices inside the layers, AdamW for everything else.
+
+    Muon replaces the momentum of a matrix by the nearest orthogonal one, so that
+    all its directions learn at the same pace (Jordan 2024, kellerjordan.github.io/
+    posts/muon). Stacked weights `(L, in, out)` are L matrices. Embeddings, norms
+    and biases are no such matrices: they go to AdamW (with Nesterov's look-ahead, as
+    Muon's momentum) at `adam_scale` times the rate.
+
+    Args:
+      peak: highest learning rate of the Muon part; 2e-2 is usual.
+      adam_scale: rate of the AdamW part, as a share of Muon's.
+      b2: decay of the AdamW part's squared gradient.
+
+    The other arguments are those of `adamw`. Needs optax 0.2.6, the first whose
+    Muon takes stacked matrices.
+    """
+    transform = optax.chain(
+        optax.clip_by_global_norm(clip),
+        optax.contrib.muon(
+            1.0,
+            weight_decay=weight_decay,
+            adam_b2=b2,
+            adam_weight_decay=weight_decay,
+            muon_weight_dimension_numbers=_matrix_axes,
+        ),
+        optax.masked(optax.scale(adam_scale), _is_for_adam),
+    )
+    settings = f"muon({adam_scale=}, {b2=}, {weight_decay=}, {clip=})"
+    return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
+
+
+def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
+    if callable(peak):
+        if steps is not None or warmup:
+            raise ValueError(
+                f"A schedule as peak, with steps={steps} and warmup={warmup}: pass the"
+                " schedule alone, optax.join_schedules puts several in a row; or a"
+                " number as peak."
+            )
+        return peak
+    if steps is None:
+        return constant(peak, warmup)
+    return cosine(peak, steps, warmup, final)
+
+
+def _matrix_axes(params):
+    """Muon's axes for each parameter: None leaves it to AdamW."""
+    axes = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
+
+    def of(path, leaf):
+        return axes if is_stacked(path) and leaf.ndim == 3 else None
+
+    return jax.tree_util.tree_map_with_path(of, params)
+
+
+def _is_for_adam(params):
+    def of(path, leaf):
+        return not (is_stacked(path) and leaf.ndim == 3)
+
+    return jax.tree_util.tree_map_with_path(of, params)

@@ -1,0 +1,110 @@
+"""What training changes, spread over the devices, and the program that changes it."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.model import lora
+from helpers.runtime.jit import jit
+from helpers.runtime.sharding import place, shardings, using
+from helpers.training.update import as_float32, build_update
+
+
+def trained(model: nnx.Module, wrt=None):
+    """Which variables of a model are trained, as an nnx filter.
+
+    Args:
+      wrt: an nnx filter; None takes the adapters of a model that has any, else all its
+        float parameters.
+
+    Raises:
+      ValueError: it matches nothing, or what has no gradient: int8 and its scales.
+    """
+    chosen = lora.trainable(model) if wrt is None else wrt
+    if not jax.tree.leaves(nnx.state(model, chosen)):
+        raise ValueError(
+            f"wrt={wrt} matches no variable of this {type(model).__name__}, so nothing"
+            " would be trained. Leave wrt out to train the adapters, or all float"
+            " parameters of a model without any."
+        )
+    fixed = nnx.All(chosen, nnx.Any(lora.Quantized, nnx.Not(lora.is_float)))
+    for path, x in nnx.to_flat_state(nnx.state(model, fixed)):
+        raise ValueError(
+            f"wrt={wrt} matches {'.'.join(map(str, path))} ({x.dtype}), which belongs"
+            " to an int8 matrix or has no gradient. Leave wrt out; where the base is"
+            " int8, train adapters: lora.add(model, rank)."
+        )
+    return chosen
+
+
+class TrainingState:
+    """Parameters, the optimizer's state, and what stays fixed beside them.
+
+    Args:
+      model: holds the newest parameters after every `adopt`.
+      frozen: modules that the objective is given.
+      wrt: which variables are parameters, see `trained`.
+      mesh: devices.
+    """
+
+    def __init__(self, model: nnx.Module, frozen, wrt, mesh):
+        self.model, self.frozen, self.mesh = model, frozen, mesh
+        self.wrt = trained(model, wrt)
+
+    def place(self) -> None:
+        """Spreads the model and the frozen modules over the mesh."""
+        self.graph, params, fixed = nnx.split(self.model, self.wrt, ...)
+        # An update overwrites its inputs; a copy spares arrays that others still hold.
+        self.params = place(jax.tree.map(jnp.copy, params), self.mesh)
+        self.fixed = place(fixed, self.mesh)
+        nnx.update(self.model, self.params, self.fixed)
+        self.teachers = [place(nnx.state(module), self.mesh) for module in self.frozen]
+        for module, state in zip(self.frozen, self.teachers, strict=True):
+            nnx.update(module, state)
+
+    def compile(self, objective, transform) -> None:
+        """Makes the first optimizer state, and the update that XLA will compile."""
+
+        def init(params):
+            return transform.init(as_float32(params))
+
+        layout = shardings(jax.eval_shape(init, self.params), self.mesh)
+        self.opt_state = jax.jit(init, out_shardings=layout)(self.params)
+        graphs = [nnx.graphdef(module) for module in self.frozen]
+        self.update = jit(
+            build_update(objective, transform, self.graph, graphs),
+            donate_argnums=(0, 1),
+            out_shardings=(shardings(self.params, self.mesh), layout, None),
+        )
+
+    def updated(self, batch: dict, rate: float):
+        """New parameters, new optimizer state, metrics; `adopt` them, the old are gone.
+
+        Args:
+          batch: from `helpers.runtime.sharding.place_batch`.
+          rate: what the optimizer's moves are multiplied by.
+        """
+        with using(self.params):
+            return self.update(
+                self.params, self.opt_state, self.fixed, self.teachers, batch, rate
+            )
+
+    def adopt(self, params, opt_state) -> None:
+        """Goes on with new parameters and optimizer state, in the model, too."""
+        self.params, self.opt_state = params, opt_state
+        nnx.update(self.model, self.params)
+
+    def named_arrays(self) -> dict[str, jax.Array]:
+        """Everything an update changes, by name."""
+        leaves, _ = jax.tree_util.tree_flatten_with_path(self._whole())
+        return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+    def restore(self, arrays: dict[str, jax.Array]) -> None:
+        """Goes on with `named_arrays` of a checkpoint."""
+        state = jax.tree_util.tree_map_with_path(
+            lambda path, _: arrays[jax.tree_util.keystr(path)], self._whole()
+        )
+        self.adopt(state["params"], state["optimizer"])
+
+    def _whole(self):
+        return {"params": self.params, "optimizer": self.opt_state}

@@ -1,0 +1,257 @@
+"""One trainer for SFT, RL and distillation.
+
+A lesson is a batch source (where the batch comes from) and an objective (which loss);
+this file is the rest: it spreads the model and the batch over the devices, updates,
+evaluates, logs, writes checkpoints and resumes. It knows nothing of where batches come
+from.
+
+With several processes (`helpers.runtime.processes`), each runs this same code on its
+share of the data; process 0 writes the log and what stands beside the arrays of a
+checkpoint.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import jax
+from flax import nnx
+from jax.sharding import Mesh
+
+from helpers.runtime import processes
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.run_identity import describe_run
+from helpers.runtime.sharding import place_batch
+from helpers.training import optimizers
+from helpers.training.callbacks import Callback
+from helpers.training.checkpoints import Checkpoints
+from helpers.training.metrics_log import Logger, MetricsLog, Progress
+from helpers.training.state import TrainingState
+from helpers.training.step_log import StepLog, evaluation_of
+
+
+class Trainer:
+    """Trains a model on batches; with a folder it can be killed and run again.
+
+    How the model computes is set on the model: its dtypes when it is loaded
+    (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
+    computes again to save memory by `model.remat = "layer"`, "cheap" or "none".
+
+    Args:
+      model: the nnx module to train; it holds the new weights after every step.
+      objective: `objective(model, batch, *frozen) -> (loss, metrics)`; the loss is a
+        mean and `metrics["weight"]` the number it was divided by.
+      optimizer: from `helpers.training.optimizers`, or any Optax transformation, whose
+        own
+        schedule then counts updates: `minibatches` of them in a step.
+      frozen: modules the objective needs and that stay as they are, e.g. a teacher.
+      wrt: which variables are trained, as an nnx filter; all others stay fixed. None:
+        the adapters of a model that has any, else all its float parameters.
+      mesh: devices to use, axes ("data", "model"); None takes all there are.
+      minibatches: optimizer updates per batch.
+      accumulate: gradient accumulation: pieces each update is computed in, to save
+        memory; the update is that of the whole. None: one, but on a lone CPU as many
+        as keep its caches warm.
+      folder: where checkpoints and logs go; None writes no file.
+      fresh: start again in a folder that holds a run, which is moved aside into
+        `earlier-1` there; take it away again, or a killed run starts again as well.
+      save_every: steps between checkpoints; 0 writes one at the end only.
+      keep: how many of the newest checkpoints stay.
+      evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
+        as "eval/…"; in every process.
+      evaluate_every: steps between evaluations; 0: never.
+      patience: batches in a row in which no token counts, before that is an error.
+      log: False prints no progress line.
+      loggers: where rows go, besides the files in the folder.
+      callbacks: what is told of every step, every checkpoint and the end.
+    """
+
+    def __init__(
+        self,
+        model: nnx.Module,
+        objective,
+        optimizer,
+        *,
+        frozen=(),
+        wrt=None,
+        mesh: Mesh | None = None,
+        minibatches: int = 1,
+        accumulate: int | None = None,
+        folder=None,
+        fresh: bool = False,
+        save_every: int = 0,
+        keep: int = 2,
+        evaluate: Callable[[nnx.Module], dict] | None = None,
+        evaluate_every: int = 0,
+        patience: int = 5,
+        log: bool = True,
+        loggers: Sequence[Logger] = (),
+        callbacks: Sequence[Callback] = (),
+    ):
+        if any(module is model for module in frozen):
+            raise ValueError(
+                "frozen holds the model itself, which training changes. Pass"
+                " nnx.clone(model) to keep it as it is now."
+            )
+        if (evaluate is None) != (evaluate_every == 0):
+            raise ValueError(
+                f"evaluate={evaluate} with evaluate_every={evaluate_every}: pass both,"
+                " a function of the model and the steps between two calls, or neither."
+            )
+        self.model, self.objective = model, objective
+        self.optimizer = optimizers.of(optimizer)
+        self.mesh = make_mesh() if mesh is None else mesh
+        self.state = TrainingState(model, tuple(frozen), wrt, self.mesh)
+        self.minibatches, self.accumulate = minibatches, accumulate
+        self.checkpoints = None if folder is None else Checkpoints(folder, keep)
+        self.fresh, self.save_every = fresh, save_every
+        self.evaluate, self.evaluate_every = evaluate, evaluate_every
+        self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
+        self.progress = Progress(log and processes.is_first())
+        self.step, self.saved, self.step_log, self.run = 0, 0, None, {}
+        self.torn = False  # stopped between an update and noting that it was made
+
+    def fit(self, batches, steps: int) -> list[dict]:
+        """Trains until `steps` steps are done in all, or the batches end.
+
+        A folder that holds a checkpoint is resumed: the same command after a kill
+        ends with the same numbers, and after the end returns the stored table.
+
+        Args:
+          batches: a batch source: `next(batches)` gives a dict of arrays,
+            `get_state()` and `set_state()` its position, `metrics` and `samples`
+            what it says about the last batch. Each process has its own; metrics are
+            averaged over them, samples are those of process 0.
+          steps: total number of steps, those before a resume included.
+
+        Returns:
+          The table of metrics, one dict per step.
+
+        Raises:
+          helpers.training.errors.TrainingDiverged: a loss or gradient is not finite.
+          helpers.training.errors.NothingToLearn: no token counted for a long time.
+          ValueError: more than `steps` steps are done already, or batches of another
+            run would be gone on with.
+          helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
+          folder,
+            or another process training in it.
+        """
+        if self.torn:
+            raise ValueError(
+                "The last fit was interrupted in the middle of an update. Load the"
+                " model again and make a new Trainer; it goes on from the last"
+                f" checkpoint: {self._last_checkpoint()}."
+            )
+        with (
+            self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
+        ):
+            self.state.place()
+            if self.step_log is None:
+                self.state.compile(self.objective, self.optimizer.transform)
+                self._resume(batches)
+            if self.step > steps:
+                raise ValueError(
+                    f"{self.step} steps are done, more than steps={steps}. Pass at"
+                    f" least {self.step}, or train a new model from the start, in"
+                    " another folder or with fresh=True."
+                )
+            self._train(batches, steps)
+        for callback in self.callbacks:
+            callback.on_end(self, self.log.rows)
+        return self.log.rows
+
+    def named_arrays(self) -> dict[str, jax.Array]:
+        """Everything an update changes, parameters and optimizer state, by name."""
+        return self.state.named_arrays()
+
+    def _train(self, batches, steps):
+        self.progress.start(self.step, steps)
+        self.step_log.start()
+        self._log_steps(leave=0)  # those of a fit that was interrupted
+        while self.step < steps and self._update(batches):
+            saves = self.save_every and self.step % self.save_every == 0
+            # While the devices work on this step, the host logs the one before, unless
+            # somebody wants the model as it is now.
+            wanted = saves or self.callbacks or self.step_log.evaluates(self.step)
+            self._log_steps(leave=0 if wanted else 1)
+            if saves:
+                self._save(batches)
+        self._log_steps(leave=0)
+        if self.step > self.saved:
+            self._save(batches)
+
+    def _update(self, batches) -> bool:
+        """One step; False if the batches have ended."""
+        before = batches.get_state() if self.checkpoints else None
+        try:
+            batch, described = processes.next_of_all(batches)
+            if batch is None:
+                return False
+            rate = self.optimizer.learning_rate
+            shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
+            batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
+            updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
+        except BaseException:  # Ctrl-C, too: the next fit draws this batch again
+            if before is not None:
+                batches.set_state(before)
+            raise
+        self.torn = True
+        params, opt_state, metrics = updated
+        self.state.adopt(params, opt_state)
+        self.step += 1
+        row = {"step": self.step, **shown, **described}
+        self.step_log.add(row, metrics, batches.samples)
+        self.torn = False
+        return True
+
+    def _log_steps(self, leave: int):
+        """Waits for the numbers of all steps but the last `leave`, and logs them."""
+        for row in self.step_log.finished(leave):
+            for callback in self.callbacks:
+                callback.on_step(self, row)
+
+    def _resume(self, batches):
+        folder, position = None, {}
+        if self.checkpoints:
+            folder = self.checkpoints.run
+            if self.fresh:
+                self.checkpoints.set_aside()
+            # What the run is: looked at before it changes its model and its data.
+            self.run = describe_run(
+                self.state, self.objective, self.optimizer, self.minibatches
+            )
+            batches.get_state()
+            found = self.checkpoints.restore(self.named_arrays(), self.run)
+            if found is not None:
+                arrays, record = found
+                processes.resume(batches, record["batches"])
+                self.state.restore(arrays)  # last: who is refused keeps the model as is
+                self.step, position = record["step"], record["log"]
+        self.saved = self.step
+        first = processes.is_first()
+        loggers = self.loggers if first else ()
+        writes = folder if first else None
+        self.log = MetricsLog(writes, position, self.step, loggers)
+        self.log.rows = processes.gather(self.log.rows)[0]
+        self.step_log = StepLog(
+            self.log,
+            self.progress,
+            evaluation=evaluation_of(self.evaluate, self.model),
+            evaluate_every=self.evaluate_every,
+            patience=self.patience,
+            last_checkpoint=self._last_checkpoint,
+        )
+
+    def _save(self, batches):
+        if self.checkpoints:
+            record = {
+                "run": self.run,
+                "batches": processes.gather(batches.get_state()),
+                "log": self.log.position(),
+            }
+            path = self.checkpoints.save(self.step, self.named_arrays(), record)
+            self.saved = self.step
+            for callback in self.callbacks:
+                callback.on_save(self, path)
+
+    def _last_checkpoint(self) -> str:
+        return self.checkpoints.newest() if self.checkpoints else "none (no folder)"

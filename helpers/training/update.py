@@ -1,0 +1,86 @@
+"""The update of one step: a pure function of arrays, compiled once per batch shape.
+
+Gradients of the pieces of a batch are added up into the gradient of the whole, the
+optimizer turns it into a move, and the move is dropped if anything is not finite.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from helpers.training.gradients import combine, counted, whole_gradient
+from helpers.training.off_policy import OffPolicyObjective, off_policy_updates
+from helpers.training.optimizers import injected_rate
+
+
+def build_update(objective, transform, graph, teacher_graphs):
+    """The pure function of one step, to be compiled.
+
+    Args:
+      objective: see `helpers.training.objectives`.
+      transform: an Optax transformation; it is also given the loss, as `value`.
+      graph: the model's graph definition, of its parameters and what is fixed.
+      teacher_graphs: those of the frozen modules.
+
+    Returns:
+      `update(params, opt_state, fixed, teachers, batch, rate)`, where the leaves of
+      `batch` are (minibatches, accumulate, rows, …) and `rate` is a scalar; it
+      returns the new params and opt_state, and scalar metrics.
+    """
+    transform = optax.with_extra_args_support(transform)
+    off_policy = isinstance(objective, OffPolicyObjective)
+    at_first = objective.at_first if off_policy else objective
+
+    def update(params, opt_state, fixed, teachers, batch, rate):
+        frozen = [
+            nnx.merge(g, s) for g, s in zip(teacher_graphs, teachers, strict=True)
+        ]
+
+        def model(params):
+            return nnx.merge(graph, params, fixed)
+
+        def move(state, gradient, metrics):
+            params, opt_state = state
+            metrics["grad_norm"] = optax.global_norm(gradient)
+            moves, opt_state = transform.update(
+                gradient, opt_state, as_float32(params), value=metrics["loss"]
+            )
+            params = jax.tree.map(
+                lambda p, move: (p + rate * move).astype(p.dtype), params, moves
+            )
+            good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+            state = jax.tree.map(
+                lambda new, old: jnp.where(good, new, old), (params, opt_state), state
+            )
+            return state, metrics
+
+        def loss(params, piece):
+            return counted(*at_first(model(params), piece, *frozen), piece)
+
+        def gradient_of(params, piece):
+            return *jax.grad(loss, has_aux=True)(params, piece), None
+
+        def one_update(state, pieces):
+            gradient, metrics, _ = whole_gradient(gradient_of, state[0], pieces)
+            return move(state, gradient, metrics)
+
+        state = params, opt_state
+        minibatches = len(jax.tree.leaves(batch)[0])
+        if off_policy and minibatches > 1:
+            state, metrics = off_policy_updates(
+                objective, model, frozen, move, state, batch
+            )
+        else:
+            state, metrics = jax.lax.scan(one_update, state, batch)
+        metrics = combine(metrics)
+        if (inside := injected_rate(state[1])) is not None:
+            metrics["learning_rate"] = rate * inside
+        return *state, metrics
+
+    return update
+
+
+def as_float32(tree):
+    """Parameters in float32, so that gradients' moments are kept in it."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32), tree)

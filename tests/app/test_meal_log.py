@@ -1,0 +1,190 @@
+"""The log of meals: sums by hand, edits undone exactly, windows side by side."""
+
+import datetime
+import multiprocessing
+import sqlite3
+
+import pytest
+
+from helpers.app import meal_log
+from helpers.app.meal_log import MealLog, MealLogError, scaled, total
+from helpers.tools.nutrition import NUTRIENTS, lookup_nutrition
+
+PIZZA = lookup_nutrition("pizza", 150)
+RAMEN = lookup_nutrition("ramen", 100)
+MADE_UP = {"food": "apple", "grams": 100} | dict.fromkeys(NUTRIENTS, 10)
+
+
+@pytest.fixture
+def log(tmp_path):
+    return MealLog(tmp_path / "deep" / "meals.sqlite")
+
+
+def at(day, hour=12):
+    return datetime.datetime(2026, 3, day, hour).astimezone()
+
+
+def test_scaling_is_in_proportion():
+    half = scaled(MADE_UP, 50)
+    assert half == {"food": "apple", "grams": 50} | dict.fromkeys(NUTRIENTS, 5)
+
+
+def test_a_day_has_its_meals_in_order_and_their_sum(log):
+    log.add(MADE_UP, "model a", time=at(1))
+    log.add(MADE_UP, "model b", grams=250, time=at(1, 20))
+    log.add(MADE_UP, "model a", time=at(2))
+    first, second = log.day("2026-03-01")
+    assert (first.model, second.model) == ("model a", "model b")
+    assert second.portion["grams"] == 250 and second.portion["salt"] == 25
+    assert log.totals("2026-03-01") == dict.fromkeys(NUTRIENTS, 35)
+    assert log.totals("2026-03-03") == dict.fromkeys(NUTRIENTS, 0)
+    assert log.totals() == total([]) and log.day() == []
+
+
+def test_now_is_today(log):
+    log.add(PIZZA, "m")
+    (meal,) = log.day()
+    assert meal.portion == PIZZA
+    moment = datetime.datetime.fromisoformat(meal.time)
+    assert moment.tzinfo and abs(moment.timestamp() - at_now()) < 60
+
+
+def at_now():
+    return datetime.datetime.now().timestamp()
+
+
+def test_midnight_is_the_eaters_own(log):
+    east = datetime.timezone(datetime.timedelta(hours=14))
+    log.add(MADE_UP, "m", time=datetime.datetime(2026, 3, 2, 1, tzinfo=east))
+    local = datetime.datetime(2026, 3, 2, 1, tzinfo=east).astimezone().date()
+    assert len(log.day(local.isoformat())) == 1
+
+
+def test_an_edit_is_undone_exactly(log):
+    meal = log.add(PIZZA, "m")
+    log.edit(meal, 0.001)
+    assert log.totals()["kcal"] == pytest.approx(PIZZA["kcal"] * 0.001 / 150)
+    log.edit(meal, 150)
+    assert log.day()[0].portion == PIZZA
+
+
+def test_deleting_takes_one_out(log):
+    first, second = log.add(PIZZA, "m"), log.add(RAMEN, "m")
+    log.delete(first)
+    assert [meal.id for meal in log.day()] == [second]
+    for change in (lambda: log.delete(first), lambda: log.edit(first, 100)):
+        with pytest.raises(KeyError, match=f"no meal {first}"):
+            change()
+
+
+@pytest.mark.parametrize("grams", [0, -1, 5001, float("nan"), float("inf"), "9", True])
+def test_grams_that_nobody_eats(log, grams):
+    meal = log.add(PIZZA, "m")
+    for change in (
+        lambda: log.edit(meal, grams),
+        lambda: log.add(PIZZA, "m", grams=grams),
+    ):
+        with pytest.raises(ValueError, match="grams"):
+            change()
+    assert log.day()[0].portion == PIZZA
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"food": ""}, {"food": "x" * 61}, {"kcal": -1}, {"fat": float("nan")}]
+    + [{"kcal": "402"}, {"kcal": None}, {"kcal": 10**30}, {"kcal": 10**400}],
+    ids=lambda wrong: str(wrong)[:20],
+)
+def test_portions_that_no_tool_gives(log, wrong):
+    with pytest.raises(ValueError, match="food is a name|nutrients are numbers"):
+        log.add({**PIZZA, **wrong}, "m")
+    assert log.day() == []
+
+
+def test_text_stays_text(log):
+    nasty = "'); DROP TABLE meals; --"
+    log.add({**PIZZA, "food": nasty}, nasty * 100)
+    (meal,) = log.day()
+    assert meal.portion["food"] == nasty and meal.model == (nasty * 100)[:200]
+
+
+def test_a_models_name_with_half_a_character_is_no_obstacle(log):
+    log.add(PIZZA, "m\ud800")
+    assert log.day()[0].model == "m?"
+
+
+def add_many(path, count):
+    log = MealLog(path)
+    for _ in range(count):
+        log.add(MADE_UP, "m")
+
+
+def test_windows_write_side_by_side(tmp_path):
+    """The first uses race to make the file, too."""
+    path, context = tmp_path / "meals.sqlite", multiprocessing.get_context("spawn")
+    writers = [context.Process(target=add_many, args=(path, 12)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    logged = MealLog(path).day()
+    assert len(logged) == len({meal.id for meal in logged}) == 36
+
+
+def test_what_fails_half_way_leaves_nothing(log):
+    log.add(PIZZA, "m")
+    with pytest.raises(RuntimeError), log._open() as connection:
+        connection.execute("DELETE FROM meals")
+        raise RuntimeError
+    assert len(log.day()) == 1
+
+
+def test_a_log_of_another_version_is_left_alone(log):
+    log.add(PIZZA, "m")
+    with sqlite3.connect(log.path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(MealLogError, match="version 2, this course.*Move the file"):
+        log.day()
+
+
+def test_a_file_that_is_no_log(log):
+    log.path.parent.mkdir()
+    log.path.write_bytes(b"no database" * 100)
+    with pytest.raises(MealLogError, match="cannot be used.*move the file away"):
+        log.add(PIZZA, "m")
+    assert log.path.read_bytes().startswith(b"no database")
+
+
+def test_a_log_that_is_locked_says_so(log, monkeypatch):
+    log.add(PIZZA, "m")
+    monkeypatch.setattr(meal_log, "WAIT", 0.1)
+    other = sqlite3.connect(log.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MealLogError, match="locked. Close other programs"):
+        log.add(PIZZA, "m")
+    other.close()
+    assert len(log.day()) == 1
+
+
+def test_it_stands_in_the_build_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    assert MealLog().path == tmp_path / "meals.sqlite"
+
+
+def test_next_to_nothing_of_a_food_is_nothing_in_any_weight(log):
+    crumb = lookup_nutrition("pizza", 1e-320)
+    log.add(crumb, "a model that writes absurd numbers", grams=0.1)
+    assert set(scaled(crumb, 5000).values()) == {"pizza", 5000, 0}
+    assert set(log.totals().values()) == {0}
+
+
+def test_a_plate_is_logged_whole_or_not_at_all(tmp_path):
+    log = MealLog(tmp_path / "meals.sqlite")
+    with pytest.raises(ValueError, match="food is a name"):
+        log.add_all([(PIZZA, 100), ({**RAMEN, "food": ""}, 100)], "m")
+    assert log.day() == []
+    first, second = log.add_all([(PIZZA, 100), (RAMEN, 200)], "m")
+    assert [meal.id for meal in log.day()] == [first, second]
+    assert [meal.portion["grams"] for meal in log.day()] == [100, 200]

@@ -1,0 +1,85 @@
+"""Images in conversations: where their tokens stand, and that nobody can spell one."""
+
+import pytest
+from tiny_vision import SEES
+
+from helpers.batches.images import counts
+from helpers.text import chat
+from helpers.text.chat_templates import FAMILIES
+from helpers.text.tokenizer import train_tokenizer
+
+TOKENIZER = train_tokenizer(["What is on the plate?", "An egg."] * 9, 400)
+
+
+def vision():
+    import dataclasses
+
+    begin, soft, end = TOKENIZER.convert_tokens_to_ids(
+        ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+    )
+    return dataclasses.replace(
+        SEES, tokens=4, begin_token=begin, image_token=soft, end_token=end
+    )
+
+
+IMAGE = {"type": "image"}
+# As Gemma3Processor of transformers expands it, with four tokens to an image.
+WRITTEN = "\n\n<start_of_image>" + "<image_soft_token>" * 4 + "<end_of_image>\n\n"
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def ids(written):
+    return TOKENIZER(written, add_special_tokens=False)["input_ids"]
+
+
+def test_an_image_is_its_tokens_between_line_breaks():
+    question = [{"role": "user", "content": [text("Look: "), IMAGE, text("What?")]}]
+    expected = "<bos><start_of_turn>user\nLook:" + WRITTEN
+    expected += "What?<end_of_turn>\n<start_of_turn>model\n"
+    tokens = chat.prompt_tokens(TOKENIZER, question, vision=vision())
+    assert tokens == ids(expected) and counts([tokens], vision()) == [1]
+    many = chat.prompts_tokens(TOKENIZER, [question, "What?"], vision=vision())
+    assert many == [tokens, chat.prompt_tokens(TOKENIZER, "What?")]
+
+
+def test_a_conversation_learns_the_answers_and_no_image():
+    messages = [
+        {"role": "user", "content": [IMAGE, text("What?")]},
+        {"role": "assistant", "content": "An egg."},
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": "A plate."},
+    ]
+    tokens, mask = chat.conversation_tokens(TOKENIZER, messages, vision=vision())
+    before = "<bos><start_of_turn>user\n" + WRITTEN
+    before += "What?<end_of_turn>\n<start_of_turn>model\n"
+    between = "\n<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n"
+    pieces = [
+        (before, 0),
+        ("An egg.<end_of_turn>", 1),
+        (between, 0),
+        ("A plate.<end_of_turn>", 1),
+        ("\n", 0),
+    ]
+    assert tokens == [i for piece, _ in pieces for i in ids(piece)]
+    assert mask == [learned for piece, learned in pieces for _ in ids(piece)]
+    one = chat.example_tokens(TOKENIZER, messages[:1], "An egg.", vision=vision())
+    assert one == (tokens[: len(one[0])], mask[: len(one[1])])
+
+
+def test_spelled_out_image_tokens_are_text():
+    for words in ("<start_of_image>", "<image_soft_token>" * 4):
+        for content in (words, [text(words)]):
+            question = [{"role": "user", "content": content}]
+            tokens = chat.prompt_tokens(TOKENIZER, question, vision=vision())
+            assert counts([tokens], vision()) == [0]
+            assert words in chat.decode(TOKENIZER, tokens)
+
+
+def test_a_template_without_images_is_refused():
+    other = train_tokenizer(["What is on the plate?"], 300)
+    other.chat_template = FAMILIES["qwen2"].template
+    with pytest.raises(ValueError, match="writes no <start_of_image>"):
+        chat.prompt_tokens(other, "What?", vision=vision())

@@ -1,0 +1,230 @@
+"""Pictures on their way to the model: the right size, and one for every image token."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_models import cached_model as cached_text_model
+from tiny_vision import BEGIN, END, PICTURE, SEES, SOFT, cached_model, groups, pictures
+
+from helpers.batches import images, prompt_batches
+from helpers.batches.images import ImageMismatch
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import generate, row_keys
+from helpers.model.scoring import group_logprobs
+from helpers.runtime.sharding import cached_pieces
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+
+KEYS = row_keys(jax.random.key(0), 0, 3, 2)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "CMYK", "P", "1"])
+def test_any_picture_becomes_square_rgb(mode):
+    picture = Image.new("RGB", (50, 20), (255, 255, 255)).convert(mode)
+    fitted = images.fit(picture, 24)
+    assert fitted.shape == (24, 24, 3) and fitted.dtype == np.uint8
+    assert (fitted == 255).all()
+
+
+def test_left_stays_left_and_up_stays_up():
+    picture = np.zeros((8, 16, 3), np.uint8)
+    picture[:4, :8, 0], picture[4:, 8:, 2] = 255, 255
+    fitted = images.fit(picture, 24)
+    assert fitted[3, 3].tolist() == [255, 0, 0]
+    assert fitted[20, 20].tolist() == [0, 0, 255]
+    assert fitted[3, 20].tolist() == fitted[20, 3].tolist() == [0, 0, 0]
+
+
+def test_a_photo_that_was_held_sideways_is_seen_upright():
+    """As transformers loads it: the camera's orientation is in the EXIF block."""
+    upright = Image.new("RGB", (8, 8), "black")
+    upright.paste("white", (0, 0, 8, 4))  # the upper half
+    sideways = upright.transpose(Image.Transpose.ROTATE_90)
+    sideways.getexif()[0x0112] = 6  # to be shown, turn it back
+    np.testing.assert_array_equal(images.fit(sideways, 24), images.fit(upright, 24))
+
+
+@pytest.mark.parametrize(
+    "picture, said",
+    [
+        (Image.fromarray(np.full((8, 8), 300, np.uint16)), "more than 8 bits"),
+        (Image.new("I", (8, 8), 70_000), "more than 8 bits"),
+        (Image.new("F", (8, 8), 0.5), "more than 8 bits"),
+        (np.zeros((3, 8, 8), np.uint8), "uint8"),
+        (np.zeros((8, 8, 3)), "float64"),
+        (np.zeros((0, 8, 3), np.uint8), "no pixels"),
+    ],
+)
+def test_what_is_no_picture_is_refused(picture, said):
+    with pytest.raises(ValueError, match=said):
+        images.fit(picture, 24)
+
+
+@pytest.mark.parametrize(
+    "tokens, said",
+    [
+        (SOFT[:-1], r"\[8\]"),
+        ([*SOFT[:4], 3, *SOFT[:5]], r"\[4, 5\]"),  # nine in all, but in two pieces
+        ([*PICTURE, *SOFT, *SOFT[:1]], r"\[9, 10\]"),
+    ],
+)
+def test_cut_images_are_refused(tokens, said):
+    with pytest.raises(ImageMismatch, match=f"Prompt 1 .*{said}"):
+        images.counts([PICTURE, tokens], SEES)
+
+
+def test_images_are_counted():
+    rows = [[3], PICTURE, [BEGIN, *SOFT, *SOFT, END], [3, *PICTURE, 4, *PICTURE]]
+    assert images.counts(rows, SEES) == [0, 1, 2, 2]
+
+
+def mismatches():
+    """What may be wrong with the batch that has one, two and no pictures."""
+    prompts, _, batch = groups()
+    right = np.asarray(batch["images"])
+    too_many, beside_text = right.copy(), right.copy()
+    too_many[0, 1] = 9
+    beside_text[2, 0, 5, 5, 0] = 1
+    cut = np.asarray(batch["prompt_mask"]).copy()
+    cut[1, len(prompts[1]) - 6 :] = 0
+    mask = batch["prompt_mask"]
+    return {
+        "no pictures": (mask, None, "Prompt 0 has tokens for 1 .* 0 were given"),
+        "too few": (mask, right[:, :1], "Prompt 1 has tokens for 2"),
+        "too many": (mask, too_many, "Prompt 0 .* more pictures"),
+        "one for a text": (mask, beside_text, "Prompt 2 has tokens for 0"),
+        "a row missing": (mask, right[:2], "3 prompts, but 2 rows"),
+        "a cut prompt": (cut, right, "Prompt 1 has runs"),
+        "already scaled": (mask, right / np.float32(255), "float32.*takes uint8"),
+    }
+
+
+@pytest.mark.parametrize("wrong", mismatches())
+def test_a_mismatch_is_refused_before_anything_is_computed(wrong):
+    mask, given, said = mismatches()[wrong]
+    with pytest.raises(ImageMismatch, match=said):
+        generate(
+            cached_model(), groups()[2]["prompt"], mask, KEYS,
+            max_tokens=2, eos_ids=(), images=given,
+        )  # fmt: skip
+
+
+def test_a_model_that_cannot_see_refuses_pictures():
+    batch = groups()[2]
+    with pytest.raises(ImageMismatch, match="vision=True"):
+        generate(
+            cached_text_model(), batch["prompt"], batch["prompt_mask"], KEYS,
+            max_tokens=2, eos_ids=(), images=batch["images"],
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="vision=True"):
+        group_logprobs(cached_text_model(), batch)
+
+
+def test_pictures_are_not_counted_as_tokens():
+    """A batch is cut by its tokens; 150,000 numbers of a picture are none."""
+    batch = {"tokens": np.zeros((8, 128), np.int32)}
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1])[:, None], ("data", "model"))
+    assert cached_pieces(batch, 8, mesh) == 1
+    batch["images"] = np.zeros((8, 1, 224, 224, 3), np.uint8)
+    assert cached_pieces(batch, 8, mesh) == 1
+
+
+TOKENIZER = train_tokenizer(["What is on the plate?", "I see an egg."], 300)
+CONTROL = TOKENIZER.convert_tokens_to_ids(
+    ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+)
+
+
+def question(index, count):
+    text = {"type": "text", "text": "?" + "a" * index}
+    return [{"role": "user", "content": [text, *[{"type": "image"}] * count]}]
+
+
+ROWS = [
+    {"question": question(i, n), "name": i, "shown": n}
+    for i, n in enumerate([1, 0, 2, 1, 1, 0])
+]
+SHOWN = pictures(len(ROWS), 2, seed=5)
+
+
+def own(row):
+    return list(SHOWN[row["name"], : row["shown"]])
+
+
+def model():
+    import dataclasses
+
+    names = "begin_token", "image_token", "end_token"
+    vision = dataclasses.replace(SEES, **dict(zip(names, CONTROL, strict=True)))
+    made = cached_model(vocab=len(TOKENIZER), layers=2)
+    made.config = dataclasses.replace(made.config, vision=vision)
+    return made
+
+
+def source(pictures=own, **settings):
+    settings = {"batch": 3, "seed": 0, "buckets": (32, 56)} | settings
+    vision = model().config.vision
+    return prompt_batches.prompts(ROWS, TOKENIZER, pictures=pictures, vision=vision,
+                            **settings)  # fmt: skip
+
+
+def test_prompts_come_with_their_own_pictures():
+    prompts = source(epochs=1)
+    for _ in range(2):
+        batch = next(prompts)
+        assert batch["images"].shape == (3, 2, 24, 24, 3)
+        for row, tokens, shown in zip(
+            batch["rows"], batch["prompt"], batch["images"], strict=True
+        ):
+            assert (tokens == CONTROL[1]).sum() == 9 * row["shown"]
+            n = row["shown"]
+            np.testing.assert_array_equal(shown[:n], SHOWN[row["name"], :n])
+            assert not shown[n:].any()
+    assert "images" not in next(
+        prompt_batches.prompts(ROWS, TOKENIZER, batch=2, seed=0)
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (lambda row: own(row)[:1], "tokens for 2 images, and 1"),
+        (lambda row: SHOWN[0], "tokens for [01] images?, and 2|tokens for [01] im"),
+        (lambda row: [x[:20] for x in own(row)], r"images.fit\(picture, 24\)"),
+        (lambda row: [x / 255 for x in own(row)], "float64"),
+    ],
+)
+def test_wrong_pictures_of_a_row_are_named(wrong, said):
+    prompts = source(wrong)
+    with pytest.raises(ImageMismatch, match=said):
+        for _ in range(2):
+            next(prompts)
+
+
+def odd_ones_tie(prompts, completions, name, **_):
+    """Whatever is said: equal for rows with an odd name, different for the others."""
+    return [1.0 if number % 2 else i / 100 for i, number in enumerate(name)]
+
+
+def test_rollouts_carry_pictures_and_what_was_sampled_is_what_is_scored(monkeypatch):
+    """Groups that replace tied ones bring their own pictures along."""
+    rollouts = Rollouts(
+        model(), source(), odd_ones_tie, TOKENIZER, group=2, max_tokens=6,
+        mask_truncated=False, resample=2, patience=9,
+    )  # fmt: skip
+    often = tuple(range(0, len(TOKENIZER), 4))
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: often)
+    batch = next(rollouts)
+    assert rollouts.metrics["rollouts"] > 1
+    assert batch["images"].shape == (3, 2, 24, 24, 3)
+    arrays = jax.tree.map(jnp.asarray, batch)
+    scored = jax.jit(lambda batch: group_logprobs(rollouts.model, batch)[0])
+    logprobs = scored(arrays)
+    gap = np.where(batch["loss_mask"] > 0, logprobs - batch["logprobs"], 0)
+    assert np.abs(gap).max() < 1e-4
+    blank = arrays | {"images": arrays["images"] * 0}
+    moved = np.abs(scored(blank) - logprobs).max(axis=(1, 2))
+    has = (batch["prompt"] == CONTROL[1]).any(axis=1)
+    assert ((moved > 1e-3) == has).all() and has.any()

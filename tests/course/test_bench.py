@@ -1,0 +1,204 @@
+"""The benchmark: its arithmetic, its table, its errors, and our side of it in small."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(HERE / "bench"))
+
+import bench  # noqa: E402
+import case as cases  # noqa: E402
+import ours  # noqa: E402
+import where  # noqa: E402
+
+TOY = cases.Case(
+    width=16,
+    prompt=8,
+    answer=8,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    vocab=32,
+    prompts=2,
+    group=2,
+    warmup=1,
+    steps=2,
+)
+
+
+def figures(scale=1.0, first=8.0, load=0.5):
+    """Figures of one run that is `scale` times as slow and as large as ours."""
+    return {
+        "grpo_cpu_s": 0.5 * scale,
+        "grpo_wall_s": 0.6 * scale,
+        "rollout_cpu_s": 0.2 * scale,
+        "rollout_tok_s": 8000 / scale,
+        "sft_cpu_s": 0.4 * scale,
+        "sft_tok_s": 16000 / scale,
+        "peak_mb": 500 * scale,
+        "first_step_s": first,
+        "versions": {"jax": "0.10.2"},
+        "load": load,
+    }
+
+
+def test_every_ratio_says_how_many_times_better_we_are():
+    ours = [figures(first=10.0), figures(first=2.0)]
+    theirs = [figures(2.0, first=20.0), figures(2.0, first=4.0, load=3.0)]
+    line = bench.row("trl", cases.Case(), ours, theirs, cores=[1])
+    for name in bench.RATIOS:
+        assert line[name] == pytest.approx(2.0), name
+    assert (line["peer"], line["width"], line["lengths"]) == ("trl", 128, "64+64")
+    assert line["load"] == 3.0
+    assert json.loads(line["versions"])["peer"] == {"jax": "0.10.2"}
+
+
+def test_the_first_round_is_the_cold_one():
+    runs = [figures(first=30.0), figures(first=3.0), figures(first=5.0)]
+    result = bench.summary(runs)
+    assert result["first_step_cold_s"] == 30.0
+    assert result["first_step_warm_s"] == 4.0
+
+
+def test_the_clocks_leave_out_the_warm_up():
+    case = dataclasses.replace(TOY, warmup=1, steps=3)
+    steps, rollouts = cases.Clock(), cases.Clock()
+    # Steps of 10, 1, 2, 6 wall seconds and half as many CPU-seconds; each begins with
+    # a rollout that takes half of it.
+    ends = [0.0, 10.0, 11.0, 13.0, 19.0]
+    steps.stamps = [(t, t / 2) for t in ends]
+    for begin, end in zip(ends, ends[1:], strict=False):
+        half = (begin + end) / 2
+        rollouts.stamps += [(begin, begin / 2), (half, half / 2)]
+    found = cases.grpo_figures(case, steps, rollouts)
+    assert found["first_step_s"] == 10.0
+    assert found["grpo_wall_s"] == 2.0
+    assert found["grpo_cpu_s"] == 1.0
+    assert found["rollout_cpu_s"] == 0.5
+    assert found["rollout_tok_s"] == case.rows * case.answer / 1.0
+    sft = cases.sft_figures(case, steps)
+    assert sft["sft_cpu_s"] == pytest.approx(1.5)
+    assert sft["sft_tok_s"] == pytest.approx(case.rows * case.length / 3.0)
+
+
+def test_the_reward_counts_words_of_the_lower_half():
+    scores = cases.low_words(["w3"] * 3, ["w3 w4 w20", "w20", ""], half=[16] * 3)
+    assert scores == [pytest.approx(2 / 3), 0.0, 0.0]
+
+
+def test_the_command_line_carries_the_whole_case():
+    assert cases.read(TOY.flags()) == TOY
+
+
+def test_our_model_has_the_case_s_dimensions():
+    from helpers.model.transformer import count_params
+
+    case = cases.Case()
+    D, H, F = case.width, case.head_dim, case.ff
+    assert (H, F) == (32, 384)
+    attention = 2 * D * case.heads * H + 2 * D * case.kv_heads * H
+    norms = 2 * D + 2 * H
+    expected = case.vocab * D + case.layers * (attention + 3 * D * F + norms) + D
+    assert count_params(ours.model(case)) == expected
+
+
+@pytest.mark.slow
+def test_ours_runs_in_small_and_reports_sane_figures(tmp_path):
+    cache = tmp_path / "cache"
+    found = bench.measure("ours", sys.executable, TOY, cache)
+    assert found["case"] == dataclasses.asdict(TOY)
+    assert {"jax", "flax", "python"} <= found["versions"].keys()
+    assert 0 < found["rollout_cpu_s"] < found["grpo_cpu_s"] < found["first_step_s"]
+    assert found["rollout_tok_s"] > 0 and found["sft_tok_s"] > 0
+    assert 50 < found["peak_mb"] < 4000
+
+
+@pytest.mark.slow
+def test_a_peer_that_cannot_be_installed_ends_it_with_the_cause(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    monkeypatch.setattr(bench, "PEERS", {"trl": (["./no-such-wheel.whl"],)})
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(["--peers", "trl", "--out", str(tmp_path / "table.csv")])
+    message = str(stopped.value.code)
+    assert "trl could not be installed" in message
+    assert "no-such-wheel.whl" in message and "--peers" in message
+    assert not (tmp_path / "table.csv").exists()
+
+
+@pytest.mark.slow
+def test_a_library_that_fails_ends_it_with_its_last_words(tmp_path):
+    broken = dataclasses.replace(TOY, kv_heads=3)
+    with pytest.raises(bench.BenchError, match="num_key_value_heads"):
+        bench.measure("ours", sys.executable, broken, tmp_path)
+
+
+def test_one_round_is_refused_because_it_is_the_cold_one(capsys):
+    with pytest.raises(SystemExit):
+        bench.read(["--rounds", "1"])
+    assert "2 or more" in capsys.readouterr().err
+
+
+def table():
+    with bench.TABLE.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_committed_table_holds_every_case_against_both_peers():
+    cases_found = {(r["peer"], int(r["width"]), r["lengths"]) for r in table()}
+    assert cases_found == {
+        (peer, width, both)
+        for peer in ("tunix", "trl")
+        for width in (128, 256)
+        for both in ("64+64", "256+64")
+    }
+
+
+def test_the_committed_ratios_follow_from_the_committed_figures():
+    for line in table():
+        for name, (figure, less) in bench.RATIOS.items():
+            mine, other = float(line[f"ours_{figure}"]), float(line[f"peer_{figure}"])
+            expected = other / mine if less else mine / other
+            assert float(line[name]) == pytest.approx(expected, rel=0.01, abs=0.006)
+
+
+def test_the_committed_rows_say_what_was_measured_and_how():
+    for line in table():
+        versions = json.loads(line["versions"])
+        assert "jax" in versions["ours"]
+        own = {"tunix": "google-tunix", "trl": "trl"}[line["peer"]]
+        assert own in versions["peer"]
+        assert float(line["load"]) >= 0 and line["cores"] and line["date"]
+        assert int(line["rounds"]) >= 2 and int(line["steps"]) >= 3
+
+
+def test_the_profile_finds_products_in_both_programs():
+    spent = where.profile(dataclasses.replace(TOY, warmup=0, steps=1))
+    assert {"rollout", "update"} == {program for program, _ in spent}
+    assert spent["rollout", "products"] > 0 < spent["update", "products"]
+
+
+def test_a_loop_is_not_counted_beside_what_it_holds():
+    ran = [("while.1", 1.0), ("dot.2", 0.5), ("copy.3", 0.25), ("dot_general.4", 0.125)]
+    spent = where.summed(("update", *one) for one in ran)
+    assert spent == {("update", "products"): 0.625, ("update", "moving"): 0.25}
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("dot_general.206", "products"),
+        ("ynn_fusion.17", "products"),
+        ("dynamic-slice_bitcast_fusion.15", "moving"),
+        ("copy.3", "moving"),
+        ("while.525", "around"),
+        ("multiply_bitcast_fusion.3", "element by element"),
+        ("subtract_exponential_fusion", "element by element"),
+    ],
+)
+def test_what_xla_ran_is_told_apart_by_its_name(name, kind):
+    assert where.kind(name) == kind

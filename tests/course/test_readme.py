@@ -1,0 +1,140 @@
+"""README, docs/ and the notebooks show what is kept in data/results, and agree."""
+
+import csv
+import json
+import re
+import statistics
+
+import course_notebooks as course  # finds notebooks/readme.py, too
+import pytest
+import readme
+import readme_learning
+from PIL import Image
+
+from helpers.course import results
+from helpers.course.syllabus import LESSONS, STAGES
+
+ROOT = course.FOLDER.parent
+KEPT = ROOT / "data" / "results"
+
+
+def test_readme_shows_the_results_that_are_kept():
+    table = json.loads((KEPT / "walk.json").read_text())
+    assert results.markdown(table) in (ROOT / "README.md").read_text()
+    assert {"base", "sft", "grpo", "gspo", "student"} <= {row["stage"] for row in table}
+
+
+def test_readme_and_docs_show_what_was_measured_last():
+    """Whoever measured anew runs notebooks/readme.py."""
+    for path, generated in (
+        (ROOT / "README.md", readme.readme),
+        (ROOT / "docs" / "compiler.md", readme.compiler),
+    ):
+        assert generated(path.read_text()) == path.read_text(), path.name
+
+
+def test_notebooks_show_what_the_docs_show_of_the_compiler():
+    shown = (ROOT / "docs" / "compiler.md").read_text().splitlines()
+    found = 0
+    for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(file.read_text())["cells"]:
+            for output in cell.get("outputs", []):
+                text = "".join(output.get("data", {}).get("text/markdown", ""))
+                if text.startswith("Modelled by the compiler"):
+                    found += 1
+                    old = [x for x in text.splitlines() if x not in shown]
+                    assert not old, f"{file.name} is of an older table: {old[0]}"
+    assert found >= 5
+
+
+def test_a_screen_holds_what_it_is_the_picture_and_the_two_commands():
+    top = (ROOT / "README.md").read_text().splitlines()[:25]
+    assert top[0].startswith("# ") and len(" ".join(top[1:8])) < 500
+    (picture,) = [line for line in top if line.startswith("![")]
+    assert picture.endswith("(data/results/walk.png)")
+    commands = [line for line in top if line.startswith("make ")]
+    assert [line.split()[1] for line in commands] == ["course", "test"]
+
+
+def test_pictures_are_small_files_and_readable_on_a_telephone():
+    for file in (KEPT / "walk.png", ROOT / "docs" / "app.png"):
+        assert file.stat().st_size < 150_000
+    figure = readme_learning.picture(readme_learning.measured())
+    points = [t.get_fontsize() for t in figure.axes[0].texts]
+    points += [t.get_fontsize() for t in figure.axes[0].get_xticklabels()]
+    shown = 343 / figure.get_figwidth()  # pixels an inch, 375 less the margins
+    assert min(points) / 72 * shown > 10  # pixels
+    with Image.open(KEPT / "walk.png") as picture:
+        assert picture.width / 343 > 2, "blurred on a telephone's sharp screen"
+        words = picture.text["Description"]
+    assert words == readme_learning.alt(readme_learning.measured()), "drawn of old data"
+
+
+def test_the_picture_shows_means_and_the_ends_of_all_seeds():
+    axes = readme_learning.picture(readme_learning.measured()).axes[0]
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == ["base", "SFT", "GRPO", "start", "distilled", "SFT", "GRPO"]
+    with open(KEPT / "learning.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    stages = "base sft grpo student_start student food_sft food_grpo".split()
+    for stage, bar, line in zip(stages, axes.patches, axes.lines, strict=True):
+        own = [100 * float(row["greedy"]) for row in rows if row["stage"] == stage]
+        assert bar.get_height() == pytest.approx(statistics.mean(own))
+        assert list(line.get_ydata()) == pytest.approx([min(own), max(own)])
+
+
+def measured(**greedy):
+    """Rows as of learning.csv, the same figures for all stages but those named."""
+    return {
+        stage: [
+            {"stage": stage, "seed": str(seed), "params": "1000000"}
+            | dict.fromkeys(("greedy", "pass1", "pass8"), value)
+            for seed, value in enumerate(greedy.get(stage, (0.5, 0.5, 0.5)))
+        ]
+        for stage in STAGES
+    }
+
+
+def test_ranges_are_said_and_no_order_that_some_seed_contradicts():
+    text = readme_learning.table(measured(grpo=(0.88, 0.9, 0.86), gspo=(0.9, 0.8, 0.8)))
+    (row,) = [line for line in text.splitlines() if line.startswith("| GRPO |")]
+    assert "| 88.0% (86.0 to 90.0) |" in row
+    assert "GRPO ended ahead of GSPO in 2 of 3 seeds" in text
+    assert "88.0% (86.0 to 90.0) against 83.3% (80.0 to 90.0)" in text
+    assert "Means of three seeds" in text
+    assert "two seeds" in readme_learning.image(measured(grpo=(0.5, 0.6)))
+
+
+def test_every_stage_is_explained_and_shown_in_words_a_newcomer_has():
+    assert set(readme_learning.EXPLAINED) == set(STAGES)
+    text = (ROOT / "README.md").read_text()
+    for said in readme_learning.EXPLAINED.values():
+        assert f"| {said} |" in text
+
+
+def test_a_stage_that_was_not_measured_is_named(tmp_path, monkeypatch):
+    lines = (KEPT / "learning.csv").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith("gspo,")]
+    (tmp_path / "learning.csv").write_text("\n".join(kept))
+    monkeypatch.setattr(readme_learning, "LEARNING", tmp_path / "learning.csv")
+    with pytest.raises(ValueError, match=r"lacks \['gspo'\]. Run `make seeds`"):
+        readme_learning.measured()
+
+
+def test_readme_says_what_make_course_leaves_out():
+    text = (ROOT / "README.md").read_text()
+    (said,) = re.findall(r"`make course` runs all but ([\d, and]+),", text)
+    left = set(re.findall(r"\d\d", said))
+    assert left == {number for number, lesson in LESSONS.items() if not lesson.walk}
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/compiler.md"])
+def test_what_is_linked_is_there(file):
+    path = ROOT / file
+    text = path.read_text()
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    links += re.findall(r'(?:src|href)="([^"]+)"', text)
+    for link in links:
+        assert link.startswith("https://") or (path.parent / link).exists(), link
+    for name in re.findall(r"\]\[([\w-]+)\]", text):
+        assert f"\n[{name}]: https://" in text, name

@@ -1,0 +1,79 @@
+"""Finished models: whose are taken, and which are not whole."""
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import runtime
+from helpers.course import stages
+
+
+@pytest.fixture(autouse=True)
+def laptop(monkeypatch, tmp_path):
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_PRESET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+
+
+def write_model(folder):
+    folder.mkdir(parents=True)
+    arrays = {"a": np.zeros((3, 4), np.float32), "b": np.ones(5, np.float32)}
+    safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "np"})
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def test_the_learners_own_model_comes_before_the_shipped_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(stages, "ROOT", tmp_path)
+    with pytest.raises(FileNotFoundError, match="Run notebook 04"):
+        stages.stage_folder("sft")
+    shipped = tmp_path / "data" / "tiny" / "sft"
+    write_model(shipped)
+    assert stages.stage_folder("sft") == shipped
+    write_model(runtime.model_folder("sft"))
+    assert stages.stage_folder("sft") == runtime.model_folder("sft")
+
+
+@given(share=st.floats(0, 0.999))
+def test_a_model_cut_short_is_not_taken(tmp_path_factory, share):
+    folder = tmp_path_factory.mktemp("cut") / "model"
+    write_model(folder)
+    assert stages._is_whole(folder)
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[: int(share * len(content))])
+    assert not stages._is_whole(folder)
+
+
+@pytest.mark.parametrize(
+    "header", [b"garbage}", b"\xff" * 8, b"[]", b"7", b'{"a": 1}', b'{"a": {}}', b""]
+)
+def test_damaged_weights_give_way_to_the_shipped_model(monkeypatch, tmp_path, header):
+    monkeypatch.setattr(stages, "ROOT", tmp_path)
+    shipped, own = tmp_path / "data" / "tiny" / "sft", runtime.model_folder("sft")
+    write_model(shipped)
+    write_model(own)
+    size = len(header).to_bytes(8, "little")
+    (own / "model.safetensors").write_bytes(size + header + bytes(68))
+    assert stages.stage_folder("sft") == shipped
+
+
+def test_a_name_that_is_no_stage_is_told_which_there_are():
+    with pytest.raises(FileNotFoundError, match="no stage 'stf'.*base, sft, r1_zero"):
+        stages.stage_folder("stf")
+
+
+def test_every_shipped_model_is_taken():
+    shipped = sorted((runtime.ROOT / "data" / "tiny").glob("*/config.json"))
+    assert shipped
+    for path in shipped:
+        assert stages.stage_folder(path.parent.name) == path.parent
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_model_with_a_file_missing_is_not_taken(tmp_path, name):
+    write_model(tmp_path / "model")
+    (tmp_path / "model" / name).unlink()
+    assert not stages._is_whole(tmp_path / "model")

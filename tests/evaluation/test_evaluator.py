@@ -1,0 +1,217 @@
+"""Evaluation with a scripted sampler whose answers are known, then a real one."""
+
+import json
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from helpers.course import results
+from helpers.evaluation import evaluator as room
+from helpers.evaluation.evaluator import MathsReport, evaluate
+from helpers.generation import one_turn
+from helpers.generation.sampling import Completions
+
+EOS = 1
+
+
+class Letters:
+    """Instead of a tokenizer and chat template: a token is a letter's code."""
+
+    @staticmethod
+    def prompts_tokens(tokenizer, questions, tools=None, vision=None):
+        return [[ord(letter) for letter in question] for question in questions]
+
+    @staticmethod
+    def decode(tokenizer, ids):
+        return "".join(chr(i) for i in ids if i != EOS)
+
+    @staticmethod
+    def eos_ids(tokenizer):
+        return (EOS,)
+
+
+class Script:
+    """A sampler that answers from a table: {question: (greedy, [samples])}.
+
+    An answer that ends in "…" runs out of budget there.
+    """
+
+    def __init__(self, table):
+        self.table, self.calls = table, []
+
+    def __call__(
+        self, model, prompt, mask, keys, *, max_tokens, eos_ids, temperature, images
+    ):
+        self.calls.append((prompt.shape, keys.shape, temperature))
+        P, G = keys.shape
+        tokens = np.zeros((P, G, max_tokens), np.int32)
+        masks, ended = np.zeros_like(tokens), np.zeros((P, G), bool)
+        for p in range(P):
+            question = "".join(map(chr, prompt[p][mask[p] > 0]))
+            greedy, samples = self.table[question]
+            for g, text in enumerate([greedy] if temperature == 0 else samples):
+                ended[p, g] = not text.endswith("…")
+                ids = [ord(c) for c in text.rstrip("…")] + [EOS] * int(ended[p, g])
+                tokens[p, g, : len(ids)], masks[p, g, : len(ids)] = ids, 1
+        assert eos_ids == (EOS,)
+        return Completions(tokens, masks, np.zeros(tokens.shape, np.float32), ended)
+
+
+ROWS = [
+    {"question": "Tom: 1+1", "answer": "#### 2", "level": 1, "names": ["Tom"]},
+    {
+        "question": "Ann: 2+2",
+        "answer": "<<2+2=4>>\n#### 4",
+        "level": 1,
+        "names": ["Ann"],
+    },
+    {"question": "Tom, Ann: 9+9", "answer": "18", "level": 2, "names": ["Tom", "Ann"]},
+]
+TABLE = {
+    "Tom: 1+1": ("Tom's <<1+1=2>>2\n#### 2", ["#### 2"] * 8),
+    "Ann: 2+2": ("Tom has 4", ["#### 5", "it is 4"] + ["#### 4"] * 3 + ["7"] * 3),
+    "Tom, Ann: 9+9": ("<<9+9=17>>17 and on and…", ["#### 17"] * 8),
+}
+
+
+@pytest.fixture
+def script(monkeypatch):
+    script = Script(TABLE)
+    monkeypatch.setattr(room, "chat", Letters)
+    monkeypatch.setattr(one_turn, "chat", Letters)
+    monkeypatch.setattr(one_turn, "generate", script)
+    return script
+
+
+def run(rows=ROWS, **changes):
+    arguments = {"max_tokens": 40, "batch": 2, "buckets": (16, 32)} | changes
+    return evaluate(None, None, rows, **arguments)
+
+
+def test_figures_are_the_shares_one_would_count_by_hand(script):
+    report = run()
+    assert report.n == 3
+    assert report.greedy == pytest.approx(1 / 3)
+    assert report.lenient == pytest.approx(2 / 3)
+    assert report.pass1 == pytest.approx((8 / 8 + 3 / 8 + 0) / 3)
+    assert report.pass_at(1, lenient=True) == pytest.approx((8 / 8 + 4 / 8 + 0) / 3)
+    assert report.pass8 == pytest.approx(2 / 3)
+    assert (report.low, report.high) == room.wilson(1, 3)
+    assert report.truncated == pytest.approx(1 / 3)
+    assert report.step_by_step == pytest.approx(2 / 3)
+    assert report.right_step_by_step == pytest.approx(1 / 2)
+    assert report.names_kept == pytest.approx(1 / 2)
+    lengths = [len("Tom's <<1+1=2>>2\n#### 2") + 1, len("Tom has 4") + 1, 23]
+    assert report.length == pytest.approx(np.mean(lengths))
+
+
+def test_levels_are_reports_of_their_own(script):
+    levels = run().by_level()
+    assert list(levels) == [1, 2]
+    assert [levels[1].n, levels[2].n] == [2, 1]
+    assert [levels[1].greedy, levels[2].greedy] == [0.5, 0]
+    assert levels[2].names_kept is None and levels[2].pass8 == 0
+    assert "step by step" in str(levels[1])
+
+
+def test_every_batch_has_one_shape_and_the_filling_is_not_counted(script):
+    report = run(rows=ROWS * 3, batch=4)
+    assert report.n == 9
+    assert report.column("question") == [row["question"] for row in ROWS * 3]
+    assert len(script.calls) == 4  # greedily, as many answers at a time: all nine
+    assert set(script.calls) == {((9, 16), (9, 1), 0.0), ((4, 16), (4, 8), 1.0)}
+
+
+def test_the_same_figures_in_batches_of_any_size(script):
+    reports = [run(batch=batch).answers for batch in (1, 2, 3, 64)]
+    assert reports[0] == reports[1] == reports[2] == reports[3]
+
+
+def test_without_samples_there_is_no_pass_at_k_and_no_row(script):
+    report = run(samples=0)
+    assert {temperature for _, _, temperature in script.calls} == {0.0}
+    assert report.greedy == pytest.approx(1 / 3)
+    assert report.pass1 is None and report.pass8 is None
+    assert "pass@" not in str(report)
+    with pytest.raises(ValueError, match="samples=8"):
+        report.row("sft", params=1, seed=0, seconds=1.0)
+
+
+def test_the_row_is_one_of_the_table_of_results(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(results.runtime, "build_folder", lambda: tmp_path)
+    results.record(run().row("sft", params=410_000, seed=3, seconds=12.5))
+    (row,) = json.loads((tmp_path / "results.json").read_text())
+    assert row["stage"] == "sft" and row["params"] == 410_000 and row["n"] == 3
+    assert row["greedy"] == pytest.approx(1 / 3) and row["pass8"] == pytest.approx(
+        2 / 3
+    )
+    assert row["low"] < row["greedy"] < row["high"]
+    assert (row["seed"], row["seconds"]) == (3, 12.5)
+
+
+def test_reports_are_compared_on_the_same_problems_only(script):
+    report = run()
+    better = MathsReport([dict(a, strict=True) for a in report.answers], 8)
+    comparison = better.since(report)
+    assert (comparison.gained, comparison.lost) == (2, 0)
+    assert comparison.difference == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="same rows"):
+        run(rows=ROWS[:2]).since(report)
+    others = [{**row, "answer": "#### 7"} for row in ROWS]
+    with pytest.raises(ValueError, match="same rows"):
+        run(rows=others).since(report)  # the same words, and another right answer
+
+
+def test_no_batch_and_fewer_than_no_samples_are_refused(script):
+    for settings in ({"batch": 0}, {"samples": -1}):
+        with pytest.raises(ValueError, match="batch is"):
+            run(**settings)
+
+
+def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):
+    clock = iter(range(0, 10_000, 11))
+    monkeypatch.setattr(
+        room, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock)))
+    )
+    run(rows=ROWS * 3, batch=1)
+    said = capsys.readouterr().out.splitlines()
+    assert any("greedy answers: 8 of 9" in line for line in said)
+    assert any("samples:" in line and "s left" in line for line in said)
+    run(rows=ROWS * 3, batch=2, log=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_to_evaluate_and_answers_without_numbers_are_errors(script):
+    with pytest.raises(ValueError, match="no rows"):
+        run(rows=[])
+    with pytest.raises(ValueError, match="no number"):
+        run(rows=[{"question": "?", "answer": "who knows"}])
+
+
+@pytest.mark.slow
+def test_a_real_model_gives_the_same_answers_in_batches_of_any_size():
+    from flax import nnx
+
+    from helpers.model.config import ModelConfig
+    from helpers.model.transformer import Transformer
+    from helpers.text import chat
+
+    tokenizer = chat.train_tokenizer([row["question"] for row in ROWS], 300)
+    config = ModelConfig(
+        family="qwen3", vocab_size=len(tokenizer), width=16, layers=1, heads=2,
+        kv_heads=1, head_dim=8, ff=16,
+    )  # fmt: skip
+    model = Transformer(config, rngs=nnx.Rngs(0))
+    settings = {"max_tokens": 6, "samples": 2, "seed": 5, "temperature": 3.0}
+    one, two = (
+        evaluate(model, tokenizer, ROWS, batch=batch, **settings) for batch in (2, 3)
+    )
+    assert one.answers == two.answers
+    assert all(1 <= tokens <= 6 for tokens in one.column("tokens"))
+    keys = [
+        jax.random.key_data(room.row_keys(jax.random.key(seed), 0, 3, 2))
+        for seed in (5, 6)
+    ]
+    assert not np.array_equal(*keys)

@@ -1,0 +1,144 @@
+"""Error bars against brute force, published tables, and exact coverage."""
+
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.evaluation.intervals import compare, pass_at_k, wilson
+
+
+def test_pass_at_k_is_the_share_of_subsets_that_hold_a_right_answer():
+    for n in range(1, 8):
+        for c, k in itertools.product(range(n + 1), range(1, n + 1)):
+            right = [True] * c + [False] * (n - c)
+            subsets = list(itertools.combinations(right, k))
+            brute = sum(map(any, subsets)) / len(subsets)
+            assert pass_at_k(n, c, k) == pytest.approx(brute, abs=1e-12)
+
+
+@given(st.floats(0, 1), st.integers(1, 6), st.integers(0, 6))
+def test_pass_at_k_is_unbiased(p, k, more):
+    """Its mean over all outcomes of n tries is the chance that one of k succeeds."""
+    n = k + more
+    mean = sum(
+        math.comb(n, c) * p**c * (1 - p) ** (n - c) * pass_at_k(n, c, k)
+        for c in range(n + 1)
+    )
+    assert mean == pytest.approx(1 - (1 - p) ** k, abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(8, 3, 9), (8, 9, 1), (8, -1, 1), (8, 3, 0)])
+def test_pass_at_k_refuses_what_was_not_sampled(n, c, k):
+    with pytest.raises(ValueError, match="sample at least k"):
+        pass_at_k(n, c, k)
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        # Newcombe (1998), Statistics in Medicine 17, table I, method 3.
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_gives_the_published_intervals(successes, n, low, high):
+    assert wilson(successes, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@given(st.integers(1, 2000), st.floats(0, 1), st.sampled_from([0.68, 0.95, 0.99]))
+def test_wilson_ends_are_the_shares_from_which_the_count_is_z_deviations_off(
+    n, x, level
+):
+    successes, z = round(n * x), NormalDist().inv_cdf((1 + level) / 2)
+    low, high = wilson(successes, n, level)
+    assert 0 <= low <= successes / n <= high <= 1
+    for end in (low, high):
+        deviation = math.sqrt(end * (1 - end) / n)
+        assert abs(successes / n - end) == pytest.approx(z * deviation, abs=1e-9)
+
+
+def test_wilson_holds_the_true_share_about_95_times_in_100():
+    n, shares = 60, np.linspace(0.02, 0.98, 49)
+    covered = [
+        sum(
+            math.comb(n, c) * p**c * (1 - p) ** (n - c)
+            for c in range(n + 1)
+            if wilson(c, n)[0] <= p <= wilson(c, n)[1]
+        )
+        for p in shares
+    ]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
+    assert min(covered) > 0.88
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 2)])
+def test_an_interval_needs_trials(successes, n):
+    with pytest.raises(ValueError, match="interval"):
+        wilson(successes, n)
+
+
+def outcomes(both, gained, lost, neither):
+    before = [1] * both + [0] * gained + [1] * lost + [0] * neither
+    after = [1] * both + [1] * gained + [0] * lost + [0] * neither
+    return before, after
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (5, 5), (9, 2), (2, 9), (0, 6)])
+def test_the_p_value_counts_all_splits_as_uneven_as_the_one_seen(gained, lost):
+    result = compare(*outcomes(3, gained, lost, 4))
+    flips = itertools.product([0, 1], repeat=gained + lost)
+    uneven = [abs(2 * sum(f) - len(f)) >= abs(gained - lost) for f in flips]
+    assert result.p == pytest.approx(np.mean(uneven))
+    assert (result.gained, result.lost) == (gained, lost)
+
+
+def test_problems_on_which_nothing_changed_do_not_blur_the_verdict():
+    few_ties = compare(*outcomes(2, 30, 10, 2))
+    many_ties = compare(*outcomes(500, 30, 10, 500))
+    assert few_ties.p == many_ties.p < 0.05
+    # Two separate intervals overlap and would call it chance.
+    assert wilson(510, 1040)[1] > wilson(530, 1040)[0]
+    assert many_ties.low > 0
+
+
+def test_the_interval_of_the_difference_is_that_of_its_normal_approximation():
+    both, gained, lost, neither = 300, 60, 30, 110
+    result = compare(*outcomes(both, gained, lost, neither))
+    n = both + gained + lost + neither
+    difference = (gained - lost) / n
+    deviation = math.sqrt((gained + lost) / n - difference**2) / math.sqrt(n)
+    assert result.n == n and result.difference == pytest.approx(difference)
+    assert result.low == pytest.approx(difference - 1.96 * deviation, abs=0.003)
+    assert result.high == pytest.approx(difference + 1.96 * deviation, abs=0.003)
+
+
+def test_the_same_answers_are_no_improvement():
+    result = compare([1, 0, 1], [1, 0, 1])
+    assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
+    assert "could be chance" in str(result)
+
+
+def test_turning_the_comparison_round_turns_its_signs():
+    before, after = outcomes(200, 150, 50, 200)
+    there, back = compare(before, after), compare(after, before)
+    assert there.difference == -back.difference and there.p == back.p
+    assert there.low == pytest.approx(-back.high, abs=0.01)
+    assert "+16.7%" in str(there) and "-16.7%" in str(back)
+
+
+def test_shares_of_samples_can_be_compared_too():
+    result = compare([0.25, 0.5, 1.0], [0.5, 0.5, 0.75])
+    assert result.difference == 0 and (result.gained, result.lost) == (1, 1)
+
+
+@pytest.mark.parametrize(("before", "after"), [([1], [1, 0]), ([], [])])
+def test_other_problems_cannot_be_compared(before, after):
+    with pytest.raises(ValueError, match="the same problems"):
+        compare(before, after)

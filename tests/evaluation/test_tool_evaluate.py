@@ -1,0 +1,121 @@
+"""Measuring conversations with a tool: scripted ones, of which all is known."""
+
+import types
+
+import numpy as np
+import pytest
+
+from helpers.evaluation import evaluator, tool_evaluate
+from helpers.generation.dialogue import Answers
+from helpers.text.tokenizer import train_tokenizer
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.traces import trace
+
+TOKENIZER = train_tokenizer(["How many kcal?"], 300)
+MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
+PIZZA = [{"food": "pizza", "grams": 150}]  # 402 kcal
+RIGHT = ["<<lookup pizza 150>>", "#### 402"]
+GUESS = ["#### 402"]
+WRONG_FOOD = ["<<lookup waffles 150>>", "#### 437"]
+WRONG_GRAMS = ["<<lookup pizza 100>>", "#### 268"]
+BROKEN = ["<<lookup pizza>>", "#### 402"]
+NONE = ["#### no food"]
+
+# name: portions, the greedy conversation, the samples.
+SCRIPT = {
+    "a": (PIZZA, RIGHT, [RIGHT] * 4 + [GUESS] * 4),
+    "b": (PIZZA, GUESS, [RIGHT] + [BROKEN] * 7),
+    "c": (PIZZA, WRONG_FOOD, [WRONG_FOOD] * 8),
+    "d": (PIZZA, WRONG_GRAMS, [RIGHT] * 8),
+    "e": (PIZZA, BROKEN, [BROKEN] * 8),
+    "f": ([], NONE, [NONE] * 6 + [RIGHT] * 2),
+    "g": ([], RIGHT, [NONE] * 8),
+}
+ROWS = [
+    {"question": name, "portions": SCRIPT[name][0], "level": 1 + (name in "cde")}
+    for name in SCRIPT
+]
+
+
+class Scripted:
+    """Answers as a ToolUse gives them, looked up by the question."""
+
+    schemas = None
+
+    def __init__(self):
+        self.shapes = []
+
+    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature):
+        P, G = keys.shape
+        self.shapes.append((P, G, temperature))
+        texts = []
+        for tokens, mask in zip(prompts["prompt"], prompts["prompt_mask"], strict=True):
+            asked = tokenizer.decode(tokens[mask > 0]).split("user\n")[1][0]
+            _, greedy, samples = SCRIPT[asked]
+            told = [greedy] if temperature == 0 else samples
+            texts.append([trace(TINY, t, [TOOL]) for t in told])
+        mask = np.ones((P, G, max_tokens), np.int32)
+        return Answers(mask, mask, mask * 0.0, np.ones((P, G), bool), texts, {})
+
+
+def evaluate(**settings):
+    tools, settings = Scripted(), {"samples": 8, "log": False} | settings
+    report = tool_evaluate.evaluate(
+        MODEL, TOKENIZER, ROWS, tools, max_tokens=5, **settings
+    )
+    return report, tools.shapes
+
+
+@pytest.mark.parametrize("batch", [1, 2, 50])
+def test_figures_are_those_counted_by_hand(batch):
+    report, shapes = evaluate(batch=batch)
+    assert report.n == 7 and report.column("strict") == [1, 0, 0, 0, 0, 1, 0]
+    assert report.column("right") == [4, 1, 0, 8, 0, 6, 8]
+    assert report.pass1 == pytest.approx((4 + 1 + 0 + 8 + 0 + 6 + 8) / 56)
+    assert report.pass8 == pytest.approx(5 / 7)
+    assert report.share("valid") == pytest.approx(3 / 5)
+    assert report.share("food") == pytest.approx(2 / 5)
+    assert report.share("grams") == pytest.approx(1 / 5)
+    assert report.share("declined") == pytest.approx(1 / 2)
+    assert report.column("calls") == [1, 0, 1, 1, 0, 0, 1]
+    assert len(set(shapes)) == 2  # two programs: one greedy, one sampling
+    row = report.row("food_sft", params=1, seed=0, seconds=2.0)
+    assert row["greedy"] == report.greedy and row["n"] == 7
+    assert row["low"] < row["greedy"] < row["high"]
+    assert "right 28.6%" in str(report) and "declined 50.0%" in str(report)
+
+
+def test_without_samples_only_greedy_conversations_are_held():
+    report, shapes = evaluate(samples=0)
+    assert {G for _, G, _ in shapes} == {1} and report.pass1 is None
+    assert report.greedy == 2 / 7
+
+
+def test_levels_are_reports_on_conversations_too():
+    levels = evaluate()[0].by_level()
+    assert [levels[1].n, levels[2].n] == [4, 3]
+    assert levels[1].share("valid") == 1 / 2 and levels[2].share("valid") == 2 / 3
+    assert levels[2].share("declined") is None
+    assert "valid 66.7%" in str(levels[2]) and "step by step" not in str(levels[2])
+
+
+def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
+    report, _ = evaluate()
+    others = [{**a, "gold": [{"food": "ramen", "grams": 1}]} for a in report.answers]
+    with pytest.raises(ValueError, match="same rows"):
+        report.since(tool_evaluate.ToolReport(others, 8))
+    assert report.since(report).difference == 0
+
+
+def test_problems_with_a_number_are_graded_with_tools_as_without():
+    rows = [{"question": name, "answer": "#### 402"} for name in "abf"]
+    settings = {"tools": Scripted(), "max_tokens": 5, "samples": 8, "log": False}
+    report = evaluator.evaluate(MODEL, TOKENIZER, rows, **settings)
+    assert report.column("strict") == [True, True, False]
+    assert report.column("right") == [8, 8, 2]
+    assert report.answers[0]["text"] == "<<lookup pizza 150>>\n#### 402"
+
+
+def test_nothing_to_evaluate_is_an_error():
+    with pytest.raises(ValueError, match="no rows"):
+        tool_evaluate.evaluate(MODEL, TOKENIZER, [], Scripted(), max_tokens=5)

@@ -1,0 +1,132 @@
+"""The self-checks of notebook 10 turn away the answers that learners give first."""
+
+import pytest
+
+from helpers.exercises import food_grpo as checks
+from helpers.rewards import food_rewards
+
+
+def mask(*, call=True, tool=False, end=True, flat=True):
+    """The solution of exercise 1, with its usual mistakes as switches."""
+
+    def loss_mask(pieces):
+        entries = []
+        for place, (role, tokens) in enumerate(pieces):
+            said = role == "assistant" and (call or place == len(pieces) - 1)
+            piece = [int(said or tool)] * len(tokens)
+            if role == "assistant" and not end:
+                piece[-1] = 0
+            entries.append(piece)
+        return [entry for piece in entries for entry in piece] if flat else entries
+
+    return loss_mask
+
+
+@pytest.mark.parametrize(
+    "answer, word",
+    [
+        (mask(flat=False), "per token"),
+        (mask(tool=True), "tool's tokens"),
+        (mask(call=False), "call as well"),
+        (mask(end=False), "when to stop"),
+        (lambda pieces: [i for _, ids in pieces for i in ids], "zeros and ones"),
+        (lambda pieces: [1, 1, 1, 0, 0, 1, 1], "two calls"),
+    ],
+)
+def test_a_mask_is_told_what_it_covers(answer, word):
+    verdict = checks.check_loss_mask(answer)
+    assert not verdict.passed and word in verdict.message
+
+
+def test_a_mask_of_booleans_passes():
+    def loss_mask(pieces):
+        return [role == "assistant" for role, tokens in pieces for _ in tokens]
+
+    assert checks.check_loss_mask(loss_mask).passed
+    assert checks.check_loss_mask(mask()).passed
+
+
+@pytest.mark.parametrize(
+    "answer, word",
+    [
+        (-0.9, "more than 0"),
+        (0.4, "dearer"),
+        (80 / 130, "dearer"),  # all the 130 are counted against looking twice
+        (8 * 10 / 60, "cheaper"),
+        ("a lot", "number"),
+    ],
+)
+def test_a_price_that_is_off_is_told_which_way(answer, word):
+    verdict = checks.check_price(answer)
+    assert not verdict.passed and word in verdict.message
+
+
+@pytest.mark.parametrize("answer", [80 / 90, 0.89, 0.9])
+def test_the_price_may_be_rounded(answer):
+    assert checks.check_price(answer).passed
+
+
+@pytest.mark.parametrize(
+    "cheat, word",
+    [
+        ("#### no food", "list of texts"),
+        ([], "played"),
+        (["#### no food", "#### 402"], "played"),  # a turn after the answer
+        (["<<lookup pizza 150>>", "#### 402"], "not be solved"),
+        (["<<lookup sushi 150>>", "#### 218"], "paid in full"),
+        (["I cannot tell."], "paid in full"),
+        (["<<lookup pizza 150>>"] * 3, "paid in full"),
+        (["<<lookup pizza 150>>", "#### 500"], "look nothing up"),
+    ],
+)
+def test_a_cheat_has_to_cheat(cheat, word):
+    verdict = checks.check_cheat(cheat)
+    assert not verdict.passed and word in verdict.message
+
+
+def test_denying_the_food_and_inventing_a_number_are_cheats():
+    assert checks.check_cheat(["#### 500"]).passed
+    assert checks.check_cheat(["<<lookup pizza", "#### 1"]).passed  # as a policy found
+    assert checks.check_cheat(["#### no food"]).passed
+    assert checks.check_cheat(["I see no plate.\n#### no food"]).passed
+
+
+def silence(*, wanted=True, calls=True, price=-1.0):
+    """The solution of exercise 4, with its usual mistakes as switches."""
+
+    def reward(prompts, completions, portions, **_):
+        pairs = zip(completions, portions, strict=True)
+        return [
+            price if (bool(p) or not wanted) and not (calls and trace.calls) else 0.0
+            for trace, p in pairs
+        ]
+
+    return reward
+
+
+@pytest.mark.parametrize(
+    "answer, word",
+    [
+        (silence(price=1.0), "food is denied"),
+        (silence(wanted=False), "no food to look up"),
+        (silence(calls=False), "was called"),
+        (lambda prompts, completions, portions: [0.0] * len(prompts), "columns"),
+        (lambda prompts, completions, **_: [0.0], "per completion"),
+        (food_rewards.declined, "food is denied"),
+        (food_rewards.needless_calls, "food is denied"),
+        (
+            lambda prompts, completions, portions, **_: [
+                -float(bool(p) and food_rewards.NO_FOOD in t.said)
+                for t, p in zip(completions, portions, strict=True)
+            ],
+            "invented",
+        ),
+    ],
+)
+def test_a_price_of_silence_is_told_what_it_misses(answer, word):
+    verdict = checks.check_silence(answer)
+    assert not verdict.passed and word in verdict.message
+
+
+def test_a_price_of_silence_passes():
+    assert checks.check_silence(silence()).passed

@@ -1,0 +1,127 @@
+"""The self-checks of notebook 09 turn away the answers that learners give first."""
+
+import pytest
+
+from helpers.exercises import food_sft as checks
+from helpers.tools.tool_calls import HERMES
+
+
+@pytest.mark.parametrize(
+    "patches, tokens, word",
+    [
+        (64, 16, "both sides"),  # of one side
+        (4096, 1024, "square"),  # every fourth patch
+        (256, 4096, "more patches"),  # exchanged
+        (896 * 896, 256, "fit"),  # pixels
+    ],
+)
+def test_counts_that_are_wrong_are_told_why(patches, tokens, word):
+    assert checks.check_photo(4096, 256).passed
+    verdict = checks.check_photo(patches, tokens)
+    assert not verdict.passed and word in verdict.message
+    assert "4096" not in verdict.message and "256" not in verdict.message
+
+
+def problem(call, without):
+    """The solution of exercise 2, leaving out one of its questions."""
+    food, grams = (call.arguments.get(name) for name in ("food", "grams"))
+    number = isinstance(grams, int | float)
+    questions = {
+        "tool": call.name == "lookup_nutrition",
+        "grams are": "grams" in call.arguments,
+        "too many": set(call.arguments) <= {"food", "grams"},
+        "no text": isinstance(food, str),
+        "quotes": number or not isinstance(grams, str),
+        "true": not isinstance(grams, bool),
+        "of 0": not number or grams > 0,
+        "5,000": not number or grams <= 5000,
+    }
+    return any(not holds for name, holds in questions.items() if name != without)
+
+
+def execute(text, lookup, *, without=None, most=9, why="that cannot be done"):
+    verdict = HERMES.parse(text)
+    if verdict.error and without != "malformed":
+        return [{"error": why}]
+    return [
+        {"error": why}
+        if problem(call, without)
+        else lookup(call.arguments["food"], call.arguments.get("grams", 100))
+        for call in verdict.calls[:most]
+    ]
+
+
+@pytest.mark.parametrize(
+    "mistake, word",
+    [
+        ({"without": "malformed"}, "malformed"),
+        ({"without": "tool"}, "a tool that there is not"),
+        ({"without": "grams are"}, "without grams"),
+        ({"without": "too many"}, "too many"),
+        ({"without": "no text"}, "no text"),
+        ({"without": "quotes"}, "quotes"),
+        ({"without": "true"}, "true"),
+        ({"without": "of 0"}, "of 0"),
+        ({"without": "5,000"}, "above 5,000"),
+        ({"most": 1}, "both calls"),
+        ({"why": "no"}, "in words"),
+    ],
+)
+def test_an_executor_with_a_usual_mistake_is_told_which(mistake, word):
+    assert checks.check_execute(execute).passed
+    verdict = checks.check_execute(lambda *given: execute(*given, **mistake))
+    assert not verdict.passed and word in verdict.message
+
+
+def test_running_a_call_twice_is_noticed():
+    def twice(text, lookup):
+        execute(text, lookup)
+        return execute(text, lookup)
+
+    assert "once" in checks.check_execute(twice).message
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("<<lookup pizza 150>>", "error from the tool"),
+        ("<<lookup pizza>>", "parser accepts"),
+        ("no pizza", "exactly one"),
+        ("<<lookup plate 10>><<lookup cup 10>>", "exactly one"),
+        (None, "text"),
+    ],
+)
+def test_turns_that_do_not_show_it_are_told_why(text, word):
+    for good in ("<<lookup white plate 150>>", "<<lookup pizza 9000>>"):
+        assert checks.check_found_nothing(good).passed
+    verdict = checks.check_found_nothing(text)
+    assert not verdict.passed and word in verdict.message
+
+
+def trace_mask(turns, *, opening=3, close=1, learned=("model",), newline=0, most=9):
+    """The solution of exercise 4, with its usual mistakes as switches."""
+    mask = []
+    for speaker, tokens in turns[:most]:
+        own = int(speaker in learned)
+        words = len(tokens) - opening - 2
+        mask += [0] * opening + [own] * words + [own * close, own * newline]
+    return mask
+
+
+@pytest.mark.parametrize(
+    "mistake, word",
+    [
+        ({"opening": 2}, "open"),
+        ({"close": 0}, "stop"),
+        ({"newline": 1}, "newline"),
+        ({"learned": ("model", "tool")}, "tool says"),
+        ({"learned": ("model", "user")}, "user"),
+        ({"learned": ()}, "learn the call"),
+        ({"most": 2}, "one entry per token"),
+        ({"most": 4}, "as many calls"),
+    ],
+)
+def test_a_trace_mask_with_a_usual_mistake_is_told_which(mistake, word):
+    assert checks.check_trace_mask(trace_mask).passed
+    verdict = checks.check_trace_mask(lambda turns: trace_mask(turns, **mistake))
+    assert not verdict.passed and word in verdict.message

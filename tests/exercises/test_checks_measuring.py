@@ -1,0 +1,73 @@
+"""The self-checks of notebook 03 refuse the mistakes they are there to find."""
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from helpers.exercises import measuring
+
+RIGHT = ("They cost thirty-six dollars.", True)
+LUCKY = ("<<18+2=20>>20, so <<20*2=36>>36.\n#### 36", False)
+TWO_NUMBERS = ("#### 36 dollars for 2 tickets", True)
+
+
+@pytest.mark.parametrize(
+    "mistakes, complaint",
+    [
+        ([RIGHT, LUCKY], "three pairs"),
+        ([RIGHT, RIGHT, LUCKY], "different"),
+        ([RIGHT, LUCKY, ("#### 36", True)], "disagree"),
+        ([RIGHT, TWO_NUMBERS, ("It is 36.", True)], "wrong and accepted"),
+        ([RIGHT, LUCKY, ("They cost 35.", True)], "honest"),
+        ([RIGHT, TWO_NUMBERS, ("#### 36", False)], "honest"),
+    ],
+)
+def test_mistakes_must_be_real_and_honest(mistakes, complaint):
+    check = measuring.check_mistakes(mistakes, gold="36")
+    assert not check.passed and complaint in check.message
+
+
+def test_a_hedge_counts_as_wrong_and_accepted():
+    hedge = ("#### 18\n#### 36", False)
+    assert measuring.check_mistakes([RIGHT, TWO_NUMBERS, hedge], gold="36").passed
+
+
+@pytest.mark.parametrize(
+    "pattern, complaint",
+    [
+        (r"-?\d+", "1,000"),
+        (r"\d+(?:\.\d+|/\d+)?", "1,000"),
+    ],
+)
+def test_naive_extractors_are_told_where_they_fail(pattern, complaint):
+    def extract(text):
+        found = re.findall(pattern, text)
+        return Fraction(found[-1]) if found else None
+
+    check = measuring.check_extract(extract)
+    assert not check.passed and complaint in check.message
+
+
+def test_an_inexact_extractor_is_refused():
+    def extract(text):
+        text = text.replace("−", "-").replace(",", "").rpartition("####")[2]
+        found = re.findall(r"-?\d+(?:\.\d+|/\d+)?", text)
+        return float(Fraction(found[-1])) if found else None
+
+    assert "exact" in measuring.check_extract(extract).message
+
+
+def test_pass_at_k_must_draw_without_putting_back():
+    check = measuring.check_pass_at_k(lambda n, c, k: 1 - (1 - c / n) ** k)
+    assert not check.passed
+
+
+@pytest.mark.parametrize("n, passed", [(1000, False), (2401, True), (5000, False)])
+def test_questions_needed_has_both_bounds(n, passed):
+    assert measuring.check_questions_needed(n).passed == passed
+
+
+@pytest.mark.parametrize("answer", [None, 5, ["a", "b", "c"], [("a",)] * 3])
+def test_mistakes_of_the_wrong_shape_are_judged_not_raised(answer):
+    assert not measuring.check_mistakes(answer, "24").passed

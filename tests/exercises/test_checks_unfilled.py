@@ -1,0 +1,48 @@
+"""An exercise that was not touched is told what to fill in, not what Python raised."""
+
+import pytest
+
+from helpers.exercises import (
+    distillation,
+    food_grpo,
+    food_sft,
+    grpo,
+    gspo,
+    scaling,
+    sft,
+    start,
+    template,
+)
+from helpers.exercises.check import filled, judge
+
+DIAGNOSES = ("healthy", "reward never given", "learning rate")
+NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
+
+
+@pytest.mark.parametrize(
+    "check, stub, what",
+    [
+        (start.check_drive, [None], "a dict of one entry"),
+        (grpo.check_stops_at, [None], "a probability"),
+        (grpo.check_diagnosis, [dict.fromkeys(DIAGNOSES)], "the letter of a run"),
+        (food_grpo.check_price, [None], "a weight"),
+        (gspo.check_sequence_ratio, [None], "a number"),
+        (gspo.check_updates, [None], "a number of updates"),
+        (distillation.check_log_probabilities, [None], "a whole number"),
+        (template.check_guess, [None], "your guess"),
+        (sft.check_positions, [None, None], "two positions"),
+        (sft.check_positions, [11, None], "two positions"),
+        (food_sft.check_photo, [None, None], "two numbers"),
+        (scaling.check_diagnosis, [dict.fromkeys("ABCD")], "one of checks.LAYOUTS"),
+        (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
+    ],
+)
+def test_an_untouched_stub_is_told_what_to_fill_in(check, stub, what):
+    verdict = check(*stub)
+    assert not verdict.passed
+    expected = f"Not written yet: put {what} in place of None and run both cells."
+    assert verdict.message == expected
+
+
+def test_zero_and_false_are_answers():
+    assert judge(("be filled in", filled(0, False, "", what="something"))).passed

@@ -1,0 +1,364 @@
+"""Rollouts: what was sampled is what is scored, and what counts what is learned."""
+
+import json
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tiny_models import model as make
+
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import generate, row_keys
+from helpers.model.scoring import group_logprobs
+from helpers.rewards.functions import RewardError, RewardSet
+from helpers.runtime.mesh import make_mesh
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.training.errors import NothingToLearn
+from helpers.training.objectives import distillation, policy_gradient
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+TEXTS = ["Mia has two apples.", "Ben buys nine pears for 4 dollars and eats one."]
+TOKENIZER = train_tokenizer(TEXTS, 300)
+EOS = chat.eos_ids(TOKENIZER)
+GROUP, BUDGET, PROMPTS = 4, 48, 4
+EASY, HARD = (
+    [
+        {"question": f"{i}?" + " one" * (i // 4), "answer": "#### 1", "easy": easy}
+        for i in range(first, 12, 2)
+    ]
+    for first, easy in ((0, True), (1, False))
+)
+ROWS = EASY + HARD
+
+
+def chequered(prompts, completions, easy, **_):
+    """A reward that ties every easy question and tells answers to hard ones apart."""
+    return [
+        1.0 if tie else zlib.crc32((prompt + text).encode()) % 5 / 4
+        for prompt, text, tie in zip(prompts, completions, easy, strict=True)
+    ]
+
+
+def policy(seed=0):
+    return make("qwen3", seed, vocab=len(TOKENIZER), layers=2)
+
+
+def rollouts(rows=ROWS, *, model=None, reward=chequered, buckets=(32,), **settings):
+    """Rollouts of a random model: a third of its answers end within the budget."""
+    epochs = settings.pop("epochs", None)
+    source = prompt_batches.prompts(
+        rows, TOKENIZER, batch=PROMPTS, buckets=buckets, seed=0, epochs=epochs
+    )
+    settings = {"group": GROUP, "max_tokens": BUDGET, "seed": 3} | settings
+    reward = None if reward is None else RewardSet({reward: 1.0})
+    return Rollouts(model or policy(), source, reward, TOKENIZER, **settings)
+
+
+def question_of(batch, p):
+    """The row whose prompt stands in row p of the batch, found by its tokens."""
+    ids = batch["prompt"][p][batch["prompt_mask"][p] > 0].tolist()
+    (row,) = [r for r in ROWS if chat.prompt_tokens(TOKENIZER, r["question"]) == ids]
+    return row
+
+
+def assert_same_batch(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, x in ours.items():
+        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize("mask_truncated", [True, False])
+def test_the_loss_mask_token_by_token(mask_truncated):
+    """1 from an answer's first token through its EOS, then 0; 0 if it never ended."""
+    source = rollouts(mask_truncated=mask_truncated)
+    batch = next(source)
+    keys = row_keys(jax.random.key(3), 0, PROMPTS, GROUP)
+    raw = generate(
+        policy(), batch["prompt"], batch["prompt_mask"], keys,
+        max_tokens=BUDGET, eos_ids=EOS,
+    )  # fmt: skip
+    width, lengths = batch["loss_mask"].shape[-1], []
+    for p in range(PROMPTS):
+        for g in range(GROUP):
+            tokens = np.asarray(raw.tokens[p, g]).tolist()
+            stops = [t for t, token in enumerate(tokens) if token in EOS]
+            ended = bool(stops)
+            length = stops[0] + 1 if ended else BUDGET
+            counted = length if ended or not mask_truncated else 0
+            expected = [1] * counted + [0] * (BUDGET - counted)
+            assert batch["loss_mask"][p, g].tolist() == expected[:width]
+            assert not any(expected[width:])
+            kept = min(length, width)
+            assert batch["completion"][p, g, :kept].tolist() == tokens[:kept]
+            lengths.append((length, ended))
+    assert 0 < sum(ended for _, ended in lengths) < len(lengths)
+    longest = max(n for n, ended in lengths if ended or not mask_truncated)
+    quarter = -(-BUDGET // 4)
+    assert width == min(-(-longest // quarter) * quarter, BUDGET)
+    assert source.metrics["length"] == np.mean([n for n, _ in lengths])
+    assert source.metrics["truncated"] == np.mean([not e for _, e in lengths])
+
+
+@pytest.mark.parametrize("resample", [0, 2])
+def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
+    """Each is worked out again from the tokens of the batch, after groups moved too."""
+    source = rollouts(buckets=(16, 24, 32), resample=resample, mask_truncated=False)
+    batch, model = next(source), policy()
+    assert (source.metrics["rollouts"] > 1) == (resample > 0)
+    for p in range(PROMPTS):
+        row = question_of(batch, p)
+        texts = [
+            chat.decode(TOKENIZER, batch["completion"][p, g][mask > 0])
+            for g, mask in enumerate(batch["loss_mask"][p])
+        ]
+        rewards = chequered([row["question"]] * GROUP, texts, [row["easy"]] * GROUP)
+        np.testing.assert_allclose(batch["rewards"][p], rewards)
+        np.testing.assert_allclose(
+            batch["advantages"][p], np.array(rewards) - np.mean(rewards), atol=1e-6
+        )
+    arrays = jax.tree.map(jnp.asarray, batch)
+    logprobs, _ = jax.jit(lambda: group_logprobs(model, arrays))()
+    gap = np.where(batch["loss_mask"] > 0, logprobs - batch["logprobs"], 0)
+    assert np.abs(gap).max() < 1e-5
+    P, G, T = batch["completion"].shape
+    shapes = {name: x.shape for name, x in batch.items()}
+    assert shapes["loss_mask"] == shapes["logprobs"] == (P, G, T)
+    assert shapes["rewards"] == shapes["advantages"] == (P, G) == (PROMPTS, GROUP)
+    dtypes = {name: x.dtype.name for name, x in batch.items()}
+    assert set(dtypes.values()) == {"int32", "float32"}, dtypes
+
+
+def test_tied_groups_are_replaced_as_long_as_rounds_last():
+    """Half the questions are easy and always tie; more rounds leave fewer of them."""
+    left = []
+    for resample in (0, 1, 8):
+        source = rollouts(resample=resample)
+        batch = next(source)
+        easy = [question_of(batch, p)["easy"] for p in range(PROMPTS)]
+        tied = batch["rewards"].max(axis=1) == batch["rewards"].min(axis=1)
+        assert tied.tolist() == easy
+        assert source.metrics["tied_left"] == tied.mean()
+        left.append(sum(easy))
+    assert left[0] > left[1] >= left[2] == 0
+
+
+def test_means_are_over_all_that_was_sampled():
+    """Replacing ties changes what is learned from, not what is reported."""
+    rewards = []
+
+    def recorded(prompts, completions, easy, **_):
+        rewards.append(chequered(prompts, completions, easy))
+        return rewards[-1]
+
+    source = rollouts(reward=recorded, resample=8)
+    batch = next(source)
+    assert len(rewards) == source.metrics["rollouts"] > 1
+    assert source.metrics["reward"] == pytest.approx(np.mean(rewards))
+    assert source.metrics["reward/recorded"] == pytest.approx(np.mean(rewards))
+    groups = np.reshape(rewards, (-1, GROUP))
+    tied = groups.max(axis=1) == groups.min(axis=1)
+    assert source.metrics["tied_groups"] == pytest.approx(tied.mean())
+    assert abs(batch["rewards"].mean() - np.mean(rewards)) > 0.01
+
+
+class Counted:
+    """A source of prompts that counts how often it was asked."""
+
+    def __init__(self, source):
+        self.source, self.count = source, 0
+
+    def __next__(self):
+        self.count += 1
+        return next(self.source)
+
+    def get_state(self):
+        return self.source.get_state()
+
+    def set_state(self, state):
+        self.source.set_state(state)
+
+
+def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
+    source = rollouts(EASY, resample=2, patience=3)
+    source.prompts = Counted(source.prompts)
+    for batch_number in (1, 2):
+        batch = next(source)
+        assert source.prompts.count == 3 * batch_number
+        assert source.metrics["rollouts"] == 3
+        assert source.metrics["tied_groups"] == source.metrics["tied_left"] == 1
+        assert np.all(batch["advantages"] == 0)
+    with pytest.raises(NothingToLearn, match="3 batches in a row.*reward 1.00"):
+        next(source)
+
+
+def test_one_informative_batch_restores_patience():
+    source = rollouts(EASY, patience=2)
+    next(source)
+    source.reward = RewardSet({lambda prompts, completions, **_: range(16): 1.0})
+    next(source)
+    source.reward = RewardSet({chequered: 1.0})
+    next(source)
+    with pytest.raises(NothingToLearn):
+        next(source)
+
+
+def test_distilling_from_answers_that_are_all_cut_off_ends_and_says_what_to_do(
+    monkeypatch,
+):
+    """It went on to the last step, with loss 0 and weight 0 in every row."""
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
+
+    student = policy()
+    settings = {"model": student, "reward": None, "max_tokens": 1}
+    trainer = Trainer(
+        student, distillation(), adamw(1e-2),
+        frozen=[policy(seed=1)], patience=2, log=False,
+    )  # fmt: skip
+    with pytest.raises(NothingToLearn, match="2 batches.*mask_truncated=False"):
+        trainer.fit(rollouts(HARD, **settings), 6)
+    batch = next(rollouts(HARD, mask_truncated=False, **settings))
+    assert batch["loss_mask"].all()
+
+
+def test_answers_that_all_ran_out_of_budget_teach_nothing_either(monkeypatch):
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
+    source = rollouts(HARD, max_tokens=1, patience=2)
+    batch = next(source)
+    assert not batch["loss_mask"].any() and batch["completion"].shape == (4, 4, 1)
+    with pytest.raises(NothingToLearn, match="max_tokens=1"):
+        next(source)
+
+
+def test_prompts_that_run_out_lose_no_batch():
+    """Six easy questions are four and two; looking for others ends, then the source."""
+    source = rollouts(EASY, resample=5, epochs=1)
+    batch = next(source)
+    assert batch["prompt"].shape[0] == 4 and source.metrics["rollouts"] == 2
+    assert source.metrics["reward"] == 1
+    with pytest.raises(StopIteration):
+        next(source)
+
+
+def test_resumed_rollouts_sample_the_same_answers():
+    """From the state, by way of JSON, in the middle of dynamic sampling."""
+    source = rollouts(resample=1)
+    next(source)
+    state = json.loads(json.dumps(source.get_state()))
+    expected = [next(source) for _ in range(2)]
+    resumed = rollouts(resample=1)
+    resumed.set_state(state)
+    for batch in expected:
+        assert_same_batch(next(resumed), batch)
+    assert resumed.metrics == source.metrics and resumed.samples == source.samples
+
+
+def test_patience_is_part_of_the_state():
+    source = rollouts(EASY, patience=2)
+    next(source)
+    resumed = rollouts(EASY, patience=2)
+    resumed.set_state(source.get_state())
+    with pytest.raises(NothingToLearn):
+        next(resumed)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 4},
+        {"group": 2},
+        {"resample": 1},
+        {"advantage": "mean_std"},
+        {"mask_truncated": False},
+        {"reward": lambda prompts, completions, **_: [0.0] * len(prompts)},
+    ],
+)
+def test_the_state_of_another_run_is_refused(changes):
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        rollouts(**changes).set_state(rollouts().get_state())
+
+
+def test_every_step_and_seed_samples_anew_and_the_same_seed_again():
+    def answers(steps=1, **settings):
+        source = rollouts(EASY[:4], reward=None, mask_truncated=False, **settings)
+        for _ in range(steps):
+            batch = next(source)
+        order = np.argsort([str(question_of(batch, p)) for p in range(PROMPTS)])
+        return batch["completion"][order].tolist()
+
+    assert answers() == answers()
+    assert answers() != answers(steps=2) and answers() != answers(seed=4)
+
+
+def test_without_a_reward_nothing_is_scored():
+    """For distillation: the teacher, not a reward, says what was good."""
+    source = rollouts(reward=None)
+    batch = next(source)
+    assert set(batch) == {
+        "prompt", "prompt_mask", "completion", "loss_mask", "logprobs"
+    }  # fmt: skip
+    assert set(source.metrics) == {"length", "truncated"}
+    assert set(source.samples[0]) == {"prompt", "completion"}
+
+
+def test_rewards_see_each_row_once_per_answer():
+    """Questions, texts and columns in one order; only columns that all rows have."""
+    rows = [r | ({"level": 1} if i else {}) for i, r in enumerate(HARD)]
+    seen = {}
+
+    def watch(prompts, completions, **columns):
+        seen.update(columns, prompts=prompts, completions=completions)
+        return [0.0] * len(completions)
+
+    source = rollouts(rows, reward=watch)
+    batch = next(source)
+    batch = next(source)
+    assert {"answer", "easy"} <= set(seen) and len(seen["completions"]) == 16
+    expected = [question_of(batch, p)["question"] for p in range(4) for _ in range(4)]
+    assert seen["prompts"] == expected
+    assert [s["prompt"] for s in source.samples] == expected[::4]
+    assert [s["completion"] for s in source.samples] == seen["completions"][::4]
+    assert [s["reward"] for s in source.samples] == [0.0] * 4
+
+
+def test_a_reward_that_fails_is_named_and_the_next_batch_is_the_next():
+    def broken(prompts, completions, **_):
+        return [float("nan")] * len(completions)
+
+    source = rollouts(reward=broken)
+    with pytest.raises(RewardError, match="broken"):
+        next(source)
+
+
+@pytest.mark.parametrize("reward", [chequered, {chequered: 1.0}, [(chequered, 1.0)]])
+def test_a_reward_function_alone_is_a_reward_set(reward):
+    ours, theirs = rollouts(), rollouts()
+    bare = Rollouts(
+        theirs.model, theirs.prompts, reward, TOKENIZER,
+        group=GROUP, max_tokens=BUDGET, seed=3,
+    )  # fmt: skip
+    assert_same_batch(next(bare), next(ours))
+    assert bare.metrics == ours.metrics and "reward/chequered" in bare.metrics
+
+
+def test_training_samples_from_the_newest_weights():
+    """On-policy: ratio 1, nothing clipped, sampler = trainer, at a rate that moves.
+
+    Samples of the weights of one step before would be some 0.1 nats off.
+    """
+    model = policy()
+    source = rollouts(HARD, model=model, mask_truncated=False)
+    mesh = make_mesh(jax.devices()[:1])
+    before = np.asarray(model.embed[...]).copy()
+    trainer = Trainer(model, policy_gradient(), adamw(3e-2), mesh=mesh, log=False)
+    for row in trainer.fit(source, 3):
+        assert row["ratio_mean"] == pytest.approx(1, abs=1e-5)
+        assert row["clip_fraction"] == 0 and row["logprob_gap"] < 1e-5
+    assert np.abs(np.asarray(model.embed[...]) - before).max() > 1e-2
+    after = nnx.state(model)
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(after))

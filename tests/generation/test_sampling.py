@@ -1,0 +1,258 @@
+"""Generation: the right tokens, with the right probabilities, whatever the batch."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import naive_decoder
+import numpy as np
+import pytest
+from scipy import stats
+from tiny_models import (
+    VOCAB,
+    cached_model,
+    cached_tensors,
+    group_batch,
+    needs_bfloat16,
+    random_groups,
+)
+from tiny_models import model as make
+
+from helpers.generation.sampling import draw, generate, row_keys
+from helpers.model.scoring import group_logprobs
+
+PROMPTS, _ = random_groups(seed=4)
+BATCH = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
+EOS = (0, 1)
+
+
+def sample(model, prompts=None, keys=None, *, group=4, bucket=None, **settings):
+    """NumPy Completions for lists of ids."""
+    prompts = PROMPTS if prompts is None else prompts
+    batch = group_batch(prompts, [[[0]]] * len(prompts), bucket)
+    if keys is None:
+        keys = row_keys(jax.random.key(0), 0, len(prompts), group)
+    settings = {"max_tokens": 10, "eos_ids": EOS} | settings
+    return jax.device_get(
+        generate(model, batch["prompt"], batch["prompt_mask"], keys, **settings)
+    )
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+def test_greedy_with_a_cache_is_a_full_forward_for_every_token(family):
+    """Beyond the window, from prompts of unequal length."""
+    truth, hf = cached_tensors(family)
+    model = cached_model(family)
+    ours = sample(model, group=1, temperature=0, eos_ids=())
+    assert ours.mask.all() and not ours.ended.any()
+    for p, prompt in enumerate(PROMPTS):
+        text = list(prompt)
+        for t in range(10):
+            scores = naive_decoder.log_softmax(
+                naive_decoder.logits(truth, hf, text)[-1]
+            )
+            assert ours.tokens[p, 0, t] == scores.argmax(), (p, t)
+            np.testing.assert_allclose(ours.logprobs[p, 0, t], scores.max(), atol=1e-5)
+            text.append(int(scores.argmax()))
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.6, "top_k": 5}])
+def test_log_probs_are_those_of_the_trainer(settings):
+    """At temperature 1 and over the full vocabulary, however the tokens were chosen."""
+    model = cached_model()
+    ours = sample(model, **settings)
+    batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
+    theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
+    real = ours.mask > 0
+    assert np.abs(np.where(real, ours.logprobs - theirs, 0)).max() < 1e-5
+    assert np.all(ours.logprobs[~real] == 0) and not real.all()
+
+
+def test_an_answer_ends_with_its_eos_and_nothing_follows():
+    """The mask, the padding and `ended` follow from where the first EOS stands."""
+    ours = sample(cached_model(), group=16, eos_ids=(0, 1, 2))
+    ends = 0
+    for tokens, mask, ended in zip(
+        ours.tokens.reshape(-1, 10),
+        ours.mask.reshape(-1, 10),
+        ours.ended.reshape(-1),
+        strict=True,
+    ):
+        stops = np.flatnonzero(np.isin(tokens, (0, 1, 2)) & (mask > 0))
+        length = stops[0] + 1 if len(stops) else 10
+        np.testing.assert_array_equal(mask, np.arange(10) < length)
+        assert np.all(tokens[length:] == 0) and ended == (len(stops) > 0)
+        ends += ended
+    assert 5 < ends < 48
+
+
+def test_every_answer_may_end_at_once():
+    ours = sample(cached_model(), eos_ids=tuple(range(VOCAB)))
+    assert ours.ended.all() and np.all(ours.mask.sum(axis=-1) == 1)
+    np.testing.assert_array_equal(ours.tokens[..., 1:], 0)
+
+
+def test_a_budget_of_one_token():
+    """The first token of a longer answer, with the same keys."""
+    one, more = (sample(cached_model(), max_tokens=n) for n in (1, 10))
+    np.testing.assert_array_equal(one.tokens, more.tokens[..., :1])
+    np.testing.assert_array_equal(one.mask, 1)
+    np.testing.assert_array_equal(one.ended, np.isin(one.tokens[..., 0], EOS))
+
+
+def test_an_answer_depends_on_its_key_and_prompt_alone():
+    """Other neighbours, another place, a larger bucket or group: the same answer."""
+    model = cached_model()
+    keys = row_keys(jax.random.key(0), 0, len(PROMPTS), 4)
+    whole = sample(model, keys=keys)
+    turned = sample(model, PROMPTS[::-1], keys[::-1, ::-1])
+    alone = sample(model, PROMPTS[1:2], keys[1:2, 2:3])
+    roomy = sample(model, keys=keys, bucket=16)
+    for name in ("tokens", "mask", "ended"):
+        expected = getattr(whole, name)
+        np.testing.assert_array_equal(getattr(turned, name)[::-1, ::-1], expected)
+        np.testing.assert_array_equal(getattr(alone, name)[0, 0], expected[1, 2])
+        np.testing.assert_array_equal(getattr(roomy, name), expected)
+    np.testing.assert_allclose(roomy.logprobs, whole.logprobs, atol=1e-5)
+
+
+def test_members_prompts_and_steps_draw_different_noise():
+    """The same prompt four times: no two of the 32 answers of two steps agree."""
+    same = [PROMPTS[0]] * 4
+    answers = [
+        sample(
+            cached_model(), same, row_keys(jax.random.key(0), step, 4, 4), eos_ids=()
+        )
+        for step in (0, 1)
+    ]
+    rows = np.concatenate([a.tokens.reshape(-1, 10) for a in answers])
+    assert len({tuple(row) for row in rows.tolist()}) == 32
+
+
+def test_row_keys_are_all_different_and_repeatable():
+    keys = [
+        jax.random.key_data(row_keys(jax.random.key(seed), step, 5, 3)).reshape(-1, 2)
+        for seed in (0, 1)
+        for step in (0, 1, 7)
+    ]
+    assert len({tuple(k) for k in np.concatenate(keys).tolist()}) == 2 * 3 * 15
+    again = jax.random.key_data(row_keys(jax.random.key(1), 7, 5, 3)).reshape(-1, 2)
+    np.testing.assert_array_equal(again, keys[-1])
+    fewer = jax.random.key_data(row_keys(jax.random.key(1), 7, 2, 2))
+    np.testing.assert_array_equal(fewer, again.reshape(5, 3, 2)[:2, :2])
+
+
+@functools.cache
+def exact_pairs(temperature, top_k, top_p):
+    """P(first, second) of two sampled tokens after one prompt, (7, 7) float64."""
+    truth, hf = cached_tensors(vocab=7, layers=2, sharpness=0.6, seed=2)
+
+    def after(text):
+        scores = naive_decoder.logits(truth, hf, text)[-1]
+        p = np.exp(naive_decoder.log_softmax(scores / temperature))
+        order = np.argsort(-p)
+        keep = order[: top_k or 7]
+        p = np.where(np.isin(np.arange(7), keep), p, 0)
+        p = p / p.sum()
+        held, kept = 0.0, []
+        for token in order:
+            if held < top_p and p[token] > 0:
+                kept.append(token)
+            held += p[token]
+        p = np.where(np.isin(np.arange(7), kept), p, 0)
+        return p / p.sum()
+
+    prompt = [3, 5, 2]
+    return np.array([after(prompt)[a] * after([*prompt, a]) for a in range(7)])
+
+
+@pytest.mark.parametrize(
+    "temperature, top_k, top_p",
+    [(1.0, 0, 1.0), (0.5, 0, 1.0), (1.0, 3, 1.0), (1.0, 0, 0.7), (1.5, 5, 0.8)],
+)
+def test_two_tokens_are_drawn_with_their_exact_probabilities(temperature, top_k, top_p):
+    """Chi-square over all 49 pairs, 6,000 draws; forbidden pairs never appear."""
+    expected = exact_pairs(temperature, top_k, top_p).reshape(-1) * 6000
+    ours = sample(
+        cached_model(vocab=7, layers=2, sharpness=0.6, seed=2),
+        [[3, 5, 2]] * 4,
+        group=1500,
+        max_tokens=2,
+        eos_ids=(),
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+    )
+    first, second = ours.tokens.reshape(-1, 2).T
+    counts = np.bincount(first * 7 + second, minlength=49)
+    assert counts[expected == 0].sum() == 0
+    often = expected >= 5
+    observed = np.append(counts[often], counts[~often].sum())
+    wanted = np.append(expected[often], expected[~often].sum())
+    observed, wanted = observed[wanted > 0], wanted[wanted > 0]
+    chi_square = ((observed - wanted) ** 2 / wanted).sum()
+    assert stats.chi2.sf(chi_square, len(wanted) - 1) > 1e-3, (observed, wanted)
+    uniform = np.full(len(wanted), 6000 / len(wanted))
+    assert ((observed - uniform) ** 2 / uniform).sum() > 10 * len(wanted)
+
+
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024, 8191, 8200])
+def test_draw_inverts_the_cumulative_distribution(size):
+    """Against a sorted search in float64, for vocabularies of any number of blocks."""
+    rng = np.random.default_rng(size)
+    logits = 3 * rng.normal(size=(400, size))
+    logits[rng.random((400, size)) < 0.3] = -np.inf
+    logits[:, rng.integers(size)] = 1.0
+    uniform = rng.random(400).astype(np.float32)
+    ours = np.asarray(draw(jnp.asarray(logits, jnp.float32), jnp.asarray(uniform)))
+    p = np.exp(logits)
+    edges = np.cumsum(p, axis=-1) / p.sum(axis=-1, keepdims=True)
+    for row, token in enumerate(ours):
+        low = edges[row, token] - p[row, token] / p[row].sum()
+        assert p[row, token] > 0
+        assert low - 1e-5 <= uniform[row] <= edges[row, token] + 1e-5
+
+
+@pytest.mark.parametrize("size", [7, 33, 1024, 8200])
+def test_draw_never_picks_what_is_forbidden_at_the_ends(size):
+    """u = 0 and the largest u below 1, with the first and last tokens at -inf."""
+    logits = np.full((2, size), -np.inf, np.float32)
+    logits[:, 3:5] = [-2.0, 1.0]
+    uniform = np.array([0, np.nextafter(np.float32(1), np.float32(0))], np.float32)
+    assert np.asarray(draw(jnp.asarray(logits), jnp.asarray(uniform))).tolist() == [
+        3,
+        4,
+    ]
+
+
+def test_the_likeliest_of_one_is_greedy():
+    """top_k = 1, or a nucleus too small for two."""
+    model = cached_model()
+    greedy = sample(model, temperature=0)
+    for settings in ({"top_k": 1}, {"top_p": 1e-6}):
+        np.testing.assert_array_equal(sample(model, **settings).tokens, greedy.tokens)
+
+
+def test_a_bfloat16_model_samples_with_the_log_probs_of_its_trainer():
+    needs_bfloat16()
+    model = make(dtype=jnp.bfloat16)
+    ours = sample(model, eos_ids=())
+    batch = BATCH | {"completion": jnp.asarray(ours.tokens)}
+    theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
+    assert ours.logprobs.dtype == np.float32
+    assert np.abs(ours.logprobs - theirs).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1},
+        {"top_p": 0},
+        {"top_p": 1.5},
+        {"top_k": -1},
+        {"max_tokens": 0},
+    ],
+)
+def test_settings_without_meaning_are_refused(wrong):
+    with pytest.raises(ValueError, match="|".join(wrong)):
+        sample(cached_model(), **wrong)

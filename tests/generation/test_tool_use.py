@@ -1,0 +1,254 @@
+"""Answers with tools: what is said and what is heard, and tools that fail."""
+
+import functools
+import json
+import math
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+import toy_tools
+from tiny_models import model as make
+
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.tool_use import ToolUse
+from helpers.model.scoring import group_logprobs
+from helpers.rewards.functions import RewardSet
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.tools.nutrition import TINY
+from helpers.tools.tool import run_side_by_side
+from helpers.tools.tool_calls import Call, Verdict
+
+ROWS = [{"question": f"How many are {n} and {n + 1}?"} for n in range(4)]
+TOKENIZER = train_tokenizer([row["question"] for row in ROWS] * 3, size=300)
+GROUP, BUDGET, HEARD = 8, 5, 120
+
+
+class Chatty:
+    """A grammar in which a random model calls often: by the length of what it says."""
+
+    name = "chatty"
+
+    def parse(self, text):
+        kind = len(text.encode()) % 4
+        if kind == 0:
+            return Verdict(text=text)
+        if kind == 1:
+            return Verdict(error="this is no call")
+        return Verdict(calls=tuple(Call("add", {"n": n}) for n in range(kind - 1)))
+
+    def results(self, results, calls=()):
+        content = " ".join(map(json.dumps, results))
+        return [{"role": "user", "content": content}]
+
+    def schemas(self, tools):
+        return None
+
+
+def add(n):
+    """A tool that raises for every second call of a turn."""
+    if n:
+        raise RuntimeError("out of order")
+    return {"sum": 7}
+
+
+@functools.cache
+def policy():
+    return make("gemma3_text", vocab=len(TOKENIZER))
+
+
+def source(grammar=None, run=add, reward=None, **settings):
+    """Rollouts with tools; every answer counts, however it ended."""
+    limits = {"turns": 3, "max_result_tokens": HEARD} | settings
+    tools = [toy_tools.make("add", run, n="integer")]
+    return Rollouts(
+        policy(),
+        prompt_batches.prompts(ROWS, TOKENIZER, batch=4, buckets=(64,), seed=0),
+        reward,
+        TOKENIZER,
+        group=GROUP,
+        max_tokens=BUDGET,
+        mask_truncated=False,
+        tools=ToolUse(grammar or Chatty(), tools, **limits),
+    )
+
+
+@pytest.fixture
+def often_ends(monkeypatch):
+    """A tenth of all tokens end a turn, so that turns of five tokens often do."""
+    real = chat.eos_ids(TOKENIZER)
+    monkeypatch.setattr(
+        chat, "eos_ids", lambda tokenizer: (*real, *range(20, len(TOKENIZER), 6))
+    )
+
+
+def test_log_probs_of_whole_conversations_are_the_trainers(often_ends):
+    rollouts = source()
+    batch = next(rollouts)
+    theirs, _ = jax.jit(functools.partial(group_logprobs, policy()))(
+        {name: batch[name] for name in ("prompt", "prompt_mask", "completion")}
+    )
+    said = batch["loss_mask"] > 0
+    assert np.abs(np.where(said, batch["logprobs"] - theirs, 0)).max() < 1e-4
+    assert np.all(batch["logprobs"][~said] == 0)
+    assert rollouts.metrics["turns"] > 1.3 and rollouts.metrics["calls"] > 0.2
+
+
+def test_the_loss_is_on_what_the_model_said_and_on_nothing_it_heard(often_ends):
+    """Token by token: turns of the traces, between them the encoded results."""
+    seen = []
+
+    def keep(prompts, completions, **_):
+        seen.extend(completions)
+        return [0.0] * (len(completions) - 1) + [1.0]
+
+    batch = next(source(reward=RewardSet({keep: 1.0})))
+    eos, heard_turns = chat.eos_ids(TOKENIZER), 0
+    for index, trace in enumerate(seen):
+        tokens, mask = (
+            batch[name].reshape(-1, batch[name].shape[-1])[index]
+            for name in ("completion", "loss_mask")
+        )
+        place = 0
+        for role, text in trace.segments:
+            if role == "assistant":
+                stop = place
+                while stop - place < BUDGET and tokens[stop] not in eos:
+                    stop += 1
+                own = tokens[place:stop].tolist()
+                assert TOKENIZER.decode(own, skip_special_tokens=False) == text
+                end = min(stop + 1, place + BUDGET)
+                assert mask[place:end].all()
+            else:
+                message = [{"role": "user", "content": text}]
+                told = chat.turn_tokens(TOKENIZER, message)
+                end = place + len(told)
+                assert tokens[place:end].tolist() == told
+                assert not mask[place:end].any()
+                heard_turns += 1
+            place = end
+        assert not mask[place:].any()
+    assert heard_turns > 5
+
+
+def test_a_tool_that_raises_costs_its_call_an_error_and_nobody_else(often_ends):
+    seen = []
+
+    def keep(prompts, completions, **_):
+        seen.extend(completions)
+        return list(range(len(completions)))
+
+    rollouts = source(reward=RewardSet({keep: 1.0}))
+    next(rollouts)
+    calls = [pair for trace in seen for pair in trace.calls]
+    assert {call.arguments["n"] for call, _ in calls} == {0, 1}
+    for call, result in calls:
+        broken = {"error": "the tool failed: RuntimeError"}
+        assert result == (broken if call.arguments["n"] else {"sum": 7})
+    share = sum(call.arguments["n"] for call, _ in calls) / len(seen)
+    assert rollouts.metrics["failed"] == pytest.approx(share)
+    assert rollouts.metrics["calls"] == pytest.approx(len(calls) / len(seen))
+    said_twice = [
+        sum(
+            call in [c for c, _ in trace.calls[:i]]
+            for i, (call, _) in enumerate(trace.calls)
+        )
+        for trace in seen
+    ]
+    assert rollouts.metrics["repeated"] == pytest.approx(np.mean(said_twice))
+
+
+def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
+    """Nine calls wait for each other, which only works at once; the tenth for ever."""
+    stop, together = threading.Event(), threading.Barrier(9)
+
+    def slow(n):
+        if n == 3:
+            stop.wait(60)
+        else:
+            together.wait(60)
+        return {"n": n}
+
+    calls = [Call("slow", {"n": n}) for n in range(10)]
+    start = time.monotonic()
+    results = run_side_by_side([toy_tools.make("slow", slow, n="number")], calls, 3)
+    assert time.monotonic() - start < 30  # not the minute of the one that hangs
+    stop.set()
+    late = results.pop(3)
+    assert results == [{"n": n} for n in range(10) if n != 3]
+    assert "3 s" in late["error"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["7", None, [1], {"kcal": {1, 2}}, {"kcal": np.float32(3)}, {"x": "\ud800"}]
+    + [
+        {"x": math.nan},
+        {"x": [-math.inf]},
+        {1: "x"},
+        {"x": (1, 2)},
+        {"x": "9" * 30_000},
+    ],
+    ids=lambda given: str(type(given)),
+)
+def test_what_a_tool_gives_is_a_dict_for_json_or_an_error(given):
+    (result,) = run_side_by_side([toy_tools.make("x", lambda: given)], [Call("x")], 5)
+    assert list(result) == ["error"] and "the tool failed" in result["error"]
+
+
+def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
+    seen = []
+
+    def keep(prompts, completions, **_):
+        seen.extend(completions)
+        return list(range(len(completions)))
+
+    def long(n):
+        return {"text": "9" * 200}
+
+    next(source(run=long, reward=RewardSet({keep: 1.0})))
+    told = [text for trace in seen for role, text in trace.segments if role == "tool"]
+    assert any("too long" in text for text in told)
+    assert not any("999" in text for text in told)
+    # Rewards see the result that the model saw.
+    results = [result for trace in seen for _, result in trace.calls]
+    assert results and all(result == {"error": "too long"} for result in results)
+    with pytest.raises(ValueError, match="may take 3 tokens.*max_result_tokens"):
+        next(source(max_result_tokens=3))
+
+
+def test_a_model_that_never_calls_answers_as_it_does_without_tools():
+    """The tiny grammar; a random model writes no call."""
+    with_tools = source(TINY, turns=2)
+    alone = Rollouts(
+        policy(),
+        prompt_batches.prompts(ROWS, TOKENIZER, batch=4, buckets=(64,), seed=0),
+        None,
+        TOKENIZER,
+        group=GROUP,
+        max_tokens=BUDGET,
+        mask_truncated=False,
+    )
+    ours, theirs = next(with_tools), next(alone)
+    T = theirs["completion"].shape[-1]
+    for name in ("completion", "loss_mask"):
+        np.testing.assert_array_equal(ours[name][..., :T], theirs[name])
+        assert not ours[name][..., T:].any()
+    np.testing.assert_allclose(ours["logprobs"][..., :T], theirs["logprobs"], atol=1e-6)
+
+
+def test_a_resumed_run_plays_the_same_conversations(often_ends):
+    first = source()
+    next(first)
+    state = json.loads(json.dumps(first.get_state()))
+    again = source()
+    again.set_state(state)
+    expected, resumed = next(first), next(again)
+    for name, x in expected.items():
+        np.testing.assert_array_equal(resumed[name], x, err_msg=name)
+    with pytest.raises(ValueError, match="turns"):
+        source(turns=2).set_state(state)

@@ -1,0 +1,267 @@
+"""LoRA: an adapted model against plain matrices, its base untouched, its folder."""
+
+import contextlib
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_vision
+from flax import nnx
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from small_disk import disk_of
+from test_model import forward
+from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
+from tiny_models import model as make
+
+from helpers import runtime
+from helpers.model import lora, weights
+from helpers.model.weights import WeightsError
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.training import objectives, optimizers
+from helpers.training.trainer import Trainer
+from scripts import int8_error
+
+TOKENS = texts(2, 9)
+
+
+def logits(model):
+    return np.asarray(forward(model, TOKENS[:, None])[1])
+
+
+def trained(family="gemma3_text", **settings):
+    """An adapted model whose adapters are random, not zero."""
+    return adapted(cached_model(family), **settings)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fresh_adapters_change_nothing_and_merged_ones_the_same(family):
+    base = cached_model(family)
+    np.testing.assert_allclose(logits(lora.add(base, 2)), logits(base), atol=1e-5)
+    model = trained(family)
+    assert np.abs(logits(model) - logits(base)).max() > 0.1
+    np.testing.assert_allclose(logits(lora.merge(model)), logits(model), atol=2e-5)
+    np.testing.assert_allclose(logits(lora.remove(model)), logits(base), atol=1e-5)
+
+
+def test_the_merged_matrix_is_base_plus_scaled_product():
+    model = trained(targets=("q", "down"), alpha=12)
+    merged = lora.merge(model)
+    for name in ("q", "down"):
+        a, b = (
+            np.asarray(getattr(model.layers, f"{name}_{part}")[...]) for part in "ab"
+        )
+        expected = np.asarray(getattr(cached_model().layers, name)[...])
+        expected = expected + 12 / 3 * np.stack(
+            [x @ y for x, y in zip(a, b, strict=True)]
+        )
+        found = getattr(merged.layers, name)[...]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_array_equal(merged.layers.up[...], cached_model().layers.up[...])
+
+
+def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
+    base = cached_model()
+    before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
+    model = lora.add(base, 2, targets=lora.ATTENTION)
+    batch = {name: x[:, :] for name, x in flat_batch(TOKENS.tolist()).items()}
+
+    class Source:
+        metrics, samples = {}, []
+
+        def __next__(self):
+            return batch
+
+        def get_state(self):
+            return {}
+
+    trainer = Trainer(model, objectives.sft(), optimizers.adamw(1e-2), log=False)
+    table = trainer.fit(Source(), steps=20)
+    assert table[-1]["loss"] < 0.8 * table[0]["loss"]
+    trained_count = sum(x.size for x in jax.tree.leaves(trainer.state.params))
+    moments = [x for x in jax.tree.leaves(trainer.state.opt_state) if x.ndim]
+    assert sum(x.size for x in moments) == 2 * trained_count
+    assert trained_count == sum(
+        np.prod(w.shape[:1]) * 2 * (w.shape[1] + w.shape[2])
+        for w in (base.layers.q, base.layers.k, base.layers.v, base.layers.o)
+    )
+    after = nnx.to_pure_dict(nnx.state(lora.remove(model)))
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_int8_is_off_by_at_most_half_a_step_and_takes_adapters(family):
+    base = cached_model(family)
+    small = lora.quantize(base)
+    for name in lora.ATTENTION + lora.MLP:
+        exact = np.asarray(getattr(base.layers, name)[...])
+        largest = np.abs(exact).max(axis=1, keepdims=True)
+        off = np.abs(np.asarray(small.layers.weight(name)) - exact)
+        assert getattr(small.layers, name)[...].dtype == jnp.int8
+        assert (off <= largest / 254 * 1.001).all()
+    gap = np.abs(logits(small) - logits(base))
+    assert 0 < gap.max() < 0.1 * np.abs(logits(base)).max()
+    adapted = lora.add(small, 2)
+    np.testing.assert_allclose(logits(adapted), logits(small), atol=1e-5)
+    assert not [
+        p for p, _ in nnx.to_flat_state(nnx.state(adapted, nnx.Param)) if "q" in p
+    ]
+
+
+def test_int8_hardly_changes_what_a_trained_model_says():
+    folder = runtime.ROOT / "data" / "tiny" / "grpo"
+    tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
+    problems = word_problems.generate(20, seed=3, levels=(3,), split="test")
+    models = exact, lora.quantize(exact)
+    large_TV, small_TV = (int8_error.read(m, tokenizer, problems) for m in models)
+    assert len(large_TV) > 800 and np.abs(large_TV).max() > 5
+    assert 0 < np.abs(large_TV - small_TV).max() < 0.5
+    assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > 0.99
+
+
+def test_the_folder_is_what_peft_documents(tmp_path):
+    model = trained("llama", targets=("q", "gate"), alpha=6)
+    lora.save(model, tmp_path, base="meta-llama/Llama-3.2-1B")
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert settings["target_modules"] == ["gate_proj", "q_proj"]
+    assert (settings["r"], settings["lora_alpha"]) == (3, 6.0)
+    tensors = load_file(tmp_path / "adapter_model.safetensors")
+    name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
+    np.testing.assert_array_equal(tensors[name], model.layers.q_a[1].T)
+    assert len(tensors) == 2 * 2 * model.config.layers
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(small):
+    def names(model):
+        state = nnx.state(model, lora.trainable(model))
+        return {path[-1] for path, _ in nnx.to_flat_state(state)}
+
+    base = cached_model("qwen2")
+    frozen = lora.quantize(base) if small else base
+    matrices = {*lora.ATTENTION, *lora.MLP}
+    outside = {"embed", "head", "final_norm", "attention_norm", "ff_norm"}
+    outside |= {"q_bias", "k_bias", "v_bias"}
+    assert names(frozen) == (outside if small else outside | matrices)
+    adapted = lora.add(frozen, 2, targets=("q", "up"))
+    assert names(adapted) == {"q_a", "q_b", "up_a", "up_b"}
+    graph, params, rest = nnx.split(adapted, lora.trainable(adapted), ...)
+    assert len(jax.tree.leaves(params)) == 4
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(params))
+    counted = nnx.eval_shape(lambda: lora.add(base, 2))  # also without numbers
+    assert nnx.LoRAParam is lora.trainable(counted)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("kind", ["llama", "bfloat16", "seeing"])
+def test_the_folder_beside_its_base_is_the_merged_model(kind, int8, tmp_path):
+    """By PEFT's formula, W + lora_alpha / r · B A, on the base that is saved beside."""
+    base = {
+        "llama": lambda: cached_model("llama"),
+        "bfloat16": lambda: make("qwen3", dtype=jnp.bfloat16),
+        "seeing": lambda: tiny_vision.cached_model(),
+    }[kind]()
+    model = adapted(lora.quantize(base) if int8 else base, targets=("v", "down"))
+    said = pytest.warns(UserWarning, match="int8.*base that they fit")
+    with said if int8 else contextlib.nullcontext():
+        lora.save(model, tmp_path / "adapters")
+    weights.save(lora.remove(model), tmp_path / "base")
+    weights.save(model, tmp_path / "merged")
+    path = tmp_path / "adapters" / "adapter_model.safetensors"
+    with safe_open(path, "numpy") as file:
+        assert file.metadata().get("base") == (
+            "int8, a scale per column" * int8 or None
+        )
+    settings = json.loads((path.parent / "adapter_config.json").read_text())
+    found = {
+        name.removeprefix("base_model.model."): x for name, x in load_file(path).items()
+    }
+    expected, merged = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("base", "merged")
+    )
+    for name in [name for name in found if "lora_A" in name]:
+        a, b = found[name], found[name.replace("lora_A", "lora_B")]
+        assert a.dtype == b.dtype == np.float32
+        name = name.removeprefix("base_model.model.").replace("lora_A.", "")
+        if kind == "seeing":  # inside the model it has another name than in its folder
+            name = name.replace("model.language_model", "language_model.model")
+        change = settings["lora_alpha"] / settings["r"] * (b @ a)
+        expected[name] = expected[name].astype(np.float32) + change
+    assert len(found) == 2 * 2 * base.config.layers and expected.keys() == merged.keys()
+    # In bfloat16 the saved base is rounded, and so is the merged model.
+    tolerance = dict.fromkeys(("rtol", "atol"), 1 / 128 if kind == "bfloat16" else 1e-5)
+    for name, x in merged.items():
+        theirs = expected[name].astype(np.float32)
+        np.testing.assert_allclose(x.astype(np.float32), theirs, **tolerance)
+
+
+def test_adapters_of_a_folder_are_there_whole_or_not_at_all(tmp_path):
+    old = trained("llama", targets=("q",))
+    lora.save(old, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with disk_of(len(before["adapter_model.safetensors"]) - 1):
+        with pytest.raises(WeightsError, match="could not be written"):
+            lora.save(trained("llama", targets=("q", "up")), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_model_without_adapters_has_none_to_save(tmp_path):
+    for model in cached_model(), lora.merge(trained()), lora.remove(trained()):
+        with pytest.raises(ValueError, match="no adapters.*weights.save"):
+            lora.save(model, tmp_path)
+
+
+def test_a_base_made_of_an_adapted_model_is_the_base():
+    """No adapter, scale or setting is left over."""
+
+    def structure(model):
+        layers, state = model.layers, nnx.to_pure_dict(nnx.state(model))
+        shapes = jax.tree.map(lambda x: (x.shape, x.dtype.name), state)
+        return shapes, layers.adapters, layers.adapter_scale
+
+    base, model = cached_model("qwen3"), trained("qwen3", alpha=12)
+    for made in lora.remove(model), lora.merge(model), lora.merge(lora.quantize(model)):
+        assert structure(made) == structure(base)
+
+
+def test_adapters_and_int8_come_in_either_order():
+    first, then = lora.quantize(cached_model("llama")), trained("llama")
+    one, other = logits(adapted(first)), logits(lora.quantize(then))
+    np.testing.assert_allclose(one, other, atol=1e-5)
+    assert np.abs(one - logits(then)).max() > 1e-3
+
+
+def test_what_would_be_lost_without_a_word_is_refused():
+    with pytest.raises(ValueError, match="adapters on q, up already.*lora.merge"):
+        lora.add(trained(targets=("up", "q")), 2, targets=("v",))
+    with pytest.raises(ValueError, match="int8 already"):
+        lora.quantize(lora.quantize(cached_model()))
+
+
+def test_adapters_do_not_depend_on_the_order_of_their_names():
+    """A set's order differs from process to process."""
+    names = [("down", "k", "q"), {"q", "k", "down"}, ["k", "q", "down", "k"]]
+    one, *others = (nnx.split(lora.add(cached_model(), 2, targets=n)) for n in names)
+    for graph, state in others:
+        assert graph == one[0]
+        jax.tree.map(np.testing.assert_array_equal, state, one[1])
+
+
+def test_a_numpy_alpha_leaves_bfloat16_what_it_is():
+    model = make("llama", dtype=jnp.bfloat16)
+    x = jnp.ones((1, 1, 2, 16), jnp.bfloat16)
+    layer = lora.add(model, 2, alpha=np.float64(3)).layers
+    graph, state = nnx.split(layer)
+    layer = nnx.merge(graph, jax.tree.map(lambda x: x[0], state))
+    assert layer.project(x, "q").dtype == jnp.bfloat16
+
+
+def test_what_cannot_be_adapted_is_said():
+    with pytest.raises(ValueError, match=r"\['embed'\]"):
+        lora.add(cached_model(), 2, targets=("q", "embed"))
+    for wrong in {"rank": 0}, {"rank": 2, "alpha": 0}, {"rank": 2, "targets": ()}:
+        with pytest.raises(ValueError, match="nothing could be learned"):
+            lora.add(cached_model(), **wrong)

@@ -1,0 +1,235 @@
+"""What is saved is what was computed, however the model was made."""
+
+import json
+import tracemalloc
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_vision
+from flax import nnx
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+from test_model import forward
+from tiny_models import FAMILIES, adapted, cached_model, config, texts
+from tiny_models import model as make
+
+from helpers.model import lora, names, weights
+from helpers.model.config import ModelConfig
+from helpers.model.rope import Stretch
+from helpers.model.vision_config import UnsupportedModel
+from helpers.model.weights import WeightsError
+
+TOKENS = texts(2, 9)
+SEEING = np.array([[2, 3, *tiny_vision.PICTURE, 4, 5]], np.int32)
+PICTURES = tiny_vision.pictures(1)
+EXACT, HALF = (jnp.float32, None), (jnp.bfloat16, jnp.float32)
+
+
+def logits(model):
+    if model.config.vision:
+        seen = tiny_vision.see(model, PICTURES)
+        return np.asarray(tiny_vision.forward(model, SEEING, seen)[1], np.float32)
+    return np.asarray(forward(model, TOKENS[:, None])[1], np.float32)
+
+
+def content(model):
+    """Everything a model is: its settings, and each array's bits."""
+    arrays = {path: np.array(x) for path, x in names.items(nnx.state(model))}
+    settings = model.config, model.activations, model.layers.adapters
+    settings = *settings, model.layers.adapter_scale
+    return settings, {path: (x.dtype, x.tobytes()) for path, x in arrays.items()}
+
+
+def made(family, dtypes, targets, int8):
+    """A model of one of the ways there are; of dtypes (weights, activations)."""
+    dtype, activations = dtypes
+    if family == "seeing":
+        model = tiny_vision.model(dtype=dtype)
+    else:
+        model = make(family, dtype=dtype)
+    model.activations = jnp.dtype(activations or dtype).name
+    if int8 == "before":
+        model = lora.quantize(model)
+    if targets:
+        model = adapted(model, 0.15, targets=targets)
+    return lora.quantize(model) if int8 == "after" else model
+
+
+def reloaded(model, folder):
+    """The model that its saved folder gives."""
+    weights.save(model, folder)
+    return weights.load(
+        folder,
+        vision=bool(model.config.vision),
+        dtype=model.embed.dtype,
+        activations=model.activations,
+    )
+
+
+SOME, ALL = ("v", "o", "down"), lora.ATTENTION + lora.MLP
+
+
+@given(
+    family=st.sampled_from([*FAMILIES, "seeing"]),
+    dtypes=st.sampled_from([EXACT, HALF]),
+    targets=st.sampled_from([(), ("q",), SOME, ALL]),
+    int8=st.sampled_from([None, "before", "after"]),
+)
+@example(family="gemma3_text", dtypes=EXACT, targets=SOME, int8="before")
+@example(family="qwen2", dtypes=EXACT, targets=("q",), int8=None)
+@example(family="qwen3", dtypes=HALF, targets=(), int8="before")
+@example(family="llama", dtypes=HALF, targets=ALL, int8="after")
+@example(family="seeing", dtypes=EXACT, targets=ALL, int8="before")
+@settings(max_examples=5, deadline=None)
+def test_what_is_loaded_computes_what_was_saved(
+    tmp_path_factory, family, dtypes, targets, int8
+):
+    """float32 to its rounding. In bfloat16 every entry of a merged matrix is off by up
+    to 1/256 of it; a text passes 7 of them in each of 3 layers. A lost adapter changes
+    the logits by a third of the largest, or more.
+    """
+    model = made(family, dtypes, targets, int8)
+    before, expected = content(model), logits(model)
+    back = reloaded(model, tmp_path_factory.mktemp("saved"))
+    assert content(model) == before
+    rounds = dtypes is HALF and (targets or int8)
+    tolerance = 21 / 256 if rounds else 1e-5
+    off = np.abs(logits(back) - expected).max()
+    assert off < tolerance * np.abs(expected).max()
+    base = lora.remove(model)
+    if targets:
+        change = np.abs(logits(lora.merge(base)) - expected).max()
+        assert change > 0.25 * np.abs(expected).max()
+    merged = lora.merge(model)
+    assert content(model) == before
+    assert content(reloaded(merged, tmp_path_factory.mktemp("merged"))) == content(back)
+    assert content(merged) == content(back)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, tmp_path):
+    """Each entry, in NumPy's float64, and then rounded once."""
+    model = made("llama", (dtype, None), ("k", "down"), "before")
+    weights.save(model, tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    ours = {name: np.asarray(x, np.float64) for (*_, name), x in layers(model)}
+    for name, theirs in [("k", "self_attn.k_proj"), ("up", "mlp.up_proj")]:
+        for layer in range(model.config.layers):
+            expected = ours[name][layer] * ours[f"{name}_scale"][layer]
+            if name == "k":
+                expected += 2 * ours["k_a"][layer] @ ours["k_b"][layer]
+            found = stored[f"model.layers.{layer}.{theirs}.weight"]
+            assert found.dtype == dtype
+            unit = float(jnp.finfo(dtype).eps)
+            off = np.abs(found.astype(np.float64).T - expected)
+            assert (off <= unit * np.abs(expected) + 1e-6).all()
+    config = weights.read_config(tmp_path)
+    assert config["torch_dtype"] == jnp.dtype(dtype).name
+
+
+def layers(model):
+    return [(p, x) for p, x in names.items(nnx.state(model)) if p[0] == "layers"]
+
+
+def test_int8_without_adapters_comes_back_bit_for_bit(tmp_path):
+    model = made("gemma3_text", EXACT, (), "before")
+    np.testing.assert_array_equal(logits(reloaded(model, tmp_path)), logits(model))
+
+
+def test_saving_holds_the_file_and_one_weight_more(tmp_path):
+    """What Python and NumPy allocate, as in loading."""
+    sizes = {"vocab": 64, "width": 128, "ff": 256, "head_dim": 32, "layers": 24}
+    model = adapted(lora.quantize(make("qwen3", **sizes)), targets=("gate",))
+    weights.save(model, tmp_path)  # and warm up
+    stored = [x.nbytes for x in load_file(tmp_path / "model.safetensors").values()]
+    largest = 24 * 4 * 128 * 256
+    assert sum(stored) > 4 * largest
+    tracemalloc.start()
+    try:
+        weights.save(model, tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < sum(stored) + 1.25 * largest
+
+
+def test_what_a_folder_has_no_place_for_is_refused_by_name(tmp_path):
+    model = made("llama", EXACT, (), None)
+    model.layers.extra = nnx.Param(jnp.ones(3))
+    with pytest.raises(WeightsError, match="layers/extra.*no place"):
+        weights.save(model, tmp_path)
+    del model.layers.extra
+    model.layers.up = nnx.Param(model.layers.up[..., :-1])
+    with pytest.raises(WeightsError, match=r"layers/up.*\(3, 16, 20\).*\(3, 16, 19\)"):
+        weights.save(model, tmp_path)
+    del model.layers.up
+    with pytest.raises(WeightsError, match="layers/up.*none"):
+        weights.save(model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_holds_a_model_or_adapters_and_not_both(tmp_path):
+    """transformers would put the adapters onto what they were merged into."""
+    model = adapted(cached_model("qwen3"))
+    lora.save(model, tmp_path / "a")
+    with pytest.raises(WeightsError, match="holds adapters .*another folder"):
+        weights.save(model, tmp_path / "a")
+    weights.save(model, tmp_path / "b")
+    with pytest.raises(WeightsError, match="holds a model .*another folder"):
+        lora.save(model, tmp_path / "b")
+    lora.save(model, tmp_path / "a")
+    weights.save(model, tmp_path / "b")
+    assert len(list((tmp_path / "a").iterdir())) == 2
+    assert len(list((tmp_path / "b").iterdir())) == 2
+
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "family": st.sampled_from(FAMILIES),
+        "layers": st.integers(1, 8),
+        "pattern": st.integers(1, 7),
+        "window": st.sampled_from([0, 4]),
+        "query_scale": st.sampled_from([0.0, 6.0, 9.0]),
+        "rope_local_theta": st.sampled_from([1e4, 20.0]),
+        "stretch": st.sampled_from([None, Stretch("linear", 2.0)]),
+        "tied": st.booleans(),
+    }
+)
+
+
+@given(shape=SHAPES)
+@settings(max_examples=60, deadline=None)
+def test_a_config_comes_back_as_it_was_or_is_refused(shape):
+    """What a family's config.json has no word for would be lost without one."""
+    ours = config(**shape)
+    try:
+        content = weights._config_json(ours)
+    except (WeightsError, UnsupportedModel):
+        if ours.is_gemma:
+            assert not ours.window
+        else:
+            assert (
+                ours.window
+                or ours.pattern > 1
+                or ours.query_scale
+                or (ours.rope_local_theta != 1e4)
+            )
+        return
+    back = ModelConfig.from_hf(json.loads(json.dumps(content)))
+    layers = range(ours.layers)
+    for same in (
+        lambda c: [c.is_global(i) for i in layers],
+        lambda c: c.is_gemma and c.window,
+        lambda c: c.attention_scale,
+        lambda c: (c.rope_theta, c.rope_local_theta, c.stretch, c.tied, c.qkv_bias),
+    ):
+        assert same(back) == same(ours)
+
+
+def test_a_window_that_only_gemma_has_is_refused(tmp_path):
+    model = make("qwen3")
+    model.config = config("qwen3", window=4, pattern=2)
+    with pytest.raises(WeightsError, match=r"qwen3 with window=4 cannot be saved"):
+        weights.save(model, tmp_path)

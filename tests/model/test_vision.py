@@ -1,0 +1,268 @@
+"""Seeing: who looks at whom, once per prompt, and what training moves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tiny_vision import (
+    IMAGE,
+    PICTURE,
+    SEES,
+    Same,
+    cached_model,
+    forward,
+    groups,
+    pictures,
+    see,
+)
+from tiny_vision import model as make
+
+from helpers.generation.sampling import generate, row_keys
+from helpers.model import attention, lora
+from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
+from helpers.model.vision import TEXT_HALF, Vision, attend_to_all
+from helpers.training import objectives
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+
+@pytest.mark.parametrize("pattern, window", [(1, None), (2, 4)])
+def test_who_notices_a_changed_image_token(pattern, window):
+    """One layer, global or local: all of its image, and later ones within the window.
+
+    transformers: sliding AND (causal OR same image).
+    """
+    model = make(layers=1, pattern=pattern)
+    text = [3, 4]
+    tokens = np.array([text + PICTURE + text + PICTURE + text * 3], np.int32)
+    places = np.flatnonzero(tokens[0] == IMAGE)
+    rng = np.random.default_rng(0)
+    seen = jnp.asarray(rng.normal(size=(1, len(places), 16)), jnp.float32)
+    before, _ = forward(model, tokens, seen)
+    for changed in (0, 5, 8, 9, 13):
+        after, _ = forward(model, tokens, seen.at[0, changed].add(1.0))
+        noticed = np.flatnonzero(np.any(before[0] != after[0], axis=-1))
+        at = places[changed]
+        its_image = places[changed // 9 * 9 : changed // 9 * 9 + 9]
+        expected = [
+            q
+            for q in range(tokens.shape[1])
+            if (q >= at or q in its_image) and (window is None or q - at < window)
+        ]
+        assert noticed.tolist() == expected
+
+
+@pytest.mark.parametrize("first", [121, 127])
+def test_an_image_across_blocks_of_queries_is_seen_whole(first, monkeypatch):
+    """Queries go in blocks of 128; an image may begin in one and end in the next."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(2, 10, (1, 300)).astype(np.int32)
+    tokens[0, first : first + len(PICTURE)] = PICTURE
+    model = make(layers=2)
+    seen = see(model, pictures(1))
+    assert attention.BLOCK == 128
+    in_blocks, _ = forward(model, tokens, seen)
+    monkeypatch.setattr(attention, "BLOCK", 300)
+    model.remat = "none"  # another program: compiled anew
+    at_once, _ = forward(model, tokens, seen)
+    np.testing.assert_allclose(in_blocks, at_once, atol=2e-5)
+
+
+def test_attention_of_many_patches_in_blocks_is_that_of_all_at_once():
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        jnp.asarray(rng.normal(size=(2, 512, 2, 4)), jnp.float32) for _ in range(3)
+    )
+    scores = np.einsum("bqnh,bsnh->bnqs", q, k) / 2
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    expected = np.einsum("bnqs,bsnh->bqnh", weights, v)
+    np.testing.assert_allclose(attend_to_all(q, k, v), expected, atol=1e-5)
+
+
+def test_a_picture_is_the_same_in_any_slot_row_and_batch():
+    model, four = cached_model(), pictures(2, 2)
+    together = see(model, four).reshape(4, 9, -1)
+    for one, expected in zip(four.reshape(4, 24, 24, 3), together, strict=True):
+        alone = see(model, one[None])
+        np.testing.assert_allclose(alone[0], expected, atol=1e-5)
+    assert np.abs(together[0] - together[1]).max() > 0.1
+
+
+def flat_batch(prompts, completions, images):
+    """Every answer a row of its own, spelt out after its own prompt and pictures."""
+    rows = [
+        (p, prompt + answer)
+        for p, prompt in enumerate(prompts)
+        for answer in completions[p]
+    ]
+    length = max(len(row) for _, row in rows)
+    names = ("tokens", "positions", "segment_ids", "loss_mask")
+    batch = {name: np.zeros((len(rows), length), np.int32) for name in names}
+    for i, (p, row) in enumerate(rows):
+        batch["tokens"][i, : len(row)], batch["segment_ids"][i, : len(row)] = row, 1
+        batch["positions"][i] = np.arange(length)
+        batch["loss_mask"][i, len(prompts[p]) : len(row)] = 1
+    images = np.stack([images[p] for p, _ in rows])
+    return jax.tree.map(jnp.asarray, batch | {"images": images})
+
+
+def test_a_prompt_seen_once_has_the_values_and_gradients_of_one_seen_every_time():
+    """Of the decoder's weights and the tower's; rows without a picture among them."""
+    prompts, completions, batch = groups(G=2)
+    flat = flat_batch(prompts, completions, np.asarray(batch["images"]))
+    graph, state = nnx.split(cached_model())
+
+    def total(state, batch):
+        model = nnx.merge(graph, state)
+        states, targets, mask = hidden_targets_mask(model, batch)
+        logprobs, _ = token_logprobs(model, states, targets)
+        return (logprobs * mask * (1 + jnp.sin(targets))).sum()
+
+    value, gradient = jax.jit(jax.value_and_grad(total))(state, batch)
+    expected, flat_gradient = jax.jit(jax.value_and_grad(total))(state, flat)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for (path, ours), theirs in zip(
+        jax.tree_util.tree_leaves_with_path(gradient),
+        jax.tree.leaves(flat_gradient),
+        strict=True,
+    ):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
+        # A key's bias moves all scores of a query alike: softmax does not notice.
+        assert scale > 1e-3 or "k_bias" in jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_sampled_answers_and_log_probs_are_those_of_an_uncached_forward(temperature):
+    model = make(seed=2)
+    prompts, _, batch = groups()
+    out = generate(
+        model,
+        batch["prompt"],
+        batch["prompt_mask"],
+        row_keys(jax.random.key(1), 0, 3, 2),
+        max_tokens=8,
+        eos_ids=(),
+        temperature=temperature,
+        images=batch["images"],
+    )
+    answers = np.asarray(out.tokens).tolist()
+    flat = flat_batch(prompts, answers, np.asarray(batch["images"]))
+    _, logits = forward(model, flat["tokens"], see(model, flat["images"]))
+    logprobs = np.asarray(jax.nn.log_softmax(logits))
+    compared = 0
+    for row in range(6):
+        p, g = divmod(row, 2)
+        for t, token in enumerate(answers[p][g]):
+            scores = logprobs[row, len(prompts[p]) + t - 1]
+            np.testing.assert_allclose(out.logprobs[p, g, t], scores[token], atol=1e-4)
+            if temperature == 0:
+                assert scores[token] > scores.max() - 1e-5
+            compared += 1
+            if token == IMAGE:  # a word where sampled, a picture where spelt out
+                break
+    assert compared > 20
+
+
+def test_an_image_is_encoded_once_per_prompt(monkeypatch):
+    """In rollout, update and reference: six pictures' slots for any group size."""
+    calls = []
+    see = Vision.__call__
+
+    def counted(self, images, *arguments):
+        calls.append(images.shape[:2])
+        return see(self, images, *arguments)
+
+    monkeypatch.setattr(Vision, "__call__", counted)
+    model = make(layers=1)
+    batch = groups(G=4)[2]
+    keys = row_keys(jax.random.key(1), 0, 3, 4)
+    generate(
+        model, batch["prompt"], batch["prompt_mask"], keys,
+        max_tokens=3, eos_ids=(), images=batch["images"],
+    )  # fmt: skip
+    assert calls == [(3, 2)]
+    calls.clear()
+    shape = batch["completion"].shape
+    batch |= {"logprobs": jnp.zeros(shape), "advantages": jnp.zeros(shape[:2])}
+    objective = objectives.policy_gradient(beta=0.1)
+    jax.eval_shape(lambda: objective.at_first(model, batch, make(layers=1)))
+    assert calls == [(3, 2)] * 2  # the policy, and the reference
+
+
+def arrays(model, part):
+    """The weights of the tower, or those of the rest, without adapters."""
+    state = nnx.to_pure_dict(nnx.state(lora.remove(model)))
+    tower = state.pop("vision")
+    return jax.tree.leaves(
+        jax.tree.map(np.array, {"tower": tower, "text": state}[part])
+    )
+
+
+@pytest.mark.parametrize("kind", ["all", "text", "lora"])
+def test_a_policy_gradient_with_pictures_moves_what_is_trained(kind):
+    """A frozen tower has no moments and stays bit for bit as it was."""
+    model = make()
+    if kind == "lora":
+        model = lora.add(model, 2)
+    batch = groups()[2]
+    before = {part: arrays(model, part) for part in ("tower", "text")}
+    batch["logprobs"], _ = jax.jit(lambda: group_logprobs(model, batch))()
+    batch["advantages"] = jnp.array([[1.0, -1.0]] * 3)
+    wrt = {"all": nnx.Param, "text": TEXT_HALF, "lora": lora.Adapter}[kind]
+    trainer = Trainer(
+        model, objectives.policy_gradient(), adamw(1e-2), wrt=wrt, log=False
+    )
+    table = trainer.fit(Same(jax.tree.map(np.asarray, batch)), 3)
+    assert table[0]["logprob_gap"] < 1e-6
+    logprobs, _ = jax.jit(lambda: group_logprobs(model, batch))()
+    rise = ((logprobs - batch["logprobs"]) * batch["loss_mask"]).sum(axis=-1)
+    assert rise[:, 0].mean() > rise[:, 1].mean() + 0.05
+    moved = {
+        part: [
+            np.abs(old - new).max()
+            for old, new in zip(before[part], arrays(model, part), strict=True)
+        ]
+        for part in before
+    }
+    trained = sum(x.size for x in jax.tree.leaves(trainer.state.params))
+    moments = sum(x.size for x in jax.tree.leaves(trainer.state.opt_state) if x.ndim)
+    assert moments == 2 * trained
+    tower, text = (sum(x.size for x in before[part]) for part in ("tower", "text"))
+    if kind == "all":
+        assert trained == tower + text and max(moved["tower"]) > 1e-3
+    else:
+        assert not any(moved["tower"])
+    if kind == "text":
+        assert trained == text and min(moved["text"]) > 0
+    if kind == "lora":
+        assert not any(moved["text"])
+        paths = [path for path, _ in nnx.to_flat_state(trainer.state.params)]
+        assert {path[0] for path in paths} == {"layers"} and len(paths) == 14
+
+
+def test_no_gradient_is_computed_through_a_frozen_tower():
+    """The tower's layers are walked once, forward; with it trained, back again."""
+
+    def walks(wrt):
+        graph, params, rest = nnx.split(make(layers=1), wrt, ...)
+        batch = groups()[2]
+
+        def total(params):
+            model = nnx.merge(graph, params, rest)
+            return group_logprobs(model, batch)[0].sum()
+
+        text = str(jax.make_jaxpr(jax.grad(total))(params))
+        return text.count(f"length={SEES.layers}")
+
+    assert walks(TEXT_HALF) == 1 and walks(nnx.Param) == 2
+
+
+def test_pictures_that_do_not_fit_are_refused():
+    model, right = cached_model(), pictures(1)
+    with pytest.raises(ValueError, match="images.fit"):
+        model.see(jnp.asarray(right[:, :20]))
+    with pytest.raises(ValueError, match="float32: pass uint8"):
+        model.see(jnp.asarray(right, jnp.float32))

@@ -1,0 +1,153 @@
+"""Pictures and prompts give here what they give in transformers (no torch needed).
+
+tests/golden/gemma3_vision holds a small random Gemma 3 that transformers saved and ran,
+and tests/golden/make_vision.py says how: one picture, two, none, two side by side.
+"""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tiny_vision import forward, see
+
+from helpers.batches import images
+from helpers.generation import sampling
+from helpers.model import lora, names, weights
+from helpers.model.config import UnsupportedModel
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma3_vision"
+STORED = dict(np.load(GOLDEN / "vision.npz"))
+TOKENS, MASK = (STORED[name].astype(np.int32) for name in ("tokens", "mask"))
+
+
+def logits(model, pictures):
+    seen = None if pictures is None else see(model, pictures)
+    return np.asarray(forward(model, TOKENS, seen, MASK)[1])
+
+
+def furthest(ours, theirs=STORED["logits"]):
+    """Largest difference at each row's own tokens."""
+    return (np.abs(ours - theirs) * MASK[..., None]).max()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return weights.load(GOLDEN, vision=True)
+
+
+def test_logits_are_those_of_transformers(model):
+    assert furthest(logits(model, STORED["images"])) < 1e-4
+    assert STORED["logits"].std() > 0.5
+    moved = np.abs(logits(model, 255 - STORED["images"]) - STORED["logits"])
+    assert (moved.max(axis=(1, 2)) > 1).tolist() == [True, True, False, True]
+
+
+def test_greedy_answers_are_those_of_transformers(model):
+    """Rows with and without pictures in one batch, one of them padded."""
+    greedy = STORED["greedy"]
+    out = sampling.generate(
+        model,
+        TOKENS,
+        MASK,
+        sampling.row_keys(jax.random.key(0), 0, len(TOKENS), 1),
+        max_tokens=greedy.shape[1],
+        eos_ids=(),
+        temperature=0,
+        images=STORED["images"],
+    )
+    np.testing.assert_array_equal(out.tokens[:, 0], greedy)
+
+
+@pytest.mark.parametrize("shape", ["wide", "tall", "grey", "small", "same"])
+def test_pixels_are_those_of_the_image_processor(shape):
+    """One step of 255 apart at most: Pillow's releases round differently."""
+    ours = images.fit(STORED[f"picture_{shape}"], 24)
+    theirs = (STORED[f"pixels_{shape}"] + 1) / 2  # normalised, back to 0..1
+    np.testing.assert_allclose(ours / 255, theirs, atol=1 / 255 + 1e-6)
+    assert np.abs(ours / 255 - theirs).mean() < 0.1 / 255
+
+
+def test_what_is_saved_here_is_what_transformers_was_seen_to_read(model, tmp_path):
+    """The same tensors by the hub's names, and the config files it was run with."""
+    weights.save(model, tmp_path)
+    theirs = load_file(GOLDEN / "model.safetensors")
+    ours = load_file(tmp_path / "model.safetensors")
+    hub = {
+        name.replace("vision_tower.", "vision_tower.vision_model."): x
+        for name, x in theirs.items()
+    }
+    assert ours.keys() == hub.keys()
+    for name, x in ours.items():
+        np.testing.assert_array_equal(x, hub[name], err_msg=name)
+    for name in ("config.json", "preprocessor_config.json"):
+        read = json.loads((GOLDEN / f"resaved_{name}").read_text())
+        assert json.loads((tmp_path / name).read_text()) == read
+    again = weights.load(tmp_path, vision=True)
+    np.testing.assert_array_equal(
+        logits(again, STORED["images"]), logits(model, STORED["images"])
+    )
+
+
+RENAMED = {
+    "as transformers 5 saves it": {},
+    "as the hub has it": {"vision_tower.": "vision_tower.vision_model."},
+    "as it is inside transformers": {
+        "language_model.model.": "model.language_model.",
+        "vision_tower.": "model.vision_tower.",
+        "multi_modal_projector.": "model.multi_modal_projector.",
+    },
+}
+
+
+@pytest.mark.parametrize("spelling", RENAMED)
+def test_every_spelling_of_the_names_is_read(spelling, tmp_path):
+    tensors = load_file(GOLDEN / "model.safetensors")
+    for old, new in RENAMED[spelling].items():
+        tensors = {
+            new + name.removeprefix(old) if name.startswith(old) else name: x
+            for name, x in tensors.items()
+        }
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((GOLDEN / "config.json").read_bytes())
+    both = weights.load(tmp_path, vision=True)
+    assert furthest(logits(both, STORED["images"])) < 1e-4
+    half = weights.load(tmp_path)
+    assert half.config.vision is None and not hasattr(half, "vision")
+    only_text = logits(half, None)[2]
+    np.testing.assert_allclose(only_text, STORED["logits"][2], atol=1e-4)
+
+
+def test_a_tower_that_is_incomplete_or_not_there_is_named(tmp_path):
+    (tmp_path / "config.json").write_bytes((GOLDEN / "config.json").read_bytes())
+    tensors = load_file(GOLDEN / "model.safetensors")
+    kernel = "vision_tower.embeddings.patch_embedding.weight"
+    save_file(tensors | {kernel: tensors[kernel][:, :, :2].copy()},
+              tmp_path / "model.safetensors")  # fmt: skip
+    with pytest.raises(weights.WeightsError, match=r"patch_embedding.*\(12, 3, 2, 4\)"):
+        weights.load(tmp_path, vision=True)
+    del tensors["multi_modal_projector.mm_input_projection_weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(weights.WeightsError, match="lack 1 tensors.*projection_weight"):
+        weights.load(tmp_path, vision=True)
+    weights.load(tmp_path)  # the text half has all it needs
+    with pytest.raises(UnsupportedModel, match="vision=False"):
+        weights.load(GOLDEN.parent / "gemma3_text", vision=True)
+
+
+def test_adapters_are_named_as_inside_transformers_and_spare_the_tower(model, tmp_path):
+    lora.save(lora.add(model, 2, targets=("q", "down")), tmp_path)
+    tensors = load_file(tmp_path / "adapter_model.safetensors")
+    stem = "base_model.model.model.language_model.layers.3.mlp.down_proj"
+    assert f"{stem}.lora_B.weight" in tensors and len(tensors) == 2 * 2 * 4
+    assert not [name for name in tensors if "vision" in name]
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert settings["exclude_modules"] == ".*vision_tower.*"
+
+
+def test_names_are_undone():
+    config = weights.load(GOLDEN, vision=True).config
+    for name in names.of_model(config):
+        assert names.ours(names.in_folder(name, config)) == name

@@ -1,0 +1,79 @@
+"""Which chip holds which block: against blocks counted by hand, on eight devices."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from helpers.plots import blocks
+from helpers.runtime.mesh import make_mesh
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ON_EIGHT = """
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+from helpers import blocks
+from helpers.checks import scaling
+from helpers.runtime import make_mesh
+
+assert len(jax.devices()) == 8
+grid, line = make_mesh(model=2), make_mesh()
+
+
+def put(mesh, *spec):
+    return jax.device_put(np.ones((8, 4), np.float32), NamedSharding(mesh, P(*spec)))
+
+
+assert blocks.holders(put(line)) == {(0, 8, 0, 4): list(range(8))}
+bands = blocks.holders(put(grid, "data"))
+assert bands == {(2 * i, 2 * i + 2, 0, 4): [2 * i, 2 * i + 1] for i in range(4)}
+both = blocks.holders(put(grid, "data", "model"))
+assert both[2, 4, 2, 4] == [3] and len(both) == 8
+assert blocks.bytes_per_chip([put(line), put(line, "data")]) == {
+    device.id: 128 + 16 for device in jax.devices()
+}
+blocks.draw({"a": put(line), "b": put(grid, "data")}, title="Two layouts")
+
+found = scaling.listings(line)
+KiB = 2.0**-20  # of a GiB
+assert found["C"] == {}
+assert found["A"] == {"all-reduce": (1, 64 * KiB)}
+assert found["B"]["all-gather"] == (2, 2048 * KiB)
+assert found["B"]["reduce-scatter"] == (2, 256 * KiB)
+assert set(found["D"]) == {"all-reduce"} and found["D"]["all-reduce"][1] > 2047 * KiB
+assert {scaling._TRUTH[letter] for letter in "BC"} == {"FSDP", "nothing is cut"}
+"""
+
+
+def test_one_device_holds_all():
+    mesh = make_mesh(jax.devices()[:1])
+    x = np.ones((6, 2), np.float32)
+    array = jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
+    assert blocks.holders(array) == {(0, 6, 0, 2): [0]}
+    assert list(blocks.bytes_per_chip({"x": array, "y": array}).values()) == [96]
+
+
+@pytest.mark.slow
+def test_blocks_and_compiled_layouts_on_eight_devices():
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    subprocess.run(
+        [sys.executable, "-c", ON_EIGHT],
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, **flags, "JAX_PLATFORMS": "cpu"},
+    )
+
+
+@pytest.mark.parametrize(
+    "chips, shown",
+    [([3], "3"), ([0, 1], "0, 1"), ([0, 1, 2, 3], "0–3"), ([0, 2, 4], "0, 2, 4")],
+)
+def test_chips_are_named_shortly(chips, shown):
+    assert blocks._named(chips) == shown

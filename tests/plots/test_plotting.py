@@ -1,0 +1,229 @@
+"""Figures say what they should: data drawn, labels apart, white canvas, alt text."""
+
+import html
+import io
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from helpers.course import walk_figure
+from helpers.plots import markup, plotting
+
+LABELS = {"title": "A finding", "xlabel": "x, unit", "ylabel": "y, unit"}
+STAGES = ("base", "sft", "grpo", "gspo", "student_start", "student_labels", "student")
+ROWS = [
+    {
+        "stage": stage,
+        "params": 410_000,
+        "greedy": 0.1 * i + 0.2,
+        "low": 0.1 * i + 0.16,
+        "high": 0.1 * i + 0.24,
+        "pass8": 0.95,
+        "n": 512,
+        "seed": 0,
+    }
+    for i, stage in enumerate(STAGES)
+]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The HTML that was put into the notebook."""
+    outputs = []
+    monkeypatch.setattr(markup, "display", outputs.append)
+    return outputs
+
+
+def texts(fig):
+    return {text.get_text() for text in fig.axes[0].texts}
+
+
+def boxes_of_labels(fig):
+    FigureCanvasAgg(fig).draw()
+    return [text.get_window_extent() for text in fig.axes[0].texts]
+
+
+def pixels(fig):
+    return matplotlib.image.imread(io.BytesIO(plotting.png(fig)))
+
+
+def test_show_emits_an_image_with_escaped_alt_text(shown):
+    alt = 'Reward "rises" & stays < 1'
+    plotting.show(plotting.lines([0, 1], {"a": [0, 1]}, **LABELS), alt)
+    (output,) = shown
+    tag = re.fullmatch(r'<img alt="([^"]*)" width="(\d+)" [^<>]*>', output)
+    assert html.unescape(tag.group(1)) == alt
+    assert tag.group(2) == "672"
+    assert 'src="data:image/png;base64,iVBOR' in output
+
+
+def test_show_refuses_a_figure_without_alt_text(shown):
+    fig = plotting.lines([0, 1], {"a": [0, 1]}, **LABELS)
+    with pytest.raises(ValueError, match="alt text"):
+        plotting.show(fig, " ")
+    assert not shown
+
+
+@pytest.mark.parametrize(
+    "fig",
+    [
+        plotting.lines([0, 1], {"a": [0, 1]}, **LABELS),
+        plotting.bars({"a": (0.5, 0.4, 0.6)}, title="T", xlabel="x"),
+        walk_figure.walk(ROWS),
+    ],
+    ids=["lines", "bars", "walk"],
+)
+def test_canvas_is_opaque_white_and_axes_are_named(fig):
+    image = pixels(fig)
+    assert image.shape[2] == 3 or image[..., 3].min() == 1.0
+    assert (image[0, :, :3] == 1).all() and (image[:, 0, :3] == 1).all()
+    assert (image < 0.9).any(), "something is drawn"
+    axes = fig.axes[0]
+    assert axes.get_title("left") and (axes.get_xlabel() or axes.get_ylabel())
+
+
+def test_nothing_is_cut_off_at_the_edge():
+    name = "a run with quite a long name"
+    fig = plotting.lines([0, 1], {name: [0, 1], "b": [1, 1]}, **LABELS)
+    for box in boxes_of_labels(fig):
+        assert 0 <= box.x0 and box.x1 <= fig.bbox.x1
+        assert 0 <= box.y0 and box.y1 <= fig.bbox.y1
+
+
+@settings(deadline=None, max_examples=25)
+@given(ends=st.lists(st.floats(0, 1), min_size=2, max_size=5))
+def test_labels_at_the_ends_never_overlap(ends):
+    series = {f"run {i}": [0.5, end] for i, end in enumerate(ends)}
+    fig = plotting.lines([0, 1], series, **LABELS)
+    boxes = sorted(boxes_of_labels(fig), key=lambda box: box.y0)
+    for lower, upper in zip(boxes, boxes[1:], strict=False):
+        assert upper.y0 >= lower.y1 - 1, "labels overlap by more than a pixel"
+
+
+def test_a_shorter_line_is_named_where_it_stops():
+    table = [{"step": i, "loss": 0.4} for i in range(37)]
+    runs = {"mixture": table, "all worked": table[:13]}
+    fig = plotting.curves(runs, "loss", title="T", ylabel="loss")
+    at = {text.get_text(): text.xy for text in fig.axes[0].texts}
+    assert at["mixture"] == (36, 0.4) and at["all worked"][0] == 12
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    stops=st.lists(st.integers(10, 59), min_size=1, max_size=3),
+    heights=st.lists(st.floats(0, 1), min_size=4, max_size=4),
+)
+def test_the_name_of_a_shorter_line_hides_no_line_and_no_name(stops, heights):
+    runs = {"whole": [{"step": i, "right": heights[0]} for i in range(61)]}
+    for stop, height in zip(stops, heights[1:], strict=False):
+        table = [{"step": i, "right": height} for i in range(stop)]
+        runs[f"run {len(runs)}"] = table
+    fig = plotting.curves(runs, "right", title="T", ylabel="share")
+    axes, boxes = fig.axes[0], boxes_of_labels(fig)
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other.padded(-1)) for other in boxes[i + 1 :])
+        for line in axes.lines:
+            points = axes.transData.transform(line.get_xydata())
+            assert not box.padded(-1).count_contains(points)
+
+
+def test_line_style_repeats_the_colour():
+    series = {str(i): [i, i] for i in range(5)}
+    lines = plotting.lines([0, 1], series, **LABELS).axes[0].lines
+    assert len({line.get_color() for line in lines}) == 5
+    assert len({str(line._dash_pattern) for line in lines}) == 5
+
+
+def test_curves_draw_one_column_and_skip_rows_without_it():
+    table = [{"step": 1, "reward": 0.5}, {"step": 2}, {"step": 3, "reward": 0.7}]
+    fig = plotting.curves({"GRPO": table}, "reward", title="T", ylabel="reward")
+    (line,) = fig.axes[0].lines
+    np.testing.assert_array_equal(line.get_xydata(), [[1, 0.5], [3, 0.7]])
+    assert texts(fig) == {"GRPO"}
+    with pytest.raises(KeyError, match="no rows with 'step' and 'loss'.*reward"):
+        plotting.curves({"GRPO": table}, "loss", title="T", ylabel="loss")
+
+
+@given(
+    values=st.lists(st.floats(-5, 5), min_size=1, max_size=30), window=st.integers(2, 9)
+)
+@settings(deadline=None, max_examples=25)
+def test_smoothing_is_a_trailing_mean(values, window):
+    table = [{"step": i, "reward": value} for i, value in enumerate(values)]
+    fig = plotting.curves(
+        {"a": table}, "reward", title="T", ylabel="reward", smooth=window
+    )
+    drawn, raw = (line.get_ydata() for line in fig.axes[0].lines)
+    expected = [
+        np.mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))
+    ]
+    np.testing.assert_allclose(drawn, expected, atol=1e-9)
+    np.testing.assert_array_equal(raw, values)
+    assert f"mean of {window}" in fig.axes[0].get_ylabel()
+
+
+def test_bars_end_at_the_value_with_the_interval_around_it():
+    values = {"1 step": (0.9, 0.8, 0.95), "2 steps": (0.5, 0.4, 0.6)}
+    axes = plotting.bars(values, title="T", xlabel="%").axes[0]
+    assert [patch.get_width() for patch in axes.patches] == [90, 50]
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [80, 95])
+    assert texts(axes.figure) == {"90.0%", "50.0%"}
+    bottom, top = axes.get_ylim()
+    assert bottom > top, "first entry on top"
+
+
+def test_bars_show_negative_values():
+    axes = plotting.bars(
+        {"a": (-0.5, -0.7, -0.3)}, title="T", xlabel="nats", percent=False
+    ).axes[0]
+    assert axes.get_xlim()[0] <= -0.7
+    assert texts(axes.figure) == {"-0.5"}
+
+
+def test_densities_are_labelled_at_their_peaks():
+    x = np.linspace(-3, 3, 61)
+    series = {"teacher": np.exp(-((x + 1) ** 2)), "student": np.exp(-((x - 1) ** 2))}
+    fig = plotting.densities(x, series, title="T", xlabel="x")
+    at = {text.get_text(): text.xy[0] for text in fig.axes[0].texts}
+    assert at["teacher"] == pytest.approx(-1) and at["student"] == pytest.approx(1)
+
+
+def test_walk_draws_every_stage_once_with_its_figures():
+    food = {**ROWS[0], "stage": "food_sft", "greedy": 0.45, "n": 360}
+    fig = walk_figure.walk([food, *ROWS, {**ROWS[0], "seed": 1, "greedy": 0.99}])
+    axes = fig.axes[0]
+    assert len(axes.patches) == len(ROWS) + 1
+    said = {f"{100 * row['greedy']:.0f}" for row in [*ROWS, food]}
+    assert texts(fig) == said | {"maths, n = 512", "food, n = 360"}
+    at = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    assert at[-1] - at[-2] > at[1] - at[0], "the worlds stand apart, food last"
+    assert axes.patches[-1].get_height() == pytest.approx(45)
+    names = " ".join(label.get_text() for label in axes.get_xticklabels())
+    assert "SFT" in names and "0.41 M" in names
+    assert axes.get_title("left").startswith("From 20% to 80%")
+
+
+def test_answers_are_escaped_and_rounded(shown):
+    rows = [{"completion": "a < b\n#### 3", "reward": 0.123456}]
+    markup.show_answers(rows, ["completion", "reward"])
+    assert "a &lt; b\n#### 3" in shown[0] and ">0.123<" in shown[0]
+
+
+def test_tokens_say_their_value_without_colour(shown):
+    markup.show_tokens(["<b>", " x\n"], [0.5, -1.0], title="Advantages")
+    assert "&lt;b&gt;" in shown[0] and "␣x↵" in shown[0]
+    assert "+0.50" in shown[0] and "-1.00" in shown[0]
+    colours = re.findall(r"rgb\((\d+),(\d+),(\d+)\)", shown[0])
+    assert colours[0][2] > colours[0][0] and int(colours[1][0]) > int(colours[1][2])
+    with pytest.raises(ValueError, match="2 tokens, but 1 values"):
+        markup.show_tokens(["a", "b"], [1.0], title="T")
+
+
+def test_tokens_without_any_value_are_white(shown):
+    markup.show_tokens(["a"], [0.0], title="T")
+    assert "rgb(255,255,255)" in shown[0]

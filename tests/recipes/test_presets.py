@@ -1,0 +1,65 @@
+"""Presets: which fits which devices, and what they hold."""
+
+import types
+
+import jax
+import pytest
+
+from helpers import runtime
+from helpers.recipes import presets
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+
+
+@pytest.fixture(autouse=True)
+def laptop(monkeypatch, tmp_path):
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_PRESET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+
+
+def chips(count, platform="tpu"):
+    return [types.SimpleNamespace(platform=platform) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "devices, name",
+    [
+        (chips(1, "cpu"), "laptop"),
+        (chips(8, "cpu"), "laptop"),
+        (chips(1, "gpu"), "laptop"),
+        (chips(1), "v5e-1"),
+        (chips(4), "v5e-1"),
+        (chips(8), "v5e-8"),
+    ],
+)
+def test_the_preset_fits_the_devices(monkeypatch, devices, name):
+    monkeypatch.setattr(jax, "devices", lambda: devices)
+    assert presets.preset().name == name
+
+
+def test_the_preset_can_be_overridden(monkeypatch):
+    monkeypatch.setenv("COURSE_PRESET", "v5e-8")
+    assert presets.preset().name == "v5e-8"
+    assert presets.preset("laptop").name == "laptop"
+    with pytest.raises(ValueError, match="laptop, v5e-1, v5e-8"):
+        presets.preset("v5e-16")
+
+
+def test_the_default_models_need_no_token():
+    for row in presets.PRESETS.values():
+        assert row.model == "data/tiny" or row.model.startswith("Qwen/")
+
+
+def test_the_laptops_budgets_hold_every_question_and_solution():
+    chosen = presets.preset("laptop")
+    tokenizer = chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "base")
+    rows = word_problems.generate(3000, seed=7, levels=(3,))
+    questions = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    examples = chat.examples_tokens(
+        tokenizer,
+        [row["question"] for row in rows],
+        [row["answer"] for row in rows],
+    )
+    assert max(map(len, questions)) <= chosen.prompt_tokens
+    assert max(sum(mask) for _, mask in examples) <= chosen.completion_tokens

@@ -1,0 +1,149 @@
+"""The food notebooks' last section, as a TPU runs it, with a small model and photos."""
+
+import dataclasses
+import io
+import json
+
+import course_notebooks
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from helpers import runtime
+from helpers.evaluation.intervals import Comparison
+from helpers.model import weights
+from helpers.recipes import food101, presets
+from helpers.rewards import food_rewards
+from helpers.tasks.food import food_pictures
+from helpers.tasks.food.food_labels import LABELS
+from helpers.text import chat
+from scripts import food_corpus, tiny_food, tpu_cases
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    """A Gemma 3 that sees, with random weights and a tokenizer of its own."""
+    tokenizer = food_corpus.make_tokenizer(food_corpus.pictures(200, seed=0))
+    folder = tmp_path_factory.mktemp("gemma")
+    weights.save(tiny_food.new_model(tokenizer), folder, tokenizer)
+    return folder
+
+
+@pytest.fixture
+def photo_files(tmp_path, monkeypatch):
+    """Food-101's validation file with 24 drawn photos of two classes, shuffled."""
+    records = []
+    for i in range(48):
+        (food,) = foods = [("pizza", "sushi")[i % 2]]
+        drawn = food_pictures.picture(5, i, foods=foods, no_food=0, size=64)
+        file = io.BytesIO()
+        Image.fromarray(drawn["image"]).save(file, "JPEG")
+        image = {"bytes": file.getvalue(), "path": f"{i}.jpg"}
+        records.append({"image": image, "label": LABELS.index(food)})
+    table = pyarrow.Table.from_pylist(records)
+    pyarrow.parquet.write_table(table, tmp_path / "validation.parquet")
+    monkeypatch.setenv("COURSE_FOOD101", str(tmp_path))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+
+
+def small(folder, name="v5e-8"):
+    """The sizes of a food lesson, made small; the tokenizer cuts in small pieces."""
+    return dataclasses.replace(
+        presets.FOOD[name],
+        model=str(folder),
+        dtype="float32",
+        lora_rank=4,
+        prompts=4,
+        group=2,
+        prompt_tokens=256,
+        completion_tokens=192,
+        chunk=100,
+        steps=2,
+    )
+
+
+@pytest.fixture
+def there(model_folder, photo_files):
+    return food101.recipe(small(model_folder))
+
+
+def test_the_sizes_are_those_of_the_programs_that_were_compiled():
+    cases = {(c.topology, c.prompts): c for c in tpu_cases.seeing() if c.group > 1}
+    for name in ("v5e-1", "v5e-8"):
+        sizes = presets.FOOD[name]
+        case = cases[name, sizes.prompts]
+        assert sizes.model == case.model and case.int8 == (name == "v5e-1")
+        for size in ("prompts", "group", "prompt_tokens", "completion_tokens"):
+            assert getattr(sizes, size) == getattr(case, size)
+        assert sizes.lora_rank == case.rank
+        world = food101.Recipe(sizes, None, None, [], [])
+        assert world.tools.width(world.turn) == case.completion_tokens
+
+
+def test_one_photo_in_six_of_each_class_is_held_out(there):
+    for rows, count in ((there.train, 20), (there.test, 4)):
+        foods = [row["foods"] for row in rows]
+        assert foods.count(["pizza"]) == foods.count(["sushi"]) == count
+    assert not {r["id"] for r in there.train} & {r["id"] for r in there.test}
+
+
+def test_demonstrations_are_right_conversations_with_their_own_photo(there):
+    batch = next(there.demonstrations(seed=0))
+    vision = there.policy.config.vision
+    assert batch["images"].shape == (4, 1, vision.size, vision.size, 3)
+    photos = {there.pictures(row)[0].tobytes(): row for row in there.train}
+    for tokens, mask, image in zip(
+        batch["tokens"], batch["loss_mask"], batch["images"], strict=True
+    ):
+        row = photos[image[0].tobytes()]
+        (portion,) = row["portions"]
+        said = chat.decode(there.tokenizer, tokens[mask > 0])
+        food = portion["food"].replace("_", " ")
+        call = f'lookup_nutrition(food="{food}", grams={portion["grams"]})'
+        assert said.startswith(f"```tool_code\n{call}\n```")
+        assert said.endswith(f"#### {row['expected']:.0f}")
+        heard = chat.decode(there.tokenizer, tokens[(mask == 0) & (tokens > 0)])
+        assert f'{{"kcal": {row["expected"]:.0f}}}' in heard
+        assert food101.ASK in heard
+
+
+def test_rollouts_look_at_photos_and_are_scored(there):
+    batch = next(there.rollouts({food_rewards.final_format: 1.0}, seed=0))
+    assert batch["images"].shape[:2] == (4, 1) and batch["rewards"].shape == (4, 2)
+    assert batch["completion"].shape[2] <= there.preset.completion_tokens
+
+
+def test_on_one_chip_the_decoder_is_int8_and_the_tower_as_it_was(model_folder):
+    eight = food101.load(small(model_folder))
+    one = food101.load(small(model_folder, "v5e-1"))
+    assert one.layers.q.dtype == jnp.int8 and eight.layers.q.dtype == jnp.float32
+    devices = {leaf.sharding.mesh.size for leaf in jax.tree.leaves(eight.layers.q[...])}
+    assert devices == {jax.device_count()}
+    large = eight.layers.weight("q")
+    bound = np.abs(large).max(axis=1, keepdims=True) / 250
+    assert (np.abs(one.layers.weight("q") - large) <= bound).all()
+    assert np.array_equal(one.vision.patch[...], eight.vision.patch[...])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["09", "10"])
+def test_the_section_for_tpus_trains_and_saves_adapters(
+    number, model_folder, photo_files, monkeypatch
+):
+    """Run as written, on one device, with small sizes."""
+    notebook = course_notebooks.read(number)
+    (imports,) = course_notebooks.tagged(notebook, "imports")
+    (section,) = course_notebooks.tagged(notebook, "real")
+    preset = small(model_folder)
+    monkeypatch.setitem(presets.FOOD, preset.name, preset)
+    names = {"preset": preset, "seed": 0, "__name__": "section"}
+    exec(imports.source, names)
+    exec(section.source, names)
+    assert isinstance(names["on_real_weights"](preset), Comparison)
+    (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-8/model")
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model

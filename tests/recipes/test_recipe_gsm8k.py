@@ -1,0 +1,113 @@
+"""The notebooks' last section, as a TPU runs it, on a small folder and small files."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+import course_notebooks
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from helpers import runtime
+from helpers.evaluation.intervals import Comparison
+from helpers.recipes import gsm8k, presets
+from helpers.rewards import functions
+from helpers.tasks.maths import word_problems
+
+REAL = pathlib.Path(
+    os.environ.get("COURSE_GSM8K") or runtime.ROOT.parent / "shared" / "data" / "gsm8k"
+)
+TINY = runtime.ROOT / "data" / "tiny"
+SMALL = dataclasses.replace(
+    presets.PRESETS["v5e-1"],
+    model=str(TINY / "sft"),
+    dtype="float32",
+    lora_rank=4,
+    prompts=4,
+    group=4,
+    prompt_tokens=128,
+    completion_tokens=32,
+    chunk=100,
+    steps=2,
+)
+
+
+@pytest.fixture
+def gsm8k_files(tmp_path, monkeypatch):
+    """GSM8K's parquet files with generated problems; a question and a solution are
+    far too long."""
+    for split, count in (("train", 40), ("test", 12)):
+        rows = word_problems.generate(count, seed=3, levels=(1, 2), split=split)
+        rows = [{k: row[k] for k in ("question", "answer")} for row in rows]
+        rows[0]["question"] = "Count. " * 200 + rows[0]["question"]
+        rows[1]["answer"] = "Count on. " * 200 + rows[1]["answer"]
+        table = pyarrow.Table.from_pylist(rows)
+        pyarrow.parquet.write_table(table, tmp_path / f"{split}.parquet")
+    monkeypatch.setenv("COURSE_GSM8K", str(tmp_path))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+
+
+def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
+    there = gsm8k.recipe(SMALL)
+    said = capsys.readouterr().out
+    assert len(there.train) == 39 and len(there.test) == 11
+    assert "39 questions; 1 longer than 128 tokens" in said
+    assert all(row["question"].endswith("#### 42.") for row in there.train)
+    assert there.policy.layers.q_a.shape[-1] == 4
+
+
+def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
+    batch = next(gsm8k.recipe(SMALL).demonstrations(seed=0))
+    assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
+    assert batch["tokens"].shape == (SMALL.prompts, 160)
+
+
+def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):
+    there = gsm8k.recipe(dataclasses.replace(SMALL, completion_tokens=2))
+    assert next(there.rollouts(None, seed=0, group=1))["loss_mask"].all()
+    scored = next(there.rollouts(any_length, seed=0))
+    assert not scored["loss_mask"].any()
+
+
+def check_section(number, preset):
+    """Runs a notebook's last section as written, on one device."""
+    notebook = course_notebooks.read(number)
+    (imports,) = course_notebooks.tagged(notebook, "imports")
+    (section,) = course_notebooks.tagged(notebook, "real")
+    reward = functions.RewardSet({functions.correct: 1.0, any_length: 0.01})
+    names = {"preset": preset, "seed": 0, "reward": reward, "__name__": "section"}
+    exec(imports.source, names)
+    exec(section.source, names)
+    assert isinstance(names["on_real_weights"](preset), Comparison)
+    (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-1/model")
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["04", "07", "08", "11"])
+def test_the_section_for_tpus_trains_and_saves_adapters(
+    number, gsm8k_files, monkeypatch
+):
+    monkeypatch.setattr(gsm8k, "TEACHER", str(TINY / "grpo"))
+    check_section(number, SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="GSM8K is not there")
+@pytest.mark.parametrize("number", ["04", "07"])
+def test_sft_and_grpo_run_on_real_questions(number, tmp_path, monkeypatch):
+    """Sixty of them, in a larger budget: the tiny tokenizer knows few words."""
+    for split, count in (("train", 60), ("test", 8)):
+        lines = (REAL / f"{split}.jsonl").read_text("utf-8").split("\n")[:count]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    monkeypatch.setenv("COURSE_GSM8K", str(tmp_path))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+    check_section(number, dataclasses.replace(SMALL, prompt_tokens=512))
+
+
+def any_length(prompts, completions, **columns):
+    """Something that varies, so that there is an advantage to learn from."""
+    return [float(len(completion)) for completion in completions]

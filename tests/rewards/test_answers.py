@@ -1,0 +1,328 @@
+"""Numbers as people write them, which of several counts, and a calculator's sums."""
+
+import operator
+import sys
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.rewards.answers import calculate, extract_lenient, extract_strict
+
+# ----------------------------------------------------------------- one written number
+
+WRITTEN = {
+    "18": 18,
+    "1,000": 1000,
+    "1,450,000": 1450000,
+    "1,000.50": Fraction(2001, 2),
+    "1.000.000": 1000000,
+    "12,34,567": 1234567,
+    "1\u202f000": None,  # a narrow space separates: two numbers, so undecided
+    "$18.00": 18,
+    "-$18": -18,
+    "$-18": -18,
+    "-3": -3,
+    "−3": -3,
+    "–3": -3,
+    "+3": 3,
+    "18.": 18,
+    "18.0": 18,
+    ".5": Fraction(1, 2),
+    "0.1": Fraction(1, 10),
+    "1/2": Fraction(1, 2),
+    "-3/4": Fraction(-3, 4),
+    "5%": 5,
+    "1e3": 1000,
+    "1.5E-2": Fraction(3, 200),
+    "１，０００": 1000,
+    "007": 7,
+    "18 dollars": 18,
+    "18 dollars.": 18,
+    "3km": 3,
+    "18th": 18,
+    "€7": 7,
+    "1 000": 1000,
+    "12 345 678.5": Fraction(24691357, 2),
+    "-1 000": -1000,
+    "$1 000": 1000,
+    "1 000 km": 1000,
+    "1 1/2": Fraction(3, 2),
+    "-2 3/4 miles": Fraction(-11, 4),
+    "1 000 1/2": Fraction(2001, 2),
+}
+
+
+@pytest.mark.parametrize(("written", "value"), WRITTEN.items())
+def test_a_number_is_read_as_people_write_it(written, value):
+    for text in (f"#### {written}", f"####{written}", f"It is so.\n#### {written}  \n"):
+        assert extract_strict(text) == value
+    if value is not None:
+        assert extract_lenient(f"In all that is {written}") == value
+        assert extract_lenient(f"#### {written}") == value
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("- 3", -3), ("− 3", -3), ("-  3 apples", -3), ("+ 3", 3), ("$ 5", 5),
+        ("$ 1 000", 1000), ("-$ 5", -5), ("- $5", -5), ("$ -5", -5), ("$ - 5", -5),
+        ("- 1 1/2", Fraction(-3, 2)), ("- .5", Fraction(-1, 2)),
+    ],
+)  # fmt: skip
+def test_after_the_mark_a_sign_may_stand_apart_from_its_number(written, value):
+    """There it can only be a sign; elsewhere it may be a minus between numbers."""
+    for text in (f"#### {written}", f"####{written}\nNext: 7"):
+        assert extract_strict(text) == extract_lenient(text) == value
+    assert extract_lenient("That is 10 - 3") == 3
+    assert extract_lenient("- 3 apples") == 3  # an item of a list
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u2009", "\u202f"])
+def test_the_end_of_a_number_with_spaces_is_not_its_value(space):
+    for number in (1000, 12_345_678):
+        written = f"{number:,}".replace(",", space)
+        assert extract_lenient(f"#### {written}") == number
+        assert extract_lenient(f"That makes {written} dollars.") == number
+
+
+NOT_NUMBERS = (
+    "", "none", "-", "$", "1/0", "3/4/2020", "m2", "x_1", "1e99999", "9" * 41,
+    "1/" + "7" * 50, "²", "½", "٣", "NaN", "inf", "####", "--", ",", ".", "e5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("written", NOT_NUMBERS)
+def test_what_is_no_number_is_none(written):
+    assert extract_strict(f"#### {written}") is None
+    assert extract_lenient(f"So it is {written}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "lenient"),
+    [
+        ("", None, None),
+        ("No idea.", None, None),
+        ("She has 4 cats and 5 dogs", None, 5),
+        ("10-3", None, 3),
+        ("It takes 2–3 days", None, 3),
+        ("5-8=-3", None, -3),
+        ("<<5-8=-3>>-3", None, -3),
+        ("The options are 1,2,3", None, 3),
+        ("so...18", None, 18),
+        ("#### the answer is 18", None, 18),
+        ("#### 18 or 20", None, 20),
+        ("#### 10 + 5 = 15", None, 15),
+        ("#### eighteen", None, None),
+        ("It is 7.\n#### eighteen", None, 7),
+        ("#### 18\n#### 19", 19, 19),
+        ("#### 18\n#### none", None, 18),
+        ("That makes 7. #### 18", 18, 18),
+        ("#### 18\nThe next question has 7 apples.", 18, 18),
+        ("####\n18", None, 18),
+        ("#### - -3", None, -3),
+        ("#### $$5", None, 5),
+        ("#### 1 3/2", None, None),
+        ("#### 1 0/0", None, None),
+        ("#### 1 00", None, 0),
+        ("#### 0 500", None, 500),
+        ("#### 1000 000", None, 0),
+        ("#### 1 2 000", None, 2000),
+        ("#### 5 1/2 or 6", None, 6),
+        ("On May 3 4/5/2020", None, 3),
+        ("In 2023 100 people came", None, 100),
+        ("1 2 3", None, 3),
+    ],
+)
+def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
+    assert extract_strict(text) == strict
+    assert extract_lenient(text) == lenient
+
+
+@given(st.text(alphabet="0123456789 #-,./$%e\n<=>ax", max_size=40))
+def test_lenient_finds_whatever_strict_finds(text):
+    if (value := extract_strict(text)) is not None:
+        assert extract_lenient(text) == value
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(0, 3))
+def test_every_decimal_number_is_read_exactly(digits, places):
+    value = Fraction(digits, 10**places)
+    written = f"{digits / 10**places:,.{places}f}"
+    if abs(digits) < 10**12:  # beyond, the float that is printed is not exact
+        assert extract_strict(f"#### {written}") == value
+        assert extract_lenient(f"that is ${written}.") == value
+
+
+# ------------------------------------------------------------------ with markup
+
+# What instruct models write around the number of an answer line.
+DECORATED = (
+    "**{}**", "*{}*", "***{}***", "__{}__", "_{}_", "`{}`", "**{}**.", "** {} **",
+    "**{} dollars**", "**{}** dollars a day.", "**${}**", "$**{}**",
+    r"\boxed{{{}}}", r"$\boxed{{{}}}$", r"\(\boxed{{{}}}\)", r"\[\boxed{{{}}}\]",
+    r"**\boxed{{{}}}**", r"$$\boxed{{{}}}$$", r"\boxed{{\text{{{}}}}}", "${}$", "${}$.",
+    r"\boxed{{{} \text{{ dollars}}}}", r"\boxed{{\${}}}", r"\boxed{{\mathbf{{{}}}}}",
+    "**${}$**", "$${}$$", r"\({}\)", r"\[ {} \]", r"$\${}$", r"\${}", r"**\${}**",
+    r"{}\%", r"${}\%$", r"{}\text{{ km}}", r"${}\ \text{{km}}$", r"{} \mathrm{{kg}}.",
+    r"${}^\circ$", r"{}^{{\circ}} C", "{} **dollars**", "{} dollars_per_day",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", DECORATED)
+def test_markup_around_the_number_is_taken_off(form):
+    for written, value in (
+        ("18", 18),
+        ("1,450,000", 1450000),
+        ("2.50", Fraction(5, 2)),
+    ):
+        for text in (
+            f"#### {form.format(written)}",
+            f"####{form.format(written)}\nBye",
+        ):
+            assert extract_strict(text) == extract_lenient(text) == value
+    if form[0] not in "$-" and "$" not in form:
+        assert extract_strict(f"#### {form.format('−3')}") == -3
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (r"-\$5", -5), (r"$-\$5$", -5), ("-**5**", -5), (r"-\boxed{5}", -5),
+        (r"1{,}000", 1000), (r"$1{,}450{,}000$", 1450000), (r"1,\!000", 1000),
+        (r"$12\,345$", 12345), (r"\frac{1}{2}", Fraction(1, 2)),
+        (r"$-\dfrac{3}{4}$", Fraction(-3, 4)), (r"$1\frac{1}{2}$", Fraction(3, 2)),
+        (r"**1 \frac{1}{2}** miles", Fraction(3, 2)), ("**1 000**", 1000),
+    ],
+)  # fmt: skip
+def test_numbers_in_latex_are_read_as_they_are_meant(line, value):
+    assert extract_strict(f"#### {line}") == value
+
+
+@pytest.mark.parametrize(
+    "line", ["**#### 18**", "**So: #### 18**", "*#### $18*", "`#### 18`"]
+)
+def test_the_mark_may_stand_within_the_markup(line):
+    assert extract_strict(f"It is so.\n{line}\n") == 18
+
+
+UNDECIDED = (
+    "**18", "*18**", "**18** and **20**", "**18 or 20**", r"\boxed{18", r"\boxed{18}}",
+    r"\boxed{18} \boxed{20}", r"\boxed{}", "$5$ $6$", "$$5$", "$5$$", r"\(5", r"\[5\)",
+    "**The answer is 18**", r"\boxed{x = 18}", "**Answer:** 18", r"\unknown{18}",
+    "1**8**", "**1**8", r"1\boxed{8}", r"\boxed{1} 000", "$1$000", r"1\$000",
+    r"\frac{1}{0}", r"\frac{1}{2", r"2 \times 9", "`18", "_18", "18_", r"18\\",
+    "**" * 200 + "18" + "**" * 200, r"\boxed{" * 9_000 + "18",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UNDECIDED, ids=lambda line: line[:20])
+def test_markup_that_is_not_closed_or_holds_two_numbers_is_nothing(line):
+    assert extract_strict(f"#### {line}") is None
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10**7),
+    st.sampled_from([form for form in DECORATED if "{{" not in form]),
+    st.integers(0, 60),
+)
+def test_markup_with_a_hole_never_gives_another_number(number, form, hole):
+    """A form without one of its characters is the number still, or nothing."""
+    text = form.format("N")
+    text = text[: hole % len(text)] + text[hole % len(text) + 1 :]
+    if "N" in text:
+        read = extract_strict(f"#### {text.replace('N', str(number))}")
+        assert read in (None, number, -number)
+
+
+# ------------------------------------------------------------------ the calculator
+
+PYTHONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+PYTHONS |= {"/": operator.truediv, "//": operator.floordiv}
+
+
+def joined(left, sign, right):
+    """An expression and its value by Python's own operators; None where it has none."""
+    (left_text, a), (right_text, b) = left, right
+    undefined = a is None or b is None or (sign.startswith("/") and b == 0)
+    value = None if undefined else Fraction(PYTHONS[sign](a, b))
+    return f"({left_text}{sign}{right_text})", value
+
+
+numbers = st.integers(0, 99).map(lambda n: (str(n), Fraction(n)))
+expressions = st.recursive(
+    numbers,
+    lambda inner: st.builds(joined, inner, st.sampled_from(list(PYTHONS)), inner),
+    max_leaves=6,
+)
+
+
+@given(expressions)
+def test_the_calculator_agrees_with_python(expression):
+    text, value = expression
+    assert calculate(text) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("16-3-4", 9),
+        ("2+3*4", 14),
+        ("24/4/2", 3),
+        ("-3+5", 2),
+        ("+3*+2", 6),
+        ("180//3", 60),
+        ("7//2*2", 6),
+        ("2*-3", -6),
+        (" 1 + 1 ", 2),
+        (".5*4", 2),
+        ("5.", 5),
+        ("0.1+0.2", Fraction(3, 10)),
+        ("((((1))))", 1),
+    ],
+)
+def test_the_calculator_knows_precedence_signs_and_decimals(expression, value):
+    assert calculate(expression) == value
+
+
+def test_the_calculator_rounds_nowhere():
+    """7 // 2 and 9 // 1 are ints, whose quotient in Python is a float."""
+    assert calculate("(7//2)/(9//1)") == Fraction(1, 3)
+
+
+def test_sums_do_not_hang_on_the_stack_that_is_left():
+    deep = "(" * 59 + "1" + ")" * 59
+
+    def value(frames):
+        return (
+            value(frames - 1)
+            if frames
+            else (calculate(deep), calculate("-" * 119 + "1"))
+        )
+
+    assert value(0) == value(sys.getrecursionlimit() - 250) == (1, -1)
+
+
+NOT_SUMS = ("", "()", "2*(3", "2)", "1 2", "2**3", "1/0", "1//0", "2+", "a", "1e3")
+NOT_SUMS += (
+    "1,000",
+    "1.2.3",
+    "(" * 119,
+    "1" * 121,
+    "__import__('os')",
+    "2 if 1 else 3",
+    "٣+1",
+    "²",
+    "1()",
+    "(1)(2)",
+    "1)(2",
+    "-",
+    "*2",
+)
+
+
+@pytest.mark.parametrize("expression", NOT_SUMS)
+def test_the_calculator_reads_sums_and_nothing_else(expression):
+    assert calculate(expression) is None

@@ -1,0 +1,273 @@
+"""Rewards for tool conversations: a truth table of hand-written ones, with cheats."""
+
+import dataclasses
+import math
+
+import pytest
+import toy_tools
+
+from helpers.rewards import food_rewards as fr
+from helpers.rewards.functions import RewardSet, completion_text, correct
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call
+from helpers.tools.traces import trace
+
+PIZZA = [{"food": "pizza", "grams": 150}]  # 268 kcal per 100 g: 402
+PLATE = [{"food": "pizza", "grams": 100}, {"food": "steak", "grams": 200}]  # 268 + 438
+NOTHING = []
+NAMES = (
+    *("solved", "well_formed", "right_food", "right_grams", "tools_numbers"),
+    *("final_format", "thinks", "needless_calls", "declined"),
+)
+
+# name: what is on the picture, the assistant's turns, and the nine rewards.
+CASES = {
+    "right": (
+        PIZZA, ["I see pizza. <<lookup pizza 150>>", "#### 402"],
+        (1, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "right, with the unit": (
+        PIZZA, ["I see pizza. <<lookup pizza 150>>", "It has\n#### 402 kcal"],
+        (1, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "another name of the food": (
+        PIZZA, ["Mmh. <<lookup cheese pizza 150>>", "#### 402"],
+        (1, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "nothing thought": (
+        PIZZA, ["<<lookup pizza 150>>", "#### 402"], (1, 1, 1, 1, 1, 1, 0, 0, 0),
+    ),
+    "thought too long": (
+        PIZZA, ["pizza " * 40 + "<<lookup pizza 150>>", "#### 402"],
+        (1, 1, 1, 1, 1, 1, 0, 0, 0),
+    ),
+    "rambles before the answer": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "hm " * 80 + "\n#### 402"],
+        (1, 1, 1, 1, 1, 1, 0, 0, 0),
+    ),
+    "wrong food": (
+        PIZZA, ["I see sushi. <<lookup sushi 150>>", "#### 218"],
+        (0, 1, 0, 0, 1, 1, 1, -1 / 8, 0),
+    ),
+    "wrong grams": (
+        PIZZA, ["I see pizza. <<lookup pizza 100>>", "#### 268"],
+        (0, 1, 1, 0, 1, 1, 1, 0, 0),
+    ),
+    "unknown food, then the right one": (
+        PIZZA, ["Pizza. <<lookup pizzza 150>>", "<<lookup pizza 150>>", "#### 402"],
+        (1, 1, 1 / 2, 1 / 2, 1, 1, 1, -1 / 8, 0),
+    ),
+    "malformed, then right": (
+        PIZZA, ["Pizza. <<lookup 150>>", "<<lookup pizza 150>>", "#### 402"],
+        (1, 0, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "another number than the tool's": (
+        PIZZA, ["I see pizza. <<lookup pizza 150>>", "#### 400"],
+        (0, 1, 1, 1, 0, 1, 1, 0, 0),
+    ),
+    "the number known by heart, no call": (
+        PIZZA, ["I see pizza.\n#### 402"], (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+    "the result invented after the call": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>\nkcal 402\n#### 402", "#### 402"],
+        (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+    "a call only in a thought": (
+        PIZZA, ["<think><<lookup pizza 150>> kcal 402</think>#### 402"],
+        (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+    "called twice": (
+        PIZZA, ["Pizza. <<lookup pizza 150>><<lookup pizza 150>>", "#### 402"],
+        (1, 1, 1 / 2, 1 / 2, 1, 1, 1, -1 / 8, 0),
+    ),
+    "called four foods at once": (
+        PIZZA,
+        ["Food. <<lookup pizza 150>><<lookup sushi 150>><<lookup pho 9>>"
+         "<<lookup steak 1>>", "#### 402"],
+        (1, 1, 1 / 4, 1 / 4, 1, 1, 1, -3 / 8, 0),
+    ),
+    "called for ever": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>"] * 12,
+        (0, 1, 1 / 12, 1 / 12, 0, 0, 1, -1, 0),
+    ),
+    "the right number in another unit": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 402 kJ"],
+        (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "kilojoules": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 1682"],
+        (0, 1, 1, 1, 0, 1, 1, 0, 0),
+    ),
+    "the protein in place of the energy": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 15.6"],
+        (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "the answer many times": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 402\n#### 402\n#### 402"],
+        (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "many answers in one line": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 402 403 404"],
+        (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "an answer before the call": (
+        PIZZA, ["#### 402 <<lookup pizza 150>>", "#### 402"],
+        (0, 1, 1, 1, 0, 0, 0, 0, 0),
+    ),
+    "words after the answer": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### 402\nWell done!"],
+        (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "no answer": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", ""], (0, 1, 1, 1, 0, 0, 1, 0, 0),
+    ),
+    "nothing at all": (PIZZA, [""], (0, 0, 0, 0, 0, 0, 0, 0, 0)),
+    "declines though there is food": (
+        PIZZA, ["I see a chair.\n#### no food"], (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+    "declines after a call": (
+        PIZZA, ["Pizza. <<lookup pizza 150>>", "#### no food"],
+        (0, 1, 1, 1, 0, 1, 1, 0, 0),
+    ),
+    "two foods": (
+        PLATE, ["Pizza, steak. <<lookup pizza 100>><<lookup steak 200>>", "#### 706"],
+        (1, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "two foods, one after the other": (
+        PLATE, ["Pizza. <<lookup pizza 100>>", "<<lookup steak 200>>", "#### 706"],
+        (1, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "only one of two foods": (
+        PLATE, ["Pizza. <<lookup pizza 100>>", "#### 268"],
+        (0, 1, 1 / 2, 1 / 2, 1, 1, 1, 0, 0),
+    ),
+    "one of two foods, twice": (
+        PLATE, ["Pizza. <<lookup pizza 100>><<lookup pizza 100>>", "#### 536"],
+        (0, 1, 1 / 2, 1 / 2, 1, 1, 1, -1 / 8, 0),
+    ),
+    "two foods, grams the wrong way round": (
+        PLATE, ["Both. <<lookup pizza 200>><<lookup steak 100>>", "#### 755"],
+        (0, 1, 1, 0, 1, 1, 1, 0, 0),
+    ),
+    "two foods, not added": (
+        PLATE, ["Both. <<lookup pizza 100>><<lookup steak 200>>", "#### 438"],
+        (0, 1, 1, 1, 1, 1, 1, 0, 0),
+    ),
+    "no food, and says so": (
+        NOTHING, ["I see a chair.\n#### no food"], (1, 0, 0, 0, 0, 1, 1, 0, 1),
+    ),
+    "no food, but calls": (
+        NOTHING, ["Pizza? <<lookup pizza 150>>", "#### no food"],
+        (0, 0, 0, 0, 0, 1, 1, -1 / 8, 0),
+    ),
+    "no food, but a number": (
+        NOTHING, ["Pizza.\n#### 402"], (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+    "no food, a malformed call": (
+        NOTHING, ["A chair. <<lookup>>", "#### no food"], (0, 0, 0, 0, 0, 1, 1, 0, 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_truth_table(name):
+    portions, texts, expected = CASES[name]
+    done = trace(TINY, texts, [TOOL])
+    rewards = {fr.thinks.__name__: fr.thinks(200)}
+    got = {
+        reward: rewards.get(reward, getattr(fr, reward))(
+            [""], [done], portions=[portions], level=[1]
+        )
+        for reward in NAMES
+    }
+    assert got == dict(zip(NAMES, ([pytest.approx(e)] for e in expected), strict=True))
+
+
+def test_what_is_solved_earns_more_than_any_cheat():
+    totals = {"right": {}, "wrong": {}}
+    reward = RewardSet(fr.WEIGHTS)
+    for name, (portions, texts, expected) in CASES.items():
+        done = trace(TINY, texts, [TOOL])
+        (total,), means = reward([""], [done], portions=[portions])
+        assert set(means) == {f"reward/{name}" for name in NAMES}
+        totals["right" if expected[0] else "wrong"][name] = total
+    assert min(totals["right"].values()) > max(totals["wrong"].values()) + 0.2
+    assert max(totals["right"].values()) == totals["right"]["right"]
+
+
+def test_rows_are_scored_one_by_one():
+    rows = [CASES["right"], CASES["wrong food"], CASES["no food, and says so"]]
+    done = [trace(TINY, texts, [TOOL]) for _, texts, _ in rows]
+    portions = [portions for portions, _, _ in rows]
+    assert fr.solved([""] * 3, done, portions) == [1.0, 0.0, 1.0]
+    assert fr.needless_calls([""] * 3, done, portions) == [0.0, -1 / 8, 0.0]
+
+
+@pytest.mark.parametrize("grammar", [HERMES, GEMMA3, GEMMA4], ids=lambda g: g.name)
+def test_all_families_are_judged_alike(grammar):
+    call = grammar.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
+    done = trace(grammar, [f"I see pizza. {call}", "#### 402"], [TOOL])
+    totals, _ = RewardSet(fr.WEIGHTS)([""], [done], portions=[PIZZA])
+    assert totals == [pytest.approx(1 + 0.1 + 0.2 + 0.1 + 0.1 + 0.1 + 0.05)]
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("eval", {"food": "pizza", "grams": 150}),
+        ("lookup_nutrition", {"food": ["pizza"], "grams": [150]}),
+        ("lookup_nutrition", {"food": "pizza", "grams": "150"}),
+        ("lookup_nutrition", {"food": "pizza", "grams": True}),
+        ("lookup_nutrition", {"food": {"a": 1}, "grams": {"b": 2}}),
+        ("lookup_nutrition", {}),
+    ],
+)
+def test_absurd_calls_are_scored_too(name, arguments):
+    call = HERMES.render([Call(name, arguments)])
+    done = trace(HERMES, [f"Hm. {call}", "#### 402"], [TOOL])
+    ((total,), means) = RewardSet(fr.WEIGHTS)([""], [done], portions=[PIZZA])
+    assert math.isfinite(total) and total < 0.6
+    assert means["reward/solved"] == means["reward/right_grams"] == 0
+    assert means["reward/tools_numbers"] == 0
+
+
+@pytest.mark.parametrize(
+    "portion",
+    [{"food": "moon dust", "grams": 100}, {"food": None, "grams": 100}]
+    + [{"food": "pizza", "grams": 0}, {"food": "pizza", "grams": 5001}],
+)
+def test_a_portion_that_the_tool_does_not_know_is_refused(portion):
+    """Otherwise a call of any other unknown food is the right food."""
+    done = trace(TINY, ["Hm. <<lookup moon cheese 100>>", "#### 402"], [TOOL])
+    for reward in (fr.right_food, fr.right_grams, fr.needless_calls, fr.solved):
+        with pytest.raises(ValueError, match="names of Food-101"):
+            reward([""], [done], portions=[[portion]])
+
+
+def test_what_was_not_looked_up_in_time_is_not_solved():
+    """The right call, its result an error, and the right sum known by heart."""
+    late = dataclasses.replace(TOOL, run=lambda food, grams: {"error": "too late"})
+    done = trace(TINY, CASES["right"][1], [late])
+    assert fr.right_grams([""], [done], portions=[PIZZA]) == [1.0]
+    assert fr.solved([""], [done], portions=[PIZZA]) == [0.0]
+
+
+def test_another_tools_kcal_are_not_the_nutrition_tools():
+    guess = toy_tools.make("guess", lambda: {"kcal": "about 400"})
+    asked = f"Hm. {HERMES.render([Call('guess')])}"
+    done = trace(HERMES, [asked, "#### 402"], [TOOL, guess])
+    assert fr.tools_numbers([""], [done]) == [0.0]
+    assert fr.well_formed([""], [done], portions=[PIZZA]) == [0.0]
+
+
+def test_thinks_counts_what_it_is_told_to():
+    done = trace(TINY, CASES["right"][1], [TOOL])  # "I see pizza."
+    words = fr.thinks(3, count=lambda text: len(text.split()))
+    assert words([""], [done]) == [1.0]
+    assert fr.thinks(11)([""], [done]) == [0.0] and fr.thinks(12)([""], [done]) == [1.0]
+
+
+def test_the_rewards_of_text_read_what_the_model_wrote_of_a_trace():
+    done = trace(TINY, ["Hm. <<lookup pho 100>>", "#### 55"], [TOOL])
+    assert completion_text(done) == "Hm. <<lookup pho 100>>\n#### 55"
+    assert correct([""], [done], answer=["55"]) == [1.0]

@@ -1,0 +1,367 @@
+"""Grading real answers and perturbed ones, format, length, and rewards that fail."""
+
+import functools
+import inspect
+import json
+import math
+import os
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.rewards import functions
+from helpers.rewards.functions import RewardError, RewardSet
+
+REAL = Path(
+    os.environ.get("COURSE_GSM8K")
+    or Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
+)
+
+HUGE = 10**6
+HOSTILE = (
+    "9" * HUGE, "#### " + "9" * HUGE, "1," * HUGE, "#### 1" + ",111" * HUGE,
+    " 1" * HUGE, "1/" * HUGE, "1.111" * HUGE, "1e" * HUGE, "-" * HUGE, "#" * HUGE,
+    "#### " * HUGE, "<<" * HUGE, "<<" + "(" * HUGE + "1=1>>", "<<" + "9*" * HUGE,
+    "<<1=" + "1" * HUGE + ">>", "\n" * HUGE, "#### 1e" + "9" * HUGE, "\x00\ud800",
+)  # fmt: skip
+
+
+def test_a_million_characters_neither_hang_nor_crash_a_checker():
+    checkers = (
+        functions.correct,
+        functions.correct_lenient,
+        functions.format_reward,
+        functions.annotations_hold,
+        functions.length_penalty(100, soft=10),
+    )
+    begin = time.process_time()
+    for function in checkers:
+        scores = function(
+            [""] * len(HOSTILE), HOSTILE, answer=["#### 7"] * len(HOSTILE)
+        )
+        assert all(-1 <= score <= 0 for score in scores)
+    assert time.process_time() - begin < 20
+
+
+# --------------------------------------------------------------------------- grading
+
+
+def perturbed(gold):
+    """Wrong answers that look like the right one: +1, sign, a digit lost, times ten."""
+    digits = re.sub(r"\D", "", gold)
+    negative = gold.startswith("-")
+    value = -int(digits) if negative else int(digits)
+    yield str(value + 1)
+    yield f"{10 * value}"
+    yield gold + "0"
+    if value:
+        yield str(-value)
+        yield f"−{gold}" if not negative else gold[1:]
+    for i in range(len(digits)):
+        if rest := digits[:i] + digits[i + 1 :]:
+            yield "-" * negative + rest
+
+
+def assert_graded(texts):
+    """Grades gold answers and their perturbations, in both ways."""
+    completions, golds, scores = [], [], []
+    for text in texts:
+        body, _, gold = text.rpartition("#### ")
+        right = int(gold.replace(",", ""))
+        for answer in (gold, *perturbed(gold)):
+            # A zero has no sign, and zeros in front have no weight; all else is wrong.
+            value = int(answer.replace(",", "").replace("−", "-").replace("--", "-"))
+            completions.append(f"{body}#### {answer}")
+            golds.append(text if len(golds) % 2 else gold)
+            scores.append(float(value == right))
+    assert scores.count(1.0) < 1.1 * len(texts)
+    for grade in (functions.correct, functions.correct_lenient):
+        got = grade(completions, completions, golds)
+        pairs = zip(completions, golds, got, scores, strict=True)
+        assert [pair for pair in pairs if pair[2] != pair[3]][:3] == []
+
+
+@pytest.mark.parametrize("gold", ["7", "24", "-3", "1,000", "110", "2,125,000"])
+def test_perturbed_answers_are_wrong(gold):
+    assert len(list(perturbed(gold))) >= 4
+    assert_graded([f"Half of it is <<48/2=24>>24.\n#### {gold}"])
+
+
+@pytest.fixture(scope="module")
+def real_answers():
+    if not REAL.is_dir():
+        pytest.skip(f"no GSM8K in {REAL}: set COURSE_GSM8K to its folder")
+    lines = [
+        line
+        for split in ("train", "test")
+        for line in (REAL / f"{split}.jsonl").read_text("utf-8").split("\n")
+    ]
+    return [json.loads(line)["answer"] for line in lines if line]
+
+
+def test_all_real_gold_answers_grade_as_right_and_perturbed_ones_as_wrong(real_answers):
+    assert len(real_answers) == 8792
+    assert_graded(real_answers)
+    assert set(functions.format_reward([""] * 8792, real_answers)) == {1.0}
+
+
+def test_all_real_annotations_hold_and_break_when_their_result_changes(real_answers):
+    checks = [
+        holds for answer in real_answers for holds in functions.annotations(answer)
+    ]
+    assert len(checks) > 27_000 and all(checks)
+    broken = [answer.replace(">>", "1>>") for answer in real_answers]
+    checks = [holds for answer in broken for holds in functions.annotations(answer)]
+    # .5 and .51 differ; 8. and 8.1 too: only "0" and "01" are one number
+    assert len(checks) > 27_000 and not any(checks)
+
+
+def test_grading_takes_messages_numbers_and_bare_answers():
+    def said(text):
+        return [{"role": "assistant", "content": text}]
+
+    parts = [{"type": "text", "text": "#### 24"}]
+    completions = ["#### 24", said("#### 24"), said(parts)]
+    for answer in ("#### 24", "24", 24, 24.0, "so <<12*2=24>>24\n#### 24"):
+        assert functions.correct([""] * 3, completions, [answer] * 3) == [1.0] * 3
+
+
+def test_tool_results_and_questions_are_not_the_models_words():
+    completion = [
+        {"role": "assistant", "content": "Let me look it up."},
+        {"role": "tool", "content": "#### 24"},
+        {"role": "assistant", "content": None},
+    ]
+    assert functions.completion_text(completion) == "Let me look it up.\n"
+    assert functions.correct([""], [completion], ["#### 24"]) == [0.0]
+
+
+def test_a_gold_answer_without_a_number_is_an_error_not_a_zero():
+    with pytest.raises(ValueError, match="'nobody knows' has no number"):
+        functions.correct([""], ["#### 1"], ["nobody knows"])
+
+
+@pytest.mark.parametrize("gold", ["24\n25", "24 eggs a day.\nThat is 3 a meal.", True])
+def test_of_several_lines_without_a_mark_none_is_the_gold_number(gold):
+    with pytest.raises(ValueError, match="has no number"):
+        functions.gold_number(gold)
+    assert functions.gold_number(" 24 \n") == 24
+
+
+def test_messages_without_words_say_nothing():
+    """A turn that only calls has no content; a part of it may have no text."""
+    image = {"type": "image", "text": None}
+    completion = [{"role": "assistant", "tool_calls": []}]
+    completion += [{"role": "assistant", "content": [image, {"text": "#### 24"}]}]
+    assert functions.correct([""], [completion], ["#### 24"]) == [1.0]
+
+
+# ---------------------------------------------------------------- format, sums, length
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("#### 24", 1),
+        ("48/2=24\n#### 24", 1),
+        ("48/2=24\n#### -1,024\n\n", 1),
+        ("", 0),
+        ("24", 0),
+        ("####24", 0),
+        ("#### ", 0),
+        ("##### 24", 0),
+        ("It is #### 24", 0),
+        ("#### 24 apples", 0),
+        ("#### 24.", 0),
+        ("#### 24\n#### 24", 0),
+        ("#### 24\nThat was it.", 0),
+        ("#### 24 ####", 0),
+    ],
+)
+def test_the_format_is_one_answer_line_at_the_end(text, score):
+    assert functions.format_reward([""], [text]) == [score]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("no sums", 0),
+        ("<<48/2=24>>24", 1),
+        ("<<48/2=24>>24 and <<24+48=73>>73", 0.5),
+        ("<<48/2=24", 0),
+        ("<<48/2>>", 0),
+        ("<<1+1=2=2>>", 0),
+        ("<<>>", 0),
+        ("<<1=1>>", 1),
+        ("<<<<1+1=2>>", 0.5),
+    ],
+)
+def test_the_share_of_sums_that_hold(text, share):
+    assert functions.annotations_hold([""], [text]) == [share]
+
+
+def test_the_length_penalty_grows_in_a_line_up_to_the_limit():
+    texts = ["a" * n for n in (0, 6, 7, 8, 9, 10, 11, 99)]
+    penalty = functions.length_penalty(10, soft=4)
+    expected = [0, 0, -0.25, -0.5, -0.75, -1, -1, -1]
+    assert penalty([""] * 8, texts) == expected
+    words = functions.length_penalty(2, count=lambda text: len(text.split()))
+    assert words([""] * 2, ["one two", "one two three"]) == [0, -1]
+
+
+# ------------------------------------------------------------------------- reward sets
+
+
+def ones(prompts, completions, **_):
+    return [1.0] * len(completions)
+
+
+def test_a_reward_set_is_the_weighted_sum_and_logs_each_mean():
+    completions = ["#### 24", "24", "#### 3", "no"]
+    rewards_ = RewardSet(
+        {functions.correct: 1.0, functions.format_reward: 0.1, ones: -2}
+    )
+    totals, means = rewards_([""] * 4, completions, answer=["24"] * 4, level=[1] * 4)
+    assert totals == pytest.approx([1.1 - 2, -2, 0.1 - 2, -2])
+    assert means == {
+        "reward/correct": 0.25,
+        "reward/format_reward": 0.5,
+        "reward/ones": 1.0,
+    }
+
+
+def test_pairs_partials_objects_and_a_single_function_make_reward_sets():
+    class Always:
+        def __call__(self, prompts, completions, value=2.0, **_):
+            return np.full(len(completions), value, np.float32)
+
+    partial = functools.partial(ones)
+    totals, means = RewardSet([(Always(), 0.5), (partial, 1)])(["", ""], ["", ""])
+    assert totals == [2.0, 2.0] and set(means) == {"reward/Always", "reward/ones"}
+    assert RewardSet(ones)([""], ["x"]) == ([1.0], {"reward/ones": 1.0})
+    assert RewardSet(ones)([], []) == ([], {"reward/ones": 0.0})
+
+
+def test_two_rewards_of_one_name_and_a_weight_that_is_no_number_are_refused():
+    short, long = functions.length_penalty(5), functions.length_penalty(50)
+    with pytest.raises(ValueError, match="same name"):
+        RewardSet([(short, 1), (long, 1)])
+    for weight in (math.nan, math.inf, "1", None, 10**400):
+        with pytest.raises(ValueError, match="the weight of reward 'ones'"):
+            RewardSet({ones: weight})
+
+
+@pytest.mark.parametrize("unfit", [{}, [], [ones], {ones}, [(1.0, ones)], {"ones": 1}])
+def test_a_set_without_functions_or_without_weights_is_refused(unfit):
+    with pytest.raises(ValueError, match=r"\{function: weight\}"):
+        RewardSet(unfit)
+
+
+@pytest.mark.parametrize("soft", [-1, 11, math.nan])
+def test_a_length_penalty_that_would_cost_silence_is_refused(soft):
+    with pytest.raises(ValueError, match="0 up to the limit"):
+        functions.length_penalty(10, soft=soft)
+
+
+def raises_on_three(prompts, completions, answer, **_):
+    return [1 / (3 - int(a)) for a in answer]
+
+
+def gives(*scores):
+    def broken(prompts, completions, **_):
+        return list(scores)
+
+    return broken
+
+
+def gives_itself(value):
+    def broken(prompts, completions, **_):
+        return value
+
+    return broken
+
+
+def wants_no_columns(prompts, completions):
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raises_on_three, ["raises_on_three", "ZeroDivisionError", "row 2", "'third'"]),
+        (gives(0, math.nan, 0), ["broken", "nan", "row 1", "'second'"]),
+        (gives(math.inf, 0, 0), ["broken", "inf", "row 0", "'first'"]),
+        (gives(0, 1e308, 1e308), ["broken", "1e+308", "row 1", "float32"]),
+        (gives(0, 0, -1e39), ["broken", "-1e+39", "row 2", "float32"]),
+        (gives(0, 10**400, 0), ["broken", "row 1", "'second'"]),
+        (gives(0, 0, None), ["broken", "None", "row 2", "'third'"]),
+        (gives(0, "1", 0), ["broken", "'1'", "row 1"]),
+        (gives_itself({0: 1.0, 1: 0.0, 2: 0.5}), ["broken", "{0: 1.0"]),
+        (gives_itself({0.0, 1.0, 0.5}), ["broken", "for 3 completions"]),
+        (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
+        (gives(0, 0), ["broken", "2 scores for 3 completions"]),
+        (gives_itself(b"abc"), ["broken", "b'abc' for 3 completions"]),
+        (gives_itself(None), ["broken", "None for 3 completions"]),
+        (gives_itself(1.0), ["broken", "1.0 for 3 completions"]),
+        (wants_no_columns, ["wants_no_columns", "TypeError", "**columns"]),
+    ],
+)
+def test_a_broken_reward_is_named_with_its_row_and_completion(function, words):
+    completions = ["first", "second", "third"]
+    with pytest.raises(RewardError) as error:
+        RewardSet(function)([""] * 3, completions, answer=["1", "2", "3"])
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("weights", "scores"), [([10], [3e38]), ([1e308], [2]), ([1, 1], [2e38, 2e38])]
+)
+def test_a_weighted_sum_beyond_float32_is_named_with_its_row(weights, scores):
+    def first(prompts, completions, **_):
+        return [0.0, scores[0]]
+
+    def last(prompts, completions, **_):
+        return [0.0, scores[-1]]
+
+    pairs = list(zip([first, last], weights, strict=False))
+    with pytest.raises(RewardError, match=rf"{pairs[-1][0].__name__}.*row 1.*'second'"):
+        RewardSet(pairs)(["", ""], ["first", "second"])
+
+
+def test_the_largest_float32_is_a_reward():
+    largest = float(np.finfo(np.float32).max)
+    totals, _ = RewardSet(gives(largest, -largest))(["", ""], ["", ""])
+    assert np.all(np.isfinite(np.asarray(totals, np.float32)))
+
+
+def test_a_failure_that_only_a_whole_batch_shows_is_still_named():
+    def needs_company(prompts, completions, **_):
+        if len(completions) > 1:
+            raise RuntimeError("too many")
+        return [0.0]
+
+    with pytest.raises(RewardError, match="needs_company.*RuntimeError: too many"):
+        RewardSet(needs_company)(["", ""], ["", ""])
+
+
+def test_a_column_of_another_length_is_refused():
+    with pytest.raises(RewardError, match="answer has 1 entries for 2 completions"):
+        RewardSet(functions.correct)(["", ""], ["", ""], answer=["1"])
+
+
+def test_every_reward_function_has_the_common_signature():
+    for function in (
+        functions.correct,
+        functions.correct_lenient,
+        functions.format_reward,
+        functions.annotations_hold,
+        functions.length_penalty(9),
+    ):
+        parameters = inspect.signature(function).parameters
+        assert list(parameters)[:2] == ["prompts", "completions"]
+        kwargs = [p for p in parameters.values() if p.kind is p.VAR_KEYWORD]
+        assert kwargs, "TRL passes every column to every function"

@@ -1,0 +1,101 @@
+"""Two processes of four simulated devices train like one process of eight."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from run_tables import read_table
+
+HERE = Path(__file__).parents[1]
+# A simulated device waits in a collective with a thread of its own. With one for each
+# device they ran out on a busy machine, and the devices waited for each other for ever.
+THREADS = {"NPROC": "64", "PJRT_NPROC": "64"}
+SECONDS = 900  # far more than it takes; then a process is taken for stuck
+
+
+def start(*arguments, devices, log):
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)} | THREADS
+    return subprocess.Popen(
+        [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],
+        env=os.environ | paths | {"JAX_PLATFORMS": "cpu"},
+        stdout=log.open("w"),
+        stderr=subprocess.STDOUT,
+    )
+
+
+def two(what, folder):
+    """Starts two processes that find each other, and their logs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    logs = [folder / f"{what}-{index}.log" for index in (0, 1)]
+    return [
+        start(what, port, index, folder, devices=4, log=log)
+        for index, log in enumerate(logs)
+    ], logs
+
+
+def finish(processes, logs):
+    """Waits for all; one that is left over, for whatever reason, is killed."""
+    try:
+        for process in processes:
+            process.wait(SECONDS)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    for process, log in zip(processes, logs, strict=True):
+        text = log.read_text()
+        assert process.returncode == 0, "\n".join(x.read_text()[-4000:] for x in logs)
+        assert text.strip().endswith("all the same")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of two processes that trained all lessons undisturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    finish(*two("whole", folder))
+    return folder
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
+    """Losses to 1e-5, and from the checkpoint of step 3 on 1, 4 and 8 devices."""
+    log = whole / "alone.log"
+    finish([start("alone", whole, devices=8, log=log)], [log])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", ["sft", "grpo", "distillation"])
+def test_what_is_written_is_written_once(whole, lesson):
+    assert [row["step"] for row in read_table(whole / lesson)] == [1, 2, 3, 4, 5, 6]
+    checkpoints = sorted((whole / lesson / "checkpoints").iterdir())
+    assert [path.name for path in checkpoints] == ["00000003", "00000006"]
+    for path in checkpoints:
+        record = json.loads((path / "checkpoint.json").read_text())["record"]
+        assert len(record["batches"]) == 2  # a data position per process
+    assert len(list((whole / lesson).glob("events*"))) == 1
+
+
+@pytest.mark.slow
+def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
+    """Process 1 is killed at step 5, and process 0, which waits for it, after that."""
+    processes, logs = two("killed", tmp_path)
+    try:
+        assert processes[1].wait(SECONDS) == -signal.SIGKILL, logs[1].read_text()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert len(read_table(tmp_path)) < 6
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["00000003"]
+    finish(*two("killed", tmp_path))
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        assert read_table(tmp_path, name) == read_table(whole / "grpo", name)

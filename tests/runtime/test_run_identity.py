@@ -1,0 +1,216 @@
+"""Runs are told apart by what would change their numbers, and by nothing else."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_models import model as make
+from toy_training import Rows, Toy, assert_same_weights, squared_error
+
+from helpers.batches.prompt_batches import packed_rows
+from helpers.model import lora
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.run_identity import fingerprint
+from helpers.training.checkpoints import CheckpointError, write_record
+from helpers.training.objectives import sft
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+
+def test_a_fingerprint_changes_with_one_bit_and_not_with_the_place():
+    numbers = np.arange(12, dtype=np.float32).reshape(3, 4)
+    tree = {"a": numbers, "b": [np.int32(3)]}
+    assert fingerprint(tree) == fingerprint(
+        {"a": jnp.asarray(numbers), "b": [np.int32(3)]}
+    )
+    other = numbers.copy()
+    other[2, 3] = np.nextafter(other[2, 3], np.float32(99))
+    assert fingerprint(tree) != fingerprint({**tree, "a": other})
+
+
+def train(
+    folder, steps, model=None, *, batches=None, objective=squared_error, **settings
+):
+    given = {name: settings.pop(name) for name in ("fresh", "frozen") & settings.keys()}
+    trainer = Trainer(
+        model or Toy(),
+        objective,
+        adamw(1e-2, **settings),
+        folder=folder,
+        log=False,
+        **given,
+    )
+    return trainer.fit(batches or Rows(), steps)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"clip": 1e-9}, {"weight_decay": 5.0}, {"b2": 0.5}]
+)
+def test_another_optimizer_does_not_go_on_with_a_run(tmp_path, settings):
+    train(tmp_path, 2)
+    with pytest.raises(CheckpointError, match="optimizer.*another folder"):
+        train(tmp_path, 4, **settings)
+    assert len(train(tmp_path, 4)) == 4
+
+
+def test_other_starting_weights_do_not_get_the_finished_run(tmp_path):
+    model = Toy()
+    train(tmp_path, 2, model)
+    with pytest.raises(CheckpointError, match="starting weights.*load it again"):
+        train(tmp_path, 2, model)  # trained meanwhile
+    assert len(train(tmp_path, 2)) == 2
+
+
+def short(limit):
+    def objective(model, batch, power=limit):
+        loss, metrics = squared_error(model, batch)
+        return loss**power, metrics
+
+    return objective
+
+
+def test_an_edited_objective_is_refused_with_old_and_new_and_how_to_go_on(tmp_path):
+    train(tmp_path, 3, objective=short(1))
+    said = "default power was 1, here it is 2.*fresh=True.*moved aside.*another folder"
+    with pytest.raises(CheckpointError, match=said):
+        train(tmp_path, 3, objective=short(2))
+
+
+def test_a_refused_model_keeps_its_weights(tmp_path):
+    """Or who goes on in another folder would start from the trained ones."""
+    model = Toy()
+    train(tmp_path, 3, batches=packed(), objective=weigh)
+    for batches in (packed(mask=0), packed(1)):
+        with pytest.raises(ValueError, match="tokens|masks"):
+            train(tmp_path, 3, model, batches=batches, objective=weigh)
+        assert_same_weights(model, Toy())
+
+
+def packed(first=2, mask=1):
+    examples = [([first, 3, 5], [0, mask, 1]), ([4, 6], [0, 1])]
+    return packed_rows(examples, batch=8, length=5, seed=0)
+
+
+def weigh(model, batch):
+    return squared_error(model, batch | {"target": batch["positions"] * 1.0})
+
+
+class Told(Toy):
+    """A toy whose answer depends on a setting that is no weight."""
+
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.scale, self.remat = scale, "layer"
+
+    def __call__(self, tokens_BT):
+        return super().__call__(tokens_BT) * self.scale
+
+
+def test_settings_of_a_model_that_are_no_weights_count(tmp_path):
+    train(tmp_path, 2, Told())
+    with pytest.raises(CheckpointError, match="model: scale was 1.0, here it is 2.0"):
+        train(tmp_path, 2, Told(2.0))
+    saving = Told()
+    saving.remat = "none"  # memory and time, not numbers
+    assert len(train(tmp_path, 2, saving)) == 2
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"alpha": 8.0}, "adapter_scale was 2.0, here it is 4.0"),
+        ({"activations": "bfloat16"}, "activations was 'float32', here"),
+    ],
+)
+def test_scale_of_adapters_and_dtype_between_weights_count(tmp_path, change, said):
+    def run(alpha=4.0, activations="float32"):
+        model = lora.add(make(layers=1), 2, alpha=alpha)
+        model.activations = activations
+        Trainer(
+            model,
+            sft(),
+            adamw(1e-2),
+            wrt=lora.Adapter,
+            folder=tmp_path,
+            mesh=make_mesh(jax.devices()[:1]),
+            log=False,
+        ).fit(packed(), 1)
+
+    run()
+    with pytest.raises(CheckpointError, match=said):
+        run(**change)
+
+
+def with_teacher(model, batch, teacher):
+    loss, metrics = squared_error(model, batch)
+    return loss + jnp.square(model.embed[...] - teacher.embed[...]).mean(), metrics
+
+
+def test_another_teacher_is_refused(tmp_path):
+    train(tmp_path, 2, objective=with_teacher, frozen=[Toy(1)])
+    with pytest.raises(CheckpointError, match="frozen 0: weights changed"):
+        train(tmp_path, 2, objective=with_teacher, frozen=[Toy(2)])
+    assert len(train(tmp_path, 2, objective=with_teacher, frozen=[Toy(1)])) == 2
+
+
+def test_fresh_starts_again_and_moves_the_old_run_aside(tmp_path):
+    old, new = Toy(), Toy()
+    table = train(tmp_path, 3, old, objective=short(1))
+    (tmp_path / "model").mkdir()
+    train(tmp_path, 4, new, objective=short(2), fresh=True)
+    assert (tmp_path / "model").is_dir()  # what is no run's stays
+    straight = Toy()
+    train(tmp_path / "straight", 4, straight, objective=short(2))
+    assert_same_weights(new, straight)
+    aside = tmp_path / "earlier-1"
+    lines = (aside / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == table
+    shutil.move(aside, tmp_path / "back")
+    again = Toy()
+    assert train(tmp_path / "back", 3, again, objective=short(1)) == table
+    assert_same_weights(again, old)
+
+
+def test_fresh_counts_what_it_moved_and_moves_nothing_where_nothing_is(tmp_path):
+    train(tmp_path, 1, fresh=True)
+    assert not list(tmp_path.glob("earlier-*"))
+    for _ in range(2):
+        train(tmp_path, 1, fresh=True)
+    assert sorted(path.name for path in tmp_path.glob("earlier-*")) == [
+        "earlier-1",
+        "earlier-2",
+    ]
+
+
+def test_fresh_is_for_the_first_fit_of_a_trainer(tmp_path):
+    trainer = Trainer(
+        Toy(), squared_error, adamw(1e-2), folder=tmp_path, fresh=True, log=False
+    )
+    batches = Rows()
+    for steps in (1, 2, 4):
+        assert len(trainer.fit(batches, steps)) == steps
+    assert not list(tmp_path.glob("earlier-*"))
+
+
+def test_a_folder_of_an_earlier_course_is_said_to_be_that(tmp_path):
+    train(tmp_path, 2)
+    (folder,) = (tmp_path / "checkpoints").iterdir()
+    record = json.loads((folder / "checkpoint.json").read_text())["record"]
+    assert record.pop("format")
+    record["run"] = {"model": "Toy", "objective": "squared_error#12345678()"}
+    record["batches"] = [{"count": 2}]
+    write_record(folder, record)
+    with pytest.raises(CheckpointError, match="earlier version.*fresh=True"):
+        train(tmp_path, 2)
+    assert len(train(tmp_path, 2, fresh=True)) == 2
+
+
+def test_fewer_steps_than_are_done_are_refused(tmp_path):
+    """Or a short run would return a longer one's table and weights."""
+    train(tmp_path, 5)
+    with pytest.raises(ValueError, match="5 steps are done, more than steps=3"):
+        train(tmp_path, 3)
+    assert len(train(tmp_path, 5)) == 5

@@ -1,0 +1,116 @@
+"""Adapted and int8 models on 8 simulated devices: one device's samples and files."""
+
+import functools
+import pathlib
+import tempfile
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from safetensors.numpy import load_file
+from tiny_models import adapted, texts
+from tiny_models import model as make
+
+from helpers.generation.sampling import generate, row_keys
+from helpers.model import lora, weights
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import place
+
+SIZES = {"vocab": 32, "width": 16, "ff": 32, "head_dim": 8}
+
+
+def made(dtype, int8):
+    model = make("qwen3", dtype=dtype, **SIZES)
+    model = lora.quantize(model) if int8 else model
+    model.activations = "float32"
+    return adapted(model, 0.15, targets=("q", "o", "down"))
+
+
+def spread(model, mesh):
+    graph, state = nnx.split(model)
+    return nnx.merge(graph, place(state, mesh))
+
+
+def equal(ours, theirs):
+    """Files of the same names, and the same numbers but for a last digit."""
+    names = sorted(path.name for path in theirs.iterdir())
+    assert names == sorted(path.name for path in ours.iterdir())
+    for name in names:
+        if not name.endswith(".safetensors"):
+            assert (ours / name).read_bytes() == (theirs / name).read_bytes()
+            continue
+        one, other = load_file(theirs / name), load_file(ours / name)
+        assert one.keys() == other.keys()
+        for key, x in one.items():
+            assert x.dtype == other[key].dtype
+            unit = float(jnp.finfo(x.dtype).eps)
+            pair = (y.astype(np.float32) for y in (other[key], x))
+            np.testing.assert_allclose(*pair, rtol=unit, atol=1e-6, err_msg=key)
+
+
+def save(model, folder):
+    weights.save(model, folder / "model")
+    weights.save(lora.merge(model), folder / "merged")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lora.save(model, folder / "adapters")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(graph, state, tokens):
+    model = nnx.merge(graph, state)
+    hidden, _ = model(tokens, jnp.arange(tokens.shape[-1])[None, None])
+    return model.logits(hidden)
+
+
+def logits(model):
+    return np.asarray(_logits(*nnx.split(model), texts(1, 9)[None]), np.float32)
+
+
+def sampled(model):
+    prompts = np.arange(2, 34, dtype=np.int32).reshape(8, 4) % 30 + 1
+    keys = row_keys(jax.random.key(0), 0, 8, 2)
+    limits = {"max_tokens": 4, "eos_ids": (0,)}
+    return jax.device_get(
+        generate(model, prompts, np.ones_like(prompts), keys, **limits)
+    )
+
+
+def check(dtype, int8, mesh, scratch):
+    one = made(dtype, int8)
+    expected = logits(one)
+    save(one, scratch / "one")
+    many = spread(one, mesh)
+    assert len(many.layers.q.sharding.device_set) == 8
+    ours, theirs = sampled(many), sampled(one)
+    np.testing.assert_array_equal(ours.tokens, theirs.tokens)
+    np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=2e-5)
+    save(many, scratch / "many")
+    for folder in "model", "merged", "adapters":
+        equal(scratch / "many" / folder, scratch / "one" / folder)
+    merged = lora.merge(many)
+    for name in lora.ATTENTION + lora.MLP:
+        ours = getattr(merged.layers, name)[...]
+        shape = ours.sharding.shard_shape(ours.shape)
+        assert np.prod(shape) * 8 == ours.size, f"merged {name} is not in 8 parts"
+    for place_ in mesh, None:
+        back = weights.load(
+            scratch / "many" / "model", mesh=place_, dtype=dtype, activations="float32"
+        )
+        off = np.abs(logits(back) - expected).max() / np.abs(expected).max()
+        assert off < (1e-5 if dtype == jnp.float32 else 21 / 256), off
+
+
+if __name__ == "__main__":
+    assert len(jax.devices()) == 8
+    ways = [
+        (jnp.float32, False, make_mesh()),
+        (jnp.bfloat16, True, make_mesh()),
+        (jnp.float32, True, make_mesh(model=2)),
+    ]
+    for way in ways:
+        with tempfile.TemporaryDirectory() as scratch:
+            check(*way, pathlib.Path(scratch))
+    print("all the same")

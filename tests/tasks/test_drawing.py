@@ -1,0 +1,80 @@
+"""The pen's shapes cover what geometry says, wherever its frame lies."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+
+from helpers.tasks.food.drawing import Pen, baked, colour, mix, shade
+
+INK = (255, 255, 255)
+SIZE = 400
+
+
+def drawn(draw):
+    """Where the ink is after `draw(pen)`; one unit is 100 pixels, (0, 0) the middle."""
+    image = Image.new("RGB", (SIZE, SIZE))
+    draw(Pen(ImageDraw.Draw(image), complex(SIZE / 2, SIZE / 2), 100))
+    return np.asarray(image)[..., 0] > 0
+
+
+def area(ink):
+    return ink.sum() / 100**2
+
+
+def middle(ink):
+    """Mean place of the ink, in units of the frame."""
+    y, x = np.nonzero(ink)
+    return (x.mean() - SIZE / 2) / 100, (y.mean() - SIZE / 2) / 100
+
+
+places = st.floats(-0.6, 0.6)
+sizes = st.floats(0.4, 1)
+angles = st.floats(-180, 180)
+
+
+@settings(deadline=None, max_examples=40)
+@given(places, places, sizes, angles)
+def test_shapes_have_the_area_of_their_formula_in_any_frame(x, y, size, angle):
+    shapes = {
+        math.pi * 0.8**2: lambda pen: pen.disc(0, 0, 0.8, INK),
+        math.pi * 0.8 * 0.4: lambda pen: pen.oval(0, 0, 1.6, 0.8, INK),
+        1.2 * 0.9: lambda pen: pen.box(0, 0, 1.2, 0.9, INK),
+        0.5 * 1.2 * 1.2: lambda pen: pen.polygon(((0, 0), (1.2, 0), (0, 1.2)), INK),
+        math.pi * (0.8**2 - 0.4**2): lambda pen: pen.sector(0.8, 0, 360, INK, hole=0.4),
+        math.pi * 0.8**2 / 4: lambda pen: pen.sector(0.8, 0, 90, INK),
+    }
+    for wanted, shape in shapes.items():
+        ink = drawn(lambda pen, shape=shape: shape(pen.at(x, y, size, angle)))
+        assert area(ink) == pytest.approx(wanted * size**2, rel=0.09)
+
+
+@settings(deadline=None, max_examples=40)
+@given(places, places, sizes, angles)
+def test_a_frame_is_moved_scaled_and_turned_clockwise(x, y, size, angle):
+    ink = drawn(lambda pen: pen.at(x, y, size, angle).disc(0.7, 0, 0.1, INK))
+    radians = math.radians(angle)  # y points down: clockwise to the eye
+    wanted = x + 0.7 * size * math.cos(radians), y + 0.7 * size * math.sin(radians)
+    assert middle(ink) == pytest.approx(wanted, abs=0.03)
+
+
+def test_a_ring_has_a_hole_and_a_line_has_its_width():
+    ring = drawn(lambda pen: pen.sector(1.0, 0, 360, INK, hole=0.5))
+    assert not ring[200, 200] and ring[200, 275] and ring[125, 200]
+    line = drawn(lambda pen: pen.line(((-1, 0), (1, 0)), 0.2, INK))
+    assert line[:, 200].sum() == pytest.approx(20, abs=1)
+    assert line[200].sum() == pytest.approx(220, abs=3)  # round ends reach beyond
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.floats(0, 3), st.floats(0, 1))
+def test_colours_are_colours(seed, light, share):
+    rng = random.Random(seed)
+    one, other = colour(rng, (0, 128, 255), (255, 255, 0), spread=40), baked(rng)
+    for rgb in (one, other, shade(one, light), mix(one, other, share)):
+        assert len(rgb) == 3 and all(type(c) is int and 0 <= c <= 255 for c in rgb)
+    assert mix(one, other, 0) == one and mix(one, other, 1) == other

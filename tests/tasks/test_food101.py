@@ -1,0 +1,262 @@
+"""Food-101 from parquet, folders and a stand-in for the hub; the broken is named."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from helpers.tasks.food import food101
+from helpers.tasks.food.food101 import LABELS, load, with_image
+from helpers.tasks.food.photos import PhotoError
+
+
+def photo(number, kind="JPEG"):
+    """A flat photo whose colour tells its number."""
+    file = io.BytesIO()
+    Image.new("RGB", (24, 16), (number * 7 % 256, number * 31 % 256, 90)).save(
+        file, kind
+    )
+    return file.getvalue()
+
+
+def record(number, label):
+    return {"image": {"bytes": photo(number), "path": f"{number}.jpg"}, "label": label}
+
+
+def write(path, records, names=None):
+    """A parquet file as `datasets` writes it if names are given, else a bare one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if names is None:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+        return
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=list(names))}
+    )
+    datasets.Dataset.from_list(records, features=features).to_parquet(path)
+
+
+def said(rows):
+    """What rows say, with photos back to their numbers' bytes."""
+    return [(row["photo"], row["foods"]) for row in rows]
+
+
+RECORDS = [record(i, label) for i, label in enumerate((31, 76, 31, 0, 31, 76))]
+WANTED = [(photo(i), [LABELS[r["label"]]]) for i, r in enumerate(RECORDS)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train.parquet",
+        "train-00000-of-00001.parquet",
+        "data/train-00000-of-00001.parquet",
+    ],
+)
+@pytest.mark.parametrize("names", [None, LABELS])
+def test_every_layout_gives_the_same_rows(tmp_path, name, names):
+    write(tmp_path / name, RECORDS, names)
+    rows = load(tmp_path)
+    assert said(rows) == WANTED and rows == load(str(tmp_path), "train")
+    assert all(row["level"] == 1 and name in row["where"] for row in rows)
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_labels_mean_what_the_file_says_they_do(tmp_path):
+    """A subset made with its own numbering of the classes."""
+    names = ("sushi", "pizza")
+    write(tmp_path / "train.parquet", [record(0, 1), record(1, 0)], names)
+    assert [row["foods"] for row in load(tmp_path)] == [["pizza"], ["sushi"]]
+
+
+def test_the_first_of_each_class_are_taken_and_the_rest_is_not_read(tmp_path):
+    write(tmp_path / "train-00000-of-00002.parquet", RECORDS)
+    write(tmp_path / "train-00001-of-00002.parquet", RECORDS[::-1])
+    assert said(load(tmp_path, per_class=1)) == [WANTED[0], WANTED[1], WANTED[3]]
+    assert said(load(tmp_path, per_class=2)) == [*WANTED[:4], WANTED[5], WANTED[3]]
+    every = [record(i, i) for i in range(101)]
+    whole = tmp_path / "whole"
+    write(whole / "validation-00000-of-00002.parquet", every)
+    (whole / "validation-00001-of-00002.parquet").write_bytes(b"never opened")
+    assert len(load(whole, "validation", per_class=1)) == 101
+    with pytest.raises(ValueError, match="00001-of-00002.parquet is not a readable"):
+        load(whole, "validation", per_class=2)
+
+
+def test_a_folder_of_photos(tmp_path):
+    for number, place in enumerate(("pizza/b.jpg", "pizza/a.PNG", "donuts/1.jpeg")):
+        path = tmp_path / "validation" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo(number))
+    (tmp_path / "validation" / "pizza" / "notes.txt").write_text("not a photo")
+    wanted = [(photo(2), ["donuts"]), (photo(1), ["pizza"]), (photo(0), ["pizza"])]
+    assert said(load(tmp_path, "validation")) == wanted
+    (tmp_path / "validation" / "soup").mkdir()
+    (tmp_path / "validation" / "soup" / "1.jpg").write_bytes(photo(3))
+    with pytest.raises(ValueError, match="'soup' is not a class of Food-101"):
+        load(tmp_path, "validation")
+
+
+def test_the_map_step_decodes_to_the_size_asked_for(tmp_path):
+    write(tmp_path / "train.parquet", RECORDS)
+    rows = load(tmp_path)
+    for number, row in enumerate(rows):
+        made = with_image(row, 20)
+        colour = np.array((number * 7 % 256, number * 31 % 256, 90))
+        assert made["image"].shape == (20, 20, 3) and "photo" in row
+        assert np.abs(made["image"].astype(int) - colour).max() <= 4
+        rest = {name: row[name] for name in ("foods", "level", "where", "id")}
+        assert {name: made[name] for name in made if name != "image"} == rest
+
+
+# --- what is refused ---
+
+
+def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere.*train.parquet"):
+        load(tmp_path / "nowhere")
+    write(tmp_path / "train.parquet", RECORDS)
+    with pytest.raises(FileNotFoundError, match="no validation split.*pizza/1.jpg"):
+        load(tmp_path, "validation")
+    with pytest.raises(ValueError, match="'test'"):
+        load(tmp_path, "test")
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        load(tmp_path, per_class=0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        ({**RECORDS[0], "label": 101}, "row 2: label 101 is not from 0 to 100"),
+        ({**RECORDS[0], "label": -1}, "row 2: label -1"),
+        ({**RECORDS[0], "label": None}, "row 2: label None"),
+        (
+            {"image": {"bytes": None, "path": "/etc/passwd"}, "label": 1},
+            "row 2: .*no bytes",
+        ),
+        ({"image": None, "label": 1}, "row 2: .*no bytes"),
+        ({"image": {"bytes": b"", "path": "x"}, "label": 1}, "row 2: not a picture"),
+        (
+            {"image": {"bytes": photo(0)[:300], "path": "x"}, "label": 1},
+            "row 2: broken or cut off",
+        ),
+    ],
+)
+def test_a_broken_row_is_named_before_work_begins(tmp_path, broken, complaint):
+    write(tmp_path / "train.parquet", [RECORDS[0], broken])
+    with pytest.raises(ValueError, match="train.parquet, " + complaint):
+        load(tmp_path)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "train.parquet"
+    write(path, [{"picture": b"", "label": 0}])
+    with pytest.raises(ValueError, match="train.parquet: no column .'image'"):
+        load(tmp_path)
+    write(path, [record(0, 0)], names=["soup"])
+    with pytest.raises(ValueError, match="'soup' is not a class"):
+        load(tmp_path)
+    path.write_bytes(b"PAR1 half a download")
+    with pytest.raises(ValueError, match="not a readable parquet.*Download it again"):
+        load(tmp_path)
+    write(path, [])
+    with pytest.raises(ValueError, match="no column|no photos"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "about",
+    ["no JSON", "[]", '{"info": null}']
+    + ['{"info": {"features": {"label": {"names": null}}}}'],
+)
+def test_metadata_of_another_form_are_named(tmp_path, about):
+    path = tmp_path / "train.parquet"
+    write(path, [record(0, 0)])
+    table = pyarrow.parquet.read_table(path)
+    table = table.replace_schema_metadata({"huggingface": about})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(ValueError, match="train.parquet: its metadata 'huggingface'"):
+        load(tmp_path)
+
+
+# --- the hub ---
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """The hub as `datasets` streams it, from a local file; lists what was asked."""
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+    write(tmp_path / "hub.parquet", RECORDS, LABELS)
+    asked, real = [], datasets.load_dataset
+
+    def load_dataset(name, **options):
+        asked.append((name, options))
+        files = {options["split"]: str(tmp_path / "hub.parquet")}
+        return real("parquet", data_files=files, **options)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return asked
+
+
+def test_the_hub_is_streamed_once_and_kept(hub, tmp_path):
+    rows = load(per_class=2)
+    assert said(rows) == [*WANTED[:4], WANTED[5]]
+    assert hub == [("ethz/food101", {"split": "train", "streaming": True})]
+    assert load(per_class=2) == rows and len(hub) == 1
+    assert said(load(split="validation", per_class=1)) == said(load(per_class=1))
+    assert len(hub) == 3
+
+
+def test_a_stream_that_breaks_leaves_nothing_half_kept(hub, tmp_path, monkeypatch):
+    whole = datasets.load_dataset
+
+    def breaks(name, **options):
+        table = whole(name, **options)
+        table = table.cast_column("image", datasets.Image(decode=False))
+
+        def cut(row, index):
+            if index == 3:
+                raise ConnectionError("Server disconnected")
+            return row
+
+        return table.map(cut, with_indices=True, features=table.features)
+
+    monkeypatch.setattr(datasets, "load_dataset", breaks)
+    with pytest.raises(ConnectionError, match="Server disconnected.*load.folder."):
+        load(per_class=2)
+    assert not list((tmp_path / "build" / "food101").iterdir())
+    monkeypatch.setattr(datasets, "load_dataset", whole)
+    assert len(load(per_class=2)) == 5
+
+
+def test_no_network_says_how_to_pass_a_folder(tmp_path, monkeypatch):
+    def load_dataset(*args, **options):
+        raise ConnectionError("Couldn't reach 'ethz/food101' on the Hub")
+
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    message = r"Couldn't reach.*food101.load\(folder\).*drawn foods need no network"
+    with pytest.raises(ConnectionError, match=message):
+        load()
+
+
+def test_a_full_disk_is_not_taken_for_a_missing_network(hub, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(food101, "_write", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        load()
+    assert not isinstance(caught.value, ConnectionError | PhotoError)
+
+
+def test_importing_the_task_leaves_datasets_alone():
+    code = "import sys, helpers.tasks.food.food101; sys.exit('datasets' in sys.modules)"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -1,0 +1,71 @@
+"""What the food base reads is true of its pictures, and numbers are said again."""
+
+import random
+import re
+
+import pytest
+
+from helpers.batches.images import counts
+from helpers.tasks.food import food_pictures, food_traces
+from helpers.text import chat
+from helpers.tools.nutrition import TINY
+from helpers.tools.tool_calls import Call
+from scripts import food_corpus, tiny_food
+
+ROWS = food_pictures.generate(300, seed=1, levels=(1, 2), no_food=0.3)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return food_corpus.make_tokenizer(ROWS)
+
+
+def test_what_is_said_about_a_picture_is_what_is_on_it():
+    rng, asked = random.Random(0), 0
+    for row in ROWS:
+        question, answer = food_corpus.told(row, rng)
+        words = re.sub(r"[^a-z]", " ", answer)
+        foods = [food.replace("_", " ") for food in row["foods"]]
+        if question in food_corpus.DESCRIBE:
+            continue  # captions have tests of their own
+        asked += 1
+        others = {f.replace("_", " ") for f in food_pictures.FOODS} - set(foods)
+        assert all(food in answer for food in foods)
+        assert not any(f" {other} " in f" {words} " for other in others)
+        assert ("no food" in answer) == (not foods)
+        assert re.findall(r"\d+", answer) == re.findall(r"\d+", question)
+    assert asked > 150
+
+
+def test_numbers_are_repeated_and_all_lengths_come():
+    rng, lengths = random.Random(1), set()
+    for _ in range(200):
+        question, answer = food_corpus.repeated(rng)
+        (number,) = re.findall(r"\d+", question)
+        assert answer in question and re.findall(r"\d+", answer) == [number]
+        lengths.add(len(number))
+    assert lengths == {1, 2, 3, 4}
+
+
+def test_the_base_has_met_no_tool(tokenizer):
+    vision = tiny_food.new_model(tokenizer).config.vision
+    examples, pictures = food_corpus.talk(tokenizer, vision, ROWS)
+    texts = [tokenizer.decode(tokens) for tokens, _ in examples]
+    tool = re.compile(r"<<lookup|kcal (are|is|in)|#### no")
+    assert not any(tool.search(text) for text in texts)
+    numbers = counts([tokens for tokens, _ in examples], vision)
+    assert numbers == [len(pictures(index)) for index in range(len(examples))]
+    assert pictures(7)[0] is ROWS[7]["image"] and sum(numbers) == len(ROWS)
+    assert texts[3].endswith(f"<end_of_image> {food_corpus.named(ROWS[3])}<eos>")
+
+
+def test_calls_are_short_for_every_food(tokenizer):
+    for food in food_pictures.FOODS:
+        call = TINY.render([Call("lookup_nutrition", {"food": food, "grams": 450})])
+        call = call.replace("_", " ")
+        assert len(tokenizer(call, add_special_tokens=False)["input_ids"]) <= 9
+    vision = tiny_food.new_model(tokenizer).config.vision
+    one = food_pictures.generate(50, seed=2, no_food=0.3)
+    questions = [row["question"] for row in food_traces.ask(one, seed=0)]
+    tokens = chat.prompts_tokens(tokenizer, questions, vision=vision)
+    assert max(map(len, tokens)) <= 40

@@ -1,0 +1,233 @@
+"""Drawn foods: as said, repeatable, split cleanly, told apart by shape, not colour."""
+
+import hashlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+
+from helpers.tasks.food import food_pictures, food_table
+from helpers.tasks.food.drawing import Pen
+from helpers.tasks.food.food_labels import LABELS
+from helpers.tasks.food.food_pictures import FOODS, generate, picture
+
+unhurried = settings(deadline=None, max_examples=40)
+
+
+def digest(rows):
+    return hashlib.sha256(b"".join(row["image"].tobytes() for row in rows)).hexdigest()
+
+
+def words(row):
+    return (*row["foods"], row["place"], row["table"], *row["beside"])
+
+
+def test_there_are_at_least_twelve_foods_and_each_is_a_class_of_food101():
+    assert len(FOODS) >= 12 and set(FOODS) <= set(LABELS)
+    assert set(FOODS) >= food_pictures.SEEN_FROM_THE_SIDE
+
+
+def test_the_labels_are_those_of_the_hub():
+    """Numbers by which the dataset card of ethz/food101 knows some of them."""
+    assert len(LABELS) == len(set(LABELS)) == 101
+    known = {0: "apple_pie", 16: "cheesecake", 17: "cheese_plate", 23: "churros"}
+    known |= {31: "donuts", 38: "fish_and_chips", 100: "waffles"}
+    assert {number: LABELS[number] for number in known} == known
+
+
+@unhurried
+@given(
+    st.integers(0, 2**40),
+    st.integers(0, 10**6),
+    st.sampled_from(("train", "test")),
+    st.sampled_from((16, 32, 33, 48, 64)),
+    st.sampled_from(((1,), (2,), (1, 2))),
+)
+def test_a_row_is_what_it_says_and_the_same_again(seed, index, split, size, levels):
+    options = {"split": split, "size": size, "levels": levels, "no_food": 0.3}
+    row, again = (picture(seed, index, **options) for _ in range(2))
+    image = row.pop("image")
+    assert image.shape == (size, size, 3) and image.dtype == np.uint8
+    assert image.flags.c_contiguous and np.array_equal(image, again.pop("image"))
+    assert row == again
+    assert (
+        row["level"] in levels
+        and len(row["foods"]) in {1: (0, 1), 2: (2,)}[row["level"]]
+    )
+    assert len(set(row["foods"])) == len(row["foods"]) and set(row["foods"]) <= set(
+        FOODS
+    )
+    assert set(row["beside"]) <= set(food_table.THINGS) and len(row["beside"]) <= 2
+    assert food_pictures.in_test(row["id"]) == (split == "test")
+    assert image.std() > 5  # something is there
+
+
+def test_pictures_do_not_depend_on_the_process_or_on_those_before():
+    code = (
+        "import hashlib; from helpers.tasks import food_pictures as f;"
+        "rows = f.generate(6, seed=3, levels=(1, 2));"
+        "pixels = b''.join(row['image'].tobytes() for row in rows);"
+        "print(hashlib.sha256(pixels).hexdigest())"
+    )
+    root = Path(__file__).parents[2]
+    there = subprocess.check_output([sys.executable, "-c", code], cwd=root, text=True)
+    rows = [picture(3, index, levels=(1, 2)) for index in reversed(range(6))]
+    assert digest(reversed(rows)) == there.strip()
+    assert digest(generate(6, seed=4, levels=(1, 2))) != there.strip()
+
+
+def test_no_combination_and_no_picture_is_in_both_splits():
+    """The splits are compared by what rows say and by pixels, not by their ids."""
+    options = {"size": 16, "levels": (1, 2), "no_food": 0.3, "foods": FOODS[:3]}
+    train = [row for s in (0, 1) for row in generate(700, seed=s, **options)]
+    test = [r for s in (0, 1) for r in generate(700, seed=s, split="test", **options)]
+    assert not {words(row) for row in train} & {words(row) for row in test}
+    assert not {digest([row]) for row in train} & {digest([row]) for row in test}
+    assert len({digest([row]) for row in train + test}) == 2800
+
+
+def test_foods_levels_and_empty_pictures_come_as_often_as_asked():
+    rows = generate(1200, seed=5, size=16, no_food=0.25)
+    empty = sum(not row["foods"] for row in rows)
+    assert abs(empty - 300) < 5 * (1200 * 0.25 * 0.75) ** 0.5
+    counts = [sum(food in row["foods"] for row in rows) for food in FOODS]
+    assert min(counts) > 25 and max(counts) < 95  # 56 each, give or take 7
+    kinds = {row["place"].split(" ", 1)[-1] for row in rows if not row["foods"]}
+    assert kinds == {*food_table.DISHES, "cup", "cutlery", "flowers", "book"}
+    both = generate(400, seed=5, size=16, levels=(1, 2))
+    assert 140 < sum(row["level"] == 2 for row in both) < 260
+
+
+def test_no_thing_lies_beside_another_of_its_kind():
+    for row in generate(300, seed=6, size=16, no_food=1):
+        if row["place"] == "cutlery":
+            assert not {"fork", "knife", "spoon"} & set(row["beside"])
+        assert row["place"] not in row["beside"]
+        assert row["place"].split()[0] != row["table"].split()[0]
+
+
+@unhurried
+@given(st.integers(0, 10**6))
+def test_two_foods_are_named_from_left_to_right(index):
+    """Two discs of known colours stand in for drawings: where are their pixels?"""
+    inks = {"pizza": (255, 0, 255), "sushi": (0, 255, 255)}
+    with pytest.MonkeyPatch.context() as patch:
+        for food, ink in inks.items():
+            disc = lambda pen, rng, ink=ink: pen.disc(0, 0, 1.0, ink)  # noqa: E731
+            patch.setitem(food_pictures.DRAWINGS, food, disc)
+        row = picture(0, index, levels=(2,), foods=tuple(inks))
+    image = row["image"].astype(int)
+    blue = image[..., 2] > 170
+    purple = blue & (image[..., 1] < 60) & (image[..., 0] > 150)
+    turquoise = blue & (image[..., 0] < 60) & (image[..., 1] > 150)
+    x = {"pizza": purple.nonzero()[1].mean(), "sushi": turquoise.nonzero()[1].mean()}
+    left, right = row["foods"]
+    assert x[left] + 8 < x[right]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"split": "validation"}, "'validation'"),
+        ({"size": 8}, "16 to 256 pixels, not 8"),
+        ({"levels": (3,)}, r"\(1, 2\), not \(3,\)"),
+        ({"levels": ()}, "levels"),
+        ({"foods": ("pizza", "soup")}, "No drawing of .'soup'"),
+        ({"foods": ("pizza",), "levels": (2,)}, "Level 2 needs 2 foods"),
+        ({"foods": ()}, "Level 1 needs 1 foods"),
+        ({"no_food": 1.2}, "share from 0 to 1"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        generate(1, seed=0, **wrong)
+
+
+# --- what tells the foods apart ---
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """(train images, labels, test images, labels), -1 where there is no food."""
+
+    def arrays(n, split):
+        rows = generate(n, seed=11, split=split, no_food=1 / 17)
+        label = [FOODS.index(r["foods"][0]) if r["foods"] else -1 for r in rows]
+        return np.stack([row["image"] for row in rows]), np.array(label)
+
+    return *arrays(2500, "train"), *arrays(400, "test")
+
+
+def nearest(train, labels, test, k=9):
+    """The commonest label of the k nearest training points of every test point."""
+    squares = (test**2).sum(1)[:, None] + (train**2).sum(1) - 2 * test @ train.T
+    near = labels[np.argsort(squares, 1)[:, :k]]
+    return np.array([np.bincount(row + 1).argmax() - 1 for row in near])
+
+
+def test_colour_alone_does_not_give_the_food_away(labelled):
+    train, labels, test, wanted = labelled
+    for cut in (slice(0, 48), slice(12, 36)):  # the picture, and its middle
+        means = [
+            (x[:, cut, cut].astype(float) / 255).mean((1, 2)) for x in (train, test)
+        ]
+        right = nearest(means[0], labels, means[1]) == wanted
+        assert right.mean() < 0.6
+
+
+def edges(images, cell=6, bins=8):
+    """Histograms of edge directions in cells (Dalal and Triggs 2005): no colour."""
+    grey = np.pad(images.astype(np.float32).mean(-1), ((0, 0), (1, 1), (1, 1)), "edge")
+    dx = grey[:, 1:-1, 2:] - grey[:, 1:-1, :-2]
+    dy = grey[:, 2:, 1:-1] - grey[:, :-2, 1:-1]
+    direction = (np.arctan2(dy, dx) / np.pi % 1 * bins).astype(int) % bins
+    n, h, w = direction.shape
+    split = (n, h // cell, cell, w // cell, cell)
+    strength = np.hypot(dx, dy)
+    cells = [
+        (strength * (direction == b)).reshape(split).sum((2, 4)) for b in range(bins)
+    ]
+    found = np.stack(cells, -1)
+    size = np.linalg.norm(found, axis=-1, keepdims=True)
+    return (found / (size + found.mean((1, 2, 3), keepdims=True) * 2 + 1)).reshape(
+        n, -1
+    )
+
+
+def test_shape_alone_does(labelled):
+    """Ridge regression on random cosines of edge directions (Rahimi and Recht 2007)."""
+    train, labels, test, wanted = labelled
+    points, others = edges(train), edges(test)
+    mean, scale = points.mean(0), points.std(0) + 1e-6
+    rng = np.random.default_rng(0)
+    width = points.shape[1]
+    mixing = rng.normal(0, 0.5 / width**0.5, (width, 1500)).astype(np.float32)
+    phase = rng.uniform(0, 2 * np.pi, 1500).astype(np.float32)
+    a, b = (np.cos((x - mean) / scale @ mixing + phase) for x in (points, others))
+    targets = np.eye(len(FOODS) + 1, dtype=np.float32)[labels]
+    weights = np.linalg.solve(
+        a.T @ a + 30 * np.eye(1500), a.T @ (targets - targets.mean(0))
+    )
+    guess = (b @ weights).argmax(1)
+    guess[guess == len(FOODS)] = -1
+    assert (guess == wanted).mean() > 0.8
+
+
+def test_a_drawing_stays_near_its_place():
+    """Every food fills its disc and does not cover the things beside the dish."""
+    back = (1, 2, 3)
+    for food in FOODS:
+        for seed in range(20):
+            image = Image.new("RGB", (300, 300), back)
+            pen = Pen(ImageDraw.Draw(image), 150 + 150j, 100)
+            food_pictures.DRAWINGS[food](pen, random.Random(seed))
+            y, x = np.nonzero((np.asarray(image) != back).any(-1))
+            far = np.hypot(x - 149.5, y - 149.5) / 100
+            assert 0.85 < far.max() < 1.45, (food, far.max())
+            assert len(x) > 0.18 * np.pi * 100**2, food

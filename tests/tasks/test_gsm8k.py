@@ -1,0 +1,196 @@
+"""GSM8K from folders in every layout, the errors of broken ones, and the real rows."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from helpers.rewards.functions import gold_number
+from helpers.tasks.maths import gsm8k, word_problems
+
+RECORDS = [
+    {
+        "question": "Natalia sold 48 clips, then half as many.\u2028How many in all?",
+        "answer": "She sold 48/2 = <<48/2=24>>24.\n48+24 = <<48+24=72>>72.\n#### 72",
+    },
+    {
+        "question": "What is 1,000 + 0 at the café?",
+        "answer": "Let x be it.\n#### 1,000",
+    },
+]
+REAL = Path(
+    os.environ.get("COURSE_GSM8K")
+    or Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
+)
+
+
+def write_jsonl(path, records=RECORDS):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_parquet(path, records=RECORDS):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("train.jsonl", write_jsonl),
+        ("train.parquet", write_parquet),
+        ("train-00000-of-00001.parquet", write_parquet),
+        ("main/train-00000-of-00001.parquet", write_parquet),
+        ("main/train.jsonl", write_jsonl),
+        ("main/train.parquet", write_parquet),
+    ],
+)
+def test_every_layout_gives_the_same_rows(tmp_path, name, write):
+    write(tmp_path / name)
+    rows = gsm8k.load(tmp_path)
+    assert rows == [{**RECORDS[0], "level": 2}, {**RECORDS[1], "level": 0}]
+    assert gsm8k.load(str(tmp_path), "train") == rows
+
+
+def test_shards_are_read_in_order_and_splits_are_not_mixed(tmp_path):
+    write_parquet(tmp_path / "main" / "train-00001-of-00002.parquet", RECORDS[1:])
+    write_parquet(tmp_path / "main" / "train-00000-of-00002.parquet", RECORDS[:1])
+    write_jsonl(tmp_path / "test.jsonl", RECORDS[1:])
+    assert [row["level"] for row in gsm8k.load(tmp_path)] == [2, 0]
+    assert [row["level"] for row in gsm8k.load(tmp_path, split="test")] == [0]
+
+
+def test_a_blank_line_is_not_a_row(tmp_path):
+    text = json.dumps(RECORDS[0]) + "\n\n" + json.dumps(RECORDS[1]) + "\n\n"
+    (tmp_path / "test.jsonl").write_text(text)
+    assert len(gsm8k.load(tmp_path, "test")) == 2
+
+
+def test_a_byte_order_mark_is_not_a_broken_line(tmp_path):
+    write_jsonl(tmp_path / "train.jsonl")
+    plain = (tmp_path / "train.jsonl").read_bytes()
+    (tmp_path / "test.jsonl").write_bytes(b"\xef\xbb\xbf" + plain)
+    assert gsm8k.load(tmp_path, "test") == gsm8k.load(tmp_path, "train")
+
+
+def test_what_loads_can_be_graded_and_demonstrated(tmp_path):
+    """Whatever stands around the number of the final line, and after it."""
+    endings = ("#### 2", "#### 2\n\n", "#### $2", "#### 2 \t", "####2\r\n")
+    records = [{"question": "Q?", "answer": f"1+1={e}\n{e}"} for e in endings]
+    write_jsonl(tmp_path / "train.jsonl", records)
+    rows = gsm8k.load(tmp_path)
+    assert [gold_number(row["answer"]) for row in rows] == [2] * len(endings)
+    shown = word_problems.demonstrations(rows, answer_only=1, seed=0)
+    assert [row["response"] for row in shown] == [e.strip() for e in endings]
+
+
+def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere.*train.jsonl"):
+        gsm8k.load(tmp_path / "nowhere")
+    write_jsonl(tmp_path / "train.jsonl")
+    with pytest.raises(FileNotFoundError, match="no test split.*test.parquet"):
+        gsm8k.load(tmp_path, "test")
+    with pytest.raises(ValueError, match="'validation'"):
+        gsm8k.load(tmp_path, "validation")
+
+
+def test_a_broken_line_is_named_by_its_number(tmp_path):
+    whole = json.dumps(RECORDS[0])
+    (tmp_path / "train.jsonl").write_text(f"{whole}\n{whole}\n{whole[:40]}")
+    with pytest.raises(ValueError, match=r"train.jsonl, line 3 is not JSON"):
+        gsm8k.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        ({"question": "Q?"}, "line 2: needs columns .*'answer'.*has .*'question'"),
+        ({"prompt": "Q?", "response": "#### 1"}, "has .'prompt', 'response'"),
+        (["Q?", "#### 1"], "line 2: needs columns"),
+        ({"question": "Q?", "answer": 72}, "line 2: .*text"),
+        ({"question": "Q?", "answer": "It is 72."}, 'line 2: .*"#### 72"'),
+        ({"question": "Q?", "answer": "#### 72\nor so"}, "line 2: .*final line"),
+        ({"question": "Q?", "answer": "It is 72.\n####"}, "line 2: .*final line"),
+        ({"question": "Q?", "answer": ""}, "line 2: .*final line"),
+        ({"question": "Q?", "answer": "#### two\n"}, "line 2: .*'#### two'.*number"),
+        ({"question": "Q?", "answer": "#### 1 or 2"}, "line 2: .*'#### 1 or 2'"),
+        ({"question": "Q?", "answer": "#### 1/0"}, "line 2: .*'#### 1/0'"),
+    ],
+)
+def test_a_record_that_is_not_gsm8k_is_named_by_its_number(tmp_path, record, complaint):
+    write_jsonl(tmp_path / "train.jsonl", [RECORDS[0], record])
+    with pytest.raises(ValueError, match=complaint):
+        gsm8k.load(tmp_path)
+
+
+def test_wrong_columns_in_parquet_are_named(tmp_path):
+    write_parquet(tmp_path / "train.parquet", [{"text": "a"}])
+    with pytest.raises(ValueError, match="train.parquet, row 1: .*has .'text'"):
+        gsm8k.load(tmp_path)
+
+
+def test_a_file_that_is_not_what_its_name_says(tmp_path):
+    (tmp_path / "train.parquet").write_bytes(b"PAR1 half a download")
+    with pytest.raises(ValueError, match="train.parquet is not a readable parquet"):
+        gsm8k.load(tmp_path)
+    (tmp_path / "test.jsonl").write_bytes(b"\x80\x81\x82")
+    with pytest.raises(ValueError, match="test.jsonl is not UTF-8"):
+        gsm8k.load(tmp_path, "test")
+
+
+def test_an_empty_file_is_an_error(tmp_path):
+    (tmp_path / "train.jsonl").write_text("\n")
+    with pytest.raises(ValueError, match="no rows"):
+        gsm8k.load(tmp_path)
+
+
+def fake_datasets(load_dataset):
+    return types.SimpleNamespace(load_dataset=load_dataset)
+
+
+def test_the_hub_is_asked_for_the_main_configuration(monkeypatch):
+    asked = []
+
+    def load_dataset(*args, **options):
+        asked.append((args, options))
+        return RECORDS
+
+    monkeypatch.setitem(sys.modules, "datasets", fake_datasets(load_dataset))
+    assert [row["level"] for row in gsm8k.load(split="test")] == [2, 0]
+    assert asked == [(("openai/gsm8k", "main"), {"split": "test"})]
+
+
+def test_no_network_says_how_to_pass_a_folder(monkeypatch):
+    def load_dataset(*args, **options):
+        raise ConnectionError("Couldn't reach 'openai/gsm8k' on the Hub")
+
+    monkeypatch.setitem(sys.modules, "datasets", fake_datasets(load_dataset))
+    with pytest.raises(ConnectionError, match=r"Couldn't reach.*gsm8k.load\(folder\)"):
+        gsm8k.load()
+
+
+def test_importing_the_task_leaves_datasets_alone():
+    """`import datasets` takes seconds; a course that is offline never pays for it."""
+    code = "import sys, helpers.tasks.maths.gsm8k; sys.exit('datasets' in sys.modules)"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real GSM8K in {REAL}")
+def test_all_the_real_rows_load_and_their_annotations_are_counted():
+    train, test = gsm8k.load(REAL, "train"), gsm8k.load(REAL, "test")
+    assert (len(train), len(test)) == (7473, 1319)
+    rows = train + test
+    counted = [len(re.findall(r"<<[^<>]+>>", row["answer"])) for row in rows]
+    assert [row["level"] for row in rows] == counted
+    assert all(re.search(r"\n#### -?[\d,.]+$", row["answer"]) for row in rows)
+    written = (REAL / "test.jsonl").read_text(encoding="utf-8").split("\n")[0]
+    assert json.loads(written).items() <= test[0].items()

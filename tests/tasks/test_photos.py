@@ -1,0 +1,296 @@
+"""Photos of every mode decode to what is meant; the broken and the huge are refused."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from helpers.tasks.food.photos import PhotoError, decode
+
+unhurried = settings(
+    deadline=None, max_examples=60, suppress_health_check=list(HealthCheck)
+)
+RED, GREEN, BLUE, WHITE = (230, 20, 20), (20, 200, 20), (20, 20, 230), (255,) * 3
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def quarters(width=40, height=24):
+    """Red and green above, blue and white below."""
+    pixels = np.empty((height, width, 3), np.uint8)
+    top, left = height // 2, width // 2
+    pixels[:top, :left], pixels[:top, left:] = RED, GREEN
+    pixels[top:, :left], pixels[top:, left:] = BLUE, WHITE
+    return Image.fromarray(pixels)
+
+
+def corners(pixels):
+    """The colours a little inside the four corners, clockwise from top left."""
+    h, w = pixels.shape[0] // 4, pixels.shape[1] // 4
+    return [
+        tuple(map(int, pixels[y, x])) for y, x in ((h, w), (h, -w), (-h, -w), (-h, w))
+    ]
+
+
+def close(found, wanted, within=14):
+    return np.abs(np.array(found, int) - np.array(wanted, int)).max() <= within
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
+@pytest.mark.parametrize("size", [None, 8, 48, 64])
+def test_every_format_keeps_its_colours_in_place(kind, size):
+    pixels = decode(encoded(quarters(), kind), size)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == ((24, 40, 3) if size is None else (size, size, 3))
+    assert close(corners(pixels), [RED, GREEN, WHITE, BLUE], within=30)
+
+
+# How a scene's corners (clockwise from top left: 0 1 2 3) lie in a file of each EXIF
+# orientation, from the standard's words, e.g. 6: "the 0th row is the right-hand side
+# of the image, the 0th column the top": the file's first row is the right side, read
+# from the top.
+STORED = {
+    1: (0, 1, 2, 3),
+    2: (1, 0, 3, 2),
+    3: (2, 3, 0, 1),
+    4: (3, 2, 1, 0),
+    5: (0, 3, 2, 1),
+    6: (1, 2, 3, 0),
+    7: (2, 1, 0, 3),
+    8: (3, 0, 1, 2),
+}
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_photo_comes_upright_however_the_camera_was_held(orientation, kind):
+    scene = (RED, GREEN, WHITE, BLUE)
+    a, b, c, d = (scene[i] for i in STORED[orientation])
+    sideways = orientation >= 5
+    height, width = (48, 32) if sideways else (32, 48)
+    stored = np.empty((height, width, 3), np.uint8)
+    top, left = height // 2, width // 2
+    stored[:top, :left], stored[:top, left:] = a, b
+    stored[top:, left:], stored[top:, :left] = c, d
+    image = Image.fromarray(stored)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(image, kind, exif=exif)
+    for size in (None, 20):
+        pixels = decode(data, size)
+        assert pixels.shape == ((32, 48, 3) if size is None else (20, 20, 3))
+        assert close(corners(pixels), scene, within=40)
+    reference = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+    assert np.array_equal(decode(data), reference)
+
+
+def test_a_broken_exif_block_leaves_the_photo_as_it_is():
+    junk = [
+        b"Exif\0\0",
+        b"Exif\0\0MM\0*\xff\xff\xff\xff",
+        b"Exif\0\0II*\0\x08\0\0\0\xff",
+    ]
+    for exif in junk:
+        data = encoded(quarters(), "JPEG", exif=exif)
+        assert close(corners(decode(data)), [RED, GREEN, WHITE, BLUE], within=40)
+
+
+def test_grey_palette_and_two_colours():
+    grey = Image.linear_gradient("L")
+    assert np.array_equal(decode(encoded(grey)), np.stack([np.asarray(grey)] * 3, -1))
+    assert close(
+        corners(decode(encoded(quarters().quantize(8)))),
+        corners(np.asarray(quarters())),
+    )
+    black_and_white = quarters().convert("1", dither=Image.Dither.NONE)
+    assert set(np.unique(decode(encoded(black_and_white)))) == {0, 255}
+
+
+def test_cmyk_is_ink_on_white():
+    inks = {
+        (0, 0, 0, 0): (255,) * 3,
+        (0, 0, 0, 255): (0,) * 3,
+        (255, 0, 0, 0): (0, 255, 255),
+    }
+    for ink, light in inks.items():
+        data = encoded(Image.new("CMYK", (16, 16), ink), "JPEG", quality=95)
+        assert close(decode(data, 4)[2, 2], light, within=4)
+
+
+def test_sixteen_bits_become_eight():
+    values = np.array([[0, 255, 256, 32768, 65279, 65535]], np.uint16)
+    pixels = decode(encoded(Image.fromarray(values)))
+    assert pixels[0, :, 0].tolist() == [0, 0, 1, 128, 254, 255]
+    assert (pixels == pixels[..., :1]).all()
+
+
+def png(width, height, depth, kind, rows):
+    """A PNG written chunk by chunk, for what Pillow does not write."""
+
+    def chunk(name, body):
+        sum_ = zlib.crc32(name + body)
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", sum_)
+
+    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows))
+    return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
+
+
+def test_sixteen_bits_in_colour_and_with_alpha():
+    colour = struct.pack(">B6H", 0, 65535, 0, 32768, 0, 65535, 256)
+    pixels = decode(png(2, 1, 16, 2, colour))
+    assert close(pixels[0], [(255, 0, 128), (0, 255, 1)], within=1)
+    with_alpha = struct.pack(">B8H", 0, 65535, 0, 0, 65535, 65535, 0, 0, 0)
+    assert close(decode(png(2, 1, 16, 6, with_alpha))[0], [(255, 0, 0), (255,) * 3])
+
+
+@unhurried
+@given(st.tuples(*[st.integers(0, 255)] * 4))
+def test_what_is_transparent_becomes_white(rgba):
+    share = rgba[3] / 255
+    wanted = [round(c * share + 255 * (1 - share)) for c in rgba[:3]]
+    data = encoded(Image.new("RGBA", (3, 3), rgba))
+    assert close(decode(data)[1, 1], wanted, within=1)
+    assert close(decode(data, 5)[2, 2], wanted, within=1)
+
+
+def test_transparent_palettes_and_grey_with_alpha():
+    holes = Image.new("P", (4, 4), 0)
+    holes.putpalette([10, 20, 30, 200, 0, 0])
+    holes.putpixel((1, 1), 1)
+    for kind in ("PNG", "GIF"):
+        pixels = decode(encoded(holes, kind, transparency=0))
+        assert tuple(pixels[0, 0]) == WHITE and tuple(pixels[1, 1]) == (200, 0, 0)
+    grey = Image.new("LA", (2, 1), (0, 0))
+    grey.putpixel((1, 0), (0, 255))
+    assert decode(encoded(grey))[0].tolist() == [[255] * 3, [0] * 3]
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG"])
+def test_an_animation_gives_its_first_frame(kind):
+    frames = [Image.new("RGB", (6, 6), colour) for colour in (RED, GREEN, BLUE)]
+    options = {"save_all": True, "append_images": frames[1:], "duration": 50}
+    assert close(decode(encoded(frames[0], kind, **options))[3, 3], RED, within=20)
+
+
+@unhurried
+@given(
+    st.integers(1, 70),
+    st.integers(1, 70),
+    st.integers(1, 70),
+    st.sampled_from(("L", "RGB", "RGBA", "P", "1", "LA", "CMYK", "I;16")),
+    st.sampled_from(("PNG", "JPEG", "GIF", "WEBP", "BMP")),
+)
+def test_any_mode_and_shape_gives_the_size_asked_for(width, height, size, mode, kind):
+    image = Image.new(mode, (width, height))
+    if mode == "P":  # without colours, Pillow 11 writes a BMP that it cannot read
+        image.putpalette(range(255))
+    try:
+        data = encoded(image, kind)
+    except (OSError, KeyError, ValueError):  # the format has no such mode
+        return
+    pixels = decode(data, size)
+    assert pixels.shape == (size, size, 3) and pixels.dtype == np.uint8
+    lost = 6 if kind in ("JPEG", "WEBP") else 0  # flat stays flat, but for these two
+    assert np.ptp(pixels, axis=(0, 1)).max() <= lost
+    assert decode(data).shape == (height, width, 3)
+
+
+def test_extreme_shapes():
+    assert decode(encoded(Image.new("RGB", (1, 1), RED)), 7)[3, 3].tolist() == [*RED]
+    thin = Image.linear_gradient("L").resize((1, 20_000))
+    inner = decode(encoded(thin), 5)[1:-1, 0, 0]  # at the ends the filter is cut off
+    assert close(inner, [76, 128, 178], within=2)
+
+
+def test_a_large_jpeg_is_decoded_small_and_looks_the_same():
+    ramp = Image.linear_gradient("L").resize((2600, 1800))
+    image = Image.merge(
+        "RGB", (ramp, ramp.rotate(180), quarters(2600, 1800).getchannel(0))
+    )
+    data = encoded(image, "JPEG", quality=92)
+    whole = np.asarray(Image.open(io.BytesIO(data)).resize((32, 32), Image.BILINEAR))
+    assert np.abs(decode(data, 32).astype(int) - whole).mean() < 1.5
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("size", [None, 48])
+def test_a_bomb_is_refused_before_it_is_unpacked(size):
+    """Headers of 49,000 x 49,000 pixels, with hardly anything behind them."""
+    bomb = png(49_000, 49_000, 8, 2, b"\0" * 1000)
+    with pytest.raises(PhotoError, match="row 7: too large.*Reduce it"):
+        decode(bomb, size, where="row 7")
+    with pytest.raises(PhotoError, match="9000 x 8000 pixels are more than 50,000,000"):
+        decode(png(9000, 8000, 8, 2, b"\0" * 1000), size)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
+def test_a_file_that_is_cut_off_is_refused(kind):
+    noise = np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)
+    data = encoded(Image.fromarray(noise), kind)
+    for share in (0.1, 0.3, 0.5, 0.8, 0.95):
+        for size in (None, 16):
+            with pytest.raises(PhotoError, match="x.jpg: .*ownload it again"):
+                decode(data[: int(len(data) * share)], size, where="x.jpg")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 200,
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        encoded(Image.new("RGB", (4, 4)), "TIFF"),
+    ],
+    ids=["empty", "svg", "heic", "eps", "tiff"],
+)
+def test_other_files_are_refused_with_what_to_do(data):
+    with pytest.raises(PhotoError, match="row 3: .*Save it as JPEG or PNG"):
+        decode(data, 48, where="row 3")
+
+
+@unhurried
+@given(
+    st.sampled_from(("PNG", "JPEG", "GIF", "WEBP", "BMP")),
+    st.lists(st.tuples(st.floats(0, 0.999), st.integers(0, 255)), max_size=12),
+    st.binary(max_size=30),
+    st.sampled_from((None, 9)),
+)
+def test_hostile_bytes_give_a_picture_or_a_verdict(kind, changes, tail, size):
+    data = bytearray(encoded(quarters(), kind))
+    for place, value in changes:
+        data[int(place * len(data))] = value
+    try:
+        pixels = decode(bytes(data) + tail, size)
+    except PhotoError:
+        return
+    assert pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype == np.uint8
+
+
+@unhurried
+@given(
+    st.binary(max_size=200),
+    st.sampled_from(
+        (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF89a", b"RIFF\0\1\0\0WEBP")
+    ),
+)
+def test_noise_behind_a_signature_is_refused(noise, signature):
+    with pytest.raises(PhotoError):
+        decode(signature + noise, 9)
+
+
+def test_a_size_below_one_pixel_is_an_error():
+    with pytest.raises(ValueError, match="at least 1 pixel, not 0"):
+        decode(encoded(quarters()), 0)

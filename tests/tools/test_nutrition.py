@@ -1,0 +1,307 @@
+"""The nutrition table against published figures, and the tool against hostile calls."""
+
+import json
+import math
+import multiprocessing
+import sqlite3
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.tools import nutrition
+from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import Call
+
+# The labels of ethz/food101.
+CLASSES = """apple_pie baby_back_ribs baklava beef_carpaccio beef_tartare beet_salad
+beignets bibimbap bread_pudding breakfast_burrito bruschetta caesar_salad cannoli
+caprese_salad carrot_cake ceviche cheesecake cheese_plate chicken_curry
+chicken_quesadilla chicken_wings chocolate_cake chocolate_mousse churros clam_chowder
+club_sandwich crab_cakes creme_brulee croque_madame cup_cakes deviled_eggs donuts
+dumplings edamame eggs_benedict escargots falafel filet_mignon fish_and_chips foie_gras
+french_fries french_onion_soup french_toast fried_calamari fried_rice frozen_yogurt
+garlic_bread gnocchi greek_salad grilled_cheese_sandwich grilled_salmon guacamole gyoza
+hamburger hot_and_sour_soup hot_dog huevos_rancheros hummus ice_cream lasagna
+lobster_bisque lobster_roll_sandwich macaroni_and_cheese macarons miso_soup mussels
+nachos omelette onion_rings oysters pad_thai paella pancakes panna_cotta peking_duck pho
+pizza pork_chop poutine prime_rib pulled_pork_sandwich ramen ravioli red_velvet_cake
+risotto samosa sashimi scallops seaweed_salad shrimp_and_grits spaghetti_bolognese
+spaghetti_carbonara spring_rolls steak strawberry_shortcake sushi tacos takoyaki
+tiramisu tuna_tartare waffles""".split()
+
+# USDA SR release 28, per 100 g, by NDB number: kcal, protein, fat, carbohydrate, sugar,
+# fibre (g) and sodium (mg). A dash: USDA gives no figure.
+PUBLISHED = """apple_pie 18301 237 1.9 11.0 34.0 15.65 1.6 201
+cheesecake 18147 321 5.5 22.5 25.5 21.8 .4 438
+chocolate_cake 18096 389 3.48 20.05 52.84 39.96 2.2 348
+cup_cakes 18141 391 2.99 17.91 56.2 41.79 .3 269
+donuts 18255 421 6.14 22.7 47.93 22.75 2.1 316
+falafel 16138 333 13.31 17.8 31.84 - - 294
+filet_mignon 13440 217 30.21 9.71 0 0 0 58
+french_fries 21138 312 3.43 14.73 41.44 .3 3.8 210
+french_toast 18269 229 7.7 10.8 25.0 - - 479
+fried_rice 36602 174 4.05 2.96 32.79 .56 1.1 387
+frozen_yogurt 19293 159 4.0 5.6 24.2 24.0 0 87
+garlic_bread 18963 350 8.36 16.61 41.72 3.69 2.5 544
+grilled_salmon 15237 206 22.1 12.35 0 0 0 61
+hamburger 21108 263 13.3 10.18 29.57 5.95 1.8 487
+hot_dog 21118 247 10.6 14.84 18.4 - - 684
+hummus 16158 166 7.9 9.6 14.29 - 6.0 379
+ice_cream 19270 216 3.8 11.0 28.2 25.36 1.2 76
+lasagna 36041 185 10.83 10.69 11.36 3.15 1.5 466
+macaroni_and_cheese 36017 151 5.42 6.06 18.8 3.09 1.1 361
+nachos 21080 219 6.21 12.48 21.39 1.63 3.7 348
+onion_rings 21130 411 3.86 25.23 43.58 5.43 2.7 776
+oysters 15245 59 5.22 1.55 5.53 - 0 178
+pancakes 18288 233 5.23 6.83 37.75 8.32 1.0 461
+pizza 21224 268 10.36 12.28 29.02 3.57 2.2 447
+prime_rib 23101 240 27.18 14.55 0 0 0 68
+ravioli 36055 154 7.07 5.7 18.5 4.5 1.2 306
+spaghetti_bolognese 36630 121 5.79 3.59 16.4 1.82 1.6 230
+spring_rolls 36601 250 8.28 11.94 27.29 - 2.6 468
+steak 13452 219 29.02 10.54 0 0 0 55
+tacos 21082 226 8.86 12.7 19.85 .9 3.9 397
+waffles 18933 309 7.42 9.49 48.39 4.41 2.6 710""".splitlines()
+
+FOODS = nutrition.foods()
+
+
+def test_the_table_has_the_classes_of_food_101_and_no_others():
+    assert len(CLASSES) == 101
+    assert sorted(FOODS) == sorted(CLASSES)
+
+
+@pytest.mark.parametrize("food", CLASSES)
+def test_a_row_is_plausible(food):
+    row = FOODS[food]
+    energy = 4 * row["protein"] + 9 * row["fat"] + 4 * row["carbohydrate"]
+    assert energy == pytest.approx(row["kcal"], rel=0.15)
+    assert row["sugar"] + row["fibre"] <= row["carbohydrate"] + 0.05
+    grams = sum(row[name] for name in ("protein", "fat", "carbohydrate", "salt"))
+    assert min(row[name] for name in nutrition.NUTRIENTS) >= 0 and grams <= 100
+    assert 20 <= row["kcal"] <= 600 and row["salt"] <= 2.5
+    assert 30 <= row["serving"] <= 600
+    assert row["checked_against"].startswith(("SR ", "half SR ", "estimated from "))
+
+
+@pytest.mark.parametrize("line", PUBLISHED, ids=lambda line: line.split()[0])
+def test_rows_that_name_a_usda_entry_hold_its_figures(line):
+    food, number, *published, sodium = line.split()
+    row = FOODS[food]
+    assert row["checked_against"].startswith(f"SR {number} ")
+    for name, figure in zip(nutrition.NUTRIENTS, published, strict=False):
+        if figure == "-":
+            assert name in row["checked_against"], "say what is estimated"
+        else:
+            assert row[name] == pytest.approx(float(figure), abs=0.0501)
+    assert row["salt"] == pytest.approx(float(sodium) * 2.5 / 1000, abs=0.00501)
+
+
+def test_every_row_that_claims_a_usda_entry_is_among_the_published_ones():
+    claimed = {f for f, row in FOODS.items() if row["checked_against"][:3] == "SR "}
+    assert claimed == {line.split()[0] for line in PUBLISHED}
+
+
+def test_a_name_stands_for_one_food(tmp_path, monkeypatch):
+    assert nutrition.names()["bolognese"] == "spaghetti_bolognese"
+    rows = nutrition.foods() | {"steak": FOODS["steak"] | {"aliases": ("wings",)}}
+    monkeypatch.setattr(nutrition, "foods", lambda: rows)
+    with pytest.raises(ValueError, match="both chicken_wings and steak"):
+        nutrition.names.__wrapped__()
+
+
+# --- the tool ---
+
+
+@pytest.fixture(autouse=True)
+def build(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    return tmp_path
+
+
+def test_the_result_is_the_total_for_the_grams_asked():
+    assert nutrition.lookup_nutrition("pizza", 150) == {
+        "food": "pizza",
+        "grams": 150,
+        "kcal": 402,  # 268 * 1.5
+        "protein": 15.6,
+        "fat": pytest.approx(18.4, abs=0.06),  # 12.3 * 1.5 = 18.45
+        "carbohydrate": 43.5,
+        "sugar": 5.4,
+        "fibre": 3.3,
+        "salt": 1.68,
+    }
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from(CLASSES), st.floats(0.5, 5000))
+def test_totals_are_in_proportion(food, grams):
+    result = nutrition.lookup_nutrition(food, grams)
+    assert json.loads(json.dumps(result)) == result
+    for name in nutrition.NUTRIENTS:
+        exact = FOODS[food][name] * grams / 100
+        step = {"kcal": 1, "salt": 0.01}.get(name, 0.1)
+        assert abs(result[name] - exact) <= step / 2 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "name",
+    "creme_brulee|Crème Brûlée|CREME-BRULEE| creme  brulee |ｃreme brulee|"
+    "cre\u0300me bru\u0302le\u0301e|burnt cream".split("|"),
+)
+def test_one_food_by_many_names(name):
+    assert nutrition.lookup_nutrition(name, 100)["food"] == "creme_brulee"
+    assert nutrition.canonical(name) == "creme_brulee"
+
+
+@pytest.mark.parametrize(
+    "name, suggested",
+    [("pizzza", "pizza"), ("hamburgers", "hamburger"), ("duck", "peking_duck")],
+)
+def test_an_unknown_food_gives_suggestions(name, suggested):
+    result = nutrition.lookup_nutrition(name, 100)
+    assert "No food is called" in result["error"] and name in result["error"]
+    assert suggested in result["suggestions"] and len(result["suggestions"]) <= 3
+
+
+def test_nothing_like_it_gives_none():
+    assert nutrition.lookup_nutrition("qqqq", 100)["suggestions"] == []
+
+
+@pytest.mark.parametrize(
+    "grams",
+    [0, -1, -0.0, math.nan, math.inf, -math.inf, 5001, 10**400, "150", None, True]
+    + [[150], {}, 1j, b"1"],
+    ids=repr,
+)
+def test_absurd_grams_are_refused_in_words(grams):
+    result = nutrition.lookup_nutrition("pizza", grams)
+    assert set(result) == {"error"} and "above 0 and up to 5000" in result["error"]
+
+
+@pytest.mark.parametrize(
+    "food",
+    ["", "   ", "x" * 61, "pizza" * 10**6, None, 7, ["pizza"], b"pizza", "\ud800"]
+    + ["pi\u200bzza", "pizza\x00", "pizza\n\n\x1b[2J", "\u0301", "_-_"],
+    ids=lambda food: ascii(food)[:20],
+)
+def test_what_is_no_name_is_refused_in_words(food):
+    result = nutrition.lookup_nutrition(food, 100)
+    assert set(result) == {"error"} and "food must be" in result["error"]
+    assert "60 letters" in result["error"] and len(result["error"]) < 100
+
+
+INJECTIONS = (
+    "'; DROP TABLE foods; --",
+    "pizza' OR '1'='1",
+    "' UNION SELECT sql,1,1,1,1,1,1,1 FROM sqlite_master --",
+    "pizza'); ATTACH DATABASE 'x' AS x; --",
+    "%",
+    "pizz_",
+    "__import__('os').system('touch hacked')",
+    "${jndi:ldap://x}",
+    "{0.__class__}",
+)
+
+
+@pytest.mark.parametrize("food", INJECTIONS)
+def test_a_query_in_a_name_is_only_an_unknown_name(food):
+    before = nutrition.database().read_bytes()
+    result = nutrition.lookup_nutrition(food, 100)
+    assert "No food is called" in result["error"]
+    assert nutrition.database().read_bytes() == before
+
+
+def test_the_connection_cannot_write():
+    connection = nutrition._open(nutrition.database())
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM foods")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [None, [], "pizza", {}, {"food": "pizza"}, {"grams": 1}]
+    + [{"food": "pizza", "grams": 1, "unit": "oz"}, {"Food": "pizza", "grams": 1}],
+    ids=repr,
+)
+def test_missing_and_extra_arguments_are_refused_in_words(arguments):
+    result = nutrition.TOOL.call(arguments)
+    assert set(result) == {"error"} and "food and grams" in result["error"]
+
+
+@pytest.mark.parametrize("name", ["lookup", "eval", "", "x" * 10**6, None, 3])
+def test_another_tool_is_refused_in_words(name):
+    result = run_call([nutrition.TOOL], Call(name, {"food": "pizza", "grams": 1}))
+    assert "Call lookup_nutrition" in result["error"] and len(result["error"]) < 150
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text() | st.just("lookup_nutrition"), anything | st.fixed_dictionaries(
+    {"food": anything | st.sampled_from(CLASSES), "grams": anything}
+))  # fmt: skip
+def test_every_call_has_an_answer(name, arguments):
+    result = run_call([nutrition.TOOL], Call(name, arguments))
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert ("error" in result) != ("kcal" in result)
+
+
+def test_the_schema_asks_for_what_the_tool_takes():
+    function = nutrition.SCHEMA["function"]
+    arguments = dict.fromkeys(function["parameters"]["required"], 100)
+    assert set(arguments) == set(function["parameters"]["properties"])
+    result = nutrition.TOOL.call(arguments | {"food": "pizza"})
+    assert result["kcal"] == 268
+
+
+# --- the file ---
+
+
+def test_many_at_once_build_one_database(build):
+    results = []
+
+    def look():
+        results.append(nutrition.lookup_nutrition("pizza", 100)["kcal"])
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert results == [268] * 8
+    assert [path.name for path in build.iterdir()] == [nutrition.database().name]
+
+
+def test_a_builder_that_is_killed_leaves_no_half_database(build):
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=_build_and_die)
+    child.start()
+    child.join()
+    assert child.exitcode == 9
+    assert not list(build.glob("*.sqlite"))
+    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 268
+
+
+def _build_and_die():
+    import os
+
+    nutrition.os.replace = lambda *_: os._exit(9)
+    nutrition.database()
+
+
+def test_a_changed_table_makes_a_new_database(tmp_path, monkeypatch):
+    first = nutrition.database()
+    table = tmp_path / "nutrition.csv"
+    table.write_text(nutrition.TABLE.read_text().replace("pizza,268", "pizza,270"))
+    monkeypatch.setattr(nutrition, "TABLE", table)
+    rows = nutrition.foods.__wrapped__()
+    monkeypatch.setattr(nutrition, "foods", lambda: rows)
+    assert nutrition.database() != first
+    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 270

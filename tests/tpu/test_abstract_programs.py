@@ -1,0 +1,167 @@
+"""The programs compiled for TPUs are the trainer's and the sampler's own."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from helpers.generation import sampling
+from helpers.model import lora
+from helpers.model.config import ModelConfig
+from helpers.model.ops import REMAT
+from helpers.model.transformer import Transformer
+from helpers.model.vision import Vision
+from helpers.model.vision_config import VisionConfig
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import place_batch
+from helpers.tpu import abstract_programs
+from helpers.training import objectives, optimizers
+from helpers.training.trainer import Trainer
+
+CONFIG = ModelConfig("qwen3", 64, 32, 2, 2, 1, 16, 48)
+ADAMW = optimizers.adamw(1e-3)
+SIZES = 4, 2, 8, 8  # prompts, group, prompt tokens, answer tokens
+
+
+def one_device():
+    return make_mesh(jax.devices()[:1])
+
+
+def lowered_by_the_trainer(
+    model, objective, batch, *, frozen=(), wrt=nnx.Param, minibatches=1
+):
+    """What the trainer would compile for a batch of these shapes, as text."""
+    trainer = Trainer(
+        model, objective, ADAMW, frozen=frozen, mesh=one_device(), wrt=wrt, log=False
+    )
+    learner = trainer.state
+    learner.place()
+    learner.compile(objective, ADAMW.transform)
+    arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in batch.items()}
+    pieces = place_batch(arrays, trainer.mesh, minibatches, 2)
+    state = learner.params, learner.opt_state, learner.fixed, learner.teachers
+    return learner.update.plain.lower(*state, pieces, 0.1).as_text()
+
+
+def without_sharding(text):
+    """A program's text without the names of its mesh and of its arguments' layouts."""
+    lines = [line for line in text.splitlines() if "sdy." not in line]
+    return [line.split(" loc(")[0] for line in lines if "func.func public" not in line]
+
+
+@pytest.mark.parametrize("rank, minibatches", [(0, 1), (4, 1), (4, 2)])
+def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
+    held = jnp.bfloat16 if rank else jnp.float32
+    real = Transformer(CONFIG, nnx.Rngs(0), held, activations=jnp.bfloat16)
+    real = lora.add(real, rank) if rank else real
+    batch = abstract_programs.group_batch(*SIZES)
+    objective = objectives.policy_gradient()
+    wrt = lora.Adapter if rank else nnx.Param
+    expected = lowered_by_the_trainer(
+        real, objective, batch, wrt=wrt, minibatches=minibatches
+    )
+    model = abstract_programs.abstract_model(CONFIG, rank=rank)
+    split = {"minibatches": minibatches, "accumulate": 2}
+    function, arguments = abstract_programs.update(
+        model, objective, ADAMW, batch, one_device(), **split
+    )
+    found = function.lower(*arguments).as_text()
+    operations = [without_sharding(text) for text in (found, expected)]
+    assert len(operations[0]) > 100
+    assert _counts(operations[0]) == _counts(operations[1])
+
+
+def _counts(lines):
+    """How often each operation stands in a program, with the shapes it works on."""
+    found = {}
+    for line in lines:
+        if operation := re.search(r"stablehlo\.(\w+)", line):
+            shapes = line.rsplit(" : ", 1)[-1] if " : " in line else ""
+            found[operation[1], shapes] = found.get((operation[1], shapes), 0) + 1
+    # Constants are written once more where a function stands for itself.
+    return {key: count for key, count in found.items() if key[0] != "constant"}
+
+
+def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
+    real = Transformer(CONFIG, nnx.Rngs(0), jnp.float32, activations=jnp.bfloat16)
+    P, G, Tp, Tc = SIZES
+    graph, state = nnx.split(real)
+    keys = sampling.row_keys(jax.random.key(0), 0, P, G)
+    prompt = jnp.ones((P, Tp), jnp.int32)
+    expected = sampling._generate.plain.lower(
+        graph,
+        state,
+        prompt,
+        prompt,
+        keys,
+        jnp.float32(1),
+        jnp.float32(1),
+        max_tokens=Tc,
+        eos_ids=(1,),
+        greedy=False,
+        top_k=0,
+        nucleus=False,
+    ).as_text()
+    function, arguments = abstract_programs.rollout(
+        abstract_programs.abstract_model(CONFIG), *SIZES, one_device()
+    )
+    found = function.lower(*arguments).as_text()
+    assert _counts(without_sharding(found)) == _counts(without_sharding(expected))
+
+
+def test_flops_counted_by_hand_are_those_xla_counts():
+    """One layer, so that no loop hides anything from the compiler's count."""
+    config = ModelConfig("qwen3", 512, 128, 1, 4, 2, 32, 384)
+    model, T = Transformer(config, nnx.Rngs(0)), 32
+    graph, state = nnx.split(model)
+
+    def forward(state, tokens, positions):
+        model = nnx.merge(graph, state)
+        return model.logits(model(tokens, positions)[0])
+
+    tokens = jnp.zeros((2, 1, T), jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
+    compiled = jax.jit(forward).lower(state, tokens, positions).compile()
+    counted = abstract_programs.forward_flops(config, tokens.size, T)
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.1)
+
+
+def test_flops_of_a_tower_are_those_xla_counts():
+    """One layer and so few patches that their attention is one piece."""
+    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
+    tower = Vision(shape, 32, nnx.Rngs(0))
+    graph, state = nnx.split(tower)
+
+    def see(state, images):
+        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
+
+    images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
+    compiled = jax.jit(see).lower(state, images).compile()
+    counted = abstract_programs.vision_flops(shape, len(images))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
+
+
+def test_a_batch_with_pictures_has_one_for_every_prompt():
+    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
+    group = abstract_programs.group_batch(*SIZES, shape)
+    assert group.pop("images") == ((SIZES[0], 1, 32, 32, 3), jnp.uint8)
+    assert group == abstract_programs.group_batch(*SIZES)
+    assert "images" in abstract_programs.packed_batch(4, 8, shape)
+
+
+def test_moments_are_two_float32_numbers_for_each_trained_one():
+    full = abstract_programs.moments_gb(
+        abstract_programs.abstract_model(CONFIG), ADAMW, one_device()
+    )
+    trained = sum(
+        x.size
+        for x in jax.tree.leaves(
+            nnx.state(abstract_programs.abstract_model(CONFIG), nnx.Param)
+        )
+    )
+    assert full * 2**30 == pytest.approx(8 * trained, rel=0.01)
+    adapters = abstract_programs.abstract_model(CONFIG, rank=2)
+    assert abstract_programs.moments_gb(adapters, ADAMW, one_device()) < full / 3

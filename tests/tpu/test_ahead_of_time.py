@@ -1,0 +1,48 @@
+"""Facts about TPUs, and slices that do not exist."""
+
+import math
+
+import jax
+import pytest
+
+from helpers.tpu import ahead_of_time
+
+
+@pytest.mark.parametrize("name", ahead_of_time.GENERATIONS)
+def test_a_clock_and_square_units_give_the_published_peak(name):
+    """128 × 128 units up to v5p, 256 × 256 after: a whole number of them on a chip."""
+    chip = ahead_of_time.GENERATIONS[name]
+    side = 256 if name in ("v6e", "tpu7x") else 128
+    units = chip.tflops * 1e12 / (2 * side**2 * chip.ghz * 1e9)
+    assert units == pytest.approx(round(units), rel=0.01)
+    # v5p is sold as 95 GB and has 96 GiB, so its makers round too.
+    assert 0.9 * chip.hbm_gb < chip.usable_gb * chip.devices < chip.hbm_gb + 1
+
+
+def test_a_slice_that_does_not_exist_is_said():
+    with pytest.raises(LookupError, match="v5e-1"):
+        ahead_of_time.devices("v9:1x1")
+    with pytest.raises(LookupError, match="v5p:4x4x4"):
+        ahead_of_time.devices("v5e")
+
+
+def test_a_report_has_the_counts_by_hand_beside_the_compilers():
+    """A loop of ten products, compiled here: by hand ten, by the compiler one."""
+    n, loops = 128, 10
+    x = jax.numpy.zeros((n, n), jax.numpy.float32)
+    step = jax.jit(lambda x: jax.lax.scan(lambda y, _: (y @ x, None), x, length=loops))
+    report = ahead_of_time.report("v5e-1", 1, step.lower(x), flops=loops * 2 * n**3)
+    assert report.tflop == pytest.approx(loops * 2 * n**3 / 1e12)
+    assert 2 * n**3 <= report.compiler_tflop * 1e12 < 4 * n**3
+    assert report.gbytes * 1e9 == 2 * x.nbytes
+    assert report.compiler_gbytes * 1e9 >= 3 * x.nbytes
+    assert "loops once" in str(report)
+
+
+def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    with ahead_of_time._quiet():
+        assert jax.config.jax_persistent_cache_min_compile_time_secs == math.inf
+    with pytest.raises(RuntimeError), ahead_of_time._quiet():
+        raise RuntimeError("the compiler failed")
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == before

@@ -1,0 +1,91 @@
+"""What is read from a compiled program's text."""
+
+import pytest
+
+from helpers.tpu import hlo
+
+PROGRAM = """HloModule jit_step
+
+%cond (p: (s32[], f32[8,4])) -> pred[] {
+  %trips = s32[] constant(26)
+  ROOT %less = pred[] compare(%i, %trips), direction=LT
+}
+
+%body (p: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {
+  %gathered = bf16[1024,512]{1,0} all-gather(%shard), dimensions={0}
+  %fused = f32[8,4] fusion(%x), kind=kOutput, backend_config={"estimated_cycles":"100"}
+  ROOT %out = (s32[], f32[8,4]) tuple(%i, %fused)
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %loop = (s32[], f32[8,4]) while(%init), condition=%cond, body=%body
+  %last = f32[8,4] fusion(%y), backend_config={"estimated_cycles":"7"}
+  %start = (f32[256]{0}, f32[256]{0}) all-reduce-start(%z), to_apply=%sum
+  ROOT %done = f32[256] all-reduce-done(%start)
+}
+"""
+
+
+def test_cycles_in_a_loop_count_once_per_trip():
+    assert hlo.modelled_cycles(PROGRAM) == 26 * 100 + 7
+
+
+def test_collectives_are_counted_with_what_their_results_hold():
+    found = hlo.collectives(PROGRAM)
+    assert found["all-gather"] == (26, pytest.approx(26 * 1024 * 512 * 2 / 2**30))
+    assert found["all-reduce"] == (1, pytest.approx(256 * 4 / 2**30))
+
+
+def test_an_asynchronous_gather_of_several_counts_its_results_only():
+    """Operands first, then results, then scalars of the runtime."""
+    line = (
+        "  %s = ((bf16[4,8]{1,0}, f32[2]{0}), (bf16[32,8]{1,0}, f32[16]{0}), u32[])"
+        " all-gather-start(%a, %b)\n"
+    )
+    found = hlo.collectives("ENTRY %main (a: f32[]) -> f32[] {\n" + line + "}\n")
+    assert found["all-gather"] == (1, pytest.approx((32 * 8 * 2 + 16 * 4) / 2**30))
+
+
+def test_an_operation_without_an_estimate_is_not_counted():
+    """The compiler then writes the largest number there is."""
+    line = '  %x = f32[] fusion(%y), backend_config={{"estimated_cycles":"{}"}}\n'
+    body = line.format(2**63 - 1) + line.format(5)
+    text = "ENTRY %main (a: f32[]) -> f32[] {\n" + body + "}\n"
+    assert hlo.modelled_cycles(text) == 5
+
+
+# As libtpu 0.0.42 writes it: one gather in three fusions, the second beside a product.
+OVERLAPPED = """
+%begin (p: bf16[8,16]) -> (bf16[8,16], bf16[64,16]) {
+  %g.1 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+%carried (p: bf16[8,16], x: bf16[4,64]) -> (bf16[4,16], bf16[64,16]) {
+  %g.2 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+%end (p: bf16[8,16]) -> bf16[64,16] {
+  %g.3 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
+
+ENTRY %main (p: bf16[8,16], x: bf16[4,64]) -> bf16[4,16] {
+  %async-collective-start = (bf16[8,16]) fusion(%p), kind=kCustom, calls=%begin
+  %fusion.74 = (bf16[4,16]) fusion(%p, %x), kind=kOutput, calls=%carried
+  %async-collective-done = bf16[64,16] fusion(%q), kind=kCustom, calls=%end
+  %own = bf16[32,16]{1,0} all-gather(%y), dimensions={0}
+}
+"""
+
+
+def test_a_collective_that_overlaps_a_product_counts_once():
+    found = hlo.collectives(OVERLAPPED)
+    assert found == {"all-gather": (2, pytest.approx(96 * 16 * 2 / 2**30))}
+
+
+def test_out_of_memory_is_said_in_three_lines_with_a_remedy():
+    message = (
+        "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for "
+        "HLO temporaries (192.00G) exceeds available HBM (15.75G)."
+    )
+    said = hlo.out_of_memory(message)
+    assert "needs 192.00G of 15.75G" in said and "LoRA" in said

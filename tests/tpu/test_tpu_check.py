@@ -1,0 +1,59 @@
+"""The table of compiled programs: what is kept, what fails; and what is compiled."""
+
+import pytest
+
+from helpers.model.known import KNOWN
+from helpers.recipes.presets import PRESETS
+from helpers.tpu import ahead_of_time
+from scripts import tpu_cases, tpu_check
+
+
+def row(**changes):
+    """A row of the table as it is read from the file."""
+    sizes = dict.fromkeys(tpu_check.SIZES, "1") | {
+        "trained": "all",
+        "versions": "jax 1",
+    }
+    return sizes | {"preset": "", "hbm_percent": "50.0", "verdict": ""} | changes
+
+
+def test_a_program_compiled_anew_replaces_its_row_and_no_other():
+    old = [row(), row(model="2"), row(versions="jax 0")]
+    new = row(hbm_percent="60.0")
+    assert tpu_check.merged(old, [new]) == [new, *old[1:]]
+
+
+def test_a_preset_needs_room_to_spare_and_the_others_only_have_to_fit():
+    assert tpu_check.tight(row(preset="v5e-1", hbm_percent="90.1"))
+    assert not tpu_check.tight(row(preset="v5e-1", hbm_percent="89.9"))
+    assert not tpu_check.tight(row(hbm_percent="99.9"))
+    assert tpu_check.tight(row(hbm_percent="100.1"))
+    assert tpu_check.tight(row(hbm_percent="", verdict="Does not fit"))
+
+
+def test_every_preset_has_all_five_programs_with_its_own_sizes():
+    for name in ahead_of_time.SLICES:
+        mine = [case for case in tpu_cases.shipped() if case.preset == name]
+        assert len({case.program for case in mine}) == 5
+        for case in mine:
+            assert case.topology == name and case.model == PRESETS[name].model
+            assert case.prompts == PRESETS[name].prompts
+            assert case.rank == PRESETS[name].lora_rank
+
+
+def test_tokens_count_a_prompt_once_for_its_group():
+    case = tpu_cases.Case(
+        "Qwen/Qwen3-0.6B", "grpo", "v5e-1", prompts=3, group=4, prompt_tokens=5
+    )
+    assert case.tokens == 3 * (5 + 4 * 256)
+
+
+@pytest.mark.parametrize(
+    "case", tpu_check.table() or [None], ids=lambda row: row and row["program_hash"]
+)
+def test_committed_rows_are_of_models_and_slices_that_there_are(case):
+    assert case is not None, "data/results/tpu_fit.csv is missing: make tpu-check"
+    assert case["model"] in KNOWN
+    assert case["topology"] in (*ahead_of_time.SLICES, *tpu_cases.SWEEP, "v5p:4x4x4")
+    if case["preset"]:
+        assert not tpu_check.tight(case)

@@ -1,0 +1,240 @@
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from helpers.training.checkpoints import CheckpointError, Checkpoints
+
+ROOT = Path(__file__).parents[2]
+
+
+def arrays(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "['params']['layers']": jnp.asarray(rng.normal(size=(2, 3, 4)), jnp.float32),
+        "['params']['half']": jnp.asarray(rng.normal(size=(5,)), jnp.bfloat16),
+        "['optimizer'][0].count": jnp.asarray(seed, jnp.int32),
+    }
+
+
+def assert_same(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, x in ours.items():
+        assert x.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(theirs[name]))
+
+
+def saved(folder, *steps, run=None):
+    checkpoints = Checkpoints(folder)
+    with checkpoints.locked():
+        for step in steps:
+            record = {"run": run or {}, "batches": {"count": step}}
+            checkpoints.save(step, arrays(step), record)
+    return checkpoints
+
+
+def biggest_file(folder):
+    files = (p for p in (folder / "arrays").rglob("*") if p.is_file())
+    return max(files, key=os.path.getsize)
+
+
+def test_what_is_saved_comes_back_bit_by_bit(tmp_path):
+    checkpoints = saved(tmp_path, 7)
+    restored, record = checkpoints.restore(arrays(0), {})
+    assert_same(restored, arrays(7))
+    assert record["step"] == 7 and record["batches"] == {"count": 7}
+
+
+def test_an_empty_folder_restores_nothing(tmp_path):
+    assert Checkpoints(tmp_path).restore(arrays(0), {}) is None
+
+
+def test_the_newest_two_are_kept(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2, 3, 10)
+    assert [path.name for path in checkpoints.all()] == ["00000003", "00000010"]
+
+
+def flip_a_bit(folder):
+    path = biggest_file(folder)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def cut_in_half(folder):
+    path = biggest_file(folder)
+    os.truncate(path, path.stat().st_size // 2)
+    return path
+
+
+def remove_a_file(folder):
+    path = biggest_file(folder)
+    path.unlink()
+    return path
+
+
+def cut_the_record(folder):
+    path = folder / "checkpoint.json"
+    path.write_text(path.read_text()[:-20])
+    return path
+
+
+def change_a_digit_of_the_record(folder):
+    path = folder / "checkpoint.json"
+    text = path.read_text()
+    assert '"count": 2' in text
+    path.write_text(text.replace('"count": 2', '"count": 3'))
+    return path
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip_a_bit,
+        cut_in_half,
+        remove_a_file,
+        cut_the_record,
+        change_a_digit_of_the_record,
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path, damage):
+    checkpoints = saved(tmp_path, 1, 2)
+    path = damage(checkpoints.all()[-1])
+    with pytest.warns(UserWarning, match=f"{path.name}.*Going back to the one before"):
+        restored, record = checkpoints.restore(arrays(0), {})
+    assert record["step"] == 1
+    assert_same(restored, arrays(1))
+
+
+def test_after_going_back_the_good_ones_are_kept_not_the_damaged_one(tmp_path):
+    checkpoints = saved(tmp_path, 10, 20)
+    flip_a_bit(checkpoints.all()[-1])
+    with pytest.warns(UserWarning):
+        checkpoints.restore(arrays(0), {})
+    saved(tmp_path, 15)
+    assert [path.name for path in checkpoints.all()] == ["00000010", "00000015"]
+
+
+def test_what_another_process_cannot_read_is_not_taken_by_this_one(
+    tmp_path, monkeypatch
+):
+    """Or one would go on from step 2 and the other from step 1."""
+    saved(tmp_path, 1, 2)
+    found = iter([[None, "cut off"], [None, None]])
+    monkeypatch.setattr(
+        "helpers.training.checkpoints.gather", lambda damage: next(found)
+    )
+    with pytest.warns(UserWarning, match="cut off.*Going back"):
+        restored, record = Checkpoints(tmp_path).restore(arrays(0), {})
+    assert record["step"] == 1
+    assert_same(restored, arrays(1))
+
+
+def test_to_keep_no_checkpoint_is_refused(tmp_path):
+    """A list's [: -0] is empty: nothing would ever be removed."""
+    with pytest.raises(ValueError, match="keep is 0"):
+        Checkpoints(tmp_path, keep=0)
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    with checkpoints.locked():
+        for step in (1, 2):
+            checkpoints.save(step, arrays(step), {"run": {}})
+    assert [path.name for path in checkpoints.all()] == ["00000002"]
+
+
+def test_when_all_are_damaged_nothing_is_loaded_or_deleted(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    for folder in checkpoints.all():
+        flip_a_bit(folder)
+    for _ in range(2):  # the second time too: no silent start from scratch
+        with warnings.catch_warnings(), pytest.raises(CheckpointError, match="Delete"):
+            warnings.simplefilter("ignore")
+            checkpoints.restore(arrays(0), {})
+
+
+def test_a_half_written_checkpoint_is_never_seen_and_is_cleaned_up(tmp_path):
+    checkpoints = saved(tmp_path, 1)
+    half = checkpoints.folder / "writing-00000002"
+    (half / "arrays").mkdir(parents=True)
+    (half / "checkpoint.json").write_text("{")
+    assert checkpoints.restore(arrays(0), {})[1]["step"] == 1
+    with checkpoints.locked():
+        assert not half.exists()
+
+
+def test_a_folder_of_another_run_is_refused_by_naming_what_differs(tmp_path):
+    run = {"objective": "sft()", "model": "Transformer"}
+    checkpoints = saved(tmp_path, 1, run=run)
+    assert checkpoints.restore(arrays(0), run)[1]["step"] == 1
+    other = run | {"objective": "policy_gradient(clip=(0.2, 0.28))"}
+    with pytest.raises(
+        CheckpointError, match=r"objective was sft\(\), here it is policy_gradient"
+    ):
+        checkpoints.restore(arrays(0), other)
+    with pytest.raises(CheckpointError, match="another folder"):
+        checkpoints.restore(arrays(0), run | {"['params']['extra']": "float32(3,)"})
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path):
+    hold = (
+        "import sys, time; from helpers.training.checkpoints import Checkpoints\n"
+        "with Checkpoints(sys.argv[1]).locked(): print('held', flush=True);"
+        " time.sleep(60)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, tmp_path],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(CheckpointError, match=f"Process {holder.pid} .*another folder"):
+        with Checkpoints(tmp_path).locked():
+            pass
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with Checkpoints(tmp_path).locked():
+        pass
+
+
+def test_a_full_disk_is_said_so_and_the_last_checkpoint_is_kept(tmp_path):
+    checkpoints = saved(tmp_path, 1)
+    big = arrays(2) | {"['params']['layers']": jnp.asarray(np.random.rand(300, 300))}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Files may not grow beyond 60 kB: the write fails half-way, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limit[1]))
+    try:
+        with pytest.raises(CheckpointError, match="step 2.*File too large.*00000001"):
+            checkpoints.save(2, big, {"run": {}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["00000001"]
+    restored, _ = checkpoints.restore(arrays(0), {})
+    assert_same(restored, arrays(1))
+    checkpoints.save(2, arrays(2), {"run": {}})
+    assert checkpoints.restore(arrays(0), {})[1]["step"] == 2
+
+
+def test_it_works_inside_a_notebook_s_event_loop(tmp_path):
+    async def cell():
+        checkpoints = saved(tmp_path, 3)
+        return checkpoints.restore(arrays(0), {})
+
+    restored, _ = asyncio.run(cell())
+    assert_same(restored, arrays(3))
+
+
+def test_the_record_says_what_is_needed_to_read_it(tmp_path):
+    (folder,) = saved(tmp_path, 1).all()
+    record = json.loads((folder / "checkpoint.json").read_text())["record"]
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert set(record["files"]) == files - {"checkpoint.json"}

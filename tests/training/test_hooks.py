@@ -1,0 +1,232 @@
+"""What joins a run from outside: evaluation, callbacks, loggers."""
+
+import json
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
+
+from helpers.training.callbacks import Callback
+from helpers.training.metrics_log import is_timing
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+STEPS = 7
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+def trainer(model=None, **settings):
+    model = model or Toy()
+    return Trainer(model, squared_error, adamw(1e-2), log=False, **settings)
+
+
+def largest(model):
+    return {"largest": max(np.abs(x).max() for x in weights(model).values())}
+
+
+def without_times(table):
+    return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
+
+
+def after(step):
+    """What `largest` says of the model after so many steps."""
+    model = Toy()
+    trainer(model).fit(Rows(), step)
+    return float(largest(model)["largest"])
+
+
+def test_evaluation_joins_the_row_of_its_step_and_sees_that_steps_model():
+    table = trainer(evaluate=largest, evaluate_every=3).fit(Rows(), STEPS)
+    found = {row["step"]: row["eval/largest"] for row in table if "eval/largest" in row}
+    assert found == {3: after(3), 6: after(6)}
+    plain = trainer().fit(Rows(), STEPS)
+    assert [
+        {k: x for k, x in row.items() if k != "eval/largest"}
+        for row in without_times(table)
+    ] == without_times(plain)
+
+
+def test_the_time_of_evaluation_is_not_the_steps():
+    import time
+
+    def slow(model):
+        time.sleep(0.5)
+        return {}
+
+    table = trainer(evaluate=slow, evaluate_every=1).fit(Rows(), 3)
+    assert all(row["eval/seconds"] >= 0.5 for row in table)
+    assert all(row["seconds"] < 0.5 for row in table[1:])
+
+
+def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
+    settings = {"evaluate": largest, "evaluate_every": 2, "save_every": 3}
+    expected = trainer(**settings).fit(Rows(), STEPS)
+
+    def fails(model):
+        fails.calls += 1
+        if fails.calls == 3:
+            raise RuntimeError("the test set is gone")
+        return largest(model)
+
+    fails.calls = 0
+    first = trainer(folder=tmp_path, **settings | {"evaluate": fails})
+    with pytest.raises(RuntimeError, match="the test set is gone"):
+        first.fit(Rows(), STEPS)
+    table = trainer(folder=tmp_path, **settings).fit(Rows(), STEPS)
+    assert without_times(table) == without_times(expected)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == table
+
+
+def test_the_same_trainer_goes_on_after_a_failed_evaluation_and_loses_no_row():
+    failures = iter([RuntimeError("once")])
+
+    def fails_once(model):
+        for failure in failures:
+            raise failure
+        return largest(model)
+
+    settings = {"evaluate_every": 2}
+    run, batches = trainer(evaluate=fails_once, **settings), Rows()
+    with pytest.raises(RuntimeError, match="once"):
+        run.fit(batches, STEPS)
+    table = run.fit(batches, STEPS)
+    expected = trainer(evaluate=largest, **settings).fit(Rows(), STEPS)
+    assert without_times(table) == without_times(expected)
+
+
+def test_half_of_an_evaluation_and_one_that_returns_no_numbers_are_refused():
+    for half in ({"evaluate": largest}, {"evaluate_every": 2}):
+        with pytest.raises(ValueError, match="pass both.*or neither"):
+            trainer(**half)
+    with pytest.raises(TypeError, match="returned a float.*accuracy"):
+        trainer(evaluate=lambda model: 0.5, evaluate_every=1).fit(Rows(), 1)
+
+
+class Told(Callback):
+    """Keeps what it is told, and the model at that time."""
+
+    def __init__(self):
+        self.steps, self.saved, self.table = {}, [], None
+
+    def on_step(self, trainer, row):
+        lines = (trainer.checkpoints.run / "metrics.jsonl").read_text().splitlines()
+        assert json.loads(lines[-1]) == row  # in the file before anybody is told
+        self.steps[row["step"]] = float(largest(trainer.model)["largest"])
+
+    def on_save(self, trainer, folder):
+        assert (folder / "checkpoint.json").is_file()
+        self.saved.append((trainer.step, folder.name))
+
+    def on_end(self, trainer, table):
+        self.table = table
+
+
+def test_callbacks_are_told_of_steps_checkpoints_and_the_end(tmp_path):
+    told = Told()
+    run = trainer(callbacks=[told], folder=tmp_path, save_every=3, keep=1)
+    table = run.fit(Rows(), STEPS)
+    assert told.steps[2] == after(2) and list(told.steps) == [*range(1, STEPS + 1)]
+    assert told.saved == [(3, "00000003"), (6, "00000006"), (7, "00000007")]
+    assert told.table is table is run.log.rows
+    assert [x.name for x in (tmp_path / "checkpoints").glob("0*")] == ["00000007"]
+
+
+@pytest.mark.parametrize("hook", ["on_step", "on_save", "on_end"])
+def test_what_a_callback_raises_passes_through_and_the_run_goes_on(hook, tmp_path):
+    class Stops(Callback):
+        def stop(self, *arguments):
+            raise InterruptedError(hook)
+
+    setattr(Stops, hook, Stops.stop)
+    with pytest.raises(InterruptedError, match=hook):
+        trainer(callbacks=[Stops()], folder=tmp_path, save_every=2).fit(Rows(), STEPS)
+    model, straight = Toy(), Toy()
+    table = trainer(model, folder=tmp_path, save_every=2).fit(Rows(), STEPS)
+    expected = trainer(straight).fit(Rows(), STEPS)
+    assert without_times(table) == without_times(expected)
+    assert_same_weights(model, straight)
+
+
+def test_an_early_stop_by_a_callback_is_gone_on_with_by_the_same_trainer():
+    class Enough(Exception):
+        pass
+
+    class StopsAt3(Callback):
+        def on_step(self, trainer, row):
+            if row["step"] == 3:
+                raise Enough
+
+    run, batches = trainer(callbacks=[StopsAt3()]), Rows()
+    with pytest.raises(Enough):
+        run.fit(batches, STEPS)
+    table = run.fit(batches, STEPS)
+    assert without_times(table) == without_times(trainer().fit(Rows(), STEPS))
+
+
+class Heard:
+    """A logger that keeps what it is given."""
+
+    def __init__(self):
+        self.starts, self.rows, self.samples = [], [], []
+
+    def start(self, step):
+        self.starts.append(step)
+
+    def write(self, row, samples):
+        self.rows.append(row)
+        self.samples += samples
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_a_logger_gets_every_row_and_where_a_run_goes_on(in_folder, tmp_path):
+    heard, folder = Heard(), tmp_path if in_folder else None
+    table = trainer(loggers=[heard], folder=folder).fit(Rows(), 4)
+    assert heard.starts == [0] and heard.rows == table
+    assert [sample["prompt"] for sample in heard.samples][:2] == ["row 1", "row 2"]
+    if in_folder:
+        again = Heard()
+        table = trainer(loggers=[again], folder=folder).fit(Rows(), STEPS)
+        assert again.starts == [4] and again.rows == table[4:]
+
+
+def recipe(name, **modules):
+    """A class of the code blocks of CONTRIBUTING.md, with stand-ins for its imports."""
+    blocks = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    (code,) = [block for block in blocks if f"class {name}" in block]
+    assert len(code.strip().splitlines()) <= 15
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for module, fake in modules.items():
+            patch.setitem(sys.modules, module, fake)
+        exec(code, names)
+    return names[name]
+
+
+def test_weights_and_biases_in_ten_lines():
+    run = types.SimpleNamespace(logged=[], log=lambda row: run.logged.append(row))
+    run.define_metric = lambda name, step_metric: setattr(run, "axis", step_metric)
+    opened = []
+    wandb = types.SimpleNamespace(
+        init=lambda **settings: opened.append(settings) or run
+    )
+    logger = recipe("WandB", wandb=wandb)(project="course", id="one")
+    table = trainer(loggers=[logger]).fit(Rows(), 3)
+    assert run.logged == table and run.axis == "step"
+    assert opened == [{"resume": "allow", "project": "course", "id": "one"}]
+
+
+def test_mlflow_in_ten_lines():
+    logged, tags = [], []
+    mlflow = types.SimpleNamespace(
+        start_run=lambda run_id: run_id,
+        set_tag=lambda key, value: tags.append((key, value)),
+        log_metrics=lambda metrics, step: logged.append((step, metrics)),
+    )
+    table = trainer(loggers=[recipe("MLflow", mlflow=mlflow)()]).fit(Rows(), 3)
+    assert logged == [(row["step"], row) for row in table]
+    assert tags == [("resumed from step", 0)]

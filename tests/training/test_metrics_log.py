@@ -1,0 +1,118 @@
+import json
+import warnings
+
+import pytest
+
+from helpers.training import metrics_log
+from helpers.training.metrics_log import MetricsLog, Progress, cut, is_timing
+
+
+def row(step, **more):
+    numbers = {"loss": 0.5, "tokens_per_second": 1234.5, "seconds": 2.0}
+    return {"step": step, **numbers, **more}
+
+
+def test_a_log_goes_on_where_the_checkpoint_was(tmp_path):
+    first = MetricsLog(tmp_path, {}, 0)
+    first.write(row(1), [{"prompt": "a"}])
+    position = first.position()
+    first.write(row(2), [{"prompt": "lost"}])
+    second = MetricsLog(tmp_path, position, 1)
+    assert second.rows == [row(1)]
+    second.write(row(2, again=1), [{"prompt": "b"}])
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [row(1), row(2, again=1)]
+    samples = (tmp_path / "samples.jsonl").read_text()
+    assert "lost" not in samples and '{"step": 2, "prompt": "b"}' in samples
+
+
+def test_half_a_row_that_a_full_disk_left_is_not_written_on(tmp_path):
+    """The next row would continue that line, and the table could not be read again."""
+    log = MetricsLog(tmp_path, {}, 0)
+    log.write(row(1), [{"prompt": "a"}])
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with open(tmp_path / name, "a") as file:
+            file.write('{"step": 2, "lo')
+    log.write(row(2), [{"prompt": "b"}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = MetricsLog(tmp_path, log.position(), 2)
+    assert again.rows == log.rows == [row(1), row(2)]
+    samples = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(line)["prompt"] for line in samples] == ["a", "b"]
+
+
+def test_a_damaged_line_is_named_with_what_to_do(tmp_path):
+    log = MetricsLog(tmp_path, {}, 0)
+    for step in (1, 2, 3):
+        log.write(row(step), [])
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().replace('{"step": 2', '{"step" 2 '))
+    with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is damaged.*out"):
+        MetricsLog(tmp_path, log.position(), 3)
+
+
+@pytest.mark.parametrize(
+    "length, kept",
+    [(0, ""), (3, "ab\n"), (6, "ab\ncd\n"), (5, "ab\n"), (99, "ab\ncd\n")],
+)
+def test_cutting_keeps_whole_lines_only(tmp_path, length, kept):
+    path = tmp_path / "log"
+    path.write_text("ab\ncd\nhalf")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cut(path, length)
+    assert path.read_text() == kept
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == (length == 99) and all("table lacks rows" in x for x in said)
+
+
+def test_only_times_are_left_out_of_comparisons():
+    names = ["seconds", "rollout_seconds", "tokens_per_second", "step", "tokens_total"]
+    assert [is_timing(name) for name in names] == [True, True, True, False, False]
+
+
+def test_time_left_leaves_out_the_first_step_which_compiled():
+    progress = Progress(True)
+    progress.start(0, 61)
+    assert "left" not in progress.line(row(1) | {"seconds": 30.0})
+    assert progress.line(row(2)).endswith("1,234 tokens/s · 1:58 left")
+    slower = progress.line(row(3) | {"seconds": 4.5})  # 0.8 · 2.0 + 0.2 · 4.5 = 2.5
+    assert slower.endswith(" · 2:25 left")
+    evaluated = progress.line(row(4) | {"eval/seconds": 5.5})  # 0.8 · 2.5 + 0.2 · 7.5
+    assert evaluated.endswith(" · 3:20 left")
+
+
+def test_outside_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end(
+    capsys, monkeypatch
+):
+    progress = Progress(True)
+    progress.redraws = False
+    progress.start(0, 400)
+    start = progress.last
+    for step in range(1, 401):
+        now = start + step / 8
+        monkeypatch.setattr(metrics_log.time, "monotonic", lambda now=now: now)
+        progress.update(row(step))
+    lines = capsys.readouterr().out.splitlines()
+    steps = [int(line.split()[1].split("/")[0]) for line in lines]
+    assert steps[0] == 0 and steps[-1] == 400
+    gaps = [b - a for a, b in zip(steps, steps[1:], strict=False)]
+    assert all(gap == 81 for gap in gaps[:-1]) and len(gaps) == 5
+
+
+def test_a_terminal_s_line_is_redrawn_in_place(capsys):
+    progress = Progress(True)
+    progress.redraws = True
+    progress.start(0, 2)
+    progress.update(row(2, reward=0.25))
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1 and out.count("\r") == 2
+    assert "reward 0.250" in out
+
+
+def test_it_can_be_silent(capsys):
+    progress = Progress(False)
+    progress.start(0, 1)
+    progress.update(row(1))
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,364 @@
+"""Objectives, from text to loss, against plain NumPy; and what must not change them."""
+
+import functools
+from itertools import filterfalse
+
+import jax
+import jax.numpy as jnp
+import naive_decoder
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from tiny_models import cached_model, cached_tensors, group_batch, random_groups
+from tiny_models import model as make
+from toy_training import Rows
+
+from helpers import losses
+from helpers.losses import distillation
+from helpers.runtime.mesh import make_mesh
+from helpers.training import objectives
+from helpers.training.metrics_log import is_timing
+from helpers.training.optimizers import Optimizer, constant
+from helpers.training.trainer import Trainer
+
+PROMPTS, COMPLETIONS = random_groups(P=4, seed=5)
+RNG = np.random.default_rng(8)
+OLD_NOISE = 0.3 * RNG.normal(size=(4, 2, 7))
+ADVANTAGES = RNG.normal(size=(4, 2)).astype(np.float32)
+SAMPLER_NOISE = 0.2 * RNG.normal(size=(4, 2, 7))
+MASKED = (1, 1)  # this answer is left out of the loss, as truncated ones are
+
+
+def naive_logprobs(seed=0):
+    """{(p, g): log-probabilities of that answer's tokens}, float64."""
+    truth, hf = cached_tensors(seed=seed)
+    return {
+        (p, g): naive_decoder.logprobs(truth, hf, prompt + answer)[len(prompt) - 1 :]
+        for p, prompt in enumerate(PROMPTS)
+        for g, answer in enumerate(COMPLETIONS[p])
+    }
+
+
+@functools.cache
+def naive_scores(seed):
+    """{(p, g): log-softmaxed predictions of that answer's tokens (T, V)}, float64."""
+    truth, hf = cached_tensors(seed=seed)
+    result = {}
+    for p, prompt in enumerate(PROMPTS):
+        for g, answer in enumerate(COMPLETIONS[p]):
+            scores = naive_decoder.logits(truth, hf, prompt + answer)
+            result[p, g] = naive_decoder.log_softmax(scores)[len(prompt) - 1 : -1]
+    return result
+
+
+def groups():
+    """A batch of groups a little off-policy, one answer of it masked.
+
+    The sampler noted other log-probabilities than the trainer found at first.
+    """
+    batch = group_batch(PROMPTS, COMPLETIONS)
+    old = np.zeros(batch["loss_mask"].shape, np.float32)
+    for (p, g), logprobs in naive_logprobs().items():
+        old[p, g, : len(logprobs)] = logprobs + OLD_NOISE[p, g, : len(logprobs)]
+    sampled = (old + SAMPLER_NOISE[..., : old.shape[-1]]).astype(np.float32)
+    mask = batch["loss_mask"].at[MASKED].set(0)
+    arrays = {"old_logprobs": old, "logprobs": sampled}
+    arrays |= {"advantages": ADVANTAGES, "loss_mask": mask}
+    return batch | jax.tree.map(jnp.asarray, arrays)
+
+
+def rows():
+    """Two packed rows: the first two prompts with an answer each, and two in one."""
+    texts = [(PROMPTS[p], COMPLETIONS[p][0]) for p in range(4)]
+    shape = (
+        2,
+        max(sum(len(a) + len(b) for a, b in pair) for pair in (texts[:2], texts[2:])),
+    )
+    batch = {
+        n: np.zeros(shape, np.int32) for n in ("tokens", "segment_ids", "positions")
+    }
+    batch["loss_mask"] = np.zeros(shape, np.float32)
+    for row in range(2):
+        start = 0
+        for segment, (prompt, answer) in enumerate(texts[2 * row : 2 * row + 2], 1):
+            size = len(prompt) + len(answer)
+            here = slice(start, start + size)
+            batch["tokens"][row, here] = prompt + answer
+            batch["segment_ids"][row, here] = segment
+            batch["positions"][row, here] = np.arange(size)
+            batch["loss_mask"][row, here] = [0] * len(prompt) + [1] * len(answer)
+            start += size
+    return jax.tree.map(jnp.asarray, batch)
+
+
+def run(objective, batch, model=None, *frozen):
+    """(loss, metrics, gradient) of an objective, compiled."""
+    graph, state = nnx.split(model or cached_model())
+
+    def loss(state):
+        return objective(nnx.merge(graph, state), batch, *frozen)
+
+    (value, metrics), slopes = jax.jit(jax.value_and_grad(loss, has_aux=True))(state)
+    return value, metrics, slopes
+
+
+def largest(gradient):
+    return max(float(np.abs(x).max()) for x in jax.tree.leaves(gradient))
+
+
+def counted():
+    """The answers under the loss mask."""
+    return [(p, g) for p in range(4) for g in range(2) if (p, g) != MASKED]
+
+
+def test_sft_on_packed_rows_is_the_mean_surprise_of_the_answers_tokens():
+    loss, metrics, _ = run(objectives.sft(), rows())
+    logprobs, scores = naive_logprobs(), naive_scores(0)
+    answers = [(p, 0) for p in range(4)]
+    surprise = -np.concatenate([logprobs[pg] for pg in answers])
+    np.testing.assert_allclose(loss, surprise.mean(), rtol=1e-5)
+    assert metrics["weight"] == len(surprise)
+    predicted = np.concatenate([scores[pg] for pg in answers])
+    entropy = -(np.exp(predicted) * predicted).sum(axis=-1).mean()
+    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-5)
+
+
+def naive_policy_gradient(clip, level, aggregate, beta=0.0):
+    """The loss by loops over answers and tokens, from the transcription's log-probs."""
+    new, reference, per_answer, per_token = naive_logprobs(), naive_logprobs(1), [], []
+    for p, g in counted():
+        logprobs = new[p, g]
+        ratio = np.exp(-OLD_NOISE[p, g, : len(logprobs)])
+        if level == "sequence":
+            ratio = np.full(len(ratio), np.exp(-OLD_NOISE[p, g, : len(ratio)].mean()))
+        clipped = np.clip(ratio, 1 - clip[0], 1 + clip[1])
+        tokens = -np.minimum(ratio * ADVANTAGES[p, g], clipped * ADVANTAGES[p, g])
+        gap = reference[p, g] - logprobs
+        unbias = np.exp(-OLD_NOISE[p, g, : len(logprobs)])
+        tokens = tokens + beta * unbias * (np.exp(gap) - gap - 1)
+        per_token += tokens.tolist()
+        per_answer.append(tokens.mean())
+    return np.mean(per_token if aggregate == "token-mean" else per_answer)
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"clip": (0.2, 0.28), "level": "token", "aggregate": "token-mean"},
+        {"clip": (0.1, 0.1), "level": "token", "aggregate": "sequence-mean"},
+        {"clip": (0.05, 0.1), "level": "sequence", "aggregate": "sequence-mean"},
+    ],
+)
+def test_policy_gradients_are_those_of_the_equation(switches):
+    loss, metrics, _ = run(objectives.policy_gradient(**switches), groups())
+    np.testing.assert_allclose(loss, naive_policy_gradient(**switches), rtol=2e-4)
+    gaps = [np.abs(SAMPLER_NOISE[p, g, : len(COMPLETIONS[p][g])]) for p, g in counted()]
+    np.testing.assert_allclose(
+        metrics["logprob_gap"], np.concatenate(gaps).mean(), rtol=1e-4
+    )
+    assert 0 < metrics["clip_fraction"] < 1
+
+
+def test_gspo_is_the_sequence_level_with_its_own_clip():
+    ours, metrics, _ = run(objectives.gspo(), groups())
+    expected = naive_policy_gradient((3e-4, 4e-4), "sequence", "sequence-mean")
+    np.testing.assert_allclose(ours, expected, rtol=2e-4)
+    assert metrics["weight"] == len(counted())
+
+
+def test_a_reference_pulls_by_its_weight_and_costs_nothing_without():
+    reference = cached_model(seed=1)
+    switches = {"clip": (0.2, 0.28), "level": "token", "aggregate": "token-mean"}
+    loss, metrics, _ = run(
+        objectives.policy_gradient(beta=0.1), groups(), None, reference
+    )
+    expected = naive_policy_gradient(**switches, beta=0.1)
+    np.testing.assert_allclose(loss, expected, rtol=2e-4)
+    assert metrics["kl_reference"] > 0
+    without = objectives.policy_gradient()
+    assert "kl_reference" not in without(cached_model(), groups(), reference)[1]
+    with pytest.raises(ValueError, match="beta=0.1"):
+        objectives.policy_gradient(beta=0.1)(cached_model(), groups())
+
+
+def test_on_policy_the_ratio_is_exactly_one():
+    """With the trainer's own log-probs as the old ones: GRPO and GSPO are one loss."""
+    model = cached_model()
+    own = jax.jit(lambda: objectives.group_logprobs(model, groups())[0])()
+    batch = groups() | {"logprobs": own, "old_logprobs": own}
+    results = [
+        run(objectives.policy_gradient(level=level, clip=(1e-9, 1e-9)), batch)
+        for level in ("token", "sequence", "sequence-token")
+    ]
+    lengths = np.array([[len(a) for a in group] for group in COMPLETIONS], float)
+    lengths[MASKED] = 0
+    for loss, metrics, _ in results:
+        assert metrics["ratio_mean"] == 1 and metrics["clip_fraction"] == 0
+        assert metrics["approx_kl"] == 0 and metrics["logprob_gap"] == 0
+        expected = -(ADVANTAGES * lengths).sum() / lengths.sum()
+        np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_if_asked():
+    """By hand: each token's loss times min(trainer / sampler, cap)."""
+    batch, cap = groups(), 1.1
+    other = batch | {"logprobs": batch["logprobs"] - 0.5}
+    assert run(objectives.gspo(), batch)[0] == run(objectives.gspo(), other)[0]
+    loss, _, _ = run(objectives.policy_gradient(clip=(9, 9), sampler_cap=cap), batch)
+    per_token, at_cap = [], []
+    for p, g in counted():
+        length = len(COMPLETIONS[p][g])
+        ratio = np.exp(-OLD_NOISE[p, g, :length])
+        weight = np.minimum(np.exp(-SAMPLER_NOISE[p, g, :length]), cap)
+        at_cap += (weight == cap).tolist()
+        per_token += (-weight * ratio * ADVANTAGES[p, g]).tolist()
+    np.testing.assert_allclose(loss, np.mean(per_token), rtol=2e-4)
+    assert 0 < np.mean(at_cap) < 1
+
+
+def test_an_objective_called_without_old_scores_says_who_brings_them():
+    batch = groups()
+    del batch["old_logprobs"]
+    with pytest.raises(ValueError, match="none of old_entropy, old_logprobs.*Trainer"):
+        objectives.gspo()(cached_model(), batch)
+    value, metrics = objectives.gspo().at_first(cached_model(), batch)
+    assert np.isfinite(value) and metrics["ratio_mean"] == 1
+
+
+def test_a_batch_of_tied_groups_has_no_gradient():
+    rewards = jnp.asarray([[1.0, 1.0], [0.0, 0.0], [0.3, 0.3], [0.1, 0.1]])
+    for kind in ("mean", "mean-std", "leave-one-out"):
+        batch = groups() | {"advantages": losses.advantages(rewards, kind)}
+        loss, _, slopes = run(objectives.policy_gradient(), batch)
+        assert loss == 0 and largest(slopes) == 0
+
+
+def test_masked_answers_and_padding_have_no_say():
+    """Other tokens, log-probs and advantages where the mask is 0: the same loss."""
+    batch = groups()
+    off = np.asarray(batch["loss_mask"]) == 0
+    changed = batch | {
+        "completion": jnp.where(off, 3, batch["completion"]),
+        "logprobs": jnp.where(off, jnp.nan, batch["logprobs"]),
+        "old_logprobs": jnp.where(off, jnp.nan, batch["old_logprobs"]),
+        "advantages": batch["advantages"].at[MASKED].set(1e3),
+    }
+    loss, _, ours = run(objectives.policy_gradient(), batch)
+    other, _, theirs = run(objectives.policy_gradient(), changed)
+    np.testing.assert_allclose(loss, other, rtol=1e-6)
+    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+def test_nothing_to_learn_from_at_all_is_zero_not_nan():
+    for objective, batch in (
+        (objectives.policy_gradient(), groups()),
+        (objectives.gspo(), groups()),
+        (objectives.sft(), rows()),
+    ):
+        batch = batch | {"loss_mask": jnp.zeros_like(batch["loss_mask"])}
+        loss, metrics, slopes = run(objective, batch)
+        assert loss == 0 and metrics["weight"] == 0 and largest(slopes) == 0
+
+
+def naive_divergence(name, student, teacher, beta=0.3):
+    """One number per token from log-probabilities (T, V), as the textbooks write it."""
+    p, q = np.exp(student), np.exp(teacher)
+    if name == "forward":
+        return (q * (teacher - student)).sum(axis=-1)
+    if name == "reverse":
+        return (p * (student - teacher)).sum(axis=-1)
+    mix = np.log(beta * q + (1 - beta) * p)
+    to_mix = beta * (q * (teacher - mix)).sum(axis=-1)
+    return to_mix + (1 - beta) * (p * (student - mix)).sum(axis=-1)
+
+
+DIVERGENCES = {
+    "forward": distillation.forward_kl,
+    "reverse": distillation.reverse_kl,
+    "jsd": functools.partial(distillation.jsd, beta=0.3),
+}
+
+
+@pytest.mark.parametrize("chunk", [8192, 5])
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_distillation_of_answers_is_the_divergence_of_two_plain_models(name, chunk):
+    objective = objectives.distillation(DIVERGENCES[name], chunk=chunk)
+    loss, metrics, slopes = run(objective, groups(), None, cached_model(seed=1))
+    student, teacher = naive_scores(0), naive_scores(1)
+    per_token = [naive_divergence(name, student[pg], teacher[pg]) for pg in counted()]
+    np.testing.assert_allclose(loss, np.concatenate(per_token).mean(), rtol=1e-4)
+    surprise = -np.concatenate([naive_logprobs()[pg] for pg in counted()]).mean()
+    np.testing.assert_allclose(metrics["nll"], surprise, rtol=1e-4)
+    assert metrics["weight"] == sum(map(len, per_token)) and largest(slopes) > 1e-3
+
+
+def test_distillation_of_packed_rows_is_the_same_divergence():
+    objective = objectives.distillation(distillation.forward_kl)
+    loss, _, _ = run(objective, rows(), None, cached_model(seed=1))
+    student, teacher = naive_scores(0), naive_scores(1)
+    per_token = [
+        naive_divergence("forward", student[p, 0], teacher[p, 0]) for p in range(4)
+    ]
+    np.testing.assert_allclose(loss, np.concatenate(per_token).mean(), rtol=1e-4)
+
+
+def test_a_student_equal_to_its_teacher_has_nothing_to_learn():
+    for divergence in DIVERGENCES.values():
+        loss, _, slopes = run(
+            objectives.distillation(divergence), groups(), None, cached_model()
+        )
+        assert abs(loss) < 1e-6 and largest(slopes) < 1e-5
+
+
+def test_a_teacher_of_another_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="23 entries.*19.*same tokenizer"):
+        objectives.distillation()(cached_model(), groups(), make(vocab=23))
+
+
+class Once(Rows):
+    """A batch source of one batch."""
+
+    def __init__(self, batch):
+        super().__init__()
+        self.batch = batch
+
+    def __next__(self):
+        return jax.tree.map(np.asarray, self.batch)
+
+
+@pytest.mark.parametrize("name", ["token-mean", "gspo", "constant", "distillation"])
+def test_micro_batches_of_unequal_weight_make_the_update_of_the_whole(name):
+    """Groups of unequal lengths in 1, 2 and 4 pieces: the same step of plain SGD."""
+    objective = {
+        "token-mean": objectives.policy_gradient(),
+        "gspo": objectives.gspo(),
+        "constant": objectives.policy_gradient(aggregate="constant", constant_length=9),
+        "distillation": objectives.distillation(distillation.reverse_kl),
+    }[name]
+    frozen = (make(seed=1),) if name == "distillation" else ()
+    sgd = Optimizer(optax.sgd(1.0), constant(1.0))
+    mesh = make_mesh(jax.devices()[:1])
+    whole = None
+    for pieces in (1, 2, 4):
+        model = make()
+        trainer = Trainer(
+            model, objective, sgd,
+            accumulate=pieces, frozen=frozen, mesh=mesh, log=False,
+        )  # fmt: skip
+        (row,) = trainer.fit(Once(groups()), 1)
+        after = [np.asarray(x) for x in jax.tree.leaves(nnx.state(model))]
+        if whole is None:
+            whole, expected = after, row
+            moved = [
+                x - y
+                for x, y in zip(after, jax.tree.leaves(nnx.state(make())), strict=True)
+            ]
+            assert largest(moved) > 1e-3
+        for name in filterfalse(is_timing, row):
+            np.testing.assert_allclose(
+                row[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name
+            )
+        for x, y in zip(after, whole, strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-5 * largest(moved))

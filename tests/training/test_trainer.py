@@ -1,0 +1,421 @@
+import json
+import math
+import os
+import subprocess
+import sys
+from itertools import filterfalse
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tiny_models import cached_model, flat_batch
+from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
+
+from helpers.model import lora
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import place_batch
+from helpers.training import objectives
+from helpers.training.errors import NothingToLearn, TrainingDiverged
+from helpers.training.metrics_log import is_timing
+from helpers.training.optimizers import Optimizer, adamw, constant
+from helpers.training.trainer import Trainer
+
+HERE = Path(__file__).parents[1]
+
+
+def train(model, batches, steps, optimizer=None, objective=squared_error, **settings):
+    trainer = Trainer(model, objective, optimizer or adamw(1e-2), log=False, **settings)
+    return trainer.fit(batches, steps)
+
+
+def sgd(rate):
+    """Plain gradient descent: what one update does can be read off the weights."""
+    import optax
+
+    return Optimizer(optax.scale(-1.0), constant(rate))
+
+
+class Fixed:
+    """A batch source that gives the same batch for ever."""
+
+    metrics, samples = {}, []
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return self.batch
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+
+def gradient_of(model, batch):
+    graph, params = nnx.split(model)
+    batch = {name: jnp.asarray(x) for name, x in batch.items() if name != "rows"}
+    gradient = jax.grad(lambda p: squared_error(nnx.merge(graph, p), batch)[0])(params)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(gradient)
+    return {jax.tree_util.keystr(path): np.asarray(x) for path, x in leaves}
+
+
+def test_one_step_of_gradient_descent_moves_the_weights_by_rate_times_gradient():
+    model, batch = Toy(), next(Rows())
+    before, gradient = weights(model), gradient_of(Toy(), batch)
+    table = train(model, Fixed(batch), 1, sgd(0.5))
+    for name, x in weights(model).items():
+        np.testing.assert_allclose(x, before[name] - 0.5 * gradient[name], atol=1e-6)
+    norm = math.sqrt(sum((g**2).sum() for g in gradient.values()))
+    assert table[0]["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert table[0]["tokens"] == table[0]["weight"] == batch["loss_mask"].sum()
+
+
+@pytest.mark.parametrize("accumulate", [2, 4, 8])
+def test_accumulated_gradient_is_that_of_the_whole_batch_with_unequal_masks(accumulate):
+    batch = next(Rows(seed=3))
+    tokens_of_pieces = batch["loss_mask"].reshape(accumulate, -1).sum(axis=1)
+    assert len(set(tokens_of_pieces)) > 1  # a plain mean over pieces would be wrong
+    whole, pieces = Toy(), Toy()
+    rows = [
+        train(whole, Fixed(batch), 1, sgd(1.0))[0],
+        train(pieces, Fixed(batch), 1, sgd(1.0), accumulate=accumulate)[0],
+    ]
+    assert_same_weights(whole, pieces, rtol=1e-5, atol=1e-6)
+    for name in filterfalse(is_timing, rows[0]):
+        assert rows[0][name] == pytest.approx(rows[1][name], rel=1e-5), name
+
+
+def test_minibatches_are_updates_one_after_the_other_at_the_same_rate():
+    batch = next(Rows())
+    together, in_turn = Toy(), Toy()
+    train(together, Fixed(batch), 1, adamw(0.1, steps=3, warmup=2), minibatches=4)
+    quarters = [{name: x[i : i + 2] for name, x in batch.items()} for i in (0, 2, 4, 6)]
+    rate = adamw(0.1, steps=3, warmup=2).learning_rate(0)
+    source = Fixed(None)
+    trainer = Trainer(in_turn, squared_error, adamw(rate), log=False)
+    for number, source.batch in enumerate(quarters):
+        trainer.fit(source, number + 1)
+    # Two programs, so the last digits of float32 may differ; weights are below 2.
+    assert_same_weights(together, in_turn, rtol=1e-6, atol=1e-6)
+
+
+def test_a_batch_whose_mask_is_empty_changes_nothing_and_stays_finite():
+    model, batch = Toy(), next(Rows())
+    batch["loss_mask"] = np.zeros_like(batch["loss_mask"])
+    table = train(model, Fixed(batch), 1, sgd(1.0), accumulate=2)
+    assert table[0]["loss"] == table[0]["grad_norm"] == 0
+    assert_same_weights(model, Toy())
+
+
+def test_another_learning_rate_does_not_compile_again():
+    traced = []
+
+    def counted(model, batch):
+        traced.append(1)
+        return squared_error(model, batch)
+
+    table = train(Toy(), Rows(), 5, adamw(0.1, steps=5, warmup=3), objective=counted)
+    assert len({row["learning_rate"] for row in table}) > 3
+    assert len(traced) == 1
+
+
+def test_arrays_that_others_hold_survive_training():
+    """Updates overwrite the trainer's buffers; a snapshot must not be one of them."""
+    model = Toy()
+    snapshot, clone = nnx.state(model), nnx.clone(model)
+    trainer = Trainer(model, squared_error, adamw(1e-2), log=False)
+    batches = Rows()
+    trainer.fit(batches, 2)
+    middle = nnx.clone(model)
+    trainer.fit(batches, 4)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(snapshot))
+    assert_same_weights(clone, Toy())
+    assert not np.array_equal(middle.embed[...], model.embed[...])
+
+
+def test_the_batch_source_sees_the_new_weights_after_every_step():
+    model, seen = Toy(), []
+
+    class Watching(Rows):
+        def __next__(self):
+            seen.append(np.array(model.embed[...]))
+            return super().__next__()
+
+    train(model, Watching(), 4)
+    assert len({x.tobytes() for x in seen}) == 4
+
+
+def test_frozen_modules_are_given_to_the_objective_and_do_not_change():
+    def imitate(model, batch, teacher):
+        gap = model(batch["tokens"]) - teacher(batch["tokens"])
+        return jnp.square(gap).mean(), {"weight": 1.0}
+
+    model, teacher = Toy(0), Toy(1)
+    table = train(model, Rows(), 60, adamw(0.03), objective=imitate, frozen=[teacher])
+    assert table[-1]["loss"] < 0.3 * table[0]["loss"]
+    assert_same_weights(teacher, Toy(1))
+
+
+@pytest.mark.parametrize("asked", [{}, {"wrt": lora.Adapter}])
+def test_only_the_adapters_of_a_model_that_has_any_are_trained(asked, tmp_path):
+    def model_with_adapter():
+        model = Toy()
+        model.adapter = lora.Adapter(jnp.zeros((8,)))
+        return model
+
+    def objective(model, batch):
+        error = (model(batch["tokens"]) + model.adapter[...]).sum(-1) - batch["target"]
+        return jnp.square(error).mean(), {"weight": 1.0}
+
+    model = model_with_adapter()
+    settings = {"objective": objective, "folder": tmp_path} | asked
+    train(model, Rows(), 3, **settings)
+    before, after = weights(model_with_adapter()), weights(model)
+    changed = {name for name in after if not np.array_equal(before[name], after[name])}
+    assert len(changed) == 1 and "adapter" in changed.pop()
+    record = json.loads(next(tmp_path.glob("*/*/checkpoint.json")).read_text())[
+        "record"
+    ]
+    assert not any("embed" in name for name in record["run"])  # nor are they saved
+    resumed = model_with_adapter()
+    train(resumed, Rows(), 3, **settings)
+    assert_same_weights(model, resumed)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(int8):
+    base = cached_model("qwen2")
+    base = lora.quantize(base) if int8 else base
+    model = lora.add(base, 2)
+    before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
+    texts = np.random.default_rng(0).integers(2, 19, (4, 6)).tolist()
+    batch = jax.tree.map(np.asarray, flat_batch(texts))
+    train(model, Fixed(batch), 3, objective=objectives.sft())
+    assert np.abs(model.layers.q_b[...]).max() > 1e-3
+    after = nnx.to_pure_dict(nnx.state(lora.remove(model)))
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+def test_what_cannot_be_trained_is_refused_by_name():
+    def made(model, wrt):
+        return Trainer(model, objectives.sft(), adamw(1e-2), wrt=wrt, log=False)
+
+    small = lora.quantize(cached_model("qwen2"))
+    made(small, nnx.Not(lora.Quantized))
+    with pytest.raises(ValueError, match=r"layers\.\w+ \(int8\).*lora.add"):
+        made(small, nnx.Any(nnx.Param, lora.Quantized))
+    with pytest.raises(ValueError, match=r"layers\.q_scale \(float32\).*int8"):
+        made(small, nnx.PathContains("q_scale"))
+    with pytest.raises(ValueError, match="LoRAParam.* matches no variable.*Toy"):
+        made(Toy(), nnx.LoRAParam)
+
+
+@pytest.mark.parametrize("where", ["loss", "grad_norm"])
+def test_a_number_that_is_not_finite_stops_before_it_reaches_the_weights(
+    where, tmp_path
+):
+    class Poisoned(Rows):
+        def __next__(self):
+            batch = super().__next__()
+            if self.count == 3:
+                batch["target"][0, 0] = np.nan if where == "loss" else np.inf
+            return batch
+
+    def objective(model, batch):
+        if where == "loss":
+            return squared_error(model, batch)
+        # sqrt has an infinite slope at 0, while its value stays finite.
+        poison = jnp.where(jnp.isinf(batch["target"]).any(), 0.0, 1.0)
+        scale = jnp.sqrt(poison * jnp.square(model.embed[...]).sum())
+        return scale, {"weight": 1.0}
+
+    model, good = Toy(), Toy()
+    with pytest.raises(TrainingDiverged, match=f"Step 3: {where} is .*00000002") as e:
+        train(model, Poisoned(), 3, objective=objective, folder=tmp_path, save_every=2)
+    assert "learning rate" in str(e.value)
+    train(good, Rows(), 2, objective=objective)
+    assert_same_weights(model, good)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+class Empty(Rows):
+    """Rows of which some batches have an empty loss mask."""
+
+    def __init__(self, empty):
+        super().__init__()
+        self.empty = empty
+
+    def __next__(self):
+        batch = super().__next__()
+        if self.count in self.empty:
+            batch["loss_mask"] = np.zeros_like(batch["loss_mask"])
+        return batch
+
+
+def per_answer(model, batch):
+    """A mean by the room there is: its weight is not 0 where its mask is empty."""
+    loss, metrics = squared_error(model, batch)
+    return loss, metrics | {"weight": float(batch["loss_mask"].size)}
+
+
+@pytest.mark.parametrize("objective", [squared_error, per_answer])
+def test_batches_without_anything_to_learn_end_the_run_and_say_why(objective, tmp_path):
+    settings = {"objective": objective, "patience": 3, "folder": tmp_path}
+    for _ in "started", "resumed":
+        with pytest.raises(NothingToLearn, match="3 batches.*step 7.*mask_truncated"):
+            train(Toy(), Empty({1, 2, 5, 6, 7}), 12, save_every=2, **settings)
+    assert len(train(Toy(), Empty({1, 2, 4, 5}), 6, objective=objective, patience=3))
+
+
+def test_an_objective_without_a_weight_is_told_so():
+    with pytest.raises(ValueError, match=r'metrics\["weight"\]'):
+        train(Toy(), Rows(), 1, objective=lambda model, batch: (0.0, {}))
+
+
+def test_training_the_frozen_model_itself_is_refused():
+    model = Toy()
+    with pytest.raises(ValueError, match="nnx.clone"):
+        Trainer(model, squared_error, adamw(1e-2), frozen=[model])
+
+
+def test_a_batch_that_does_not_divide_names_both_numbers():
+    mesh = make_mesh()
+    with pytest.raises(ValueError, match="6 rows.*minibatches=4.*multiple of 4"):
+        place_batch({"tokens": np.zeros((6, 3))}, mesh, minibatches=4)
+    with pytest.raises(ValueError, match="same leading axis.*'a': 6.*'b': 5"):
+        place_batch({"a": np.zeros((6, 3)), "b": np.zeros(5)}, mesh)
+
+
+def test_what_is_no_array_stays_on_the_host():
+    batch = {
+        "x": np.zeros((4, 2), np.float32),
+        "y": jnp.ones(4),
+        "rows": [{}] * 4,
+        "questions": np.array(["a", "b", "c", "d"]),
+        "level": 3,
+    }
+    placed = place_batch(batch, make_mesh(), minibatches=2)
+    assert {k: v.shape for k, v in placed.items()} == {
+        "x": (2, 1, 2, 2),
+        "y": (2, 1, 2),
+    }
+
+
+def test_the_table_the_files_and_tensorboard_hold_the_same_numbers(tmp_path):
+    table = train(Toy(), Rows(), 4, adamw(0.1, steps=4), folder=tmp_path)
+    assert [row["step"] for row in table] == [1, 2, 3, 4]
+    for row in table:
+        names = "loss grad_norm learning_rate tokens seconds tokens_per_second error"
+        assert row.keys() >= set(names.split())
+        assert row["reward"] == row["step"] / 100
+        assert row["seconds"] > 0 and row["cpu_seconds"] > 0
+    totals = np.cumsum([row["tokens"] for row in table])
+    assert [row["tokens_total"] for row in table] == list(totals)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == table
+    samples = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(line)["prompt"] for line in samples] == [
+        f"row {step}" for step in (1, 2, 3, 4)
+    ]
+    assert json.loads(samples[2])["step"] == 3
+    events = read_events(next(tmp_path.glob("events*")))
+    for row in table:
+        assert events[row["step"]] == pytest.approx(row, rel=1e-6)
+
+
+def read_events(path):
+    """TensorBoard's records: length, its checksum, an Event, its checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, events = path.read_bytes(), {}
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        event, data = Event.FromString(data[12 : 12 + size]), data[16 + size :]
+        values = {value.tag: value.simple_value for value in event.summary.value}
+        if values:
+            events[event.step] = values
+    return events
+
+
+def test_without_a_folder_no_file_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(Toy(), Rows(), 3, save_every=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fitting_again_returns_the_stored_table_at_once(tmp_path):
+    table = train(Toy(), Rows(), 5, folder=tmp_path)
+    batches, model = Rows(), Toy()
+    trainer = Trainer(model, squared_error, adamw(1e-2), folder=tmp_path, log=False)
+    assert trainer.fit(batches, 5) == table
+    assert batches.count == 5  # where the run ended: no batch was drawn
+    assert trainer.fit(batches, 5) == table
+    further = trainer.fit(batches, 7)
+    straight = Toy()
+    expected = train(straight, Rows(), 7)
+    assert [without_times(row) for row in further] == [
+        without_times(row) for row in expected
+    ]
+    assert_same_weights(model, straight)
+
+
+def without_times(row):
+    return {name: x for name, x in row.items() if not is_timing(name)}
+
+
+def test_training_ends_with_the_batches_and_saves(tmp_path):
+    table = train(Toy(), Rows(end=3), 10, folder=tmp_path, save_every=2)
+    assert len(table) == 3
+    saved = [path.name for path in (tmp_path / "checkpoints").iterdir()]
+    assert sorted(saved) == ["00000002", "00000003"]
+    assert len(train(Toy(), Rows(end=3), 10, folder=tmp_path, save_every=2)) == 3
+
+
+def test_interrupting_and_going_on_loses_no_row():
+    class Interrupted(Rows):
+        def __next__(self):
+            if self.count == 3 and not self.metrics.get("interrupted"):
+                self.metrics = {"interrupted": 1.0}
+                raise KeyboardInterrupt
+            return super().__next__()
+
+    trainer = Trainer(Toy(), squared_error, adamw(1e-2), log=False)
+    batches = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(batches, 6)
+    table = trainer.fit(batches, 6)
+    expected = train(Toy(), Rows(), 6)
+    assert [without_times(row) for row in table] == [
+        without_times(row) for row in expected
+    ]
+
+
+def test_progress_is_one_line_with_step_loss_reward_speed_and_time_left(capsys):
+    trainer = Trainer(Toy(), squared_error, adamw(1e-2))
+    trainer.fit(Rows(), 3)
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "step 0/3 · compiling the update"
+    parts = last.split(" · ")
+    assert parts[0] == "step 3/3" and parts[2] == "reward 0.030"
+    assert parts[1].startswith("loss ") and parts[3].endswith(" tokens/s")
+    assert parts[4] == "0:00 left"
+    trainer.fit(Rows(), 3)
+    assert "nothing to train" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_eight_devices_compute_what_one_computes():
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "sharded_run.py")],
+        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "all the same" in done.stdout
