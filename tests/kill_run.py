@@ -20,6 +20,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork
 
+import jax
 import numpy as np
 from flax import nnx
 
@@ -47,6 +48,12 @@ def share_of_digits(prompts, completions, **columns):
     return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
 
 
+def norm(model):
+    """What depends on every weight, to the last bit."""
+    leaves = [np.asarray(x) for x in jax.tree.leaves(nnx.state(model))]
+    return {"norm": sum(float((x**2).sum()) for x in leaves)}
+
+
 def trainer_and_batches(lesson, folder):
     rows = word_problems.generate(40, seed=1, levels=(1,))
     texts = [row["question"] + row["answer"] for row in rows]
@@ -60,7 +67,7 @@ def trainer_and_batches(lesson, folder):
         )
         batches = prompt_batches.packed_rows(examples, batch=4, length=320, seed=3)
         optimizer = muon(1e-2, steps=STEPS, warmup=3)
-        settings |= {"accumulate": 2}
+        settings |= {"accumulate": 2, "evaluate": norm, "evaluate_every": 3}
         return Trainer(model, objectives.sft(), optimizer, **settings), batches
     prompts = prompt_batches.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
     sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 
 from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
@@ -43,30 +42,30 @@ class Fixed:
         return {}
 
 
-def policy(rank, dtype=jnp.bfloat16):
+def policy(rank, dtype):
     """The shipped model, with fresh adapters of a rank unless that is 0."""
     model = weights.load(SFT, dtype=dtype)
     return lora.add(model, rank) if rank else model
 
 
 @functools.cache
-def answers(mesh=None):
+def answers(dtype=jnp.bfloat16, mesh=None):
     """A batch of answers that the model sampled, with the log-probs it noted."""
     rows = word_problems.generate(500, seed=11, levels=(3,))
     tokenizer = chat.load_tokenizer(SFT)
     prompts = prompt_batches.prompts(rows, tokenizer, batch=32, buckets=(48,), seed=0)
-    model = weights.load(SFT, dtype=jnp.bfloat16, mesh=mesh)
+    model = weights.load(SFT, dtype=dtype, mesh=mesh)
     return next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
 
 
-def step(batch, objective, *, rank=8, rate=0.0, mesh=None, model=None, **settings):
+def step(
+    batch, objective, *, rank=8, dtype=jnp.bfloat16, rate=0.0, mesh=None, **settings
+):
     """The metrics of one trainer step of plain gradient descent."""
-    model = policy(rank) if model is None else model
     trainer = Trainer(
-        model,
+        policy(rank, dtype),
         objective,
         Optimizer(optax.sgd(1.0), constant(rate)),
-        wrt=lora.Adapter if model.layers.adapters else nnx.Param,
         mesh=mesh or make_mesh(jax.devices()[:1]),
         log=False,
         **settings,
@@ -83,7 +82,7 @@ def assert_exactly_on_policy(row):
 
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
-    batch = answers(make_mesh())
+    batch = answers(mesh=make_mesh())
     for rank in (0, 8):
         for tensor, accumulate in ((1, 1), (2, 2)):
             mesh = make_mesh(model=tensor)

@@ -142,7 +142,7 @@ class Description:
         return items | {path: text for path, text in inner.items() if path}
 
     def _array(self, array):
-        if array.dtype.hasobject:  # its memory holds addresses
+        if getattr(array.dtype, "hasobject", False):  # its memory holds addresses
             return self.joined("array of objects", {"values": array.tolist()})
         if isinstance(array, np.generic):
             return {"": f"{array.item()!r} as {array.dtype}"}

@@ -217,7 +217,8 @@ class Progress:
         if self.pace is None:  # the first step compiled: it says nothing of the pace
             self.pace = 0.0
         else:
-            self.pace = 0.8 * (self.pace or row["seconds"]) + 0.2 * row["seconds"]
+            seconds = row["seconds"] + row.get("eval/seconds", 0.0)
+            self.pace = 0.8 * (self.pace or seconds) + 0.2 * seconds
             left = round((self.steps - row["step"]) * self.pace)
             parts.append(f"{left // 60}:{left % 60:02d} left")
         return " · ".join(parts)

@@ -107,7 +107,7 @@ class Trainer:
         self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
         self.progress = Progress(log and processes.is_first())
-        self.step, self.saved, self.log, self.run = 0, 0, None, {}
+        self.step, self.saved, self.step_log, self.run = 0, 0, None, {}
         self.torn = False  # stopped between an update and noting that it was made
 
     def fit(self, batches, steps: int) -> list[dict]:
@@ -145,7 +145,7 @@ class Trainer:
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
             self.state.place()
-            if self.log is None:
+            if self.step_log is None:
                 self.state.compile(self.objective, self.optimizer.transform)
                 self._resume(batches)
             if self.step > steps:
@@ -156,8 +156,8 @@ class Trainer:
                 )
             self._train(batches, steps)
         for callback in self.callbacks:
-            callback.on_end(self, self.table.rows)
-        return self.table.rows
+            callback.on_end(self, self.log.rows)
+        return self.log.rows
 
     def named_arrays(self) -> dict[str, jax.Array]:
         """Everything an update changes, parameters and optimizer state, by name."""
@@ -165,13 +165,13 @@ class Trainer:
 
     def _train(self, batches, steps):
         self.progress.start(self.step, steps)
-        self.log.start()
+        self.step_log.start()
         self._log_steps(leave=0)  # those of a fit that was interrupted
         while self.step < steps and self._update(batches):
             saves = self.save_every and self.step % self.save_every == 0
             # While the devices work on this step, the host logs the one before, unless
             # somebody wants the model as it is now.
-            wanted = saves or self.callbacks or self.log.evaluates(self.step)
+            wanted = saves or self.callbacks or self.step_log.evaluates(self.step)
             self._log_steps(leave=0 if wanted else 1)
             if saves:
                 self._save(batches)
@@ -199,13 +199,13 @@ class Trainer:
         self.state.adopt(params, opt_state)
         self.step += 1
         row = {"step": self.step, **shown, **described}
-        self.log.add(row, metrics, batches.samples)
+        self.step_log.add(row, metrics, batches.samples)
         self.torn = False
         return True
 
     def _log_steps(self, leave: int):
         """Waits for the numbers of all steps but the last `leave`, and logs them."""
-        for row in self.log.finished(leave):
+        for row in self.step_log.finished(leave):
             for callback in self.callbacks:
                 callback.on_step(self, row)
 
@@ -230,10 +230,10 @@ class Trainer:
         first = processes.is_first()
         loggers = self.loggers if first else ()
         writes = folder if first else None
-        self.table = MetricsLog(writes, position, self.step, loggers)
-        self.table.rows = processes.gather(self.table.rows)[0]
-        self.log = StepLog(
-            self.table,
+        self.log = MetricsLog(writes, position, self.step, loggers)
+        self.log.rows = processes.gather(self.log.rows)[0]
+        self.step_log = StepLog(
+            self.log,
             self.progress,
             evaluation=evaluation_of(self.evaluate, self.model),
             evaluate_every=self.evaluate_every,
@@ -246,7 +246,7 @@ class Trainer:
             record = {
                 "run": self.run,
                 "batches": processes.gather(batches.get_state()),
-                "log": self.table.position(),
+                "log": self.log.position(),
             }
             path = self.checkpoints.save(self.step, self.named_arrays(), record)
             self.saved = self.step

@@ -19,7 +19,7 @@ from helpers.runtime.mesh import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training.errors import NothingToLearn
-from helpers.training.objectives import policy_gradient
+from helpers.training.objectives import distillation, policy_gradient
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -206,6 +206,24 @@ def test_one_informative_batch_restores_patience():
     next(source)
     with pytest.raises(NothingToLearn):
         next(source)
+
+
+def test_distilling_from_answers_that_are_all_cut_off_ends_and_says_what_to_do(
+    monkeypatch,
+):
+    """It went on to the last step, with loss 0 and weight 0 in every row."""
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
+
+    student = policy()
+    settings = {"model": student, "reward": None, "max_tokens": 1}
+    trainer = Trainer(
+        student, distillation(), adamw(1e-2),
+        frozen=[policy(seed=1)], patience=2, log=False,
+    )  # fmt: skip
+    with pytest.raises(NothingToLearn, match="2 batches.*mask_truncated=False"):
+        trainer.fit(rollouts(HARD, **settings), 6)
+    batch = next(rollouts(HARD, mask_truncated=False, **settings))
+    assert batch["loss_mask"].all()
 
 
 def test_answers_that_all_ran_out_of_budget_teach_nothing_either(monkeypatch):

@@ -132,7 +132,7 @@ def test_callbacks_are_told_of_steps_checkpoints_and_the_end(tmp_path):
     table = run.fit(Rows(), STEPS)
     assert told.steps[2] == after(2) and list(told.steps) == [*range(1, STEPS + 1)]
     assert told.saved == [(3, "00000003"), (6, "00000006"), (7, "00000007")]
-    assert told.table is table
+    assert told.table is table is run.log.rows
     assert [x.name for x in (tmp_path / "checkpoints").glob("0*")] == ["00000007"]
 
 

@@ -79,6 +79,8 @@ def test_time_left_leaves_out_the_first_step_which_compiled():
     assert progress.line(row(2)).endswith("1,234 tokens/s · 1:58 left")
     slower = progress.line(row(3) | {"seconds": 4.5})  # 0.8 · 2.0 + 0.2 · 4.5 = 2.5
     assert slower.endswith(" · 2:25 left")
+    evaluated = progress.line(row(4) | {"eval/seconds": 5.5})  # 0.8 · 2.5 + 0.2 · 7.5
+    assert evaluated.endswith(" · 3:20 left")
 
 
 def test_outside_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end(
