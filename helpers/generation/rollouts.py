@@ -88,7 +88,8 @@ class Rollouts:
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
         run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
         for name, function, weight in self.reward.rewards if self.reward else ():
-            run[f"reward {name!r}"] = {"weight": float(weight)} | describe(function)
+            told = describe(function) | {"its weight": float(weight)}
+            run[f"reward {name!r}"] = told
         return run
 
     def get_state(self):

@@ -30,7 +30,10 @@ LONGEST = 60  # characters of a text that is shown whole
 MOST_ITEMS = 200  # of a list, dict or object that are told one by one
 DEEPEST, MOST_THINGS = 40, 500_000  # beyond these, things are not compared
 NOT_COMPARED = "(not compared)"
-LOCKS = (type(threading.Lock()), type(threading.RLock()))  # they decide no number
+# What decides no number: who waits for whom, and where arrays lie.
+NO_NUMBER = (type(threading.Lock()), type(threading.RLock()), jax.Device)
+NO_NUMBER += (jax.sharding.Mesh, jax.sharding.Sharding)
+SETS = (set, frozenset)
 DESCRIBED = (type, types.FunctionType)
 BUILTIN = (
     types.BuiltinFunctionType,
@@ -100,18 +103,20 @@ class Description:
             return self._array(thing)
         if isinstance(thing, (bytes, bytearray)):
             return {"": f"{len(thing)} bytes #{zlib.crc32(thing):08x}"}
-        if isinstance(thing, (np.dtype, re.Pattern)):
-            return {"": _shortened(str(thing))}
+        if isinstance(thing, re.Pattern):  # whose repr is cut off
+            return {"": _shortened(f"/{thing.pattern}/ flags {thing.flags}")}
         if isinstance(thing, types.ModuleType):
             return {"": f"module {thing.__name__}"}
-        if isinstance(thing, (*LOCKS, jax.Device)):
+        if isinstance(thing, NO_NUMBER):
             return {"": type(thing).__name__}
-        if isinstance(thing, (dict, list, tuple, set, frozenset)):
+        is_named = isinstance(thing, tuple) and hasattr(thing, "_fields")
+        if is_named or isinstance(thing, SETS) or type(thing) in (dict, list, tuple):
             return self._container(thing)
         if isinstance(thing, nnx.Variable):
             return {"": f"{type(thing).__name__} {self.fingerprint(thing[...])}"}
         if isinstance(thing, NODES):
-            return self.module(thing) | {"weights": self.fingerprint(nnx.state(thing))}
+            weights = self.fingerprint(nnx.state(thing))
+            return self.module(thing) | {"its weights": weights}
         if hasattr(type(thing), "backend_tokenizer"):
             return _tokenizer(thing)
         if callable(thing) and (found := self._callable(thing)):
@@ -132,8 +137,9 @@ class Description:
             return self.joined(f"builtin {thing.__qualname__}", {"of": owner})
         if is_by_name(thing):
             return {"": self._name(thing)}
-        if callable(getattr(thing, "__wrapped__", None)):
-            return self.items(thing.__wrapped__)  # jax.jit, nnx.jit, lru_cache, …
+        if is_installed(type(thing).__module__):  # jax.jit, nnx.jit, lru_cache, …
+            if callable(inner := getattr(thing, "__wrapped__", None)):
+                return self.items(inner)
         return None
 
     def _bound(self, kind, function, held):
@@ -151,14 +157,14 @@ class Description:
     def _container(self, thing):
         kind = self._name(type(thing)).removeprefix("builtins.")
         kind = f"{kind} of {len(thing)}"
-        if isinstance(thing, (set, frozenset)):
+        if isinstance(thing, SETS):
             inner = ", ".join(sorted(map(self.short, thing)))
             return {"": _shortened(f"{{{inner}}}", kind)}
         if isinstance(thing, dict):
             keys = sorted((self.short(key), i) for i, key in enumerate(thing))
             values = list(thing.values())
             return self.joined(kind, {text: values[i] for text, i in keys})
-        if type(thing) in (list, tuple) and all(type(x) in PLAIN for x in thing):
+        if type(thing) in (list, tuple) and set(map(type, thing)) <= PLAIN:
             return {"": _shortened(repr(thing), kind)}
         names = getattr(thing, "_fields", [f"[{i}]" for i in range(len(thing))])
         return self.joined(kind, dict(zip(names, thing, strict=True)))
@@ -195,9 +201,9 @@ class Description:
         held |= {f"argument {i}": each for i, each in enumerate(arguments)}
         held |= _attributes(thing, state)
         if entries is not None:
-            held["entries"] = list(entries)
+            held["its entries"] = list(entries)
         if pairs is not None:
-            held["entries by key"] = dict(pairs)
+            held["its entries by key"] = dict(pairs)
         return self.joined(self._name(type(thing)), held)
 
     def joined(self, head, held) -> dict[str, str]:

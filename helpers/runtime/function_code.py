@@ -81,7 +81,7 @@ def _content(cell):
 
 def members(own: type) -> dict:
     """{name: value} of a class: its bases, and what its body defines."""
-    found = {"bases": own.__bases__}
+    found = {"its bases": own.__bases__}
     for name, value in sorted(vars(own).items()):
         value = getattr(value, "__func__", value)  # of static and class methods
         if isinstance(value, property):

@@ -54,7 +54,7 @@ def describe_run(state, objective, optimizer, minibatches) -> dict:
     """
     frozen = {f"frozen {i}": describe(x) for i, x in enumerate(state.frozen)}
     model = describe(state.model)
-    weights = model.pop("weights")
+    weights = model.pop("its weights")
     return {
         "model": model,
         **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},

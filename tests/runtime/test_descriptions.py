@@ -10,6 +10,7 @@ import threading
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,10 @@ SOURCES = {
         import functools
         def short(limit, prompts, completions): return limit
         reward = functools.partial(short, 200)""",
+    "Judge: bases was 200, here it is 300": """
+        class Judge:
+            bases = 200
+        def reward(prompts, completions): return Judge.bases""",
     "edge was 200, here it is 300": """
         import functools
         def short(prompts, completions, edge): return edge
@@ -71,7 +76,7 @@ SOURCES = {
     "global WORDS was {'a', 200}, here it is {'a', 300}": """
         WORDS = {200, 'a'}
         def reward(prompts, completions): return WORDS""",
-    "global NUMBER was re.compile('200'), here it is re.compile('300')": """
+    "global NUMBER was /200/ flags 32, here it is /300/ flags 32": """
         import re
         NUMBER = re.compile('200')
         def reward(prompts, completions): return NUMBER""",
@@ -124,6 +129,29 @@ SOURCES = {
         @jax.jit
         def inner(x): return x * 200
         def reward(prompts, completions): return inner(1)""",
+    "global PATTERN changed": """
+        import re
+        PATTERN = re.compile('(' + 'a|' * 300 + '200)')
+        def reward(prompts, completions): return PATTERN""",
+    "limit was 200, here it is 300 ": """
+        import functools
+        class limited:
+            def __init__(self, function, limit):
+                functools.update_wrapper(self, function)
+                self.limit = limit
+            def __call__(self, *given): return self.limit
+        def short(prompts, completions): return 0
+        reward = limited(short, 200)""",
+    "global TABLE: limit was 200, here it is 300": """
+        class Table(dict):
+            pass
+        TABLE = Table(a=1)
+        TABLE.limit = 200
+        def reward(prompts, completions): return TABLE""",
+    "global TABLE: its entries by key: 'a' was 200, here it is 300": """
+        import collections
+        TABLE = collections.OrderedDict(a=200)
+        def reward(prompts, completions): return TABLE""",
     "attribute limit was 200, here it is 300": """
         def reward(prompts, completions): return reward.limit
         reward.limit = 200""",
@@ -142,6 +170,7 @@ def test_what_decides_the_numbers_is_told_and_what_changed_is_named(said):
     other = describe(cell(source.replace("200", "300")))
     assert differences(one, same) == []
     changed = differences(json.loads(json.dumps(one)), other)
+    said = said.strip()  # two say the same
     assert said in changed, changed
     if "code" not in said:  # the number is all that differs
         assert changed == [said]
@@ -351,6 +380,18 @@ def test_a_tokenizer_counts_by_what_it_does_not_by_how_it_was_used(tmp_path):
     assert describe(cell(source, tokenizer=moved)) == before
     said = differences(before, describe(cell(source, tokenizer=other)))
     assert len(said) == 1 and said[0].startswith("global tokenizer")
+
+
+def test_names_of_the_learner_s_own_hide_nothing():
+    """Attributes and variables called like what a description says by itself."""
+
+    class Model(nnx.Module):
+        def __init__(self, weights):
+            self.weights = weights
+            self.matrix = nnx.Param(jnp.ones(3))
+
+    held = [describe(Model(weights)) for weights in (2, 3)]
+    assert differences(*held) == ["weights was 2, here it is 3"]
 
 
 def test_what_an_object_computed_on_the_way_does_not_count():

@@ -1,5 +1,6 @@
 """Runs are told apart by what would change their numbers, and by nothing else."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,10 +11,16 @@ import pytest
 from tiny_models import model as make
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers.batches.prompt_batches import packed_rows
+from helpers.batches.prompt_batches import packed_rows, prompts
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.tool_use import ToolUse
 from helpers.model import lora
+from helpers.rewards.functions import correct
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.run_identity import fingerprint
+from helpers.text.tokenizer import train_tokenizer
+from helpers.tools import nutrition
+from helpers.tools.tool import Tool
 from helpers.training.checkpoints import CheckpointError, write_record
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw
@@ -64,8 +71,8 @@ def test_other_starting_weights_do_not_get_the_finished_run(tmp_path):
     assert len(train(tmp_path, 2)) == 2
 
 
-def short(limit):
-    def objective(model, batch, power=limit):
+def powered(power):
+    def objective(model, batch, power=power):
         loss, metrics = squared_error(model, batch)
         return loss**power, metrics
 
@@ -73,10 +80,10 @@ def short(limit):
 
 
 def test_an_edited_objective_is_refused_with_old_and_new_and_how_to_go_on(tmp_path):
-    train(tmp_path, 3, objective=short(1))
+    train(tmp_path, 3, objective=powered(1))
     said = "default power was 1, here it is 2.*fresh=True.*moved aside.*another folder"
     with pytest.raises(CheckpointError, match=said):
-        train(tmp_path, 3, objective=short(2))
+        train(tmp_path, 3, objective=powered(2))
 
 
 def test_a_refused_model_keeps_its_weights(tmp_path):
@@ -151,26 +158,26 @@ def with_teacher(model, batch, teacher):
 
 def test_another_teacher_is_refused(tmp_path):
     train(tmp_path, 2, objective=with_teacher, frozen=[Toy(1)])
-    with pytest.raises(CheckpointError, match="frozen 0: weights changed"):
+    with pytest.raises(CheckpointError, match="frozen 0: its weights changed"):
         train(tmp_path, 2, objective=with_teacher, frozen=[Toy(2)])
     assert len(train(tmp_path, 2, objective=with_teacher, frozen=[Toy(1)])) == 2
 
 
 def test_fresh_starts_again_and_moves_the_old_run_aside(tmp_path):
     old, new = Toy(), Toy()
-    table = train(tmp_path, 3, old, objective=short(1))
+    table = train(tmp_path, 3, old, objective=powered(1))
     (tmp_path / "model").mkdir()
-    train(tmp_path, 4, new, objective=short(2), fresh=True)
+    train(tmp_path, 4, new, objective=powered(2), fresh=True)
     assert (tmp_path / "model").is_dir()  # what is no run's stays
     straight = Toy()
-    train(tmp_path / "straight", 4, straight, objective=short(2))
+    train(tmp_path / "straight", 4, straight, objective=powered(2))
     assert_same_weights(new, straight)
     aside = tmp_path / "earlier-1"
     lines = (aside / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == table
     shutil.move(aside, tmp_path / "back")
     again = Toy()
-    assert train(tmp_path / "back", 3, again, objective=short(1)) == table
+    assert train(tmp_path / "back", 3, again, objective=powered(1)) == table
     assert_same_weights(again, old)
 
 
@@ -214,3 +221,76 @@ def test_fewer_steps_than_are_done_are_refused(tmp_path):
     with pytest.raises(ValueError, match="5 steps are done, more than steps=3"):
         train(tmp_path, 3)
     assert len(train(tmp_path, 5)) == 5
+
+
+# --- rollouts ---
+
+TOKENIZER = train_tokenizer(["How many apples has Mia, two or three?"] * 2, 300)
+ROWS = [{"question": f"{i} apples?", "answer": f"#### {i}"} for i in range(6)]
+
+
+def rollouts(rewards, rows=ROWS, tools=None, tokenizer=TOKENIZER):
+    """A source that is asked where it stands, and never for a batch."""
+    source = prompts(rows, TOKENIZER, batch=2, seed=0)
+    settings = {"group": 2, "max_tokens": 4, "tools": tools}
+    return Rollouts(None, source, rewards, tokenizer, **settings)
+
+
+def refusal(one, other):
+    try:
+        other.set_state(json.loads(json.dumps(one.get_state())))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def short(limit):
+    def short(prompts, completions, limit=limit, **_):
+        return [float(len(text) < limit) for text in completions]
+
+    return short
+
+
+def test_an_edited_reward_is_refused_with_old_and_new_and_how_to_go_on():
+    one = rollouts({short(200): 0.5, correct: 1})
+    assert refusal(one, rollouts([(correct, 1.0), (short(200), 0.5)])) == ""
+    said = refusal(one, rollouts({short(300): 0.5, correct: 1}))
+    assert "reward 'short': default limit was 200, here it is 300. Pass fresh" in said
+    said = refusal(one, rollouts({short(200): 0.1, correct: 1}))
+    assert "reward 'short': its weight was 0.5, here it is 0.1" in said
+    assert "reward 'short' was short.short, here there is none" in refusal(
+        one, rollouts(correct)
+    )
+
+
+def weighed(weight):
+    def weighed(prompts, completions, **_):
+        return [weight for _ in completions]
+
+    return weighed
+
+
+def test_a_reward_s_own_weight_is_not_the_one_in_the_sum():
+    said = refusal(rollouts(weighed(1)), rollouts(weighed(2)))
+    assert "reward 'weighed': weight was 1, here it is 2" in said
+
+
+def test_with_other_gold_answers_the_old_rewards_do_not_come_back():
+    others = [{**row, "answer": "#### 9"} for row in ROWS]
+    said = refusal(rollouts(correct), rollouts(correct, others))
+    assert "data: column 'answer'" in said and "another folder" in said
+
+
+def test_another_tool_grammar_or_tokenizer_is_refused():
+    def use(price, grammar=nutrition.TINY):
+        tool = Tool(nutrition.SCHEMA, lambda **arguments: {"kcal": price})
+        return ToolUse(grammar, [tool])
+
+    one = rollouts(None, tools=use(1))
+    assert refusal(one, rollouts(None, tools=use(1))) == ""
+    said = refusal(one, rollouts(None, tools=use(2)))
+    assert "price was 1, here it is 2" in said
+    shown = dataclasses.replace(nutrition.TINY, show=str)
+    assert "grammar: show" in refusal(one, rollouts(None, tools=use(1, shown)))
+    other = train_tokenizer(["What is Mia's dog called?"], 300)
+    assert "tokenizer" in refusal(rollouts(None), rollouts(None, tokenizer=other))
