@@ -2,8 +2,8 @@
 
 The public path from end to end: `Rollouts` over `prompt_batches.prompts` (its clock
 includes decoding the answers and the rewards, which the peers' clocks leave out), the
-`policy_gradient` and `sft` lessons, AdamW. No id ends an answer, so
-every answer has full length. One optimizer step per rollout, beta 0, no reference.
+`policy_gradient` and `sft` objectives, AdamW. No id ends an answer, so every answer
+has full length. One optimizer step per rollout, beta 0, no reference.
 
 The model keeps what its products with weights gave (`remat = "cheap"`), as it would
 wherever memory is not scarce; the peers compute nothing twice.
@@ -21,6 +21,7 @@ same by XLA_FLAGS, Tunix's first step goes from 17.6 to 14.6 s and its GRPO step
 import contextlib
 import os
 import sys
+from unittest import mock
 
 import case as bench
 
@@ -112,7 +113,6 @@ def grpo(case):
     from helpers.text import chat
     from helpers.training import objectives
 
-    chat.eos_ids = lambda tokenizer: ()  # as in the peers, every answer is full
     tokenizer = bench.word_tokenizer(case, eos=case.vocab, chat_template=TEMPLATE)
     texts = bench.words(case, 0, case.prompts * case.total, case.prompt)
     rows = [{"question": text, "half": case.vocab // 2} for text in texts]
@@ -128,7 +128,9 @@ def grpo(case):
         max_tokens=case.answer,
         mask_truncated=False,
     )
-    timed = fit(case, actor, objectives.policy_gradient(), source)
+    # As in the peers, every answer is full; the patch ends with the run.
+    with mock.patch.object(chat, "eos_ids", return_value=()):
+        timed = fit(case, actor, objectives.policy_gradient(), source)
     assert source.metrics["length"] == case.answer, source.metrics
     return bench.grpo_figures(case, timed.steps, timed.batches)
 
