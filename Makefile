@@ -34,9 +34,10 @@ test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
 	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --nbval-lax --nbval-current-env \
 	  --nbval-cell-timeout=1800 notebooks
 
-lint: $(READY)  ## check style and formatting
+lint: $(READY)  ## check style, formatting and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 lab: $(READY)  ## open the course in JupyterLab
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m jupyter lab $(AS_ROOT) \
@@ -85,4 +86,4 @@ release-check: $(READY)  ## whether tag, badges and set-up cells agree
 	$(PY) -m scripts.release_check
 
 clean:  ## delete what was built, runs and results included; keeps .venv
-	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	rm -rf build .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -145,7 +145,7 @@ def macros(portions):
     sums = meal_log.total(portions)
     energy = {name: sums[name] * per_gram for name, per_gram in MACROS.items()}
     whole = sum(energy.values()) or 1.0
-    most = max(energy, key=energy.get)
+    most = max(energy, key=lambda name: energy[name])
     title = f"{most.capitalize()} gives the most energy: {energy[most] / whole:.0%}"
     fig, axes = plotting.figure(title, x="energy, kcal", y="", width=5.4, height=2.4)
     axes.grid(axis="y", visible=False)

@@ -104,7 +104,7 @@ class OpenAIServer:
         request = {"model": self.model, "messages": messages, "temperature": 0}
         request |= {"max_tokens": self.max_tokens}
         request |= {"tools": self.schemas} if self.schemas else {}
-        bodies = []
+        bodies: list[bytes] = []
         try:
             with (
                 _client(openai, self, bodies.append) as client,

@@ -3,9 +3,10 @@
 from helpers.batches.images import ImageMismatch
 from helpers.batches.packing import packed_rows
 from helpers.batches.prompt_batches import pad_prompts, prompts
-from helpers.batches.sources import Source
+from helpers.batches.sources import BatchSource, Source
 
 __all__ = [
+    "BatchSource",  # where the trainer's batches come from, as a type
     "ImageMismatch",  # pictures and image tokens do not fit
     "Source",  # what all batch sources share
     "packed_rows",  # demonstrations for SFT

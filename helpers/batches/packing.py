@@ -4,6 +4,8 @@ First-fit with a waiting list: on GSM8K lengths in rows of 512 it leaves 5% of a
 empty, Grain's packer of as many rows 17%.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from helpers.batches import images
@@ -82,11 +84,11 @@ class _PackedRows(Source):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut = examples, cut
         self._numbers, self._slots, self._pictures = [0] * len(examples), 0, None
-        self._images = lambda rows: {}
+        self._images: Callable[[list], dict] = lambda rows: {}
 
     def describe_data(self):
         tokens, masks = zip(*self._data, strict=True)
-        described = {
+        described: dict = {
             "tokens": describe_lists(tokens),
             "loss masks": describe_lists(masks),
         }
@@ -130,7 +132,7 @@ class _PackedRows(Source):
         """Choose the examples of each row: those that wait first, then new ones."""
         room = [self._run["length"]] * self._run["batch"]
         slots = [self._slots] * len(room)
-        rows = [[] for _ in room]
+        rows: list[list[int]] = [[] for _ in room]
 
         def place(index):
             size, number = len(self._data[index][0]), self._numbers[index]

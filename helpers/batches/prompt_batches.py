@@ -9,6 +9,8 @@ Grain (https://google-grain.readthedocs.io) counts positions, shares them out be
 processes and keeps the place (`helpers.batches.sources`).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from helpers.batches import images
@@ -106,11 +108,12 @@ class _Prompts(Source):
     def __init__(self, rows, tokens, run, epochs, buckets):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
-        self._images, self._pictures = lambda drawn: {}, None
+        self._images: Callable[[list], dict] = lambda drawn: {}
+        self._pictures = None
 
     def describe_data(self):
         tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
-        described = {"tokens": tokens, **describe_rows(self._rows)}
+        described: dict = {"tokens": tokens, **describe_rows(self._rows)}
         if self._pictures:
             described["pictures"] = describe_pictures(self._pictures, self._rows)
         return described

@@ -7,11 +7,32 @@ i of n reads positions i, i + n, i + 2n, …: disjoint, and complete.
 import functools
 import itertools
 import sys
+from typing import Protocol
 
 import grain
 import numpy as np
 
 from helpers.runtime.run_identity import REMEDY, differences, listed
+
+
+class BatchSource(Protocol):
+    """Where the trainer's batches come from: `Source` here, `generation.Rollouts`.
+
+    metrics: numbers about the last batch. samples: of what it holds, to be read; dicts
+    of a "prompt", a "completion" and perhaps a "reward".
+    """
+
+    metrics: dict[str, float]
+    samples: list[dict]
+
+    def __next__(self) -> dict[str, np.ndarray]:
+        """The next batch, by name; StopIteration at the end."""
+
+    def get_state(self) -> dict:
+        """Where it stands, for JSON."""
+
+    def set_state(self, state: dict) -> None:
+        """Goes on from a state; ValueError if it is that of another run."""
 
 
 class Source:
@@ -30,16 +51,21 @@ class Source:
         for name, number in {"batch": run["batch"], "epochs": epochs}.items():
             if number is not None and number < 1:
                 raise ValueError(f"{name} is {number}: it must be 1 or more.")
-        self.metrics, self.samples = {}, []
+        self.metrics: dict[str, float] = {}
+        self.samples: list[dict] = []
         self._run, self._examples = run | {"epochs": epochs}, count
         self._example_at = _shuffled(count, run["seed"])
-        self._waiting = []  # examples that are due before those of the order
+        self._waiting: list[int] = []  # examples that are due before those of the order
         self._order = _order(count, epochs, run["shard"], self._example_at)
 
     def __iter__(self):
         return self
 
-    def describe_data(self):
+    def __next__(self) -> dict[str, np.ndarray]:
+        """The next batch; StopIteration once the epochs are over."""
+        raise NotImplementedError
+
+    def describe_data(self) -> dict:
         """Return {name: text} of all that batches are made of; checksums suffice."""
         raise NotImplementedError
 

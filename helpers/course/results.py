@@ -136,7 +136,7 @@ def labels_by_compute() -> list[dict]:
     Means over the seeds of data/results/labels.csv (`python -m scripts.labels_curve`),
     one row per stop of these runs, the first before any training.
     """
-    stops = {}
+    stops: dict[int, list] = {}
     with open(LABELS, newline="") as file:
         for row in csv.DictReader(file):
             pair = float(row["cpu_seconds"]), float(row["greedy"])

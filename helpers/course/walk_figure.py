@@ -16,7 +16,7 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
         "n" and "params", figures as fractions; of several seeds the first is drawn.
       title: defaults to a sentence with the first and the last greedy figure.
     """
-    first = {}
+    first: dict[str, Mapping] = {}
     for row in rows:
         first.setdefault(row["stage"], row)
     rows = list(first.values())

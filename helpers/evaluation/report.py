@@ -77,7 +77,7 @@ class Report:
 
     def by_level(self) -> dict[int, Self]:
         """{level: the report on its problems}, from the easiest on."""
-        levels = {}
+        levels: dict[int, list] = {}
         for answer in self.answers:
             levels.setdefault(answer["level"], []).append(answer)
         return {v: dataclasses.replace(self, answers=levels[v]) for v in sorted(levels)}

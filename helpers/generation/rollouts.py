@@ -11,11 +11,12 @@ import functools
 import jax
 import numpy as np
 
+from helpers.batches.sources import BatchSource
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
-from helpers.rewards.functions import RewardSet
+from helpers.rewards.functions import Reward, RewardSet
 from helpers.runtime import processes
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
@@ -58,28 +59,30 @@ class Rollouts:
     def __init__(
         self,
         model,
-        prompts,
-        reward,
+        prompts: BatchSource,
+        reward: Reward | RewardSet | None,
         tokenizer,
         *,
-        group,
-        max_tokens,
-        seed=0,
-        advantage="mean",
-        mask_truncated=True,
-        resample=0,
-        patience=5,
-        tools=None,
+        group: int,
+        max_tokens: int,
+        seed: int = 0,
+        advantage: str = "mean",
+        mask_truncated: bool = True,
+        resample: int = 0,
+        patience: int = 5,
+        tools: Dialogue | None = None,
     ):
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
-        self.model, self.prompts, self.reward = model, prompts, reward
+        self.model, self.prompts = model, prompts
+        self.reward: RewardSet | None = reward
         self.tokenizer, self.group, self.max_tokens = tokenizer, group, max_tokens
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
         self.dialogue: Dialogue = tools or OneTurn()
-        self.metrics, self.samples = {}, []
+        self.metrics: dict[str, float] = {}
+        self.samples: list[dict] = []
 
     @functools.cached_property
     def _identity(self):
@@ -191,15 +194,15 @@ class Rollouts:
             batch["images"] = prompts["images"]
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         metrics |= counts
-        if self.reward:
+        if reward := self.reward:
             batch["rewards"], parts = processes.together(
-                lambda: self._score(prompts["rows"], texts)
+                lambda: self._score(reward, prompts["rows"], texts)
             )
             metrics["reward"] = batch["rewards"].mean()
             metrics |= {"tied_groups": _tied(batch["rewards"]).mean(), **parts}
         return batch, metrics
 
-    def _score(self, rows, texts):
+    def _score(self, reward: RewardSet, rows, texts):
         """Rewards (P,G) float32, and each reward function's mean over all of them."""
         repeated = [row for row in rows for _ in range(self.group)]
         flat = [text for group in texts for text in group]
@@ -209,7 +212,7 @@ class Rollouts:
             if name != "question" and all(name in row for row in rows)
         }
         questions = [row["question"] for row in repeated]
-        totals, parts = self.reward(questions, flat, **columns)
+        totals, parts = reward(questions, flat, **columns)
         return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):

@@ -79,7 +79,7 @@ class ModelConfig:
     vision: VisionConfig | None = None
 
     def __post_init__(self):
-        _check_family(self.family)
+        _known(self.family)
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"num_attention_heads {self.heads} is not a multiple of "
@@ -126,8 +126,7 @@ class ModelConfig:
         tower = VisionConfig.from_hf(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = _text_half(hf)
-        family = hf.get("model_type")
-        _check_family(family)
+        family = _known(hf.get("model_type"))
         _refuse_what_would_be_wrong(hf, family)
         _check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
         gemma = family == "gemma3_text"
@@ -192,10 +191,11 @@ def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def _check_family(family: str | None) -> None:
-    if family not in FAMILIES:
+def _known(family: object) -> str:
+    if not isinstance(family, str) or family not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise UnsupportedModel(f"model_type {family!r}: this knows {known}.")
+    return family
 
 
 def _text_half(hf: dict) -> dict:
@@ -295,6 +295,6 @@ def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     if strange := set(hf.get("layer_types") or ()) - kinds:
         raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
     field = "hidden_activation" if family == "gemma3_text" else "hidden_act"
-    known = "gelu_pytorch_tanh" if family == "gemma3_text" else "silu"
-    if hf.get(field, known) != known:
-        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {known!r}.")
+    usual = "gelu_pytorch_tanh" if family == "gemma3_text" else "silu"
+    if hf.get(field, usual) != usual:
+        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")

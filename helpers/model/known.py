@@ -1,12 +1,16 @@
 """The shapes of the real models the course uses, so that programs can be compiled for
 them where their weights are not. Each equals what the model's config.json gives."""
 
+from typing import Any
+
 from helpers.model.config import ModelConfig
 from helpers.model.rope import Stretch
 from helpers.model.vision_config import VisionConfig
 
-_QWEN2 = dict(family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768)
-_GEMMA = dict(
+_QWEN2: dict[str, Any] = dict(
+    family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768
+)
+_GEMMA: dict[str, Any] = dict(
     family="gemma3_text",
     vocab_size=262_144,
     head_dim=256,

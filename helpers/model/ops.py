@@ -1,6 +1,7 @@
 """What both halves of the model compute with: products, norms, what is kept of them."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ def rms_norm(x, weight, eps, plus_one):
 # What the backward pass computes again: all of a layer (least memory), all but its
 # products with weights, or nothing (fastest where it fits).
 _KEEP_PRODUCTS = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
-REMAT = {
+REMAT: dict[str, Callable] = {
     "layer": jax.checkpoint,
     "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
     "none": lambda function: function,

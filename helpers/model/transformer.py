@@ -190,10 +190,12 @@ class Transformer(nnx.Module):
         x = spread(table[tokens_PGT].astype(self.activations))
         if c.is_gemma:
             x = x * jnp.asarray(c.width**0.5, x.dtype)
-        new = KV(None, None, positions_PGT, segments_PGT)
+        later = jnp.zeros(0)  # keys and values come from the layers
+        new = KV(later, later, positions_PGT, segments_PGT)
         seen = [visible(positions_PGT, segments_PGT, kv) for kv in earlier]
         runs, ahead = None, 0
         if images_PID is not None:
+            assert c.vision is not None, "such embeddings come from `see`"
             is_image = (tokens_PGT == c.vision.image_token) & (segments_PGT > 0)
             x, runs = put_in(x, is_image, images_PID), image_runs(is_image)
             ahead = images_PID.shape[1]

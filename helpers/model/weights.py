@@ -54,7 +54,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     graph, shapes = nnx.split(model)
     try:
         with contextlib.ExitStack() as stack:
-            tensors = {}
+            tensors: dict = {}
             for path, listed in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
                 _check_place(path, file.keys(), listed)
@@ -183,7 +183,8 @@ def _weight_files(folder):
     index = folder / INDEX
     if not index.is_file():
         return [(folder / "model.safetensors", None)]
-    places, listed = _parsed(index).get("weight_map", {}), {}
+    places = _parsed(index).get("weight_map", {})
+    listed: dict[str, set[str]] = {}
     if not isinstance(places, dict):
         raise WeightsError(f"weight_map of {index} is not an object.")
     for tensor, name in places.items():
@@ -258,8 +259,10 @@ def _read(tensors, shapes, config, dtype, mesh):
                     f"asks for {expected}: they do not belong together."
                 )
             slices.append(tensors[name])
-        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        if mesh is not None:
+        place: jax.sharding.Sharding
+        if mesh is None:
+            place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        else:
             place = layout(path, shape.shape, mesh)
         part = _stacked if "layers" in keys else _single
         part = _patch if tuple(keys) == PATCH else part

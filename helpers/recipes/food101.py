@@ -67,8 +67,9 @@ class Recipe(gsm8k.Recipe):
 
     def pictures(self, row):
         """The photo of a row as the tower takes it, in a list."""
-        size = self.policy.config.vision.size
-        return [food101.with_image(row, size)["image"]]
+        tower = self.policy.config.vision
+        assert tower is not None, "`load` reads the tower too"
+        return [food101.with_image(row, tower.size)["image"]]
 
     def evaluate(self, n=256):
         """A ToolReport on the first n test photos, greedily."""
@@ -102,11 +103,13 @@ class Recipe(gsm8k.Recipe):
             vision=vision,
         )
 
-    def rollouts(self, rewards, seed):
+    def rollouts(self, reward, seed: int, group: int | None = None) -> Rollouts:
         """Groups of the policy's scored conversations, a batch source for RL.
 
         Args:
-          rewards: as for `Rollouts`, of `food_rewards`.
+          reward: as for `Rollouts`, of `food_rewards`; None to distil, also from
+            answers that are cut off.
+          group: answers to a question; None takes the preset's.
         """
         p = self.preset
         prompts = prompt_batches.prompts(
@@ -121,12 +124,13 @@ class Recipe(gsm8k.Recipe):
         return Rollouts(
             self.policy,
             prompts,
-            rewards,
+            reward,
             self.tokenizer,
-            group=p.group,
+            group=group or p.group,
             max_tokens=self.turn,
             seed=seed,
             tools=self.tools,
+            mask_truncated=reward is not None,
         )
 
 

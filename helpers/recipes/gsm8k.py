@@ -14,6 +14,7 @@ from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.model import hub, lora, weights
+from helpers.model.transformer import Transformer
 from helpers.recipes import presets
 from helpers.tasks.maths import gsm8k
 from helpers.text import chat
@@ -38,10 +39,10 @@ class Recipe:
     """
 
     preset: presets.Preset
-    policy: object
+    policy: Transformer
     tokenizer: object
-    train: list
-    test: list
+    train: list[dict]
+    test: list[dict]
 
     @property
     def chunk(self) -> int:
@@ -80,7 +81,7 @@ class Recipe:
             fitting, batch=self.preset.prompts, length=length, seed=seed
         )
 
-    def rollouts(self, reward, seed, group=None):
+    def rollouts(self, reward, seed: int, group: int | None = None) -> Rollouts:
         """Groups of the policy's scored answers, a batch source for RL.
 
         Args:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 
@@ -42,7 +43,7 @@ class Preset:
 # The laptop's rows are what the notebooks run and measure. The TPU rows are those of
 # their sections on real weights: compiled for TPUs (`make tpu-check`), never run on
 # one.
-_LAPTOP = {
+_LAPTOP: dict[str, Any] = {
     "name": "laptop",
     "model": "data/tiny",
     "dtype": "float32",
@@ -51,7 +52,13 @@ _LAPTOP = {
     "chunk": 8192,
     "minutes": 3,
 }
-_TPU = {"dtype": "bfloat16", "group": 8, "chunk": 1024, "steps": 150, "minutes": 45}
+_TPU: dict[str, Any] = {
+    "dtype": "bfloat16",
+    "group": 8,
+    "chunk": 1024,
+    "steps": 150,
+    "minutes": 45,
+}
 _QWEN = _TPU | {"model": "Qwen/Qwen2.5-0.5B-Instruct"}  # Apache-2.0, no token needed
 _GEMMA = _TPU | {"model": "google/gemma-3-4b-it"}  # gated: its licence, and a token
 _PHOTOS = _GEMMA | {"lora_rank": 32, "prompt_tokens": 384, "completion_tokens": 128}

@@ -21,7 +21,7 @@ LONGEST_NUMBER = 40
 LONGEST_SUM = 120
 
 # Full-width digits and signs, and the dashes that are used as a minus.
-_PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_PLAIN: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _PLAIN |= dict.fromkeys(map(ord, "−﹣‐‑–"), "-")
 _SPACES = dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " ")  # that group digits
 
@@ -72,7 +72,8 @@ def extract_strict(text):
     if rest is None:
         return None
     rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
-    match = _NUMBER.match(rest, _START.match(rest).end())
+    start = _START.match(rest)
+    match = _NUMBER.match(rest, start.end() if start else 0)
     if match is None or re.search("[0-9]", rest[match.end() :]):
         return None
     return _value(match)

@@ -7,7 +7,8 @@ such as `answer`, one entry per completion.
 """
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Protocol, TypeVar
 
 from helpers.rewards.answers import (
     MARK,
@@ -37,6 +38,18 @@ __all__ = [
 
 
 LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which rewards are trained on as
+
+
+class Reward(Protocol):
+    """A reward function; those below are of this kind, and so are TRL's and Tunix's."""
+
+    def __call__(
+        self, prompts: Sequence, completions: Sequence, /, *_: Any, **columns: Any
+    ) -> Sequence[float]:
+        """One number per completion; columns are further fields of the rows."""
+
+
+R = TypeVar("R", bound=Reward)
 
 
 class RewardError(ValueError):
@@ -116,10 +129,12 @@ class RewardSet:
         a weight that is not a number.
     """
 
-    def __init__(self, rewards):
+    def __init__(self, rewards: R | Mapping[R, float] | Sequence[tuple[R, float]]):
+        pairs: Sequence[tuple[Reward, float]]
         if callable(rewards):
-            rewards = {rewards: 1.0}
-        pairs = list(rewards.items() if isinstance(rewards, Mapping) else rewards)
+            pairs = [(rewards, 1.0)]
+        else:
+            pairs = list(rewards.items() if isinstance(rewards, Mapping) else rewards)
         if not pairs or not all(map(_is_pair, pairs)):
             raise ValueError(
                 "a RewardSet takes one reward function, or {function: weight} with at "

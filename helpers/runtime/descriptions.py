@@ -31,8 +31,13 @@ MOST_ITEMS = 200  # of a list, dict or object that are told one by one
 DEEPEST, MOST_THINGS = 40, 500_000  # beyond these, things are not compared
 NOT_COMPARED = "(not compared)"
 # What decides no number: who waits for whom, and where arrays lie.
-NO_NUMBER = (type(threading.Lock()), type(threading.RLock()), jax.Device)
-NO_NUMBER += (jax.sharding.Mesh, jax.sharding.Sharding)
+NO_NUMBER = (
+    type(threading.Lock()),
+    type(threading.RLock()),
+    jax.Device,
+    jax.sharding.Mesh,
+    jax.sharding.Sharding,
+)
 SETS = (set, frozenset)
 DESCRIBED = (type, types.FunctionType)
 BUILTIN = (
@@ -53,7 +58,8 @@ class Description:
 
     def __init__(self, fingerprint):
         self.fingerprint = fingerprint
-        self.names, self.queue = {}, deque()  # functions and classes, by id
+        self.names: dict[int, str] = {}  # of functions and classes, by id
+        self.queue: deque = deque()  # (name, function or class)
         self.told, self.inside, self.kept = {}, set(), []
 
     def of(self, thing) -> dict[str, str]:
@@ -231,7 +237,7 @@ class Description:
 
     def _all(self, held):
         """{path: text} of things by name."""
-        items = {}
+        items: dict[str, str] = {}
         for name, value in held.items():
             items |= _under(name, self.items(value))
         return items

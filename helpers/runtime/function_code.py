@@ -183,7 +183,6 @@ def is_by_name(thing) -> bool:
     Not of those that were made inside of another function, with what that held.
     """
     module, path = (getattr(thing, n, None) for n in ("__module__", "__qualname__"))
-    named = isinstance(module, str) and isinstance(path, str)
-    return (
-        named and is_installed(module) and (isinstance(thing, type) or "<" not in path)
-    )
+    if not isinstance(module, str) or not isinstance(path, str):
+        return False
+    return is_installed(module) and (isinstance(thing, type) or "<" not in path)

@@ -26,5 +26,5 @@ def jit(function, **settings):
         # Asked now and not when a module is imported: it starts the backend.
         return (quick if jax.default_backend() == "cpu" else plain)(*args, **kwargs)
 
-    run.plain = plain
+    run.plain = plain  # type: ignore[attr-defined]
     return run

@@ -114,7 +114,7 @@ def _array_checksum(array) -> int:
         numbers = jax.random.key_data(array)
     numbers = np.ascontiguousarray(whole(numbers))
     crc = zlib.crc32(f"{numbers.dtype}{numbers.shape}".encode())
-    crc = zlib.crc32(numbers.reshape(-1).view(np.uint8), crc)
+    crc = zlib.crc32(numbers.reshape(-1).view(np.uint8).data, crc)
     if isinstance(array, jax.Array):  # nobody can change it afterwards
         key = id(array)
         _known[key] = weakref.ref(array, lambda _: _known.pop(key, None)), crc
@@ -151,7 +151,7 @@ def listed(texts: list[str]) -> str:
 
 
 def _flat(items, path=""):
-    flat = {}
+    flat: dict[str, str] = {}
     for name, value in items.items():
         inner = ": ".join(filter(None, (path, name)))
         flat |= _flat(value, inner) if isinstance(value, dict) else {inner: value}

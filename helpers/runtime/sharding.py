@@ -12,6 +12,7 @@ feed-forward over "data" instead of the rows, and adds up activations at every l
 
 import contextlib
 import re
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +96,12 @@ def using(tree):
     layout = jax.tree.leaves(tree)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return contextlib.nullcontext()
-    return jax.set_mesh(layout.mesh)
+    return jax.set_mesh(_devices_of(layout))
+
+
+def _devices_of(layout: NamedSharding) -> Mesh:
+    """The mesh of arrays that are there, and so lie on devices."""
+    return cast(Mesh, layout.mesh)
 
 
 def _mesh_in_use():
@@ -164,7 +170,7 @@ def spread_rows(arrays, weights):
     layout = jax.tree.leaves(weights)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return arrays
-    rows, places = arrays[0].shape[0], own_places(layout.mesh)
+    rows, places = arrays[0].shape[0], own_places(_devices_of(layout))
     layout_of_rows = NamedSharding(layout.mesh, PartitionSpec("data"))
     if rows % places == 0:
         return [_joined(x, layout_of_rows) for x in arrays]

@@ -118,7 +118,7 @@ def defused(controls, messages, switches):
     everything = json.dumps([messages, switches], ensure_ascii=False, default=str)
     private_use = map(chr, range(0xF0000, 0xFFFFE))
     unused = (character for character in private_use if character not in everything)
-    stand_ins = defaultdict(lambda: next(unused))
+    stand_ins: dict[str, str] = defaultdict(lambda: next(unused))
 
     def safe(value, pattern):
         return _replaced(value, pattern, lambda found: stand_ins[found[0]])

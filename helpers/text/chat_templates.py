@@ -140,8 +140,13 @@ class Family(NamedTuple):
 
 _GEMMA = Family(GEMMA3, ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"))
 _QWEN_CONTROLS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
-_LLAMA_CONTROLS = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>")
-_LLAMA_CONTROLS += ("<|end_header_id|>", "<|eot_id|>")
+_LLAMA_CONTROLS = (
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+)
 
 # Keys are `model_type` of config.json.
 FAMILIES = {

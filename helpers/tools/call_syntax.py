@@ -10,7 +10,7 @@ import re
 from helpers.tools import strict_json
 from helpers.tools.strict_json import Malformed
 
-SPACE = re.compile(r"\s*")
+_SPACE = re.compile(r"\s*")
 NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 QUOTE = '<|"|>'
 
@@ -42,8 +42,8 @@ def read_hermes(text, position):
       Malformed: it is written otherwise.
     """
     position = _after("<tool_call>", text, position, "</tool_call> ends no call")
-    value, position = strict_json.read(text, SPACE.match(text, position).end())
-    position = SPACE.match(text, position).end()
+    value, position = strict_json.read(text, after_space(text, position))
+    position = after_space(text, position)
     position = _after("</tool_call>", text, position, "</tool_call> is missing")
     return [to_call(value, "arguments")], position
 
@@ -216,6 +216,12 @@ def _gemma4(value):
     if isinstance(value, str):
         return f"{QUOTE}{value}{QUOTE}"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def after_space(text: str, position: int) -> int:
+    """Where the white space that begins at `position` ends."""
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
 
 
 def _after(mark, text, position, complaint):

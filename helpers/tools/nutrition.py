@@ -126,7 +126,7 @@ def foods():
 @functools.cache
 def names():
     """Return {every name, as keys are written: the Food-101 class it stands for}."""
-    table = {}
+    table: dict[str, str] = {}
     for food, row in foods().items():
         for name in (food, *row["aliases"]):
             if table.setdefault(_key(name), food) != food:

@@ -101,7 +101,7 @@ def _read(by_word, text, position):
     short = by_word.get(word[1]) if word else None
     near = text[position : position + 100]
     call = _pattern(short).match(near) if short else None
-    if call is None:
+    if short is None or call is None:
         said = " or ".join(s.said for s in ([short] if short else by_word.values()))
         raise Malformed(f"it is not {said}, between << and >>")
     pairs = zip(short.kinds.items(), call.groups(), strict=True)

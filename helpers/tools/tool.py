@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from helpers.tools import tool_schema
 from helpers.tools.tool_calls import Call
@@ -43,7 +44,7 @@ class Tool:
         """What the model calls it."""
         return self.schema["function"]["name"]
 
-    def call(self, arguments: object) -> dict:
+    def call(self, arguments: Any) -> dict:
         """The result of one call.
 
         Args:

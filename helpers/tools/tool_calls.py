@@ -111,7 +111,7 @@ class Grammar:
             calls += [Call(*call) for call in found]
             if len(calls) > MOST_CALLS:
                 raise Malformed(f"there are more than {MOST_CALLS} calls in one turn")
-            position = call_syntax.SPACE.match(text, position).end()
+            position = call_syntax.after_space(text, position)
         if position < len(text):
             raise Malformed("something follows the call: stop, and wait for its result")
         return tuple(calls)

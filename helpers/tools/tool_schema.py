@@ -36,7 +36,7 @@ def check(schema):
     """
     function = schema.get("function") if isinstance(schema, dict) else None
     named = isinstance(function, dict) and isinstance(function.get("name"), str)
-    if not named or schema.get("type") != "function":
+    if function is None or not named or schema.get("type") != "function":
         raise ValueError(
             'a tool\'s schema is {"type": "function", "function": {"name": ..., '
             f'"description": ..., "parameters": ...}}}}, not {schema!r:.200}.'

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import Call, Verdict
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def trace(grammar, texts, tools):
     Raises:
       ValueError: a turn follows the answer.
     """
-    segments, turns, calls = [], [], []
+    segments: list[tuple[str, str]] = []
+    turns: list[Verdict] = []
+    calls: list[tuple[Call, dict]] = []
     for text in texts:
         if turns and not (turns[-1].calls or turns[-1].error):
             raise ValueError(

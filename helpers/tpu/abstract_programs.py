@@ -68,7 +68,8 @@ def update(
       minibatches, accumulate: updates, and pieces of each.
       frozen: abstract modules that the objective is given.
     """
-    graph, params, fixed = nnx.split(model, lora.trainable(model), ...)
+    graph, *states = nnx.split(model, lora.trainable(model), ...)
+    params, fixed = states
     teachers = [_placed(nnx.state(module), mesh) for module in frozen]
     opt_state = _moments(params, optimizer, mesh)
     params, fixed = _placed(params, mesh), _placed(fixed, mesh)

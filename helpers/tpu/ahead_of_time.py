@@ -236,7 +236,7 @@ def _quiet():
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     # No chip is held, so several processes may compile at once.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    cached_from = jax.config.jax_persistent_cache_min_compile_time_secs
+    cached_from = jax.config.read("jax_persistent_cache_min_compile_time_secs")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:

@@ -13,7 +13,8 @@ from helpers.runtime.environment import ROOT
 
 def requirement() -> str:
     """The libtpu that the installed jax names, such as "libtpu==0.0.42.*"."""
-    named = next(x for x in metadata.requires("jax") if x.startswith("libtpu"))
+    needed = metadata.requires("jax") or []
+    named = next(x for x in needed if x.startswith("libtpu"))
     return named.split(";")[0].strip()
 
 

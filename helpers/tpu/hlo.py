@@ -14,7 +14,8 @@ class _Program:
     """The computations of a compiled program's text, and how often each one runs."""
 
     def __init__(self, text):
-        self.lines, self.entry, name = {}, None, None
+        self.lines: dict[str, list[str]] = {}
+        self.entry, name = "", None
         for line in text.splitlines():
             if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line):
                 name = head[2]
@@ -69,7 +70,7 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "
 
 def collectives(text: str) -> dict:
     """{kind: (how many run, GiB their results hold on one chip)} of a program."""
-    found = {}
+    found: dict = {}
     for line, times in _Program(text).walk():
         match = re.search(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(", line)
         if not match:

@@ -67,8 +67,8 @@ class Slice:
         Flat kinds: an axis of 16, the whole machine. Others: all three axes, in blocks
         of whole 4×4×4 cubes, since the switches that close a ring sit between cubes.
         """
-        whole = [size % self.chip.wraps == 0 for size in self.shape]
-        return tuple(whole) if self._flat else (all(whole),) * 3
+        x, y, z = (size % self.chip.wraps == 0 for size in self.shape)
+        return (x, y, z) if self._flat else (x and y and z,) * 3
 
     @property
     def diameter(self) -> int:
@@ -140,5 +140,5 @@ def named(name: str) -> Slice:
         raise ValueError(f"No chip {kind!r}: there are {', '.join(SHAPES)}.")
     if shape not in SHAPES[kind]:
         raise ValueError(f"No {kind} of {shape!r}: {', '.join(SHAPES[kind])}.")
-    sizes = [int(size) for size in shape.split("x")]
-    return Slice(GENERATIONS[kind], tuple(sizes + [1] * (3 - len(sizes))))
+    x, y, z, *_ = [int(size) for size in shape.split("x")] + [1, 1]
+    return Slice(GENERATIONS[kind], (x, y, z))

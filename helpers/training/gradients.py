@@ -34,12 +34,13 @@ def whole_gradient(gradient_of, params, pieces):
     return jax.tree.map(lambda t: t / weight, total), combine(metrics), kept
 
 
-def counted(value, metrics: dict, piece):
-    """A piece's loss, and its metrics with "loss" and "tokens" among them.
+def counted(found, piece):
+    """A piece's (loss, metrics), with "loss" and "tokens" among the metrics.
 
     Raises:
       ValueError: the objective did not say what its mean was divided by.
     """
+    value, metrics = found
     if "weight" not in metrics:
         raise ValueError(
             'The objective must report metrics["weight"]: the number of tokens'

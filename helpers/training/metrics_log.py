@@ -54,7 +54,9 @@ class MetricsLog:
 
     def __init__(self, folder: Path | None, position: dict, step: int, loggers=()):
         self.rows: list[dict] = []
-        self.lines, self.files, self.loggers = None, (), loggers
+        self.loggers = loggers
+        self.lines: JsonLines | None = None
+        self.files: tuple[Logger, ...] = ()
         if folder is not None:
             self.lines = JsonLines(folder, position)
             self.rows = read(folder / "metrics.jsonl")
@@ -75,10 +77,11 @@ class MetricsLog:
             for logger in self.files:
                 logger.write(row, samples)
         except OSError as error:
+            folder = self.lines and self.lines.folder
             raise OSError(
-                f"The log of step {row['step']} could not be written to"
-                f" {self.lines.folder}: {error}. Free some space there and run the"
-                " same command again: it goes on from the last checkpoint."
+                f"The log of step {row['step']} could not be written to {folder}:"
+                f" {error}. Free some space there and run the same command again: it"
+                " goes on from the last checkpoint."
             ) from error
         self.rows.append(row)
 
@@ -191,7 +194,8 @@ class Progress:
     def __init__(self, show: bool):
         self.show = show
         self.redraws = sys.stdout.isatty()
-        self.steps, self.last, self.pace = 0, 0.0, None
+        self.steps, self.last = 0, 0.0
+        self.pace: float | None = None  # seconds a step, once that is known
 
     def start(self, step: int, steps: int) -> None:
         """Says how far the run is, and that the first step will take longer."""

@@ -1,7 +1,7 @@
 """What a lesson minimises: a model and a batch in, a loss and its metrics out.
 
-An *objective* is `objective(model, batch, *frozen) -> (loss, metrics)`; the trainer
-differentiates it. Here each one runs the model and hands log-probabilities to
+Each function makes an *objective* (`contracts.Objective`), which the trainer
+differentiates. It runs the model and hands log-probabilities to
 `helpers.losses`, where the mathematics is. An objective that compares the model with
 itself before the first of several updates is an `OffPolicyObjective`.
 """
@@ -21,10 +21,11 @@ from helpers.model.scoring import (
     in_chunks,
     token_logprobs,
 )
+from helpers.training.contracts import Objective
 from helpers.training.off_policy import OffPolicyObjective
 
 
-def sft(chunk=CHUNK):
+def sft(chunk: int = CHUNK) -> Objective:
     """Imitate: cross-entropy on the answer tokens of packed rows.
 
     Args:
@@ -48,8 +49,8 @@ def policy_gradient(
     constant_length=None,
     beta=0.0,
     sampler_cap=None,
-    chunk=CHUNK,
-):
+    chunk: int = CHUNK,
+) -> OffPolicyObjective:
     """Reinforce: GRPO and its relatives on groups of scored answers.
 
     The old policy is the model itself before the first update of a batch, as the
@@ -98,14 +99,14 @@ def policy_gradient(
     return OffPolicyObjective(scores, loss)
 
 
-def gspo(*, clip=(3e-4, 4e-4), chunk=CHUNK):
+def gspo(*, clip=(3e-4, 4e-4), chunk: int = CHUNK) -> OffPolicyObjective:
     """GRPO with one ratio per answer instead of one per token (2507.18071)."""
     return policy_gradient(
         clip=clip, level="sequence", aggregate="sequence-mean", chunk=chunk
     )
 
 
-def distillation(divergence=reverse_kl, *, chunk=CHUNK):
+def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
     """Learn from a teacher's whole next-token distribution, on rows or on groups.
 
     With packed rows the text is given (offline distillation); with groups the student

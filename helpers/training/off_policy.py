@@ -7,7 +7,7 @@ bfloat16 that moves an answer's ratio by more than GSPO's clip.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ class OffPolicyObjective(NamedTuple):
       loss: `loss(scores, batch, *frozen) -> (loss, metrics)`, as of any objective.
     """
 
-    scores: Callable
-    loss: Callable
+    scores: Callable[[Any, dict], dict]
+    loss: Callable[..., tuple[jax.Array, dict]]
 
     def __call__(self, model, batch, *frozen):
         """Loss and metrics of a batch that has its old scores.
@@ -118,7 +118,7 @@ def _look_or_learn(objective, model, frozen, params, piece, learns, is_first):
 
         def loss(scores):
             found = objective.loss(scores, piece | before, *frozen)
-            return counted(*found, piece)
+            return counted(found, piece)
 
         slope, metrics = jax.grad(loss, has_aux=True)(scores)
         return *backward(slope), metrics

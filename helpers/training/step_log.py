@@ -83,7 +83,7 @@ class StepLog:
             end - begin for end, begin in zip(now, self.clock, strict=True)
         )
         row["tokens_per_second"] = row["tokens"] / row["seconds"]
-        if self.evaluates(row["step"]):
+        if self.evaluation and self.evaluates(row["step"]):
             row |= self.evaluation()
             row["eval/seconds"] = time.monotonic() - now[0]
         self.start()

@@ -12,19 +12,23 @@ checkpoint.
 
 import contextlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
+import optax
 from flax import nnx
 from jax.sharding import Mesh
 
+from helpers.batches.sources import BatchSource
 from helpers.runtime import processes
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.run_identity import describe_run
 from helpers.runtime.sharding import place_batch
 from helpers.training import optimizers
-from helpers.training.callbacks import Callback
 from helpers.training.checkpoints import Checkpoints
+from helpers.training.contracts import Callback, Objective
 from helpers.training.metrics_log import Logger, MetricsLog, Progress
+from helpers.training.optimizers import Optimizer
 from helpers.training.state import TrainingState
 from helpers.training.step_log import StepLog, evaluation_of
 
@@ -38,11 +42,10 @@ class Trainer:
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.
-      objective: `objective(model, batch, *frozen) -> (loss, metrics)`; the loss is a
-        mean and `metrics["weight"]` the number it was divided by.
+      objective: one of `helpers.training.objectives`, or any function that is a
+        `contracts.Objective`.
       optimizer: from `helpers.training.optimizers`, or any Optax transformation, whose
-        own
-        schedule then counts updates: `minibatches` of them in a step.
+        own schedule then counts updates: `minibatches` of them in a step.
       frozen: modules the objective needs and that stay as they are, e.g. a teacher.
       wrt: which variables are trained, as an nnx filter; all others stay fixed. None:
         the adapters of a model that has any, else all its float parameters.
@@ -68,10 +71,10 @@ class Trainer:
     def __init__(
         self,
         model: nnx.Module,
-        objective,
-        optimizer,
+        objective: Objective,
+        optimizer: Optimizer | optax.GradientTransformation,
         *,
-        frozen=(),
+        frozen: Sequence[nnx.Module] = (),
         wrt=None,
         mesh: Mesh | None = None,
         minibatches: int = 1,
@@ -107,19 +110,18 @@ class Trainer:
         self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
         self.progress = Progress(log and processes.is_first())
-        self.step, self.saved, self.step_log, self.run = 0, 0, None, {}
+        self.step, self.saved, self.resumed = 0, 0, False
+        self.run: dict = {}  # what tells this run from others
         self.torn = False  # stopped between an update and noting that it was made
 
-    def fit(self, batches, steps: int) -> list[dict]:
+    def fit(self, batches: BatchSource, steps: int) -> list[dict]:
         """Trains until `steps` steps are done in all, or the batches end.
 
         A folder that holds a checkpoint is resumed: the same command after a kill
         ends with the same numbers, and after the end returns the stored table.
 
         Args:
-          batches: a batch source: `next(batches)` gives a dict of arrays,
-            `get_state()` and `set_state()` its position, `metrics` and `samples`
-            what it says about the last batch. Each process has its own; metrics are
+          batches: where they come from. Each process has its own source; metrics are
             averaged over them, samples are those of process 0.
           steps: total number of steps, those before a resume included.
 
@@ -132,8 +134,7 @@ class Trainer:
           ValueError: more than `steps` steps are done already, or batches of another
             run would be gone on with.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
-          folder,
-            or another process training in it.
+            folder, or another process training in it.
         """
         if self.torn:
             raise ValueError(
@@ -145,9 +146,10 @@ class Trainer:
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
             self.state.place()
-            if self.step_log is None:
+            if not self.resumed:
                 self.state.compile(self.objective, self.optimizer.transform)
                 self._resume(batches)
+                self.resumed = True
             if self.step > steps:
                 raise ValueError(
                     f"{self.step} steps are done, more than steps={steps}. Pass at"
@@ -163,7 +165,7 @@ class Trainer:
         """Everything an update changes, parameters and optimizer state, by name."""
         return self.state.named_arrays()
 
-    def _train(self, batches, steps):
+    def _train(self, batches: BatchSource, steps: int):
         self.progress.start(self.step, steps)
         self.step_log.start()
         self._log_steps(leave=0)  # those of a fit that was interrupted
@@ -179,7 +181,7 @@ class Trainer:
         if self.step > self.saved:
             self._save(batches)
 
-    def _update(self, batches) -> bool:
+    def _update(self, batches: BatchSource) -> bool:
         """One step; False if the batches have ended."""
         before = batches.get_state() if self.checkpoints else None
         try:
@@ -209,8 +211,9 @@ class Trainer:
             for callback in self.callbacks:
                 callback.on_step(self, row)
 
-    def _resume(self, batches):
-        folder, position = None, {}
+    def _resume(self, batches: BatchSource):
+        folder: Path | None = None
+        position: dict = {}
         if self.checkpoints:
             folder = self.checkpoints.run
             if self.fresh:
@@ -241,7 +244,7 @@ class Trainer:
             last_checkpoint=self._last_checkpoint,
         )
 
-    def _save(self, batches):
+    def _save(self, batches: BatchSource):
         if self.checkpoints:
             record = {
                 "run": self.run,

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from helpers.training.contracts import Objective
 from helpers.training.gradients import combine, counted, whole_gradient
 from helpers.training.off_policy import OffPolicyObjective, off_policy_updates
 from helpers.training.optimizers import injected_rate
 
 
-def build_update(objective, transform, graph, teacher_graphs):
+def build_update(objective: Objective, transform, graph, teacher_graphs):
     """The pure function of one step, to be compiled.
 
     Args:
@@ -29,8 +30,8 @@ def build_update(objective, transform, graph, teacher_graphs):
       returns the new params and opt_state, and scalar metrics.
     """
     transform = optax.with_extra_args_support(transform)
-    off_policy = isinstance(objective, OffPolicyObjective)
-    at_first = objective.at_first if off_policy else objective
+    off_policy = objective if isinstance(objective, OffPolicyObjective) else None
+    at_first: Objective = off_policy.at_first if off_policy else objective
 
     def update(params, opt_state, fixed, teachers, batch, rate):
         frozen = [
@@ -56,7 +57,7 @@ def build_update(objective, transform, graph, teacher_graphs):
             return state, metrics
 
         def loss(params, piece):
-            return counted(*at_first(model(params), piece, *frozen), piece)
+            return counted(at_first(model(params), piece, *frozen), piece)
 
         def gradient_of(params, piece):
             return *jax.grad(loss, has_aux=True)(params, piece), None
@@ -69,7 +70,7 @@ def build_update(objective, transform, graph, teacher_graphs):
         minibatches = len(jax.tree.leaves(batch)[0])
         if off_policy and minibatches > 1:
             state, metrics = off_policy_updates(
-                objective, model, frozen, move, state, batch
+                off_policy, model, frozen, move, state, batch
             )
         else:
             state, metrics = jax.lax.scan(one_update, state, batch)

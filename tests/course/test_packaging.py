@@ -109,10 +109,11 @@ def test_the_floor_of_optax_has_what_muon_is_called_with():
     assert "0.2.6" in optax.specifier and "0.2.5" not in optax.specifier
 
 
-def test_the_formatter_is_pinned():
-    """Releases of ruff format differently: elsewhere `make lint` would fail."""
-    (ruff,) = [r for r in DEV if r.name == "ruff"]
-    assert [spec.operator for spec in ruff.specifier] == ["=="]
+@pytest.mark.parametrize("name", ["ruff", "mypy"])
+def test_what_lints_is_pinned(name):
+    """Releases format and complain differently: elsewhere `make lint` would fail."""
+    (tool,) = [r for r in DEV if r.name == name]
+    assert [spec.operator for spec in tool.specifier] == ["=="]
 
 
 def test_what_the_platform_keeps_covers_what_we_require_of_it():
@@ -241,7 +242,7 @@ def test_make_test_ends_with_pytest():
     commands = [line for line in plan.splitlines() if line.strip()]
     assert "--nbval-lax" in commands[-1] and "--dist loadfile" in commands[-1]
     assert sum("pytest" in line for line in commands) == 3
-    assert "ruff check" in plan
+    assert "ruff check" in plan and "-m mypy" in plan
 
 
 @pytest.mark.parametrize("target", ["lab", "notebooks"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
-from helpers.training.callbacks import Callback
+from helpers.training.contracts import Callback
 from helpers.training.metrics_log import is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

@@ -84,7 +84,7 @@ def with_image(row, size):
 
 def _first_of_each(records, per_class):
     """The first `per_class` records of every label; reads no further than needed."""
-    taken = Counter()
+    taken: Counter = Counter()
     for photo, label, where in records:
         if taken[label] < per_class:
             taken[label] += 1

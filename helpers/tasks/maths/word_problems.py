@@ -66,7 +66,9 @@ def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
         raise ValueError(f"levels are some of {tuple(LEVELS)}, not {levels!r}.")
     groups = [templates] if templates else [LEVELS[level] for level in levels]
     rng = random.Random(seed)
-    rows, seen, misses = [], set(), 0
+    rows: list[dict] = []
+    seen: set[str] = set()
+    misses = 0
     while len(rows) < n:
         row = _draw_row(rng.choice(rng.choice(groups)), rng)
         if row["question"] in seen or in_test(row["id"]) != (split == "test"):

@@ -1,0 +1,80 @@
+"""What is here, held to the types that are asked for; `make lint` reads this file.
+
+Nothing runs it. A line ending in "# wrong" breaks a promise: test_contracts.py has
+mypy find exactly those.
+"""
+
+from helpers.app.assistant import Backend
+from helpers.app.local_model import LocalModel
+from helpers.app.openai_server import OpenAIServer
+from helpers.batches import BatchSource, Source
+from helpers.generation.dialogue import Dialogue
+from helpers.generation.one_turn import OneTurn
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.tool_use import ToolUse
+from helpers.model.transformer import Transformer
+from helpers.rewards import RewardSet, functions
+from helpers.rewards.food_rewards import WEIGHTS
+from helpers.rewards.functions import Reward
+from helpers.tools import Tool, nutrition
+from helpers.training import Trainer, objectives, optimizers
+from helpers.training.contracts import Callback, Objective
+from helpers.training.metrics_log import JsonLines, Logger, TensorBoard
+
+MADE: list[Objective] = [
+    objectives.sft(),
+    objectives.policy_gradient(),
+    objectives.gspo(),
+    objectives.distillation(),
+]
+REWARDS: list[Reward] = [
+    functions.correct,
+    functions.correct_lenient,
+    functions.format_reward,
+    functions.annotations_hold,
+    functions.length_penalty(200),
+    *WEIGHTS,
+]
+TOOLS: list[Tool] = [nutrition.TOOL]
+
+
+def batch_sources(source: Source, rollouts: Rollouts) -> list[BatchSource]:
+    return [source, rollouts]
+
+
+def dialogues(tools: ToolUse) -> list[Dialogue]:
+    return [OneTurn(), tools]
+
+
+def loggers(board: TensorBoard, lines: JsonLines) -> list[Logger]:
+    return [board, lines]
+
+
+def backends(local: LocalModel, server: OpenAIServer) -> list[Backend]:
+    return [local, server]
+
+
+class Told(Callback):
+    """Defines what it wants to be told of, and no more."""
+
+    def on_step(self, trainer, row):
+        """A step."""
+
+
+def own_objective(model, batch, teacher=None, temperature=1.0):
+    """An objective as a learner writes it."""
+    return model(batch).sum(), {"weight": 1.0}
+
+
+def own_reward(prompts, completions, answer, **columns):
+    """A reward as a learner writes it."""
+    return [0.0 for _ in completions]
+
+
+def learner(model: Transformer, source: Source):
+    RewardSet({own_reward: 1.0, functions.correct: 0.5})
+    RewardSet([(own_reward, 1.0)])
+    RewardSet(own_reward)
+    optimizer = optimizers.adamw(1e-3)
+    trainer = Trainer(model, own_objective, optimizer, callbacks=[Told()])
+    trainer.fit(source, 3)
