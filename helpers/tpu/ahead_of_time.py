@@ -18,6 +18,8 @@ from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import using
 from helpers.tpu.hlo import GB, collectives, modelled_cycles, out_of_memory
 
+CACHED_FROM = "jax_persistent_cache_min_compile_time_secs"
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
@@ -236,8 +238,8 @@ def _quiet():
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     # No chip is held, so several processes may compile at once.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    cached_from = jax.config.read("jax_persistent_cache_min_compile_time_secs")
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
+    cached_from: float = getattr(jax.config, CACHED_FROM)
+    jax.config.update(CACHED_FROM, math.inf)
     saved = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -246,7 +248,7 @@ def _quiet():
         finally:
             os.dup2(saved, 2)
             os.close(saved)
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", cached_from)
+            jax.config.update(CACHED_FROM, cached_from)
 
 
 def coordinates(topology: str) -> np.ndarray:

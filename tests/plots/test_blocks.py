@@ -62,7 +62,9 @@ def test_one_device_holds_all():
 
 @pytest.mark.slow
 def test_blocks_and_compiled_layouts_on_eight_devices():
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    flags = {
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    }
     subprocess.run(
         [sys.executable, "-c", ON_EIGHT],
         check=True,

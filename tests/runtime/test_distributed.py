@@ -19,7 +19,9 @@ SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
 def start(*arguments, devices, log):
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = (
+        f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+    )
     paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)} | THREADS
     return subprocess.Popen(
         [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],

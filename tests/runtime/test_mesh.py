@@ -33,6 +33,6 @@ assert runtime.make_mesh(jax.devices()[:4], model=4).devices.shape == (1, 4)
 
 
 def test_mesh_on_eight_simulated_devices():
-    flags = "--xla_force_host_platform_device_count=8"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags}
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)

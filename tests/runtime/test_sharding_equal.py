@@ -18,7 +18,7 @@ def test_eight_devices_are_one(what):
     script = "sharded_lessons.py"
     if what in ("vision", "saving"):
         script = f"sharded_{what}.py"
-    flags = "--xla_force_host_platform_device_count=8"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     finished = subprocess.run(
         [sys.executable, HERE / script, what],
         env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},

@@ -113,7 +113,7 @@ def test_the_first_minibatch_is_exact_though_later_ones_move():
 @pytest.mark.slow
 def test_eight_devices_are_as_exact():
     needs_bfloat16()
-    flags = "--xla_force_host_platform_device_count=8"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, str(HERE / "on_policy.py")],
         env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},

@@ -410,7 +410,7 @@ def test_progress_is_one_line_with_step_loss_reward_speed_and_time_left(capsys):
 
 @pytest.mark.slow
 def test_eight_devices_compute_what_one_computes():
-    flags = "--xla_force_host_platform_device_count=8"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, str(HERE / "sharded_run.py")],
         env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
