@@ -30,7 +30,7 @@ course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minut
 test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
 	rm -rf build/test
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m slow
 	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --nbval-lax --nbval-current-env \
 	  --nbval-cell-timeout=1800 notebooks
 

@@ -190,8 +190,8 @@ class Transformer(nnx.Module):
         x = spread(table[tokens_PGT].astype(self.activations))
         if c.is_gemma:
             x = x * jnp.asarray(c.width**0.5, x.dtype)
-        later = jnp.zeros(0)  # keys and values come from the layers
-        new = KV(later, later, positions_PGT, segments_PGT)
+        # Keys and values come from the layers.
+        new = KV(None, None, positions_PGT, segments_PGT)  # type: ignore[arg-type]
         seen = [visible(positions_PGT, segments_PGT, kv) for kv in earlier]
         runs, ahead = None, 0
         if images_PID is not None:

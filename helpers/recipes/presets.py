@@ -65,7 +65,7 @@ _PHOTOS = _GEMMA | {"lora_rank": 32, "prompt_tokens": 384, "completion_tokens": 
 
 PRESETS = {  # maths: notebooks 03 to 08, and 11
     "laptop": Preset(
-        prompts=48, prompt_tokens=48, completion_tokens=64, steps=48, **_LAPTOP
+        prompts=32, prompt_tokens=48, completion_tokens=64, steps=48, **_LAPTOP
     ),
     "v5e-1": Preset(
         name="v5e-1",

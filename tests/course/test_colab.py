@@ -1,10 +1,9 @@
 """The imitation of Colab: its pins, its Python, and the set-up cell run there.
 
-`make colab-check` runs more notebooks. The slow test here needs the package index, as
-the set-up cell does; without it, or without the Python, CI fails and others skip.
+The imitation itself is made by `make colab-check`: it needs Colab's Python and the
+package index.
 """
 
-import os
 import tomllib
 
 import pytest
@@ -88,11 +87,13 @@ def test_nothing_of_the_learners_shell_reaches_the_imitation(monkeypatch):
     assert "mine" not in colab_check.clean_environment().values()
 
 
-@pytest.mark.slow
-def test_the_set_up_cell_and_a_notebook_work_on_colab_and_pip_replaces_nothing():
-    try:
-        colab_check.check("colab", ["06"], refusal=True)
-    except colab_check.Unavailable as error:
-        if os.environ.get("COURSE_CI"):
-            raise
-        pytest.skip(str(error))
+def test_ci_makes_the_imitation_and_runs_whole_notebooks_there(monkeypatch):
+    """Not a test of `make test`, which would install Colab's packages once more."""
+    assert "\nmake colab-check\n" in (ROOT / ".ci" / "run").read_text()
+    made = []
+    monkeypatch.setattr(colab_check, "check", lambda *a, **k: made.append((a, k)))
+    monkeypatch.setattr("sys.argv", ["colab_check"])
+    colab_check.main()
+    (first, of_colab), (second, _) = made
+    assert (first[0], *second) == ("colab", "kaggle") and of_colab == {"refusal": True}
+    assert {"04", "07"} <= set(first[1])
