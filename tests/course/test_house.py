@@ -3,6 +3,7 @@
 import ast
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -111,3 +112,37 @@ def test_the_heart_is_read_in_an_hour():
 def test_the_table_of_rooms_is_the_one_in_the_code():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert page == house.filled(page), "run `python -m scripts.house`"
+
+
+def test_whatever_is_said_of_a_room_or_file_is_of_one_that_is_there():
+    """In prose, and in programs that stand as text in a test, which nothing imports."""
+    folders = ("helpers", "notebooks", "scripts", "tests", "docs", "data")
+    files = [*ROOT.glob("*.md"), *ROOT.glob("Makefile")]
+    for folder in folders:
+        for suffix in ("py", "md", "ipynb"):
+            files += (ROOT / folder).rglob(f"*.{suffix}")
+    # These two build a repository of their own.
+    files = [
+        f for f in files if f.name not in ("test_release_check.py", "test_house.py")
+    ]
+    assert len(files) > 300
+    wrong = [
+        f"{file}: {said}" for file in files for said in strangers(file.read_text())
+    ]
+    assert wrong == []
+
+
+def strangers(text):
+    """Mentions of rooms and files of `helpers` that are not there."""
+    rooms = re.findall(r"\bhelpers[./]([a-z]\w*)", text)
+    for names in re.findall(r"^\s*from helpers import ([a-z][\w, ]*)$", text, re.M):
+        rooms += [name.split(" as ")[0].strip() for name in names.split(",")]
+    paths = re.findall(r"\bhelpers/[\w/]+\.py\b", text)
+    yield from sorted({*rooms} - {*helpers.ROOMS, "py"})
+    yield from (path for path in paths if not (ROOT / path).exists())
+
+
+def test_a_stranger_is_found():
+    said = "from helpers import app, blocks\nsee helpers/model/none.py, helpers.tools"
+    assert list(strangers(said)) == ["blocks", "helpers/model/none.py"]
+    assert list(strangers("helpers.syllabus")) == ["syllabus"]

@@ -23,7 +23,7 @@ DRIVER = f"""
 import pathlib, sys
 sys.path.insert(0, {str(ROOT / "notebooks")!r})
 import publish, walk
-from helpers.syllabus import Lesson
+from helpers.course.syllabus import Lesson
 lessons = {{
     "02": Lesson("02_first", "First", "first", {{"laptop": 1}}, ("sft",)),
     "03": Lesson("03_second", "Second", "second", {{"laptop": 1}}),
@@ -48,7 +48,8 @@ ROW = {
     "seconds": 1.0,
 }
 FIRST = f"""
-from helpers import results, runtime
+from helpers import runtime
+from helpers.course import results
 runtime.run_folder("sft").mkdir(parents=True, exist_ok=True)
 (runtime.run_folder("sft") / "steps").open("a").write("x")
 results.record({ROW!r})
@@ -98,10 +99,10 @@ def test_fingerprint_covers_helpers_data_preset_and_seed(tmp_path, monkeypatch):
     import walk as course_walk
 
     monkeypatch.setattr(course_walk, "ROOT", tmp_path)
-    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers/losses").mkdir(parents=True)
     (tmp_path / "data/tiny/base").mkdir(parents=True)
     seen = {course_walk.fingerprint()}
-    for name in ("helpers/losses.py", "data/tiny/base/model.safetensors"):
+    for name in ("helpers/losses/means.py", "data/tiny/base/model.safetensors"):
         for content in ("one", "two"):
             (tmp_path / name).write_text(content)
             seen.add(course_walk.fingerprint())

@@ -19,8 +19,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-from helpers import blocks
-from helpers.checks import scaling
+from helpers.exercises import scaling
+from helpers.plots import blocks
 from helpers.runtime import make_mesh
 
 assert len(jax.devices()) == 8
@@ -62,14 +62,12 @@ def test_one_device_holds_all():
 
 @pytest.mark.slow
 def test_blocks_and_compiled_layouts_on_eight_devices():
-    flags = {
-        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    }
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     subprocess.run(
         [sys.executable, "-c", ON_EIGHT],
         check=True,
         cwd=ROOT,
-        env={**os.environ, **flags, "JAX_PLATFORMS": "cpu"},
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
     )
 
 
