@@ -53,6 +53,15 @@ _SIGNS = {"+": "plus", "-": "minus"}  # before a number
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
 
 
+def spoken(text):
+    """The text without what a model thinks, between <think> and </think>.
+
+    Qwen3 thinks first, then answers; some templates end their prompt in <think>. What a
+    thought that never ends tries out is no answer.
+    """
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
 def extract_strict(text):
     """The number directly after the last `####`, or None.
 
@@ -63,12 +72,12 @@ def extract_strict(text):
     number are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
 
     Args:
-      text: a completion.
+      text: a completion; only what is `spoken` counts.
 
     Returns:
       The number as a Fraction, or None.
     """
-    rest = _undecorated_rest(_plain(text))
+    rest = _undecorated_rest(_plain(spoken(text)))
     if rest is None:
         return None
     rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
@@ -93,7 +102,7 @@ def extract_lenient(text):
     """
     if (value := extract_strict(text)) is not None:
         return value
-    text = _plain(text).translate(_SPACES)
+    text = _plain(spoken(text)).translate(_SPACES)
     for part in (_after_last_mark(text), text):
         if part and (found := _numbers(part)):
             return found[-1]
@@ -101,7 +110,8 @@ def extract_lenient(text):
 
 
 def ends_in_answer_line(text):
-    """Whether the text has exactly one `####`, and its last line is "#### number"."""
+    """Whether what is said has exactly one `####`, and ends in a line "#### number"."""
+    text = spoken(text)
     last = _plain(text.rstrip()).rpartition("\n")[2]
     match = _NUMBER.fullmatch(last, len(MARK) + 1)
     in_place = last.startswith(MARK + " ") and text.count(MARK) == 1

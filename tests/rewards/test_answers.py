@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.rewards.answers import calculate, extract_lenient, extract_strict
+from helpers.rewards.answers import (
+    calculate,
+    ends_in_answer_line,
+    extract_lenient,
+    extract_strict,
+)
 
 # ----------------------------------------------------------------- one written number
 
@@ -133,11 +138,24 @@ def test_what_is_no_number_is_none(written):
         ("On May 3 4/5/2020", None, 3),
         ("In 2023 100 people came", None, 100),
         ("1 2 3", None, 3),
+        ("<think>Maybe #### 5?</think>\n#### 18", 18, 18),
+        ("Maybe #### 5?</think>\nIt is 18.", None, 18),
+        ("<think>Maybe\n#### 5", None, None),
+        ("<think>\n#### 5\n</think>\nNo idea.", None, None),
+        ("#### 18\n<think>Or was it\n#### 5", 18, 18),
+        ("<think>5</think>#### 7<think>6</think>\n#### 18", 18, 18),
     ],
 )
 def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
     assert extract_strict(text) == strict
     assert extract_lenient(text) == lenient
+
+
+def test_a_thought_that_never_ends_is_no_answer_however_long_it_is():
+    text = "<think>" + "and so on " * 5_000 + "\n#### 5"
+    assert extract_strict(text) is None and extract_lenient(text) is None
+    assert not ends_in_answer_line(text)
+    assert ends_in_answer_line("<think>\n#### 5\n</think>\n\n#### 18")
 
 
 @given(st.text(alphabet="0123456789 #-,./$%e\n<=>ax", max_size=40))
