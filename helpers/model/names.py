@@ -98,6 +98,15 @@ def shapes(config: ModelConfig) -> dict:
     return dict(items(made))
 
 
+def file_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """{tensor name: its shape in a folder} of a model without vision."""
+    return {
+        name: shape.shape if layer is None else shape.shape[:0:-1]
+        for path, shape in shapes(config).items()
+        for layer, name in of_weight(path, config)
+    }
+
+
 def ours(name: str) -> str:
     """What `of_weight` calls the tensor of a folder, whichever release wrote it."""
     for prefix, plain in HALVES.items():

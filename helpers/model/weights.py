@@ -91,7 +91,7 @@ def save(model, folder, tokenizer=None):
         kept.
     """
     config = _config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
-    vision, tensors = model.config.vision, _tensors(model)
+    vision, tensors = model.config.vision, folder_tensors(model)
 
     def fill(aside):
         ids = {}
@@ -111,8 +111,12 @@ def save(model, folder, tokenizer=None):
     write(folder, MODEL, fill)
 
 
-def _tensors(model):
-    """{name in the folder: NumPy array, laid out as there} of what a model computes."""
+def folder_tensors(model) -> dict[str, np.ndarray]:
+    """{name in the folder: array, laid out as there} of what a model computes.
+
+    Raises:
+      WeightsError: the model has weights that no folder has a place for, or lacks some.
+    """
     config, found = model.config, dict(names.items(nnx.state(model)))
     expected = names.shapes(config)
     _check_weights(found, expected, lora.beside(model))

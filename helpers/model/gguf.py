@@ -1,0 +1,190 @@
+"""Models from and to GGUF, the one-file format of llama.cpp, Ollama and LM Studio.
+
+`to_folder` makes a Hugging Face folder of a file, its 4- or 8-bit blocks as the numbers
+they stand for; `save` writes a model that was trained here.
+"""
+
+import os
+import pathlib
+
+import gguf
+import numpy as np
+from safetensors.numpy import save_file
+
+from helpers.model import gguf_names, names, weights
+from helpers.model.config import UnsupportedModel
+from helpers.model.folder import INDEX, MODEL, write, write_json
+from helpers.model.gguf_file import GGUFError, GGUFFile
+from helpers.runtime.processes import on_first
+from helpers.text import chat, gguf_tokenizer
+
+LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
+KINDS = ("F32", "F16", "Q8_0")  # that `save` writes
+
+
+def to_folder(path, folder) -> pathlib.Path:
+    """Writes the model of a GGUF file as a Hugging Face folder, in float32.
+
+    Args:
+      path: the file.
+      folder: made if missing; tokenizer and chat template come with it.
+    Returns:
+      The folder.
+    Raises:
+      GGUFError: the file is damaged, cut off or hostile, or holds a model or a
+        tokenizer that is not known here.
+      WeightsError: the disk is full, say.
+    """
+    file = GGUFFile(path)
+    try:
+        config = gguf_names.read_config(file)
+        tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
+    except (gguf_tokenizer.GGUFTokenizerError, UnsupportedModel) as error:
+        raise GGUFError(f"{path}: {error}") from None
+    places = gguf_names.tensors(config)
+    _check_tensors(file, places, config)
+    if len(tokenizer) > config.vocab_size:
+        raise GGUFError(
+            f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
+            f"{config.vocab_size}: they do not belong together."
+        )
+
+    def fill(aside):
+        chat.save_tokenizer(tokenizer, aside)
+        ids = {
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": list(chat.eos_ids(tokenizer)),
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+        write_json(ids, aside / "generation_config.json")
+        write_json(config.to_hf() | ids | {"torch_dtype": "float32"}, aside / MODEL)
+        index: dict[str, str] = {}
+        for number, part in enumerate(_parts(file, places), 1):
+            name = f"model-{number:05d}.safetensors"
+            tensors = {
+                ours: np.ascontiguousarray(
+                    gguf_names.from_gguf(file.array(theirs), theirs, config)
+                )
+                for ours, theirs in part
+            }
+            save_file(tensors, aside / name, metadata={"format": "pt"})
+            index |= dict.fromkeys(tensors, name)
+        write_json({"metadata": {}, "weight_map": index}, aside / INDEX)
+
+    write(folder, MODEL, fill)
+    return pathlib.Path(folder)
+
+
+def _parts(file, places):
+    """[(our name, theirs)] of each file of safetensors."""
+    part: list[tuple[str, str]] = []
+    size = 0
+    for ours, theirs in places.items():
+        more = 4 * int(np.prod(file.entries[theirs].shape))
+        if part and size + more > LARGEST_FILE:
+            yield part
+            part, size = [], 0
+        part.append((ours, theirs))
+        size += more
+    yield part
+
+
+def _check_tensors(file, places, config):
+    """Each weight is there in its shape, and nothing else is."""
+    shapes = names.file_shapes(config)
+    for ours, theirs in places.items():
+        found = file.entries.get(theirs)
+        if found is None or found.shape != shapes[ours]:
+            has = found.shape if found else "none"
+            raise GGUFError(
+                f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
+                f"{has}."
+            )
+    if extra := sorted(file.entries.keys() - places.values() - {gguf_names.ROPE}):
+        raise GGUFError(
+            f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
+            f"for, first {extra[0]!r:.80}."
+        )
+
+
+def save(model, path, tokenizer, kind: str = "F16") -> None:
+    """Writes a model as one GGUF file, which is made aside and then renamed.
+
+    It holds what the model computes, as `weights.save` does, adapters included. Norms
+    and biases stay in float32.
+
+    Args:
+      model: a Transformer without vision.
+      path: the file.
+      tokenizer: goes into the file, with its chat template.
+      kind: how matrices are stored: "F32", "F16" or "Q8_0" (8 bits, a scale for 32).
+    Raises:
+      GGUFError: llama.cpp knows no such tokenizer or shape; or numbers too large for
+        the kind; or the disk is full, say.
+    """
+    config = model.config
+    if kind not in KINDS:
+        raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
+    if config.vision:
+        raise GGUFError("A model with vision has no GGUF file here: save a folder.")
+    try:
+        fields = gguf_names.config_fields(config)
+        fields |= gguf_tokenizer.to_fields(tokenizer)
+    except gguf_tokenizer.GGUFTokenizerError as error:
+        raise GGUFError(str(error)) from None
+    tokens = fields["tokenizer.ggml.tokens"]
+    spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
+    fields["tokenizer.ggml.tokens"] = [*tokens, *(f"<unused_{i}>" for i in spare)]
+    kinds = fields["tokenizer.ggml.token_type"] + [gguf_tokenizer.UNUSED] * len(spare)
+    fields["tokenizer.ggml.token_type"] = kinds
+    tensors = weights.folder_tensors(model)
+    on_first(lambda: _write(pathlib.Path(path), config, fields, tensors, kind))
+
+
+def _write(path, config, fields, tensors, kind):
+    aside = path.with_name(f".part-{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer = gguf.GGUFWriter(aside, gguf_names.ARCHITECTURES[config.family])
+        for key, value in fields.items():
+            _add(writer, key, value)
+        for ours, theirs in gguf_names.tensors(config).items():
+            array = np.asarray(tensors[ours], np.float32)
+            _add_tensor(writer, theirs, gguf_names.to_gguf(array, theirs, config), kind)
+        if (factors := gguf_names.slowed(config)) is not None:
+            _add_tensor(writer, gguf_names.ROPE, factors, "F32")
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        aside.replace(path)
+    except OSError as error:
+        raise GGUFError(
+            f"{path} could not be written ({error}). Free some space, or choose a "
+            "place that you may write to, and save again."
+        ) from None
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _add_tensor(writer, name, array, kind):
+    if array.ndim < 2 or array.shape[-1] % 32:
+        kind = "F32"
+    chosen = gguf.GGMLQuantizationType[kind]
+    if kind == "F16" and abs(array).max() > np.finfo(np.float16).max:
+        raise GGUFError(f"{name} has numbers beyond F16's {np.finfo(np.float16).max}.")
+    writer.add_tensor(name, gguf.quantize(array, chosen), raw_dtype=chosen)
+
+
+def _add(writer, key, value):
+    """One pair of metadata, in the type that llama.cpp reads it as."""
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)

@@ -1,0 +1,278 @@
+"""Tokenizers from and to the metadata of GGUF files, llama.cpp's one-file format.
+
+Such a file holds the entries, what kind each is, and merges or scores; how text is cut
+into words before anything merges is only named (`tokenizer.ggml.pre`), and what the
+names mean stands in llama.cpp's source. Two kinds of tokenizer are known here: byte
+pairs as in GPT-2, of Qwen, Llama 3 and SmolLM2; and SentencePiece's, of Gemma.
+"""
+
+import json
+
+from helpers.text.tokenizer import tokenizer_class
+
+BYTE_PAIRS, SENTENCE_PIECE = "gpt2", "llama"
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+_LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def _cut_by(pattern):
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
+    return [split | {"invert": False}, _bytes(use_regex=False)]
+
+
+def _bytes(use_regex):
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": use_regex,
+    }
+
+
+# How text is cut, as tokenizer.json has it, by llama.cpp's names (llama-vocab.cpp).
+CUTS = {
+    "gpt-2": [_bytes(use_regex=True)],
+    "smollm": [{"type": "Digits", "individual_digits": True}, _bytes(use_regex=True)],
+    "qwen2": _cut_by(_LETTERS + r"\p{N}" + _REST),
+    "llama-bpe": _cut_by(_LETTERS + r"\p{N}{1,3}" + _REST),
+}
+
+
+class GGUFTokenizerError(ValueError):
+    """The metadata of a GGUF file make no tokenizer, or a tokenizer no metadata."""
+
+
+def to_tokenizer(fields: dict):
+    """The tokenizer that a GGUF file's metadata describe, chat template included.
+
+    Args:
+      fields: the metadata by key, as `model.gguf_file.GGUFFile.fields`.
+    Returns:
+      A transformers.PreTrainedTokenizerFast; without a template if they have none.
+    Raises:
+      GGUFTokenizerError: a part is missing or cannot be, or the kind is not known.
+    """
+    entries, kinds = _entries(fields)
+    kind = _field(fields, "model", str)
+    made = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece}.get(kind)
+    if made is None:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.model is {kind!r:.40}: this knows {BYTE_PAIRS} and "
+            f"{SENTENCE_PIECE}."
+        )
+    parts = made(fields, entries, kinds)
+    parts["added_tokens"] = [
+        {
+            "id": i,
+            "content": entry,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": kind in (UNKNOWN, CONTROL),
+        }
+        for i, (entry, kind) in enumerate(zip(entries, kinds, strict=True))
+        if kind in (UNKNOWN, CONTROL, USER_DEFINED)
+    ]
+    return _loaded(parts, fields, entries)
+
+
+def _loaded(parts, fields, entries):
+    from tokenizers import Tokenizer
+
+    whole = {"version": "1.0", "truncation": None, "padding": None}
+    whole |= {"normalizer": None, "post_processor": None} | parts
+    try:
+        core = Tokenizer.from_str(json.dumps(whole))
+    except Exception as error:  # tokenizers has no class of its own for its errors
+        raise GGUFTokenizerError(f"The entries make no tokenizer: {error}.") from None
+    named = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+    special = {}
+    for theirs, ours in named.items():
+        number = fields.get(f"tokenizer.ggml.{theirs}_token_id")
+        if number is not None:
+            if type(number) is not int or not 0 <= number < len(entries):
+                raise GGUFTokenizerError(
+                    f"tokenizer.ggml.{theirs}_token_id is {number!r:.40}, of "
+                    f"{len(entries)} entries."
+                )
+            special[f"{ours}_token"] = entries[number]
+    template = fields.get("tokenizer.chat_template")
+    if template is not None and not isinstance(template, str):
+        raise GGUFTokenizerError("tokenizer.chat_template is no text.")
+    return tokenizer_class()(
+        tokenizer_object=core,
+        chat_template=template,
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def _byte_pairs(fields, entries, kinds):
+    """Of tokenizer.json: what merges, and how text is cut first."""
+    cut = fields.get("tokenizer.ggml.pre", "gpt-2")
+    if not isinstance(cut, str) or cut not in CUTS:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.pre is {cut!r:.40}: this knows how {', '.join(CUTS)} cut "
+            "text into words."
+        )
+    merges = [merge.split(" ") for merge in _texts(fields, "merges")]
+    if wrong := next((m for m in merges if len(m) != 2), None):
+        raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
+    return {
+        "model": _merging(entries, merges),
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": CUTS[cut]},
+        "decoder": _bytes(use_regex=True),
+    }
+
+
+def _sentence_piece(fields, entries, kinds):
+    """As `_byte_pairs`; merges are made of scores: what scores best comes first."""
+    scores = _field(fields, "scores", list)
+    if len(scores) != len(entries):
+        raise GGUFTokenizerError(
+            f"There are {len(scores)} scores for {len(entries)} entries."
+        )
+    numbers = {entry: i for i, entry in enumerate(entries)}
+    merges = []
+    for entry, kind, score in zip(entries, kinds, scores, strict=True):
+        if kind == NORMAL:
+            halves = ((entry[:i], entry[i:]) for i in range(1, len(entry)))
+            known = [(a, b) for a, b in halves if a in numbers and b in numbers]
+            known.sort(key=lambda pair: (numbers[pair[0]], numbers[pair[1]]))
+            merges += [(-score, pair) for pair in known]
+    merges.sort(key=lambda merge: merge[0])  # stable: ties stay in the entries' order
+    unknown = [entry for entry, kind in zip(entries, kinds, strict=True) if kind == 2]
+    settings = {
+        "byte_fallback": True,
+        "fuse_unk": True,
+        "unk_token": unknown[0] if unknown else None,
+    }
+    space, mark = {"String": " "}, "▁"
+    if fields.get("tokenizer.ggml.add_space_prefix", True):
+        raise GGUFTokenizerError(
+            "tokenizer.ggml.add_space_prefix is on: a text begins with a space that is "
+            "not there, as in Llama 2, which this does not know."
+        )
+    return {
+        "model": _merging(entries, [pair for _, pair in merges]) | settings,
+        "normalizer": {"type": "Replace", "pattern": space, "content": mark},
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": space,
+            "behavior": "MergedWithPrevious",
+            "invert": False,
+        },
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": mark}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
+    }
+
+
+def _merging(entries, merges):
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": {entry: i for i, entry in enumerate(entries)},
+        "merges": [list(pair) for pair in merges],
+    }
+
+
+def _entries(fields):
+    """The entries and the kind of each, held against each other."""
+    entries = _texts(fields, "tokens")
+    kinds = fields.get("tokenizer.ggml.token_type", [NORMAL] * len(entries))
+    if not entries or len(set(entries)) < len(entries):
+        raise GGUFTokenizerError("tokenizer.ggml.tokens is empty, or has one twice.")
+    if not isinstance(kinds, list) or len(kinds) != len(entries):
+        raise GGUFTokenizerError("tokenizer.ggml.token_type has another length.")
+    if strange := set(kinds) - set(range(NORMAL, BYTE + 1)):
+        raise GGUFTokenizerError(f"tokenizer.ggml.token_type has {min(strange)}.")
+    return entries, kinds
+
+
+def _texts(fields, name):
+    texts = _field(fields, name, list)
+    if not all(isinstance(text, str) for text in texts):
+        raise GGUFTokenizerError(f"tokenizer.ggml.{name} is not a list of texts.")
+    return texts
+
+
+def _field(fields, name, kind):
+    value = fields.get(f"tokenizer.ggml.{name}")
+    if not isinstance(value, kind):
+        raise GGUFTokenizerError(
+            f"The file has no tokenizer.ggml.{name}, or it is no {kind.__name__}."
+        )
+    return value
+
+
+def to_fields(tokenizer) -> dict:
+    """The metadata that describe a byte-pair tokenizer; `to_tokenizer` undoes it.
+
+    Raises:
+      GGUFTokenizerError: llama.cpp has no name for the way it cuts text, or it is of
+        another kind.
+    """
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    model, cut = parts["model"], parts["pre_tokenizer"]
+    steps = cut.get("pretokenizers", [cut]) if cut else []
+    names = [name for name, known in CUTS.items() if _same_cut(steps, known)]
+    if model["type"] != "BPE" or not names or parts["normalizer"]:
+        raise GGUFTokenizerError(
+            "llama.cpp has no name for the way in which this tokenizer cuts text into "
+            f"words (it knows those of {', '.join(CUTS)}), so a GGUF file of it would "
+            "read other tokens. Save a folder in place of it."
+        )
+    added = {token["id"]: token for token in parts["added_tokens"]}
+    by_id = {i: entry for entry, i in model["vocab"].items()}
+    by_id |= {i: token["content"] for i, token in added.items()}
+    count = max(by_id) + 1
+    entries = [by_id.get(i, f"<unused_{i}>") for i in range(count)]
+    kinds = [NORMAL if i in by_id else UNUSED for i in range(count)]
+    for i, token in added.items():
+        kinds[i] = CONTROL if token["special"] else USER_DEFINED
+    fields = {
+        "model": BYTE_PAIRS,
+        "pre": names[0],
+        "tokens": entries,
+        "token_type": kinds,
+        "merges": [m if isinstance(m, str) else " ".join(m) for m in model["merges"]],
+        "add_bos_token": _begins_with_bos(tokenizer),
+    }
+    for name, number in (
+        ("bos", tokenizer.bos_token_id),
+        ("eos", tokenizer.eos_token_id),
+        ("unknown", tokenizer.unk_token_id),
+        ("padding", tokenizer.pad_token_id),
+    ):
+        if number is not None:
+            fields[f"{name}_token_id"] = number
+    fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
+    if tokenizer.chat_template:
+        fields["tokenizer.chat_template"] = tokenizer.chat_template
+    return fields
+
+
+def _same_cut(steps, known):
+    def bare(step):
+        return {k: v for k, v in step.items() if k not in ("trim_offsets", "invert")}
+
+    return [bare(step) for step in steps] == [bare(step) for step in known]
+
+
+def _begins_with_bos(tokenizer):
+    ids = tokenizer("x")["input_ids"]
+    return bool(ids) and ids[0] == tokenizer.bos_token_id

@@ -1,0 +1,345 @@
+"""Models by way of GGUF files: what is read computes what was written."""
+
+import gguf
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+
+from helpers.model import gguf as gguf_models
+from helpers.model import gguf_names, lora, names, weights
+from helpers.model.config import ModelConfig
+from helpers.model.gguf_file import GGUFError, GGUFFile
+from helpers.model.rope import Stretch, rotary, rotate
+from helpers.text import gguf_tokenizer, tokenizer
+
+# What llama.cpp builds into Gemma 3.
+GEMMA = {"pattern": 6, "rope_local_theta": 1e4, "query_scale": 32.0, "layers": 6}
+SIZES = {"width": 64, "heads": 2, "kv_heads": 1, "head_dim": 32, "ff": 96}
+
+
+@pytest.fixture(scope="module")
+def small_tokenizer():
+    """Of as many entries as the tiny models."""
+    entries = ["<|end|>", "ab", *map(chr, range(97, 97 + tiny_models.VOCAB - 2))]
+    vocab = {entry: i for i, entry in enumerate(entries)}
+    core = Tokenizer(models.BPE(vocab=vocab, merges=[("a", "b")]))
+    core.pre_tokenizer = tokenizers_cut()
+    return tokenizer.tokenizer_class()(
+        tokenizer_object=core,
+        eos_token="<|end|>",
+        chat_template="{{ messages[0]['content'] }}<|end|>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def tokenizers_cut():
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+
+
+def made(family, **changes):
+    gemma = GEMMA if family == "gemma3_text" else {}
+    return tiny_models.model(family, **SIZES | gemma | changes)
+
+
+def logits(model):
+    tokens = jnp.arange(2 * 9).reshape(2, 1, 9) % tiny_models.VOCAB
+    positions = jnp.broadcast_to(jnp.arange(9), tokens.shape)
+    hidden, _ = model(tokens, positions)
+    return np.asarray(model.reader()(hidden.reshape(-1, hidden.shape[-1])))
+
+
+def through(model, tok, folder, kind="F32"):
+    gguf_models.save(model, folder / "model.gguf", tok, kind)
+    return weights.load(gguf_models.to_folder(folder / "model.gguf", folder / "hf"))
+
+
+KINDS_OF_MODELS = [
+    *((family, {"tied": True}) for family in tiny_models.FAMILIES),
+    *((family, {"tied": False}) for family in ("llama", "qwen2", "qwen3")),
+    ("llama", {"stretch": Stretch("llama3", 8.0), "rope_theta": 5e5}),
+    ("llama", {"stretch": Stretch("linear", 4.0)}),
+    ("gemma3_text", {"stretch": Stretch("linear", 8.0)}),
+]
+
+
+@pytest.mark.parametrize("family, changes", KINDS_OF_MODELS)
+def test_what_is_read_computes_what_was_written(
+    family, changes, small_tokenizer, tmp_path
+):
+    model = made(family, **changes)
+    read = through(model, small_tokenizer, tmp_path)
+    assert read.config == model.config
+    np.testing.assert_allclose(logits(read), logits(model), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind, off", [("F16", 2e-3), ("Q8_0", 2e-2)])
+@pytest.mark.parametrize("family", tiny_models.FAMILIES)
+def test_fewer_bits_are_off_by_little_and_only_in_matrices(
+    family, kind, off, small_tokenizer, tmp_path
+):
+    model = made(family)
+    read = through(model, small_tokenizer, tmp_path, kind)
+    theirs = dict(names.items(nnx.state(read)))
+    for path, x in names.items(nnx.state(model)):
+        gap = float(abs(x - theirs[path]).max() / abs(x).max())
+        is_matrix = path[-1] in lora.ATTENTION + lora.MLP + ("embed", "head")
+        assert gap < off and (gap < 1e-6) == (not is_matrix), path
+
+
+def test_a_llamas_rows_are_turned_in_pairs(small_tokenizer, tmp_path):
+    """llama.cpp turns channels (0, 1), (2, 3), …; transformers the two halves."""
+    model = made("llama")
+    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    x, positions = np.random.default_rng(0).normal(size=(5, 64)), np.arange(5)
+
+    def scores_in_pairs():
+        turned = []
+        for name, heads in (("attn_q", 2), ("attn_k", 1)):
+            made = (x @ reader[f"blk.0.{name}.weight"].T).reshape(5, heads, 16, 2)
+            angle = positions[:, None, None] * 300.0 ** -(np.arange(0, 32, 2) / 32)
+            as_complex = (made[..., 0] + 1j * made[..., 1]) * np.exp(1j * angle)
+            turned.append(as_complex)
+        return np.einsum("qhd,kod->hqk", turned[0], turned[1].conj()).real
+
+    def scores_in_halves():
+        cos_sin = rotary(positions[None, None], 300.0 ** -(np.arange(0, 32, 2) / 32))
+        turned = []
+        for name, heads in (("q", 2), ("k", 1)):
+            made = x @ np.asarray(weight(name))
+            turned.append(
+                rotate(jnp.asarray(made.reshape(1, 1, 5, heads, 32)), cos_sin)
+            )
+        return np.einsum("qhd,kod->hqk", turned[0][0, 0], turned[1][0, 0])
+
+    def weight(name):
+        return dict(names.items(nnx.state(model)))[("layers", name)][0]
+
+    np.testing.assert_allclose(
+        scores_in_pairs(), scores_in_halves(), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_gemmas_norms_hold_their_one(small_tokenizer, tmp_path):
+    model = made("gemma3_text")
+    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    stacked = dict(names.items(nnx.state(model)))
+    for ours, theirs in {
+        "attention_norm": "attn_norm",
+        "q_norm": "attn_q_norm",
+        "post_attention_norm": "post_attention_norm",
+        "ff_norm": "ffn_norm",
+        "post_ff_norm": "post_ffw_norm",
+    }.items():
+        np.testing.assert_allclose(
+            reader[f"blk.1.{theirs}.weight"], 1 + stacked["layers", ours][1], rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("ways", ["adapters", "int8", "both"])
+def test_adapters_and_int8_go_into_the_file(ways, small_tokenizer, tmp_path):
+    model = made("qwen3")
+    model = lora.quantize(model) if ways != "adapters" else model
+    model = tiny_models.adapted(model) if ways != "int8" else model
+    read = through(model, small_tokenizer, tmp_path)
+    np.testing.assert_allclose(logits(read), logits(model), rtol=1e-4, atol=1e-4)
+
+
+@st.composite
+def configs(draw):
+    family = draw(st.sampled_from(sorted(gguf_names.ARCHITECTURES)))
+    gemma, heads = family == "gemma3_text", draw(st.sampled_from([2, 4, 8]))
+    layers = draw(st.sampled_from([1, 6, 26, 62] if gemma else [1, 6, 62]))
+    width, head_dim = 16 * heads, draw(st.sampled_from([8, 16, 64]))
+    stretches = [None, Stretch("linear", 8.0)]
+    if family == "llama":
+        stretches += [Stretch("llama3", 8.0), Stretch("llama3", 32.0)]
+    stretch = draw(st.sampled_from(stretches))
+    theta = draw(st.sampled_from([1e4, 1e5, 5e5, 1e6]))
+    if stretch and stretch.kind == "llama3":  # of slow enough waves to tell its factor
+        head_dim, theta = 64, 5e5
+    return ModelConfig(
+        family=family,
+        vocab_size=draw(st.integers(3, 300)),
+        width=width,
+        layers=layers,
+        heads=heads,
+        kv_heads=draw(st.sampled_from([1, 2, heads])),
+        head_dim=head_dim,
+        ff=draw(st.integers(1, 99)),
+        window=draw(st.integers(1, 4096)) if gemma else 0,
+        pattern=6 if gemma else 1,
+        rope_theta=theta,
+        stretch=stretch,
+        max_positions=draw(st.integers(1, 2**20)),
+        query_scale=(width / heads if layers == 62 else head_dim) if gemma else 0.0,
+        norm_eps=draw(st.sampled_from([1e-5, 1e-6, 9e-7])),
+        tied=gemma or draw(st.booleans()),
+    )
+
+
+class Made:
+    """As GGUFFile, of a head only."""
+
+    path = "made.gguf"
+
+    def __init__(self, config):
+        self.fields = {
+            # As they come out of the file.
+            key: float(np.float32(x)) if isinstance(x, float) else x
+            for key, x in gguf_names.config_fields(config).items()
+        }
+        name = gguf_names.ARCHITECTURES[config.family]
+        self.fields["general.architecture"] = name
+        self.entries = {"token_embd.weight": self}
+        self.shape = (config.vocab_size, config.width)
+        self.factors = gguf_names.slowed(config)
+        if not config.tied:
+            self.entries["output.weight"] = self
+        if self.factors is not None:
+            self.entries[gguf_names.ROPE] = self
+
+    def array(self, name):
+        assert name == gguf_names.ROPE
+        return self.factors
+
+
+@settings(max_examples=200, deadline=None)
+@given(configs())
+def test_every_shape_comes_back_as_it_was(config):
+    assert gguf_names.read_config(Made(config)) == config
+
+
+@settings(max_examples=300, deadline=None)
+@given(config=configs(), data=st.data())
+def test_metadata_that_cannot_be_are_refused(config, data):
+    file = Made(config)
+    key = data.draw(st.sampled_from(sorted(file.fields)))
+    strange = [None, -1, 0, 2**40, "x", [1], True, float("nan"), float("inf")]
+    file.fields[key] = data.draw(st.sampled_from(strange))
+    try:
+        read = gguf_names.read_config(file)
+    except ValueError as error:  # of ours, and of ModelConfig
+        assert len(str(error)) > 20
+    else:
+        # Or any number above 0 would do.
+        unread = ("vocab_size", "scaling.type", "factor", "epsilon", "freq_base")
+        missing = file.fields[key] is None
+        assert read == config or missing or key.endswith(unread), key
+
+
+REFUSED = {
+    "architecture 'gpt2', not llama": {"general.architecture": "gpt2"},
+    "one part of 3": {"split.count": 3},
+    "expert_count=8": {"llama.expert_count": 8},
+    "attn_logit_softcapping=50.0": {"llama.attn_logit_softcapping": 50.0},
+    "rope scaling 'yarn'": {"llama.rope.scaling.type": "yarn"},
+    "rope.dimension_count is not 32": {"llama.rope.dimension_count": 16},
+    "head_count is .4, 2.: no size": {"llama.attention.head_count": [4, 2]},
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_this_decoder_does_not_do_is_refused_by_name(said):
+    file = Made(tiny_models.config("llama", **SIZES))
+    file.fields |= REFUSED[said]
+    with pytest.raises(GGUFError, match=said):
+        gguf_names.read_config(file)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"pattern": 2}, "pattern=2, and llama.cpp gives every Gemma 3"),
+        ({"rope_local_theta": 20.0}, "rope_local_theta=20.0"),
+        ({"query_scale": 9.0}, "attention_scale"),
+    ],
+)
+def test_a_gemma_that_llama_cpp_would_run_otherwise_is_not_written(
+    change, said, small_tokenizer, tmp_path
+):
+    with pytest.raises(GGUFError, match=said):
+        gguf_models.save(
+            made("gemma3_text", **change), tmp_path / "m.gguf", small_tokenizer
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_other_tensors_makes_no_folder(small_tokenizer, tmp_path):
+    """A tensor that is missing, has another shape, or is one too many."""
+    model = made("llama", tied=True)
+    whole = {"path": tmp_path / "m.gguf", "tok": small_tokenizer}
+    gguf_models.save(model, whole["path"], small_tokenizer, "F32")
+    file = GGUFFile(whole["path"])
+    places = gguf_names.tensors(model.config)
+
+    def refusal(entries):
+        file.entries = entries
+        with pytest.raises(GGUFError) as error:
+            gguf_models._check_tensors(file, places, model.config)
+        return str(error.value)
+
+    entries = dict(file.entries)
+    name = "blk.2.ffn_up.weight"
+    missing = {k: v for k, v in entries.items() if k != name}
+    assert f"{name} should have shape (96, 64), and has none" in refusal(missing)
+    wide = entries | {name: entries[name]._replace(shape=(96, 65))}
+    assert "and has (96, 65)" in refusal(wide)
+    assert "1 tensors that a llama has no place for" in refusal(
+        entries | {"blk.7.x": entries[name]}
+    )
+
+
+def test_more_entries_than_embeddings_are_refused(small_tokenizer, tmp_path):
+    model = made("llama", vocab=tiny_models.VOCAB - 2)
+    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    with pytest.raises(GGUFError, match="19 entries .* embeddings of 17"):
+        gguf_models.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+def test_rows_without_an_entry_are_kept(small_tokenizer, tmp_path):
+    model = made("llama", vocab=tiny_models.VOCAB + 5)
+    read = through(model, small_tokenizer, tmp_path)
+    assert read.embed.shape == model.embed.shape
+    fields = GGUFFile(tmp_path / "model.gguf").fields
+    assert fields["tokenizer.ggml.token_type"][-5:] == 5 * [gguf_tokenizer.UNUSED]
+
+
+def test_a_disk_that_says_no_leaves_the_old_file(
+    small_tokenizer, tmp_path, monkeypatch
+):
+    model, path = made("llama"), tmp_path / "m.gguf"
+    path.write_bytes(b"before")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
+    with pytest.raises(GGUFError, match="No space left.*save again"):
+        gguf_models.save(model, path, small_tokenizer)
+    assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_kinds_and_numbers_that_cannot_be_written_are_refused(
+    small_tokenizer, tmp_path
+):
+    model = made("llama")
+    with pytest.raises(GGUFError, match="'Q4_K': choose one of F32, F16, Q8_0"):
+        gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "Q4_K")
+    model.embed[...] = model.embed[...].at[0, 0].set(1e5)
+    with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond F16's"):
+        gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F16")

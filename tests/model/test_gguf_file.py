@@ -1,0 +1,189 @@
+"""GGUF files that gguf's own writer makes, whole, damaged and made up by hand."""
+
+import struct
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.model.gguf_file import READ, GGUFError, GGUFFile
+
+KIND = gguf.GGMLQuantizationType
+# What gguf can write from numbers; it reads more.
+WRITTEN = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0".split()
+
+
+def write(path, tensors, fields=(), arch="llama"):
+    """tensors: {name: (float32 array, kind)}."""
+    writer = gguf.GGUFWriter(path, arch)
+    for add, key, value in fields:
+        getattr(writer, f"add_{add}")(key, value)
+    for name, (numbers, kind) in tensors.items():
+        stored = gguf.quantize(numbers, kind)
+        writer.add_tensor(name, stored, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+FIELDS = [
+    ("uint8", "a.small", 200),
+    ("int64", "a.large", -(2**40)),
+    ("float32", "a.share", 0.25),
+    ("bool", "a.flag", True),
+    ("string", "a.text", "Größe <|im_end|>"),
+    ("array", "a.words", ["", "zwei", "三"]),
+    ("array", "a.numbers", [1, 2, 3]),
+    ("array", "a.shares", [0.5, -2.0]),
+]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    tensors = {
+        f"blk.{i}.{kind}": (rng.normal(size=(i + 1, 64)).astype(np.float32), KIND[kind])
+        for i, kind in enumerate(WRITTEN)
+    }
+    path = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    return write(path, tensors, FIELDS), tensors
+
+
+def test_metadata_and_numbers_are_those_that_gguf_wrote(written):
+    path, tensors = written
+    file = GGUFFile(path)
+    for _, key, value in FIELDS:
+        assert file.fields[key] == value
+    assert file.fields["general.architecture"] == "llama"
+    assert list(file.entries) == list(tensors)
+    reader = {t.name: t for t in gguf.GGUFReader(path).tensors}
+    for name, (numbers, kind) in tensors.items():
+        read = file.array(name)
+        expected = gguf.dequantize(reader[name].data, reader[name].tensor_type)
+        np.testing.assert_array_equal(read, expected.reshape(numbers.shape))
+        assert read.dtype == np.float32 and file.entries[name].kind == kind
+        worst = {"F32": 0, "F16": 2e-3, "BF16": 2e-2, "Q8_0": 2e-2}.get(kind.name, 0.5)
+        assert abs(read - numbers).max() <= worst
+
+
+def test_blocks_that_gguf_only_reads_are_read():
+    for kind in READ:
+        assert kind.name in WRITTEN or kind in gguf.quants._type_traits
+
+
+@settings(max_examples=60, deadline=None)
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_file_that_is_cut_off_anywhere_is_refused(written, share, tmp_path_factory):
+    whole = written[0].read_bytes()
+    cut = tmp_path_factory.mktemp("cut") / "cut.gguf"
+    cut.write_bytes(whole[: int(share * len(whole) * 0.999)])
+    with pytest.raises(GGUFError, match="damaged or cut off|no GGUF"):
+        GGUFFile(cut)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_file_with_other_bytes_is_read_or_refused(written, data, tmp_path_factory):
+    """No other error, and no room made for what is not there."""
+    content = bytearray(written[0].read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, 1_500))
+        content[at] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("other") / "other.gguf"
+    path.write_bytes(content)
+    try:
+        file = GGUFFile(path)
+        for name in file.entries:
+            assert file.array(name).nbytes <= 16 * len(content)
+    except GGUFError as error:
+        assert len(str(error)) < 600
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def head(tensors=0, pairs=0, version=3):
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, pairs)
+
+
+def row(name=b"x", sizes=(32,), kind=0, place=0):
+    sizes = struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
+    return text(name) + sizes + struct.pack("<IQ", kind, place)
+
+
+PAD = bytes(4096)
+HOSTILE = {
+    "no GGUF file": b"PK\x03\x04" + PAD,
+    "40 bytes|no GGUF file": b"GGUF",
+    "version 1;": head(version=1) + PAD,
+    "version 3 in the other byte order": head(version=3 << 24) + PAD,
+    "1152921504606846976 metadata values": head(pairs=2**60) + PAD,
+    "1152921504606846976 tensors": head(tensors=2**60) + PAD,
+    "more bytes of text": head(pairs=1) + struct.pack("<Q", 2**62) + PAD,
+    "no UTF-8": head(pairs=1) + text(b"\xff\xfe") + PAD,
+    "unknown type, 77": head(pairs=1) + text(b"k") + struct.pack("<I", 77) + PAD,
+    "18446744073709551615 strings": head(pairs=1)
+    + text(b"k")
+    + struct.pack("<IIQ", 9, 8, 2**64 - 1)
+    + PAD,
+    "numbers in an array": head(pairs=1)
+    + text(b"k")
+    + struct.pack("<IIQ", 9, 6, 2**61)
+    + PAD,
+    "array of type 9": head(pairs=1) + text(b"k") + struct.pack("<IIQ", 9, 9, 1) + PAD,
+    "'k' twice": head(pairs=2) + 2 * (text(b"k") + struct.pack("<IB", 0, 1)) + PAD,
+    "two tensors of one name": head(tensors=2) + row() + row(place=128) + PAD,
+    "with 0 axes": head(tensors=1) + row(sizes=()) + PAD,
+    "with 200 axes": head(tensors=1) + row(sizes=(1,) * 200) + PAD,
+    "without numbers": head(tensors=1) + row(sizes=(0, 3)) + PAD,
+    "bytes before 'x' does": head(tensors=1) + row(sizes=(2**40, 2**40)) + PAD,
+    "before 'x' does": head(tensors=1) + row(place=2**62) + PAD,
+    "in IQ2_XXS": head(tensors=1) + row(kind=16) + PAD,
+    "in type 999": head(tensors=1) + row(kind=999) + PAD,
+    "broken blocks of Q8_0": head(tensors=1) + row(sizes=(31,), kind=8) + PAD,
+    "where another tensor is": head(tensors=2) + row() + row(b"y", place=96) + PAD,
+    "'x' where another tensor is": head(tensors=1) + row(place=7) + PAD,
+    "aligns its tensors to 0": head(pairs=1)
+    + text(b"general.alignment")
+    + struct.pack("<II", 4, 0)
+    + PAD,
+}
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+def test_what_cannot_be_is_refused_by_name(said, tmp_path):
+    path = tmp_path / "hostile.gguf"
+    path.write_bytes(HOSTILE[said])
+    with pytest.raises(GGUFError, match=said):
+        GGUFFile(path)
+
+
+def test_two_tensors_side_by_side_are_fine(tmp_path):
+    path = tmp_path / "fine.gguf"
+    path.write_bytes(head(tensors=2) + row(place=128) + row(b"y") + PAD)
+    file = GGUFFile(path)
+    assert list(file.entries) == ["x", "y"]
+    assert file.entries["x"].begin == file.entries["y"].begin + 128
+
+
+def test_numbers_that_are_not_finite_and_missing_tensors_are_refused(tmp_path):
+    numbers = np.full((1, 32), np.nan, np.float32)
+    file = GGUFFile(write(tmp_path / "nan.gguf", {"x": (numbers, KIND.F32)}))
+    with pytest.raises(GGUFError, match="x of .* not finite"):
+        file.array("x")
+    with pytest.raises(GGUFError, match="no tensor y"):
+        file.array("y")
+
+
+def test_a_file_that_shrinks_after_it_was_opened_is_refused(tmp_path):
+    numbers = np.ones((4, 32), np.float32)
+    path = write(tmp_path / "x.gguf", {"x": (numbers, KIND.F32)})
+    file = GGUFFile(path)
+    path.write_bytes(path.read_bytes()[:-256])
+    with pytest.raises(GGUFError, match="cut off while"):
+        file.array("x")
