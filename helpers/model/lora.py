@@ -11,10 +11,8 @@ import warnings
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from safetensors.numpy import save_file
 
-from helpers.model import names
-from helpers.model.folder import ADAPTERS, write, write_json
+from helpers.model import peft_folder
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
 
@@ -203,45 +201,47 @@ def save(model: Transformer, folder, base="") -> None:
         raise ValueError(
             "The model has no adapters (were they merged?). Save it with weights.save."
         )
-    tensors = _tensors(model)
-    rank = getattr(layers, f"{layers.adapters[0]}_a").shape[-1]
-    settings = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": str(base),
-        "r": rank,
-        "lora_alpha": layers.adapter_scale * rank,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "target_modules": sorted({name.split(".")[-3] for name in tensors}),
-    }
-    if model.config.vision:  # the tower's matrices have the same names
-        settings["exclude_modules"] = ".*vision_tower.*"
-    about = {"format": "pt"}
-    if _int8(model):
-        about["base"] = "int8, a scale per column"
+    small = bool(_int8(model))
+    if small:
         warnings.warn(
             f"The adapters in {folder} were trained beside int8 matrices, and on the "
             "exact base answer a little differently. weights.save(lora.remove(model), "
             "…) writes the base that they fit, weights.save(model, …) both merged.",
             stacklevel=2,
         )
+    arrays = {
+        name: tuple(whole(getattr(layers, f"{name}_{part}")[...]) for part in "ab")
+        for name in layers.adapters
+    }
+    rank = arrays[layers.adapters[0]][0].shape[-1]
+    kept = peft_folder.Adapters(
+        rank, layers.adapter_scale, peft_folder.INT8 if small else "", arrays
+    )
+    peft_folder.save(folder, kept, model.config, str(base))
 
-    def fill(aside):
-        save_file(tensors, aside / "adapter_model.safetensors", metadata=about)
-        write_json(settings, aside / ADAPTERS)
 
-    write(folder, ADAPTERS, fill)
+def load(model: Transformer, folder) -> Transformer:
+    """A model with the adapters of a PEFT folder, to go on from or to use.
 
-
-def _tensors(model):
-    """{PEFT's name: array (out, in)} of all adapters, layer by layer."""
-    tensors = {}
-    for target in model.layers.adapters:
-        parts = {x: whole(getattr(model.layers, f"{target}_{x}")[...]) for x in "ab"}
-        for layer, name in names.of_weight(("layers", target), model.config):
-            name = names.in_transformers(name, model.config).removesuffix(".weight")
-            for part, array in parts.items():
-                name_of_part = f"base_model.model.{name}.lora_{part.upper()}.weight"
-                tensors[name_of_part] = array[layer].T.copy()
-    return tensors
+    Args:
+      model: the base they were trained on; stays as it is.
+      folder: from `save`, or `peft`'s own save_pretrained.
+    Raises:
+      ValueError: the model has adapters already.
+      WeightsError: the folder is damaged, of another kind, or of another model.
+    """
+    found = peft_folder.read(folder, model.config, ATTENTION + MLP)
+    if found.base == peft_folder.INT8 and not _int8(model):
+        warnings.warn(
+            f"The adapters in {folder} were trained beside int8 matrices, and on this "
+            "exact base answer a little differently. Pass lora.quantize(model).",
+            stacklevel=2,
+        )
+    alpha = found.factor * found.rank
+    adapted = add(model, found.rank, targets=found.arrays, alpha=alpha)
+    adapted.layers.adapter_scale = found.factor
+    for name, parts in found.arrays.items():
+        for part, array in zip("ab", parts, strict=True):
+            place = getattr(adapted.layers, f"{name}_{part}")
+            place[...] = jax.device_put(array, place[...].sharding)
+    return adapted

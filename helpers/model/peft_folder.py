@@ -1,0 +1,183 @@
+"""Folders of adapters as `peft` has them: a JSON of settings, and safetensors."""
+
+import json
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from helpers.model import names
+from helpers.model.config import ModelConfig
+from helpers.model.folder import ADAPTERS, WeightsError, write, write_json
+
+WEIGHTS = "adapter_model.safetensors"
+INT8 = "int8, a scale per column"
+BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
+# Settings that would make other numbers of the same tensors, and what is fine.
+PLAIN = {
+    "bias": ("none",),
+    "use_dora": (False,),
+    "lora_bias": (False,),
+    "fan_in_fan_out": (False,),
+    "use_qalora": (False,),
+    "rank_pattern": ({},),
+    "alpha_pattern": ({},),
+    "modules_to_save": ([],),
+    "layers_to_transform": ([],),
+    "layer_replication": ([],),
+    "trainable_token_indices": ([],),
+    "target_parameters": ([],),
+    "alora_invocation_tokens": ([],),
+}
+# These ways to begin change the base as well, so that the adapters fit another.
+OTHER_BASES = ("pissa", "olora", "corda", "loftq")
+
+
+class Adapters(NamedTuple):
+    """What a folder holds.
+
+    factor: what the adapters' output is multiplied by. base: a word on the base they
+    were trained on, "" if there is none.
+    arrays: {"q": (a (layers, in, rank), b (layers, rank, out)), …}, float32.
+    """
+
+    rank: int
+    factor: float
+    base: str
+    arrays: dict[str, tuple[np.ndarray, ...]]
+
+
+def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
+    """Writes a folder that `peft` and vLLM load on the base.
+
+    Args:
+      base: id or folder of the base model, noted in adapter_config.json.
+    Raises:
+      WeightsError: the disk is full, say, or a model is in that folder.
+    """
+    tensors = {}
+    for target, parts in adapters.arrays.items():
+        for layer, name in _names(target, config):
+            name = BEFORE + names.in_transformers(name, config).removesuffix(".weight")
+            for letter, array in zip("AB", parts, strict=True):
+                tensors[name + AFTER.format(letter)] = array[layer].T.copy()
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base),
+        "r": adapters.rank,
+        "lora_alpha": adapters.factor * adapters.rank,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted({name.split(".")[-3] for name in tensors}),
+    }
+    if config.vision:  # the tower's matrices have the same names
+        settings["exclude_modules"] = ".*vision_tower.*"
+    about = {"format": "pt"} | ({"base": adapters.base} if adapters.base else {})
+
+    def fill(aside):
+        save_file(tensors, aside / WEIGHTS, metadata=about)
+        write_json(settings, aside / ADAPTERS)
+
+    write(folder, ADAPTERS, fill)
+
+
+def read(folder, config: ModelConfig, targets) -> Adapters:
+    """Reads a folder of `save` or of `peft`, for a model of this shape.
+
+    Args:
+      targets: the matrices that may have adapters.
+    Raises:
+      WeightsError: a file is missing or damaged, the adapters are of another kind or
+        of another model, or some are missing.
+    """
+    folder = pathlib.Path(folder)
+    settings = _settings(folder)
+    rank, scale = settings["r"], settings["lora_alpha"]
+    factor = scale / (rank**0.5 if settings.get("use_rslora") else rank)
+    tensors, about = _tensors(folder)
+    arrays = {}
+    for target in targets:
+        own = [
+            [tensors.pop((name, letter), None) for letter in "AB"]
+            for _, name in _names(target, config)
+        ]
+        if all(part is None for parts in own for part in parts):
+            continue
+        shape = names.shapes(config)["layers", target].shape
+        wanted = (rank, shape[1]), (shape[2], rank)
+        for (_, name), parts in zip(_names(target, config), own, strict=True):
+            for part, size in zip(parts, wanted, strict=True):
+                if part is None or part.shape != size:
+                    has = "none" if part is None else f"one of shape {part.shape}"
+                    raise WeightsError(
+                        f"{folder}: {name} should have an adapter of shape {size}, and "
+                        f"has {has}: they are of another model."
+                    )
+        first, second = zip(*own, strict=True)
+        arrays[target] = tuple(
+            np.stack([part.T for part in parts]).astype(np.float32)
+            for parts in (first, second)
+        )
+    if tensors:
+        name, letter = min(tensors)
+        raise WeightsError(
+            f"{folder} has {len(tensors)} tensors that this model has no place for, "
+            f"first lora_{letter} of {name}."
+        )
+    if not arrays:
+        raise WeightsError(f"{folder} has no adapters of the decoder's matrices.")
+    return Adapters(rank, factor, about.get("base", ""), arrays)
+
+
+def _names(target, config):
+    return names.of_weight(("layers", target), config)
+
+
+def _settings(folder):
+    path = folder / ADAPTERS
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(
+            f"{folder} has no {ADAPTERS}: it is no folder of adapters."
+        ) from None
+    except ValueError as error:
+        raise WeightsError(f"{path} is not JSON: {error}") from None
+    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
+        raise WeightsError(f"{path} is not of LoRA adapters.")
+    for name, fine in PLAIN.items():
+        if settings.get(name) is not None and settings[name] not in fine:
+            raise WeightsError(f"{path}: {name}={settings[name]!r} is not supported.")
+    began = settings.get("init_lora_weights")
+    if isinstance(began, str) and began.lower().startswith(OTHER_BASES):
+        raise WeightsError(
+            f"{path}: init_lora_weights={began!r} changed the base, too: without that "
+            "base the adapters are of no use. Convert them with peft, as it describes."
+        )
+    rank, alpha = settings.get("r"), settings.get("lora_alpha")
+    if type(rank) is not int or rank < 1 or type(alpha) not in (int, float):
+        raise WeightsError(f"{path}: r={rank!r}, lora_alpha={alpha!r}.")
+    return settings
+
+
+def _tensors(folder):
+    """{(our name of the matrix, "A" or "B"): array}, and the file's metadata."""
+    path, found = folder / WEIGHTS, {}
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for name in file.keys():
+                stem, mark, letter = name.removesuffix(".weight").rpartition(".lora_")
+                stem = names.ours(stem.removeprefix(BEFORE) + ".weight")
+                if not mark or letter not in ("A", "B") or (stem, letter) in found:
+                    raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
+                found[stem, letter] = file.get_tensor(name)
+            return found, file.metadata() or {}
+    except FileNotFoundError:
+        raise WeightsError(f"{folder} has no {WEIGHTS}.") from None
+    except SafetensorError as error:
+        raise WeightsError(
+            f"{path} is damaged ({error}). Fetch it or make it again."
+        ) from None

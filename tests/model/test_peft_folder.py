@@ -1,0 +1,211 @@
+"""Adapters from folders: those that we wrote, and folders as `peft` writes them."""
+
+import json
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from helpers.model import lora, names, peft_folder
+from helpers.model.folder import WeightsError
+from helpers.runtime.mesh import make_mesh
+from helpers.training import Trainer, optimizers
+
+ALL = lora.ATTENTION + lora.MLP
+BASES = {family: tiny_models.model(family) for family in tiny_models.FAMILIES}
+
+
+def arrays(model):
+    return {path: np.asarray(x) for path, x in names.items(nnx.state(model))}
+
+
+def assert_same(one, other):
+    one, other = arrays(one), arrays(other)
+    assert one.keys() == other.keys()
+    for path, x in one.items():
+        np.testing.assert_array_equal(x, other[path], err_msg=str(path))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    family=st.sampled_from(tiny_models.FAMILIES),
+    targets=st.sets(st.sampled_from(ALL), min_size=1),
+    alpha=st.sampled_from([1, 5.0, 16]),
+    int8=st.booleans(),
+)
+def test_what_was_saved_is_loaded_to_the_last_bit(
+    family, targets, alpha, int8, tmp_path_factory
+):
+    base = lora.quantize(BASES[family]) if int8 else BASES[family]
+    folder = tmp_path_factory.mktemp("adapters")
+    model = tiny_models.adapted(base, targets=targets, alpha=alpha)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of int8
+        lora.save(model, folder, "a/base")
+    read = lora.load(base, folder)
+    assert_same(read, model)
+    assert read.layers.adapters == model.layers.adapters
+    np.testing.assert_allclose(
+        read.layers.adapter_scale, model.layers.adapter_scale, rtol=1e-12
+    )
+    assert not base.layers.adapters
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Adapters of rank 3 on q and down of the small Llama."""
+    model = tiny_models.adapted(BASES["llama"], targets=("q", "down"))
+    lora.save(model, tmp_path, "a/base")
+    return tmp_path
+
+
+def change(folder, **settings):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def test_training_goes_on_from_them_at_their_rank(folder):
+    def objective(model, batch):
+        loss = jnp.square(model.layers.q_a[...] * batch["x"].mean()).sum()
+        return loss, {"weight": 1.0}
+
+    class Once:
+        metrics, samples = {}, []
+
+        def __next__(self):
+            return {"x": np.ones((2, 1), np.float32)}
+
+    model = lora.load(BASES["llama"], folder)
+    before = arrays(model)
+    trainer = Trainer(
+        model,
+        objective,
+        optimizers.adamw(1e-2),
+        mesh=make_mesh(),
+        log=False,
+    )
+    trainer.fit(Once(), 1)
+    moved = {p for p, x in arrays(model).items() if (x != before[p]).any()}
+    assert moved == {("layers", "q_a")}
+
+
+def test_a_folder_as_peft_writes_it_is_read(folder):
+    """Many settings that are off, tensors in another order, and rank-stabilised."""
+    read = lora.load(BASES["llama"], folder)
+    change(
+        folder,
+        use_rslora=True,
+        use_dora=False,
+        bias="none",
+        rank_pattern={},
+        modules_to_save=None,
+        layers_to_transform=None,
+        inference_mode=True,
+        lora_alpha=12,
+        init_lora_weights=True,
+    )
+    stable = lora.load(BASES["llama"], folder)
+    assert_same(stable, read)
+    assert stable.layers.adapter_scale == pytest.approx(12 / 3**0.5)
+
+
+SETTINGS = {
+    "use_dora=True": {"use_dora": True},
+    "bias='all'": {"bias": "all"},
+    "rank_pattern=": {"rank_pattern": {"q_proj": 8}},
+    "modules_to_save=": {"modules_to_save": ["embed_tokens"]},
+    "layers_to_transform=": {"layers_to_transform": [0]},
+    "init_lora_weights='pissa_niter_4' changed the base": {
+        "init_lora_weights": "pissa_niter_4"
+    },
+    "not of LoRA": {"peft_type": "IA3"},
+    "r=0": {"r": 0},
+    "lora_alpha='x'": {"lora_alpha": "x"},
+    "should have an adapter of shape .4, 16.": {"r": 4},
+}
+
+
+@pytest.mark.parametrize("said", SETTINGS)
+def test_settings_that_would_make_other_numbers_are_refused(said, folder):
+    change(folder, **SETTINGS[said])
+    with pytest.raises(WeightsError, match=said):
+        lora.load(BASES["llama"], folder)
+
+
+NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    "said, edit",
+    [
+        ("q_proj.weight should have .* has none", lambda t: t.pop(NAME)),
+        ("of shape .3, 5.", lambda t: t.update({NAME: np.ones((3, 5), np.float32)})),
+        (
+            "lm_head.lora_A.weight|no place for",
+            lambda t: t.update(
+                {
+                    "base_model.model.lm_head.lora_A.weight": t[NAME],
+                    "base_model.model.lm_head.lora_B.weight": t[NAME],
+                }
+            ),
+        ),
+        (
+            "embed_tokens.lora_embedding_A, which is no LoRA matrix",
+            lambda t: t.update(
+                {"base_model.model.model.embed_tokens.lora_embedding_A": t[NAME]}
+            ),
+        ),
+        (
+            "no place for, first lora_A of model.layers.7",
+            lambda t: t.update({NAME.replace("layers.1", "layers.7"): t[NAME]}),
+        ),
+    ],
+)
+def test_tensors_of_another_model_are_refused(said, edit, folder):
+    path = folder / "adapter_model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path)
+    with pytest.raises(WeightsError, match=said):
+        lora.load(BASES["llama"], folder)
+
+
+def test_adapters_of_another_size_or_on_an_adapted_model_are_refused(folder):
+    with pytest.raises(WeightsError, match="of another model"):
+        lora.load(tiny_models.model("llama", width=24), folder)
+    with pytest.raises(WeightsError, match="no place for"):
+        lora.load(tiny_models.model("llama", layers=2), folder)
+    with pytest.raises(WeightsError, match="has none: they are of another model"):
+        lora.load(tiny_models.model("llama", layers=4), folder)
+    with pytest.raises(ValueError, match="adapters on q, down already"):
+        lora.load(lora.load(BASES["llama"], folder), folder)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_files_that_are_missing_or_damaged_are_named(name, folder):
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(WeightsError, match=f"{name} is (damaged|not JSON)"):
+        lora.load(BASES["llama"], folder)
+    path.unlink()
+    with pytest.raises(WeightsError, match=f"has no {name}"):
+        lora.load(BASES["llama"], folder)
+
+
+def test_adapters_trained_beside_int8_say_so(tmp_path):
+    small = lora.quantize(BASES["llama"])
+    with pytest.warns(UserWarning, match="trained beside int8"):
+        lora.save(tiny_models.adapted(small), tmp_path, "a/base")
+    found = peft_folder.read(tmp_path, small.config, ALL)
+    assert found.base == "int8, a scale per column"
+    with pytest.warns(UserWarning, match="Pass lora.quantize"):
+        lora.load(BASES["llama"], tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lora.load(small, tmp_path)
