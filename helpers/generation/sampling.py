@@ -80,9 +80,10 @@ def generate(
     Returns:
       Completions.
     Raises:
-          ValueError: a prompt is empty, has gaps or foreign ids; a setting means
+      ValueError: a prompt is empty, has gaps or foreign ids; or a setting means
+        nothing.
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
-      its images.
+        its images.
     """
     vocab = model.config.vocab_size
     sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)

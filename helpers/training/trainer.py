@@ -27,6 +27,7 @@ from helpers.runtime.sharding import place_batch
 from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.contracts import Callback, Objective
+from helpers.training.errors import require_known_tokens
 from helpers.training.metrics_log import Logger, MetricsLog, Progress
 from helpers.training.optimizers import Optimizer
 from helpers.training.state import TrainingState
@@ -188,6 +189,7 @@ class Trainer:
             batch, described = processes.next_of_all(batches)
             if batch is None:
                 return False
+            require_known_tokens(self.model, batch)
             rate = self.optimizer.learning_rate
             shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from flax import nnx
 from run_tables import read_table
+from tiny_models import model as tiny_model
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
+from helpers.model.names import items
 from helpers.runtime import processes
 from helpers.training.checkpoints import CheckpointError
 from helpers.training.metrics_log import MetricsLog, is_timing
@@ -330,3 +332,29 @@ def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
     ):
         train(tmp_path, 12, peak=1e-2)
     assert read_table(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["tokens", "prompt", "completion"])
+@pytest.mark.parametrize("strange", [-1, 19])
+def test_tokens_of_another_tokenizer_are_refused_before_an_update(name, strange):
+    """XLA would read id 19 of 19 as 18."""
+    model = tiny_model("qwen3")
+    before = {k: np.asarray(x) for k, x in items(nnx.state(model))}
+
+    def objective(model, batch):
+        return model.embed[...][batch[name]].sum(), {"weight": 1.0}
+
+    class Source(Rows):
+        ids = np.array([[0, 18], [3, strange]], np.int32)
+
+        def __next__(self):
+            return {name: self.ids}
+
+    trainer = Trainer(model, objective, adamw(1e-2), log=False)
+    said = f"token {strange} in '{name}'.*vocabulary has 19.*tokenizer from the model"
+    with pytest.raises(ValueError, match=said):
+        trainer.fit(Source(), 1)
+    for path, x in items(nnx.state(model)):
+        np.testing.assert_array_equal(x, before[path])
+    Source.ids = np.array([[0, 18]], np.int32)
+    assert len(trainer.fit(Source(), 1)) == 1
