@@ -49,3 +49,14 @@ REMAT: dict[str, Callable] = {
     "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
     "none": lambda function: function,
 }
+
+
+def rematerialised(kind: str) -> Callable:
+    """What wraps a layer so that its backward pass computes again what `kind` says.
+
+    Raises:
+      ValueError: it is none of REMAT.
+    """
+    if kind not in REMAT:
+        raise ValueError(f"remat is {kind!r}: choose one of {', '.join(REMAT)}.")
+    return REMAT[kind]

@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
-from helpers.model.ops import REMAT, matmul, rms_norm
+from helpers.model.ops import matmul, rematerialised, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread
@@ -122,8 +122,9 @@ class Transformer(nnx.Module):
         weights. Norms, softmax and logits are float32 in any case.
 
     Attributes:
-      remat: what the backward pass computes again instead of keeping it, see REMAT;
-        set it before the trainer is made. It changes memory and time, not the result.
+      remat: what the backward pass computes again instead of keeping it, one of
+        `ops.REMAT`; set it before the trainer is made. It changes memory and time, not
+        the result.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Transformer(nnx.Module):
                 "Pictures were given to a model without vision. Load one that has it, "
                 "with weights.load(folder, vision=True), or leave the pictures out."
             )
-        return self.vision(images, self.activations, REMAT[self.remat])
+        return self.vision(images, self.activations, rematerialised(self.remat))
 
     def __call__(
         self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=(), images_PID=None
@@ -206,7 +207,7 @@ class Transformer(nnx.Module):
         ]
         graph, weights = nnx.split(self.layers)
 
-        @REMAT[self.remat]
+        @rematerialised(self.remat)
         def one_layer(x, layer_inputs):
             weights, is_global, earlier = layer_inputs
             cos_sin, masks = ropes[0], [allowed for allowed, _ in seen]

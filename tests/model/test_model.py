@@ -224,3 +224,11 @@ def test_count_params_counts_every_number_of_the_files():
     norms = 4 * D + 2 * H
     layer = D * H * (N + 2 * K) + N * H * D + 3 * D * F + norms
     assert count_params(cached_model("gemma3_text")) == VOCAB * D + L * layer + D
+
+
+def test_an_unknown_way_to_save_memory_is_refused_with_those_there_are():
+    model = cached_model("qwen2")
+    model = nnx.merge(*nnx.split(model))
+    model.remat = "layers"
+    with pytest.raises(ValueError, match="remat is 'layers': choose one of layer, ch"):
+        model(jnp.zeros((1, 1, 3), jnp.int32), jnp.arange(3)[None, None])

@@ -20,12 +20,13 @@ from tiny_models import (
 )
 
 from helpers.model.config import ModelConfig
+from helpers.model.ops import REMAT
 from helpers.model.scoring import (
     group_logprobs,
     hidden_targets_mask,
     token_logprobs,
 )
-from helpers.model.transformer import REMAT, Transformer
+from helpers.model.transformer import Transformer
 
 PROMPTS, COMPLETIONS = random_groups()
 PAIRS = [
