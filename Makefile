@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
-  tpu-check tpu-floor tpu-peers colab-check app-check release-check real-model clean
+  tpu-check tpu-floor tpu-peers real-model colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python

@@ -19,7 +19,7 @@ import readme_learning
 from publish import ROOT
 
 from helpers.course import results
-from helpers.course.syllabus import LESSONS
+from helpers.course.syllabus import LESSONS, STAGES
 
 KEPT = ROOT / "data" / "results"
 README, COMPILER = ROOT / "README.md", ROOT / "docs" / "compiler.md"
@@ -131,6 +131,17 @@ def kept_run() -> list[dict]:
     return json.loads((KEPT / "walk.json").read_text())
 
 
+def renewed(kept: list[dict], run: list[dict]) -> list[dict]:
+    """The kept rows with those of a run in the place of the same stages'.
+
+    A run of some notebooks (`publish.py 07`) has only their stages; the others' rows
+    stay, as their committed notebooks do.
+    """
+    rows = {row["stage"]: row for row in [*kept, *run]}
+    order = [*STAGES, *(stage for stage in rows if stage not in STAGES)]
+    return [rows[stage] for stage in order if stage in rows]
+
+
 def readme(text: str) -> str:
     """README with everything that is generated as the data have it now."""
     found = readme_learning.measured()
@@ -158,7 +169,8 @@ def main() -> None:
     """Keep the rows of the run, draw the walk, and rewrite what is generated."""
     run = results.rows()
     if run:
-        (KEPT / "walk.json").write_text(json.dumps(run, indent=1) + "\n")
+        rows = renewed(kept_run(), run)
+        (KEPT / "walk.json").write_text(json.dumps(rows, indent=1) + "\n")
     (KEPT / "walk.png").write_bytes(readme_learning.png(readme_learning.measured()))
     README.write_text(readme(README.read_text()))
     COMPILER.write_text(compiler(COMPILER.read_text()))

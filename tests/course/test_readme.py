@@ -24,6 +24,13 @@ def test_readme_shows_the_results_that_are_kept():
     assert {"base", "sft", "grpo", "gspo", "student"} <= {row["stage"] for row in table}
 
 
+def test_a_run_of_some_notebooks_leaves_the_other_stages_rows():
+    kept = [{"stage": stage, "seed": 0, "of": "kept"} for stage in ("base", "grpo")]
+    run = [{"stage": stage, "seed": 0, "of": "run"} for stage in ("grpo", "sft")]
+    rows = [(row["stage"], row["of"]) for row in readme.renewed(kept, run)]
+    assert rows == [("base", "kept"), ("sft", "run"), ("grpo", "run")]
+
+
 def test_readme_and_docs_show_what_was_measured_last():
     """Whoever measured anew runs notebooks/readme.py."""
     for path, generated in (
