@@ -132,6 +132,15 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
     return Adapters(rank, factor, about.get("base", ""), arrays)
 
 
+def base_of(folder) -> str:
+    """The id or folder of the model that a folder's adapters were trained on.
+
+    Raises:
+      WeightsError: as `read`, for its settings.
+    """
+    return str(_settings(pathlib.Path(folder)).get("base_model_name_or_path"))
+
+
 def _names(target, config):
     return names.of_weight(("layers", target), config)
 

@@ -6,6 +6,8 @@ their last section makes the same calls with what stands here.
 
 import dataclasses
 import os
+import pathlib
+from typing import Self
 
 import jax
 
@@ -13,7 +15,8 @@ from helpers import runtime
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation.rollouts import Rollouts
-from helpers.model import hub, lora, weights
+from helpers.model import hub, lora, peft_folder, weights
+from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.recipes import presets
 from helpers.tasks.maths import gsm8k
@@ -48,6 +51,40 @@ class Recipe:
     def chunk(self) -> int:
         """Tokens whose logits exist at once, on all devices together."""
         return self.preset.chunk * jax.device_count()
+
+    def start(self, stage: str) -> Self:
+        """The same recipe with the adapters that a stage ended with, to go on from.
+
+        A stage that was not trained on this machine changes nothing, and says so.
+
+        Args:
+          stage: as given to `keep`, such as "sft". Its adapters keep their rank.
+        Raises:
+          WeightsError: they are damaged, or of another model.
+        """
+        folder = self._folder(stage)
+        if not (folder / ADAPTERS).is_file():
+            print(f"{stage} was not trained here: from {self.preset.model} as it comes")
+            return self
+        base = peft_folder.base_of(folder)
+        if base != self.preset.model:
+            raise WeightsError(
+                f"{folder} has adapters of {base}, and the preset {self.preset.name} "
+                f"trains {self.preset.model}. Delete that folder, or train {stage} anew"
+                " with this model."
+            )
+        print(f"from {stage}, {folder}")
+        policy = lora.load(lora.remove(self.policy), folder)
+        return dataclasses.replace(self, policy=policy)
+
+    def keep(self, stage: str) -> pathlib.Path:
+        """Saves the policy's adapters as those of a stage; the folder they are in."""
+        folder = self._folder(stage)
+        lora.save(self.policy, folder, base=self.preset.model)
+        return folder
+
+    def _folder(self, stage):
+        return runtime.model_folder(f"{stage}_{self.preset.name}")
 
     def evaluate(self, n=512):
         """The policy's greedy answers to the first n test questions, graded."""

@@ -6,12 +6,17 @@ import os
 import pathlib
 
 import course_notebooks
+import jax
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from flax import nnx
 
 from helpers import runtime
 from helpers.evaluation.intervals import Comparison
+from helpers.model import lora
+from helpers.model.folder import WeightsError
 from helpers.recipes import gsm8k, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
@@ -84,6 +89,33 @@ def check_section(number, preset):
     (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-1/model")
     settings = json.loads((folder / "adapter_config.json").read_text())
     assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model
+
+
+def adapters(policy):
+    return [np.asarray(x) for x in jax.tree.leaves(nnx.state(policy, lora.Adapter))]
+
+
+def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
+    there = gsm8k.recipe(SMALL)
+    assert there.start("sft") is there
+    assert "sft was not trained here" in capsys.readouterr().out
+    noise = jax.random.key(3)
+    state = nnx.state(there.policy, lora.Adapter)
+    state = jax.tree.map(lambda x: jax.random.normal(noise, x.shape), state)
+    nnx.update(there.policy, state)
+    there.keep("sft")
+    later = gsm8k.recipe(SMALL).start("sft")
+    assert "from sft" in capsys.readouterr().out
+    for was, now in zip(adapters(there.policy), adapters(later.policy), strict=True):
+        np.testing.assert_array_equal(was, now)
+    assert later.policy.layers.adapter_scale == there.policy.layers.adapter_scale
+
+
+def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
+    gsm8k.recipe(SMALL).keep("sft")
+    other = dataclasses.replace(SMALL, model=str(TINY / "base"))
+    with pytest.raises(WeightsError, match="adapters of .*sft.* trains .*base"):
+        gsm8k.recipe(other).start("sft")
 
 
 @pytest.mark.slow
