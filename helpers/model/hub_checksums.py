@@ -1,0 +1,59 @@
+"""What has arrived from a model hub, held to what the hub says it is.
+
+huggingface_hub compares sizes. Of a large file the hub also states the SHA-256, and the
+cache names the file by it: `snapshots/<commit>/model.safetensors` is a link to
+`blobs/<SHA-256>`. Where a cache has no links (Windows) nothing is known, or checked.
+"""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+
+
+class Damaged(OSError):
+    """A file from the hub is not the one that the hub names; it was deleted."""
+
+
+def check(folder) -> None:
+    """Holds each large file to its checksum: once, and again if it is fetched anew.
+
+    Args:
+      folder: a snapshot in the hub's cache.
+    Raises:
+      Damaged: names the files. They were deleted, so the next fetch gets them anew.
+    """
+    folder = pathlib.Path(folder)
+    marks = folder.parents[1] / "checked"
+    damaged = []
+    for path in sorted(folder.rglob("*")):
+        blob = path.parent / os.readlink(path) if path.is_symlink() else path
+        if not re.fullmatch("[0-9a-f]{64}", blob.name) or _is_marked(blob, marks):
+            continue
+        if blob.name == (found := _sha256(blob)):
+            _mark(blob, marks)
+            continue
+        name = path.relative_to(folder)
+        damaged.append(f"{name} has the checksum {found[:12]}…, not {blob.name[:12]}…")
+        for link in (blob.resolve(), blob, path):  # a blob may be one of several models
+            link.unlink(missing_ok=True)
+    if damaged:
+        raise Damaged("; ".join(damaged))
+
+
+def _sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_marked(blob, marks):
+    """Whether the blob was checked since it was written."""
+    mark = marks / blob.name
+    return mark.exists() and mark.stat().st_mtime_ns >= blob.stat().st_mtime_ns
+
+
+def _mark(blob, marks):
+    with contextlib.suppress(OSError):  # a full disk, or a cache that is only read
+        marks.mkdir(exist_ok=True)
+        (marks / blob.name).touch()

@@ -1,0 +1,185 @@
+"""The bytes on their way from a hub to the disk: cut, slow, changed, without room."""
+
+import numpy as np
+import pytest
+import tiny_models
+from hub_server import COMMIT, MODEL, alone, cut, git_sha1, other, sha256, slow, stalled
+from huggingface_hub import constants
+from small_disk import disk_of
+from small_gguf import logits, small_tokenizer
+
+from helpers.model import hub, hub_checksums, weights
+from helpers.model.hub import ModelUnavailable, NotStored
+from helpers.text import chat
+
+NAME = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A small model as it lies on a hub, beside what is never to be fetched."""
+    folder = tmp_path_factory.mktemp("hub")
+    weights.save(tiny_models.cached_model("llama"), folder, small_tokenizer())
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return files | {"pytorch_model.bin": b"pickle", "code.py": b"import os"}
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path, files):
+    with alone(monkeypatch, tmp_path, files) as server:
+        yield server
+
+
+def assert_whole(folder, files):
+    """Each file of a fetched folder is there, and is the hub's."""
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    wanted = files.keys() - {"pytorch_model.bin", "code.py"}
+    assert found == {name: files[name] for name in wanted}
+
+
+def assert_only_whole_blobs(cache):
+    """A later fetch finds nothing in the cache that it might take for a whole file."""
+    for path in cache.glob("models--*/blobs/*"):
+        if not path.name.endswith(".incomplete"):
+            content = path.read_bytes()
+            assert path.name in (sha256(content), git_sha1(content))
+
+
+def test_a_fetched_model_computes_what_the_one_on_the_hub_does(
+    server, files, monkeypatch
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    folder = hub.fetch(MODEL)
+    assert_whole(folder, files)
+    there = tiny_models.cached_model("llama")
+    np.testing.assert_array_equal(logits(weights.load(folder)), logits(there))
+    assert chat.load_tokenizer(folder).encode("abc") == small_tokenizer().encode("abc")
+    assert server.tokens == {"Bearer hf_mine"}
+
+
+def test_a_cut_download_goes_on_where_it_broke(server, files):
+    server.faults[NAME] = [cut(10_500), cut(5_000)]
+    assert_whole(hub.fetch(MODEL), files)
+    assert server.downloads(NAME) == [None, "bytes=10000-", "bytes=15000-"]
+
+
+CUT_OFF = {
+    "hung up .*fetch it again .files that have arrived whole are kept": cut(0),
+    "fell silent.*slow network.*HF_HUB_DOWNLOAD_TIMEOUT=60": stalled(0),
+}
+
+
+@pytest.mark.parametrize("said", CUT_OFF)
+def test_a_download_that_gets_nowhere_ends_and_the_next_goes_on(
+    server, files, said, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
+    server.faults[NAME] = [CUT_OFF[said]] * 6
+    with pytest.raises(ModelUnavailable, match=said):
+        hub.fetch(MODEL)
+    assert_only_whole_blobs(tmp_path)
+    there = {path.name for path in tmp_path.glob(f"models--*/snapshots/{COMMIT}/*")}
+    server.asked.clear()
+    assert_whole(hub.fetch(MODEL), files)
+    asked = {name for verb, name, _ in server.asked if verb == "GET"}
+    assert NAME in asked and not asked & there
+
+
+def test_a_hub_that_never_answers_is_not_waited_for(server, files, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.5)
+    server.silent = ["/api/"]
+    with pytest.raises(ModelUnavailable, match="fell silent.*HF_HUB_ETAG_TIMEOUT=60"):
+        hub.fetch(MODEL)
+    server.silent = []
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 10)
+    folder = hub.fetch(MODEL)
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.5)
+    server.silent = ["/"]
+    assert hub.fetch(MODEL) == folder
+
+
+def test_a_slow_download_is_waited_for_while_bytes_arrive(server, files, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
+    server.faults[NAME] = [slow(parts=6, pause=0.1)]
+    assert_whole(hub.fetch(MODEL), files)
+
+
+def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_anew(
+    server, files, tmp_path
+):
+    server.faults[NAME] = [other(lambda content: content[:-1] + b"!")]
+    stated = sha256(files[NAME])
+    said = f"{NAME} has the checksum .*, not {stated[:12]}.*deleted: fetch it again"
+    with pytest.raises(NotStored, match=said):
+        hub.fetch(MODEL)
+    assert_only_whole_blobs(tmp_path)
+    assert_whole(hub.fetch(MODEL), files)
+    assert server.downloads(NAME) == [None, None]
+
+
+def test_a_file_of_a_fetch_that_failed_is_checked_by_the_next(
+    server, files, monkeypatch
+):
+    shards = {"a.safetensors": files[NAME], "b.safetensors": files[NAME][::-1]}
+    server.files = shards
+    server.faults = {
+        "a.safetensors": [other(lambda content: content[:-1] + b"!")],
+        "b.safetensors": [cut(0)] * 6,
+    }
+    with pytest.raises(ModelUnavailable, match="hung up"):
+        hub.fetch(MODEL)
+    with pytest.raises(NotStored, match="a.safetensors has the checksum"):
+        hub.fetch(MODEL)
+    assert_whole(hub.fetch(MODEL), shards)
+
+
+def test_a_file_is_read_for_its_checksum_once(server, files, monkeypatch):
+    read = []
+    sums = hub_checksums._sha256
+    monkeypatch.setattr(
+        hub_checksums, "_sha256", lambda path: read.append(path.name) or sums(path)
+    )
+    for _ in range(2):
+        folder = hub.fetch(MODEL)
+        assert read == [sha256(files[NAME])]
+    blob = (folder / NAME).resolve()
+    blob.write_bytes(b"written over")
+    with pytest.raises(NotStored, match=f"{NAME} has the checksum"):
+        hub.fetch(MODEL)
+    assert_whole(hub.fetch(MODEL), files)
+
+
+def test_a_file_that_is_shorter_than_stated_is_refused(server, files, tmp_path):
+    server.faults[NAME] = [other(lambda content: content[:-1])]
+    with pytest.raises(
+        NotStored, match="did not arrive whole.*Fetch it again"
+    ) as caught:
+        hub.fetch(MODEL)
+    assert "force_download" not in str(caught.value), "fetch has no such argument"
+    assert_only_whole_blobs(tmp_path)
+    assert_whole(hub.fetch(MODEL), files)
+
+
+def test_without_room_no_half_file_stays_and_the_next_fetch_goes_on(
+    server, files, tmp_path
+):
+    with disk_of(len(files[NAME]) // 2):
+        with pytest.raises(NotStored, match="disk is full.*HF_HOME.*fetch it again"):
+            hub.fetch(MODEL)
+    assert_only_whole_blobs(tmp_path)
+    left = sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
+    assert left < len(files[NAME]) // 2, "the half that was written is gone"
+    assert_whole(hub.fetch(MODEL), files)
+
+
+def test_what_is_in_the_cache_needs_no_network(server, files, monkeypatch):
+    folder = hub.fetch(MODEL)
+    server.asked.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert hub.fetch(MODEL) == folder and not server.asked
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    server.refused["/"] = 500, {}, b""
+    assert hub.fetch(MODEL) == folder
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert hub.fetch(MODEL) == folder
+    assert_whole(folder, files)
