@@ -13,7 +13,7 @@ import re
 from fractions import Fraction
 
 from helpers.rewards.answer_markup import undecorated
-from helpers.tools.sums import calculate
+from helpers.tools.sums import calculate, written
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
@@ -115,7 +115,8 @@ def annotations(text):
     """Whether each calculation between `<<` and `>>` holds, in order.
 
     `<<48/2=24>>` holds; `<<48/2=23>>`, `<<48/2>>`, `<<two=2>>`, `<<1/0=0>>` and a `<<`
-    that is never closed do not.
+    that is never closed do not. A value may be rounded as `helpers.tools.calculator`
+    rounds it, and not otherwise: `<<100/3=33.3333>>` holds, `<<100/3=33.3>>` does not.
 
     Args:
       text: a completion.
@@ -131,7 +132,9 @@ def _holds(parts):
     inside, closed, _ = parts
     left, equals, right = inside.partition("=")
     value = calculate(left)
-    return bool(closed and equals) and value is not None and value == calculate(right)
+    if not (closed and equals) or value is None:
+        return False
+    return value == calculate(right) or right == written(value)
 
 
 def _plain(text):

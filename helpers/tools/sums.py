@@ -8,6 +8,8 @@ import re
 from fractions import Fraction
 
 LONGEST_SUM = 120  # characters
+LONGEST_VALUE = 15
+DECIMALS = 4  # of a value that is written down; GSM8K's own have at most three
 
 _SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -34,6 +36,22 @@ def calculate(expression):
         return _sum(tokens)
     except (IndexError, KeyError, ZeroDivisionError):
         return None
+
+
+def written(value):
+    """A value in decimals, as a calculator shows it: "24", "0.5", "33.3333".
+
+    Args:
+      value: a Fraction.
+
+    Returns:
+      str, rounded to DECIMALS, without zeros at its end; None where that says nothing
+      (1/100000 would be 0) or takes more than LONGEST_VALUE characters.
+    """
+    units = round(value * 10**DECIMALS)
+    whole, rest = divmod(abs(units), 10**DECIMALS)
+    text = f"{'-' * (units < 0)}{whole}.{rest:0{DECIMALS}}".rstrip("0").rstrip(".")
+    return None if (value and not units) or len(text) > LONGEST_VALUE else text
 
 
 def _sum(tokens):
