@@ -8,6 +8,7 @@ from helpers.app.assistant import Backend
 from helpers.app.local_model import LocalModel
 from helpers.app.openai_server import OpenAIServer
 from helpers.batches import BatchSource, Source
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.generation.rollouts import Rollouts
@@ -16,7 +17,7 @@ from helpers.model.transformer import Transformer
 from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
-from helpers.tools import Tool, nutrition
+from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.contracts import Callback, Objective
 from helpers.training.metrics_log import JsonLines, Logger, TensorBoard
@@ -35,7 +36,7 @@ REWARDS: list[Reward] = [
     functions.length_penalty(200),
     *WEIGHTS,
 ]
-TOOLS: list[Tool] = [nutrition.TOOL]
+TOOLS: list[Tool] = [nutrition.TOOL, calculator.TOOL]
 
 
 def batch_sources(source: Source, rollouts: Rollouts) -> list[BatchSource]:
@@ -43,7 +44,7 @@ def batch_sources(source: Source, rollouts: Rollouts) -> list[BatchSource]:
 
 
 def dialogues(tools: ToolUse) -> list[Dialogue]:
-    return [OneTurn(), tools]
+    return [OneTurn(), tools, CalculatorUse(calls=9)]
 
 
 def loggers(board: TensorBoard, lines: JsonLines) -> list[Logger]:

@@ -12,6 +12,7 @@ from flax import nnx
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
+from helpers.generation import calculator_use
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
@@ -20,6 +21,7 @@ from helpers.rewards.functions import RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
+from helpers.tools import calculator
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -48,10 +50,19 @@ class Kept(Rollouts):
         return self.batches[-1]
 
 
-def rollouts(model, reward):
+def rollouts(model, reward, tools=None):
     source = prompt_batches.prompts(ROWS, TOKENIZER, batch=8, buckets=(32,), seed=0)
     settings = {"group": 2, "max_tokens": 20, "mask_truncated": False}
-    return Kept(model, source, reward, TOKENIZER, **settings)
+    return Kept(model, source, reward, TOKENIZER, tools=tools, **settings)
+
+
+def often_calculated(model):
+    """Rollouts in which a sixth of all tokens are calls of the calculator."""
+    stops = tuple(range(20, len(TOKENIZER), 6))
+    calculator_use.stop_ids = lambda tokenizer, vocab: stops
+    calculator.opened = lambda text: "48/2"
+    use = calculator_use.CalculatorUse(calls=2, stride=6)
+    return rollouts(model, RewardSet({by_text: 1.0}), use)
 
 
 def sft_rows(_):
@@ -68,6 +79,7 @@ LESSONS = {
         lambda model: rollouts(model, RewardSet({by_text: 1.0})),
         False,
     ),
+    "calculator": (objectives.policy_gradient, often_calculated, False),
     "distillation": (
         lambda: objectives.distillation(reverse_kl),
         lambda model: rollouts(model, None),

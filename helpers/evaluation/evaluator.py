@@ -73,8 +73,9 @@ def evaluate(
       model: a Transformer.
       tokenizer: from `chat.load_tokenizer`.
       rows: problems with "question" and "answer"; "level" and "names" where known.
-      max_tokens: budget of an answer; with tools, of each of its turns.
-      tools: a `tool_use.ToolUse`; None: answers of one turn, without.
+      max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
+      tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
+        calculator; None: answers of one turn, without.
       samples, batch, seed, temperature, buckets, log: see `hold`.
 
     Returns:

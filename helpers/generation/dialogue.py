@@ -1,4 +1,4 @@
-"""How the answers of a batch come about: in one turn, or in several with tools.
+"""How the answers of a batch come about: in one turn, or with tools.
 
 Rollouts and evaluation sample through this; what they get is the same either way.
 """
@@ -11,7 +11,7 @@ import numpy as np
 class Answers(NamedTuple):
     """Answers on the host, as the trainer reads them, axes (P, G, T).
 
-    tokens: int32, the model's and, between its turns, those of results; without gaps.
+    tokens: int32, the model's and, between them, those of results; without gaps.
     mask: int32, 1 on the model's own. logprobs: float32 as sampled, 0 elsewhere.
     ended: (P, G) bool: its last turn ended by an EOS.
     texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
@@ -26,7 +26,7 @@ class Answers(NamedTuple):
 
 
 class Dialogue(Protocol):
-    """What `one_turn.OneTurn` and `tool_use.ToolUse` are."""
+    """What `OneTurn`, `ToolUse` and `CalculatorUse` are."""
 
     @property
     def schemas(self) -> list[dict] | None:

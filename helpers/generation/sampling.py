@@ -151,7 +151,7 @@ def gathered_model(graph, weights):
 
 
 def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
-    """The function (logits, t) -> token t of each answer and its log-probability."""
+    """The function (logits, t or t_PG) -> token t of each answer and its log-prob."""
     return functools.partial(
         _choose,
         keys_PG=keys_PG,
@@ -209,8 +209,8 @@ def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
         token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
     else:
         kept = _restrict(logits_PGV / temperature, top_k, top_p)
-        uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(_at(key, t))))
-        token_PG = draw(kept, uniform(keys_PG))
+        uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
+        token_PG = draw(kept, uniform(keys_PG, jnp.broadcast_to(t, keys_PG.shape)))
     chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
     return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
 

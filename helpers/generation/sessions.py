@@ -2,7 +2,9 @@
 
 Everything stays in one cache, and nothing is computed or turned into tokens twice.
 Answers take turns together, so a turn's columns of the cache are the same for all; an
-answer that is not active leaves its own empty, and nobody sees them.
+answer that is not active leaves its own empty, and nobody sees them. An answer that
+stopped in the middle goes on in the same turn (`resume`), and may hear first what was
+written into it.
 """
 
 import functools
@@ -15,6 +17,7 @@ from flax import nnx
 
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
+from helpers.generation.interruptions import Heard, closed_up, hearing
 from helpers.generation.sampling import (
     append,
     chooser,
@@ -91,7 +94,15 @@ def _prefill(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, s
 
 
 def generate(
-    model, session, keys_PG, active_PG, *, max_tokens, eos_ids, temperature=1.0
+    model,
+    session,
+    keys_PG,
+    active_PG,
+    *,
+    max_tokens,
+    eos_ids,
+    temperature=1.0,
+    heard: Heard | None = None,
 ):
     """The active answers go on until each has ended in an EOS, or at `max_tokens`.
 
@@ -100,6 +111,7 @@ def generate(
       keys_PG: one random key per answer, the same in all turns.
       active_PG: (P, G) bool.
       temperature: 0 is greedy.
+      heard: what each answer begins with, as if it had chosen it, log-prob 0.
     Returns:
       (Session, Completions of this turn; empty for answers that are not active).
     Raises:
@@ -113,7 +125,8 @@ def generate(
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
     with using(weights):
-        keys_PG, active_PG = spread_rows((keys_PG, active_PG), weights)
+        rows = [keys_PG, active_PG, *(heard or ())]
+        keys_PG, active_PG, *heard_by = spread_rows(rows, weights)
         return _generate(
             graph,
             weights,
@@ -121,6 +134,7 @@ def generate(
             keys_PG,
             active_PG,
             jnp.float32(temperature),
+            *heard_by,
             max_tokens=max_tokens,
             eos_ids=tuple(eos_ids),
             greedy=temperature == 0,
@@ -133,10 +147,21 @@ def generate(
     donate_argnames=("session",),
 )
 def _generate(
-    graph, weights, session, keys, active, temperature, *, max_tokens, eos_ids, greedy
+    graph,
+    weights,
+    session,
+    keys,
+    active,
+    temperature,
+    *heard,
+    max_tokens,
+    eos_ids,
+    greedy,
 ):
     model = gathered_model(graph, weights)
     choose = chooser(keys, None if greedy else temperature)
+    if heard:
+        choose = hearing(choose, session.column, Heard(*heard))
     state = session.hidden, session.length, active
     pieces = session.prefix, session.cache, session.column
     turn, cache = decode_turn(model, *pieces, state, max_tokens, eos_ids, choose)
@@ -180,15 +205,19 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
 @functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
 def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
     model = gathered_model(graph, weights)
+    return _read(model, session, tokens_PGT, mask_PGT, mask_PGT.any(axis=-1))
+
+
+def _read(model, session, tokens_PGT, mask_PGT, reads_PG):
+    """Those answers that read do so: each its last token, and what follows it."""
     count_PG = mask_PGT.sum(axis=-1)
-    own = jnp.minimum(count_PG, 1)[..., None]  # the last token is read with them
-    segments = jnp.concatenate([own, mask_PGT], axis=-1)
-    tokens = jnp.concatenate([session.last[..., None], tokens_PGT], axis=-1)
+    last = reads_PG.astype(jnp.int32)[..., None], session.last[..., None]
+    segments = jnp.concatenate([last[0], mask_PGT], axis=-1)
+    tokens = jnp.concatenate([last[1], tokens_PGT], axis=-1)
     positions = session.length[..., None] - 1 + jnp.arange(tokens.shape[-1])
     pieces = session.prefix, session.cache
     hidden, new = model(tokens, positions, segments, earlier=pieces)
     final_PGD = jnp.take_along_axis(hidden, count_PG[..., None, None], axis=2)[:, :, 0]
-    reads_PG = count_PG > 0
     return session._replace(
         cache=append(session.cache, new, session.column),
         column=session.column + tokens.shape[-1],
@@ -196,6 +225,40 @@ def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
         length=session.length + count_PG,
         ready=session.ready | reads_PG,
     )
+
+
+def resume(model, session, active_PG):
+    """Answers that stopped may go on in the same turn: each reads its last token.
+
+    They have stopped after unequal numbers of tokens. Each one's columns are moved to
+    the front of its cache first, so that all stops together take no more of it than the
+    longest answer has tokens.
+
+    Args:
+      session: is used up; go on with the one that is returned.
+      active_PG: (P, G) bool, those that go on; the others never may again.
+    Returns:
+      Session.
+    Raises:
+      ValueError: an active answer has had no turn yet, or none since the last append.
+    """
+    active_PG = jnp.asarray(active_PG, bool)
+    _check_turn(session, np.asarray(active_PG), False, 0)
+    graph, weights = nnx.split(model)
+    with using(weights):
+        (active_PG,) = spread_rows((active_PG,), weights)
+        return _resume(graph, weights, session, active_PG)
+
+
+@functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
+def _resume(graph, weights, session, active_PG):
+    model = gathered_model(graph, weights)
+    cache = session.cache
+    used_PG = (cache.segments > 0).sum(axis=-1, dtype=jnp.int32)
+    column = jnp.where(active_PG, used_PG, 0).max()
+    session = session._replace(cache=closed_up(cache), column=column)
+    nothing = jnp.zeros((*active_PG.shape, 0), jnp.int32)
+    return _read(model, session, nothing, nothing, active_PG)
 
 
 def _check_turn(session, active_PG, generates, columns):

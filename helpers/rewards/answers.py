@@ -9,16 +9,15 @@ of a long text is read, digits without end are not a number, and nothing is ever
 code.
 """
 
-import operator
 import re
 from fractions import Fraction
 
 from helpers.rewards.answer_markup import undecorated
+from helpers.tools.sums import calculate, written
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
 LONGEST_NUMBER = 40
-LONGEST_SUM = 120
 
 # Full-width digits and signs, and the dashes that are used as a minus.
 _PLAIN: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
@@ -45,12 +44,6 @@ _NUMBER = re.compile(
 )
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
 _START = re.compile(r"[$€£¥]?\+?")
-
-_SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
-_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_OPERATORS |= {"/": operator.truediv, "//": operator.floordiv}
-_SIGNS = {"+": "plus", "-": "minus"}  # before a number
-_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
 
 
 def spoken(text):
@@ -122,7 +115,8 @@ def annotations(text):
     """Whether each calculation between `<<` and `>>` holds, in order.
 
     `<<48/2=24>>` holds; `<<48/2=23>>`, `<<48/2>>`, `<<two=2>>`, `<<1/0=0>>` and a `<<`
-    that is never closed do not.
+    that is never closed do not. A value may be rounded as `helpers.tools.calculator`
+    rounds it, and not otherwise: `<<100/3=33.3333>>` holds, `<<100/3=33.3>>` does not.
 
     Args:
       text: a completion.
@@ -133,72 +127,14 @@ def annotations(text):
     return [_holds(rest.partition(">>")) for rest in _plain(text).split("<<")[1:]]
 
 
-def calculate(expression):
-    """The value of numbers joined by + - * / // and parentheses, by a small parser.
-
-    Args:
-      expression: such as "(16-3-4)*2".
-
-    Returns:
-      A Fraction; None for anything else, division by zero included.
-    """
-    if len(expression) > LONGEST_SUM:
-        return None
-    tokens = _SUM_TOKEN.findall(expression)
-    if "".join(tokens) != "".join(expression.split()):
-        return None
-    try:
-        return _sum(tokens)
-    except (IndexError, KeyError, ZeroDivisionError):
-        return None
-
-
-def _sum(tokens):
-    """Their value; None, an IndexError or a KeyError where they are no sum.
-
-    Dijkstra's two stacks in place of recursion: whether parentheses are too many must
-    not hang on the stack that the caller has left.
-    """
-    values, waiting, wants_number = [], [], True
-    for token in tokens:
-        if wants_number and (token == "(" or token in _SIGNS):
-            waiting.append(_SIGNS.get(token, token))
-        elif wants_number:
-            if token[0] not in ".0123456789":
-                return None
-            values.append(Fraction(token))
-            wants_number = False
-        elif token == ")":
-            while waiting[-1] != "(":
-                _apply(waiting.pop(), values)
-            waiting.pop()
-        elif token in _OPERATORS:
-            while waiting and _BINDS.get(waiting[-1], 0) >= _BINDS[token]:
-                _apply(waiting.pop(), values)
-            waiting.append(token)
-            wants_number = True
-        else:
-            return None
-    while waiting:
-        _apply(waiting.pop(), values)
-    return None if wants_number else values[0]
-
-
-def _apply(operation, values):
-    right = values.pop()
-    if operation in _SIGNS.values():
-        values.append(right if operation == _SIGNS["+"] else -right)
-    else:
-        # // gives an int, and an int divided by an int is a rounded float.
-        values.append(Fraction(_OPERATORS[operation](values.pop(), right)))
-
-
 def _holds(parts):
     """Whether "a+b=c" is closed by >> and true."""
     inside, closed, _ = parts
     left, equals, right = inside.partition("=")
     value = calculate(left)
-    return bool(closed and equals) and value is not None and value == calculate(right)
+    if not (closed and equals) or value is None:
+        return False
+    return value == calculate(right) or right == written(value)
 
 
 def _plain(text):

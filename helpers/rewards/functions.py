@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 from helpers.rewards.answers import (
     MARK,
     annotations,
-    calculate,
     ends_in_answer_line,
     extract_lenient,
     extract_strict,
@@ -25,7 +24,6 @@ __all__ = [
     "RewardSet",
     "annotations",
     "annotations_hold",
-    "calculate",
     "completion_text",
     "correct",
     "correct_lenient",

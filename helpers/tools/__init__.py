@@ -1,6 +1,6 @@
 """Tools, and how model families write their calls."""
 
-from helpers.tools import nutrition
+from helpers.tools import calculator, nutrition
 from helpers.tools.nutrition import TINY
 from helpers.tools.tool import Tool
 from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
@@ -14,6 +14,7 @@ __all__ = [
     "TINY",  # the grammar of the tiny model
     "Tool",  # what a model may call: a schema, and what runs
     "Verdict",  # what parsing an answer found
+    "calculator",  # the calculator in the middle of an answer
     "nutrition",  # the nutrition tool
     "trace",  # a conversation with its calls
 ]

@@ -120,3 +120,12 @@ def test_later_turns_have_their_own_noise():
     _, two = sessions.generate(model, session, keys, everyone, **limits)
     agree = np.mean(np.asarray(one.tokens) == np.asarray(two.tokens))
     assert agree < 0.5
+
+
+def test_only_what_has_stopped_is_resumed():
+    model = cached_model()
+    batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
+    prompts = batch["prompt"], batch["prompt_mask"]
+    session = sessions.prefill(model, *prompts, GROUP, BUDGET)
+    with pytest.raises(ValueError, match="has had no turn yet"):
+        sessions.resume(model, session, np.ones((len(PROMPTS), GROUP), bool))

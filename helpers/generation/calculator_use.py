@@ -1,0 +1,243 @@
+"""Answers with a calculator in them: the model writes `<<48/2=`, the machine `24>>`.
+
+The machine writes into the model's own turn. Its tokens are heard, as results of tools
+are between turns: without log-probabilities, without loss. Nothing that the model wrote
+is decoded and encoded again.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+
+from helpers.generation import sessions
+from helpers.generation.dialogue import Answers
+from helpers.generation.interruptions import Heard
+from helpers.runtime import processes
+from helpers.runtime.run_identity import describe
+from helpers.runtime.sharding import own_rows
+from helpers.text import chat, chat_encoding
+from helpers.tools import calculator
+
+
+class CalculatorUse:
+    """A `dialogue.Dialogue` of one turn, in which a calculator finishes the sums.
+
+    An answer stops at every token that ends in `=`, and at the latest after `stride`
+    tokens. If a call is open there (`calculator.opened`), the result is written behind
+    it; then it goes on.
+
+    Args:
+      calls: most calls of an answer that are answered. After these it writes its
+        results itself. GSM8K's solutions have up to nine.
+      stride: tokens between two looks at what was written; no answer depends on it.
+        While some wait for the others, a long one costs time, and a short one looks.
+
+    Raises:
+      ValueError: a limit that is none.
+    """
+
+    schemas = None
+
+    def __init__(self, *, calls=16, stride=16):
+        if calls < 1 or stride < 1:
+            raise ValueError(f"calls {calls} and stride {stride} must be at least 1.")
+        self.calls, self.stride = calls, stride
+
+    def width(self, max_tokens):
+        """Most tokens of an answer, results included."""
+        return max_tokens
+
+    def describe(self):
+        """What a run's state says of it."""
+        return {"calls": self.calls, "calculator": describe(calculator.TOOL)}
+
+    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
+        """Samples an answer for each key; see `tool_use.ToolUse.answers`.
+
+        Args:
+          max_tokens: budget of an answer, the machine's tokens included. A result that
+            does not fit is cut off, and with it the answer.
+        Returns:
+          Answers; their texts are strings in which the results stand. The metrics are
+          `calls` and `refused` (calls an answer that were no sums).
+        """
+        shape = len(prompts["prompt"]), keys.shape[1]
+        stride, eos = min(self.stride, max_tokens), chat.eos_ids(tokenizer)
+        stops = stop_ids(tokenizer, model.config.vocab_size)
+        begin = functools.partial(_Answer, tokenizer, max_tokens, eos, self.calls)
+        own = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
+        rows = prompts["prompt"], prompts["prompt_mask"]
+        size, images = max_tokens + stride, prompts.get("images")
+        session = sessions.prefill(model, *rows, shape[1], size, images)
+        limits = {"max_tokens": stride, "eos_ids": (*eos, *stops)}
+        active = np.ones(shape, bool)
+        while True:
+            heard = _heard(own, active, stride)
+            session, completions = sessions.generate(
+                model,
+                session,
+                keys,
+                active,
+                temperature=temperature,
+                heard=heard,
+                **limits,
+            )
+            tokens, mask, logprobs, _ = own_rows(completions)
+            for p, g in zip(*np.nonzero(active), strict=True):
+                real = mask[p, g] > 0
+                own[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
+            active = np.array([[each.goes_on for each in group] for group in own])
+            if not any(processes.gather(bool(active.any()))):
+                return _packed(own, tokenizer, max_tokens)
+            session = sessions.resume(model, session, active)
+
+    def examples_tokens(self, tokenizer, questions, answers, thinking=None):
+        """Encode worked solutions as the model will meet them, one token for another.
+
+        Args:
+          tokenizer: from `chat.load_tokenizer`.
+          questions: list of str or of message lists.
+          answers: list of str, with annotations `<<48/2=24>>`; the machine's result
+            takes the place of the author's.
+          thinking: see `chat.prompt_tokens`.
+        Returns:
+          list of (tokens, loss_mask), as `chat.examples_tokens` gives them; the mask is
+          0 on the results of the first `calls` calls, too.
+        Raises:
+          ValueError: not as many answers as questions, or one has a call that is
+            refused.
+        """
+        if len(questions) != len(answers):
+            raise ValueError(
+                f"{len(questions)} questions but {len(answers)} answers: pass one "
+                "answer per question."
+            )
+        if not questions:
+            return []
+        prompts = chat.prompts_tokens(tokenizer, questions, thinking)
+        end, after = chat_encoding.turn_end(tokenizer)
+        solutions = [self._pieces(*item) for item in enumerate(answers)]
+        flat = [piece for pieces in solutions for piece in pieces]
+        encoded = iter(chat_encoding.plain(tokenizer, flat))
+        examples = []
+        for prompt, pieces in zip(prompts, solutions, strict=True):
+            tokens, mask = list(prompt), [0] * len(prompt)
+            for index, _ in enumerate(pieces):
+                ids = next(encoded)
+                tokens += ids
+                mask += [1 - index % 2] * len(ids)
+            mask += [1] * len(end) + [0] * len(after)
+            examples.append((tokens + end + after, mask))
+        return examples
+
+    def _pieces(self, index, answer):
+        """The author's text and the machine's in turn; the author's is first and last.
+
+        Raises:
+          ValueError: a call is refused; says which.
+        """
+        calls, rest = calculator.split(answer.strip(), self.calls)
+        for own, result in calls:
+            if "error" in result:
+                raise ValueError(
+                    f"Answer {index} would teach a call that is refused, {own[-60:]!r}:"
+                    f" {result['error']}. Write it as a sum, or leave out the << >>."
+                )
+        turns = [(own, calculator.reply(result)) for own, result in calls]
+        return [*itertools.chain(*turns), rest]
+
+
+@functools.lru_cache(maxsize=8)
+def stop_ids(tokenizer, vocab):
+    """The ids of a vocabulary whose text ends in `=`: where a call may be open.
+
+    Args:
+      tokenizer: from `chat.load_tokenizer`.
+      vocab: the model's ids, which may be fewer than the tokenizer's.
+    Returns:
+      tuple of int.
+    """
+    ids = range(min(len(tokenizer), vocab))
+    texts = tokenizer.batch_decode(
+        [[i] for i in ids], clean_up_tokenization_spaces=False
+    )
+    return tuple(i for i in ids if texts[i].endswith(calculator.STOP))
+
+
+class _Answer:
+    """One answer as it grows; `heard` are those of its tokens that wait to be read."""
+
+    def __init__(self, tokenizer, budget, eos, most_calls):
+        self.tokenizer, self.budget, self.eos = tokenizer, budget, eos
+        self.tokens, self.mask, self.logprobs, self.heard = [], [], [], []
+        self.most_calls, self.calls, self.refused, self.ended = most_calls, 0, 0, False
+
+    @property
+    def left(self):
+        return self.budget - len(self.tokens)
+
+    @property
+    def goes_on(self):
+        return not self.ended and self.left > 0
+
+    def append(self, tokens, logprobs, stops):
+        """Adds what came: first what was heard, which it has, then what is its own."""
+        known = min(len(self.heard), len(tokens))
+        self.heard = self.heard[known:]
+        own = tokens[known:].tolist()[: self.left]
+        self._add(own, 1, logprobs[known:].tolist()[: len(own)])
+        self.ended = bool(own) and own[-1] in self.eos
+        if own and own[-1] in stops and not self.ended:
+            self._hear()
+
+    def _hear(self):
+        """Calculates, if a call is open."""
+        text = self.tokenizer.decode(
+            self.tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        asked = calculator.opened(text)
+        if asked is None or self.calls == self.most_calls:
+            return
+        result = calculator.TOOL.call({"expression": asked})
+        self.calls, self.refused = self.calls + 1, self.refused + ("error" in result)
+        (ids,) = chat_encoding.plain(self.tokenizer, [calculator.reply(result)])
+        self.heard = ids[: self.left]
+        self._add(self.heard, 0, [0.0] * len(self.heard))
+
+    def _add(self, tokens, mask, logprobs):
+        self.tokens += tokens
+        self.mask += [mask] * len(tokens)
+        self.logprobs += logprobs
+
+
+def _heard(own, active, width):
+    """What the active answers hear in the next `width` tokens, as arrays."""
+    tokens, mask = np.zeros((2, *active.shape, width), np.int32)
+    place = np.zeros(active.shape, np.int32)
+    for p, g in zip(*np.nonzero(active), strict=True):
+        answer = own[p][g]
+        ids = answer.heard[:width]
+        tokens[p, g, : len(ids)], mask[p, g, : len(ids)] = ids, 1
+        place[p, g] = len(answer.tokens) - len(answer.heard)
+    return Heard(tokens, mask, place)
+
+
+def _packed(own, tokenizer, width):
+    """The Answers, P lists of G, padded on the right."""
+    shape = len(own), len(own[0]), width
+    tokens, mask = np.zeros((2, *shape), np.int32)
+    logprobs = np.zeros(shape, np.float32)
+    for p, g in np.ndindex(shape[:2]):
+        each = own[p][g]
+        count = len(each.tokens)
+        tokens[p, g, :count], mask[p, g, :count] = each.tokens, each.mask
+        logprobs[p, g, :count] = each.logprobs
+    flat = [each for group in own for each in group]
+    texts = [[chat.decode(tokenizer, each.tokens) for each in group] for group in own]
+    metrics = {
+        "calls": float(np.mean([each.calls for each in flat])),
+        "refused": float(np.mean([each.refused for each in flat])),
+    }
+    ended = np.array([[each.ended for each in group] for group in own])
+    return Answers(tokens, mask, logprobs, ended, texts, metrics)

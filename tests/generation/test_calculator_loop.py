@@ -1,0 +1,355 @@
+"""Answers with a calculator in them: who writes what, token by token."""
+
+import functools
+import itertools
+import json
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from scripted_model import Scripted
+from tiny_models import model as make
+
+from helpers.batches import packing, prompt_batches
+from helpers.evaluation.evaluator import evaluate
+from helpers.generation import calculator_use
+from helpers.generation.calculator_use import CalculatorUse, stop_ids
+from helpers.generation.one_turn import OneTurn
+from helpers.generation.rollouts import Rollouts
+from helpers.generation.sampling import row_keys
+from helpers.model.scoring import group_logprobs
+from helpers.rewards.functions import annotations_hold
+from helpers.tasks.maths import word_problems
+from helpers.text import chat, chat_encoding, tokenizer
+from helpers.tools import calculator
+
+SUM = "She has 48/2 = <<48/2=24>>24 = 24."
+SUMS = [SUM, "<<6*5=30>>30 in all == 7.\n#### 30", "6*5=\n =\n==\nIn all =\n"]
+
+
+def greedy_tokenizer():
+    """One whose entries run across digits and marks, such as "<<6*" and "=30"."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer, "PIECES", r"[^\n]+")
+        return chat.train_tokenizer(SUMS * 9, size=340)
+
+
+TOKENIZERS = {
+    "digit by digit": chat.train_tokenizer(SUMS * 3, size=300),
+    "greedy": greedy_tokenizer(),
+}
+every_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
+
+# What the model writes and what the machine writes, in turn.
+ANSWERS = [
+    ["#### 7"],
+    ["She has <<48/2=", "24>>", "24.\n<<24+48=", "72>>", "72.\n#### 72"],
+    ["<<1/0=", "?>>", " or <<1/4=", "0.25>>", " or <<x=", "?>>", ""],
+    ["7 = 7, a >> b << c >>= d\n<< 7\n= 7 <<1"],
+    ["<<=", "?>>", "==<<5=", "5>>", "<<5+<<6=", "6>>", "\n<<100/3=", "33.3333>>", "="],
+    ["<<2=", "2>>", "3=<<<(1+2)*3=", "9>>", ">>é=é"],
+]
+
+
+def encoded(name, pieces):
+    """(tokens, mask) of pieces in turn, each encoded by itself, and the end."""
+    ids = chat_encoding.plain(TOKENIZERS[name], pieces)
+    ids[-1] = ids[-1] + [chat.eos_ids(TOKENIZERS[name])[0]]
+    mask = [1 - i % 2 for i, own in enumerate(ids) for _ in own]
+    return list(itertools.chain(*ids)), mask
+
+
+def play(name, answers, max_tokens, use=None, pad=None, members=3):
+    """The Answers of a model that writes so: (tokens, mask) of each, P × members.
+
+    Where the mask is 0 its script holds nonsense: the machine must write there.
+    """
+    tokenizer, pad = TOKENIZERS[name], pad or max_tokens
+    nonsense, P = len(tokenizer) - 1, len(answers) // members
+    script = np.full((len(answers), pad), nonsense)
+    for row, (tokens, mask) in zip(script, answers, strict=True):
+        row[: len(tokens)] = np.where(mask, tokens, nonsense)[:pad]
+    prompts = [chat.prompt_tokens(tokenizer, "?" * (p + 1)) for p in range(P)]
+    prompt, mask = prompt_batches.pad_prompts(prompts, (24,))
+    shape = P, members, pad
+    model = Scripted(script.reshape(shape), mask.sum(axis=1), len(tokenizer))
+    keys = row_keys(jax.random.key(0), 0, P, members)
+    batch = {"prompt": prompt, "prompt_mask": mask}
+    limits = {"max_tokens": max_tokens, "temperature": 0.0}
+    return (use or CalculatorUse()).answers(model, tokenizer, batch, keys, **limits)
+
+
+def assert_played(done, answers, max_tokens, members=3):
+    for index, (tokens, mask) in enumerate(answers):
+        place, count = divmod(index, members), min(len(tokens), max_tokens)
+        assert done.tokens[place][:count].tolist() == tokens[:count]
+        assert done.mask[place][:count].tolist() == mask[:count]
+        assert (
+            not done.tokens[place][count:].any() and not done.mask[place][count:].any()
+        )
+        assert done.ended[place] == (len(tokens) <= max_tokens)
+        assert not done.logprobs[place][done.mask[place] == 0].any()
+
+
+@every_tokenizer
+@pytest.mark.parametrize("stride", [1, 3, 16])
+def test_the_machine_writes_behind_open_calls_and_nowhere_else(name, stride):
+    """Six answers with none to four calls; a stride may end in a result."""
+    answers = [encoded(name, pieces) for pieces in ANSWERS]
+    done = play(name, answers, 64, CalculatorUse(stride=stride))
+    assert_played(done, answers, 64)
+    assert sum(done.texts, []) == ["".join(pieces) for pieces in ANSWERS]
+    assert done.metrics == {"calls": 11 / 6, "refused": 3 / 6}
+
+
+def test_an_equals_sign_inside_of_a_token_asks_nothing():
+    answers = [encoded("greedy", [SUM])]
+    inside = [TOKENIZERS["greedy"].decode([i]) for i in answers[0][0]]
+    assert any("=2" in text for text in inside) and "<<48/2=" in SUM
+    done = play("greedy", answers, 40, members=1)
+    assert_played(done, answers, 40, members=1)
+    assert done.metrics["calls"] == 0
+
+
+@every_tokenizer
+def test_all_tokens_that_end_in_an_equals_sign_are_stops(name):
+    tokenizer = TOKENIZERS[name]
+    stops = stop_ids(tokenizer, len(tokenizer))
+    for i in range(len(tokenizer)):
+        assert (i in stops) == tokenizer.decode([i]).endswith("=")
+    assert stop_ids(tokenizer, max(stops)) == stops[:-1]
+    assert len(stops) > 1 or name != "greedy"
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 99])
+def test_a_budget_may_end_anywhere(before):
+    """In a call, before its result, in the midst of it, behind it, after the end."""
+    answers = [encoded("digit by digit", ["So 9 <<48/2=", "24>>", "24."])]
+    called = answers[0][1].index(0)
+    budget = min(called + before, len(answers[0][0]))
+    done = play("digit by digit", answers, budget, pad=40, members=1)
+    assert_played(done, answers, budget, members=1)
+    assert done.metrics["calls"] == 1
+    cut = play("digit by digit", answers, called - 1, pad=40, members=1)
+    assert_played(cut, answers, called - 1, members=1)
+    assert cut.metrics["calls"] == 0
+
+
+def test_after_its_last_call_an_answer_writes_its_own_results():
+    pieces = ["<<1+1=", "2>>", "2 <<1+2=7>>7 = <<2+2=5>>5"]
+    answers = [encoded("digit by digit", pieces)]
+    done = play("digit by digit", answers, 60, CalculatorUse(calls=1), members=1)
+    assert_played(done, answers, 60, members=1)
+    for wrong in ({"calls": 0}, {"stride": 0}):
+        with pytest.raises(ValueError, match="at least 1"):
+            CalculatorUse(**wrong)
+
+
+# ------------------------------------------------------------ demonstrations and loop
+
+FRAGMENTS = ["<<48/2=24>>", "<<1+2=9>>", "<<7=", "<<5/3=", "<<2*(1+1)=<<3=x>>", " = "]
+FRAGMENTS += ["=", ">>", ">", "\n", "é", " 24", "She has ", "#### 7", "<", "="]
+solutions = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join)
+
+
+def demonstration(name, text, use):
+    """(tokens, mask) of an answer as it is trained, from its first token to its end."""
+    tokenizer = TOKENIZERS[name]
+    ((tokens, mask),) = use.examples_tokens(tokenizer, ["Hi"], [text])
+    start = len(chat.prompt_tokens(tokenizer, "Hi"))
+    after = len(chat_encoding.turn_end(tokenizer)[1])
+    assert not any(mask[:start]) and not any(mask[len(mask) - after :])
+    own = slice(start, len(tokens) - after)
+    return tokens[own], mask[own]
+
+
+@every_tokenizer
+@settings(max_examples=25, deadline=None)
+@given(texts=st.lists(solutions, min_size=6, max_size=6), calls=st.integers(1, 3))
+def test_what_is_trained_is_what_is_met(name, texts, calls):
+    """Token for token, of a model that writes exactly what the author wrote."""
+    use = CalculatorUse(calls=calls)
+    try:
+        answers = [demonstration(name, text, use) for text in texts]
+    except ValueError:
+        reject()
+    assert_played(play(name, answers, 160, use), answers, 160)
+
+
+@every_tokenizer
+def test_solutions_without_calls_are_encoded_as_everywhere(name):
+    use, texts = CalculatorUse(), [" It is 7 = 7.\n#### 7 ", "#### <<7", ""]
+    rows = TOKENIZERS[name], ["Hi", "Yo", "Bye"], texts
+    assert use.examples_tokens(*rows) == chat.examples_tokens(*rows)
+    assert use.examples_tokens(rows[0], [], []) == []
+
+
+@every_tokenizer
+def test_every_digit_of_the_machine_is_without_loss_and_no_other(name):
+    """Generated problems, whose results are whole numbers: the text is the author's."""
+    tokenizer, rows = TOKENIZERS[name], word_problems.generate(40, seed=1)
+    questions, texts = ([row[key] for row in rows] for key in ("question", "answer"))
+    examples = CalculatorUse().examples_tokens(tokenizer, questions, texts)
+    for question, text, (tokens, mask) in zip(questions, texts, examples, strict=True):
+        start = len(chat.prompt_tokens(tokenizer, question))
+        answer = np.array(tokens[start:]), np.array(mask[start:])
+        assert chat.decode(tokenizer, answer[0]).rstrip("\n") == text
+        after = len(chat_encoding.turn_end(tokenizer)[1])
+        count = len(answer[0]) - after
+        unlearned = answer[0][:count][answer[1][:count] == 0]
+        results = [part.partition(">>")[0] + ">>" for part in text.split("=")[1:]]
+        assert chat.decode(tokenizer, unlearned) == "".join(results)
+    batch = next(packing.packed_rows(examples, batch=4, length=1024, seed=0))
+    total = sum(sum(mask) for _, mask in examples)
+    assert 0 < batch["loss_mask"].sum() <= total
+
+
+def test_a_demonstration_of_a_refused_call_is_refused():
+    tokenizer = TOKENIZERS["greedy"]
+    with pytest.raises(ValueError, match=r"Answer 1 .*<<20%\*50=.*no sum"):
+        texts = ["<<1+1=2>>", "so <<20%*50=10>>10"]
+        CalculatorUse().examples_tokens(tokenizer, ["a", "b"], texts)
+    with pytest.raises(ValueError, match="2 questions but 1 answers"):
+        CalculatorUse().examples_tokens(tokenizer, ["a", "b"], ["c"])
+
+
+# ------------------------------------------------------------ a model that is a model
+
+TOKENIZER = TOKENIZERS["digit by digit"]
+ROWS = [{"question": f"How many are {n} and {n * n}?"} for n in range(4)]
+GROUP, BUDGET = 4, 24
+
+
+@functools.cache
+def policy():
+    return make("gemma3_text", vocab=len(TOKENIZER))
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """A sixth of all tokens stop an answer, and every stop is a call: 48/2."""
+    stops = tuple(range(20, len(TOKENIZER), 6))
+    monkeypatch.setattr(calculator_use, "stop_ids", lambda tokenizer, vocab: stops)
+    monkeypatch.setattr(calculator, "opened", lambda text: "48/2")
+
+
+def rollouts(use, reward=None, rows=ROWS, seed=0, model=None):
+    """Rollouts of random answers; all count, however they ended."""
+    return Rollouts(
+        model or policy(),
+        prompt_batches.prompts(rows, TOKENIZER, batch=len(rows), buckets=(64,), seed=0),
+        reward,
+        TOKENIZER,
+        group=GROUP,
+        max_tokens=BUDGET,
+        mask_truncated=False,
+        seed=seed,
+        tools=use,
+    )
+
+
+def test_log_probs_are_those_of_a_forward_pass_without_a_cache(often):
+    source = rollouts(CalculatorUse(calls=3, stride=5))
+    batch = next(source)
+    theirs, _ = jax.jit(functools.partial(group_logprobs, policy()))(
+        {name: batch[name] for name in ("prompt", "prompt_mask", "completion")}
+    )
+    said = batch["loss_mask"] > 0
+    assert np.abs(np.where(said, batch["logprobs"] - theirs, 0)).max() < 1e-4
+    assert np.all(batch["logprobs"][~said] == 0)
+    assert source.metrics["calls"] > 1.5 and source.metrics["refused"] == 0
+    heard = chat_encoding.plain(TOKENIZER, ["24>>"])[0]
+    runs = 0
+    for tokens, own in zip(
+        batch["completion"].reshape(-1, BUDGET), said.reshape(-1, BUDGET), strict=True
+    ):
+        places = np.flatnonzero(~own & (tokens > 0))
+        for start in places[:: len(heard)]:
+            end = min(start + len(heard), BUDGET)
+            assert tokens[start:end].tolist() == heard[: end - start]
+            assert not own[start:end].any()
+            runs += 1
+    assert runs == source.metrics["calls"] * len(ROWS) * GROUP
+
+
+@pytest.mark.parametrize("stride", [1, 7])
+def test_an_answer_that_stops_and_is_told_nothing_is_the_one_without_a_stop(
+    stride, often, monkeypatch
+):
+    """The same noise at the same place, wherever in the cache it stands."""
+    monkeypatch.setattr(calculator, "opened", lambda text: None)
+    ours, theirs = (next(rollouts(u)) for u in (CalculatorUse(stride=stride), None))
+    for name in ("completion", "loss_mask"):
+        np.testing.assert_array_equal(ours[name], theirs[name])
+    np.testing.assert_allclose(ours["logprobs"], theirs["logprobs"], atol=1e-5)
+
+
+def test_an_answer_depends_on_no_other_and_not_on_the_stride(often):
+    prompts = [chat.prompt_tokens(TOKENIZER, row["question"]) for row in ROWS]
+    prompt, mask = prompt_batches.pad_prompts(prompts, (64,))
+    keys = row_keys(jax.random.key(3), 0, len(ROWS), GROUP)
+
+    def answers(rows, stride=8):
+        batch = {"prompt": prompt[rows], "prompt_mask": mask[rows]}
+        use = CalculatorUse(calls=3, stride=stride)
+        return use.answers(policy(), TOKENIZER, batch, keys[rows], max_tokens=BUDGET)
+
+    everyone, alone = answers(slice(None)), answers(slice(2, 3))
+    assert everyone.mask.sum(axis=-1).min() < everyone.mask.sum(axis=-1).max()
+    np.testing.assert_array_equal(everyone.tokens[2:3], alone.tokens)
+    np.testing.assert_array_equal(everyone.mask[2:3], alone.mask)
+    np.testing.assert_allclose(everyone.logprobs[2:3], alone.logprobs, atol=1e-5)
+    np.testing.assert_array_equal(answers(slice(None), 3).tokens, everyone.tokens)
+
+
+def test_a_resumed_run_calls_the_same_and_other_limits_are_another_run(often):
+    first = rollouts(CalculatorUse(calls=3, stride=8))
+    next(first)
+    state = json.loads(json.dumps(first.get_state()))
+    again = rollouts(CalculatorUse(calls=3, stride=8))
+    again.set_state(state)
+    expected, resumed = next(first), next(again)
+    for name, x in expected.items():
+        np.testing.assert_array_equal(resumed[name], x, err_msg=name)
+    for other in (CalculatorUse(calls=2), None):
+        with pytest.raises(ValueError, match="calls"):
+            rollouts(other).set_state(state)
+
+
+# --------------------------------------------------------------- rewards and measures
+
+WRITTEN = "<<48/2=24>>24\n#### 24"  # the machine's 24; the model would write 99
+
+
+def scripted(prompts):
+    """A model that answers so, with 99 where the machine would write."""
+    tokens, mask = demonstration("digit by digit", WRITTEN, CalculatorUse())
+    nines = chat_encoding.plain(TOKENIZER, ["99>>"])[0]
+    script = np.zeros((len(prompts), GROUP, BUDGET), int)
+    script[..., : len(tokens)] = tokens
+    script[..., np.flatnonzero(np.array(mask) == 0)] = nines
+    return Scripted(script, [len(prompt) for prompt in prompts], len(TOKENIZER))
+
+
+def test_rewards_read_the_results_and_evaluation_has_them_or_not():
+    rows = [{"question": "Hi", "answer": "#### 24"}]
+    model = scripted([chat.prompt_tokens(TOKENIZER, "Hi")])
+    source = rollouts(CalculatorUse(), annotations_hold, rows, model=model)
+    batch = next(source)
+    assert batch["rewards"].tolist() == [[1.0] * GROUP]
+    assert source.samples[0]["completion"] == WRITTEN
+    assert source.metrics["calls"] == 1 and source.metrics["truncated"] == 0
+    assert source.metrics["length"] == batch["loss_mask"][0, 0].sum()
+    assert next(rollouts(None, annotations_hold, rows, model=model))[
+        "rewards"
+    ].tolist() == [[0.0] * GROUP]
+    for use, text in (
+        (CalculatorUse(), WRITTEN),
+        (OneTurn(), WRITTEN.replace("24>", "99>")),
+    ):
+        limits = {"max_tokens": BUDGET, "samples": GROUP, "buckets": (64,)}
+        report = evaluate(model, TOKENIZER, rows, tools=use, **limits)
+        assert report.column("text") == [text] and report.greedy == 1
+        assert report.column("right") == [GROUP] and report.column("ended") == [True]
