@@ -15,7 +15,7 @@ LEARNING = ROOT / "data" / "results" / "learning.csv"
 EXPLAINED = {
     "base": "pretrained, and mostly guesses (03)",
     "sft": "imitates worked solutions (04)",
-    "r1_zero": "GRPO without SFT before it, in a third of the steps (07)",
+    "r1_zero": "GRPO without SFT before it, in less than half of the steps (07)",
     "grpo": "learns from whether its own answers are right (07)",
     "gspo": "the same, with one probability ratio for a whole answer (08)",
     "student_start": "another model, a third of the size: one pass over 1,000 worked "
