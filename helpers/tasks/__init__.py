@@ -1,5 +1,6 @@
 """The tasks of the course: rows with a question and an answer."""
 
+from helpers.tasks import own_rows
 from helpers.tasks.food import (
     food101,
     food_pictures,
@@ -15,6 +16,7 @@ __all__ = [
     "food_questions",  # questions about them
     "food_traces",  # demonstrations with calls
     "gsm8k",  # real GSM8K
+    "own_rows",  # a file of your own, read row by row
     "photos",  # pictures from outside
     "word_problems",  # generated problems in its format
 ]

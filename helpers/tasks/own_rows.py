@@ -1,0 +1,245 @@
+"""Rows of your own: read one by one, and what cannot be used is named, not dropped.
+
+    found = own_rows.read("mine.jsonl", tokenizer, prompt_tokens=256)
+    print(found)
+    train, test = own_rows.split(found.rows)
+
+A row is a JSON object with a "question" and an "answer", both text. Its further columns
+go to the rewards, so every row needs the same ones.
+"""
+
+import collections
+import itertools
+import json
+import math
+import pathlib
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from helpers.text import chat, chat_encoding
+
+COLUMNS = ("question", "answer")
+LONGEST_LINE = 1_000_000  # bytes
+SHOWN = 5  # places that a report names of each fault
+
+
+class Found(NamedTuple):
+    """The rows that can be used, and what is wrong with the others: {what: places}.
+
+    `str` is a report to read.
+    """
+
+    rows: list[dict]
+    faults: dict[str, list[str]]
+
+    def __str__(self):
+        left_out = sum(map(len, self.faults.values()))
+        lines = [f"{len(self.rows):,} rows can be used, {left_out:,} are left out."]
+        for what, places in sorted(self.faults.items(), key=lambda x: -len(x[1])):
+            more = ", …" if len(places) > SHOWN else ""
+            shown = ", ".join(places[:SHOWN])
+            lines.append(f"  {len(places):,} × {what}: {shown}{more}")
+        return "\n".join(lines)
+
+
+class Fault(Exception):
+    """What is wrong with one row."""
+
+
+def read(path, tokenizer=None, **limits) -> Found:
+    """The rows of a JSONL file, one object in each line; empty lines are passed over.
+
+    Args:
+      path: the file, UTF-8.
+      tokenizer, limits: see `check`.
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: no row can be used; says why, place by place.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no file {path}. Write one JSON object a line, such as\n"
+            '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
+        )
+    return _found(_lines(path), tokenizer, source=path, **limits)
+
+
+def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
+    """Those of the records that can be trained on, and what is wrong with the others.
+
+    Args:
+      records: dicts, such as a table of `datasets`.
+      tokenizer: counts the tokens; None: nothing is too long.
+      prompt_tokens: most tokens of a question with its chat template.
+      completion_tokens: most tokens of an answer.
+      columns: {our name: theirs}, such as {"question": "prompt"}.
+      gold: gives what an answer is graded by, None if there is nothing, such as
+        `rewards.extract_strict`; None: answers are not looked into.
+    Returns:
+      Found; a question that came before is left out, for it could be trained on and
+      held out at once.
+    Raises:
+      ValueError: no row can be used, or a limit without a tokenizer.
+    """
+    placed = ((f"row {number}", record) for number, record in enumerate(records, 1))
+    return _found(placed, tokenizer, source="the records", **limits)
+
+
+def _found(
+    placed,
+    tokenizer,
+    *,
+    source,
+    prompt_tokens: int | None = None,
+    completion_tokens: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    gold: Callable[[str], object] | None = None,
+):
+    """See `check`; of pairs (place, record)."""
+    if tokenizer is None and (prompt_tokens or completion_tokens):
+        raise ValueError("Tokens are counted by a tokenizer: pass it, too.")
+    faults: dict[str, list[str]] = collections.defaultdict(list)
+    rows: list[tuple[str, dict]] = []
+    for place, record in placed:
+        try:
+            rows.append((place, _row(record, columns or {}, gold)))
+        except Fault as fault:
+            faults[str(fault)].append(place)
+    for rule in (_new_question(), _same_columns(rows)):
+        rows = _passing(rows, rule, faults)
+    if tokenizer is not None:
+        limits = prompt_tokens or math.inf, completion_tokens or math.inf
+        rows = _passing(rows, _short_enough(rows, tokenizer, *limits), faults)
+    found = Found([row for _, row in rows], dict(faults))
+    if not rows:
+        raise ValueError(f"No row of {source} can be used.\n{found}")
+    return found
+
+
+def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]:
+    """(train, test): which of the two a row is in depends on its question alone.
+
+    So rows that are added later move none of the others.
+
+    Args:
+      share: about how much is held out, between 0 and 1.
+    Raises:
+      ValueError: a part would be empty.
+    """
+    parts: tuple[list[dict], list[dict]] = [], []
+    for row in rows:
+        held_out = zlib.crc32(row["question"].encode()) < share * 2**32
+        parts[held_out].append(row)
+    if not all(parts):
+        raise ValueError(
+            f"{len(rows)} rows and a share of {share} leave {len(parts[0])} to train on"
+            f" and {len(parts[1])} held out. Take more rows, or another share."
+        )
+    return parts
+
+
+def _lines(path):
+    """(place, bytes) of each line; of one that is too long, its beginning."""
+    with open(path, "rb") as file:
+        for number in itertools.count(1):
+            line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                return
+            begin = line
+            while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+                line = file.readline(LONGEST_LINE + 1)  # is read past, and not kept
+            if begin.strip():
+                yield f"line {number}", begin.removeprefix(b"\xef\xbb\xbf")
+
+
+def _row(record, columns, gold):
+    """The row of one record, its text stripped.
+
+    Raises:
+      Fault: what is wrong with it.
+    """
+    if isinstance(record, bytes):
+        record = _parsed(record)
+    if not isinstance(record, Mapping):
+        raise Fault("no JSON object with named columns")
+    theirs = {name: columns.get(name, name) for name in COLUMNS}
+    row = {name: x for name, x in record.items() if name not in theirs.values()}
+    for name, column in theirs.items():
+        if not isinstance(record.get(column), str):
+            raise Fault(f'no text in the column "{column}"')
+        row[name] = record[column].strip()
+        if not row[name]:
+            raise Fault(f"the {name} is empty")
+    if gold is not None and gold(row["answer"]) is None:
+        raise Fault("the answer has nothing to be graded by")
+    return row
+
+
+def _parsed(line):
+    if len(line) > LONGEST_LINE:
+        raise Fault(f"a line of more than {LONGEST_LINE:,} bytes")
+    try:
+        record = json.loads(line.decode("utf-8"), parse_constant=_no_number)
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeError:  # half of a character pair, too
+        raise Fault("no UTF-8 text") from None
+    except (ValueError, RecursionError):
+        raise Fault("no JSON") from None
+    return record
+
+
+def _no_number(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _passing(rows, rule, faults):
+    """The rows in which a rule finds no fault; the others are noted."""
+    kept = []
+    for place, row in rows:
+        if what := rule(place, row):
+            faults[what].append(place)
+        else:
+            kept.append((place, row))
+    return kept
+
+
+def _new_question():
+    seen = set()
+
+    def rule(place, row):
+        is_known = row["question"] in seen
+        seen.add(row["question"])
+        return "a question that came before" if is_known else None
+
+    return rule
+
+
+def _same_columns(rows):
+    """Most rows decide which columns there are."""
+    sets = collections.Counter(frozenset(row) for _, row in rows)
+    usual = sets.most_common(1)[0][0] if sets else frozenset()
+
+    def rule(place, row):
+        if other := usual ^ row.keys():
+            return f"other columns than most rows: {', '.join(sorted(other))}"
+        return None
+
+    return rule
+
+
+def _short_enough(rows, tokenizer, prompt_tokens, completion_tokens):
+    questions = [row["question"] for _, row in rows]
+    counts = dict(
+        zip(questions, map(len, chat.prompts_tokens(tokenizer, questions)), strict=True)
+    )
+
+    def rule(place, row):
+        if counts[row["question"]] > prompt_tokens:
+            return f"a prompt of more than {prompt_tokens} tokens"
+        if len(chat_encoding.plain(tokenizer, [row["answer"]])[0]) > completion_tokens:
+            return f"an answer of more than {completion_tokens} tokens"
+        return None
+
+    return rule

@@ -1,0 +1,155 @@
+"""Files of a learner's own: what can be used is used, what cannot is named."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import runtime
+from helpers.rewards import extract_strict
+from helpers.tasks import own_rows
+from helpers.text import chat
+
+GOOD = {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "sft")
+
+
+def write(path, *lines):
+    encoded = [x if isinstance(x, bytes) else json.dumps(x).encode() for x in lines]
+    path.write_bytes(b"\n".join(encoded))
+    return path
+
+
+def numbered(count):
+    return [GOOD | {"question": f"What is {i} + 4?"} for i in range(count)]
+
+
+def test_rows_are_read_in_order_with_all_their_columns(tmp_path):
+    rows = [row | {"source": "mine"} for row in numbered(3)]
+    lines = [b"\xef\xbb\xbf" + json.dumps(rows[0]).encode(), b"  ", *rows[1:], b""]
+    found = own_rows.read(write(tmp_path / "mine.jsonl", *lines))
+    assert found.rows == rows and not found.faults
+    assert str(found) == "3 rows can be used, 0 are left out."
+
+
+BROKEN = {
+    "no JSON": b'{"question": "cut o',
+    "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
+    "no JSON object with named columns": b'["question", "answer"]',
+    'no text in the column "question"': b'{"question": 3, "answer": "b"}',
+    'no text in the column "answer"': b'{"question": "a"}',
+    "the answer is empty": b'{"question": "a", "answer": " \\n"}',
+    "a question that came before": json.dumps(GOOD).encode(),
+    "other columns than most rows: level": b'{"question":"a","answer":"b","level":1}',
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_row_that_cannot_be_used_is_named_with_its_line(what, tmp_path):
+    lines = [GOOD, *numbered(3), BROKEN[what]]
+    found = own_rows.read(write(tmp_path / "mine.jsonl", *lines))
+    assert found.rows == [GOOD, *numbered(3)]
+    assert found.faults == {what: ["line 5"]}
+    assert f"1 × {what}: line 5" in str(found)
+
+
+@pytest.mark.parametrize(
+    "line, what",
+    [
+        (b'{"question": "a", "answer": "b", "x": NaN}', "no JSON"),
+        (b'{"question": "a\\ud83d", "answer": "b"}', "no UTF-8 text"),
+        (b"[" * 200_000, "no JSON"),
+        (b'"' + b"x" * 2_500_000, "a line of more than 1,000,000 bytes"),
+    ],
+)
+def test_hostile_lines_are_faults_and_the_next_row_is_read(line, what, tmp_path):
+    found = own_rows.read(write(tmp_path / "mine.jsonl", line, GOOD))
+    assert found.rows == [GOOD] and found.faults == {what: ["line 1"]}
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=40), st.just(json.dumps(GOOD).encode()))))
+def test_any_file_is_read_or_refused_by_name(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("own") / "mine.jsonl"
+    whole = b"\n".join(lines)
+    path.write_bytes(whole)
+    if json.dumps(GOOD).encode() not in whole.split(b"\n"):
+        return
+    found = own_rows.read(path)
+    assert found.rows == [GOOD]
+    wrong = [line for line in whole.split(b"\n") if line.strip()][1:]
+    assert sum(map(len, found.faults.values())) == len(wrong)
+
+
+def test_a_report_names_the_first_places_only(tmp_path):
+    lines = [GOOD, *[b"nothing"] * 7]
+    found = own_rows.read(write(tmp_path / "mine.jsonl", *lines))
+    assert str(found).splitlines() == [
+        "1 rows can be used, 7 are left out.",
+        "  7 × no JSON: line 2, line 3, line 4, line 5, line 6, …",
+    ]
+
+
+def test_other_names_of_columns():
+    records = [{"prompt": "What is 2 + 3?", "response": "#### 5", "id": 1}]
+    names = {"question": "prompt", "answer": "response"}
+    found = own_rows.check(records, columns=names)
+    assert found.rows == [{"question": "What is 2 + 3?", "answer": "#### 5", "id": 1}]
+    with pytest.raises(ValueError, match='no text in the column "prompt": row 1'):
+        own_rows.check([GOOD], columns=names)
+
+
+def test_answers_that_cannot_be_graded_are_left_out():
+    bad = {"question": "And 3 + 3?", "answer": "six"}
+    found = own_rows.check([GOOD, bad], gold=extract_strict)
+    assert found.rows == [GOOD]
+    assert found.faults == {"the answer has nothing to be graded by": ["row 2"]}
+
+
+def test_rows_over_the_budget_are_left_out(tokenizer):
+    long = GOOD | {"question": "Count. " * 50}
+    talk = {"question": "And 3 + 3?", "answer": "3 + 3 = 6. " * 50}
+    found = own_rows.check(
+        [GOOD, long, talk], tokenizer, prompt_tokens=48, completion_tokens=64
+    )
+    assert found.rows == [GOOD]
+    assert found.faults == {
+        "a prompt of more than 48 tokens": ["row 2"],
+        "an answer of more than 64 tokens": ["row 3"],
+    }
+    (prompt,) = chat.prompts_tokens(tokenizer, [GOOD["question"]])
+    exact = {"prompt_tokens": len(prompt)}
+    assert own_rows.check([GOOD], tokenizer, **exact).rows == [GOOD]
+    with pytest.raises(ValueError, match="by a tokenizer"):
+        own_rows.check([GOOD], prompt_tokens=48)
+
+
+def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
+    with pytest.raises(ValueError, match=r"No row of .*mine.jsonl.*\n.*\n.*no JSON: "):
+        own_rows.read(write(tmp_path / "mine.jsonl", b"nothing"))
+    with pytest.raises(ValueError, match="No row of the records"):
+        own_rows.check([])
+    with pytest.raises(FileNotFoundError, match="one JSON object a line"):
+        own_rows.read(tmp_path / "other.jsonl")
+
+
+@settings(deadline=None)
+@given(st.integers(20, 200), st.integers(1, 50))
+def test_rows_that_come_later_move_no_other(count, more):
+    train, test = own_rows.split(numbered(count), 0.3)
+    assert sorted([*train, *test], key=str) == sorted(numbered(count), key=str)
+    later_train, later_test = own_rows.split(numbered(count + more), 0.3)
+    assert [row for row in later_train if row in numbered(count)] == train
+    assert [row for row in later_test if row in numbered(count)] == test
+
+
+def test_the_share_is_about_what_was_asked():
+    rows = numbered(4000)
+    assert 0.08 < len(own_rows.split(rows, 0.1)[1]) / len(rows) < 0.12
+    with pytest.raises(ValueError, match="leave 4000 to train on and 0 held out"):
+        own_rows.split(rows, 0.0)
