@@ -99,8 +99,8 @@ def test_a_hub_that_never_answers_is_not_waited_for(server, files, monkeypatch):
 
 
 def test_a_slow_download_is_waited_for_while_bytes_arrive(server, files, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
-    server.faults[NAME] = [slow(parts=6, pause=0.1)]
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
+    server.faults[NAME] = [slow(parts=12, pause=0.15)]
     assert_whole(hub.fetch(MODEL), files)
 
 
