@@ -7,6 +7,9 @@
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
+# Those that train for minutes come first, so that no worker ends alone.
+NOTEBOOKS := notebooks/1[01]_*.ipynb notebooks/0[78]_*.ipynb notebooks/0[!78]_*.ipynb \
+  notebooks/1[!01]_*.ipynb
 REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
 # Jupyter refuses root, who is the only user of most containers, unless told so.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -33,7 +36,7 @@ test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m slow
 	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --nbval-lax --nbval-current-env \
-	  --nbval-cell-timeout=1800 notebooks
+	  --nbval-cell-timeout=1800 $(NOTEBOOKS)
 
 lint: $(READY)  ## check style, formatting and types
 	$(PY) -m ruff check .

@@ -25,6 +25,14 @@ if os.environ.get("COURSE_CI"):
     settings.load_profile("ci")
 
 
+# These take minutes, and come first, so that no worker ends alone with one of them.
+LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_gsm8k.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 @pytest.fixture(scope="session")
 def families(tmp_path_factory):
     """A small tokenizer of each family, loaded from a folder without a template."""

@@ -481,3 +481,14 @@ def test_make_lab_allows_root_only_where_one_is_root(tmp_path, user, allowed):
         ["make", "-n", "lab"], cwd=ROOT, env=env, capture_output=True, text=True
     ).stdout
     assert ("jupyter lab --allow-root" in plan) == allowed
+
+
+def test_make_test_runs_every_notebook_once():
+    asked = subprocess.run(
+        ["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    command = asked[asked.index("--nbval-lax") :]
+    found = [path for word in command.split() for path in ROOT.glob(word)]
+    every = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert sorted(path for path in found if path.suffix == ".ipynb") == every
+    assert len(every) == len(LESSONS)
