@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import runtime
-from helpers.rewards import extract_strict
-from helpers.tasks import own_rows
+from helpers import batches, runtime
+from helpers.evaluation import evaluate
+from helpers.generation import Rollouts
+from helpers.model import weights
+from helpers.rewards import correct, extract_strict
+from helpers.tasks import own_rows, word_problems
 from helpers.text import chat
 
 GOOD = {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"}
@@ -153,3 +156,20 @@ def test_the_share_is_about_what_was_asked():
     assert 0.08 < len(own_rows.split(rows, 0.1)[1]) / len(rows) < 0.12
     with pytest.raises(ValueError, match="leave 4000 to train on and 0 held out"):
         own_rows.split(rows, 0.0)
+
+
+def test_its_rows_are_answered_rewarded_and_graded(tokenizer, tmp_path):
+    made = word_problems.generate(12, seed=1, levels=(1,))
+    lines = [{name: row[name] for name in own_rows.COLUMNS} for row in made]
+    found = own_rows.read(
+        write(tmp_path / "mine.jsonl", *lines), tokenizer, gold=extract_strict
+    )
+    model = weights.load(runtime.ROOT / "data" / "tiny" / "sft")
+    prompts = batches.prompts(found.rows, tokenizer, batch=12, buckets=(48,), seed=0)
+    limits = {"max_tokens": 32, "seed": 0}
+    batch = next(Rollouts(model, prompts, correct, tokenizer, group=2, **limits))
+    assert 0 < batch["rewards"].mean() < 1
+    report = evaluate(
+        model, tokenizer, found.rows, samples=0, buckets=(48,), log=False, **limits
+    )
+    assert report.n == 12 and 0 < report.greedy < 1
