@@ -6,10 +6,17 @@ matrix products, which come from a library. Accelerators have no part in this.
 """
 
 import functools
+import os
 
 import jax
 
 CPU_OPTIONS = {"xla_backend_optimization_level": 1}
+
+
+def cpu_options() -> dict[str, int]:
+    """CPU_OPTIONS, but for those that the environment's XLA_FLAGS name themselves."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in CPU_OPTIONS.items() if name not in flags}
 
 
 def jit(function, **settings):
@@ -19,7 +26,7 @@ def jit(function, **settings):
     result's attribute `plain`: `jax.jit(function, **settings)` and nothing else.
     """
     plain = jax.jit(function, **settings)
-    quick = jax.jit(function, compiler_options=CPU_OPTIONS, **settings)
+    quick = jax.jit(function, compiler_options=cpu_options(), **settings)
 
     @functools.wraps(function)
     def run(*args, **kwargs):

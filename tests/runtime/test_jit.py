@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.runtime.jit import CPU_OPTIONS, jit
+from helpers.runtime.jit import CPU_OPTIONS, cpu_options, jit
 
 
 def gram(x):
@@ -33,6 +33,7 @@ def test_settings_are_those_of_jax_jit():
 
 def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
     compiled = []
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
 
     def fake(function, **settings):
         return lambda *args: compiled.append(settings.get("compiler_options"))
@@ -47,7 +48,15 @@ def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
     assert compiled == [CPU_OPTIONS, None, None]
 
 
-def test_inside_another_program_the_plain_one_is_called():
+def test_what_xla_flags_say_goes_before(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+    assert cpu_options() == CPU_OPTIONS
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
+    assert cpu_options() == {}
+
+
+def test_inside_another_program_the_plain_one_is_called(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     program = jit(gram)
     x = jnp.ones((4, 4))
     with pytest.raises(ValueError, match="compiler_options"):
