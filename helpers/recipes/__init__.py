@@ -1,6 +1,6 @@
 """What is trained on which machine, with which sizes."""
 
-from helpers.recipes import food101, gsm8k
+from helpers.recipes import food101, maths
 from helpers.recipes.presets import FOOD, PRESETS, Preset, preset
 
 __all__ = [
@@ -8,6 +8,6 @@ __all__ = [
     "PRESETS",  # sizes of the maths lessons
     "Preset",  # a row of them
     "food101",  # photos and Gemma 3
-    "gsm8k",  # GSM8K and Qwen2.5
+    "maths",  # GSM8K or generated problems, and a model of the hub
     "preset",  # the row that fits this machine
 ]

@@ -1,6 +1,6 @@
 """The food recipe on real weights: Gemma 3 4B that sees, photos of Food-101.
 
-As `helpers.recipes.gsm8k`, for pictures: on a TPU the last section of the food
+As `helpers.recipes.maths`, for pictures: on a TPU the last section of the food
 notebooks makes its calls with what stands here. The sizes are those of the programs
 that were compiled (`scripts/tpu_cases.py`, SeeingCase): the tower is frozen, and on one
 chip the decoder's frozen matrices are stored as int8.
@@ -19,7 +19,7 @@ from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
-from helpers.recipes import gsm8k
+from helpers.recipes import maths
 from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat
@@ -44,8 +44,8 @@ def _shown(result, call=None):
 GRAMMAR = dataclasses.replace(GEMMA3, show=_shown)
 
 
-class Recipe(gsm8k.Recipe):
-    """What a food lesson on real weights needs: a `gsm8k.Recipe` of photos and a tool.
+class Recipe(maths.Recipe):
+    """What a food lesson on real weights needs: a `maths.Recipe` of photos and a tool.
 
     Its preset is a row of `presets.FOOD`; `completion_tokens` holds two turns and the
     tool's result between them. Rows are those of `food_traces.ask` about photos, which

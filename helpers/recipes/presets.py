@@ -3,9 +3,16 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+
+
+class Stage(NamedTuple):
+    """How long a stage trains: optimizer steps, and AdamW's highest learning rate."""
+
+    steps: int
+    rate: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,7 +20,7 @@ class Preset:
     """The size of everything, for one kind of machine and one task.
 
     Attributes:
-      name: laptop, v5e-1 (Colab) or v5e-8 (Kaggle).
+      name: laptop, laptop-real, v5e-1 (Colab) or v5e-8 (Kaggle).
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
@@ -23,8 +30,10 @@ class Preset:
       completion_tokens: budget of an answer, in tokens; of all its turns and the tool's
         results between them.
       chunk: tokens of a chip whose logits exist at once.
-      steps: of the lessons on real weights, and of GRPO on a laptop.
+      sft, rl: of the lessons on real weights, and of GRPO on a laptop.
       minutes: what the GRPO notebook should take, compiling included.
+      levels: of the generated problems that the model is trained on, in steps; none:
+        GSM8K itself.
     """
 
     name: str
@@ -36,27 +45,37 @@ class Preset:
     prompt_tokens: int
     completion_tokens: int
     chunk: int
-    steps: int
+    sft: Stage
+    rl: Stage
     minutes: int
+    levels: tuple[int, ...] = ()
+
+    @property
+    def real(self) -> bool:
+        """Whether its model is someone else's, and not the course's own small one."""
+        return self.model != SHIPPED
 
 
-# The laptop's rows are what the notebooks run and measure. The TPU rows are those of
-# their sections on real weights: compiled for TPUs (`make tpu-check`), never run on
-# one.
+# The laptop's rows are what the notebooks run and measure, the others those of their
+# sections on real weights: laptop-real is asked for by name (scripts/real.py), the TPU
+# rows are compiled for TPUs (`make tpu-check`) and were never run on one.
+SHIPPED = "data/tiny"
 _LAPTOP: dict[str, Any] = {
     "name": "laptop",
-    "model": "data/tiny",
+    "model": SHIPPED,
     "dtype": "float32",
     "lora_rank": 0,
     "group": 8,
     "chunk": 8192,
+    "sft": Stage(12, 3e-4),
     "minutes": 3,
 }
 _TPU: dict[str, Any] = {
     "dtype": "bfloat16",
     "group": 8,
     "chunk": 1024,
-    "steps": 150,
+    "sft": Stage(150, 1e-4),
+    "rl": Stage(150, 5e-5),
     "minutes": 45,
 }
 _QWEN = _TPU | {"model": "Qwen/Qwen2.5-0.5B-Instruct"}  # Apache-2.0, no token needed
@@ -65,7 +84,26 @@ _PHOTOS = _GEMMA | {"lora_rank": 32, "prompt_tokens": 384, "completion_tokens": 
 
 PRESETS = {  # maths: notebooks 03 to 08, and 11
     "laptop": Preset(
-        prompts=32, prompt_tokens=48, completion_tokens=64, steps=48, **_LAPTOP
+        prompts=32,
+        prompt_tokens=48,
+        completion_tokens=64,
+        rl=Stage(48, 8e-4),
+        **_LAPTOP,
+    ),
+    "laptop-real": Preset(
+        name="laptop-real",
+        model="HuggingFaceTB/SmolLM2-135M-Instruct",  # Apache-2.0, 135M parameters
+        dtype="float32",
+        lora_rank=16,
+        prompts=16,
+        group=8,
+        prompt_tokens=72,
+        completion_tokens=64,
+        chunk=1024,
+        sft=Stage(40, 1e-3),
+        rl=Stage(28, 2e-4),
+        minutes=45,
+        levels=(1, 2, 3),
     ),
     "v5e-1": Preset(
         name="v5e-1",
@@ -86,11 +124,16 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
 }
 FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     "laptop": Preset(
-        prompts=32, prompt_tokens=40, completion_tokens=88, steps=70, **_LAPTOP
+        prompts=32,
+        prompt_tokens=40,
+        completion_tokens=88,
+        rl=Stage(70, 5e-4),
+        **_LAPTOP,
     ),
     "v5e-1": Preset(name="v5e-1", prompts=2, **_PHOTOS),
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
 }
+FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 
 
 def preset(name: str | None = None) -> Preset:

@@ -42,13 +42,20 @@ def test_the_preset_can_be_overridden(monkeypatch):
     monkeypatch.setenv("COURSE_PRESET", "v5e-8")
     assert presets.preset().name == "v5e-8"
     assert presets.preset("laptop").name == "laptop"
-    with pytest.raises(ValueError, match="laptop, v5e-1, v5e-8"):
+    with pytest.raises(ValueError, match="laptop, laptop-real, v5e-1, v5e-8"):
         presets.preset("v5e-16")
 
 
 def test_the_default_models_need_no_token():
+    open_ones = ("Qwen/", "HuggingFaceTB/")
     for row in presets.PRESETS.values():
-        assert row.model == "data/tiny" or row.model.startswith("Qwen/")
+        assert not row.real or row.model.startswith(open_ones)
+
+
+def test_only_the_laptops_model_is_the_courses_own():
+    shipped = [name for name, row in presets.PRESETS.items() if not row.real]
+    assert shipped == ["laptop"]
+    assert not presets.FOOD["laptop-real"].real  # no model that sees is small enough
 
 
 def test_the_laptops_budgets_hold_every_question_and_solution():

@@ -62,7 +62,8 @@ def small(folder, name="v5e-8"):
         prompt_tokens=256,
         completion_tokens=192,
         chunk=100,
-        steps=2,
+        sft=presets.Stage(2, 1e-3),
+        rl=presets.Stage(2, 1e-3),
     )
 
 

@@ -1,7 +1,8 @@
-"""The recipe on real weights: the preset's model, and GSM8K beside it.
+"""The maths recipe on real weights: the preset's model, and problems it can learn from.
 
-On a laptop the notebooks train the shipped tiny model on generated problems. On a TPU
-their last section makes the same calls with what stands here.
+Most of a notebook trains the shipped tiny model. Its last section makes the same calls
+with what stands here: on TPUs with GSM8K, on two cores with a model of 135M parameters
+and generated problems of one to three steps, for GSM8K is beyond it.
 """
 
 import dataclasses
@@ -19,10 +20,11 @@ from helpers.model import hub, lora, peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.recipes import presets
-from helpers.tasks.maths import gsm8k
+from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 
 TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"  # the same vocabulary as the preset's 0.5B
+GENERATED = {"train": 4000, "test": 600}  # problems, where a preset names levels
 ASK = (
     "\nWork it out step by step. End with a line that holds #### and the number, such "
     "as #### 42."
@@ -37,8 +39,8 @@ class Recipe:
       preset: the sizes of everything.
       policy: the preset's model with fresh adapters on a frozen base, over all devices.
       tokenizer: its own.
-      train, test: GSM8K's rows {"question", "answer", "level"} whose question fits the
-        preset's budget; a question ends by asking for the final line that is graded.
+      train, test: rows {"question", "answer", "level"} whose question fits the preset's
+        budget. GSM8K's questions end by asking for the final line that is graded.
     """
 
     preset: presets.Preset
@@ -98,8 +100,23 @@ class Recipe:
             buckets=(self.preset.prompt_tokens,),
         )
 
+    def teacher(self) -> Transformer:
+        """The model to distil from, frozen: a larger one, or where none fits, GRPO's.
+
+        Raises:
+          WeightsError: it would be what GRPO ended with, which was not trained here.
+        """
+        if not self.preset.levels:
+            return load(self.preset, TEACHER)
+        if not (self._folder("grpo") / ADAPTERS).is_file():
+            raise WeightsError(
+                "On this machine the teacher is the model that GRPO ended with, and it "
+                "was not trained here. Run the last section of notebook 07 first."
+            )
+        return lora.merge(self.start("grpo").policy)
+
     def demonstrations(self, seed):
-        """Packed rows of GSM8K's own solutions, a batch source for SFT.
+        """Packed rows of the problems' own solutions, a batch source for SFT.
 
         A few solutions are too long for both budgets together; says how many.
         """
@@ -150,6 +167,15 @@ def load(preset, model):
     return weights.load(hub.fetch(model), mesh=runtime.make_mesh(), dtype=preset.dtype)
 
 
+def problems(preset, split) -> list[dict]:
+    """The rows of "train" or "test" that a preset is for, before any is left out."""
+    if preset.levels:
+        count = GENERATED[split]
+        return word_problems.generate(count, seed=1, levels=preset.levels, split=split)
+    rows = gsm8k.load(os.environ.get("COURSE_GSM8K"), split)
+    return [row | {"question": row["question"] + ASK} for row in rows]
+
+
 def recipe(preset) -> Recipe:
     """Fetches model and data of a preset, and says what it has.
 
@@ -163,8 +189,7 @@ def recipe(preset) -> Recipe:
     tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
     splits = {}
     for split in gsm8k.SPLITS:
-        rows = gsm8k.load(os.environ.get("COURSE_GSM8K"), split)
-        rows = [row | {"question": row["question"] + ASK} for row in rows]
+        rows = problems(preset, split)
         prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
         splits[split] = [
             row

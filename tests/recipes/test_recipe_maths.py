@@ -17,7 +17,7 @@ from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import lora
 from helpers.model.folder import WeightsError
-from helpers.recipes import gsm8k, presets
+from helpers.recipes import maths, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 
@@ -35,7 +35,8 @@ SMALL = dataclasses.replace(
     prompt_tokens=128,
     completion_tokens=32,
     chunk=100,
-    steps=2,
+    sft=presets.Stage(2, 1e-3),
+    rl=presets.Stage(2, 1e-3),
 )
 
 
@@ -55,7 +56,7 @@ def gsm8k_files(tmp_path, monkeypatch):
 
 
 def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
-    there = gsm8k.recipe(SMALL)
+    there = maths.recipe(SMALL)
     said = capsys.readouterr().out
     assert len(there.train) == 39 and len(there.test) == 11
     assert "39 questions; 1 longer than 128 tokens" in said
@@ -64,13 +65,13 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
 
 
 def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
-    batch = next(gsm8k.recipe(SMALL).demonstrations(seed=0))
+    batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
     assert batch["tokens"].shape == (SMALL.prompts, 160)
 
 
 def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):
-    there = gsm8k.recipe(dataclasses.replace(SMALL, completion_tokens=2))
+    there = maths.recipe(dataclasses.replace(SMALL, completion_tokens=2))
     assert next(there.rollouts(None, seed=0, group=1))["loss_mask"].all()
     scored = next(there.rollouts(any_length, seed=0))
     assert not scored["loss_mask"].any()
@@ -96,7 +97,7 @@ def adapters(policy):
 
 
 def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
-    there = gsm8k.recipe(SMALL)
+    there = maths.recipe(SMALL)
     assert there.start("sft") is there
     assert "sft was not trained here" in capsys.readouterr().out
     noise = jax.random.key(3)
@@ -104,7 +105,7 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
     state = jax.tree.map(lambda x: jax.random.normal(noise, x.shape), state)
     nnx.update(there.policy, state)
     there.keep("sft")
-    later = gsm8k.recipe(SMALL).start("sft")
+    later = maths.recipe(SMALL).start("sft")
     assert "from sft" in capsys.readouterr().out
     for was, now in zip(adapters(there.policy), adapters(later.policy), strict=True):
         np.testing.assert_array_equal(was, now)
@@ -112,10 +113,10 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
 
 
 def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
-    gsm8k.recipe(SMALL).keep("sft")
+    maths.recipe(SMALL).keep("sft")
     other = dataclasses.replace(SMALL, model=str(TINY / "base"))
     with pytest.raises(WeightsError, match="adapters of .*sft.* trains .*base"):
-        gsm8k.recipe(other).start("sft")
+        maths.recipe(other).start("sft")
 
 
 @pytest.mark.slow
@@ -123,7 +124,7 @@ def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
 def test_the_section_for_tpus_trains_and_saves_adapters(
     number, gsm8k_files, monkeypatch
 ):
-    monkeypatch.setattr(gsm8k, "TEACHER", str(TINY / "grpo"))
+    monkeypatch.setattr(maths, "TEACHER", str(TINY / "grpo"))
     check_section(number, SMALL)
 
 

@@ -1,0 +1,175 @@
+"""A real model trained on two cores, measured into `data/results/real.csv`.
+
+    python -m scripts.real [--seeds 0 1 2] [--stages sft grpo student] [--preset ...]
+
+A stage is the last section of its notebook, as it stands there, with the preset
+laptop-real: SmolLM2-135M and generated problems of one to three steps. Before the first
+stage and after each the model is measured on held-out problems, level by level:
+greedily on 200 of each, and with eight samples on 50 of them. With COURSE_GSM8K, the
+folder of GSM8K's files, on its test questions too.
+
+Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
+it was, and what was measured is not measured again.
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import platform
+from importlib import metadata
+
+import jax
+import nbformat
+
+from helpers import runtime
+from helpers.evaluation.evaluator import evaluate
+from helpers.recipes import maths, presets
+from helpers.rewards.functions import RewardSet, correct, format_reward
+from helpers.tasks.maths import gsm8k, word_problems
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TABLE = ROOT / "data" / "results" / "real.csv"
+WORK = ROOT / "build" / "real"
+NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo", "gspo": "08_gspo"}
+NOTEBOOKS |= {"student": "11_distillation"}
+LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
+N, SAMPLED = 200, 50  # held-out problems of a level: answered greedily, and sampled
+KEY = ("model", "stage", "task", "seed")
+FIELDS = (
+    *KEY,
+    *("n", "greedy", "low", "high", "lenient", "pass1", "pass8", "truncated"),
+    *("seconds", "versions", "load"),
+)
+
+
+def section(stage: str):
+    """`on_real_weights` of a stage's notebook, and the names of its cells.
+
+    Raises:
+      ValueError: the notebook has not one cell with each of the two tags.
+    """
+    path = ROOT / "notebooks" / f"{NOTEBOOKS[stage]}.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    names: dict = {"reward": RewardSet({correct: 1.0, format_reward: 0.1})}
+    for tag in ("imports", "real"):
+        tagged = [cell for cell in cells if tag in cell.metadata.get("tags", ())]
+        if len(tagged) != 1:
+            raise ValueError(f"{path.name} has {len(tagged)} cells tagged {tag!r}.")
+        exec(tagged[0].source, names)
+    return names
+
+
+def tasks() -> dict[str, list[dict]]:
+    """The held-out rows of each task, by its name in the table."""
+    rows = {
+        name: word_problems.generate(N, seed=99, levels=(level,), split="test")
+        for level, name in LEVELS.items()
+    }
+    if folder := os.environ.get("COURSE_GSM8K"):
+        rows["gsm8k"] = gsm8k.load(folder, "test")
+    return rows
+
+
+def measure(there, task: str, rows) -> dict:
+    """The columns of the table that an evaluation on one task fills."""
+    size = there.preset
+    settings = {
+        "max_tokens": size.completion_tokens,
+        "buckets": (size.prompt_tokens,),
+        "batch": size.prompts * size.group,
+    }
+    if task == "gsm8k":
+        settings |= {"max_tokens": 256, "buckets": (256,), "batch": 64}
+    greedy = evaluate(there.policy, there.tokenizer, rows, samples=0, **settings)
+    settings["batch"] = size.prompts
+    few = evaluate(there.policy, there.tokenizer, rows[:SAMPLED], **settings)
+    figures = {
+        name: round(getattr(greedy, name), 4)
+        for name in ("greedy", "low", "high", "lenient", "truncated")
+    }
+    figures |= {name: round(getattr(few, name), 4) for name in ("pass1", "pass8")}
+    print(f"  {task}: {greedy}\n  sampled: {few}", flush=True)
+    return figures | {"n": greedy.n}
+
+
+def read() -> list[dict]:
+    """The rows of the table so far."""
+    if not TABLE.exists():
+        return []
+    with open(TABLE, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(row: dict) -> None:
+    """Puts a row into the table, in the place of an earlier one of the same key."""
+    same = [str(row[name]) for name in KEY]
+    table = [old for old in read() if [old[name] for name in KEY] != same]
+    stages = ["base", *NOTEBOOKS]
+    table.append({name: str(row[name]) for name in FIELDS})
+    table.sort(
+        key=lambda r: (r["model"], stages.index(r["stage"]), r["task"], r["seed"])
+    )
+    with open(TABLE, "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def record(there, stage: str, seed: int, seconds: float) -> None:
+    """Measures a stage on every task that the table does not have yet."""
+    have = {tuple(row[name] for name in KEY) for row in read()}
+    model = there.preset.model.split("/")[-1]
+    names = ("jax", "flax", "optax")
+    versions = " ".join(f"{name} {metadata.version(name)}" for name in names)
+    for task, rows in tasks().items():
+        if (model, stage, task, str(seed)) in have:
+            continue
+        figures = measure(there, task, rows)
+        write(
+            figures
+            | dict(zip(KEY, (model, stage, task, seed), strict=True))
+            | {
+                "seconds": round(seconds),
+                "versions": f"{versions} python {platform.python_version()}",
+                "load": round(os.getloadavg()[0], 1),
+            }
+        )
+
+
+def trained_seconds(folder) -> float:
+    """What all steps of a run took together, however often it was stopped."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["seconds"] for line in lines)
+
+
+def run(preset, stages, seed: int) -> None:
+    """Trains and measures the stages in order, in a build folder of the seed's own."""
+    os.environ["COURSE_BUILD"] = str(WORK / str(seed))
+    record(maths.recipe(preset), "base", seed, 0.0)
+    for stage in stages:
+        print(f"{stage}, seed {seed}", flush=True)
+        names = section(stage)
+        names["seed"] = seed
+        print(names["on_real_weights"](preset), flush=True)
+        jax.clear_caches()
+        seconds = trained_seconds(runtime.run_folder(f"{stage}_{preset.name}"))
+        record(maths.recipe(preset).start(stage), stage, seed, seconds)
+
+
+def main():
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument(
+        "--stages", nargs="+", choices=NOTEBOOKS, default=["sft", "grpo"]
+    )
+    parser.add_argument("--preset", default="laptop-real")
+    given = parser.parse_args()
+    for seed in given.seeds:
+        run(presets.preset(given.preset), given.stages, seed)
+
+
+if __name__ == "__main__":
+    main()

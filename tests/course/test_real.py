@@ -1,0 +1,98 @@
+"""Recorded runs of a real model: a small one in its place, and small tasks."""
+
+import csv
+import dataclasses
+
+import pytest
+
+from helpers import runtime
+from helpers.recipes import maths, presets
+from helpers.tasks.maths import word_problems
+from scripts import real
+
+TINY = runtime.ROOT / "data" / "tiny"
+SMALL = dataclasses.replace(
+    presets.PRESETS["laptop-real"],
+    model=str(TINY / "sft"),
+    lora_rank=4,
+    prompts=4,
+    group=2,
+    completion_tokens=32,
+    chunk=100,
+    sft=presets.Stage(2, 1e-3),
+    rl=presets.Stage(2, 1e-3),
+)
+
+
+def row(stage, task="one_step", seed=0, **figures):
+    blank = dict.fromkeys(real.FIELDS, 0)
+    return blank | {"model": "m", "stage": stage, "task": task, "seed": seed} | figures
+
+
+def test_a_row_takes_the_place_of_its_earlier_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(real, "TABLE", tmp_path / "real.csv")
+    assert real.read() == []
+    real.write(row("grpo", greedy=0.5))
+    real.write(row("base", greedy=0.1))
+    real.write(row("base", seed=1, greedy=0.2))
+    real.write(row("grpo", greedy=0.6))
+    found = [(r["stage"], r["seed"], r["greedy"]) for r in real.read()]
+    assert found == [("base", "0", "0.1"), ("base", "1", "0.2"), ("grpo", "0", "0.6")]
+
+
+def test_every_stage_is_a_notebooks_own_section():
+    for stage in real.NOTEBOOKS:
+        names = real.section(stage)
+        assert callable(names["on_real_weights"])
+        assert f'there.keep("{stage}")' in source_of(stage)
+
+
+def source_of(stage):
+    return (
+        (runtime.ROOT / "notebooks" / f"{real.NOTEBOOKS[stage]}.ipynb")
+        .read_text("utf-8")
+        .replace('\\"', '"')
+    )
+
+
+def test_held_out_problems_are_of_one_level_each():
+    found = real.tasks()
+    for level, name in real.LEVELS.items():
+        assert {row["level"] for row in found[name]} == {level}
+        assert all(word_problems.in_test(row["id"]) for row in found[name])
+
+
+@pytest.mark.slow
+def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(real, "TABLE", tmp_path / "real.csv")
+    monkeypatch.setattr(real, "WORK", tmp_path / "build")
+    monkeypatch.setattr(real, "LEVELS", {2: "two_step"})
+    monkeypatch.setattr(real, "N", 6)
+    monkeypatch.setattr(real, "SAMPLED", 3)
+    monkeypatch.setattr(maths, "GENERATED", {"train": 60, "test": 8})
+    monkeypatch.delenv("COURSE_GSM8K", raising=False)
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    real.run(SMALL, ["sft", "grpo"], seed=3)
+    said = capsys.readouterr().out
+    assert said.count("from sft") == 2 and said.count("from grpo") == 1
+    with open(tmp_path / "real.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [r["stage"] for r in table] == ["base", "sft", "grpo"]
+    for found in table:
+        assert (found["model"], found["seed"], found["n"]) == ("sft", "3", "6")
+        assert 0 <= float(found["low"]) <= float(found["greedy"]) <= 1
+        assert float(found["pass1"]) <= float(found["pass8"]) <= 1
+        assert (float(found["seconds"]) > 0) == (found["stage"] != "base")
+    monkeypatch.setattr(real, "measure", None)  # to call it would fail
+    real.run(SMALL, ["sft", "grpo"], seed=3)
+
+
+def test_there_is_no_teacher_before_grpo_where_grpo_is_the_teacher(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    monkeypatch.setattr(maths, "GENERATED", {"train": 60, "test": 8})
+    with pytest.raises(maths.WeightsError, match="notebook 07"):
+        maths.recipe(SMALL).teacher()
