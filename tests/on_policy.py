@@ -53,7 +53,7 @@ def answers(dtype=jnp.bfloat16, mesh=None):
     """A batch of answers that the model sampled, with the log-probs it noted."""
     rows = word_problems.generate(500, seed=11, levels=(3,))
     tokenizer = chat.load_tokenizer(SFT)
-    prompts = prompt_batches.prompts(rows, tokenizer, batch=32, buckets=(48,), seed=0)
+    prompts = prompt_batches.prompts(rows, tokenizer, batch=16, buckets=(48,), seed=0)
     model = weights.load(SFT, dtype=dtype, mesh=mesh)
     return next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
 
