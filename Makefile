@@ -10,6 +10,8 @@ WORKERS ?= 2
 # Those that train for minutes come first, so that no worker ends alone.
 NOTEBOOKS := notebooks/1[01]_*.ipynb notebooks/0[78]_*.ipynb notebooks/0[!78]_*.ipynb \
   notebooks/1[!01]_*.ipynb
+# In the order given; else files with many tests come first, however quick they are.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
 # Jupyter refuses root, who is the only user of most containers, unless told so.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -34,8 +36,8 @@ course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minut
 test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
 	rm -rf build/test
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
-	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile -m slow
-	$(PY) -m pytest -q -n $(WORKERS) --dist loadfile --nbval-lax --nbval-current-env \
+	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow
+	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) --nbval-lax --nbval-current-env \
 	  --nbval-cell-timeout=1800 $(NOTEBOOKS)
 
 lint: $(READY)  ## check style, formatting and types
