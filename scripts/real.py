@@ -81,7 +81,7 @@ def measure(there, task: str, rows) -> dict:
         "batch": size.prompts * size.group,
     }
     if task == "gsm8k":
-        settings |= {"max_tokens": 256, "buckets": (256,), "batch": 64}
+        settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": 64}
     greedy = evaluate(there.policy, there.tokenizer, rows, samples=0, **settings)
     settings["batch"] = size.prompts
     few = evaluate(there.policy, there.tokenizer, rows[:SAMPLED], **settings)
