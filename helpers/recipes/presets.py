@@ -30,7 +30,7 @@ class Preset:
       completion_tokens: budget of an answer, in tokens; of all its turns and the tool's
         results between them.
       chunk: tokens of a chip whose logits exist at once.
-      sft, rl: of the lessons on real weights, and of GRPO on a laptop.
+      sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
@@ -67,7 +67,6 @@ _LAPTOP: dict[str, Any] = {
     "lora_rank": 0,
     "group": 8,
     "chunk": 8192,
-    "sft": Stage(12, 3e-4),
     "minutes": 3,
 }
 _TPU: dict[str, Any] = {
@@ -87,6 +86,7 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         prompts=32,
         prompt_tokens=48,
         completion_tokens=64,
+        sft=Stage(12, 3e-4),
         rl=Stage(48, 8e-4),
         **_LAPTOP,
     ),
@@ -127,6 +127,7 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
         prompts=32,
         prompt_tokens=40,
         completion_tokens=88,
+        sft=Stage(24, 2e-2),
         rl=Stage(70, 5e-4),
         **_LAPTOP,
     ),
