@@ -1,5 +1,6 @@
 """Set before anything imports JAX: tests run on the CPU and share one compile cache."""
 
+import gc
 import os
 import pathlib
 
@@ -27,6 +28,12 @@ if os.environ.get("COURSE_CI"):
 
 # These take minutes, and come first, so that no worker ends alone with one of them.
 LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
+
+
+def pytest_collection_finish(session):
+    """Thousands of tests stay: to look for garbage among them took long in tracing."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items):

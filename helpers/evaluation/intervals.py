@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest
 
 
 def pass_at_k(n, c, k):
@@ -54,8 +53,15 @@ def wilson(successes, n, level=0.95):
     whole = successes == int(successes) and n == int(n)
     if not (whole and n >= 1 and 0 <= successes <= n):
         raise ValueError(f"{successes} successes of {n} trials have no interval.")
-    found = binomtest(int(successes), int(n)).proportion_ci(level, "wilson")
+    found = _binomial_test(int(successes), int(n)).proportion_ci(level, "wilson")
     return float(found.low), float(found.high)
+
+
+def _binomial_test(successes, n):
+    """SciPy's, imported when it is needed: that takes longer than importing JAX."""
+    from scipy.stats import binomtest
+
+    return binomtest(successes, n)
 
 
 @dataclass(frozen=True)
@@ -117,5 +123,5 @@ def compare(before, after, *, resamples=10_000, seed=0):
     drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
     low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
-    p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    p = _binomial_test(gained, gained + lost).pvalue if gained + lost else 1.0
     return Comparison(n, float(change_N.mean()), low, high, gained, lost, float(p))
