@@ -3,7 +3,7 @@
 import dataclasses
 
 from helpers.model.known import KNOWN, SEES
-from helpers.recipes.presets import PRESETS
+from helpers.recipes.presets import LARGER, PRESETS
 from helpers.tpu import abstract_programs, ahead_of_time
 from helpers.training import objectives, optimizers
 
@@ -130,15 +130,26 @@ class SeeingCase(Case):
         return dataclasses.replace(KNOWN[self.model], vision=SEES[self.model])
 
 
+def of_preset(name, topology, programs):
+    """A preset's own programs, with its sizes; each must leave room to spare."""
+    preset = PRESETS[name]
+    sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
+    sizes = {size: getattr(preset, size) for size in sizes}
+    sizes |= {"rank": preset.lora_rank, "preset": name}
+    return [Case(preset.model, program, topology, **sizes) for program in programs]
+
+
 def shipped():
-    """The presets' own programs, with their sizes; each must leave room to spare."""
+    """The programs of the presets that are chosen where none is asked for."""
     for name in ahead_of_time.SLICES:
-        preset = PRESETS[name]
-        sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
-        sizes = {size: getattr(preset, size) for size in sizes}
-        sizes |= {"rank": preset.lora_rank, "preset": name}
-        for program in (*PROGRAMS, "distillation"):
-            yield Case(preset.model, program, name, **sizes)
+        yield from of_preset(name, name, (*PROGRAMS, "distillation"))
+
+
+def larger():
+    """Those of the presets with another model, asked for by name."""
+    for machine in ahead_of_time.SLICES:
+        for short in LARGER:
+            yield from of_preset(f"{machine}-{short}", machine, PROGRAMS)
 
 
 def families():
@@ -172,4 +183,4 @@ def far():
 
 def cases():
     """All of them, the presets' first."""
-    return [*shipped(), *far(), *families(), *seeing()]
+    return [*shipped(), *larger(), *far(), *families(), *seeing()]

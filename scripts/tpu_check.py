@@ -2,8 +2,8 @@
 
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
 trainer's update, the sampler's rollout, as the notebooks would run them. A row whose
-program, compiler and sizes are unchanged is kept. `--quick` looks at the presets only,
-`--preset` at one of them; both keep all other rows.
+program, compiler and sizes are unchanged is kept. `--quick` looks at the two default
+presets only, `--preset` at one of all; both keep the other rows.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import sys
 import time
 from importlib import metadata, util
 
+from helpers.recipes.presets import PRESETS
 from helpers.tpu import ahead_of_time, find_libtpu
 from scripts import tpu_cases
 
@@ -153,18 +154,17 @@ def merged(old, new):
 def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the presets only")
-    parser.add_argument(
-        "--preset", choices=ahead_of_time.SLICES, help="this preset only"
-    )
+    parser.add_argument("--quick", action="store_true", help="the default presets only")
+    names = [name for name in PRESETS if name.startswith("v5e")]
+    parser.add_argument("--preset", choices=names, help="this preset only")
     options = parser.parse_args(arguments)
     if not util.find_spec("libtpu"):
         return with_compiler("scripts.tpu_check", arguments)
     chosen = tpu_cases.cases()
-    if options.quick or options.preset:
+    if options.quick:
         chosen = list(tpu_cases.shipped())
     if options.preset:
-        chosen = [case for case in chosen if case.preset == options.preset]
+        chosen = [case for case in tpu_cases.cases() if case.preset == options.preset]
     rows = main(chosen)
     if len(chosen) == len(tpu_cases.cases()):
         write(rows + others())  # without the rows of programs that are gone

@@ -10,6 +10,16 @@ from helpers.model.vision_config import VisionConfig
 _QWEN2: dict[str, Any] = dict(
     family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768
 )
+_QWEN3: dict[str, Any] = dict(
+    family="qwen3",
+    vocab_size=151_936,
+    layers=28,
+    heads=16,
+    kv_heads=8,
+    head_dim=128,
+    rope_theta=1e6,
+    max_positions=40_960,
+)
 _GEMMA: dict[str, Any] = dict(
     family="gemma3_text",
     vocab_size=262_144,
@@ -26,18 +36,8 @@ KNOWN = {
     "Qwen/Qwen2.5-1.5B-Instruct": ModelConfig(
         **_QWEN2, width=1536, layers=28, heads=12, kv_heads=2, head_dim=128, ff=8960
     ),
-    "Qwen/Qwen3-0.6B": ModelConfig(
-        family="qwen3",
-        vocab_size=151_936,
-        width=1024,
-        layers=28,
-        heads=16,
-        kv_heads=8,
-        head_dim=128,
-        ff=3072,
-        rope_theta=1e6,
-        max_positions=40_960,
-    ),
+    "Qwen/Qwen3-0.6B": ModelConfig(**_QWEN3, width=1024, ff=3072),
+    "Qwen/Qwen3-1.7B": ModelConfig(**_QWEN3, width=2048, ff=6144),
     "google/gemma-3-270m-it": ModelConfig(
         **_GEMMA, width=640, layers=18, heads=4, kv_heads=1, ff=2048, window=512
     ),

@@ -23,7 +23,9 @@ from helpers.recipes import presets
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 
-TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"  # the same vocabulary as the preset's 0.5B
+TEACHERS = {  # larger ones of the same vocabulary
+    "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
+}
 GENERATED = {"train": 4000, "test": 600}  # problems, where a preset names levels
 ASK = (
     "\nWork it out step by step. End with a line that holds #### and the number, such "
@@ -38,7 +40,8 @@ class Recipe:
     Attributes:
       preset: the sizes of everything.
       policy: the preset's model with fresh adapters on a frozen base, over all devices.
-      tokenizer: its own.
+      tokenizer: its own; a model that can think first is asked for its answer alone,
+        which is what the budgets are for.
       train, test: rows {"question", "answer", "level"} whose question fits the preset's
         budget. GSM8K's questions end by asking for the final line that is graded.
     """
@@ -106,12 +109,13 @@ class Recipe:
         Raises:
           WeightsError: it would be what GRPO ended with, which was not trained here.
         """
-        if not self.preset.levels:
-            return load(self.preset, TEACHER)
+        if larger := TEACHERS.get(self.preset.model):
+            return load(self.preset, larger)
         if not (self._folder("grpo") / ADAPTERS).is_file():
             raise WeightsError(
-                "On this machine the teacher is the model that GRPO ended with, and it "
-                "was not trained here. Run the last section of notebook 07 first."
+                f"{self.preset.model} has no larger teacher that fits here: the teacher"
+                " is the model that GRPO ended with, and it was not trained on this "
+                "machine. Run the last section of notebook 07 first."
             )
         return lora.merge(self.start("grpo").policy)
 
@@ -187,6 +191,7 @@ def recipe(preset) -> Recipe:
         to do.
     """
     tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
+    tokenizer = chat.without_thinking(tokenizer)
     splits = {}
     for split in gsm8k.SPLITS:
         rows = problems(preset, split)

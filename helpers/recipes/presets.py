@@ -20,7 +20,8 @@ class Preset:
     """The size of everything, for one kind of machine and one task.
 
     Attributes:
-      name: laptop, laptop-real, v5e-1 (Colab) or v5e-8 (Kaggle).
+      name: laptop, laptop-real, v5e-1 (Colab) or v5e-8 (Kaggle); the last two also
+        with another model's short name behind, such as v5e-1-gemma3-1b.
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
@@ -122,6 +123,10 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         **_QWEN,
     ),
 }
+LARGER = {  # asked for by name, such as v5e-1-gemma3-1b
+    "gemma3-1b": "google/gemma-3-1b-it",
+    "qwen3-1.7b": "Qwen/Qwen3-1.7B",
+}
 FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     "laptop": Preset(
         prompts=32,
@@ -135,6 +140,13 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
 }
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
+for _machine in ("v5e-1", "v5e-8"):  # the same sizes with another model
+    for _short, _model in LARGER.items():
+        _name = f"{_machine}-{_short}"
+        PRESETS[_name] = dataclasses.replace(
+            PRESETS[_machine], name=_name, model=_model
+        )
+        FOOD[_name] = FOOD[_machine]
 
 
 def preset(name: str | None = None) -> Preset:

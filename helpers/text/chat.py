@@ -13,6 +13,8 @@ What this file does not do: read tool calls out of an answer
   (`helpers.tools.tool_calls`).
 """
 
+import copy
+
 import numpy as np
 
 from helpers.text import chat_encoding as encoding
@@ -31,6 +33,7 @@ __all__ = [
     "save_tokenizer",
     "train_tokenizer",
     "turn_tokens",
+    "without_thinking",
 ]
 
 # What ends a text in the families whose turns end with the other token: a tokenizer's
@@ -40,6 +43,26 @@ TEXT_END = {
     "<|im_end|>": "<|endoftext|>",
     "<|eot_id|>": "<|end_of_text|>",
 }
+
+
+def without_thinking(tokenizer):
+    """The tokenizer with a template that never lets the model think first.
+
+    What is trained, sampled and graded with it all begin in the empty think block, and
+    so does what is saved with it and served elsewhere.
+
+    Args:
+      tokenizer: from `load_tokenizer`; stays as it is.
+    Returns:
+      a copy of it; the same one where its template has no such switch.
+    """
+    if not encoding.can_think(tokenizer):
+        return tokenizer
+    settled = copy.deepcopy(tokenizer)
+    settled.chat_template = "{%- set enable_thinking = false -%}\n" + (
+        tokenizer.chat_template
+    )
+    return settled
 
 
 def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):

@@ -59,6 +59,12 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     return text.replace(begin, image)
 
 
+def can_think(tokenizer):
+    """Whether its template writes another prompt for a model that is to think first."""
+    on, off = (render(tokenizer, PROBE, enable_thinking=x) for x in (True, False))
+    return on != off
+
+
 def switches_of(tokenizer, thinking, tools, vision=None):
     """Return what to call `render` with for each of them; None: nothing.
 
@@ -75,8 +81,7 @@ def switches_of(tokenizer, thinking, tools, vision=None):
             )
         switches["vision"] = vision
     if thinking is not None:
-        on, off = (render(tokenizer, PROBE, enable_thinking=x) for x in (True, False))
-        if on == off:
+        if not can_think(tokenizer):
             raise ValueError(
                 f"thinking={thinking} was asked for, but this chat template writes the "
                 "same prompt with thinking on and off. Leave thinking=None, or take a "

@@ -15,6 +15,7 @@ PUBLISHED = {
     "Qwen/Qwen2.5-0.5B-Instruct": 494_032_768,
     "Qwen/Qwen2.5-1.5B-Instruct": 1_543_714_304,
     "Qwen/Qwen3-0.6B": 596_049_920,
+    "Qwen/Qwen3-1.7B": 1_720_574_976,
     "google/gemma-3-270m-it": 268_098_176,
     "google/gemma-3-1b-it": 999_885_952,
     "google/gemma-3-4b-it": 3_880_263_168,

@@ -42,13 +42,22 @@ def test_the_preset_can_be_overridden(monkeypatch):
     monkeypatch.setenv("COURSE_PRESET", "v5e-8")
     assert presets.preset().name == "v5e-8"
     assert presets.preset("laptop").name == "laptop"
-    with pytest.raises(ValueError, match="laptop, laptop-real, v5e-1, v5e-8"):
+    with pytest.raises(ValueError, match="laptop, laptop-real, v5e-1, v5e-8,"):
         presets.preset("v5e-16")
+
+
+@pytest.mark.parametrize("machine", ["v5e-1", "v5e-8"])
+def test_another_model_is_asked_for_by_name_with_its_machines_sizes(machine):
+    row = presets.preset(f"{machine}-qwen3-1.7b")
+    assert row.model == "Qwen/Qwen3-1.7B"
+    assert row.prompts == presets.preset(machine).prompts
+    assert presets.FOOD[row.name] == presets.FOOD[machine]
 
 
 def test_the_default_models_need_no_token():
     open_ones = ("Qwen/", "HuggingFaceTB/")
-    for row in presets.PRESETS.values():
+    for name in ("laptop", "laptop-real", "v5e-1", "v5e-8"):
+        row = presets.PRESETS[name]
         assert not row.real or row.model.startswith(open_ones)
 
 

@@ -124,7 +124,7 @@ def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
 def test_the_section_for_tpus_trains_and_saves_adapters(
     number, gsm8k_files, monkeypatch
 ):
-    monkeypatch.setattr(maths, "TEACHER", str(TINY / "grpo"))
+    monkeypatch.setitem(maths.TEACHERS, SMALL.model, str(TINY / "grpo"))
     check_section(number, SMALL)
 
 

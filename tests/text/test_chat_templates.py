@@ -52,6 +52,27 @@ def test_the_familys_template_is_saved_with_the_tokenizer(tmp_path):
         )
 
 
+def test_a_model_that_is_not_to_think_is_asked_so_everywhere_and_after_saving(tmp_path):
+    thinks = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen3"))
+    settled = chat.without_thinking(thinks)
+    asked = chat.prompt_tokens(thinks, "Hi", thinking=False)
+    assert chat.prompt_tokens(settled, "Hi") == asked
+    assert chat.prompt_tokens(thinks, "Hi") != asked  # the other is as it was
+    assert chat.example_tokens(settled, "Hi", "Ho") == chat.example_tokens(
+        thinks, "Hi", "Ho", thinking=False
+    )
+    chat.save_tokenizer(settled, tmp_path / "again")
+    again = chat.load_tokenizer(tmp_path / "again")
+    assert chat.prompt_tokens(again, "Hi") == asked
+    with pytest.raises(ValueError, match="same prompt with thinking on and off"):
+        chat.prompt_tokens(settled, "Hi", thinking=True)
+
+
+def test_a_template_without_the_switch_stays_as_it_is(tmp_path):
+    tokenizer = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen2"))
+    assert chat.without_thinking(tokenizer) is tokenizer
+
+
 def test_gemmas_first_token_is_there_when_its_settings_do_not_name_it(tmp_path):
     family_tokenizers.save(tmp_path, "gemma3_text")
     path = tmp_path / "tokenizer_config.json"

@@ -41,6 +41,16 @@ def test_every_preset_has_all_five_programs_with_its_own_sizes():
             assert case.rank == PRESETS[name].lora_rank
 
 
+def test_a_larger_models_preset_is_compiled_for_the_machine_it_is_named_after():
+    names = {case.preset for case in tpu_cases.larger()}
+    asked = {name for name in PRESETS if name.startswith("v5e")}
+    assert names | set(ahead_of_time.SLICES) == asked
+    for case in tpu_cases.larger():
+        assert case.preset.startswith(case.topology + "-")
+        assert case.model == PRESETS[case.preset].model
+        assert case in tpu_cases.cases()
+
+
 def test_tokens_count_a_prompt_once_for_its_group():
     case = tpu_cases.Case(
         "Qwen/Qwen3-0.6B", "grpo", "v5e-1", prompts=3, group=4, prompt_tokens=5
