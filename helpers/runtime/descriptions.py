@@ -21,6 +21,7 @@ from flax import nnx
 from helpers.runtime import function_code
 from helpers.runtime.function_code import (
     PLAIN,
+    home,
     is_by_name,
     is_course,
     is_installed,
@@ -73,7 +74,7 @@ class Description:
                 held = function_code.held(each)
             told = self._all(held)
             items |= told if each is thing else _under(name, told)
-            if not isinstance(each, type) and not is_installed(each.__module__):
+            if not isinstance(each, type) and not is_installed(home(each)):
                 code = function_code.checksum(each.__code__)
                 items[f"code of the function `{name}`"] = code
         hidden = [path for path, text in items.items() if NOT_COMPARED in text]
@@ -141,12 +142,10 @@ class Description:
         owner = getattr(thing, "__self__", None)
         if isinstance(thing, BUILTIN) and not isinstance(owner, types.ModuleType):
             return self.joined(f"builtin {thing.__qualname__}", {"of": owner})
-        if is_by_name(thing):
-            return {"": self._name(thing)}
         if is_installed(type(thing).__module__):  # jax.jit, nnx.jit, lru_cache, …
             if callable(inner := getattr(thing, "__wrapped__", None)):
                 return self.items(inner)
-        return None
+        return {"": self._name(thing)} if is_by_name(thing) else None
 
     def _bound(self, kind, function, held):
         inner = self.items(function)
@@ -222,11 +221,9 @@ class Description:
         if id(thing) in self.names:
             return self.names[id(thing)]
         name = thing.__qualname__.replace(".<locals>", "")
-        if is_installed(thing.__module__):
-            name = f"{thing.__module__}.{name}"
-        described = isinstance(thing, types.FunctionType) or not is_course(
-            thing.__module__
-        )
+        if is_installed(home(thing)):
+            name = f"{home(thing)}.{name}"
+        described = isinstance(thing, types.FunctionType) or not is_course(home(thing))
         if described and isinstance(thing, DESCRIBED) and not is_by_name(thing):
             same = sum(n.partition(" (")[0] == name for n in self.names.values())
             name += f" ({same + 1})" if same else ""

@@ -6,6 +6,7 @@ and strings alike, and knows nothing of comments, docstrings, lines or file name
 
 import dis
 import functools
+import importlib.util
 import pathlib
 import re
 import sys
@@ -65,7 +66,7 @@ def held(function: types.FunctionType) -> dict:
     found = {f"default {name}": value for name, value in sorted(default.items())}
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     found |= {name: _content(cell) for name, cell in cells}
-    if not is_installed(function.__module__):
+    if not is_installed(home(function)):
         noted = {n: x for n, x in vars(function).items() if n != "__wrapped__"}
         found |= {f"attribute {name}": noted[name] for name in sorted(noted)}
         found |= used(function)
@@ -82,6 +83,8 @@ def _content(cell):
 def members(own: type) -> dict:
     """{name: value} of a class: its bases, and what its body defines."""
     found = {"its bases": own.__bases__}
+    if not is_installed(type(own).__module__):
+        found["its metaclass"] = type(own)
     for name, value in sorted(vars(own).items()):
         value = getattr(value, "__func__", value)  # of static and class methods
         if isinstance(value, property):
@@ -108,7 +111,8 @@ def used(function: types.FunctionType) -> dict:
     found, attributes = _names(function.__code__)
     space = function.__globals__
     there = {name: space[name] for name in sorted(found) if name in space}
-    return dict(_looked_up(there, "global ", function.__module__, attributes, set()))
+    there |= _imported(function)
+    return dict(_looked_up(there, "global ", home(function), attributes, set()))
 
 
 def _looked_up(values, path, module, attributes, seen):
@@ -121,6 +125,40 @@ def _looked_up(values, path, module, attributes, seen):
             inner = {n: vars(value)[n] for n in sorted(attributes & vars(value).keys())}
             inside = f"{path.removeprefix('global ')}{name}."
             yield from _looked_up(inner, inside, value.__name__, attributes, seen)
+
+
+def _imported(function):
+    """{name: module} of what a function imports in its body and somebody wrote."""
+    package, found = function.__globals__.get("__package__"), {}
+    for name in sorted(_import_names(function.__code__)):
+        for whole in (name, f"{package}.{name}"):
+            if is_installed(whole) or is_course(whole):
+                break
+            if module := _loaded(whole):
+                found[name] = module
+                break
+    return found
+
+
+def _import_names(code):
+    names = set()
+    for each in dis.get_instructions(code):
+        if each.opname == "IMPORT_NAME":
+            names.add(each.argval)
+        elif isinstance(each.argval, types.CodeType):
+            names |= _import_names(each.argval)
+    return names
+
+
+def _loaded(name):
+    """A module, imported now if need be, as the function would; None if there is none.
+
+    A module that is broken says so when the function is called.
+    """
+    try:
+        return importlib.import_module(name)
+    except Exception:
+        return None
 
 
 def _is_constant(value):
@@ -159,11 +197,16 @@ def is_installed(module: str | None) -> bool:
     top = (module or "__main__").partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return True
-    loaded = sys.modules.get(top)
-    if loaded is None or top == "__main__" or is_course(top):
+    if top == "__main__" or is_course(top):
         return False
-    path = getattr(loaded, "__file__", None)
-    path = path or next(iter(getattr(loaded, "__path__", [])), None)
+    try:
+        found = importlib.util.find_spec(top)
+    except ValueError:  # loaded without a spec, by hand
+        return False
+    if found is None:
+        return False
+    path = found.origin if found.has_location else None
+    path = path or next(iter(found.submodule_search_locations or []), None)
     if path is None:
         return True
     path = pathlib.Path(path).resolve()
@@ -177,12 +220,25 @@ def _has_packages(folder):
     return known or any(folder.glob("*.dist-info"))
 
 
+def home(thing) -> str | None:
+    """The module that a function or class is of.
+
+    A function's is where its globals are: `functools.wraps` copies the names of what it
+    wraps, the module's among them.
+    """
+    if isinstance(thing, types.FunctionType):
+        return thing.__globals__.get("__name__")
+    return getattr(thing, "__module__", None)
+
+
 def is_by_name(thing) -> bool:
     """Whether the name says it all: of classes and functions of installed modules.
 
     Not of those that were made inside of another function, with what that held.
     """
-    module, path = (getattr(thing, n, None) for n in ("__module__", "__qualname__"))
+    module, path = home(thing), getattr(thing, "__qualname__", None)
+    if isinstance(thing, types.FunctionType):
+        path = thing.__code__.co_qualname
     if not isinstance(module, str) or not isinstance(path, str):
         return False
     return is_installed(module) and (isinstance(thing, type) or "<" not in path)

@@ -20,7 +20,7 @@ REMEDY = (
     "Pass fresh=True to the Trainer to start again there (what is there is moved aside,"
     " not deleted), or give this run another folder."
 )
-LOOKED_AT = 8  # pictures that are made to tell whether they are still the same
+LOOKED_AT = 64  # pictures that are made to tell whether they are still the same
 CHECKSUM = re.compile(r" ?#[0-9a-f]{8}$")
 _known: dict[int, tuple] = {}  # checksums of JAX's arrays that are still alive
 
@@ -87,8 +87,8 @@ def describe_lists(lists) -> str:
 def describe_pictures(make, inputs) -> dict[str, str]:
     """A function that makes pictures, and what it makes of a few inputs out of many.
 
-    Making them all would take as long as an epoch; these tell when the files that they
-    are read from are others.
+    Making them all would take as long as an epoch. Of a long table one is looked at in
+    64 places, so a few files that were replaced are not noticed: pass fresh=True then.
 
     Args:
       make: input -> anything with arrays in it, the same for the same input.

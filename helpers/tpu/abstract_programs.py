@@ -16,7 +16,8 @@ from helpers.generation import sampling
 from helpers.model import lora
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
-from helpers.training.update import as_float32, build_update
+from helpers.training import rounding
+from helpers.training.update import build_update
 
 
 def abstract_model(config, *, rank=0, int8=False, dtype=jnp.bfloat16):
@@ -53,7 +54,9 @@ def _placed(state, mesh):
 
 def _moments(params, optimizer, mesh):
     """The optimizer's first state, as the trainer makes it."""
-    state = jax.eval_shape(lambda p: optimizer.transform.init(as_float32(p)), params)
+    state = jax.eval_shape(
+        lambda p: rounding.first_state(optimizer.transform, p), params
+    )
     return _placed(state, mesh)
 
 

@@ -7,7 +7,8 @@ from flax import nnx
 from helpers.model import lora
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import place, shardings, using
-from helpers.training.update import as_float32, build_update
+from helpers.training import rounding
+from helpers.training.update import build_update
 
 
 def trained(model: nnx.Module, wrt=None):
@@ -67,7 +68,7 @@ class TrainingState:
         """Makes the first optimizer state, and the update that XLA will compile."""
 
         def init(params):
-            return transform.init(as_float32(params))
+            return rounding.first_state(transform, params)
 
         layout = shardings(jax.eval_shape(init, self.params), self.mesh)
         self.opt_state = jax.jit(init, out_shardings=layout)(self.params)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from helpers.training import rounding
 from helpers.training.contracts import Objective
 from helpers.training.gradients import combine, counted, whole_gradient
 from helpers.training.off_policy import OffPolicyObjective, off_policy_updates
@@ -44,12 +45,12 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
         def move(state, gradient, metrics):
             params, opt_state = state
             metrics["grad_norm"] = optax.global_norm(gradient)
-            moves, opt_state = transform.update(
-                gradient, opt_state, as_float32(params), value=metrics["loss"]
+            exact, inner = rounding.whole(params, opt_state)
+            moves, inner = transform.update(
+                gradient, inner, exact, value=metrics["loss"]
             )
-            params = jax.tree.map(
-                lambda p, move: (p + rate * move).astype(p.dtype), params, moves
-            )
+            exact = jax.tree.map(lambda p, move: p + rate * move, exact, moves)
+            params, opt_state = rounding.rounded(exact, inner, params)
             good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
             state = jax.tree.map(
                 lambda new, old: jnp.where(good, new, old), (params, opt_state), state
@@ -80,8 +81,3 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
         return *state, metrics
 
     return update
-
-
-def as_float32(tree):
-    """Parameters in float32, so that gradients' moments are kept in it."""
-    return jax.tree.map(lambda x: x.astype(jnp.float32), tree)

@@ -152,6 +152,27 @@ SOURCES = {
         import collections
         TABLE = collections.OrderedDict(a=200)
         def reward(prompts, completions): return TABLE""",
+    "global short: argument 0 was 200, here it is 300": """
+        import functools, jax
+        def rest(limit, text): return limit
+        short = jax.jit(functools.partial(rest, 200))
+        def reward(prompts, completions): return short('')""",
+    "jax._src.api.vmap.vmap_f: fun: argument 0 was 200, here it is 300": """
+        import functools, jax
+        def rest(limit, text): return limit
+        reward = jax.vmap(functools.partial(rest, 200))""",
+    "log: global LIMIT was 200, here it is 300": """
+        import functools, math
+        LIMIT = 200
+        @functools.wraps(math.log)
+        def log(x): return math.log(x) * LIMIT
+        def reward(prompts, completions): return log(1)""",
+    "code of the function `Kind.__call__` changed": """
+        class Kind(type):
+            def __call__(cls, *given): return 200
+        class Judge(metaclass=Kind):
+            pass
+        def reward(prompts, completions): return Judge()""",
     "attribute limit was 200, here it is 300": """
         def reward(prompts, completions): return reward.limit
         reward.limit = 200""",
@@ -191,6 +212,27 @@ def test_a_module_of_the_learner_s_own_counts_and_its_name_does_not(
     assert differences(one, described("moved_rules", 200)) == []
     said = ["short: global LIMIT was 200, here it is 300"]
     assert differences(one, described("other_rules", 300)) == said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from own_rules import LIMIT; return LIMIT",
+        "import own_rules as rules; return rules.LIMIT",
+    ],
+)
+def test_a_module_that_is_only_imported_in_the_body_counts(body, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def described(limit):
+        (tmp_path / "own_rules.py").write_text(f"LIMIT = {limit}\n")
+        monkeypatch.delitem(sys.modules, "own_rules", raising=False)
+        importlib.invalidate_caches()
+        return describe(cell(f"def reward(p, c):\n    {body}"))
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    said = ["own_rules.LIMIT was 200, here it is 3000"]
+    assert differences(described(200), described(3000)) == said
 
 
 def test_comments_docstrings_lines_files_and_names_of_no_use_do_not_count():

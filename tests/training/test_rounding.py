@@ -1,0 +1,82 @@
+"""Parameters of 16 bits learn what float32 ones would: no small move is lost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy_training as toy
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.training import Trainer, rounding
+
+HALF = {jnp.bfloat16: 2.0**-8, jnp.float16: 2.0**-11}  # of the last digit, relative
+
+
+def train(steps, dtype, folder=None):
+    """A toy in a dtype after some steps, and the trainer."""
+    model = toy.Toy()
+    nnx.update(model, jax.tree.map(lambda x: x.astype(dtype), nnx.state(model)))
+    trainer = Trainer(
+        model, toy.squared_error, optax.adam(1e-4), folder=folder, log=False
+    )
+    trainer.fit(toy.Rows(), steps)
+    return model, trainer
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(sorted(HALF, key=str)),
+    st.floats(1e-6, 1e-2),
+    st.integers(0, 2**20),
+)
+def test_many_small_moves_add_up_as_in_float64(dtype, size, seed):
+    rng = np.random.default_rng(seed)
+    params = {"w": jnp.asarray(rng.uniform(0.5, 2, 64), dtype)}
+    moves = rng.normal(0.3, 1, (150, 64)).astype(np.float32) * np.float32(size)
+    exact = np.float64(params["w"]) + np.float64(moves).sum(0)
+    transform = optax.identity()
+    state = rounding.first_state(transform, params)
+
+    @jax.jit
+    def add(params, state, move):
+        whole, inner = rounding.whole(params, state)
+        return rounding.rounded({"w": whole["w"] + move}, inner, params)
+
+    for move in moves:
+        params, state = add(params, state, move)
+    assert params["w"].dtype == dtype
+    error = np.abs(np.float64(params["w"]) - exact) / np.abs(exact)
+    assert error.max() <= HALF[dtype] * 1.01 + 150 * HALF[dtype] ** 2 * 4
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_a_model_of_16_bits_moves_as_far_as_one_of_32(dtype):
+    """100 moves of 1e-4: each is a fortieth of the last digit of the scales, 1.0."""
+    exact, _ = train(100, jnp.float32)
+    found, _ = train(100, dtype)
+    moved = np.float32(found.layers.scale[...]) - 1
+    expected = np.float32(exact.layers.scale[...]) - 1
+    assert np.abs(expected).max() > 0.009
+    assert np.abs(moved - expected).max() < 0.0045  # half a digit, and their gradients
+
+
+def test_a_resumed_run_has_not_forgotten_what_was_rounded_away(tmp_path):
+    straight, whole = train(6, jnp.bfloat16)
+    train(3, jnp.bfloat16, tmp_path)
+    again, later = train(6, jnp.bfloat16, tmp_path)
+    for name, x in whole.named_arrays().items():
+        np.testing.assert_array_equal(x, later.named_arrays()[name])
+    lost = jax.tree.leaves(whole.state.opt_state.lost)
+    assert all(np.any(np.float32(x)) for x in lost)
+
+
+def test_parameters_of_float32_carry_nothing_beside_them():
+    params = {"w": jnp.ones(3)}
+    transform = optax.adam(1e-3)
+    kept = rounding.first_state(transform, params)
+    assert jax.tree.structure(kept) == jax.tree.structure(transform.init(params))
+    both = rounding.first_state(transform, params | {"v": jnp.ones(3, jnp.bfloat16)})
+    assert len(jax.tree.leaves(both.lost)) == 1
