@@ -18,6 +18,7 @@ from helpers.runtime.processes import whole
 
 ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")
+MOST_ROUNDED = 0.5  # of what adapters add, before merging them in 16 bits is warned of
 
 
 class Adapter(nnx.LoRAParam):
@@ -120,6 +121,8 @@ def matrix(model: Transformer, name):
       name: one of q k v o gate up down.
     Returns:
       (layers, in, out) in the dtype of the base; int8 becomes that of the embeddings.
+    Warns:
+      UserWarning: in 16 bits most of what the adapter adds is rounded away.
     """
     layers, adapters = model.layers, None
     weight, scale = getattr(layers, name)[...], None
@@ -130,23 +133,42 @@ def matrix(model: Transformer, name):
     if adapters is None and scale is None:
         return weight
     dtype = weight.dtype if scale is None else model.embed.dtype
-    return _joined(weight, scale, adapters, layers.adapter_scale, dtype=dtype)
+    joined, off, added = _joined(
+        weight, scale, adapters, layers.adapter_scale, dtype=dtype
+    )
+    if adapters and float(off) > MOST_ROUNDED**2 * float(added) > 0:
+        warnings.warn(
+            f"Rounded to {dtype}, the weights lose more than {MOST_ROUNDED:.0%} of what"
+            " the adapters add. Save the adapters alone (lora.save), or merge them into"
+            ' a base in float32 (weights.load(folder, dtype="float32")).',
+            stacklevel=3,
+        )
+    return joined
 
 
 @functools.partial(jax.jit, static_argnames="dtype")
 def _joined(weight, scale, adapters, factor, dtype):
-    """weight · scale + factor · A B in float32, layer by layer, to spare memory."""
+    """weight · scale + factor · A B in float32, layer by layer, to spare memory.
+
+    And the squares of what its rounding and its adapters change, added up.
+    """
+    info = jnp.finfo(dtype)
 
     def one(layer):
         weight, scale, adapters = layer
         weight = weight.astype(jnp.float32)
         if scale is not None:
             weight = weight * scale
+        added = jnp.zeros(())
         if adapters is not None:
-            weight = weight + factor * jnp.matmul(*adapters, precision="highest")
-        return weight.astype(dtype)
+            added = factor * jnp.matmul(*adapters, precision="highest")
+        weight = weight + added
+        rounded = jax.lax.reduce_precision(weight, info.nexp, info.nmant)
+        off = jnp.square(rounded - weight).sum()
+        return rounded.astype(dtype), off, jnp.square(added).sum()
 
-    return jax.lax.map(one, (weight, scale, adapters))
+    joined, off, added = jax.lax.map(one, (weight, scale, adapters))
+    return joined, off.sum(), added.sum()
 
 
 def beside(model: Transformer) -> set:

@@ -10,6 +10,7 @@ code.
 """
 
 import re
+import unicodedata
 from fractions import Fraction
 
 from helpers.rewards.answer_markup import undecorated
@@ -42,6 +43,7 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
+_SCALE = re.compile(r"!|\s*-?(?:hundred|thousand|[mb]illion|trillion)", re.IGNORECASE)
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
 _START = re.compile(r"[$€£¥]?\+?")
 
@@ -60,9 +62,10 @@ def extract_strict(text):
 
     Signs may stand before it, with or without spaces ("#### - $3"), and words after it
     ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
-    has not decided. "1 000" and "1 1/2" are one number. A percent sign is a unit: 5% is
-    5. If there are several `####`, the last one counts. Markdown and LaTeX around the
-    number are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
+    has not decided. "1 000" and "1 1/2" are one number; "5½", "2⁵", "3!" and "5
+    million" are not read as 5, 2, 3 and 5. A percent sign is a unit: 5% is 5. If there
+    are several `####`, the last one counts. Markdown and LaTeX around the number are
+    taken off (`helpers.rewards.answer_markup`), if every pair is closed.
 
     Args:
       text: a completion; only what is `spoken` counts.
@@ -76,9 +79,15 @@ def extract_strict(text):
     rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
     start = _START.match(rest)
     match = _NUMBER.match(rest, start.end() if start else 0)
-    if match is None or re.search("[0-9]", rest[match.end() :]):
+    if match is None or _changes(rest[match.end() :]):
         return None
     return _value(match)
+
+
+def _changes(rest):
+    """Whether what follows a number names another, or makes another of it: ½, ², !."""
+    numeric = any(unicodedata.category(letter).startswith("N") for letter in rest)
+    return numeric or _SCALE.match(rest) is not None
 
 
 def extract_lenient(text):

@@ -82,7 +82,7 @@ def _content(cell):
 
 def members(own: type) -> dict:
     """{name: value} of a class: its bases, and what its body defines."""
-    found = {"its bases": own.__bases__}
+    found: dict = {"its bases": own.__bases__}
     if not is_installed(type(own).__module__):
         found["its metaclass"] = type(own)
     for name, value in sorted(vars(own).items()):
@@ -205,11 +205,11 @@ def is_installed(module: str | None) -> bool:
         return False
     if found is None:
         return False
-    path = found.origin if found.has_location else None
-    path = path or next(iter(found.submodule_search_locations or []), None)
-    if path is None:
+    place = found.origin if found.has_location else None
+    place = place or next(iter(found.submodule_search_locations or []), None)
+    if place is None:
         return True
-    path = pathlib.Path(path).resolve()
+    path = pathlib.Path(place).resolve()
     return _has_packages(path.parents[1 if path.stem == "__init__" else 0])
 
 

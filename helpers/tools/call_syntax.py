@@ -72,6 +72,7 @@ _PYTHON = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+_ESCAPE = re.compile(r'\\x(?P<hex>[0-9a-fA-F]{2})|\\.|"', re.DOTALL)
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -121,6 +122,13 @@ def read_gemma3(text, position):
     return [to_call(value, "parameters") for value in values], end + len("\n```")
 
 
+def _for_json(found):
+    """A quotation mark or an escape of a Python string, as JSON has it."""
+    if found["hex"]:
+        return f"\\u00{found['hex']}"
+    return {"\\'": "'", '"': '\\"'}.get(found[0], found[0])
+
+
 def _python_to_json(body):
     """f(food="pizza") becomes {"name": "f", "parameters": {"food": "pizza"}}."""
     pieces, is_open = [], False
@@ -132,8 +140,8 @@ def _python_to_json(body):
             token = f'{{"name": "{token}", "parameters": {{'
         elif kind == "key":
             token = f'"{token}":'
-        elif kind == "single":
-            token = '"' + token[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+        elif kind in ("single", "double"):
+            token = f'"{_ESCAPE.sub(_for_json, token[1:-1])}"'
         elif token == ")":
             if not is_open:
                 raise Malformed("a parenthesis is closed that was never opened")

@@ -57,7 +57,7 @@ class Tool:
             return {"error": problem}
         try:
             result = self.run(**arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return {"error": f"the tool failed: {type(error).__name__}"}
         return _as_json(result)
 

@@ -2,11 +2,15 @@
 
 from helpers.training import objectives, optimizers
 from helpers.training.checkpoints import CheckpointError
+from helpers.training.contracts import Callback
 from helpers.training.errors import NothingToLearn, TrainingDiverged
+from helpers.training.metrics_log import Logger
 from helpers.training.trainer import Trainer
 
 __all__ = [
+    "Callback",  # is told of every step, checkpoint and the end
     "CheckpointError",  # a run cannot be saved or resumed
+    "Logger",  # where rows of metrics go
     "NothingToLearn",  # batch after batch taught nothing
     "Trainer",  # updates a model, batch by batch
     "TrainingDiverged",  # a loss is no number

@@ -1,8 +1,11 @@
 """Why training stops by itself: numbers that are no numbers, and nothing to learn."""
 
 import math
+import warnings
 
 import numpy as np
+
+from helpers.training.off_policy import OffPolicyObjective
 
 TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
 
@@ -40,6 +43,26 @@ def require_known_tokens(model, batch: dict) -> None:
             )
 
 
+def require_own_answers(model, objective, batches) -> None:
+    """Refuses scored answers of another model, of which nothing can be compared.
+
+    Args:
+      model: that is trained.
+      objective: an `OffPolicyObjective` takes the model itself for the old policy.
+      batches: a batch source; of `Rollouts` the model that samples is known.
+    Raises:
+      ValueError: it is not the one that is trained.
+    """
+    sampler = getattr(batches, "model", model)
+    if sampler is not model and isinstance(objective, OffPolicyObjective):
+        raise ValueError(
+            "The rollouts are sampled from another model than the one that is trained,"
+            " which would stay as it is while this one moves away. Pass the same model"
+            " to Rollouts and to the Trainer; lora.add makes a new one, so add adapters"
+            " before you make the Rollouts."
+        )
+
+
 def require_finite(row: dict, checkpoint: str) -> None:
     """Refuses the metrics of a step whose update was left out.
 
@@ -66,13 +89,25 @@ def require_something_to_learn(table: list[dict], patience: int) -> None:
     Raises:
       NothingToLearn: what the batches had in common, and what to do.
     """
-    last = table[-patience:]
-    if len(last) == patience and not any(x["weight"] and x["tokens"] for x in last):
-        raise NothingToLearn(
-            f"In {patience} batches in a row, up to step {last[-1]['step']}, no token"
-            " counted for the loss (weight 0): their loss masks are empty, and every"
-            " update was zero. Answers that all ran out of max_tokens are masked by"
-            " Rollouts unless it is given mask_truncated=False, which is right for"
-            " distillation; for RL give them a larger max_tokens. For SFT look whether"
-            " rows are so long that their answers are cut off."
-        )
+    if len(table) >= patience and (said := _nothing_learned(table[-patience:])):
+        raise NothingToLearn(said)
+
+
+def warn_of_nothing_learned(table: list[dict]) -> None:
+    """Says so where not one step counted a token, however few there were."""
+    if said := _nothing_learned(table):
+        warnings.warn(said, stacklevel=4)
+
+
+def _nothing_learned(rows):
+    """What is wrong and what to do, if no row counts a token; else None."""
+    if not rows or any(row["weight"] and row["tokens"] for row in rows):
+        return None
+    return (
+        f"In {len(rows)} batches in a row, up to step {rows[-1]['step']}, no token"
+        " counted for the loss (weight 0): their loss masks are empty, and nothing was"
+        " learned from them. Answers that all ran out of max_tokens are masked by"
+        " Rollouts unless it is given mask_truncated=False, which is right for"
+        " distillation; for RL give them a larger max_tokens. For SFT look whether rows"
+        " are so long that their answers are cut off."
+    )

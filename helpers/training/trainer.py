@@ -27,7 +27,11 @@ from helpers.runtime.sharding import place_batch
 from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.contracts import Callback, Objective
-from helpers.training.errors import require_known_tokens
+from helpers.training.errors import (
+    require_known_tokens,
+    require_own_answers,
+    warn_of_nothing_learned,
+)
 from helpers.training.metrics_log import Logger, MetricsLog, Progress
 from helpers.training.optimizers import Optimizer
 from helpers.training.state import TrainingState
@@ -39,7 +43,9 @@ class Trainer:
 
     How the model computes is set on the model: its dtypes when it is loaded
     (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
-    computes again to save memory by `model.remat = "layer"`, "cheap" or "none".
+    computes again to save memory by `model.remat = "layer"`, "cheap" or "none". What is
+    trained in 16 bits keeps what rounding takes off each move for the next one; in
+    float32 with `activations="bfloat16"` it learns more at the same price.
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.
@@ -61,7 +67,7 @@ class Trainer:
       save_every: steps between checkpoints; 0 writes one at the end only.
       keep: how many of the newest checkpoints stay.
       evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
-        as "eval/…"; in every process.
+        as "eval/…"; in every process. A resumed run keeps the numbers of its rows.
       evaluate_every: steps between evaluations; 0: never.
       patience: batches in a row in which no token counts, before that is an error.
       log: False prints no progress line.
@@ -132,8 +138,8 @@ class Trainer:
         Raises:
           helpers.training.errors.TrainingDiverged: a loss or gradient is not finite.
           helpers.training.errors.NothingToLearn: no token counted for a long time.
-          ValueError: more than `steps` steps are done already, or batches of another
-            run would be gone on with.
+          ValueError: more than `steps` steps are done already, batches of another run
+            would be gone on with, or rollouts are another model's.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
             folder, or another process training in it.
         """
@@ -143,6 +149,7 @@ class Trainer:
                 " model again and make a new Trainer; it goes on from the last"
                 f" checkpoint: {self._last_checkpoint()}."
             )
+        require_own_answers(self.model, self.objective, batches)
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
@@ -179,6 +186,7 @@ class Trainer:
             if saves:
                 self._save(batches)
         self._log_steps(leave=0)
+        warn_of_nothing_learned(self.log.rows)
         if self.step > self.saved:
             self._save(batches)
 

@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
@@ -131,6 +132,20 @@ def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, tmp_path
 
 def layers(model):
     return [(p, x) for p, x in names.items(nnx.state(model)) if p[0] == "layers"]
+
+
+def test_small_adapters_that_bfloat16_would_round_away_are_warned_of(tmp_path):
+    base = make("qwen2", dtype=jnp.bfloat16)
+    with pytest.warns(UserWarning, match="to bfloat16, the weights lose more than 50%"):
+        weights.save(adapted(base, noise=0.003), tmp_path / "small")
+    with pytest.warns(UserWarning, match="lora.save"):
+        lora.merge(adapted(base, noise=0.003))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights.save(adapted(base, noise=0.3), tmp_path / "large")
+        weights.save(lora.add(base, 2), tmp_path / "fresh")  # nothing to lose
+        exact = make("qwen2")
+        weights.save(adapted(exact, noise=0.003), tmp_path / "exact")
 
 
 def test_int8_without_adapters_comes_back_bit_for_bit(tmp_path):

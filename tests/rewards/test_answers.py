@@ -232,6 +232,18 @@ UNDECIDED = (
 )  # fmt: skip
 
 
+ANOTHER = (  # number than the digits in front say
+    "5½", "5 ½", "5²", "2⁵", "10⁶", "18!", "5 million", "5 Thousand", "5-million",
+    "3 Ⅷ", "2 hundredths", "5₁", "7\u0663",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ANOTHER)
+def test_what_follows_may_not_make_another_number_of_it(line):
+    assert extract_strict(f"#### {line}") is None
+    assert extract_strict(f"#### {line[0]} apples, thousands of them!") == int(line[0])
+
+
 @pytest.mark.parametrize("line", UNDECIDED, ids=lambda line: line[:20])
 def test_markup_that_is_not_closed_or_holds_two_numbers_is_nothing(line):
     assert extract_strict(f"#### {line}") is None

@@ -200,6 +200,8 @@ def test_a_tool_that_raises_costs_an_error_without_its_words():
         raise RuntimeError("the password is 1234")
 
     assert tool_of({}, fails).call({}) == {"error": "the tool failed: RuntimeError"}
+    leaving = tool_of({}, lambda: sys.exit(1))
+    assert leaving.call({}) == {"error": "the tool failed: SystemExit"}
 
 
 def test_a_tool_that_is_not_there_is_told_with_those_that_are():

@@ -1,5 +1,6 @@
 """Tool calls: what templates write, what is read back, and 10,000 hostile strings."""
 
+import ast
 import json
 import random
 import sys
@@ -190,6 +191,9 @@ def test_gemma_3_may_write_calls_in_other_ways():
     assert GEMMA3.parse(fence("tool_code", spread)).calls == (
         Call("f", {"a": 'it\'s "x"', "b": 1}),
     )
+    for text in (r"'say \"hi\"'", r"'x\x41'", r'"it\'s"', r"'a\\'", r"'\u00e9\n'"):
+        (call,) = GEMMA3.parse(fence("tool_code", f"f(a={text})")).calls
+        assert call.arguments == {"a": ast.literal_eval(text)}
     values = [{"name": c.name, "parameters": c.arguments} for c in calls]
     for kind in ("json", "tool_code"):
         assert GEMMA3.parse(fence(kind, json.dumps(values))).calls == calls

@@ -205,6 +205,10 @@ def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_if_asked()
     batch, cap = groups(), 1.1
     other = batch | {"logprobs": batch["logprobs"] - 0.5}
     assert run(objectives.gspo(), batch)[0] == run(objectives.gspo(), other)[0]
+    assert (
+        run(objectives.gspo(sampler_cap=cap), other)[0]
+        != run(objectives.gspo(), other)[0]
+    )
     loss, _, _ = run(objectives.policy_gradient(clip=(9, 9), sampler_cap=cap), batch)
     per_token, at_cap = [], []
     for p, g in counted():

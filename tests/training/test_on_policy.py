@@ -122,3 +122,26 @@ def test_eight_devices_are_as_exact():
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "all the same" in done.stdout
+
+
+def test_rollouts_of_another_model_are_refused_before_anything_is_computed():
+    """As where adapters are added after the rollouts were made."""
+    model, sampler = Toy(), Toy()
+    batches = Rows()
+    batches.model = sampler
+
+    def sum_of(model, batch):
+        return {"logprobs": model(batch["tokens"]).sum(-1)}
+
+    def loss(scores, batch):
+        return scores["logprobs"].mean(), {"weight": jnp.ones(())}
+
+    def fit(objective):
+        Trainer(model, objective, optax.sgd(0.1), log=False).fit(batches, 1)
+
+    with pytest.raises(ValueError, match="sampled from another model"):
+        fit(OffPolicyObjective(sum_of, loss))
+    assert batches.count == 0
+    fit(lambda model, batch: loss(sum_of(model, batch), batch))  # its own business
+    batches.model = model
+    fit(OffPolicyObjective(sum_of, loss))
