@@ -123,9 +123,11 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         **_QWEN,
     ),
 }
-LARGER = {  # asked for by name, such as v5e-1-gemma3-1b
-    "gemma3-1b": "google/gemma-3-1b-it",
-    "qwen3-1.7b": "Qwen/Qwen3-1.7B",
+LARGER = {  # asked for by name, such as v5e-1-gemma3-1b; prompts where fewer fit
+    "v5e-1-gemma3-1b": ("google/gemma-3-1b-it", 16),
+    "v5e-8-gemma3-1b": ("google/gemma-3-1b-it", 64),
+    "v5e-1-qwen3-1.7b": ("Qwen/Qwen3-1.7B", 12),
+    "v5e-8-qwen3-1.7b": ("Qwen/Qwen3-1.7B", 64),
 }
 FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     "laptop": Preset(
@@ -140,13 +142,12 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
 }
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
-for _machine in ("v5e-1", "v5e-8"):  # the same sizes with another model
-    for _short, _model in LARGER.items():
-        _name = f"{_machine}-{_short}"
-        PRESETS[_name] = dataclasses.replace(
-            PRESETS[_machine], name=_name, model=_model
-        )
-        FOOD[_name] = FOOD[_machine]
+for _name, (_model, _prompts) in LARGER.items():  # else as their machine's
+    _machine = _name[: len("v5e-1")]
+    PRESETS[_name] = dataclasses.replace(
+        PRESETS[_machine], name=_name, model=_model, prompts=_prompts
+    )
+    FOOD[_name] = FOOD[_machine]
 
 
 def preset(name: str | None = None) -> Preset:

@@ -50,7 +50,7 @@ def test_the_preset_can_be_overridden(monkeypatch):
 def test_another_model_is_asked_for_by_name_with_its_machines_sizes(machine):
     row = presets.preset(f"{machine}-qwen3-1.7b")
     assert row.model == "Qwen/Qwen3-1.7B"
-    assert row.prompts == presets.preset(machine).prompts
+    assert row.completion_tokens == presets.preset(machine).completion_tokens
     assert presets.FOOD[row.name] == presets.FOOD[machine]
 
 
