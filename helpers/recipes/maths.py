@@ -15,11 +15,13 @@ import jax
 from helpers import runtime
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
+from helpers.evaluation.kept import kept
 from helpers.generation.rollouts import Rollouts
 from helpers.model import hub, lora, peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.recipes import presets
+from helpers.runtime import run_identity
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 
@@ -102,6 +104,25 @@ class Recipe:
             batch=max(self.preset.prompts, jax.device_count()),
             buckets=(self.preset.prompt_tokens,),
         )
+
+    def before(self, stage, n=512):
+        """`evaluate` before a stage, kept until model or questions are others.
+
+        So a session that was cut off and goes on does not measure its baseline twice.
+
+        Args:
+          stage: as given to `keep`.
+          n: as for `evaluate`.
+        """
+        place = runtime.build_folder() / "before" / f"{stage}_{self.preset.name}.json"
+        budget = {"prompt": self.preset.prompt_tokens, "n": n}
+        about = {
+            "model": run_identity.describe(self.policy),
+            "tokenizer": run_identity.describe(self.tokenizer),
+            "questions": run_identity.describe_rows(self.test[:n]),
+            "budget": budget | {"completion": self.preset.completion_tokens},
+        }
+        return kept(place, about, lambda: self.evaluate(n))
 
     def teacher(self) -> Transformer:
         """The model to distil from, frozen: a larger one, or where none fits, GRPO's.

@@ -14,6 +14,11 @@ class Stage(NamedTuple):
     steps: int
     rate: float
 
+    @property
+    def save_every(self) -> int:
+        """Steps between checkpoints: the most that a disconnect costs, a tenth."""
+        return max(1, self.steps // 10)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preset:

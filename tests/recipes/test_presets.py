@@ -54,6 +54,11 @@ def test_another_model_is_asked_for_by_name_with_its_machines_sizes(machine):
     assert presets.FOOD[row.name] == presets.FOOD[machine]
 
 
+@pytest.mark.parametrize("steps, between", [(150, 15), (28, 2), (3, 1)])
+def test_a_disconnect_costs_a_tenth_of_a_stage_at_most(steps, between):
+    assert presets.Stage(steps, 1e-3).save_every == between
+
+
 def test_the_default_models_need_no_token():
     open_ones = ("Qwen/", "HuggingFaceTB/")
     for name in ("laptop", "laptop-real", "v5e-1", "v5e-8"):

@@ -1,0 +1,52 @@
+"""A report that was measured is read again, not measured again.
+
+A baseline costs minutes on a real model, and a session that was cut off would pay them
+twice. What it was measured on stands beside it; of anything else it is measured anew.
+"""
+
+import json
+import os
+import pathlib
+import warnings
+from collections.abc import Callable
+
+from helpers.evaluation.report import MathsReport
+
+
+def kept(path, about: dict, measure: Callable[[], MathsReport]) -> MathsReport:
+    """The report in a file if it is about the same, else a new one, which goes there.
+
+    Args:
+      path: a JSON file, made with its folder; it is replaced in one step.
+      about: what decides the report, texts by name, such as `run_identity.describe`
+        gives of a model.
+      measure: makes it.
+    """
+    path = pathlib.Path(path)
+    about = json.loads(json.dumps(about))
+    found = _read(path)
+    if found and found["about"] == about:
+        print(f"measured before: {path}")
+        return MathsReport(found["answers"], found["samples"])
+    report = measure()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".partial")
+    whole = {"about": about, "samples": report.samples, "answers": report.answers}
+    aside.write_text(json.dumps(whole), "utf-8")
+    os.replace(aside, path)
+    return report
+
+
+def _read(path):
+    """The content of a file; None if there is none, or what is there is no report."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if {"about", "samples", "answers"} <= found.keys():
+            return found
+        said = "it has other entries"
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, AttributeError) as error:
+        said = str(error)
+    warnings.warn(f"{path} is no report, so it is measured anew: {said}", stacklevel=3)
+    return None

@@ -1,0 +1,59 @@
+"""A report that is kept: read where it is about the same, measured anew elsewhere."""
+
+import pytest
+
+from helpers.evaluation import kept as module
+from helpers.evaluation.kept import kept
+from helpers.evaluation.report import MathsReport
+
+ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
+ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """(ask(about), how often it was measured)."""
+    times = []
+
+    def measure():
+        times.append(1)
+        return MathsReport([ANSWER | {"right": len(times)}], 8)
+
+    return lambda about: kept(tmp_path / "new" / "it.json", about, measure), times
+
+
+def test_it_is_measured_once_and_comes_back_as_it_was(measured, capsys):
+    ask, times = measured
+    first, again = ask({"model": {"": "a"}}), ask({"model": {"": "a"}})
+    assert first == again and len(times) == 1
+    assert again.greedy == 1 and again.since(first).difference == 0
+    assert capsys.readouterr().out.count("measured before") == 1
+
+
+def test_of_anything_else_it_is_measured_anew_and_replaced(measured):
+    ask, times = measured
+    ask({"model": "a"})
+    assert ask({"model": "b"}).answers[0]["right"] == 2
+    assert ask({"model": "b"}).answers[0]["right"] == 2
+    assert ask({"model": "a"}).answers[0]["right"] == 3 == len(times)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '{"about": 1}', '{"about": {}, "samples": 8', "\xff"]
+)
+def test_what_is_no_report_is_said_and_measured_anew(measured, tmp_path, text):
+    ask, times = measured
+    ask({})
+    (tmp_path / "new" / "it.json").write_bytes(text.encode("latin-1"))
+    with pytest.warns(UserWarning, match="is no report, so it is measured anew"):
+        ask({})
+    assert ask({}).answers and len(times) == 2
+
+
+def test_a_measurement_that_fails_leaves_no_file(tmp_path):
+    def measure():
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        module.kept(tmp_path / "it.json", {}, measure)
+    assert list(tmp_path.iterdir()) == []
