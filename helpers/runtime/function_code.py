@@ -4,6 +4,7 @@ Code is read as it was compiled, which is there for functions of notebook cells,
 and strings alike, and knows nothing of comments, docstrings, lines or file names.
 """
 
+import bisect
 import dis
 import functools
 import importlib.util
@@ -12,9 +13,11 @@ import re
 import sys
 import types
 import zlib
+from typing import Any
 
 # Instructions that hold a place and do nothing.
 SILENT = {"NOP", "RESUME", "CACHE", "EXTENDED_ARG"}
+_PAIR = re.compile("(?:LOAD|STORE)_FAST(?:_BORROW)?")
 GLOBAL = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 KINDS = 4 | 8 | 32 | 128 | 512  # flags: *args, **kwargs, generator, coroutine, both
 # Of a class's own attributes: what Python, dataclasses and pickle note for themselves.
@@ -40,13 +43,42 @@ def checksum(code: types.CodeType) -> str:
 def _lines(code):
     arguments = code.co_argcount + code.co_kwonlyargcount
     sizes = code.co_argcount, code.co_posonlyargcount, code.co_flags & KINDS
-    yield f"{sizes} {code.co_varnames[:arguments]} {code.co_exceptiontable.hex()}"
+    yield f"{sizes} {code.co_varnames[:arguments]}"
+    steps, place = _steps(code)
+    for name, value in steps:
+        if isinstance(value, types.CodeType):
+            yield name
+            yield from _lines(value)
+        else:
+            yield f"{name} {_constant(value)}"
+    bytecode: Any = dis.Bytecode(code)  # has more than its types say
+    for each in bytecode.exception_entries:
+        span = place(each.start), place(each.end), place(each.target)
+        yield f"{span} {each.depth} {each.lasti}"
+
+
+def _steps(code):
+    """([(instruction, what it is given)], offset -> index among them).
+
+    Where Python 3.13 makes two instructions one depends on the ends of lines, and so do
+    offsets: here they are two, and jumps are told by index.
+    """
+    steps, offsets = [], []
     for each in dis.get_instructions(code):
-        if isinstance(each.argval, types.CodeType):
-            yield each.opname
-            yield from _lines(each.argval)
-        elif each.opname not in SILENT:
-            yield f"{each.opname} {_constant(each.argval)}"
+        names = _PAIR.findall(each.opname) if isinstance(each.argval, tuple) else []
+        if len(names) == 2:
+            pair = list(zip(names, each.argval, strict=True))
+        else:
+            pair = [] if each.opname in SILENT else [(each.opname, each.argval)]
+        steps += pair
+        offsets += [each.offset] * len(pair)
+
+    def place(offset):
+        return bisect.bisect_left(offsets, offset)
+
+    jumps = {dis.opname[op] for op in (*dis.hasjrel, *dis.hasjabs)}
+    told = [(n, f"to {place(x)}" if n in jumps else x) for n, x in steps]
+    return told, place
 
 
 def _constant(value):
