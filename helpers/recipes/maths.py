@@ -21,6 +21,7 @@ from helpers.model import hub, lora, peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.recipes import presets
+from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
@@ -28,6 +29,7 @@ from helpers.text import chat
 TEACHERS = {  # larger ones of the same vocabulary
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
 }
+GRADED_BY = extract_strict, extract_lenient
 GENERATED = {"train": 4000, "test": 600}  # problems, where a preset names levels
 ASK = (
     "\nWork it out step by step. End with a line that holds #### and the number, such "
@@ -121,6 +123,7 @@ class Recipe:
             "tokenizer": run_identity.describe(self.tokenizer),
             "questions": run_identity.describe_rows(self.test[:n]),
             "budget": budget | {"completion": self.preset.completion_tokens},
+            "graded by": [run_identity.describe(f) for f in GRADED_BY],
         }
         return kept(place, about, lambda: self.evaluate(n))
 

@@ -3,7 +3,7 @@
 bfloat16 has eight binary digits: it rounds a move of less than a 512th of a parameter
 away, step after step, and the model stays nearly where it was. So what was rounded away
 is kept beside the optimizer's state, in 16 bits more, and joins the next move: Kahan's
-summation (2010.06192, section 3.2). Parameters in float32 need none of it.
+summation (2010.06192). Parameters in float32 need none of it.
 """
 
 from typing import Any, NamedTuple

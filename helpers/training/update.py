@@ -4,6 +4,8 @@ Gradients of the pieces of a batch are added up into the gradient of the whole, 
 optimizer turns it into a move, and the move is dropped if anything is not finite.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -42,20 +44,7 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
         def model(params):
             return nnx.merge(graph, params, fixed)
 
-        def move(state, gradient, metrics):
-            params, opt_state = state
-            metrics["grad_norm"] = optax.global_norm(gradient)
-            exact, inner = rounding.whole(params, opt_state)
-            moves, inner = transform.update(
-                gradient, inner, exact, value=metrics["loss"]
-            )
-            exact = jax.tree.map(lambda p, move: p + rate * move, exact, moves)
-            params, opt_state = rounding.rounded(exact, inner, params)
-            good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
-            state = jax.tree.map(
-                lambda new, old: jnp.where(good, new, old), (params, opt_state), state
-            )
-            return state, metrics
+        move = functools.partial(_moved, transform, rate)
 
         def loss(params, piece):
             return counted(at_first(model(params), piece, *frozen), piece)
@@ -81,3 +70,19 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
         return *state, metrics
 
     return update
+
+
+def _moved(transform, rate, state, gradient, metrics):
+    """(parameters, optimizer state) after one update, and metrics with its norm.
+
+    Where loss or gradient is not finite, they are those before it.
+    """
+    params, opt_state = state
+    metrics["grad_norm"] = optax.global_norm(gradient)
+    exact, inner = rounding.whole(params, opt_state)
+    moves, inner = transform.update(gradient, inner, exact, value=metrics["loss"])
+    exact = jax.tree.map(lambda p, move: p + rate * move, exact, moves)
+    new = rounding.rounded(exact, inner, params)
+    good = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+    state = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
+    return state, metrics

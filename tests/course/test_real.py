@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 
+import disconnected
 import pytest
 
 from helpers import runtime
@@ -12,15 +13,11 @@ from scripts import real
 
 TINY = runtime.ROOT / "data" / "tiny"
 SMALL = dataclasses.replace(
-    presets.PRESETS["laptop-real"],
-    model=str(TINY / "sft"),
-    lora_rank=4,
-    prompts=4,
+    disconnected.SMALL,
     group=2,
-    completion_tokens=32,
-    chunk=100,
     sft=presets.Stage(2, 1e-3),
     rl=presets.Stage(2, 1e-3),
+    levels=(1, 2, 3),
 )
 
 
