@@ -178,6 +178,12 @@ def test_a_reference_pulls_by_its_weight_and_costs_nothing_without():
     assert metrics["kl_reference"] > 0
     without = objectives.policy_gradient()
     assert "kl_reference" not in without(cached_model(), groups(), reference)[1]
+    both = [
+        run(make(beta=0.1), groups(), None, reference)[0]
+        - run(make(), groups(), None, reference)[0]
+        for make in (objectives.gspo, objectives.policy_gradient)
+    ]
+    assert both[0] > 0 and both[1] > 0  # the reference is another model
     with pytest.raises(ValueError, match="beta=0.1"):
         objectives.policy_gradient(beta=0.1)(cached_model(), groups())
 
