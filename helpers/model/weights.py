@@ -271,7 +271,9 @@ def _read(tensors, shapes, config, dtype, mesh):
         part = _stacked if "layers" in keys else _single
         part = _patch if tuple(keys) == PATCH else part
         part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
-        return jax.make_array_from_callback(shape.shape, place, part)
+        # Waited for: until a copy is done, what is copied is held, too.
+        array = jax.make_array_from_callback(shape.shape, place, part)
+        return jax.block_until_ready(array)
 
     arrays = jax.tree_util.tree_map_with_path(read, nnx.to_pure_dict(shapes))
     nnx.replace_by_pure_dict(shapes, arrays)
