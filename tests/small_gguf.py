@@ -1,16 +1,36 @@
-"""Small models and a tokenizer that llama.cpp could run, for tests of GGUF."""
+"""Small models and tokenizers that llama.cpp could run, for tests of GGUF."""
 
 import functools
+import json
 
 import jax.numpy as jnp
 import numpy as np
 import tiny_models
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from helpers.text import tokenizer
+from helpers.text.gguf_cuts import CUTS
 
 # What llama.cpp builds into Gemma 3.
 GEMMA = {"pattern": 6, "rope_local_theta": 1e4, "query_scale": 32.0, "layers": 6}
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}<|im_end|>"
+    "{{ '\n' }}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% endif %}"
+)
+# What the merges of `byte_pairs` are learned from.
+TEXTS = [
+    "How many apples has Mia got? 12 or 345!\n\n  She's 7.\r\n",
+    "don't\t naïve 三个",
+]
 SIZES = {"width": 64, "heads": 2, "kv_heads": 1, "head_dim": 32, "ff": 96}
 
 
@@ -31,6 +51,51 @@ def small_tokenizer():
         eos_token="<|end|>",
         chat_template="{{ messages[0]['content'] }}<|end|>",
         clean_up_tokenization_spaces=False,
+    )
+
+
+def byte_pairs(
+    cut,
+    *,
+    special=("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    tags=("<tool_call>",),
+    template=CHATML,
+    size=340,
+    first=None,
+    **named,
+):
+    """A tokenizer of all bytes, whose text is cut as llama.cpp's `cut` says.
+
+    Args:
+      special, tags: control tokens, and added ones that are none.
+      first: the control token before every text, as Llama 3 has one.
+      named: which of them are its `eos_token` and so on; else those of ChatML.
+    """
+    core = Tokenizer(models.BPE())
+    parts = json.loads(core.to_str())
+    parts["model"]["ignore_merges"] = CUTS[cut].whole
+    parts["normalizer"] = CUTS[cut].normalizer
+    parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": CUTS[cut].steps}
+    core = Tokenizer.from_str(json.dumps(parts))
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(TEXTS * 3, trainer)
+    if first:
+        core.post_processor = processors.TemplateProcessing(
+            single=[first, "$A"], special_tokens=[(first, core.token_to_id(first))]
+        )
+    core.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
+    named = named or {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    return tokenizer.tokenizer_class()(
+        tokenizer_object=core,
+        chat_template=template,
+        clean_up_tokenization_spaces=False,
+        **named,
     )
 
 

@@ -6,6 +6,7 @@ they stand for; `save` writes a model that was trained here.
 
 import os
 import pathlib
+from typing import Any
 
 import gguf
 import numpy as np
@@ -19,7 +20,12 @@ from helpers.runtime.processes import on_first
 from helpers.text import chat, gguf_tokenizer
 
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
-KINDS = ("F32", "F16", "Q8_0")  # that `save` writes
+# What `save` writes, and how `general.file_type` calls it.
+KINDS = {
+    "F32": gguf.LlamaFileType.ALL_F32,
+    "F16": gguf.LlamaFileType.MOSTLY_F16,
+    "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
+}
 
 
 def to_folder(path, folder) -> pathlib.Path:
@@ -128,7 +134,11 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
     if config.vision:
         raise GGUFError("A model with vision has no GGUF file here: save a folder.")
     try:
-        fields = gguf_names.config_fields(config)
+        fields: dict[str, Any] = {
+            "general.file_type": int(KINDS[kind]),
+            "general.quantization_version": gguf.GGML_QUANT_VERSION,
+        }
+        fields |= gguf_names.config_fields(config)
         fields |= gguf_tokenizer.to_fields(tokenizer)
     except gguf_tokenizer.GGUFTokenizerError as error:
         raise GGUFError(str(error)) from None

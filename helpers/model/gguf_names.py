@@ -45,7 +45,8 @@ IN_LAYER = {
     "post_ff_norm": "post_ffw_norm.weight",
 }
 ROPE = "rope_freqs.weight"  # by how much each frequency of Llama 3.1 is slowed down
-# What llama.cpp builds into the architecture and does not read from the file.
+# What llama.cpp builds into the architecture. Newer ones read the pattern and the base
+# from the file if it has them; older ones do not.
 GEMMA_PATTERN, GEMMA_27B_LAYERS, GEMMA_LOCAL_THETA = 6, 62, 1e4
 # Keys that would change what is computed, and the value that changes nothing.
 UNKNOWN = {
@@ -132,6 +133,10 @@ def read_config(file: GGUFFile) -> ModelConfig:
             )
     gemma, layers = name == "gemma3", read.size("block_count")
     scale = width / heads if layers == GEMMA_27B_LAYERS else head_dim
+    pattern, local = 1, GEMMA_LOCAL_THETA
+    if gemma:
+        pattern = read.size("attention.sliding_window_pattern", GEMMA_PATTERN)
+        local = read.number("rope.freq_base_swa", local)
     return ModelConfig(
         family=FAMILIES[name],
         vocab_size=embed.shape[0],
@@ -142,9 +147,9 @@ def read_config(file: GGUFFile) -> ModelConfig:
         head_dim=head_dim,
         ff=read.size("feed_forward_length"),
         window=read.size("attention.sliding_window") if gemma else 0,
-        pattern=GEMMA_PATTERN if gemma else 1,
+        pattern=pattern,
         rope_theta=read.number("rope.freq_base", 1e6 if gemma else 1e4),
-        rope_local_theta=GEMMA_LOCAL_THETA,
+        rope_local_theta=local,
         stretch=_stretch(file, read, head_dim),
         max_positions=read.size("context_length"),
         query_scale=float(scale) if gemma else 0.0,

@@ -1,42 +1,19 @@
 """Tokenizers from and to the metadata of GGUF files, llama.cpp's one-file format.
 
 Such a file holds the entries, what kind each is, and merges or scores; how text is cut
-into words before anything merges is only named (`tokenizer.ggml.pre`), and what the
-names mean stands in llama.cpp's source. Two kinds of tokenizer are known here: byte
-pairs as in GPT-2, of Qwen, Llama 3 and SmolLM2; and SentencePiece's, of Gemma.
+into words before anything merges is only named (`gguf_cuts`). Two kinds of tokenizer
+are known here: byte pairs as in GPT-2, of Qwen, Llama 3 and SmolLM2; and
+SentencePiece's, of Gemma.
 """
 
 import json
 
+from helpers.text import chat
+from helpers.text.gguf_cuts import CUTS, byte_level, cut_by
 from helpers.text.tokenizer import tokenizer_class
 
 BYTE_PAIRS, SENTENCE_PIECE = "gpt2", "llama"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-_LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-
-
-def _cut_by(pattern):
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
-    return [split | {"invert": False}, _bytes(use_regex=False)]
-
-
-def _bytes(use_regex):
-    return {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": use_regex,
-    }
-
-
-# How text is cut, as tokenizer.json has it, by llama.cpp's names (llama-vocab.cpp).
-CUTS = {
-    "gpt-2": [_bytes(use_regex=True)],
-    "smollm": [{"type": "Digits", "individual_digits": True}, _bytes(use_regex=True)],
-    "qwen2": _cut_by(_LETTERS + r"\p{N}" + _REST),
-    "llama-bpe": _cut_by(_LETTERS + r"\p{N}{1,3}" + _REST),
-}
 
 
 class GGUFTokenizerError(ValueError):
@@ -81,12 +58,26 @@ def to_tokenizer(fields: dict):
 def _loaded(parts, fields, entries):
     from tokenizers import Tokenizer
 
-    whole = {"version": "1.0", "truncation": None, "padding": None}
-    whole |= {"normalizer": None, "post_processor": None} | parts
+    special = _special(fields, entries)
+    whole = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None}
+    whole |= {"post_processor": _first(fields, special.get("bos_token"))} | parts
     try:
         core = Tokenizer.from_str(json.dumps(whole))
     except Exception as error:  # tokenizers has no class of its own for its errors
         raise GGUFTokenizerError(f"The entries make no tokenizer: {error}.") from None
+    template = fields.get("tokenizer.chat_template")
+    if template is not None and not isinstance(template, str):
+        raise GGUFTokenizerError("tokenizer.chat_template is no text.")
+    return tokenizer_class()(
+        tokenizer_object=core,
+        chat_template=template,
+        clean_up_tokenization_spaces=False,
+        **special,
+    )
+
+
+def _special(fields, entries):
+    """{"bos_token": "<bos>"} and the like, of those that the file names."""
     named = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
     special = {}
     for theirs, ours in named.items():
@@ -98,15 +89,27 @@ def _loaded(parts, fields, entries):
                     f"{len(entries)} entries."
                 )
             special[f"{ours}_token"] = entries[number]
-    template = fields.get("tokenizer.chat_template")
-    if template is not None and not isinstance(template, str):
-        raise GGUFTokenizerError("tokenizer.chat_template is no text.")
-    return tokenizer_class()(
-        tokenizer_object=core,
-        chat_template=template,
-        clean_up_tokenization_spaces=False,
-        **special,
-    )
+    return special
+
+
+def _first(fields, bos):
+    """The post-processor that begins texts with `bos`; None where they do without.
+
+    Where a file does not say, llama.cpp begins those of SentencePiece and Llama 3 so.
+    """
+    habit = fields["tokenizer.ggml.model"] == SENTENCE_PIECE
+    habit = habit or fields.get("tokenizer.ggml.pre") == "llama-bpe"
+    if bos is None or not fields.get("tokenizer.ggml.add_bos_token", habit):
+        return None
+    first = {"SpecialToken": {"id": bos, "type_id": 0}}
+    text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    number = fields["tokenizer.ggml.bos_token_id"]
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, text],
+        "pair": [first, text, first, other],
+        "special_tokens": {bos: {"id": bos, "ids": [number], "tokens": [bos]}},
+    }
 
 
 def _byte_pairs(fields, entries, kinds):
@@ -120,10 +123,12 @@ def _byte_pairs(fields, entries, kinds):
     merges = [merge.split(" ") for merge in _texts(fields, "merges")]
     if wrong := next((m for m in merges if len(m) != 2), None):
         raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
+    steps, whole, normalizer = CUTS[cut]
     return {
-        "model": _merging(entries, merges),
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": CUTS[cut]},
-        "decoder": _bytes(use_regex=True),
+        "model": _merging(entries, merges) | {"ignore_merges": whole},
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+        "decoder": byte_level(use_regex=True),
     }
 
 
@@ -227,10 +232,9 @@ def to_fields(tokenizer) -> dict:
         another kind.
     """
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
-    model, cut = parts["model"], parts["pre_tokenizer"]
-    steps = cut.get("pretokenizers", [cut]) if cut else []
-    names = [name for name, known in CUTS.items() if _same_cut(steps, known)]
-    if model["type"] != "BPE" or not names or parts["normalizer"]:
+    model = parts["model"]
+    names = [name for name, known in CUTS.items() if cut_by(known, parts)]
+    if model["type"] != "BPE" or not names:
         raise GGUFTokenizerError(
             "llama.cpp has no name for the way in which this tokenizer cuts text into "
             f"words (it knows those of {', '.join(CUTS)}), so a GGUF file of it would "
@@ -255,6 +259,7 @@ def to_fields(tokenizer) -> dict:
     for name, number in (
         ("bos", tokenizer.bos_token_id),
         ("eos", tokenizer.eos_token_id),
+        ("eot", _turn_end(tokenizer)),
         ("unknown", tokenizer.unk_token_id),
         ("padding", tokenizer.pad_token_id),
     ):
@@ -266,13 +271,22 @@ def to_fields(tokenizer) -> dict:
     return fields
 
 
-def _same_cut(steps, known):
-    def bare(step):
-        return {k: v for k, v in step.items() if k not in ("trim_offsets", "invert")}
-
-    return [bare(step) for step in steps] == [bare(step) for step in known]
+def _turn_end(tokenizer):
+    """The id that ends a turn; llama.cpp knows only the well-known ones by name."""
+    if not tokenizer.chat_template:
+        return None
+    try:
+        return chat.eos_ids(tokenizer)[0]
+    except ValueError as error:
+        raise GGUFTokenizerError(str(error)) from None
 
 
 def _begins_with_bos(tokenizer):
-    ids = tokenizer("x")["input_ids"]
-    return bool(ids) and ids[0] == tokenizer.bos_token_id
+    """Whether every text begins so, those that the template writes among them.
+
+    llama.cpp would begin these so, too, where the model never saw it.
+    """
+    texts = [tokenizer("x")["input_ids"]]
+    if tokenizer.chat_template:
+        texts.append(chat.prompt_tokens(tokenizer, "x"))
+    return all(ids and ids[0] == tokenizer.bos_token_id for ids in texts)

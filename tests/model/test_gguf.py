@@ -8,7 +8,7 @@ import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_gguf import SIZES, logits, made, small_tokenizer
+from small_gguf import GEMMA, SIZES, logits, made, small_tokenizer
 
 from helpers.model import gguf as gguf_files
 from helpers.model import gguf_names, lora, names, weights
@@ -193,6 +193,18 @@ def test_metadata_that_cannot_be_are_refused(config, data):
         unread = ("vocab_size", "scaling.type", "factor", "epsilon", "freq_base")
         missing = file.fields[key] is None
         assert read == config or missing or key.endswith(unread), key
+
+
+def test_a_gemma_has_the_pattern_and_the_local_base_that_its_file_names():
+    """Newer llama.cpp read both keys, as `make gguf-check` found."""
+    file = Made(tiny_models.config("gemma3_text", **SIZES | GEMMA))
+    file.fields["gemma3.attention.sliding_window_pattern"] = 2
+    file.fields["gemma3.rope.freq_base_swa"] = 20.0
+    read = gguf_names.read_config(file)
+    assert (read.pattern, read.rope_local_theta) == (2, 20.0)
+    file.fields["gemma3.attention.sliding_window_pattern"] = [True, False]
+    with pytest.raises(GGUFError, match="sliding_window_pattern is .*no size"):
+        gguf_names.read_config(file)
 
 
 REFUSED = {

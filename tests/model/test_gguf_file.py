@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_gguf import made, small_tokenizer
 
+from helpers.model import gguf as gguf_files
 from helpers.model.gguf_file import READ, GGUFError, GGUFFile
 
 KIND = gguf.GGMLQuantizationType
@@ -187,3 +189,12 @@ def test_a_file_that_shrinks_after_it_was_opened_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-256])
     with pytest.raises(GGUFError, match="cut off while"):
         file.array("x")
+
+
+@pytest.mark.parametrize("kind, number", [("F32", 0), ("F16", 1), ("Q8_0", 7)])
+def test_a_file_says_what_its_numbers_are(kind, number, tmp_path):
+    """The numbers of llama.h's enum; the version is a must where there are blocks."""
+    gguf_files.save(made("qwen2"), tmp_path / "m.gguf", small_tokenizer(), kind)
+    fields = GGUFFile(tmp_path / "m.gguf").fields
+    assert fields["general.file_type"] == number
+    assert fields["general.quantization_version"] == 2

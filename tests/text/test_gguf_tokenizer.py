@@ -6,51 +6,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, trainers
+from small_gguf import TEXTS, byte_pairs
+from tokenizers import Tokenizer
 
-from helpers.text import chat, gguf_tokenizer, tokenizer
-from helpers.text.gguf_tokenizer import (
-    CUTS,
-    GGUFTokenizerError,
-    to_fields,
-    to_tokenizer,
-)
-
-TEXTS = [
-    "How many apples has Mia got? 12 or 345!\n\n  She's 7.\r\n",
-    "don't\t naïve 三个",
-]
-
-
-def byte_pairs(cut, size=340):
-    """A small tokenizer of words that are cut as llama.cpp's `cut` says."""
-    core = Tokenizer(models.BPE())
-    steps = {"type": "Sequence", "pretokenizers": CUTS[cut]}
-    parts = json.loads(core.to_str()) | {"pre_tokenizer": steps}
-    core = Tokenizer.from_str(json.dumps(parts))
-    core.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=sorted(tokenizer_bytes()),
-        show_progress=False,
-    )
-    core.train_from_iterator(TEXTS * 3, trainer)
-    core.add_tokens([AddedToken("<tool_call>", normalized=False)])
-    return tokenizer.tokenizer_class()(
-        tokenizer_object=core,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        chat_template="{{ messages[0]['content'] }}",
-        clean_up_tokenization_spaces=False,
-    )
-
-
-def tokenizer_bytes():
-    from tokenizers import pre_tokenizers
-
-    return pre_tokenizers.ByteLevel.alphabet()
-
+from helpers.text import chat, tokenizer
+from helpers.text.gguf_cuts import CUTS
+from helpers.text.gguf_tokenizer import GGUFTokenizerError, to_fields, to_tokenizer
 
 MADE = {cut: byte_pairs(cut) for cut in CUTS}
 BACK = {cut: to_tokenizer(to_fields(made)) for cut, made in MADE.items()}
@@ -180,8 +141,99 @@ def test_what_makes_no_tokenizer_is_refused(said):
         to_tokenizer(pieces() | {"tokenizer.chat_template": 3})
 
 
+def changed(made, **changes):
+    """The tokenizer with other parts of its tokenizer.json."""
+    parts = json.loads(made.backend_tokenizer.to_str())
+    parts["model"] |= changes.pop("model", {})
+    core = Tokenizer.from_str(json.dumps(parts | changes))
+    return tokenizer.tokenizer_class()(
+        tokenizer_object=core, eos_token="<|im_end|>", chat_template=made.chat_template
+    )
+
+
 def test_the_courses_own_tokenizer_has_no_name_in_llama_cpp():
     own = tokenizer.train_tokenizer(["How many apples has Mia?"], 300)
     with pytest.raises(GGUFTokenizerError, match="no name for the way"):
         to_fields(own)
-    assert "smollm" in str(gguf_tokenizer.CUTS.keys())
+
+
+# --- what llama.cpp does by itself, as it was seen to by `make gguf-check` ---
+
+
+def test_llama_3_takes_a_word_that_is_an_entry_whole_whatever_merges_first():
+    """ids by llama.cpp: xyz is one token there, though no merge makes it."""
+    parts = json.loads(MADE["llama-bpe"].backend_tokenizer.to_str())["model"]
+    tokens = [*sorted(parts["vocab"], key=parts["vocab"].get), "xyz"]
+    merges = [" ".join(merge) for merge in parts["merges"]]
+    fields = {"model": "gpt2", "tokens": tokens, "merges": merges, "eos_token_id": 2}
+    whole, merged = (
+        to_tokenizer({f"tokenizer.ggml.{k}": v for k, v in (fields | pre).items()})
+        for pre in ({"pre": "llama-bpe"}, {"pre": "qwen2"})
+    )
+    assert whole.tokenize("xyz") == ["xyz"] and merged.tokenize("xyz") == [*"xyz"]
+
+
+def test_a_tokenizer_of_llama_3_that_merges_whole_words_is_not_written():
+    merging = changed(MADE["llama-bpe"], model={"ignore_merges": False})
+    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
+        to_fields(merging)
+    whole = changed(MADE["smollm"], model={"ignore_merges": True})
+    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
+        to_fields(whole)
+
+
+def test_qwen_is_written_with_the_normalizer_of_its_files_and_read_with_it():
+    """NFC: Qwen2Tokenizer of transformers sets it; GGUF has no place for it."""
+    apart, joined = "cafe\u0301", "caf\u00e9"
+    assert MADE["qwen2"].tokenize(apart) == MADE["qwen2"].tokenize(joined)
+    assert BACK["qwen2"].tokenize(apart) == BACK["qwen2"].tokenize(joined)
+    assert BACK["smollm"].tokenize(apart) != BACK["smollm"].tokenize(joined)
+    bare = changed(MADE["qwen2"], normalizer=None)
+    assert to_fields(bare) | {"tokenizer.ggml.padding_token_id": 0} == to_fields(
+        MADE["qwen2"]
+    )
+    lowered = changed(MADE["qwen2"], normalizer={"type": "Lowercase"})
+    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
+        to_fields(lowered)
+
+
+def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
+    """llama-vocab.cpp: `add_bos` is on for SentencePiece and Llama 3."""
+    start = {"first": "<|im_start|>", "bos_token": "<|im_start|>"}
+    begun = byte_pairs("llama-bpe", eos_token="<|im_end|>", **start)
+    fields = to_fields(begun)
+    assert fields["tokenizer.ggml.add_bos_token"]
+    silent = {k: v for k, v in fields.items() if not k.endswith("add_bos_token")}
+    for told in (fields, silent):
+        assert to_tokenizer(told)("12 apples").input_ids == begun("12 apples").input_ids
+    other = to_tokenizer(silent | {"tokenizer.ggml.pre": "qwen2"})
+    assert other("a").input_ids == begun("a").input_ids[1:]
+    assert SENTENCE_PIECE("a").input_ids[0] == 1
+    without = to_tokenizer(pieces(add_bos_token=False))
+    assert without("a").input_ids == SENTENCE_PIECE("a").input_ids[1:]
+
+
+def test_what_the_template_does_not_begin_with_is_not_begun_with():
+    """llama.cpp puts the first token before prompts, too, if the file says so."""
+    start = {"first": "<s>", "bos_token": "<s>", "special": ("<s>", "<|im_end|>")}
+    template = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+    own = byte_pairs("gpt-2", eos_token="<|im_end|>", template=template, **start)
+    assert own("a").input_ids[0] == 0
+    assert not to_fields(own)["tokenizer.ggml.add_bos_token"]
+    own.chat_template = "<s>" + template
+    assert to_fields(own)["tokenizer.ggml.add_bos_token"]
+
+
+def test_what_ends_a_turn_is_told_as_llama_cpp_knows_few_ends_by_name():
+    template = "{% for m in messages %}[turn]{{ m.content }}[/turn]{% endfor %}"
+    special = ("</s>", "[turn]", "[/turn]")
+    own = byte_pairs("gpt-2", special=special, template=template, eos_token="</s>")
+    fields = to_fields(own)
+    assert fields["tokenizer.ggml.eos_token_id"] == 0
+    assert fields["tokenizer.ggml.eot_token_id"] == 2
+    assert chat.eos_ids(to_tokenizer(fields)) == chat.eos_ids(own) == (2, 0)
+    own.chat_template = None
+    assert "tokenizer.ggml.eot_token_id" not in to_fields(own)
+    own.chat_template = "{% for m in messages %}{{ m.content }};{% endfor %}"
+    with pytest.raises(GGUFTokenizerError, match="could not stop"):
+        to_fields(own)
