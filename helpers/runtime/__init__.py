@@ -8,12 +8,14 @@ from helpers.runtime.environment import (
     seed,
     where,
 )
+from helpers.runtime.lasting import keep_runs
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.secrets import token
 
 __all__ = [
     "ROOT",  # the folder of the course
     "build_folder",  # where everything made goes
+    "keep_runs",  # on Google Drive, or in Kaggle's output folder
     "make_mesh",  # the devices, as ("data", "model")
     "model_folder",  # where a run saves its finished model
     "run_folder",  # checkpoints and logs of a run

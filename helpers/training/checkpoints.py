@@ -91,6 +91,12 @@ class Checkpoints:
                     f"Process {file.read() or '?'} is already training in {self.run}."
                     " Wait for it, stop it, or give this run another folder."
                 ) from None
+            except OSError as error:  # a disk without locks, as some that are shared
+                warnings.warn(
+                    f"{self.run} cannot be locked ({error}): see to it yourself that no"
+                    " other process trains there at the same time.",
+                    stacklevel=6,
+                )
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()

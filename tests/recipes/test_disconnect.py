@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -12,21 +13,21 @@ import pytest
 from disconnected import SMALL
 from safetensors.numpy import load_file
 
+from helpers.runtime.lasting import NAME
 from helpers.training.metrics_log import is_timing
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "disconnected.py"
-RUN = pathlib.Path("runs") / f"grpo_{SMALL.name}"
+RUN = pathlib.Path("MyDrive", NAME, "runs", f"grpo_{SMALL.name}")
 
 
 def session(drive, cache):
     """A machine of its own that has nothing but what lies on the drive."""
     environment = os.environ | {
-        "COURSE_BUILD": str(drive),
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONUNBUFFERED": "1",
     }
-    command = [sys.executable, str(SCRIPT)]
+    command = [sys.executable, str(SCRIPT), str(drive)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
@@ -67,7 +68,11 @@ def test_two_disconnects_cost_a_tenth_each_and_change_nothing(tmp_path):
     assert first < second < steps
     said = finished(drive, cache)
     assert "measured before" in said and "measured before" not in expected
-    assert said.split("change:")[1] == expected.split("change:")[1]
+    assert "the first 20 answers: " in expected and "the first" not in said
+    (saved,) = re.findall(rf"found there: grpo_{SMALL.name}, to step (\d+)", said)
+    assert second - between - 1 <= int(saved) <= second
+    assert said.splitlines()[-1] == expected.splitlines()[-1]
+    assert " gained, " in said.splitlines()[-1]
     assert rows(drive) == rows(straight) and len(rows(drive)) == steps
     adapters = [
         load_file(folder / RUN / "model" / "adapter_model.safetensors")

@@ -1,4 +1,6 @@
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -238,3 +240,15 @@ def test_the_record_says_what_is_needed_to_read_it(tmp_path):
     record = json.loads((folder / "checkpoint.json").read_text())["record"]
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert set(record["files"]) == files - {"checkpoint.json"}
+
+
+def test_a_disk_without_locks_is_warned_of_and_used(tmp_path, monkeypatch):
+    def flock(file, operation):
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with (
+        pytest.warns(UserWarning, match="cannot be locked .*not supported"),
+        Checkpoints(tmp_path).locked(),
+    ):
+        pass

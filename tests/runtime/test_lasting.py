@@ -1,0 +1,80 @@
+"""Runs are sent where they outlive the machine, on imitations of Colab and Kaggle."""
+
+import os
+import sys
+import types
+
+import pytest
+
+from helpers import runtime
+from helpers.runtime import lasting
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch, tmp_path):
+    """A new machine: no folder is set, the places are empty."""
+    for name in ("COURSE_BUILD", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(lasting, "DRIVE", tmp_path / "drive")
+    monkeypatch.setattr(lasting, "OUTPUT", tmp_path / "working")
+
+
+@pytest.fixture
+def colab(monkeypatch):
+    """Colab, whose mounts are counted."""
+    mounted = []
+    drive = types.SimpleNamespace(mount=mounted.append)
+    module = types.ModuleType("google.colab")
+    module.drive = drive
+    monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
+    monkeypatch.setitem(sys.modules, "google.colab", module)
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "1")
+    return drive, mounted
+
+
+def test_on_colab_runs_go_to_drive(colab, tmp_path):
+    expected = tmp_path / "drive" / "MyDrive" / "llm-post-training-course"
+    assert runtime.keep_runs() == expected
+    assert runtime.run_folder("grpo") == expected / "runs" / "grpo"
+    assert colab[1] == [str(tmp_path / "drive")]
+
+
+def test_what_an_earlier_session_left_is_named(colab, tmp_path, capsys):
+    runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
+    (runs / "sft" / "model").mkdir(parents=True)
+    for step in (4, 120):
+        (runs / "grpo" / "checkpoints" / f"{step:08d}").mkdir(parents=True)
+    (runs / "empty").mkdir()
+    runtime.keep_runs()
+    said = capsys.readouterr().out
+    assert "sft, finished" in said and "grpo, to step 120" in said
+    assert "empty" not in said
+
+
+def test_without_leave_it_goes_on_and_says_what_is_lost(colab, capsys):
+    def refused(path):
+        raise ValueError("mount failed")
+
+    colab[0].mount = refused
+    assert runtime.keep_runs() == runtime.ROOT / "build"
+    said = capsys.readouterr().out
+    assert "mount failed" in said and "lost with it" in said
+    assert "COURSE_BUILD" not in os.environ
+
+
+def test_on_kaggle_runs_go_to_the_output_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
+    assert runtime.keep_runs().parent == tmp_path / "working"
+    assert "Persistence" in capsys.readouterr().out
+
+
+def test_on_a_laptop_nothing_is_changed():
+    assert runtime.keep_runs() == runtime.ROOT / "build"
+    assert "COURSE_BUILD" not in os.environ
+
+
+def test_a_folder_that_was_asked_for_stays(colab, monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
+    assert runtime.keep_runs() == tmp_path / "mine"
+    assert colab[1] == []
