@@ -4,12 +4,15 @@ from helpers.evaluation import tool_evaluate
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
 from helpers.evaluation.report import Report
+from helpers.evaluation.scored import Scores, score
 
 __all__ = [
-    "Report",  # scores of many answers
+    "Report",  # graded answers to problems
+    "Scores",  # answers judged by a reward
     "compare",  # two models on the same questions
     "evaluate",  # answer and grade
     "pass_at_k",  # any of k samples right
+    "score",  # answer, and let a reward of your own judge
     "tool_evaluate",  # the same, with tools
     "wilson",  # an interval for a share
 ]

@@ -9,11 +9,15 @@ import os
 import pathlib
 import warnings
 from collections.abc import Callable
+from typing import TypeVar
 
-from helpers.evaluation.report import MathsReport
+from helpers.evaluation.report import Report
+
+R = TypeVar("R", bound=Report)
+LEFT_OUT = ("trace",)  # of an answer: a whole conversation; its text stays
 
 
-def kept(path, about: dict, measure: Callable[[], MathsReport]) -> MathsReport:
+def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
     """The report in a file if it is about the same, else a new one, which goes there.
 
     Args:
@@ -21,17 +25,23 @@ def kept(path, about: dict, measure: Callable[[], MathsReport]) -> MathsReport:
       about: what decides the report, texts by name, such as `run_identity.describe`
         gives of a model.
       measure: makes it.
+      kind: the class of report that it makes. One that was read lacks the traces of
+        its conversations.
     """
     path = pathlib.Path(path)
     about = json.loads(json.dumps(about))
     found = _read(path)
     if found and found["about"] == about:
         print(f"measured before: {path}")
-        return MathsReport(found["answers"], found["samples"])
+        return kind(found["answers"], found["samples"])
     report = measure()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial")
-    whole = {"about": about, "samples": report.samples, "answers": report.answers}
+    answers = [
+        {name: x for name, x in answer.items() if name not in LEFT_OUT}
+        for answer in report.answers
+    ]
+    whole = {"about": about, "samples": report.samples, "answers": answers}
     aside.write_text(json.dumps(whole), "utf-8")
     os.replace(aside, path)
     return report

@@ -17,6 +17,7 @@ from helpers.generation.one_turn import OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet
+from helpers.rewards.on_rows import on_rows
 from helpers.runtime import processes
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
@@ -208,13 +209,7 @@ class Rollouts:
         """Rewards (P,G) float32, and each reward function's mean over all of them."""
         repeated = [row for row in rows for _ in range(self.group)]
         flat = [text for group in texts for text in group]
-        columns = {
-            name: [row[name] for row in repeated]
-            for name in rows[0]
-            if name != "question" and all(name in row for row in rows)
-        }
-        questions = [row["question"] for row in repeated]
-        totals, parts = reward(questions, flat, **columns)
+        totals, parts = on_rows(reward, repeated, flat)
         return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):

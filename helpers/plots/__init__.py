@@ -2,6 +2,7 @@
 
 from helpers.plots import (
     blocks,
+    live,
     markup,
     plotting,
     roofline_plot,
@@ -12,6 +13,7 @@ from helpers.plots import (
 
 __all__ = [
     "blocks",  # which chip holds what
+    "live",  # a run while it trains
     "markup",  # answers and tokens as HTML
     "plotting",  # lines, bars, curves; show
     "roofline_plot",  # roofs of machines, and points under them

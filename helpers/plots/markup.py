@@ -1,6 +1,7 @@
 """Answers and tokens as HTML in a notebook's output: black on white, escaped."""
 
 import html
+import sys
 from collections.abc import Mapping, Sequence
 
 
@@ -75,6 +76,12 @@ def token_box(token: str, value: float, limit: float) -> str:
         f"<code style='color:black;background:none'>{visible}</code><br>"
         f"<small>{value:+.2f}</small></span>"
     )
+
+
+def in_notebook() -> bool:
+    """Whether what is displayed is seen: a kernel runs this, and no script."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def display(markup: str) -> None:

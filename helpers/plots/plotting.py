@@ -70,11 +70,22 @@ def show(fig: Figure, alt: str) -> None:
     Raises:
       ValueError: the alt text is empty.
     """
+    markup.display(image(fig, alt))
+
+
+def image(fig: Figure, alt: str) -> str:
+    """The figure as an `<img>` element, as wide as the screen allows.
+
+    Args:
+      fig, alt: as for `show`.
+    Raises:
+      ValueError: the alt text is empty.
+    """
     if not alt.strip():
         raise ValueError("A figure needs alt text: say what it shows and finds.")
     data = base64.b64encode(png(fig)).decode()
     width = round(fig.get_figwidth() * PIXELS_PER_INCH)
-    markup.display(
+    return (
         f'<img alt="{html.escape(alt, quote=True)}" width="{width}" '
         f'style="max-width:100%;background:white" src="data:image/png;base64,{data}">'
     )
@@ -183,6 +194,7 @@ def bars(
     title: str,
     xlabel: str,
     percent: bool = True,
+    cycle: int = len(COLOURS),
 ) -> Figure:
     """Horizontal bars with intervals, one per entry, top to bottom.
 
@@ -191,6 +203,7 @@ def bars(
       title: a sentence that states the finding.
       xlabel: what the values are, with their unit and what the interval is.
       percent: show fractions as percentages.
+      cycle: after how many bars the colours come again, where these belong together.
     """
     scale, unit = (100, "%") if percent else (1, "")
     height = 1.1 + 0.42 * len(values)
@@ -200,7 +213,7 @@ def bars(
     right = max(high for _, _, high in values.values()) * scale
     for i, (value, low, high) in enumerate(values.values()):
         value, low, high = value * scale, low * scale, high * scale
-        axes.barh(i, value, height=0.62, color=COLOURS[i % len(COLOURS)], alpha=0.85)
+        axes.barh(i, value, height=0.62, color=COLOURS[i % cycle], alpha=0.85)
         axes.plot([low, high], [i, i], color="black", linewidth=1.6)
         axes.plot([low, high], [i, i], "|", color="black", markersize=8)
         text = f"{value:.1f}{unit}" if percent else f"{value:.3g}"

@@ -5,6 +5,7 @@ import pytest
 from helpers.evaluation import kept as module
 from helpers.evaluation.kept import kept
 from helpers.evaluation.report import MathsReport
+from helpers.evaluation.tool_evaluate import ToolReport
 
 ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
 ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}
@@ -19,7 +20,8 @@ def measured(tmp_path):
         times.append(1)
         return MathsReport([ANSWER | {"right": len(times)}], 8)
 
-    return lambda about: kept(tmp_path / "new" / "it.json", about, measure), times
+    path = tmp_path / "new" / "it.json"
+    return lambda about: kept(path, about, measure, MathsReport), times
 
 
 def test_it_is_measured_once_and_comes_back_as_it_was(measured, capsys):
@@ -55,5 +57,22 @@ def test_a_measurement_that_fails_leaves_no_file(tmp_path):
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        module.kept(tmp_path / "it.json", {}, measure)
+        module.kept(tmp_path / "it.json", {}, measure, MathsReport)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_on_conversations_is_kept_without_their_traces(tmp_path):
+    answer = {"question": "?", "gold": [{"food": "pizza", "grams": 80}], "text": "a"}
+    answer |= {"tokens": 3, "ended": True, "strict": True, "right": 0}
+    answer |= {"valid": 1.0, "food": 1.0, "grams": 0.0, "declined": None}
+    found = [
+        kept(
+            tmp_path / "it.json",
+            {},
+            lambda: ToolReport([answer | {"trace": object()}], 0),
+            ToolReport,
+        )
+        for _ in range(2)
+    ]
+    assert found[1].answers == [answer] and found[1].since(found[0]).n == 1
+    assert str(found[1]) == str(found[0])

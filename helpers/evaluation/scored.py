@@ -1,0 +1,134 @@
+"""Measuring a model by a reward of one's own: a mean score, with an interval.
+
+`helpers.evaluation.evaluate` grades numbers after `####`, and this whatever a reward
+function can grade.
+"""
+
+import dataclasses
+
+import jax
+
+from helpers.evaluation.evaluator import hold
+from helpers.evaluation.intervals import Comparison, compare
+from helpers.evaluation.report import mean
+from helpers.generation.dialogue import Dialogue
+from helpers.generation.one_turn import OneTurn
+from helpers.rewards.functions import Reward, RewardSet
+from helpers.rewards.on_rows import on_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """The greedy answers of a model, and what a reward gave for each.
+
+    Attributes:
+      answers: one dict per row: question, completion, reward, tokens, ended (False: it
+        ran out of budget).
+      parts: the mean of each reward function, before its weight, by its name.
+    """
+
+    answers: list[dict]
+    parts: dict[str, float]
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return len(self.answers)
+
+    @property
+    def mean(self) -> float:
+        """The mean reward."""
+        return mean(self.column("reward"))
+
+    @property
+    def truncated(self) -> float:
+        """The share of answers that ran out of budget."""
+        return 1 - mean(self.column("ended"))
+
+    def column(self, name: str) -> list:
+        """One entry of every answer, as a list."""
+        return [answer[name] for answer in self.answers]
+
+    def since(self, before: "Scores") -> Comparison:
+        """How these compare with the scores of another model on the same rows.
+
+        Raises:
+          ValueError: the rows are not the same.
+        """
+        if self.column("question") != before.column("question"):
+            raise ValueError(
+                f"These are scores on different rows ({before.n} and {self.n}): score "
+                "both models on the same ones, in the same order."
+            )
+        return compare(before.column("reward"), self.column("reward"))
+
+    def __str__(self):
+        spread = compare([0.0] * self.n, self.column("reward"))
+        parts = ", ".join(
+            f"{name.removeprefix('reward/')} {value:.2f}"
+            for name, value in self.parts.items()
+        )
+        return (
+            f"mean reward {self.mean:.3f} (95%: {spread.low:.3f} to {spread.high:.3f}, "
+            f"n = {self.n}): {parts}; {mean(self.column('tokens')):.0f} tokens an "
+            f"answer, {self.truncated:.1%} truncated"
+        )
+
+
+def score(
+    model,
+    tokenizer,
+    rows,
+    reward: Reward | RewardSet,
+    *,
+    max_tokens,
+    tools: Dialogue | None = None,
+    batch=64,
+    buckets=(64, 128, 256, 512),
+    log=True,
+) -> Scores:
+    """Answers every row greedily, and lets a reward judge the answers.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: with a "question"; all further columns go to the reward.
+      reward: a `rewards.RewardSet`, or what makes one, such as a reward function.
+      max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
+      tools: a `tool_use.ToolUse` or a `calculator_use.CalculatorUse`; None: answers of
+        one turn, without.
+      batch: answers at a time; at least one for each device.
+      buckets: allowed lengths of prompts; the longest prompt decides.
+      log: print a line now and then when it takes long.
+    Raises:
+      ValueError: there are no rows.
+      PromptTooLong: a prompt does not fit into the largest bucket.
+      helpers.rewards.RewardError: the reward failed on an answer.
+    """
+    reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
+    held = hold(
+        model,
+        tokenizer,
+        rows,
+        tools or OneTurn(),
+        max_tokens=max_tokens,
+        samples=0,
+        batch=max(batch, jax.device_count()),
+        seed=0,
+        temperature=1.0,
+        buckets=buckets,
+        log=log,
+    )
+    greedy = [answer for answer, _ in held]
+    totals, parts = on_rows(reward, rows, [answer.text for answer in greedy])
+    answers = [
+        {
+            "question": row["question"],
+            "completion": answer.text,
+            "reward": total,
+            "tokens": answer.tokens,
+            "ended": answer.ended,
+        }
+        for row, answer, total in zip(rows, greedy, totals, strict=True)
+    ]
+    return Scores(answers, parts)

@@ -1,0 +1,78 @@
+"""Scores by a reward of one's own: known answers, whose scores are added up by hand."""
+
+import types
+
+import pytest
+from test_evaluator import Letters, Script
+
+from helpers.evaluation import evaluator as room
+from helpers.evaluation import score
+from helpers.generation import one_turn
+from helpers.rewards import RewardError, RewardSet
+
+MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
+ROWS = [
+    {"question": q, "answer": "x", "best": b} for q, b in zip("abc", "345", strict=True)
+]
+GREEDY = {"a": ("3", []), "b": ("44", []), "c": ("5…", [])}
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What the model answers to each question, to be filled in."""
+    table = dict(GREEDY)
+    monkeypatch.setattr(room, "chat", Letters)
+    monkeypatch.setattr(one_turn, "chat", Letters)
+    monkeypatch.setattr(one_turn, "generate", Script(table))
+    return table
+
+
+def begins_with(prompts, completions, best, **columns):
+    return [
+        float(text.startswith(b)) for text, b in zip(completions, best, strict=True)
+    ]
+
+
+def length(prompts, completions, **columns):
+    return [float(len(text)) for text in completions]
+
+
+def scored(rows=ROWS, reward=begins_with, **settings):
+    return score(MODEL, None, rows, reward, max_tokens=4, buckets=(4,), **settings)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 64])
+def test_each_answer_is_judged_by_its_own_row(answers, batch):
+    found = scored(reward=RewardSet({begins_with: 1.0, length: 0.5}), batch=batch)
+    assert found.column("reward") == [1.5, 2.0, 1.5]  # 1 + 1/2, 1 + 2/2, 1 + 1/2
+    assert found.column("completion") == ["3", "44", "5"]
+    assert found.parts == {"reward/begins_with": 1.0, "reward/length": 4 / 3}
+    assert found.n == 3 and found.mean == pytest.approx(5 / 3)
+    assert found.truncated == pytest.approx(1 / 3)
+    assert "mean reward 1.667 (95%: " in str(found) and "length 1.33" in str(found)
+
+
+def test_two_models_are_compared_row_by_row(answers):
+    before = scored()
+    answers["b"] = ("9", [])
+    change = scored().since(before)
+    assert (change.gained, change.lost) == (0, 1)
+    assert change.difference == pytest.approx(-1 / 3)
+
+
+def test_scores_of_other_rows_are_not_compared(answers):
+    with pytest.raises(ValueError, match=r"different rows \(3 and 2\)"):
+        scored(ROWS[:2]).since(scored())
+
+
+def test_a_reward_that_fails_names_the_answer(answers):
+    def broken(prompts, completions, **columns):
+        return [1 / 0 for _ in completions]
+
+    with pytest.raises(RewardError, match="'broken' raised ZeroDivisionError"):
+        scored(reward=broken)
+
+
+def test_no_rows_have_no_score(answers):
+    with pytest.raises(ValueError, match="no rows"):
+        scored([])
