@@ -10,6 +10,7 @@ from helpers.training import objectives, optimizers
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
 TEACHER = "Qwen/Qwen2.5-1.5B-Instruct"
 QWEN3 = "Qwen/Qwen3-0.6B"
+SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 GEMMAS = ("google/gemma-3-270m-it", "google/gemma-3-1b-it")
 GEMMA4B = "google/gemma-3-4b-it"
 LARGE = "meta-llama/Llama-3.1-70B-Instruct"
@@ -136,7 +137,11 @@ def of_preset(name, topology, programs):
     sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
     sizes = {size: getattr(preset, size) for size in sizes}
     sizes |= {"rank": preset.lora_rank, "preset": name}
-    return [Case(preset.model, program, topology, **sizes) for program in programs]
+    one_answer = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    return [
+        Case(preset.model, program, topology, **sizes | one_answer.get(program, {}))
+        for program in programs
+    ]
 
 
 def shipped():
@@ -165,11 +170,19 @@ def families():
     yield Case(QWEN, "distillation", "v5e-8", rank=0)
 
 
+def choices():
+    """GRPO of the models that notebook 15 offers and no preset has."""
+    for topology, prompts in (("v5e-1", 16), ("v5e-8", 64)):
+        for model in (SMOL, TEACHER):
+            yield Case(model, "grpo", topology, prompts=prompts)
+
+
 def seeing():
     """Food-101's programs; the last repeats GRPO's with a picture for every answer."""
     for program in ("sft", "rollout", "grpo"):
         yield SeeingCase(GEMMA4B, program, "v5e-8", prompts=16)
-        yield SeeingCase(GEMMA4B, program, "v5e-1", prompts=2, int8=True)
+        pieces = 1 if program == "rollout" else 4
+        yield SeeingCase(GEMMA4B, program, "v5e-1", prompts=8, pieces=pieces, int8=True)
     yield SeeingCase(GEMMA4B, "grpo", "v5e-8", prompts=128, group=1)
 
 
@@ -182,4 +195,4 @@ def far():
 
 def cases():
     """All of them, the presets' first."""
-    return [*shipped(), *larger(), *far(), *families(), *seeing()]
+    return [*shipped(), *larger(), *far(), *families(), *choices(), *seeing()]

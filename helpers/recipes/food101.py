@@ -20,6 +20,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
 from helpers.recipes import maths
+from helpers.rewards import food_rewards
 from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat
@@ -52,6 +53,10 @@ class Recipe(maths.Recipe):
     are decoded when their batch is made; a question ends by saying how to call the
     tool.
     """
+
+    REPORT = tool_evaluate.ToolReport
+    GRADED_BY = (food_rewards.solved,)
+    TRAINING = "reward/solved"
 
     @property
     def turn(self) -> int:

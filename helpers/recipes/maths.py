@@ -8,7 +8,7 @@ and generated problems of one to three steps, for GSM8K is beyond it.
 import dataclasses
 import os
 import pathlib
-from typing import Self
+from typing import ClassVar, Self, TypeVar
 
 import jax
 
@@ -16,10 +16,14 @@ from helpers import runtime
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.kept import kept
+from helpers.evaluation.report import MathsReport, Report
+from helpers.generation.calculator_use import CalculatorUse
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
 from helpers.model import hub, lora, peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
+from helpers.plots.live import Live
 from helpers.recipes import presets
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
@@ -29,8 +33,8 @@ from helpers.text import chat
 TEACHERS = {  # larger ones of the same vocabulary
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
 }
-GRADED_BY = extract_strict, extract_lenient
-GENERATED = {"train": 4000, "test": 600}  # problems, where a preset names levels
+FIRST = 20  # answers that are looked at before a whole baseline is paid for
+GENERATED = {"train": 4000, "test": 240}  # problems, where a preset names levels
 ASK = (
     "\nWork it out step by step. End with a line that holds #### and the number, such "
     "as #### 42."
@@ -55,6 +59,15 @@ class Recipe:
     tokenizer: object
     train: list[dict]
     test: list[dict]
+
+    REPORT: ClassVar[type[Report]] = MathsReport
+    GRADED_BY: ClassVar[tuple] = (extract_strict, extract_lenient)
+    TRAINING: ClassVar[str] = "reward/correct"  # the column that is drawn
+
+    @property
+    def tools(self) -> Dialogue | None:
+        """How answers come about; None: in one turn, and alone."""
+        return None
 
     @property
     def chunk(self) -> int:
@@ -103,14 +116,38 @@ class Recipe:
             self.test[:n],
             max_tokens=self.preset.completion_tokens,
             samples=0,
-            batch=max(self.preset.prompts, jax.device_count()),
+            batch=self.preset.prompts * self.preset.group,  # as many as rollouts have
             buckets=(self.preset.prompt_tokens,),
+            tools=self.tools,
         )
+
+    def look(self, policy, n=64):
+        """The share of the first n test questions that a policy solves greedily.
+
+        For a trainer's `evaluate`, which asks while it trains.
+        """
+        seen = dataclasses.replace(self, policy=policy).evaluate(n)
+        return {"right": seen.greedy, "truncated": seen.truncated}
+
+    def live(self, stage, every=1) -> Live:
+        """What shows a stage while it trains: its curves, and an answer of now.
+
+        Args:
+          stage: as given to `keep`.
+          every: steps between two pictures.
+        """
+        shown = {"training": self.TRAINING, "held out": "eval/right"}
+        name = f"{stage}_{self.preset.name}"
+        folder = runtime.run_folder(name)
+        title = f"{stage}, {self.preset.model}: share of right answers"
+        return Live(shown, title=title, folder=folder, every=every)
 
     def before(self, stage, n=512):
         """`evaluate` before a stage, kept until model or questions are others.
 
         So a session that was cut off and goes on does not measure its baseline twice.
+        Twenty answers come first, and are shown: a wrong template or budget is seen
+        before anything is paid for.
 
         Args:
           stage: as given to `keep`.
@@ -123,9 +160,16 @@ class Recipe:
             "tokenizer": run_identity.describe(self.tokenizer),
             "questions": run_identity.describe_rows(self.test[:n]),
             "budget": budget | {"completion": self.preset.completion_tokens},
-            "graded by": [run_identity.describe(f) for f in GRADED_BY],
+            "graded by": [run_identity.describe(f) for f in self.GRADED_BY],
         }
-        return kept(place, about, lambda: self.evaluate(n))
+        return kept(place, about, lambda: self._measured(n), self.REPORT)
+
+    def _measured(self, n):
+        """`evaluate`, with a first look at few answers."""
+        few = self.evaluate(FIRST)
+        one = few.answers[0]
+        print(f"the first {few.n} answers: {few}\n{one['question']}\n→ {one['text']}")
+        return self.evaluate(n)
 
     def teacher(self) -> Transformer:
         """The model to distil from, frozen: a larger one, or where none fits, GRPO's.
@@ -186,8 +230,12 @@ class Recipe:
             group=group or p.group,
             max_tokens=p.completion_tokens,
             seed=seed,
+            tools=self.tools,
             mask_truncated=reward is not None,
         )
+
+
+R = TypeVar("R", bound=Recipe)
 
 
 def load(preset, model):
@@ -204,12 +252,22 @@ def problems(preset, split) -> list[dict]:
     return [row | {"question": row["question"] + ASK} for row in rows]
 
 
-def recipe(preset) -> Recipe:
+class WithCalculator(Recipe):
+    """The same, with a calculator that finishes the sums of an answer."""
+
+    @property
+    def tools(self):
+        """GSM8K's `<<48/2=` is the call."""
+        return CalculatorUse()
+
+
+def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     """Fetches model and data of a preset, and says what it has.
 
     Args:
       preset: from `recipes.preset`; COURSE_GSM8K may name a folder with GSM8K's files,
         and `preset.model` a folder with a model, where there is no network.
+      kind: `Recipe`, or `WithCalculator`.
     Raises:
       helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
         to do.
@@ -231,4 +289,4 @@ def recipe(preset) -> Recipe:
         )
     policy = lora.add(load(preset, preset.model), preset.lora_rank)
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
-    return Recipe(preset, policy, tokenizer, **splits)
+    return kind(preset, policy, tokenizer, **splits)

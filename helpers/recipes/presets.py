@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from helpers.runtime.environment import where
+
 
 class Stage(NamedTuple):
     """How long a stage trains: optimizer steps, and AdamW's highest learning rate."""
@@ -19,14 +21,20 @@ class Stage(NamedTuple):
         """Steps between checkpoints: the most that a disconnect costs, a tenth."""
         return max(1, self.steps // 10)
 
+    @property
+    def look_every(self) -> int:
+        """Steps between two looks at held-out questions, a fifth."""
+        return max(1, self.steps // 5)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preset:
     """The size of everything, for one kind of machine and one task.
 
     Attributes:
-      name: laptop, laptop-real, v5e-1 (Colab) or v5e-8 (Kaggle); the last two also
-        with another model's short name behind, such as v5e-1-gemma3-1b.
+      name: laptop, laptop-real (Colab and Kaggle without a TPU), v5e-1 (Colab) or
+        v5e-8 (Kaggle); the last two also with another model's short name behind, such
+        as v5e-1-gemma3-1b.
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
@@ -38,6 +46,7 @@ class Preset:
       chunk: tokens of a chip whose logits exist at once.
       sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
+      pieces: in which an update's batch is computed, to save memory.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
     """
@@ -54,6 +63,7 @@ class Preset:
     sft: Stage
     rl: Stage
     minutes: int
+    pieces: int = 1
     levels: tuple[int, ...] = ()
 
     @property
@@ -63,8 +73,8 @@ class Preset:
 
 
 # The laptop's rows are what the notebooks run and measure, the others those of their
-# sections on real weights: laptop-real is asked for by name (scripts/real.py), the TPU
-# rows are compiled for TPUs (`make tpu-check`) and were never run on one.
+# sections on real weights: laptop-real is run by scripts/real.py, the TPU rows are
+# compiled for TPUs (`make tpu-check`) and were never run on one.
 SHIPPED = "data/tiny"
 _LAPTOP: dict[str, Any] = {
     "name": "laptop",
@@ -143,9 +153,20 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
         rl=Stage(70, 5e-4),
         **_LAPTOP,
     ),
-    "v5e-1": Preset(name="v5e-1", prompts=2, **_PHOTOS),
+    "v5e-1": Preset(name="v5e-1", prompts=8, pieces=4, **_PHOTOS),
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
 }
+OWN = {  # notebook 15: a short run on rows of one's own
+    "laptop-real": dataclasses.replace(
+        PRESETS["laptop-real"],
+        prompts=8,
+        completion_tokens=32,
+        sft=Stage(20, 1e-3),
+        rl=Stage(12, 2.5e-4),
+        minutes=10,
+    )
+}
+OWN["laptop"] = OWN["laptop-real"]
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts) in LARGER.items():  # else as their machine's
     _machine = _name[: len("v5e-1")]
@@ -153,6 +174,7 @@ for _name, (_model, _prompts) in LARGER.items():  # else as their machine's
         PRESETS[_machine], name=_name, model=_model, prompts=_prompts
     )
     FOOD[_name] = FOOD[_machine]
+OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}
 
 
 def preset(name: str | None = None) -> Preset:
@@ -171,6 +193,6 @@ def preset(name: str | None = None) -> Preset:
 
 
 def _preset_for(devices: Sequence[jax.Device]) -> str:
-    if devices[0].platform != "tpu":
-        return "laptop"
+    if devices[0].platform != "tpu":  # free CPUs and GPUs are there for a real model
+        return "laptop" if where() == "laptop" else "laptop-real"
     return "v5e-1" if len(devices) < 8 else "v5e-8"

@@ -19,6 +19,7 @@ PUBLISHED = {
     "google/gemma-3-270m-it": 268_098_176,
     "google/gemma-3-1b-it": 999_885_952,
     "google/gemma-3-4b-it": 3_880_263_168,
+    "HuggingFaceTB/SmolLM2-135M-Instruct": 134_515_008,
     "meta-llama/Llama-3.1-70B-Instruct": 70_553_706_496,
 }
 

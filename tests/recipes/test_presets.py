@@ -38,6 +38,18 @@ def test_the_preset_fits_the_devices(monkeypatch, devices, name):
     assert presets.preset().name == name
 
 
+@pytest.mark.parametrize("mark", ["COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"])
+@pytest.mark.parametrize("platform, count", [("cpu", 1), ("gpu", 1), ("gpu", 2)])
+def test_a_free_machine_without_a_tpu_trains_a_real_model(
+    monkeypatch, mark, platform, count
+):
+    monkeypatch.setenv(mark, "1")
+    monkeypatch.setattr(jax, "devices", lambda: chips(count, platform))
+    assert presets.preset().name == "laptop-real"
+    monkeypatch.setattr(jax, "devices", lambda: chips(1))
+    assert presets.preset().name == "v5e-1"
+
+
 def test_the_preset_can_be_overridden(monkeypatch):
     monkeypatch.setenv("COURSE_PRESET", "v5e-8")
     assert presets.preset().name == "v5e-8"
