@@ -1,7 +1,8 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab app notebooks tiny seeds bench parity serve-check \
-  tpu-check tpu-floor tpu-peers real-model colab-check app-check release-check clean
+.PHONY: help env course test lint lab app notebooks tiny seeds bench bench-real parity \
+  serve-check gguf-check tpu-check tpu-floor tpu-peers real-model real real-peers \
+  colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -76,11 +77,17 @@ seeds: $(READY)  ## the walk with three seeds, into learning.csv and assertions.
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py
 
+bench-real: $(READY)  ## a real model's speed beside what this machine can do
+	$(PY) tests/bench/real_speed.py
+
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
 
 serve-check: $(READY)  ## ask a running `transformers serve`, in parity's environment
 	$(PY) tests/serve/serve.py
+
+gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv
+	$(PY) tests/golden/llama_cpp.py
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
 	$(PY) -m scripts.tpu_check $(TPU_ARGS)
@@ -93,6 +100,12 @@ tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peer
 
 real-model: $(READY)  ## fetch SmolLM2-135M-Instruct, a real model for two cores
 	@$(PY) -c "from helpers.model import hub; print(hub.fetch('$(REAL_MODEL)'))"
+
+real: $(READY)  ## train that model, into data/results/real.csv (REAL_ARGS=--help)
+	$(PY) -m scripts.real $(REAL_ARGS)
+
+real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_peers.csv
+	$(PY) tests/bench/real_peers.py $(PEERS_ARGS)
 
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check

@@ -3,10 +3,11 @@
     python -m scripts.real [--seeds 0 1 2] [--stages sft grpo student] [--preset ...]
 
 A stage is the last section of its notebook, as it stands there, with the preset
-laptop-real: SmolLM2-135M and generated problems of one to three steps. Before the first
-stage and after each the model is measured on held-out problems, level by level:
-greedily on 200 of each, and with eight samples on 50 of them. With COURSE_GSM8K, the
-folder of GSM8K's files, on its test questions too.
+laptop-real: SmolLM2-135M and generated problems of one to three steps; those with a
+calculator are in `scripts.real_tool`. Before the first stage and after each the model
+is measured on held-out problems, level by level: greedily on 200 of each, and with
+eight samples on 50 of them. With COURSE_GSM8K, the folder of GSM8K's files, on its test
+questions too.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
 it was, and what was measured is not measured again.
@@ -18,22 +19,59 @@ import json
 import os
 import pathlib
 import platform
+from collections.abc import Callable
 from importlib import metadata
+from typing import NamedTuple
 
 import jax
 import nbformat
 
 from helpers import runtime
 from helpers.evaluation.evaluator import evaluate
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
+from scripts import real_tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
 WORK = ROOT / "build" / "real"
 NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo", "gspo": "08_gspo"}
 NOTEBOOKS |= {"student": "11_distillation"}
+
+
+class Stage(NamedTuple):
+    """A row of the table: what trains it, and how it is asked.
+
+    Attributes:
+      train: `train(preset, seed)`; None: an earlier stage has trained it.
+      adapters: whose are asked.
+      calculator: whether they are asked with one.
+    """
+
+    train: Callable[[presets.Preset, int], None] | None
+    adapters: str
+    calculator: bool = False
+
+
+def of_notebook(stage: str) -> Stage:
+    """A stage that is the last section of a notebook."""
+
+    def train(preset, seed):
+        names = section(stage)
+        names["seed"] = seed
+        print(names["on_real_weights"](preset), flush=True)
+
+    return Stage(train, stage)
+
+
+STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
+    "tool_sft": Stage(None, "sft", calculator=True),
+    "tool_grpo": Stage(real_tool.grpo, "tool_grpo", calculator=True),
+    "tool_grpo_alone": Stage(None, "tool_grpo"),
+    "tool_student": Stage(real_tool.student, "tool_student"),
+}
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
 N, SAMPLED = 200, 50  # held-out problems of a level: answered greedily, and sampled
 KEY = ("model", "stage", "task", "seed")
@@ -72,13 +110,14 @@ def tasks() -> dict[str, list[dict]]:
     return rows
 
 
-def measure(there, task: str, rows) -> dict:
+def measure(there, task: str, rows, tools=None) -> dict:
     """The columns of the table that an evaluation on one task fills."""
     size = there.preset
     settings = {
         "max_tokens": size.completion_tokens,
         "buckets": (size.prompt_tokens,),
         "batch": size.prompts * size.group,
+        "tools": tools,
     }
     if task == "gsm8k":
         settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": 64}
@@ -106,7 +145,7 @@ def write(row: dict) -> None:
     """Puts a row into the table, in the place of an earlier one of the same key."""
     same = [str(row[name]) for name in KEY]
     table = [old for old in read() if [old[name] for name in KEY] != same]
-    stages = ["base", *NOTEBOOKS]
+    stages = ["base", *STAGES]
     table.append({name: str(row[name]) for name in FIELDS})
     table.sort(
         key=lambda r: (r["model"], stages.index(r["stage"]), r["task"], r["seed"])
@@ -117,7 +156,7 @@ def write(row: dict) -> None:
         writer.writerows(table)
 
 
-def record(there, stage: str, seed: int, seconds: float) -> None:
+def record(there, stage: str, seed: int, seconds: float, tools=None) -> None:
     """Measures a stage on every task that the table does not have yet."""
     have = {tuple(row[name] for name in KEY) for row in read()}
     model = there.preset.model.split("/")[-1]
@@ -126,7 +165,7 @@ def record(there, stage: str, seed: int, seconds: float) -> None:
     for task, rows in tasks().items():
         if (model, stage, task, str(seed)) in have:
             continue
-        figures = measure(there, task, rows)
+        figures = measure(there, task, rows, tools)
         write(
             figures
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
@@ -147,24 +186,24 @@ def trained_seconds(folder) -> float:
 def run(preset, stages, seed: int) -> None:
     """Trains and measures the stages in order, in a build folder of the seed's own."""
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
-    record(maths.recipe(preset), "base", seed, 0.0)
-    for stage in stages:
-        print(f"{stage}, seed {seed}", flush=True)
-        names = section(stage)
-        names["seed"] = seed
-        print(names["on_real_weights"](preset), flush=True)
+    record(maths.recipe(preset), "base", 0, 0.0)  # of no seed, and the same for all
+    for name in stages:
+        print(f"{name}, seed {seed}", flush=True)
+        stage = STAGES[name]
+        if stage.train:
+            stage.train(preset, seed)
         jax.clear_caches()
-        seconds = trained_seconds(runtime.run_folder(f"{stage}_{preset.name}"))
-        record(maths.recipe(preset).start(stage), stage, seed, seconds)
+        folder = runtime.run_folder(f"{stage.adapters}_{preset.name}")
+        tools = CalculatorUse() if stage.calculator else None
+        there = maths.recipe(preset).start(stage.adapters)
+        record(there, name, seed, trained_seconds(folder), tools)
 
 
 def main():
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument(
-        "--stages", nargs="+", choices=NOTEBOOKS, default=["sft", "grpo"]
-    )
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=["sft", "grpo"])
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()
     for seed in given.seeds:

@@ -71,19 +71,22 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     monkeypatch.setattr(maths, "GENERATED", {"train": 60, "test": 8})
     monkeypatch.delenv("COURSE_GSM8K", raising=False)
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    real.run(SMALL, ["sft", "grpo"], seed=3)
+    stages = ["sft", "grpo", "tool_sft", "tool_grpo", "tool_grpo_alone", "tool_student"]
+    real.run(SMALL, stages, seed=3)
     said = capsys.readouterr().out
-    assert said.count("from sft") == 2 and said.count("from grpo") == 1
+    assert said.count("from sft") == 5 and said.count("from grpo") == 1
+    assert said.count("from tool_grpo") == 3 and "with the calculator are right" in said
     with open(tmp_path / "real.csv", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [r["stage"] for r in table] == ["base", "sft", "grpo"]
+    assert [r["stage"] for r in table] == ["base", *stages]
     for found in table:
-        assert (found["model"], found["seed"], found["n"]) == ("sft", "3", "6")
+        seed = "0" if found["stage"] == "base" else "3"
+        assert (found["model"], found["seed"], found["n"]) == ("sft", seed, "6")
         assert 0 <= float(found["low"]) <= float(found["greedy"]) <= 1
         assert float(found["pass1"]) <= float(found["pass8"]) <= 1
         assert (float(found["seconds"]) > 0) == (found["stage"] != "base")
     monkeypatch.setattr(real, "measure", None)  # to call it would fail
-    real.run(SMALL, ["sft", "grpo"], seed=3)
+    real.run(SMALL, stages, seed=3)
 
 
 def test_there_is_no_teacher_before_grpo_where_grpo_is_the_teacher(

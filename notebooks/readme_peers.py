@@ -1,0 +1,129 @@
+"""README's comparison with TRL on a real model: what `make real-peers` measured.
+
+Without data/results/real_peers.csv there is nothing to show, and nothing is shown.
+"""
+
+import csv
+import statistics
+
+from publish import ROOT
+
+from helpers.plots import plotting
+
+TABLE = ROOT / "data" / "results" / "real_peers.csv"
+CURVES = ROOT / "data" / "results" / "real_peers_curves.csv"
+PICTURE = ROOT / "data" / "results" / "real_peers.png"
+NAMES = {"ours": "this course", "trl": "TRL"}
+STAGES = {"sft": "SFT", "grpo": "GRPO"}
+CORES = {1.0: "one core", 2.0: "two cores"}
+SMOOTH = 5
+
+
+def rows(path) -> list[dict]:
+    """The rows of a table, figures as numbers; none if there is no such file."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        found = list(csv.DictReader(file))
+    words = "library", "stage", "versions"
+    return [
+        {name: x if name in words else float(x) for name, x in row.items()}
+        for row in found
+    ]
+
+
+def curves(points: list[dict]) -> dict[str, list[dict]]:
+    """GRPO's share of right answers by step, the mean over the seeds, by library."""
+    steps = sorted({point["step"] for point in points})
+    return {
+        name: [
+            {
+                "step": step,
+                "right": statistics.mean(
+                    100 * p["right"]
+                    for p in points
+                    if (p["library"], p["step"]) == (library, step)
+                ),
+            }
+            for step in steps
+        ]
+        for library, name in NAMES.items()
+    }
+
+
+def picture(points: list[dict]):
+    """Both learning curves; a Matplotlib figure."""
+    return plotting.curves(
+        curves(points),
+        "right",
+        title="One recipe, two libraries: GRPO of a real model",
+        ylabel="sampled answers right, %",
+        xlabel="step of GRPO",
+        smooth=SMOOTH,
+    )
+
+
+def alt(points: list[dict]) -> str:
+    """The picture in words."""
+    parts = []
+    for name, table in curves(points).items():
+        first, last = (
+            statistics.mean(row["right"] for row in some)
+            for some in (table[:SMOOTH], table[-SMOOTH:])
+        )
+        parts.append(f"{name} from {first:.0f}% to {last:.0f}%")
+    return (
+        "Share of sampled answers right by step of GRPO, mean of the seeds, first and "
+        f"last {SMOOTH} steps: {'; '.join(parts)}."
+    )
+
+
+def table(found: list[dict]) -> str:
+    """Scores, seconds and memory of both libraries, means of the seeds."""
+    lines = [
+        "| | library | held-out right | seconds a step | CPU-seconds | memory |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for stage, title in STAGES.items():
+        for library, name in NAMES.items():
+            own = [r for r in found if (r["stage"], r["library"]) == (stage, library)]
+            if not own:
+                continue
+            right = [100 * row["greedy"] for row in own]
+            wall, cpu, peak = (
+                statistics.mean(row[figure] for row in own)
+                for figure in ("wall_s_step", "cpu_s_step", "peak_mb")
+            )
+            cells = [
+                f"{statistics.mean(right):.1f}% ({min(right):.1f} to {max(right):.1f})",
+                f"{wall:.0f}",
+                f"{cpu:.0f}",
+                f"{peak / 1024:.1f} GB",
+            ]
+            lines.append(f"| {title} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def section() -> str:
+    """What README says of it; nothing while nothing was measured."""
+    found, points = rows(TABLE), rows(CURVES)
+    if not (found and points):
+        return ""
+    seeds, n = len({row["seed"] for row in points}), int(found[0]["n"])
+    cores = " or ".join(sorted({CORES[row["cores"]] for row in found}))
+    said = (
+        "A real model beside TRL: SmolLM2-135M-Instruct with LoRA in float32 on "
+        f"{cores}, one-step problems, the same rows, first adapters and learning rates "
+        "(`make real-peers`). Loss and gradient of a step on the same answers agree "
+        f"to 0.0001. Means of {seeds} seed{'s' if seeds > 1 else ''}, and "
+        f"from the lowest to the highest; {n} held-out problems, graded by the same "
+        "evaluation."
+    )
+    shown = f"![{alt(points)}](data/results/{PICTURE.name})"
+    return "\n\n".join([said, table(found), shown])
+
+
+def draw() -> None:
+    """Draws the picture anew, if there are data."""
+    if points := rows(CURVES):
+        PICTURE.write_bytes(plotting.png(picture(points)))

@@ -1,0 +1,135 @@
+"""README's picture of a real model's stages, from data/results/real.csv."""
+
+import csv
+
+from publish import ROOT
+from readme_learning import described
+
+from helpers.plots import plotting
+
+REAL = ROOT / "data" / "results" / "real.csv"
+TASKS = {"one_step": "one step", "two_step": "two steps", "three_step": "three steps"}
+STAGES = {"base": "as it comes", "sft": "SFT", "grpo": "GRPO"}
+COLOURS = (plotting.GREY, plotting.ORANGE, plotting.BLUE)
+
+
+def measured() -> dict[tuple[str, str], list[dict]]:
+    """Rows of the table by (stage, task), figures as fractions of 1."""
+    with open(REAL, newline="") as file:
+        rows = list(csv.DictReader(file))
+    found: dict[tuple[str, str], list[dict]] = {}
+    for row in rows:
+        row |= {name: float(row[name]) for name in ("greedy", "low", "high", "lenient")}
+        found.setdefault((row["stage"], row["task"]), []).append(row)
+    return found
+
+
+def bar(rows: list[dict]) -> tuple[float, float, float]:
+    """(share, low, high) in percent: a seed's 95% interval, or the range of several."""
+    values = [100 * row["greedy"] for row in rows]
+    if len(rows) == 1:
+        return values[0], 100 * rows[0]["low"], 100 * rows[0]["high"]
+    return sum(values) / len(values), min(values), max(values)
+
+
+def stages(found: dict) -> list[str]:
+    """Those that are measured on every level."""
+    return [stage for stage in STAGES if all((stage, task) in found for task in TASKS)]
+
+
+def picture(found: dict):
+    """Three groups of bars, one for each level; a Matplotlib figure."""
+    first, *_, last = (bar(found[stage, "one_step"])[0] for stage in stages(found))
+    title = f"135M parameters, one step: {first:.0f}% → {last:.0f}% right"
+    fig, axes = plotting.figure(title, x="", y="", width=5.0, height=3.2)
+    for i, task in enumerate(TASKS):
+        for j, (stage, colour) in enumerate(zip(stages(found), COLOURS, strict=False)):
+            share, low, high = bar(found[stage, task])
+            x = i + (j - 1) * 0.29
+            axes.bar(x, share, width=0.27, color=colour, alpha=0.85)
+            axes.plot([x, x], [low, high], color="black", linewidth=1.4)
+            axes.annotate(
+                f"{share:.0f}",
+                (x, high),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=12,
+                fontweight="bold",
+            )
+            if i == 0:
+                axes.text(
+                    0.66,
+                    0.98 - 0.09 * j,
+                    f"■ {STAGES[stage]}",
+                    color=colour,
+                    fontsize=11,
+                    transform=axes.transAxes,
+                    va="top",
+                )
+    axes.set_xticks(range(len(TASKS)), list(TASKS.values()), fontsize=11.5)
+    axes.tick_params(axis="x", length=0)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(0, 112)
+    return fig
+
+
+def alt(found: dict) -> str:
+    """The picture in words."""
+    parts = []
+    for task, name in TASKS.items():
+        bars = [f"{STAGES[s]} {bar(found[s, task])[0]:.0f}%" for s in stages(found)]
+        parts.append(f"{name}: {', '.join(bars)}")
+    return f"Share of held-out problems answered right. {'; '.join(parts)}."
+
+
+def png(found: dict) -> bytes:
+    """The picture as a file, which also holds what it shows in words."""
+    return described(picture(found), alt(found))
+
+
+def image(found: dict) -> str:
+    """The picture with its alternative text, and the sentence below it."""
+    seeds = {row["seed"] for row in found["sft", "one_step"]}
+    means = "the range of the seeds" if len(seeds) > 1 else "the 95% interval"
+    how_many = f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    return (
+        f"![{alt(found)}](data/results/real.png)\n\n"
+        f"*Held-out problems answered right, %: {how_many}, 200 problems a level; the "
+        f"line is {means}.*"
+    )
+
+
+def table(found: dict) -> str:
+    """Every row as Markdown: what is asked how, and what comes of it."""
+    lines = [
+        "| stage | problems | seed | n | right | lenient | pass@1, @8 | cut off |",
+        "|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for (stage, task), rows in sorted(found.items(), key=_place):
+        share, low, high = bar(rows)
+        mean = {
+            name: 100 * sum(float(row[name]) for row in rows) / len(rows)
+            for name in ("lenient", "pass1", "pass8", "truncated")
+        }
+        cells = (
+            stage,
+            TASKS.get(task, task),
+            ", ".join(sorted(row["seed"] for row in rows)),
+            rows[0]["n"],
+            f"{share:.1f}% ({low:.1f} to {high:.1f})",
+            f"{mean['lenient']:.1f}%",
+            f"{mean['pass1']:.1f}%, {mean['pass8']:.1f}%",
+            f"{mean['truncated']:.1f}%",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _place(item):
+    from scripts.real import STAGES as ORDER
+
+    (stage, task), _ = item
+    return ["base", *ORDER].index(stage), [*TASKS, task].index(task)
