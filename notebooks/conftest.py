@@ -27,4 +27,6 @@ def pytest_runtest_setup(item):
         folder = ROOT / "build" / "test" / item.path.stem
         os.environ["COURSE_BUILD"] = str(folder)
         os.environ["COURSE_PRESET"] = "laptop"
+        # Notebook 15 takes a real model else, for ten minutes.
+        os.environ["COURSE_MODEL"] = str(ROOT / "data" / "tiny" / "base")
         os.environ["JAX_PLATFORMS"] = "cpu"

@@ -247,11 +247,10 @@ def build(path: pathlib.Path, run: bool) -> None:
     normalise(notebook, number)
     nbformat.write(notebook, path)
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", path], check=True)
-    if not run:
-        return
     notebook = nbformat.read(path, as_version=4)
     try:
-        execute(notebook)
+        if run:
+            execute(notebook)
     finally:
         normalise(notebook, number)
         nbformat.validate(notebook)

@@ -6,7 +6,7 @@ Nothing measured is written there by hand. The notebooks come from
 helpers/course/syllabus.py; the picture of the walk and the seeds' ranges from
 data/results/learning.csv (`make seeds`); the run of the committed notebooks from
 build/committed/results.json, kept as data/results/walk.json; speed from bench_cpu.csv,
-TPUs from tpu_fit.csv.
+a real model beside TRL from real_peers.csv, TPUs from tpu_fit.csv.
 """
 
 import csv
@@ -16,6 +16,8 @@ import re
 import publish
 import readme_compiler
 import readme_learning
+import readme_peers
+import readme_real
 from publish import ROOT
 
 from helpers.course import results
@@ -150,8 +152,11 @@ def readme(text: str) -> str:
         "notebooks": notebooks_table(),
         "learning": readme_learning.table(found),
         "results": results.markdown(kept_run()),
+        "real": readme_real.image(real := readme_real.measured()),
+        "real-table": readme_real.table(real),
         "speed": speed(),
         "speed-tables": speed_tables(),
+        "real-peers": readme_peers.section(),
         "tpu": readme_compiler.headline(),
         "links": links(),
     }.items():
@@ -172,6 +177,8 @@ def main() -> None:
         rows = renewed(kept_run(), run)
         (KEPT / "walk.json").write_text(json.dumps(rows, indent=1) + "\n")
     (KEPT / "walk.png").write_bytes(readme_learning.png(readme_learning.measured()))
+    (KEPT / "real.png").write_bytes(readme_real.png(readme_real.measured()))
+    readme_peers.draw()
     README.write_text(readme(README.read_text()))
     COMPILER.write_text(compiler(COMPILER.read_text()))
 

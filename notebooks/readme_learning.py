@@ -118,9 +118,14 @@ def alt(found: dict[str, list[dict]]) -> str:
 
 def png(found: dict[str, list[dict]]) -> bytes:
     """The picture as a file, which also holds what it shows in words."""
+    return described(picture(found), alt(found))
+
+
+def described(fig, text: str) -> bytes:
+    """A figure as a PNG file that holds its alternative text."""
     words = PngInfo()
-    words.add_text("Description", alt(found))
-    drawn = io.BytesIO(plotting.png(picture(found)))
+    words.add_text("Description", text)
+    drawn = io.BytesIO(plotting.png(fig))
     file = io.BytesIO()
     Image.open(drawn).convert("RGB").save(file, "PNG", pnginfo=words, optimize=True)
     return file.getvalue()

@@ -176,6 +176,7 @@ class Machine:
         """The environment in which git finds `repository` at the course's address."""
         return clean_environment() | {
             MARKS[self.platform]: "imitation",
+            "COURSE_PRESET": "laptop",  # no hour of a real model
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": f"url.file://{repository}.insteadOf",
             "GIT_CONFIG_VALUE_0": REPOSITORY,

@@ -14,6 +14,7 @@ from helpers.generation.one_turn import OneTurn
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model.transformer import Transformer
+from helpers.plots.live import Live
 from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
@@ -47,8 +48,8 @@ def dialogues(tools: ToolUse) -> list[Dialogue]:
     return [OneTurn(), tools, CalculatorUse(calls=9)]
 
 
-def loggers(board: TensorBoard, lines: JsonLines) -> list[Logger]:
-    return [board, lines]
+def loggers(board: TensorBoard, lines: JsonLines, live: Live) -> list[Logger]:
+    return [board, lines, live]
 
 
 def backends(local: LocalModel, server: OpenAIServer) -> list[Backend]:

@@ -42,9 +42,11 @@ def _memory(device: jax.Device) -> str:
     return f" of {limit / 2**30:.2f} GiB" if limit else ""
 
 
+_INSTEAD = (
+    ", then run again. Here the last section of a notebook trains a model of 135M "
+    "parameters, for up to an hour; COURSE_PRESET=laptop leaves it out."
+)
 _SWITCH = {
-    "colab": "No TPU here. Runtime → Change runtime type → v5e-1 TPU, then run again; "
-    "on this CPU the laptop preset is used.",
-    "kaggle": "No TPU here. Settings → Accelerator → TPU v5e-8, then run again; "
-    "on this CPU the laptop preset is used.",
+    "colab": f"No TPU here. Runtime → Change runtime type → v5e-1 TPU{_INSTEAD}",
+    "kaggle": f"No TPU here. Settings → Accelerator → TPU v5e-8{_INSTEAD}",
 }

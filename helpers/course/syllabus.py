@@ -99,6 +99,13 @@ LESSONS = {
             {"laptop": 1},
             walk=False,
         ),
+        Lesson(
+            "15_own_model",
+            "Your own model tonight",
+            "your own model",
+            {"laptop": 10, "v5e-1": 20, "v5e-8": 20},
+            walk=False,
+        ),
     )
 }
 

@@ -26,6 +26,8 @@ def test_the_syllabus_has_these_notebooks_and_no_others_lie_around():
 
 def test_minutes_keep_to_the_budget():
     laptop = {n: lesson.minutes["laptop"] for n, lesson in LESSONS.items()}
+    # 15 takes a real model where you run it, and a small one under nbval.
+    assert laptop.pop("15") <= 10
     assert max(laptop.values()) <= 3 and sum(laptop.values()) <= 35
     walk = [minutes for n, minutes in laptop.items() if LESSONS[n].walk]
     assert sum(walk) <= 22  # each is rounded up; together they take under 20

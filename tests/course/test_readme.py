@@ -9,6 +9,7 @@ import course_notebooks as course  # finds notebooks/readme.py, too
 import pytest
 import readme
 import readme_learning
+import readme_real
 from PIL import Image
 
 from helpers.course import results
@@ -63,18 +64,33 @@ def test_a_screen_holds_what_it_is_the_picture_and_the_two_commands():
     assert [line.split()[1] for line in commands] == ["course", "test"]
 
 
-def test_pictures_are_small_files_and_readable_on_a_telephone():
-    for file in (KEPT / "walk.png", ROOT / "docs" / "app.png"):
+def test_pictures_are_small_files():
+    for file in (*KEPT.glob("*.png"), ROOT / "docs" / "app.png"):
         assert file.stat().st_size < 150_000
-    figure = readme_learning.picture(readme_learning.measured())
+
+
+@pytest.mark.parametrize(
+    "name, drawn", [("walk.png", readme_learning), ("real.png", readme_real)]
+)
+def test_pictures_are_of_these_data_and_readable_on_a_telephone(name, drawn):
+    figure = drawn.picture(drawn.measured())
     points = [t.get_fontsize() for t in figure.axes[0].texts]
     points += [t.get_fontsize() for t in figure.axes[0].get_xticklabels()]
     shown = 343 / figure.get_figwidth()  # pixels an inch, 375 less the margins
     assert min(points) / 72 * shown > 10  # pixels
-    with Image.open(KEPT / "walk.png") as picture:
+    with Image.open(KEPT / name) as picture:
         assert picture.width / 343 > 2, "blurred on a telephone's sharp screen"
         words = picture.text["Description"]
-    assert words == readme_learning.alt(readme_learning.measured()), "drawn of old data"
+    assert words == drawn.alt(drawn.measured()), "drawn of old data"
+
+
+def test_a_real_models_bars_are_a_seeds_interval_or_the_range_of_several():
+    seeds = [{"greedy": g, "low": 0.1, "high": 0.9} for g in (0.5, 0.7, 0.6)]
+    assert readme_real.bar(seeds[:1]) == (50, 10, 90)
+    assert readme_real.bar(seeds) == pytest.approx((60, 50, 70))
+    found = {("base", task): seeds[:1] for task in readme_real.TASKS}
+    found |= {("sft", "one_step"): seeds}
+    assert readme_real.stages(found) == ["base"], "a stage is shown once it is whole"
 
 
 def test_the_picture_shows_means_and_the_ends_of_all_seeds():

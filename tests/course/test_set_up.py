@@ -31,7 +31,7 @@ def test_banner_says_to_switch_the_runtime(monkeypatch, capsys, variable, place)
     assert "No TPU" not in capsys.readouterr().out
     monkeypatch.setenv(variable, "1")
     assert runtime.where() == place
-    assert set_up.banner("07").name == "laptop"
+    assert set_up.banner("07").name == "laptop-real"
     assert "No TPU here" in capsys.readouterr().out
 
 

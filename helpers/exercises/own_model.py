@@ -1,0 +1,101 @@
+"""Self-checks of notebook 15: a model, a false row, a reward, a disconnect."""
+
+from helpers.course.which_model import largest_that_fits
+from helpers.exercises.check import Check, filled, judge
+from helpers.rewards import extract_strict
+from helpers.tasks import own_rows
+
+# (an answer, whether its last sum gives the number that it answers)
+ANSWERS = {
+    "Mia has <<2+3=5>>5 pens.\n#### 5": True,
+    "<<4*6=24>>24, and <<24-4=20>>20.\n#### 20": True,
+    "#### 5": False,
+    "Mia has <<1=1>>5 pens.\n#### 5": False,
+    "<<2+3=5>>5, then <<5-1=4>>4.\n#### 5": False,
+    "<<2+3=6>>6 pens.\n#### 6": False,
+    "<<2+2=5>>5, no, <<2+3=5>>5 pens.\n#### 5": False,
+    "Mia has <<2+13=15>>15 pens.\n#### 5": False,
+    "Mia has <<2+3=5>>5 pens.\n#### 15": False,
+    "Mia has 2+3=5 pens.\n#### 5": False,
+    "": False,
+}
+
+
+def check_largest(name) -> Check:
+    """The largest open model of the table that leaves a tenth of one chip free."""
+    return judge(
+        ("be filled in", filled(name, what="a model's name")),
+        ("be a text, organisation/model", lambda: name.count("/") == 1),
+        (
+            "need no token, and leave a tenth of a v5e chip free, and be the largest "
+            "of these",
+            lambda: name == largest_that_fits("v5e-1", spare=10),
+        ),
+    )
+
+
+def check_false_row(row) -> Check:
+    """A row in good form whose answer is wrong."""
+    return judge(
+        ("be filled in", filled(row, what="a row")),
+        (
+            "have a question, an answer and a number, all of them text",
+            lambda: (
+                set(row) == {"question", "answer", "number"}
+                and all(isinstance(text, str) for text in row.values())
+            ),
+        ),
+        (
+            "pass the reader, with an answer that ends in #### and a number",
+            lambda: len(own_rows.check([row], gold=extract_strict).rows) == 1,
+        ),
+        (
+            "have a number that is one",
+            lambda: extract_strict(f"#### {row['number']}") is not None,
+        ),
+        (
+            "teach another number than the right one",
+            lambda: (
+                extract_strict(row["answer"]) != extract_strict(f"#### {row['number']}")
+            ),
+        ),
+    )
+
+
+def check_sum_is_used(answer) -> Check:
+    """A reward that pays for a sum only where its value is what is answered."""
+
+    def pays(*wanted):
+        return all(
+            float(answer(text)) == float(good)
+            for text, good in ANSWERS.items()
+            if good in wanted
+        )
+
+    def of(text):
+        return answer(text) == 0
+
+    return judge(
+        ("pay 1.0 where the last sum gives the number", lambda: pays(True)),
+        ("pay nothing where no sum is shown", lambda: of("#### 5") and of("")),
+        (
+            "pay nothing for a sum that is false",
+            lambda: of("<<2+3=6>>6 pens.\n#### 6"),
+        ),
+        (
+            "pay nothing for a sum whose value is not the number after ####",
+            lambda: of("Mia has <<1=1>>5 pens.\n#### 5"),
+        ),
+        ("look at the last sum, and at all of them", lambda: pays(False)),
+    )
+
+
+def check_computed_twice(steps) -> Check:
+    """The steps after the last checkpoint: 7, where 3 and 6 were written."""
+    return judge(
+        ("be filled in", filled(steps, what="a list of steps")),
+        ("be a list of whole numbers", lambda: all(s == int(s) for s in list(steps))),
+        ("name only steps that were done", lambda: set(steps) <= set(range(1, 8))),
+        ("leave out what the checkpoint of step 6 holds", lambda: min(steps) > 6),
+        ("name what came after it", lambda: list(steps) == [7]),
+    )

@@ -1,0 +1,124 @@
+"""The self-checks of notebook 15 refuse what learners write at first."""
+
+import pytest
+
+from helpers.exercises import own_model as checks
+from helpers.rewards import annotations, extract_strict
+
+ROW = {
+    "question": "Mia has 2 pens and buys 3. How many has she?",
+    "answer": "<<2+3=6>>6 pens.\n#### 6",
+    "number": "5",
+}
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        (None, "a model's name in place of None"),
+        ("Qwen3-1.7B", "organisation/model"),
+        ("Qwen/Qwen3-0.6B", "the largest"),
+        ("google/gemma-3-4b-it", "need no token"),
+        ("google/gemma-3-1b-it", "need no token"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "the largest"),
+        (1.7, "but it raised"),
+    ],
+)
+def test_models_that_are_not_the_largest_open_one(name, said):
+    verdict = checks.check_largest(name)
+    assert not verdict.passed and said in verdict.message
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        (None, "a row in place of None"),
+        (ROW | {"answer": "<<2+3=5>>5 pens.\n#### 5"}, "another number"),
+        (ROW | {"answer": "#### 5.0"}, "another number"),
+        (ROW | {"answer": "six pens"}, "pass the reader"),
+        (ROW | {"question": " "}, "pass the reader"),
+        (ROW | {"number": 5}, "all of them text"),
+        (ROW | {"number": "five"}, "have a number that is one"),
+        ({"question": "?", "answer": "#### 5"}, "a question, an answer and a number"),
+    ],
+)
+def test_rows_that_are_refused_or_true(row, said):
+    verdict = checks.check_false_row(row)
+    assert not verdict.passed and said in verdict.message
+    assert checks.check_false_row(ROW).passed
+
+
+def used(text):
+    """The course's own: the last sum's value is the number."""
+    value = text.rpartition("#### ")[0].rpartition("=")[2].partition(">>")[0]
+    holds = annotations(text)
+    return float(bool(holds) and all(holds) and value == text.rpartition("#### ")[2])
+
+
+def any_sum_holds(text):
+    return float(any(annotations(text)) and used(text.replace("<<2+2=5>>", "")))
+
+
+def value_anywhere(text):
+    number = text.rpartition("#### ")[2]
+    return float(all(annotations(text)) and f"={number}>>" in text)
+
+
+def value_as_an_ending(text):
+    number = text.rpartition("#### ")[2]
+    value = text.rpartition("=")[2].partition(">>")[0]
+    return float(bool(annotations(text)) and all(annotations(text)) and value in number)
+
+
+def as_a_beginning(text):
+    number = text.rpartition("#### ")[2]
+    value = text.rpartition("=")[2].partition(">>")[0]
+    return float(bool(annotations(text)) and all(annotations(text)) and number in value)
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (lambda text: 1.0, "no sum is shown"),
+        (lambda text: 0.0, "pay 1.0"),
+        (lambda text: float("<<" in text), "false"),
+        (lambda text: float(all(annotations(text))), "no sum is shown"),
+        (lambda text: float(any(annotations(text))), "not the number"),
+        (
+            lambda text: float(bool(annotations(text)) and all(annotations(text))),
+            "not the number",
+        ),
+        (lambda text: float(extract_strict(text) == 5), "pay 1.0"),
+        (any_sum_holds, "all of them"),
+        (value_anywhere, "the last sum"),
+        (value_as_an_ending, "the last sum"),
+        (as_a_beginning, "the last sum"),
+        (lambda text: None, "but it raised"),
+        (lambda text: 1 / 0, "but it raised"),
+    ],
+)
+def test_rewards_that_can_be_bought(answer, said):
+    verdict = checks.check_sum_is_used(answer)
+    assert not verdict.passed and said in verdict.message, verdict.message
+    assert checks.check_sum_is_used(used).passed
+
+
+@pytest.mark.parametrize(
+    "steps, said",
+    [
+        (None, "a list of steps in place of None"),
+        ([], "but it raised"),
+        ([1, 2, 3, 4, 5, 6, 7], "checkpoint of step 6"),
+        ([4, 5, 6, 7], "checkpoint of step 6"),
+        ([6, 7], "checkpoint of step 6"),
+        ([8], "that were done"),
+        ([7, 8], "that were done"),
+        ([7.5], "whole numbers"),
+        ([7, 7], "came after"),
+        (7, "but it raised"),
+    ],
+)
+def test_steps_that_are_not_lost(steps, said):
+    verdict = checks.check_computed_twice(steps)
+    assert not verdict.passed and said in verdict.message
+    assert checks.check_computed_twice([7]).passed
