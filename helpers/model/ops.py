@@ -9,16 +9,25 @@ import jax.numpy as jnp
 
 @jax.custom_vjp
 def matmul(x, weight):
-    """x @ weight, (..., in) by (in, out).
+    """x @ weight, (..., in) by (in, out), in the dtype of x.
+
+    A float32 x is rounded to meet a bfloat16 weight, and the products are summed in
+    float32, as a TPU does: a CPU with such instructions takes half the time.
 
     Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of what
     came after it with a transpose, and walks memory against the grain (1.2× per step).
     """
-    return x @ weight
+    return jnp.matmul(*narrowed(x, weight), preferred_element_type=x.dtype)
+
+
+def narrowed(x, y):
+    """Both in the dtype of the one that has fewer bytes a number."""
+    dtype = min(x.dtype, y.dtype, key=lambda dtype: dtype.itemsize)
+    return x.astype(dtype), y.astype(dtype)
 
 
 def _matmul_forward(x, weight):
-    return x @ weight, (x, weight)
+    return matmul(x, weight), (x, weight)
 
 
 def _matmul_backward(saved, gradient):
@@ -26,8 +35,8 @@ def _matmul_backward(saved, gradient):
     gradient = jax.lax.optimization_barrier(gradient)
     rows, columns = weight.shape
     for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = gradient @ weight.T
-    return for_x.astype(x.dtype), for_weight.astype(weight.dtype)
+    for_x = matmul(gradient, weight.T)
+    return for_x, for_weight.astype(weight.dtype)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)

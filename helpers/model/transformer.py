@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
-from helpers.model.ops import matmul, rematerialised, rms_norm
+from helpers.model.ops import matmul, narrowed, rematerialised, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread
@@ -98,7 +98,7 @@ class Layer(nnx.Module):
 
     def project(self, x, name):
         """x times the matrix called `name`, and times its adapter if it has one."""
-        y = matmul(x, self.weight(name).astype(x.dtype))
+        y = matmul(x, self.weight(name))
         if name not in self.adapters:
             return y
         a, b = (getattr(self, f"{name}_{part}")[...].astype(x.dtype) for part in "ab")
@@ -119,7 +119,8 @@ class Transformer(nnx.Module):
       dtype: of the weights. Trained ones should be float32: in bfloat16, which has
         three digits, most updates are lost.
       activations: dtype of everything that flows between them; None: that of the
-        weights. Norms, softmax and logits are float32 in any case.
+        weights. Norms, softmax and logits are float32 in any case. Where the two
+        differ, a product takes both in the narrower one (`ops.matmul`).
 
     Attributes:
       remat: what the backward pass computes again instead of keeping it, one of
@@ -237,11 +238,9 @@ class Transformer(nnx.Module):
         table = gathered({name: getattr(self, name)[...]}, self.activations)[name]
 
         def read(hidden):
+            both = narrowed(hidden, table)
             return jnp.einsum(
-                "...d,vd->...v",
-                hidden,
-                table.astype(hidden.dtype),
-                preferred_element_type=jnp.float32,
+                "...d,vd->...v", *both, preferred_element_type=jnp.float32
             )
 
         return read

@@ -27,6 +27,7 @@ from helpers.plots.live import Live
 from helpers.recipes import presets
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
+from helpers.runtime.processor import multiplies_bfloat16
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 
@@ -239,8 +240,18 @@ R = TypeVar("R", bound=Recipe)
 
 
 def load(preset, model):
-    """A model of the hub (or a folder) over all devices, in the preset's dtype."""
-    return weights.load(hub.fetch(model), mesh=runtime.make_mesh(), dtype=preset.dtype)
+    """A frozen model of the hub (or a folder) over all devices, in the preset's dtype.
+
+    On a processor that multiplies bfloat16 its matrices are held, and multiplied, so;
+    what flows between them, and the adapters, are of the preset's dtype.
+    """
+    fast = preset.lora_rank and multiplies_bfloat16()
+    return weights.load(
+        hub.fetch(model),
+        mesh=runtime.make_mesh(),
+        dtype="bfloat16" if fast else preset.dtype,
+        activations=preset.dtype,
+    )
 
 
 def problems(preset, split) -> list[dict]:

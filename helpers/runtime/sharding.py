@@ -123,15 +123,16 @@ def gathered(tree, dtype):
 
     Args:
       tree: parameters, by the paths that `partition` knows.
-      dtype: what matrices are used in; gathering them in it sends less. Int8 ones stay.
+      dtype: what matrices are used in; gathering them in it sends less. Narrower ones
+        stay as they are.
     """
-    mesh = _mesh_in_use()
+    mesh, width = _mesh_in_use(), jnp.dtype(dtype).itemsize
     if mesh is None:
         return tree
 
     def whole(path, x):
         spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
-        if _name(path) in MAKES | TAKES and x.dtype != jnp.int8:
+        if _name(path) in MAKES | TAKES and x.dtype.itemsize > width:
             x = x.astype(dtype)
         return jax.lax.with_sharding_constraint(x, spec)
 

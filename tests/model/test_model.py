@@ -206,6 +206,44 @@ def test_matmul_gives_gradients_in_the_dtypes_of_its_inputs():
     np.testing.assert_array_equal(for_x, np.full((2, 3), 4.0))
 
 
+def rounded(x):
+    """To bfloat16, as float64."""
+    return np.asarray(x.astype(jnp.bfloat16), np.float64)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 4), (6, 40, 1)])
+def test_a_product_with_a_bfloat16_weight_rounds_its_input_and_sums_in_float32(sizes):
+    needs_bfloat16()
+    rng, (rows, inner, outer) = np.random.default_rng(0), sizes
+    shapes = [(2, rows, inner), (inner, outer), (2, rows, outer)]
+    x, w, c = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
+    w = w.astype(jnp.bfloat16)
+    ours, backward = jax.vjp(matmul, x, w)
+    for_x, for_w = backward(c)
+    assert (ours.dtype, for_x.dtype, for_w.dtype) == (x.dtype, x.dtype, w.dtype)
+    near = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(ours, rounded(x) @ rounded(w), **near)
+    np.testing.assert_allclose(for_x, rounded(c) @ rounded(w).T, **near)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bfloat16_weights_among_float32_lose_what_rounding_their_inputs_loses(family):
+    """Nearer to float32 on the same weights than all in bfloat16 is; and not equal."""
+    needs_bfloat16()
+    tokens = texts(2, T)[:, None]
+    short = make(family, dtype=jnp.bfloat16)
+    _, all_short, _ = forward(short, tokens)
+    graph, state = nnx.split(short)
+    state = jax.tree.map(lambda x: x.astype(jnp.float32), state)
+    exact_model = nnx.merge(graph, state)
+    exact_model.activations = short.activations = "float32"
+    hidden, mixed, kv = forward(short, tokens)
+    _, exact, _ = forward(exact_model, tokens)
+    assert (hidden.dtype, kv.values.dtype, mixed.dtype) == 3 * (jnp.float32,)
+    mixed_error, short_error = (np.abs(x - exact).mean() for x in (mixed, all_short))
+    assert 0 < mixed_error < 0.8 * short_error
+
+
 def test_bfloat16_runs_and_stays_near_float32():
     """Hidden states in bfloat16, logits in float32; rounding of three digits or so."""
     needs_bfloat16()
