@@ -25,9 +25,9 @@ from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
 from helpers.recipes import presets
+from helpers.recipes.frozen import frozen_dtype
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
-from helpers.runtime.processor import multiplies_bfloat16
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 
@@ -242,14 +242,13 @@ R = TypeVar("R", bound=Recipe)
 def load(preset, model):
     """A frozen model of the hub (or a folder) over all devices, in the preset's dtype.
 
-    On a processor that multiplies bfloat16 its matrices are held, and multiplied, so;
-    what flows between them, and the adapters, are of the preset's dtype.
+    On a processor that multiplies bfloat16 it is held in that; what flows between its
+    matrices, and the adapters, are of the preset's dtype.
     """
-    fast = preset.lora_rank and multiplies_bfloat16()
     return weights.load(
         hub.fetch(model),
         mesh=runtime.make_mesh(),
-        dtype="bfloat16" if fast else preset.dtype,
+        dtype=frozen_dtype(preset),
         activations=preset.dtype,
     )
 

@@ -12,12 +12,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from flax import nnx
+from tiny_models import needs_bfloat16
 
 from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import lora
 from helpers.model.folder import WeightsError
-from helpers.recipes import maths, presets
+from helpers.recipes import frozen, maths, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 
@@ -144,3 +145,29 @@ def test_sft_and_grpo_run_on_real_questions(number, tmp_path, monkeypatch):
 def any_length(prompts, completions, **columns):
     """Something that varies, so that there is an advantage to learn from."""
     return [float(len(completion)) for completion in completions]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_frozen_base_is_held_in_what_the_processor_multiplies(
+    fast, gsm8k_files, monkeypatch
+):
+    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: fast)
+    policy = maths.recipe(SMALL).policy
+    assert policy.layers.q.dtype == policy.embed.dtype == ("float32", "bfloat16")[fast]
+    assert policy.layers.q_a.dtype == policy.activations == "float32"
+    whole = dataclasses.replace(SMALL, lora_rank=0)
+    assert maths.load(whole, whole.model).layers.q.dtype == "float32"
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_run_goes_on_on_a_processor_of_another_kind(
+    first, gsm8k_files, monkeypatch, capsys
+):
+    """A free machine is followed by another."""
+    needs_bfloat16()
+    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: first)
+    check_section("04", SMALL)
+    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: not first)
+    capsys.readouterr()
+    check_section("04", SMALL)
+    assert "compiling the update" not in capsys.readouterr().out  # it was done

@@ -13,7 +13,10 @@ HERE = pathlib.Path(__file__).parents[1]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
-    ["sampling", "sft", "grpo", "calculator", "distillation", "vision", "saving"],
+    [
+        *("sampling", "sft", "mixed", "grpo", "calculator", "distillation"),
+        *("vision", "saving"),
+    ],
 )
 def test_eight_devices_are_one(what):
     script = "sharded_lessons.py"
