@@ -1,8 +1,8 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app notebooks tiny seeds bench bench-real parity \
-  serve-check gguf-check tpu-check tpu-floor tpu-peers real-model real real-peers \
-  colab-check app-check release-check clean
+  serve-check gguf-check tpu-check tpu-floor tpu-peers real-model real real-beside \
+  real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -103,6 +103,10 @@ real-model: $(READY)  ## fetch SmolLM2-135M-Instruct, a real model for two cores
 
 real: $(READY)  ## train that model, into data/results/real.csv (REAL_ARGS=--help)
 	$(PY) -m scripts.real $(REAL_ARGS)
+
+real-beside: $(READY)  ## what rounding costs that model, and what it has forgotten
+	$(PY) -m scripts.real_dtypes
+	$(PY) -m scripts.real_forgotten
 
 real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_peers.csv
 	$(PY) tests/bench/real_peers.py $(PEERS_ARGS)

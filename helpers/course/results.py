@@ -32,6 +32,13 @@ _KEPT = runtime.ROOT / "data" / "results"
 LEARNING = _KEPT / "learning.csv"
 TPU_FIT = _KEPT / "tpu_fit.csv"
 LABELS = _KEPT / "labels.csv"
+REAL = _KEPT / "real.csv"
+TASKS = {  # of that file
+    "one_step": "one step",
+    "two_step": "two steps",
+    "three_step": "three steps",
+    "gsm8k": "GSM8K",
+}
 
 
 def path() -> pathlib.Path:
@@ -149,6 +156,39 @@ def labels_by_compute() -> list[dict]:
         }
         for step, pairs in sorted(stops.items())
     ]
+
+
+def real(**stages: str) -> str:
+    """What a model of 135M parameters got right on two cores, as a Markdown table.
+
+    In a cell: the share, and in brackets its 95% interval; of several seeds the mean,
+    and lowest to highest.
+
+    Args:
+      stages: a stage of `make real` = what its row is called. A stage that was not
+        measured has no row.
+    """
+    with open(REAL, newline="") as file:
+        measured = [row for row in csv.DictReader(file) if row["stage"] in stages]
+    tasks = [task for task in TASKS if any(row["task"] == task for row in measured)]
+    lines = [["", *(TASKS[task] for task in tasks)], ["---", *["--:" for _ in tasks]]]
+    for stage, name in stages.items():
+        own = [row for row in measured if row["stage"] == stage]
+        cells = [_share([row for row in own if row["task"] == task]) for task in tasks]
+        if own:
+            lines.append([name, *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _share(rows):
+    if not rows:
+        return "–"
+    shares = [float(row["greedy"]) for row in rows]
+    low, high = min(shares), max(shares)
+    if len(rows) == 1:
+        low, high = float(rows[0]["low"]), float(rows[0]["high"])
+    mean = sum(shares) / len(shares)
+    return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def compiled(preset: str, **columns) -> str:

@@ -186,7 +186,7 @@ class Recipe:
                 " is the model that GRPO ended with, and it was not trained on this "
                 "machine. Run the last section of notebook 07 first."
             )
-        return lora.merge(self.start("grpo").policy)
+        return self.start("grpo").policy  # a merge would round in bfloat16
 
     def demonstrations(self, seed):
         """Packed rows of the problems' own solutions, a batch source for SFT.

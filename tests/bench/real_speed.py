@@ -1,13 +1,16 @@
 """How near a real model on a CPU comes to what the machine can do (`make bench-real`).
 
-SmolLM2-135M in float32, in processes of their own; into `data/results/real_speed.csv`:
+SmolLM2-135M in float32, and (…_bfloat16) with its frozen weights in bfloat16, as the
+recipe holds them where the processor multiplies that; in processes of their own, into
+`data/results/real_speed.csv`:
 
 - copy: bytes a second that a plain copy moves, read and written.
 - decode_1: answering one question; the share of that bandwidth which the weights'
   bytes take, each read once a token. decode_64: 64 answers at once, whose products
   weigh more than the bytes; tokens a second.
 - update: LoRA GRPO, 8 prompts × 8 answers × 64 tokens; its CPU-seconds over those of
-  its matrix products alone, and the most memory its process held.
+  its matrix products alone, in float32 in both cases, and the most memory its process
+  held.
 
 The machine should have nothing else to do.
 """
@@ -41,11 +44,11 @@ def clocked(work, times=3):
     return min(found)
 
 
-def model(rank=0):
+def model(dtype, rank=0):
     """The real model, frozen base and adapters."""
     from helpers.model import hub, lora, weights
 
-    loaded = weights.load(hub.fetch(MODEL))
+    loaded = weights.load(hub.fetch(MODEL), dtype=dtype, activations="float32")
     return lora.add(loaded, rank) if rank else loaded
 
 
@@ -59,7 +62,7 @@ def copy():
     return {"value": 2 * source.nbytes / 1e9 / wall, "unit": "GB/s", "cpu_s": cpu}
 
 
-def decode(rows, tokens=48):
+def decode(rows, tokens=48, dtype="float32"):
     """Tokens a second of `rows` answers at once, and the bytes of weights they need."""
     import jax
     import numpy as np
@@ -68,7 +71,7 @@ def decode(rows, tokens=48):
     from helpers.generation.sampling import row_keys
     from helpers.model import count_params
 
-    policy = model()
+    policy = model(dtype)
     prompt = np.random.default_rng(0).integers(20, 40_000, (rows, PROMPT))
     keys = row_keys(jax.random.key(0), 0, rows, 1)
     prompt = prompt.astype(np.int32)
@@ -81,7 +84,8 @@ def decode(rows, tokens=48):
     short = clocked(lambda: answer(8))  # what prefill takes is in both
     long = clocked(lambda: answer(8 + tokens))
     wall = (long[1] - short[1]) / tokens
-    bandwidth = 4 * count_params(policy) / 1e9 / wall
+    size = policy.embed.dtype.itemsize * count_params(policy)
+    bandwidth = size / 1e9 / wall
     return {
         "value": rows / wall,
         "unit": f"tokens/s; weights {bandwidth:.2f} GB/s",
@@ -106,11 +110,11 @@ def batch(vocab):
     }
 
 
-def update():
+def update(dtype="float32"):
     """One update of GRPO with adapters, as the trainer of notebook 07 does it."""
     from helpers.training import Trainer, objectives, optimizers
 
-    policy = model(rank=16)
+    policy = model(dtype, rank=16)
     rows = batch(policy.config.vocab_size)
 
     class Same:
@@ -172,6 +176,9 @@ MEASURES = {
     "decode_1": lambda: decode(1),
     "decode_64": lambda: decode(64, tokens=16),
     "update": update,
+    "decode_1_bfloat16": lambda: decode(1, dtype="bfloat16"),
+    "decode_64_bfloat16": lambda: decode(64, tokens=16, dtype="bfloat16"),
+    "update_bfloat16": lambda: update("bfloat16"),
 }
 
 

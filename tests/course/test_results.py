@@ -168,3 +168,21 @@ def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tm
     assert said.count("gemma-3-1b-it") == 2 and "Qwen" not in said
     said = results.compiled("v5e-8", model="google/gemma-3-1b-it")
     assert "compiled yet" in said and "make tpu-check" in said and "|" not in said
+
+
+def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "REAL", tmp_path / "real.csv")
+    results.REAL.write_text(
+        "stage,task,seed,greedy,low,high\n"
+        "base,two_step,0,0.005,0.0009,0.0278\n"
+        "sft,two_step,0,0.49,0.42,0.56\n"
+        "sft,two_step,1,0.51,0.44,0.58\n"
+        "sft,one_step,0,0.67,0.6022,0.7314\n"
+    )
+    table = results.real(base="as it comes", sft="SFT", grpo="GRPO")
+    assert table.splitlines() == [
+        "|  | one step | two steps |",
+        "| --- | --: | --: |",
+        "| as it comes | – | 0.5% (0.1 to 2.8) |",
+        "| SFT | 67.0% (60.2 to 73.1) | 50.0% (49.0 to 51.0) |",
+    ]
