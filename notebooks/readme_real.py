@@ -129,7 +129,8 @@ def table(found: dict) -> str:
 
 
 def _place(item):
+    from scripts.real import BASE
     from scripts.real import STAGES as ORDER
 
     (stage, task), _ = item
-    return ["base", *ORDER].index(stage), [*TASKS, task].index(task)
+    return [*BASE, *ORDER].index(stage), [*TASKS, task].index(task)

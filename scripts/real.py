@@ -6,7 +6,8 @@ A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; those with a
 calculator are in `scripts.real_tool`. Before the first stage and after each the model
 is measured on held-out problems, level by level: greedily on 200 of each, and with
-eight samples on 50 of them. With COURSE_GSM8K, the folder of GSM8K's files, on its test
+eight samples on 50 of them; as it comes also in the wording that suits it best on
+training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test
 questions too.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
@@ -28,6 +29,7 @@ import nbformat
 
 from helpers import runtime
 from helpers.evaluation.evaluator import evaluate
+from helpers.evaluation.wordings import WORDINGS, by_wording, worded
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
@@ -72,7 +74,9 @@ STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
     "tool_grpo_alone": Stage(None, "tool_grpo"),
     "tool_student": Stage(real_tool.student, "tool_student"),
 }
+BASE = ("base", "base_asked_well")  # as it comes: asked as the others, and well
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
+CHOSEN_ON = 60  # training problems, on which the wording for the base is chosen
 N, SAMPLED = 200, 50  # held-out problems of a level: answered greedily, and sampled
 KEY = ("model", "stage", "task", "seed")
 FIELDS = (
@@ -110,12 +114,31 @@ def tasks() -> dict[str, list[dict]]:
     return rows
 
 
+def asked_well(there) -> Callable[[list[dict]], list[dict]]:
+    """What puts rows into the wording that suits the model as it comes.
+
+    Chosen on training problems of all levels in turn.
+    """
+    size = there.preset
+    found = by_wording(
+        there.policy,
+        there.tokenizer,
+        there.train[:CHOSEN_ON],
+        max_tokens=size.completion_tokens,
+        batch=size.prompts * size.group,
+        buckets=(size.prompt_tokens, 2 * size.prompt_tokens),
+    )
+    for name, report in found.items():
+        print(f"  asked as {name!r}: {report}", flush=True)
+    return lambda rows: worded(rows, WORDINGS[next(iter(found))])
+
+
 def measure(there, task: str, rows, tools=None) -> dict:
     """The columns of the table that an evaluation on one task fills."""
     size = there.preset
     settings = {
         "max_tokens": size.completion_tokens,
-        "buckets": (size.prompt_tokens,),
+        "buckets": (size.prompt_tokens, 2 * size.prompt_tokens),
         "batch": size.prompts * size.group,
         "tools": tools,
     }
@@ -145,7 +168,7 @@ def write(row: dict) -> None:
     """Puts a row into the table, in the place of an earlier one of the same key."""
     same = [str(row[name]) for name in KEY]
     table = [old for old in read() if [old[name] for name in KEY] != same]
-    stages = ["base", *STAGES]
+    stages = [*BASE, *STAGES]
     table.append({name: str(row[name]) for name in FIELDS})
     table.sort(
         key=lambda r: (r["model"], stages.index(r["stage"]), r["task"], r["seed"])
@@ -156,16 +179,22 @@ def write(row: dict) -> None:
         writer.writerows(table)
 
 
-def record(there, stage: str, seed: int, seconds: float, tools=None) -> None:
-    """Measures a stage on every task that the table does not have yet."""
+def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -> None:
+    """Measures a stage on every task that the table does not have yet.
+
+    Args:
+      ask: makes what puts rows into another wording, once one is needed.
+    """
     have = {tuple(row[name] for name in KEY) for row in read()}
     model = there.preset.model.split("/")[-1]
     names = ("jax", "flax", "optax")
+    put = None
     versions = " ".join(f"{name} {metadata.version(name)}" for name in names)
     for task, rows in tasks().items():
         if (model, stage, task, str(seed)) in have:
             continue
-        figures = measure(there, task, rows, tools)
+        put = put or (ask() if ask else list)
+        figures = measure(there, task, put(rows), tools)
         write(
             figures
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
@@ -186,7 +215,9 @@ def trained_seconds(folder) -> float:
 def run(preset, stages, seed: int) -> None:
     """Trains and measures the stages in order, in a build folder of the seed's own."""
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
-    record(maths.recipe(preset), "base", 0, 0.0)  # of no seed, and the same for all
+    there = maths.recipe(preset)  # of no seed as it comes, and the same for all
+    record(there, "base", 0, 0.0)
+    record(there, "base_asked_well", 0, 0.0, ask=lambda: asked_well(there))
     for name in stages:
         print(f"{name}, seed {seed}", flush=True)
         stage = STAGES[name]

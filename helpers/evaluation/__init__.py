@@ -5,10 +5,12 @@ from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
 from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
+from helpers.evaluation.wordings import by_wording
 
 __all__ = [
     "Report",  # graded answers to problems
     "Scores",  # answers judged by a reward
+    "by_wording",  # which way of asking suits a model
     "compare",  # two models on the same questions
     "evaluate",  # answer and grade
     "pass_at_k",  # any of k samples right

@@ -30,6 +30,7 @@ from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
+from helpers.text.chat_frame import frame
 
 TEACHERS = {  # larger ones of the same vocabulary
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
@@ -299,4 +300,5 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
         )
     policy = lora.add(load(preset, preset.model), preset.lora_rank)
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
+    print(frame(tokenizer))
     return kind(preset, policy, tokenizer, **splits)

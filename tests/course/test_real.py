@@ -68,6 +68,7 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     monkeypatch.setattr(real, "LEVELS", {2: "two_step"})
     monkeypatch.setattr(real, "N", 6)
     monkeypatch.setattr(real, "SAMPLED", 3)
+    monkeypatch.setattr(real, "CHOSEN_ON", 4)
     monkeypatch.setattr(maths, "GENERATED", {"train": 60, "test": 8})
     monkeypatch.delenv("COURSE_GSM8K", raising=False)
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
@@ -78,13 +79,14 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     assert said.count("from tool_grpo") == 3 and "with the calculator are right" in said
     with open(tmp_path / "real.csv", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [r["stage"] for r in table] == ["base", *stages]
+    assert [r["stage"] for r in table] == [*real.BASE, *stages]
+    assert said.count("asked as") == 5 and said.index("asked as") < said.index("sft, ")
     for found in table:
-        seed = "0" if found["stage"] == "base" else "3"
+        seed = "0" if found["stage"] in real.BASE else "3"
         assert (found["model"], found["seed"], found["n"]) == ("sft", seed, "6")
         assert 0 <= float(found["low"]) <= float(found["greedy"]) <= 1
         assert float(found["pass1"]) <= float(found["pass8"]) <= 1
-        assert (float(found["seconds"]) > 0) == (found["stage"] != "base")
+        assert (float(found["seconds"]) > 0) == (found["stage"] not in real.BASE)
     monkeypatch.setattr(real, "measure", None)  # to call it would fail
     real.run(SMALL, stages, seed=3)
 
