@@ -20,7 +20,9 @@ class RealCase:
     """A recipe: SFT, then GRPO from one SFT model. Sizes and defaults of laptop-real.
 
     Attributes:
-      model: of the hub, or a folder. In float32, with LoRA on all seven matrices.
+      model: of the hub, or a folder, with LoRA on all seven matrices.
+      numbers: "float32"; or "bfloat16" for products of bfloat16 with float32 adapters:
+        ours holds the frozen weights so, and TRL trains under autocast (`bf16=True`).
       rank: of the adapters; their output counts twice (alpha is 2 · rank).
       levels: steps of the generated problems, written as digits.
       sft_rows: worked solutions in a step, one to a row; the loss is the mean over all
@@ -36,6 +38,7 @@ class RealCase:
     """
 
     model: str = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    numbers: str = "float32"
     rank: int = 16
     levels: str = "1"
     sft_rows: int = 16

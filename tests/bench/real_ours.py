@@ -64,7 +64,7 @@ def prepare(place, seed):
     every = [row for stage in ("sft", "grpo") for step in found[stage] for row in step]
     for name in ("prompt", "tokens"):
         found[f"longest_{name}"] = max(len(row[name]) for row in every)
-    policy = lora.add(base(folder), case.rank, seed=seed)
+    policy = lora.add(base(place, folder), case.rank, seed=seed)
     lora.save(policy, place.fresh(seed), base=case.model)
     real_case.write(place.rows(seed), found)
 
@@ -79,19 +79,20 @@ def row_of(tokenizer, row):
     return kept | {"prompt": prompt, "tokens": tokens, "mask": mask}
 
 
-def base(folder):
-    """The model, in float32 and over all devices."""
+def base(place, folder):
+    """The model, over all devices; what flows between its weights is float32."""
     from helpers import runtime
     from helpers.model import weights
 
-    return weights.load(folder, mesh=runtime.make_mesh(), dtype="float32")
+    numbers = {"dtype": place.case().numbers, "activations": "float32"}
+    return weights.load(folder, mesh=runtime.make_mesh(), **numbers)
 
 
 def adapted(place, folder, adapters):
     """The model with the adapters of a PEFT folder."""
     from helpers.model import lora
 
-    policy = lora.load(base(folder), adapters)
+    policy = lora.load(base(place, folder), adapters)
     policy.remat = place.case().remat
     return policy
 

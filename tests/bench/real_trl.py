@@ -94,7 +94,7 @@ def settings(place, seed, steps):
         "max_grad_norm": 1.0,
         "seed": seed,
         "use_cpu": True,
-        "bf16": False,
+        "bf16": place.case().numbers == "bfloat16",
         "gradient_checkpointing": False,
         "dataloader_pin_memory": False,
         "report_to": "none",

@@ -34,7 +34,8 @@ SMALL = real_case.RealCase(
 
 
 def line(library, seed=0, stage="grpo", scale=1.0, **figures):
-    found = {"library": library, "stage": stage, "seed": seed, "n": 200}
+    found = {"library": library, "numbers": "float32", "stage": stage, "seed": seed}
+    found |= {"n": 200}
     found |= {"greedy": 0.7, "low": 0.63, "high": 0.76, "steps": 28}
     found |= {"cpu_s_step": 40 * scale, "wall_s_step": 20 * scale}
     found |= {"wall_s": 600 * scale, "peak_mb": 2000 * scale}
@@ -67,7 +68,7 @@ def test_the_typical_step_is_not_the_one_that_compiles():
         "load": 0,
     }
     graded = {"n": 8, "greedy": 0.5, "low": 0.2, "high": 0.8}
-    found = real_peers.line("ours", "sft", 0, trained, graded)
+    found = real_peers.line("float32", "ours", "sft", 0, trained, graded)
     assert (found["wall_s_step"], found["cpu_s_step"]) == (5.0, 10.0)
     assert (found["wall_s"], found["steps"]) == (159.0, 4)
 
@@ -90,10 +91,10 @@ def test_what_is_finished_is_not_run_again(tmp_path):
 
 def test_two_algorithms_are_not_compared():
     step = {"loss": 2.0, "grad_norm": 6.0}
-    real_peers.agree("it", step, {"loss": 2.00005, "grad_norm": 6.0005})
+    real_peers.agree("it", 1e-4, step, {"loss": 2.00005, "grad_norm": 6.0005})
     for other in ({"loss": 2.001}, {"grad_norm": 6.01}):
         with pytest.raises(BenchError, match="two algorithms"):
-            real_peers.agree("it", step, step | other)
+            real_peers.agree("it", 1e-4, step, step | other)
     with pytest.raises(BenchError, match="learning rates"):
         real_peers.agree_on_rates([{"learning_rate": 1e-3}], [{"learning_rate": 2e-3}])
 
@@ -109,7 +110,8 @@ def test_readme_says_nothing_before_it_was_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(readme_peers, "CURVES", tmp_path / "real_peers_curves.csv")
     assert readme_peers.section() == ""
     points = [
-        {"library": library, "seed": seed, "step": step, "right": 0.1 * step + bonus}
+        {"library": library, "numbers": "float32", "seed": seed, "step": step}
+        | {"right": 0.1 * step + bonus}
         for library, bonus in (("ours", 0.0), ("trl", 0.1))
         for seed in (0, 1)
         for step in (1, 2, 3)
@@ -119,8 +121,10 @@ def test_readme_says_nothing_before_it_was_measured(tmp_path, monkeypatch):
     ]
     real_peers.save(both, readme_peers.TABLE)
     real_peers.save(points, readme_peers.CURVES)
+    real_peers.save([line("ours", numbers="bfloat16", scale=0.5)], readme_peers.TABLE)
     said = readme_peers.section()
-    assert "| GRPO | TRL | 70.0% (70.0 to 70.0) | 20 | 40 | 2.0 GB |" in said
+    assert "| GRPO | bfloat16 | this course | 70.0% (70.0 to 70.0) | 10 | 20 |" in said
+    assert "| GRPO | float32 | TRL | 70.0% (70.0 to 70.0) | 20 | 40 | 2.0 GB |" in said
     assert "this course from 20% to 20%; TRL from 30% to 30%" in said
     assert "Means of 2 seeds" in said and "200 held-out" in said
     names = {text.get_text() for text in readme_peers.picture(points).axes[0].texts}
@@ -142,7 +146,7 @@ def test_our_side_trains_saves_and_grades_in_small(tmp_path):
         real_ours.grade(place, 0, "ours", stage)
         trained = real_case.read(place.result("ours", stage, 0))
         graded = real_case.read(place.result("ours", f"{stage}-graded", 0))
-        figures = real_peers.line("ours", stage, 0, trained, graded)
+        figures = real_peers.line("float32", "ours", stage, 0, trained, graded)
         assert 0 <= figures["low"] <= figures["greedy"] <= figures["high"] <= 1
         assert figures["n"] == 6 and "jax" in figures["versions"]
         real_peers.agree_on_rates(
