@@ -35,11 +35,35 @@ def _matmul_backward(saved, gradient):
     gradient = jax.lax.optimization_barrier(gradient)
     rows, columns = weight.shape
     for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = matmul(gradient, weight.T)
+    for_x = matmul_transposed(gradient, weight)
     return for_x, for_weight.astype(weight.dtype)
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)
+
+
+@jax.custom_vjp
+def matmul_transposed(x, weight):
+    """x @ weight.T, (..., in) by (out, in), rounded and summed as `matmul` does."""
+    if x.dtype == weight.dtype:
+        return x @ weight.T
+    # XLA on CPUs has bfloat16 instructions for this form, and none for weight.T.
+    both = narrowed(x, weight)
+    return jnp.einsum("...d,vd->...v", *both, preferred_element_type=x.dtype)
+
+
+def _transposed_forward(x, weight):
+    return matmul_transposed(x, weight), (x, weight)
+
+
+def _transposed_backward(saved, gradient):
+    x, weight = saved
+    rows, columns = weight.shape
+    for_weight = gradient.reshape(-1, rows).T @ x.reshape(-1, columns)
+    return matmul(gradient, weight), for_weight.astype(weight.dtype)
+
+
+matmul_transposed.defvjp(_transposed_forward, _transposed_backward)
 
 
 def rms_norm(x, weight, eps, plus_one):

@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
-from helpers.model.ops import matmul, narrowed, rematerialised, rms_norm
+from helpers.model.ops import matmul, matmul_transposed, rematerialised, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread
@@ -238,9 +238,13 @@ class Transformer(nnx.Module):
         table = gathered({name: getattr(self, name)[...]}, self.activations)[name]
 
         def read(hidden):
-            both = narrowed(hidden, table)
+            if hidden.dtype == jnp.float32 != table.dtype:
+                return matmul_transposed(hidden, table)
             return jnp.einsum(
-                "...d,vd->...v", *both, preferred_element_type=jnp.float32
+                "...d,vd->...v",
+                hidden,
+                table.astype(hidden.dtype),
+                preferred_element_type=jnp.float32,
             )
 
         return read

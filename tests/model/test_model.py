@@ -21,7 +21,8 @@ from tiny_models import model as make
 
 from helpers.model import attention
 from helpers.model.attention import attend
-from helpers.model.transformer import count_params, matmul
+from helpers.model.ops import matmul, matmul_transposed
+from helpers.model.transformer import count_params
 
 T = 13
 
@@ -218,12 +219,18 @@ def test_a_product_with_a_bfloat16_weight_rounds_its_input_and_sums_in_float32(s
     shapes = [(2, rows, inner), (inner, outer), (2, rows, outer)]
     x, w, c = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
     w = w.astype(jnp.bfloat16)
-    ours, backward = jax.vjp(matmul, x, w)
-    for_x, for_w = backward(c)
-    assert (ours.dtype, for_x.dtype, for_w.dtype) == (x.dtype, x.dtype, w.dtype)
     near = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(ours, rounded(x) @ rounded(w), **near)
-    np.testing.assert_allclose(for_x, rounded(c) @ rounded(w).T, **near)
+    learned = np.einsum("brd,brv->dv", *(np.asarray(y, np.float64) for y in (x, c)))
+    for product, weight, turned in (
+        (matmul, w, lambda y: y),
+        (matmul_transposed, w.T, np.transpose),
+    ):
+        ours, backward = jax.vjp(product, x, weight)
+        for_x, for_w = backward(c)
+        assert (ours.dtype, for_x.dtype, for_w.dtype) == (x.dtype, x.dtype, w.dtype)
+        np.testing.assert_allclose(ours, rounded(x) @ rounded(w), **near)
+        np.testing.assert_allclose(for_x, rounded(c) @ rounded(w).T, **near)
+        np.testing.assert_allclose(turned(for_w), learned, rtol=0.01, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
