@@ -1,6 +1,6 @@
 """A real model trained on two cores, measured into `data/results/real.csv`.
 
-    python -m scripts.real [--seeds 0 1 2] [--stages sft grpo student] [--preset ...]
+    python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo student] [--preset ...]
 
 A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; those with a
@@ -16,6 +16,7 @@ it was, and what was measured is not measured again.
 
 import argparse
 import csv
+import functools
 import json
 import os
 import pathlib
@@ -168,10 +169,10 @@ def write(row: dict) -> None:
     """Puts a row into the table, in the place of an earlier one of the same key."""
     same = [str(row[name]) for name in KEY]
     table = [old for old in read() if [old[name] for name in KEY] != same]
-    stages = [*BASE, *STAGES]
+    order = [*BASE, *STAGES]
     table.append({name: str(row[name]) for name in FIELDS})
     table.sort(
-        key=lambda r: (r["model"], stages.index(r["stage"]), r["task"], r["seed"])
+        key=lambda r: (r["model"], order.index(r["stage"]), r["task"], r["seed"])
     )
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -215,11 +216,13 @@ def trained_seconds(folder) -> float:
 def run(preset, stages, seed: int) -> None:
     """Trains and measures the stages in order, in a build folder of the seed's own."""
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
-    there = maths.recipe(preset)  # of no seed as it comes, and the same for all
-    record(there, "base", 0, 0.0)
-    record(there, "base_asked_well", 0, 0.0, ask=lambda: asked_well(there))
     for name in stages:
         print(f"{name}, seed {seed}", flush=True)
+        if name in BASE:
+            there = maths.recipe(preset)
+            ask = functools.partial(asked_well, there) if name != "base" else None
+            record(there, name, 0, 0.0, ask=ask)  # of no seed, the same for all
+            continue
         stage = STAGES[name]
         if stage.train:
             stage.train(preset, seed)
@@ -233,8 +236,9 @@ def run(preset, stages, seed: int) -> None:
 def main():
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    order = [*BASE, *STAGES]
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=["sft", "grpo"])
+    parser.add_argument("--stages", nargs="+", choices=order, default=order[:4])
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()
     for seed in given.seeds:
