@@ -1,6 +1,6 @@
 """A real model trained on two cores, measured into `data/results/real.csv`.
 
-    python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo student] [--preset ...]
+    python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo] [--preset ...]
 
 A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; those with a
