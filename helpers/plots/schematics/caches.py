@@ -18,7 +18,7 @@ def kv_cache(model: str = "Qwen/Qwen2.5-0.5B-Instruct") -> Picture:
     config = KNOWN[model]
     numbers = config.layers * 2 * config.kv_heads * config.head_dim
     size = (
-        f"One column of {model.split('/')[1]}: {config.layers} layers × 2 × "
+        f"One column of {model.split('/')[1]}: {config.layers}\u00a0layers × 2 × "
         f"{config.kv_heads} heads × {config.head_dim} = {numbers:,} numbers"
     )
     rows = [f"Prefill: {len(PROMPT)} columns at once"]

@@ -34,20 +34,7 @@ def teacher_and_student() -> Picture:
     )
     picture.arrow((writes.cx, question.bottom + 1), (writes.cx, y - 1))
     picture.tokens(104, writes.bottom - 33, ("48", "/", "2", "=", "26"), PLAIN)
-    note = picture.label(
-        writes.cx, writes.bottom + 22, "after “48 / 2 =”", anchor="middle"
-    )
-    y = note.bottom + 5
-    for x, name, says, style in (
-        (12, "Student", STUDENT, SAID),
-        (169, "Teacher", TEACHER, OTHER),
-    ):
-        text = "frozen" if name == "Teacher" else "as it is now"
-        side = picture.box(x, y, 149, name, text, style, room=76)
-        picture.arrow((side.cx, writes.bottom + 1), (side.cx, y - 1))
-        _chances(picture, side, says)
-        picture.arrow((side.cx, side.bottom + 1), (side.cx, side.bottom + 21))
-    y = side.bottom + 22
+    y = _two_views(picture, writes) + 22
     text = f"{kl:.2f} nats at this token; the loss is the mean over its tokens"
     distance = picture.box(12, y, 306, "Reverse KL", text, JUDGED)
     y = distance.bottom + 22
@@ -61,6 +48,24 @@ def teacher_and_student() -> Picture:
         (writes.right + 1, writes.cy),
     )
     return picture
+
+
+def _two_views(picture, writes) -> float:
+    """What student and teacher find likely at one place; gives the lower end."""
+    note = picture.label(
+        writes.cx, writes.bottom + 22, "after “48 / 2 =”", anchor="middle"
+    )
+    y = note.bottom + 5
+    for x, name, says, style in (
+        (12, "Student", STUDENT, SAID),
+        (169, "Teacher", TEACHER, OTHER),
+    ):
+        text = "frozen" if name == "Teacher" else "as it is now"
+        side = picture.box(x, y, 149, name, text, style, room=76)
+        picture.arrow((side.cx, writes.bottom + 1), (side.cx, y - 1))
+        _chances(picture, side, says)
+        picture.arrow((side.cx, side.bottom + 1), (side.cx, side.bottom + 21))
+    return side.bottom
 
 
 def _chances(picture, side, says):

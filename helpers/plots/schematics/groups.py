@@ -64,7 +64,7 @@ def preferences() -> Picture:
     group = "each moves by its advantage"
     pair = "one goes up, the other down, measured from a frozen reference"
     new, once = "new answers in every step", "pairs made once, before training"
-    needs = ("needs a reward", "needs a choice")
+    needs = ("needs a reward", "needs a preference")
     picture = Picture(
         "GRPO compares a group, DPO a pair",
         "Two columns under one question, 8 + 4 = ?. GRPO, a group: answers with "

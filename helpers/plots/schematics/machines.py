@@ -1,5 +1,7 @@
 """Many chips: what is cut and sent, and how they are wired."""
 
+import re
+
 from helpers.plots.schematics.pieces import Picture
 from helpers.plots.schematics.shapes import (
     HEARD,
@@ -71,17 +73,7 @@ def chip_to_network(pod: str = "v5e:16x16") -> Picture:
       pod: a slice as `topology.named` takes it, of a kind that lies in a plane.
     """
     part = topology.named(pod)
-    chip, across = part.chip, (part.chip.host[0], part.chip.host[1])
-    on_host = across[0] * across[1]
-    levels = (
-        ("Chip", f"{chip.hbm_gb} GB of memory, read at {chip.gbytes} GB/s; "
-         f"{chip.tflops} TFLOP/s"),
-        ("Host", f"{on_host} chips in one computer; "
-         f"links between chips: {chip.link_gbytes} GB/s each way"),
-        ("Pod", f"{part.hosts} hosts, {part.chips} chips; the same links go on "
-         "from host to host"),
-        ("Data-centre network", "joins pods, with about 25 GB/s for a whole host"),
-    )  # fmt: skip
+    levels = _levels(part)
     told = "; ".join(f"“{name}”, {text}" for name, text in levels)
     picture = Picture(
         "The farther apart two chips, the slower they talk",
@@ -98,6 +90,24 @@ def chip_to_network(pod: str = "v5e:16x16") -> Picture:
         if inside is not _network:
             picture.arrow((78, bottom + 3), (78, y - 4))
     return picture
+
+
+def _levels(part):
+    """Name and facts of chip, host, pod and network; numbers stay with their units."""
+    chip, on_host = part.chip, part.chips // part.hosts
+    facts = {
+        f"Chip ({chip.name})": f"{chip.hbm_gb} GB of memory, read at "
+        f"{chip.gbytes} GB/s; {chip.tflops} TFLOP/s",
+        "Host": f"{on_host} chips in one computer; links between chips: "
+        f"{chip.link_gbytes} GB/s each way",
+        "Pod": f"{part.hosts} hosts (the blocks), {part.chips} chips; the same "
+        "links go on from host to host",
+        "Data-centre network": "joins pods, with about 25 GB/s for a whole host",
+    }
+    return [
+        (name, re.sub(r"(\d) (?=[GT])", "\\1\u00a0", text))
+        for name, text in facts.items()
+    ]
 
 
 def _one_chip(picture, y, part):

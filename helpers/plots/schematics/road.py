@@ -94,7 +94,7 @@ def app_conversation() -> Picture:
         name: picture.box(12 + 68.5 * i, picture.top, 62, name, "", style, pad=4).cx
         for i, (name, style) in enumerate(zip(LANES, styles, strict=True))
     }
-    y = picture.top + 29
+    y = picture.top + 34
     for number, (start, end, what) in enumerate(TOLD, 1):
         y = _message(picture, y, lanes, start, end, f"{number}. {what}")
     return picture
@@ -112,7 +112,7 @@ def _message(picture, y, lanes, start, end, text) -> float:
     low = words.bottom + 8
     for x in lanes.values():
         free = not words.x - 4 < x < words.right + 4
-        picture.line((x, y if free else low - 6), (x, low + 10), colour=GREY)
+        picture.line((x, y if free else low - 6), (x, low + 14), colour=GREY)
     inset = 3 if to > from_ else -3
     picture.arrow((from_ + inset, low), (to - inset, low))
-    return low + 10
+    return low + 14

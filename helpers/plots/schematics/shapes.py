@@ -15,7 +15,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 WIDTH, MARGIN = 360, 12
-SMALL, NORMAL, TITLE = 12, 13, 14.5  # sizes of text
+SMALL, NORMAL, TITLE = 12.5, 13.5, 15  # sizes of text
 LEADING = 1.25  # height of a line over the size of its text
 PADDING = 6  # between the edge of a box and its text
 INK, GREY, WHITE = "#1A1A1A", "#595959", "#FFFFFF"
