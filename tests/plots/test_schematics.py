@@ -435,6 +435,7 @@ def test_pictures_of_other_sizes_keep_to_the_rules(model):
         schematics.kv_cache(model),
         schematics.memory(model, rank=64, prompts=64),
         schematics.shared_prompt(256, 64, 8),
+        schematics.chip_to_network("v6e:16x16"),
     ):
         for holds in PROPERTIES:
             holds(Drawn(rendered.svg(picture)))
