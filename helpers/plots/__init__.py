@@ -6,6 +6,7 @@ from helpers.plots import (
     markup,
     plotting,
     roofline_plot,
+    schematics,
     topology_plot,
     trace_view,
     widgets,
@@ -17,6 +18,7 @@ __all__ = [
     "markup",  # answers and tokens as HTML
     "plotting",  # lines, bars, curves; show
     "roofline_plot",  # roofs of machines, and points under them
+    "schematics",  # ideas that have a shape
     "topology_plot",  # a slice of a pod
     "trace_view",  # a conversation, token by token
     "widgets",  # explorers
