@@ -63,10 +63,11 @@ def judged(name: str, source: str) -> Check:
     return _verdict(name, namespace)
 
 
-def judged_value(name: str, *values) -> Check:
-    """The verdict on values or functions, as the arguments of the check."""
+def judged_value(name: str, answer) -> Check:
+    """The verdict on a value or function; on a tuple where the check takes several."""
     _, call = _check(name)
     names = [argument.id for argument in call.args]
+    values = answer if len(names) > 1 else [answer]
     given = dict(zip(names, values, strict=True))
     return _verdict(name, _imports(name.partition("-")[0]) | given)
 

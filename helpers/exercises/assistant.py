@@ -48,34 +48,36 @@ def check_scaled(answer) -> Check:
     """The same food in another weight; an edit can be undone."""
     portion = nutrition.TOOL.call(PIZZA)
 
+    def made(grams):
+        return answer(dict(portion), grams)
+
     def there_and_back():
-        back = answer(answer(portion, 7), 150)
+        back = answer(made(7), 150)
         return all(abs(back[n] - portion[n]) < 1e-9 for n in nutrition.NUTRIENTS)
 
     others = [nutrition.TOOL.call({"food": f, "grams": g}) for f, g in _PORTIONS]
 
     def right(portion, grams):
-        made = answer(dict(portion), grams)
+        scaled = answer(dict(portion), grams)
         amounts = {
             n: portion[n] / portion["grams"] * grams for n in nutrition.NUTRIENTS
         }
-        return set(made) == set(portion) and all(
-            abs(made[n] - amount) < 1e-9 * max(amount, 1)
+        return set(scaled) == set(portion) and all(
+            abs(scaled[n] - amount) < 1e-9 * max(amount, 1)
             for n, amount in amounts.items()
         )
 
     return judge(
-        ("have the new grams", lambda: answer(portion, 300)["grams"] == 300),
-        ("keep the food's name", lambda: answer(portion, 300)["food"] == "pizza"),
+        ("have the new grams", lambda: made(300)["grams"] == 300),
+        ("keep the food's name", lambda: made(300)["food"] == "pizza"),
         (
             "have twice the kcal for twice the grams",
-            lambda: answer(portion, 300)["kcal"] == 2 * portion["kcal"],
+            lambda: made(300)["kcal"] == 2 * portion["kcal"],
         ),
         (
             "scale every nutrient",
             lambda: all(
-                abs(answer(portion, 75)[n] - portion[n] / 2) < 1e-9
-                for n in nutrition.NUTRIENTS
+                abs(made(75)[n] - portion[n] / 2) < 1e-9 for n in nutrition.NUTRIENTS
             ),
         ),
         ("not round: back in 150 g it is what it was", there_and_back),

@@ -23,12 +23,15 @@ def check_loss_mask(answer) -> Check:
     twice = [*CALLED[:2], *CALLED]
     talks = [_pieces(np.random.default_rng(seed)) for seed in range(20)]
 
+    def made(pieces):
+        return list(answer([(role, list(tokens)) for role, tokens in pieces]))
+
     def mask(pieces):
-        return zeros_and_ones(answer(pieces))
+        return zeros_and_ones(made(pieces))
 
     return judge(
-        ("give one entry per token", lambda: len(list(answer(CALLED))) == 7),
-        ("hold only zeros and ones", lambda: set(answer(CALLED)) <= {0, 1}),
+        ("give one entry per token", lambda: len(made(CALLED)) == 7),
+        ("hold only zeros and ones", lambda: set(made(CALLED)) <= {0, 1}),
         ("keep the tool's tokens out of the loss", lambda: mask(CALLED)[3:5] == [0, 0]),
         ("teach the call as well", lambda: mask(CALLED)[:2] == [1, 1]),
         ("teach when to stop: the token that ends a call", lambda: mask(CALLED)[2]),

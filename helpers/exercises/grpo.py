@@ -11,13 +11,16 @@ def check_group_advantages(answer) -> Check:
     rewards_PG = np.array([[1.0, 0.0, 0.0, 0.0, 1.0], [1.1, 1.1, 1.1, 1.1, 1.1]])
     other_PG = np.random.default_rng(7).gamma(1.0, size=(4, 3))
 
+    def made(rewards):
+        return np.asarray(answer(rewards.copy()))
+
     def sums_to_zero(rewards):
-        return np.allclose(np.asarray(answer(rewards)).sum(axis=1), 0, atol=1e-5)
+        return np.allclose(made(rewards).sum(axis=1), 0, atol=1e-5)
 
     return judge(
         (
             "keep the shape (questions, answers)",
-            lambda: np.shape(answer(rewards_PG)) == (2, 5),
+            lambda: np.shape(made(rewards_PG)) == (2, 5),
         ),
         (
             "add up to zero in every group, lopsided ones too",
@@ -25,14 +28,12 @@ def check_group_advantages(answer) -> Check:
         ),
         (
             "give a tied group only zeros",
-            lambda: np.allclose(answer(rewards_PG)[1], 0, atol=1e-5),
+            lambda: np.allclose(made(rewards_PG)[1], 0, atol=1e-5),
         ),
-        ("put a right answer above a wrong one", lambda: answer(rewards_PG)[0][0] > 0),
+        ("put a right answer above a wrong one", lambda: made(rewards_PG)[0][0] > 0),
         (
             "keep the distances between rewards as they are",
-            lambda: np.allclose(
-                np.diff(answer(other_PG)), np.diff(other_PG), atol=1e-5
-            ),
+            lambda: np.allclose(np.diff(made(other_PG)), np.diff(other_PG), atol=1e-5),
         ),
         ("leave the rewards it is given alone", lambda: leaves_alone(answer, other_PG)),
     )
@@ -87,14 +88,18 @@ def check_brevity(answer) -> Check:
     many = ["x" * size for size in sizes]
 
     def scores(completions, prompts=asked):
-        return list(answer(prompts, completions, answer=["1"] * len(completions)))
+        columns = {"answer": ["1"] * len(completions)}
+        return list(answer(list(prompts), list(completions), **columns))
 
     def one(text):
         return scores([text], ["Why? " * 50 if len(text) <= 200 else "Why?"])[0]
 
     return judge(
-        ("return a list", lambda: isinstance(answer(asked, texts), list)),
-        ("return one number per completion", lambda: len(answer(asked, texts)) == 3),
+        ("return a list", lambda: isinstance(answer(asked[:], texts[:]), list)),
+        (
+            "return one number per completion",
+            lambda: len(answer(asked[:], texts[:])) == 3,
+        ),
         ("accept further columns", lambda: scores(texts) is not None),
         (
             "look at what the model wrote, not at what it was asked",

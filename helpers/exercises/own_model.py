@@ -126,7 +126,7 @@ def check_computed_twice(steps) -> Check:
     """The steps after the last checkpoint: 7, where 3 and 6 were written."""
     return judge(
         ("be filled in", filled(steps, what="a list of steps")),
-        ("be a list of whole numbers", lambda: whole(*steps)),
+        ("be a list of whole numbers", lambda: whole(*list(steps))),
         ("name only steps that were done", lambda: set(steps) <= set(range(1, 8))),
         ("leave out what the checkpoint of step 6 holds", lambda: min(steps) > 6),
         ("name what came after it", lambda: list(steps) == [7]),

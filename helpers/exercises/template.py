@@ -21,13 +21,16 @@ def check_group_advantages(answer) -> Check:
     rewards_PG = np.array([[1.0, 0.0, 0.0, 0.0, 1.0], [0.7, 0.7, 0.7, 0.7, 0.7]])
     other_PG = np.random.default_rng(0).gamma(1.0, size=(3, 4))
 
+    def made(rewards):
+        return np.asarray(answer(rewards.copy()))
+
     def sums_to_zero(rewards):
-        return np.allclose(np.asarray(answer(rewards)).sum(axis=1), 0, atol=1e-5)
+        return np.allclose(made(rewards).sum(axis=1), 0, atol=1e-5)
 
     return judge(
         (
             "keep the shape (prompts, answers)",
-            lambda: np.shape(answer(rewards_PG)) == (2, 5),
+            lambda: np.shape(made(rewards_PG)) == (2, 5),
         ),
         (
             "centre each prompt at 0",
@@ -35,14 +38,12 @@ def check_group_advantages(answer) -> Check:
         ),
         (
             "give a tied group only zeros",
-            lambda: np.allclose(answer(rewards_PG)[1], 0, atol=1e-5),
+            lambda: np.allclose(made(rewards_PG)[1], 0, atol=1e-5),
         ),
-        ("keep right above wrong", lambda: answer(rewards_PG)[0][0] > 0),
+        ("keep right above wrong", lambda: made(rewards_PG)[0][0] > 0),
         (
             "keep the distances between the rewards of a group",
-            lambda: np.allclose(
-                np.diff(answer(other_PG)), np.diff(other_PG), atol=1e-5
-            ),
+            lambda: np.allclose(np.diff(made(other_PG)), np.diff(other_PG), atol=1e-5),
         ),
         ("leave the rewards as they are", lambda: leaves_alone(answer, other_PG)),
     )
