@@ -6,6 +6,8 @@ must be refused and every one of RIGHT accepted (tests/exercises/test_answers.py
 """
 
 from exercise_answers import (
+    assistant,
+    divergences,
     food,
     gradients,
     large,
@@ -16,6 +18,17 @@ from exercise_answers import (
     start,
 )
 
-PARTS = (start, products, measuring, masks, gradients, food, large, own)
+PARTS = (
+    start,
+    products,
+    measuring,
+    masks,
+    gradients,
+    divergences,
+    food,
+    assistant,
+    large,
+    own,
+)
 WRONG = {name: answers for part in PARTS for name, answers in part.WRONG.items()}
 RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
