@@ -1,10 +1,12 @@
 """Self-checks of notebook 14: events, a hostile call, another weight, another model."""
 
 from helpers.app.assistant import converse
-from helpers.exercises.check import Check, filled, judge
+from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
 from helpers.tools import nutrition
+from helpers.tools.tool import Tool
 
 PIZZA = {"food": "pizza", "grams": 150}
+_PORTIONS = (("sushi", 80), ("ramen", 412), ("apple pie", 95.5))
 
 
 def check_events(guess) -> Check:
@@ -12,7 +14,7 @@ def check_events(guess) -> Check:
     before the call: call, result, answer."""
     return judge(
         ("be filled in", filled(guess, what="your guess")),
-        ("be a whole number", lambda: guess == int(guess)),
+        ("be a whole number", lambda: whole(guess)),
         ("count what the tool gives, too", lambda: guess >= 3),
         ("count one event per thing that happens", lambda: guess == 3),
     )
@@ -46,39 +48,73 @@ def check_scaled(answer) -> Check:
     """The same food in another weight; an edit can be undone."""
     portion = nutrition.TOOL.call(PIZZA)
 
+    def made(grams):
+        return answer(dict(portion), grams)
+
     def there_and_back():
-        back = answer(answer(portion, 7), 150)
+        back = answer(made(7), 150)
         return all(abs(back[n] - portion[n]) < 1e-9 for n in nutrition.NUTRIENTS)
 
-    before = dict(portion)
+    others = [nutrition.TOOL.call({"food": f, "grams": g}) for f, g in _PORTIONS]
+
+    def right(portion, grams):
+        scaled = answer(dict(portion), grams)
+        amounts = {
+            n: portion[n] / portion["grams"] * grams for n in nutrition.NUTRIENTS
+        }
+        return set(scaled) == set(portion) and all(
+            abs(scaled[n] - amount) < 1e-9 * max(amount, 1)
+            for n, amount in amounts.items()
+        )
+
     return judge(
-        ("have the new grams", lambda: answer(portion, 300)["grams"] == 300),
-        ("keep the food's name", lambda: answer(portion, 300)["food"] == "pizza"),
+        ("have the new grams", lambda: made(300)["grams"] == 300),
+        ("keep the food's name", lambda: made(300)["food"] == "pizza"),
         (
             "have twice the kcal for twice the grams",
-            lambda: answer(portion, 300)["kcal"] == 2 * portion["kcal"],
+            lambda: made(300)["kcal"] == 2 * portion["kcal"],
         ),
         (
             "scale every nutrient",
             lambda: all(
-                abs(answer(portion, 75)[n] - portion[n] / 2) < 1e-9
-                for n in nutrition.NUTRIENTS
+                abs(made(75)[n] - portion[n] / 2) < 1e-9 for n in nutrition.NUTRIENTS
             ),
         ),
         ("not round: back in 150 g it is what it was", there_and_back),
-        ("leave the portion that it was given alone", lambda: portion == before),
+        (
+            "leave the portion that it was given alone",
+            lambda: (
+                leaves_alone(answer, portion, 300)
+                and answer(portion, 150) is not portion
+            ),
+        ),
+        (
+            "be right for any food, from any weight to any other",
+            lambda: all(right(other, g) for other in others for g in (1, 33, 250.5)),
+        ),
     )
 
 
 def check_backend(answer) -> Check:
     """Another model behind the assistant: it asks for pizza, then repeats the kcal."""
 
+    def talk(backend, tool=nutrition.TOOL):
+        question = "How many kcal are in 150 g of this?"
+        return list(converse(backend, question, None, [tool]))
+
     def events():
-        question, tools = "How many kcal are in 150 g of this?", [nutrition.TOOL]
-        return list(converse(answer(), question, None, tools))
+        return talk(answer())
 
     def kinds():
         return [event.kind for event in events()]
+
+    def repeats(kcal):
+        tool = Tool(nutrition.SCHEMA, lambda food, grams: {"food": food, "kcal": kcal})
+        return talk(answer(), tool)[-1].text == f"#### {kcal}"
+
+    def begins_afresh():
+        backend = answer()
+        return talk(backend) == talk(backend)
 
     return judge(
         ("begin a conversation", lambda: answer().begin("?", None) is not None),
@@ -93,4 +129,9 @@ def check_backend(answer) -> Check:
             "answer with the tool's number, in the form #### 402",
             lambda: events()[-1].text == f"#### {events()[1].result['kcal']}",
         ),
+        (
+            "repeat whatever number the tool gives, not one that you know",
+            lambda: repeats(77) and repeats(1234),
+        ),
+        ("begin every conversation afresh, with a call", begins_afresh),
     )

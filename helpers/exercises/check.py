@@ -12,8 +12,11 @@ never raises, whatever the learner wrote, and never shows the right answer.
         )
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable
+
+import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,36 @@ def filled(*answers, what: str) -> Callable[[], bool]:
         return True
 
     return holds
+
+
+def whole(*answers) -> bool:
+    """Whether all are whole numbers; True and False are none."""
+    return all(not isinstance(a, bool | np.bool_) and a == int(a) for a in answers)
+
+
+def zeros_and_ones(mask) -> list[int]:
+    """A mask as a list of ints; booleans and arrays do as well.
+
+    Raises:
+      ValueError: an entry is neither 0 nor 1.
+    """
+    entries = [float(entry) for entry in mask]
+    if not set(entries) <= {0.0, 1.0}:
+        raise ValueError("a mask holds only zeros and ones")
+    return [int(entry) for entry in entries]
+
+
+def leaves_alone(function, *given) -> bool:
+    """Whether a call leaves its arguments as they are: arrays, lists, dicts."""
+    handed = copy.deepcopy(given)
+    function(*handed)
+    return all(map(_same, handed, given))
+
+
+def _same(one, other):
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other)
+    return one == other
 
 
 def _say(check: Check) -> Check:

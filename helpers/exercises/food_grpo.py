@@ -1,6 +1,14 @@
 """Self-checks of notebook 10: a mask, a price, a cheat and a witness."""
 
-from helpers.exercises.check import Check, filled, judge
+import numpy as np
+
+from helpers.exercises.check import (
+    Check,
+    filled,
+    judge,
+    leaves_alone,
+    zeros_and_ones,
+)
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.tools import nutrition, traces
@@ -13,13 +21,17 @@ CALLED = [("assistant", [7, 8, 2]), ("tool", [3, 9]), ("assistant", [5, 2])]
 def check_loss_mask(answer) -> Check:
     """The loss mask of a conversation, from who said which tokens."""
     twice = [*CALLED[:2], *CALLED]
+    talks = [_pieces(np.random.default_rng(seed)) for seed in range(20)]
+
+    def made(pieces):
+        return list(answer([(role, list(tokens)) for role, tokens in pieces]))
 
     def mask(pieces):
-        return [int(entry) for entry in answer(pieces)]
+        return zeros_and_ones(made(pieces))
 
     return judge(
-        ("give one entry per token", lambda: len(mask(CALLED)) == 7),
-        ("hold only zeros and ones", lambda: set(mask(CALLED)) <= {0, 1}),
+        ("give one entry per token", lambda: len(made(CALLED)) == 7),
+        ("hold only zeros and ones", lambda: set(made(CALLED)) <= {0, 1}),
         ("keep the tool's tokens out of the loss", lambda: mask(CALLED)[3:5] == [0, 0]),
         ("teach the call as well", lambda: mask(CALLED)[:2] == [1, 1]),
         ("teach when to stop: the token that ends a call", lambda: mask(CALLED)[2]),
@@ -29,7 +41,22 @@ def check_loss_mask(answer) -> Check:
             lambda: mask(twice) == [1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1],
         ),
         ("serve those without any", lambda: mask([("assistant", [4, 2])]) == [1, 1]),
+        (
+            "go by who said a token, not by what the token is",
+            lambda: all(mask(pieces) == truth for pieces, truth in talks),
+        ),
+        ("leave the pieces as they are", lambda: leaves_alone(answer, CALLED)),
     )
+
+
+def _pieces(rng):
+    """(pieces, mask) of a conversation whose tool says the same tokens as its model."""
+    pieces, mask = [], []
+    for role in rng.choice(["assistant", "tool"], size=4).tolist():
+        tokens = rng.integers(2, 9, rng.integers(1, 5)).tolist()
+        pieces.append((role, tokens))
+        mask += [int(role == "assistant")] * len(tokens)
+    return pieces, mask
 
 
 def earns(right, needless, weight):
@@ -102,7 +129,21 @@ def check_silence(answer) -> Check:
             lambda: score(declined, []) == 0,
         ),
         ("keep the order of the completions", lambda: all_scores() == [0, -1, 0]),
+        ("be right for every mixture of conversations", lambda: _priced(answer)),
     )
+
+
+def _priced(answer):
+    """Whether a reward prices silence rightly in batches of everything there is."""
+    turns = ["<<lookup pizza 150>>", "<<lookup sushi 80>>", "#### 402"]
+    twice, sushi = _played(turns), _played(turns[1:])
+    broken = _played(["<<lookup pizza", "#### 1"])
+    traces = [twice, broken, sushi, _played(["#### 7"]), _played(["I see."]), broken]
+    plates = [PIZZA, [], PIZZA * 2, [{"food": "sushi", "grams": 80}]]
+    batch = [(trace, plate) for plate in plates for trace in traces]
+    completions, portions = map(list, zip(*batch, strict=True))
+    paid = answer([""] * len(batch), completions, portions=portions)
+    return list(paid) == [-float(bool(p) and not t.calls) for t, p in batch]
 
 
 def _played(turns):

@@ -2,7 +2,15 @@
 
 import json
 
-from helpers.exercises.check import Check, filled, judge
+import numpy as np
+
+from helpers.exercises.check import (
+    Check,
+    filled,
+    judge,
+    leaves_alone,
+    zeros_and_ones,
+)
 from helpers.tools import nutrition
 from helpers.tools.tool import run_call
 
@@ -37,14 +45,21 @@ PIZZA, SUSHI = {"food": "pizza", "grams": 150}, {"food": "sushi", "grams": 80.5}
 HOSTILE = (
     ("refuse a turn that the parser finds malformed", _turn(PIZZA)[:-9]),
     ("refuse a tool that there is not", _turn(PIZZA, "os.system")),
+    ("refuse any tool that there is not", _turn(PIZZA, "delete_log")),
+    ("refuse a tool with a longer name", _turn(PIZZA, "lookup_nutrition2")),
     ("refuse a call without grams", _turn({"food": "pizza"})),
     ("refuse an argument too many", _turn({**PIZZA, "unit": "g"})),
+    ("refuse an argument of another name", _turn({"food": "pizza", "gram": 150})),
     ("refuse a food that is no text", _turn({"food": ["pizza"], "grams": 150})),
     ("refuse grams in quotes", _turn({"food": "pizza", "grams": "150"})),
     ("refuse true as grams", _turn({"food": "pizza", "grams": True})),
+    ("refuse null as grams", _turn({"food": "pizza", "grams": None})),
     ("refuse grams of 0", _turn({"food": "pizza", "grams": 0})),
+    ("refuse grams below 0", _turn({"food": "pizza", "grams": -150})),
     ("refuse grams above 5,000", _turn({"food": "pizza", "grams": 10**9})),
+    ("refuse grams just above 5,000", _turn({"food": "pizza", "grams": 5000.5})),
 )
+ALLOWED = (0.5, 1, 80.5, 4999, 5000)  # grams
 
 
 def _executed(answer, text):
@@ -80,6 +95,14 @@ def check_execute(answer) -> Check:
             lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
         ),
         ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
+        (
+            "run any food, with grams from just above 0 up to 5,000",
+            lambda: all(
+                ran(_turn({"food": "ramen", "grams": grams}))
+                == ([{"kcal": 101}], [{"food": "ramen", "grams": grams}])
+                for grams in ALLOWED
+            ),
+        ),
         *(
             (f"{phrase}, and look nothing up", _refuses(answer, text))
             for phrase, text in HOSTILE
@@ -96,6 +119,13 @@ def check_execute(answer) -> Check:
             lambda: (
                 [set(r) for r in ran(_turn(PIZZA) + _turn({}))[0]]
                 == [{"kcal"}, {"error"}]
+            ),
+        ),
+        (
+            "refuse the first of two calls, and run the second",
+            lambda: (
+                [set(r) for r in ran(_turn({}) + _turn(SUSHI))[0]]
+                == [{"error"}, {"kcal"}]
             ),
         ),
         (
@@ -132,9 +162,10 @@ def check_trace_mask(answer) -> Check:
     asked, heard = ("user", turn(USER, 10, 11, 12)), ("tool", turn(USER, 30, 41, 42))
     called, answered = ("model", turn(MODEL, 20, 21)), ("model", turn(MODEL, 41, 42))
     trace = [asked, called, heard, answered]
+    talks = [_talk(np.random.default_rng(seed)) for seed in range(20)]
 
     def mask(turns):
-        return [int(entry) for entry in answer(turns)]
+        return zeros_and_ones(answer([(who, list(tokens)) for who, tokens in turns]))
 
     return judge(
         (
@@ -164,4 +195,21 @@ def check_trace_mask(answer) -> Check:
                 == mask([asked, called, heard]) + mask([called, heard, answered])
             ),
         ),
+        (
+            "be right for any turns, with line breaks inside them",
+            lambda: all(mask(turns) == truth for turns, truth in talks),
+        ),
+        ("leave the turns as they are", lambda: leaves_alone(answer, trace)),
     )
+
+
+def _talk(rng):
+    """(turns, mask) of a conversation; words may be NEWLINE, USER or MODEL, too."""
+    roles = {"user": USER, "model": MODEL, "tool": USER}
+    turns, mask = [], []
+    for who in rng.choice(list(roles), size=5).tolist():
+        words = rng.choice([NEWLINE, USER, MODEL, 10, 11], rng.integers(1, 6)).tolist()
+        own = int(who == "model")
+        turns.append((who, [START, roles[who], NEWLINE, *words, END, NEWLINE]))
+        mask += [0, 0, 0] + [own] * len(words) + [own, 0]
+    return turns, mask

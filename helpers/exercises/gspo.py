@@ -1,10 +1,12 @@
 """Self-checks of notebook 08."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge
+from helpers.exercises.check import Check, filled, judge, whole
 
 
 def check_sequence_ratio(answer) -> Check:
@@ -23,6 +25,9 @@ def check_gspo_ratio(answer) -> Check:
     old = jnp.full((1, 2, 3), -1.0)
     rho = np.array([[[2.0, 2.0, 2.0], [4.0, 1.0, 50.0]]])
     new, mask = old + np.log(rho), jnp.array([[[1, 1, 1], [1, 1, 0]]])
+    others = _rollouts()
+    log_ratio, weight = others[0] - others[1], others[-1]
+    truth = np.exp((log_ratio * weight).sum(-1) / weight.sum(-1))
 
     def ratio():
         return np.asarray(answer(new, old, mask))
@@ -33,14 +38,34 @@ def check_gspo_ratio(answer) -> Check:
         ("be 2 where every token doubled", lambda: np.isclose(ratio()[0, 0], 2)),
         ("leave padding out", lambda: ratio()[0, 1] < 3),
         ("divide by the real length", lambda: np.isclose(ratio()[0, 1], 2)),
+        (
+            "be right for several questions, with answers of 1 to 5 tokens",
+            lambda: np.allclose(
+                answer(others[0], others[1], others[-1]), truth, rtol=1e-4
+            ),
+        ),
     )
+
+
+def _rollouts():
+    """Log-probabilities (new, old), advantages and mask of 2 questions, 3 answers each.
+
+    Ratios on both sides of the clip, advantages on both sides of 0.
+    """
+    rng = np.random.default_rng(8)
+    old = rng.uniform(-3, -0.5, (2, 3, 5)).astype(np.float32)
+    new = old + rng.normal(0, 0.5, old.shape).astype(np.float32)
+    advantages = rng.normal(0, 1, (2, 3)).astype(np.float32)
+    lengths = np.array([[5, 2, 4], [1, 3, 5]])
+    mask = (np.arange(5) < lengths[..., None]).astype(np.float32)
+    return tuple(map(jnp.asarray, (new, old, advantages, mask)))
 
 
 def check_updates(answer) -> Check:
     """When GSPO and GRPO cannot differ."""
     return judge(
         ("be filled in", filled(answer, what="a number of updates")),
-        ("be a whole number of updates", lambda: answer == int(answer)),
+        ("be a whole number of updates", lambda: whole(answer)),
         ("be at least one: without updates nothing is learned", lambda: answer >= 1),
         ("leave no update after the policy has moved", lambda: answer == 1),
     )
@@ -51,9 +76,19 @@ def check_cispo(answer) -> Check:
     old = jnp.log(jnp.full((1, 2, 2), 0.2))
     new = jnp.log(jnp.array([[[0.6, 0.2], [0.2, 0.1]]]))
     advantages, mask = jnp.array([[1.0, -1.0]]), jnp.array([[[1, 1], [1, 0]]])
+    others = _rollouts()
 
+    def slope(new, *rest, **high):
+        return np.asarray(jax.grad(lambda now: answer(now, *rest, **high))(new))
+
+    @functools.cache
     def gradient():
-        return jax.grad(lambda logprobs: answer(logprobs, old, advantages, mask))(new)
+        return slope(new, old, advantages, mask)
+
+    def agrees(high, given):
+        return np.allclose(
+            slope(*others, **given), _cispo_slope(*others, high), rtol=1e-3, atol=1e-6
+        )
 
     return judge(
         (
@@ -70,4 +105,15 @@ def check_cispo(answer) -> Check:
             "weigh a token that did not move by 1",
             lambda: np.isclose(gradient()[0, 0, 1], -1 / 3, atol=1e-4),
         ),
+        (
+            "weigh every token by its answer's advantage, good or bad, large or small",
+            lambda: agrees(0.28, {}),
+        ),
+        ("clip where `high` says", lambda: agrees(0.1, {"high": 0.1})),
     )
+
+
+def _cispo_slope(new, old, advantages, mask, high):
+    """Minus weight times advantage, per token of the batch, by NumPy."""
+    weight = np.minimum(np.exp(np.asarray(new) - np.asarray(old)), 1 + high)
+    return -weight * np.asarray(advantages)[..., None] * mask / np.asarray(mask).sum()

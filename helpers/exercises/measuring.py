@@ -1,12 +1,16 @@
 """Self-checks of notebook 03: extraction, the checker's mistakes, pass@k, intervals."""
 
 import itertools
+import re
 from fractions import Fraction
 
+import numpy as np
+
 from helpers.evaluation.intervals import wilson
-from helpers.exercises.check import Check, judge
-from helpers.rewards.answers import MARK, annotations
+from helpers.exercises.check import Check, judge, whole
+from helpers.rewards.answers import MARK, annotations, extract_strict
 from helpers.rewards.functions import correct
+from helpers.tools.sums import calculate
 
 
 def check_extract(answer) -> Check:
@@ -30,7 +34,34 @@ def check_extract(answer) -> Check:
         ("stop before a unit", reads("#### 5% of it", 5)),
         ("take the last number where there is no ####", reads("Of 9, 7 are left", 7)),
         ("give None where there is no number", reads("I do not know.", None)),
+        (
+            "look at all lines where there is no ####",
+            reads("It was a long day.\nOf 9, 7 are left.\nThat is all.", 7),
+        ),
+        (
+            "stay on the line of the ####: '#### 12 apples', then 'She has 3 baskets.'",
+            reads("#### 12 apples\nShe has 3 baskets.", 12),
+        ),
+        ("look at the last #### of several", reads("#### 3\nNo.\n#### 4\nYes.", 4)),
+        (
+            "not take a heading, ###, for the mark",
+            reads("#### 12\n### 2 things to check", 12),
+        ),
+        ("give None where no number follows the ####", reads("#### none", None)),
+        ("read all digits below the line of 1/12", reads("#### 1/12", Fraction(1, 12))),
+        (
+            "read any number in any text",
+            lambda: all(answer(text) == value for text, value in _numbers_in_texts()),
+        ),
     )
+
+
+def _numbers_in_texts():
+    """(text, the number that it answers), of many sizes; others stand around it."""
+    rng = np.random.default_rng(3)
+    for number in rng.integers(-99, 10**7, 20).tolist():
+        yield f"He has <<2+3=5>>5.\n#### {number:,} km\nThat took 8 days.", number
+        yield f"After 8 days he has ${number:,}.", number
 
 
 def check_mistakes(answer, gold) -> Check:
@@ -38,12 +69,6 @@ def check_mistakes(answer, gold) -> Check:
 
     def accepted(text):
         return correct([""], [text], answer=[gold])[0] == 1.0
-
-    def honest(text, right):
-        numbers = text.lower().replace(",", "")
-        if right:
-            return gold in numbers or _in_words(int(gold)) in numbers.replace("-", " ")
-        return not all(annotations(text)) or text.count(MARK) > 1
 
     return judge(
         ("be three pairs of a text and a verdict", lambda: len(answer) == 3),
@@ -65,18 +90,49 @@ def check_mistakes(answer, gold) -> Check:
             lambda: not all(right for _, right in answer),
         ),
         (
-            f"be honest: what you call right says {gold}, in digits or words; what you "
-            "call wrong has a false sum between << and >>, or two #### lines",
-            lambda: all(honest(text, right) for text, right in answer),
+            f"be honest: what you call right ends in {gold}, in digits or words, and "
+            "says so plainly, without `not` or `or`",
+            lambda: all(_plainly_says(t, int(gold)) for t, right in answer if right),
+        ),
+        (
+            "be honest: what you call wrong has a false sum between << and >>, or two "
+            "#### lines with different numbers",
+            lambda: all(_is_wrong(t) for t, right in answer if not right),
         ),
     )
 
 
-def _in_words(number):
-    tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-    ones = "one two three four five six seven eight nine".split()
-    ten, one = divmod(number, 10)
-    return f"{tens[ten - 2]} {ones[one - 1]}" if one else tens[ten - 2]
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES = "one two three four five six seven eight nine".split()
+_SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
+_HEDGE = re.compile(
+    r"\b(?:not?|n?or|never|cannot|wrong|cents?|hundred|[mb]illion|thousand)\b"
+    r"|n['’]t\b|[%!?]"
+)
+
+
+def _plainly_says(text, gold):
+    """Whether the last number of a text, the 2 tickets aside, is the gold one."""
+
+    def digits(spoken):
+        ten, one = spoken.groups()
+        return str(10 * _TENS.index(ten) + 20 + (_ONES.index(one) + 1 if one else 0))
+
+    plain = _SPOKEN.sub(digits, text.lower().replace(",", ""))
+    plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
+    numbers = re.findall(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)
+    said = bool(numbers) and Fraction(numbers[-1]) == gold
+    return said and not _HEDGE.search(plain) and all(annotations(text))
+
+
+def _is_wrong(text):
+    """Whether a sum that is shown does not hold, or two lines answer differently."""
+    for left, right in re.findall(r"<<([^<>=]+)=([^<>=]+)>>", text):
+        computable = calculate(left) is not None and calculate(right) is not None
+        if computable and annotations(f"<<{left}={right}>>") == [False]:
+            return True
+    answers = {extract_strict(MARK + part) for part in text.split(MARK)[1:]}
+    return len(answers - {None}) > 1
 
 
 def check_pass_at_k(answer) -> Check:
@@ -89,6 +145,14 @@ def check_pass_at_k(answer) -> Check:
     def near(n, c, k, value):
         return abs(answer(n, c, k) - value) < 1e-9
 
+    def one_by_one(n, c, k):
+        """The same without counting: one answer is drawn after another."""
+        all_wrong = 1.0
+        for drawn in range(k):
+            all_wrong *= max(n - c - drawn, 0) / (n - drawn)
+        return 1 - all_wrong
+
+    large = [(40, 3, 10), (100, 1, 50), (64, 60, 4), (200, 7, 100), (30, 30, 30)]
     cases = [
         (n, c, k) for n in range(1, 7) for c in range(n + 1) for k in range(1, n + 1)
     ]
@@ -105,6 +169,10 @@ def check_pass_at_k(answer) -> Check:
             "equal a count of all ways to pick k of n",
             lambda: all(near(*case, by_hand(*case)) for case in cases),
         ),
+        (
+            "be right for many answers as well",
+            lambda: all(near(*case, one_by_one(*case)) for case in large),
+        ),
     )
 
 
@@ -116,7 +184,7 @@ def check_questions_needed(answer) -> Check:
         return (high - low) / 2
 
     return judge(
-        ("be a whole number", lambda: answer == int(answer)),
+        ("be a whole number", lambda: whole(answer)),
         ("be enough for ±2 points at 50%", lambda: half_width(int(answer)) < 0.0201),
         ("be no more than needed, within 5%", lambda: half_width(answer / 1.05) > 0.02),
     )

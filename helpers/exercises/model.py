@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.exercises.check import Check, judge
+from helpers.exercises.check import Check, judge, leaves_alone
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 
@@ -24,21 +24,28 @@ TINY = ModelConfig(
     pattern=2,
     query_scale=4.0,
 )
+# Every size differs from TINY's, and from every other.
+OTHER = dict(vocab_size=23, width=10, layers=3, heads=6, kv_heads=2, head_dim=8, ff=7)
+
+
+@functools.cache
+def _counted(config):
+    """The parameters of a model of this size, counted one by one."""
+    return count_params(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
 
 
 def check_parameters(answer) -> Check:
     """Counting parameters from a config.json alone."""
-    hf = TINY.to_hf()
+    hf, other = TINY.to_hf(), dataclasses.replace(TINY, **OTHER)
 
     def grows(**change):
-        return answer({**hf, **change}) - answer(hf)
+        return answer({**hf, **change}) - answer({**hf})
 
     def real(layers):
-        config = dataclasses.replace(TINY, layers=layers)
-        return count_params(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
+        return _counted(dataclasses.replace(TINY, layers=layers))
 
     return judge(
-        ("give a whole number", lambda: answer(hf) == int(answer(hf))),
+        ("give a whole number", lambda: answer({**hf}) == int(answer({**hf}))),
         (
             "grow by one row of the table (hidden_size) for a new vocabulary entry",
             lambda: grows(vocab_size=hf["vocab_size"] + 1) == hf["hidden_size"],
@@ -61,41 +68,67 @@ def check_parameters(answer) -> Check:
         ),
         (
             "count what remains: the norm after the last layer",
-            lambda: answer(hf) == real(2),
+            lambda: answer({**hf}) == real(2),
         ),
+        (
+            "be right for a model of quite other sizes",
+            lambda: answer(other.to_hf()) == _counted(other),
+        ),
+        ("leave the config as it is", lambda: leaves_alone(answer, hf)),
     )
 
 
 class _Watched:
     """A model that writes down what it is called with."""
 
-    def __init__(self, model):
-        self.model, self.config, self.logits = model, model.config, model.logits
-        self.calls = []
+    def __init__(self):
+        self.config, self.calls = TINY, []
 
     def __call__(self, tokens, positions, segments=None, earlier=()):
+        shapes = (jnp.shape(tokens), jnp.shape(positions))
         seen = sum(piece.positions.shape[-1] for piece in earlier)
-        self.calls.append((tokens.shape[2], int(jnp.ravel(positions)[0]), seen))
-        return self.model(tokens, positions, segments, earlier)
+        self.calls.append((shapes, int(jnp.ravel(positions)[0]), seen))
+        return _run(_model(), tokens, positions, segments, earlier)
+
+    def logits(self, hidden):
+        return _read(_model(), hidden)
+
+
+@functools.cache
+def _model():
+    return Transformer(TINY, nnx.Rngs(0))
+
+
+@nnx.jit
+def _run(model, tokens, positions, segments, earlier):
+    return model(tokens, positions, segments, earlier)
+
+
+@nnx.jit
+def _read(model, hidden):
+    return model.logits(hidden)
+
+
+@functools.cache
+def _logits(tokens):
+    """Logits (T, V) of a whole text at once."""
+    row = np.array(tokens)[None, None]
+    hidden, _ = _run(_model(), row, np.arange(len(tokens))[None, None], None, ())
+    return np.asarray(_model().logits(hidden)[0, 0])
 
 
 def check_cached_logits(answer) -> Check:
     """Logits one token at a time, from the keys and values of those before."""
-    tokens_T = np.array([3, 7, 1, 4])
-    model = Transformer(TINY, nnx.Rngs(0))
+    tokens = (3, 7, 3, 4)  # 3 twice, and more of them than a window holds
+    truth, one = _logits(tokens), ((1, 1, 1), (1, 1, 1))
 
     @functools.cache
     def tried():
-        watched = _Watched(model)
-        return np.asarray(answer(watched, tokens_T)), watched.calls
-
-    @functools.cache
-    def truth():
-        hidden, _ = model(tokens_T[None, None], np.arange(4)[None, None])
-        return np.asarray(model.logits(hidden)[0, 0])
+        watched = _Watched()
+        return np.asarray(answer(watched, np.array(tokens))), watched.calls
 
     def close(rows):
-        return np.allclose(tried()[0][rows], truth()[rows], atol=1e-4)
+        return np.allclose(tried()[0][rows], truth[rows], atol=1e-4)
 
     return judge(
         (
@@ -103,8 +136,9 @@ def check_cached_logits(answer) -> Check:
             lambda: tried()[0].shape == (4, 11),
         ),
         (
-            "call the model once per token, with that one token",
-            lambda: [call[0] for call in tried()[1]] == [1, 1, 1, 1],
+            "call the model once per token, with that one token and its position, of "
+            "shape (1, 1, 1)",
+            lambda: [call[0] for call in tried()[1]] == [one] * 4,
         ),
         ("be right for the first token, which has no past", lambda: close([0])),
         (
@@ -115,12 +149,18 @@ def check_cached_logits(answer) -> Check:
             "show the model the keys of all earlier tokens: 0, 1, 2, 3 of them",
             lambda: [call[2] for call in tried()[1]] == [0, 1, 2, 3],
         ),
-        ("equal the logits of the whole text at once", lambda: close([0, 1, 2, 3])),
+        ("equal the logits of the whole text at once", lambda: close(slice(None))),
     )
 
 
 def check_saving(answer) -> Check:
     """How many times fewer tokens a shared prompt costs."""
+    cases = np.random.default_rng(2).integers(1, 99, (20, 3)).tolist()
+
+    def by_hand(Tp, Tc, G):
+        flat = sum(Tp + Tc for _ in range(G))
+        return flat / (Tp + sum(Tc for _ in range(G)))
+
     return judge(
         ("save nothing when there is one answer", lambda: _near(answer(48, 72, 1), 1)),
         ("save nothing without a prompt", lambda: _near(answer(0, 72, 8), 1)),
@@ -132,6 +172,10 @@ def check_saving(answer) -> Check:
             "count the answers of the whole group in both cases",
             lambda: _near(answer(100, 100, 2), 4 / 3),
         ),
+        (
+            "be right for any three lengths",
+            lambda: all(_near(answer(*case), by_hand(*case)) for case in cases),
+        ),
     )
 
 
@@ -142,10 +186,17 @@ def _near(value, truth):
 def check_answer_positions(answer) -> Check:
     """Positions of answer tokens after right-padded prompts."""
     mask_PT = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    lengths = np.random.default_rng(2).integers(1, 8, 6)
+    others_PT = (np.arange(7) < lengths[:, None]).astype(int)
 
     @functools.cache
     def tried():
-        return np.asarray(answer(mask_PT, 3))
+        return np.asarray(answer(mask_PT.copy(), 3))
+
+    def right():
+        found = np.asarray(answer(others_PT.copy(), 4))
+        rows = [[n, n + 1, n + 2, n + 3] for n in lengths.tolist()]
+        return found.tolist() == rows
 
     return judge(
         ("have the shape (prompts, steps)", lambda: tried().shape == (2, 3)),
@@ -168,4 +219,6 @@ def check_answer_positions(answer) -> Check:
                 answer(np.pad(mask_PT, [(0, 0), (0, 4)]), 3), tried()
             ),
         ),
+        ("be right for any number of prompts and steps", right),
+        ("leave the mask as it is", lambda: leaves_alone(answer, mask_PT, 3)),
     )

@@ -1,7 +1,9 @@
 """Self-checks of notebook 15: a model, a false row, a reward, a disconnect."""
 
+import numpy as np
+
 from helpers.course.which_model import largest_that_fits
-from helpers.exercises.check import Check, filled, judge
+from helpers.exercises.check import Check, filled, judge, whole
 from helpers.rewards import extract_strict
 from helpers.tasks import own_rows
 
@@ -17,8 +19,30 @@ ANSWERS = {
     "Mia has <<2+13=15>>15 pens.\n#### 5": False,
     "Mia has <<2+3=5>>5 pens.\n#### 15": False,
     "Mia has 2+3=5 pens.\n#### 5": False,
+    "Mia has <<2+3=5>>5 pens.\n### 5": False,
+    "Mia has <<1=1>> =5#### 5": False,
+    "Mia has <<1=1>>, so n=5>>\n#### 5": False,
+    "Mia has <<2+3=5>>5 pens.\n#### none": False,
     "": False,
 }
+# Right answers that a hasty reader misreads.
+READ = {
+    "<<2+3=5>>5 pens, and 9 >> 5 > 1 < 2 << 3.\n#### 5": False,  # a << without a sum
+    "<<2+3=5>>5 pens, so n = 5, and 9 > 5 < 6.\n#### 5": True,
+    "Mia has <<2+3=5>>5 pens, 9 >> 5.\n#### 5": True,
+    "Mia has <<2+3=5>>5 pens.\n#### 5\n": True,
+    "#### 4\nNo: <<2+3=5>>5 pens.\n#### 5": True,
+    "<<2+3=5>>5 pens.\n#### 5\nNo:\n#### 4": False,
+}
+
+
+def _some_sums():
+    """(text, whether its last sum gives the number that it answers), of many sums."""
+    for a, b, c, kind in np.random.default_rng(15).integers(2, 30, (20, 4)).tolist():
+        total = a * b + c
+        first, last = f"<<{a}*{b}={a * b}>>", f"<<{a * b}+{c}={total}>>"
+        said = (total, a * b, total + 1)[kind % 3]
+        yield f"{first}{a * b}, and {last}{total}.\n#### {said}", said == total
 
 
 def check_largest(name) -> Check:
@@ -87,6 +111,14 @@ def check_sum_is_used(answer) -> Check:
             lambda: of("Mia has <<1=1>>5 pens.\n#### 5"),
         ),
         ("look at the last sum, and at all of them", lambda: pays(False)),
+        (
+            "not be led astray by <, >, = and line breaks between the words",
+            lambda: all(float(answer(text)) == good for text, good in READ.items()),
+        ),
+        (
+            "be right for other sums and numbers",
+            lambda: all(float(answer(text)) == good for text, good in _some_sums()),
+        ),
     )
 
 
@@ -94,7 +126,7 @@ def check_computed_twice(steps) -> Check:
     """The steps after the last checkpoint: 7, where 3 and 6 were written."""
     return judge(
         ("be filled in", filled(steps, what="a list of steps")),
-        ("be a list of whole numbers", lambda: all(s == int(s) for s in list(steps))),
+        ("be a list of whole numbers", lambda: whole(*list(steps))),
         ("name only steps that were done", lambda: set(steps) <= set(range(1, 8))),
         ("leave out what the checkpoint of step 6 holds", lambda: min(steps) > 6),
         ("name what came after it", lambda: list(steps) == [7]),

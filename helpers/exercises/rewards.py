@@ -1,9 +1,12 @@
 """Self-checks of notebook 05: reading a number, weights, a cheat, a mended reward."""
 
+import math
 import re
 from fractions import Fraction
 
-from helpers.exercises.check import Check, judge
+import numpy as np
+
+from helpers.exercises.check import Check, judge, leaves_alone
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 
@@ -30,8 +33,23 @@ def check_read_number(answer) -> Check:
         ("give None for two numbers: no hedging", reads("#### 3 or 4", None)),
         ("look at the last #### of several", reads("#### 3\n#### 4", 4)),
         ("look at one line only", reads("#### 3\nThat is 4 less than 7.", 3)),
-        ("survive a division by zero", lambda: answer("#### 1/0") != 0),
+        ("survive a division by zero: 1/0 is no number", reads("#### 1/0", None)),
+        ("read 1/12, a line with two digits below", reads("#### 1/12", _TWELFTH)),
+        ("not take a heading, ###, for the mark", reads("### 18", None)),
+        ("not go back to an earlier ####", reads("#### 3\n#### none", None)),
+        ("never raise", lambda: [answer(text) for text in HARD_TEXTS]),
+        (
+            "read any number",
+            lambda: all(answer(f"So 7.\n#### {n:,}\n9") == n for n in _some_numbers()),
+        ),
     )
+
+
+_TWELFTH = Fraction(1, 12)
+
+
+def _some_numbers():
+    return np.random.default_rng(5).integers(-(10**7), 10**7, 20).tolist()
 
 
 def check_weights(weights) -> Check:
@@ -45,6 +63,7 @@ def check_weights(weights) -> Check:
 
     return judge(
         ("have one weight for each of the four", lambda: set(weights) == names),
+        ("hold finite numbers", lambda: all(map(math.isfinite, weights.values()))),
         ("pay something for each: weights above 0", lambda: min(weights.values()) > 0),
         (
             "pay a right answer that is long and untidy more than a wrong one that is "
@@ -90,14 +109,23 @@ def check_cheat(cheat) -> Check:
 
 GOLD = "He has <<6*5=30>>30 in all.\nHe pays <<30+7=37>>37.\n#### 37"
 HARD_TEXTS = ["", "####", "<<", "<<1/0=0>>", "#### 1/0", ">>==<<", "#### 3" * 50]
+HARD_TEXTS += ["#### -", "#### .", "#### 1/", "#### /2", "#### 0/0", "#### 1.2.3"]
+# Sums without an operator, as many ways as there are to write nothing.
+EMPTY = ["1=1", "37=37", "12=12", "-1=-1", "+1=1", "1.0=1", " 1=1", "1 =1", "(1)=1"]
 
 
 def check_shown_work(answer) -> Check:
     """A reward for calculations that the cheat cannot collect."""
 
-    def score(text):
-        (value,) = answer(["q"], [text], answer=[GOLD], level=[2])
+    def score(text, gold=GOLD):
+        (value,) = answer(["q"], [text], answer=[gold], level=[2])
         return value
+
+    def batch():
+        """What a batch is paid, and what it should be: 1, 0, or something between."""
+        texts, golds, kinds = _batch()
+        paid = answer(["q"] * len(texts), texts, answer=golds, level=[2] * len(texts))
+        return [1 if p == 1 else 0 if p == 0 else 0.5 for p in paid], kinds
 
     return judge(
         (
@@ -119,7 +147,7 @@ def check_shown_work(answer) -> Check:
         ),
         (
             "pay nothing for a wrong answer, however true its sums",
-            lambda: score("<<6*5=30>>30 <<30+8=38>>38\n#### 38") <= 0,
+            lambda: score("<<6*5=30>>30 <<30+8=38>>38\n#### 38") == 0,
         ),
         (
             "pay a right answer with a false sum less than 1",
@@ -129,4 +157,40 @@ def check_shown_work(answer) -> Check:
             "pay <<1=1>> no more than no sum at all",
             lambda: score("<<1=1>>\n#### 37") <= score("#### 37"),
         ),
+        (
+            "pay other sums without an operator, such as <<(1)=1>>, no more either",
+            lambda: all(score(f"<<{e}>>\n#### 37") <= score("#### 37") for e in EMPTY),
+        ),
+        (
+            "look at all sums: one false sum, first or last, costs the full point",
+            lambda: (
+                score("<<6*5=30>>30 <<30+7=35>>35\n#### 37") < 1
+                and score("<<6*5=35>>35 <<30+7=37>>37\n#### 37") < 1
+            ),
+        ),
+        (
+            "not be led astray by < and = in the words",
+            lambda: score("As 4 <5=5, <<6*5=30>>30 <<30+7=37>>37\n#### 37") == 1,
+        ),
+        (
+            "judge each completion of a batch by its own gold answer, in order",
+            lambda: batch()[0] == batch()[1],
+        ),
+        (
+            "leave what it is given alone",
+            lambda: leaves_alone(
+                lambda *given: answer(given[0], *given), *_batch()[:2]
+            ),
+        ),
     )
+
+
+def _batch():
+    """Texts, gold answers, and what each text earns: 1, 0, or 0.5 for in between."""
+    rng, texts, golds, kinds = np.random.default_rng(5), [], [], []
+    for a, b, kind in rng.integers(2, 50, (12, 3)).tolist():
+        golds.append(f"<<{a}+{b}={a + b}>>{a + b}\n#### {a + b}")
+        work, number = f"<<{a}+{b}={a + b}>>", a + b + (kind % 3 == 0)
+        texts.append(f"{work if kind % 3 < 2 else ''}{number}\n#### {number}")
+        kinds.append((0, 1, 0.5)[kind % 3])
+    return texts, golds, kinds

@@ -22,6 +22,11 @@ _TRUTH = {"A": LAYOUTS[3], "B": LAYOUTS[2], "C": LAYOUTS[0], "D": LAYOUTS[1]}
 
 def check_bytes_per_chip(answer) -> Check:
     """Bytes of float32 weights and two moments on one chip, under FSDP."""
+    rng = np.random.default_rng(13)
+    arrays = [
+        [tuple(rng.integers(1, 17, rng.integers(1, 4)).tolist()) for _ in range(3)]
+        for _ in range(10)
+    ]
     return judge(
         (
             "give 12 bytes for a lone number on one chip: a weight and two moments",
@@ -48,7 +53,31 @@ def check_bytes_per_chip(answer) -> Check:
             "not take two axes together: 8 chips cannot cut (4, 4)",
             lambda: answer([(4, 4)], 8) == 4 * 4 * 12,
         ),
+        (
+            "not cut an axis that is long enough, but does not divide",
+            lambda: answer([(12, 9)], 8) == 12 * 9 * 12,
+        ),
+        (
+            "be right for any arrays, of one axis to three",
+            lambda: all(
+                answer(list(shapes), chips) == _held(shapes, chips)
+                for shapes in arrays
+                for chips in (1, 2, 4, 8)
+            ),
+        ),
     )
+
+
+def _held(shapes, chips):
+    """Bytes on a chip, by walking over axes; the divisor is found at most once."""
+    total = 0
+    for shape in shapes:
+        numbers = 1
+        for size in shape:
+            numbers *= size
+        divides = [size for size in shape if size // chips * chips == size]
+        total += 3 * 4 * (numbers // chips if divides else numbers)
+    return total
 
 
 def _gated(x, gate, up, down):
@@ -159,6 +188,7 @@ def check_diagnosis(answer) -> Check:
         return lambda: answer[letter] == _TRUTH[letter]
 
     return judge(
+        ("name the four programs A to D", lambda: sorted(answer) == list("ABCD")),
         (
             "name a layout for each program",
             filled(*answer.values(), what="one of checks.LAYOUTS"),
@@ -173,6 +203,7 @@ def check_diagnosis(answer) -> Check:
             right("B"),
         ),
         ("tell gradients from activations by their size: A and D", right("A")),
+        ("tell both of them", right("D")),
     )
 
 

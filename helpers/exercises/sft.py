@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge
+from helpers.exercises.check import (
+    Check,
+    filled,
+    judge,
+    leaves_alone,
+    whole,
+    zeros_and_ones,
+)
 
 # Exercise 1: a row of 12 prompt tokens, 5 answer tokens, end of turn, newline.
 PROMPT, ANSWER = 12, 5
@@ -51,7 +58,7 @@ def check_positions(first, last) -> Check:
         ("name two positions", filled(first, last, what="two positions")),
         (
             "be two whole numbers",
-            lambda: first == int(first) and last == int(last),
+            lambda: whole(first, last),
         ),
         (
             f"name positions of the row, 0 to {row - 1}",
@@ -102,8 +109,11 @@ def check_dialogue_mask(answer) -> Check:
     tricky = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
     tricky += turn(MODEL, 2)
 
+    first = turn(MODEL, 3) + turn(USER, 2) + turn(MODEL, 0)
+    talks = [_conversation(rng) for _ in range(20)]
+
     def mask(tokens):
-        return [int(entry) for entry in answer(list(tokens))]
+        return zeros_and_ones(answer(list(tokens)))
 
     return judge(
         ("give one entry per token", lambda: len(mask(single)) == len(single)),
@@ -124,15 +134,46 @@ def check_dialogue_mask(answer) -> Check:
             "not take the word `model` in a question for a turn",
             lambda: mask(tricky) == [0] * 12 + [1] * 3 + [0],
         ),
+        (
+            "learn an answer that opens the conversation, and one without words",
+            lambda: mask(first) == [0] * 3 + [1] * 4 + [0] * 11 + [1, 0],
+        ),
+        (
+            "learn nothing of a turn that has just been opened",
+            lambda: mask([START, MODEL, NEWLINE]) == [0, 0, 0],
+        ),
+        (
+            "be right for any conversation, with line breaks inside its turns",
+            lambda: all(mask(tokens) == truth for tokens, truth in talks),
+        ),
+        ("leave the tokens as they are", lambda: leaves_alone(answer, double)),
     )
+
+
+def _conversation(rng):
+    """(tokens, mask) of some turns; words may be NEWLINE, USER or MODEL, too."""
+    tokens, mask = [], []
+    for role in rng.choice([USER, MODEL], size=5).tolist():
+        words = rng.choice([NEWLINE, USER, MODEL, 10, 11, 12], rng.integers(6)).tolist()
+        own = int(role == MODEL)
+        tokens += [START, role, NEWLINE, *words, END, NEWLINE]
+        mask += [0, 0, 0] + [own] * len(words) + [own, 0]
+    return tokens, mask
 
 
 def check_row_layout(answer) -> Check:
     """Exercise 4: segment ids and positions of a packed row."""
+    rng = np.random.default_rng(4)
+    rows = [rng.integers(1, 9, rng.integers(1, 6)).tolist() for _ in range(10)]
 
     def layout(lengths, room):
-        segments, positions = answer(lengths, room)
-        return [int(s) for s in segments], [int(p) for p in positions]
+        segments, positions = answer(list(lengths), room)
+        return [float(s) for s in segments], [float(p) for p in positions]
+
+    def right(lengths, room):
+        places = [(i, t) for i, n in enumerate(lengths, 1) for t in range(n)]
+        places += [(0, 0)] * (room - len(places))
+        return layout(lengths, room) == tuple(map(list, zip(*places, strict=True)))
 
     return judge(
         (
@@ -152,5 +193,15 @@ def check_row_layout(answer) -> Check:
             "fill a row without padding too",
             lambda: layout([1, 2, 1], 4) == ([1, 2, 2, 3], [0, 0, 1, 0]),
         ),
-        ("keep an empty row empty", lambda: layout([], 3)[0] == [0, 0, 0]),
+        ("keep an empty row empty", lambda: layout([], 3) == ([0] * 3, [0] * 3)),
+        (
+            "be right for any lengths, with and without padding",
+            lambda: all(
+                right(row, sum(row)) and right(row, sum(row) + 5) for row in rows
+            ),
+        ),
+        (
+            "leave the list of lengths as it is",
+            lambda: leaves_alone(answer, [3, 2], 8),
+        ),
     )

@@ -8,10 +8,11 @@ import jax
 import numpy as np
 
 from helpers import runtime
-from helpers.exercises.check import Check, filled, judge
+from helpers.exercises.check import Check, filled, judge, leaves_alone
 from helpers.recipes import presets
 
 DRIVE = pathlib.Path("/content/drive/MyDrive")
+_SIZES = ((4, 4), (1, 6), (5, 2))  # tokens and words of further tables of width 4
 
 
 def check_here(here) -> Check:
@@ -47,10 +48,13 @@ def check_scores(answer) -> Check:
     """The scores of a vocabulary: a product whose inner sizes agree."""
     hidden_TD = np.arange(6.0).reshape(2, 3)
     table_VD = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
-    truth = [
-        [sum(h * w for h, w in zip(row, word, strict=True)) for word in table_VD]
-        for row in hidden_TD
-    ]
+    rng = np.random.default_rng(0)
+    others = [(rng.normal(size=(T, 4)), rng.normal(size=(V, 4))) for T, V in _SIZES]
+
+    def right(hidden, table):
+        truth = [[sum(row * word) for word in table] for row in hidden]
+        return np.allclose(answer(hidden, table), truth, rtol=1e-4, atol=1e-5)
+
     return judge(
         (
             "give one score per token and word, shape (2, 4)",
@@ -58,11 +62,19 @@ def check_scores(answer) -> Check:
         ),
         (
             "be the product of each token's row with each word's row",
-            lambda: np.allclose(answer(hidden_TD, table_VD), truth),
+            lambda: right(hidden_TD, table_VD),
         ),
         (
             "work for a table of as many words as numbers, too",
             lambda: np.allclose(answer(hidden_TD, table_VD[:3]), hidden_TD),
+        ),
+        (
+            "work for other numbers and sizes, square ones too",
+            lambda: all(right(*pair) for pair in others),
+        ),
+        (
+            "leave both as they are",
+            lambda: leaves_alone(answer, hidden_TD, table_VD),
         ),
     )
 

@@ -1,14 +1,22 @@
 """Self-checks of notebook 01: intensity, the turning batch, buckets, hops."""
 
 import collections
+import itertools
 
-from helpers.exercises.check import Check, judge
+import numpy as np
+
+from helpers.exercises.check import Check, judge, leaves_alone
 
 RIDGE = 197e12 / 819e9  # of v5e, FLOP/byte
 
 
 def check_intensity(answer) -> Check:
     """FLOPs per byte moved of (B, D) @ (D, F)."""
+    sizes = np.random.default_rng(1).integers(2, 99, (20, 4)).tolist()
+
+    def truth(B, D, F, size):
+        return 2 * B * D * F / (size * (B * D + D * F + B * F))
+
     return judge(
         (
             "be close to 1 for one row in bfloat16: a weight is read for two FLOPs",
@@ -29,7 +37,11 @@ def check_intensity(answer) -> Check:
         ),
         (
             "be right for matrices of three different sizes",
-            lambda: _near(answer(5, 2, 3, 1), 60 / (10 + 6 + 15)),
+            lambda: all(_near(answer(*four), truth(*four)) for four in sizes),
+        ),
+        (
+            "take numbers of 2 bytes where no size is given",
+            lambda: _near(answer(8, 32, 16), truth(8, 32, 16, 2)),
         ),
     )
 
@@ -68,15 +80,28 @@ def check_turning_batch(answer) -> Check:
                 for ridge in (20.0, 100.0, RIDGE)
             ),
         ),
+        (
+            "be None also where the ridge is only just out of reach",
+            lambda: answer(200, 200, 100.0) is None and answer(1, 1, 0.75) is None,
+        ),
+        (
+            "take the batch that meets the ridge exactly, where there is one",
+            lambda: answer(300, 300, 100.0) == 300 and answer(1, 1, 0.25) == 1,
+        ),
     )
 
 
 def check_bucket(answer) -> Check:
     """The smallest of a few lengths that holds a text."""
+    rng = np.random.default_rng(3)
+    mixed = [rng.permutation([20, 40, 80, 160, 320]).tolist() for _ in range(5)]
 
-    def refuses():
+    def right(length, buckets):
+        return answer(length, buckets) == min(b for b in buckets if b >= length)
+
+    def refuses(length, buckets):
         try:
-            answer(300, (64, 128, 256))
+            answer(length, buckets)
         except ValueError:
             return True
         return False
@@ -89,17 +114,36 @@ def check_bucket(answer) -> Check:
             "not depend on the order of the buckets",
             lambda: answer(100, (256, 64, 128)) == 128,
         ),
-        ("raise ValueError for what no bucket holds", refuses),
+        (
+            "raise ValueError for what no bucket holds",
+            lambda: refuses(300, (64, 128, 256)) and refuses(129, (128, 64)),
+        ),
+        (
+            "be right for any length up to the largest bucket",
+            lambda: all(right(n, sizes) for sizes in mixed for n in range(1, 321)),
+        ),
+        (
+            "refuse one token too many, whatever the buckets",
+            lambda: all(refuses(max(sizes) + 1, sizes) for sizes in mixed),
+        ),
+        (
+            "leave the list of buckets as it is",
+            lambda: leaves_alone(answer, 30, [320, 20, 40]),
+        ),
     )
 
 
 def check_hops(answer) -> Check:
     """Links on the shortest way between two chips, with and without rings."""
 
-    def agrees(shape, rings):
-        far = _walk(shape, rings)
-        origin = (0,) * len(shape)
-        return all(answer(origin, at, shape, rings) == far[at] for at in far)
+    def agrees(shape, rings, start=(0, 0, 0)):
+        far = _walk(shape, rings, start)
+        return all(answer(start, at, shape, rings) == far[at] for at in far)
+
+    def agrees_anywhere():
+        shape, starts = (3, 5, 4), ((0, 4, 1), (2, 1, 3), (1, 2, 2))
+        rings = itertools.product((False, True), repeat=3)
+        return all(agrees(shape, r, s) for r in rings for s in starts)
 
     flat, none = (4, 8, 1), (False, False, False)
     return judge(
@@ -128,12 +172,13 @@ def check_hops(answer) -> Check:
             lambda: agrees((4, 6, 1), (False, True, False)),
         ),
         ("be right in three dimensions", lambda: agrees((4, 4, 8), (True, True, True))),
+        ("be right from every chip, not only from the first", agrees_anywhere),
     )
 
 
-def _walk(shape, rings):
-    """{place: links from the origin}, by walking over all links."""
-    far, queue = {(0, 0, 0): 0}, collections.deque([(0, 0, 0)])
+def _walk(shape, rings, start):
+    """{place: links from the start}, by walking over all links."""
+    far, queue = {start: 0}, collections.deque([start])
     while queue:
         here = queue.popleft()
         for axis, (size, ring) in enumerate(zip(shape, rings, strict=True)):

@@ -31,7 +31,7 @@ def problem(call, without):
         "grams are": "grams" in call.arguments,
         "too many": set(call.arguments) <= {"food", "grams"},
         "no text": isinstance(food, str),
-        "quotes": number or not isinstance(grams, str),
+        "quotes": number or "grams" not in call.arguments,
         "true": not isinstance(grams, bool),
         "of 0": not number or grams > 0,
         "5,000": not number or grams <= 5000,

@@ -50,9 +50,10 @@ def test_rows_that_are_refused_or_true(row, said):
 
 def used(text):
     """The course's own: the last sum's value is the number."""
-    value = text.rpartition("#### ")[0].rpartition("=")[2].partition(">>")[0]
+    said, _, number = text.rstrip().rpartition("#### ")
+    value = said.split("<<")[-1].split(">>")[0].split("=")[-1]
     holds = annotations(text)
-    return float(bool(holds) and all(holds) and value == text.rpartition("#### ")[2])
+    return float(bool(holds) and all(holds) and value == number)
 
 
 def any_sum_holds(text):

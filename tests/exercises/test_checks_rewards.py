@@ -95,7 +95,7 @@ def shown_work(*, gate=True, empty=True, bare=0.5):
         for text, r in zip(completions, right, strict=True):
             holds = functions.annotations(text)
             worked = bool(holds) and all(holds)
-            worked &= not (empty and re.search(r"<<\d+=", text))
+            worked &= not (empty and re.search(r"<<[^=\d]*[\d.]+\D*=", text))
             scores.append((r if gate else 1.0) * (1.0 if worked else bare))
         return scores
 

@@ -1,0 +1,259 @@
+"""Notebooks 06, 07 and 08: scores, advantages, ratios, losses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exercise_answers.start import CENTRED, CENTRED_WRONGLY
+
+stop = jax.lax.stop_gradient
+
+
+def score(*, subtract=1.0, row=lambda first: 3 + 3 * first, sign=1.0, uniform=False):
+    """The solution of 06-1, with its usual mistakes as switches."""
+
+    def answer(theta, pair):
+        gradient = np.zeros(12)
+        for block, token in ((0, pair[0]), (row(pair[0]), pair[1])):
+            p = np.exp(np.asarray(theta[block : block + 3], float) * (not uniform))
+            gradient[block : block + 3] -= p / p.sum() * subtract
+            gradient[block + token] += 1
+        return sign * gradient
+
+    return answer
+
+
+def writes_into_theta(theta, pair):
+    gradient = score()(theta, pair)
+    theta[:] = gradient
+    return theta
+
+
+def by_jax(theta, pair):
+    def log_p(theta):
+        rows = jax.nn.log_softmax(theta.reshape(4, 3))
+        return rows[0, pair[0]] + rows[1 + pair[0], pair[1]]
+
+    return jax.grad(log_p)(jnp.asarray(theta))
+
+
+def brevity(*, limit=200, price=-0.5, size=len, over=lambda n, limit: n > limit):
+    """The solution of 07-4, with its usual mistakes as switches."""
+
+    def reward(prompts, completions, **columns):
+        return [price * over(size(text), limit) for text in completions]
+
+    return reward
+
+
+def of_prompts(prompts, completions, **columns):
+    return [-0.5 if len(prompt) > 200 else 0.0 for prompt in prompts]
+
+
+def of_both(prompts, completions, **columns):
+    pairs = zip(prompts, completions, strict=True)
+    return [-0.5 if len(p + c) > 200 else 0.0 for p, c in pairs]
+
+
+def cuts_texts(prompts, completions, **columns):
+    paid = brevity()(prompts, completions)
+    completions[:] = [text[:200] for text in completions]
+    return paid
+
+
+def in_a_loop(prompts, completions, answer=None, **columns):
+    paid = []
+    for text in completions:
+        paid.append(0.0)
+        if len(text) > 200:
+            paid[-1] -= 0.5
+    return paid
+
+
+def loss(*, sign=-1, low=None, constant=True, count=None, weigh=True, axis=None):
+    """The solution of 08-4, with its usual mistakes as switches."""
+
+    def cispo(new, old, advantages_PG, mask, high=0.28):
+        ratio = jnp.exp(new - old)
+        weight = jnp.minimum(ratio, 1 + high)
+        weight = weight if low is None else jnp.maximum(weight, low)
+        weight = stop(weight) if constant else weight
+        gain = weight * (advantages_PG[..., None] if weigh else 1.0) * new * mask
+        if axis is not None:
+            return sign * (gain.sum(axis) / mask.sum(axis)).mean()
+        return sign * gain.sum() / (mask.sum() if count is None else count)
+
+    return cispo
+
+
+def ppo(new, old, advantages_PG, mask, high=0.28):
+    ratio, A = jnp.exp(new - old), advantages_PG[..., None]
+    gain = jnp.minimum(ratio * A, jnp.clip(ratio, 0, 1 + high) * A)
+    return -(gain * mask).sum() / mask.sum()
+
+
+def fixed_clip(new, old, advantages_PG, mask, high=0.28):
+    return loss()(new, old, advantages_PG, mask)
+
+
+def by_where(new, old, advantages_PG, mask, high=0.28):
+    ratio = stop(jnp.exp(new - old))
+    weight = jnp.where(ratio > 1 + high, 1 + high, ratio)
+    gains = jnp.einsum("pgt,pg,pgt,pgt->", weight, advantages_PG, new, mask)
+    return -gains / jnp.sum(mask)
+
+
+WRONG = {
+    "06-1": {
+        "only who was drawn": score(subtract=0.0),
+        "one table for all": score(row=lambda first: 3),
+        "rows one too early": score(row=lambda first: 3 * first),
+        "the wrong sign": score(sign=-1.0),
+        "twice": score(sign=2.0),
+        "all alike": score(uniform=True),
+        "nine numbers": lambda theta, pair: score()(theta, pair)[3:],
+        "exchanged": lambda theta, pair: score()(theta, pair[::-1]),
+        "into theta": writes_into_theta,
+        "probabilities": lambda theta, pair: np.exp(theta) / np.exp(theta).sum(),
+    },
+    "06-2": {
+        "upside down": lambda G: (G - 1) / G,
+        "of a pair": lambda G: 2.0,
+        "too much": lambda G: G / (G - 2) if G > 2 else 2.0,
+        "the size": lambda G: G,
+        "1 + 1/G": lambda G: 1 + 1 / G,
+        "a root": lambda G: (G / (G - 1)) ** 0.5,
+        "whole numbers": lambda G: G // (G - 1),
+        "nothing to do": lambda G: 1.0,
+    },
+    "06-3": {
+        "nobody": [],
+        "one": [0],
+        "the other one": [3],
+        "both signs": [0, 1, 2, 3],
+        "inside": [0, 3, 5],
+        "opposite": [1, 2],
+        "ratios": [1.5, 0.6],
+        "truths": [False, 3],
+    },
+    "06-4": {
+        "k1": lambda p, q: p - q,
+        "k3": lambda p, q: jnp.exp(q - p) - 1 + p - q,
+        "weighted twice": lambda p, q: jnp.exp(p) * (p - q),
+        "the wrong sign": lambda p, q: stop(q - p) * p,
+        "twice": lambda p, q: (p - q) ** 2,
+        "no slope": lambda p, q: stop((p - q) * p),
+        "the other one's": lambda p, q: stop(q - p) * q,
+        "one number": lambda p, q: jnp.sum(stop(p - q) * p),
+    },
+    "07-1": CENTRED_WRONGLY,
+    "07-2": {
+        "the upper end": 0.5 / 1.28,
+        "above": 0.6,
+        "0.64": 0.5 * 1.28,
+        "a ratio": 0.8,
+        "what it was": 0.5,
+        "twice": 0.32,
+        "minus 0.2": 0.3,
+    },
+    "07-3": {
+        "turned": {"healthy": "B", "reward never given": "C", "learning rate": "A"},
+        "two exchanged": {
+            "healthy": "A",
+            "reward never given": "C",
+            "learning rate": "B",
+        },
+        "all healthy": dict.fromkeys(
+            ("healthy", "reward never given", "learning rate"), "A"
+        ),
+        "small letters": {
+            "healthy": "a",
+            "reward never given": "b",
+            "learning rate": "c",
+        },
+        "one missing": {"healthy": "A", "reward never given": "B"},
+        "by letter": {"A": "healthy", "B": "reward never given", "C": "learning rate"},
+    },
+    "07-4": {
+        "prompts": of_prompts,
+        "both": of_both,
+        "words": brevity(size=lambda text: len(text.split())),
+        "bytes": brevity(size=lambda text: len(text.encode())),
+        "from 200 on": brevity(over=lambda n, limit: n >= limit),
+        "a reward": brevity(price=0.5),
+        "the whole point": brevity(price=-1.0),
+        "by length": brevity(over=lambda n, limit: max(0, n - limit)),
+        "short ones": brevity(over=lambda n, limit: n <= limit),
+        "one number": lambda prompts, completions, **columns: -0.5,
+        "none": lambda prompts, completions, **columns: [0.0] * len(completions),
+        "the wrong order": lambda prompts, completions, **columns: sorted(
+            brevity()(prompts, completions)
+        ),
+        "no columns": lambda prompts, completions: brevity()(prompts, completions),
+        "cuts the texts": cuts_texts,
+    },
+    "08-1": {
+        "the mean": 1.25,
+        "the sum": 2.5,
+        "the first": 0.5,
+        "the second": 2.0,
+        "of logarithms": 0.0,
+        "a text": "1",
+    },
+    "08-2": {
+        "the sum": lambda n, o, m: jnp.exp(((n - o) * m).sum(-1)),
+        "padding in the length": lambda n, o, m: jnp.exp(((n - o) * m).mean(-1)),
+        "padding in the sum": lambda n, o, m: jnp.exp((n - o).sum(-1) / m.sum(-1)),
+        "the arithmetic mean": lambda n, o, m: (jnp.exp(n - o) * m).sum(-1) / m.sum(-1),
+        "upside down": lambda n, o, m: jnp.exp(((o - n) * m).sum(-1) / m.sum(-1)),
+        "one length": lambda n, o, m: jnp.exp(
+            ((n - o) * m).sum(-1) / m.sum(-1).mean() * jnp.ones(m.shape[:2])
+        ),
+        "no exponential": lambda n, o, m: ((n - o) * m).sum(-1) / m.sum(-1) + 1,
+        "the group's axis": lambda n, o, m: jnp.exp(((n - o) * m).sum(1) / m.sum(1)),
+    },
+    "08-3": {"none": 0, "two": 2, "four": 4, "a half": 0.5, "minus": -1, "True": True},
+    "08-4": {
+        "the wrong sign": loss(sign=1),
+        "weights with a slope": loss(constant=False),
+        "clipped below": loss(low=0.8),
+        "PPO": ppo,
+        "padding counted": loss(count=30),
+        "a mean of means": loss(axis=-1),
+        "no advantages": loss(weigh=False),
+        "another clip is ignored": fixed_clip,
+        "per token": lambda n, o, a, m, high=0.28: -a[..., None] * n * m,
+    },
+}
+
+RIGHT = {
+    "06-1": {"by jax": by_jax, "a loop": score()},
+    "06-2": {
+        "one over": lambda G: 1 / (1 - 1 / G),
+        "1 + 1/(G-1)": lambda G: 1 + 1 / (G - 1),
+    },
+    "06-3": {"a tuple": (0, 3), "a set": {3, 0}},
+    "06-4": {
+        "half a square": lambda p, q: 0.5 * (p - q) ** 2,
+        "with a baseline": lambda p, q: stop(p - q + 1) * p,
+    },
+    "07-1": CENTRED,
+    "07-2": {"0.4": 0.4},
+    "07-3": {
+        "another order": {
+            "learning rate": "C",
+            "healthy": "A",
+            "reward never given": "B",
+        }
+    },
+    "07-4": {"a loop": in_a_loop, "a product": brevity()},
+    "08-1": {"a whole number": 1},
+    "08-2": {
+        "a product": lambda n, o, m: (
+            jnp.prod(jnp.where(m > 0, jnp.exp(n - o), 1), -1) ** (1 / m.sum(-1))
+        ),
+        "NumPy": lambda n, o, m: np.exp(np.average(n - o, axis=-1, weights=m)),
+    },
+    "08-3": {"a float": 1.0},
+    "08-4": {"where": by_where, "minimum": loss()},
+}

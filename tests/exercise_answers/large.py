@@ -1,0 +1,178 @@
+"""Notebook 13: bytes, collectives, a mean over chips."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+TRUE = {
+    "A": "tensor parallel",
+    "B": "FSDP",
+    "C": "nothing is cut",
+    "D": "data parallel",
+}
+
+
+def held(shapes, chips, *, each=12, axes=slice(None), cuts=None, whole=True):
+    """The solution of exercise 1, with its usual mistakes as switches."""
+    cuts = cuts or (lambda size: size % chips == 0)
+    total = 0
+    for shape in shapes:
+        cut = any(map(cuts, shape[axes])) or not whole
+        total += each * math.prod(shape) / (chips if cut else 1)
+    return total
+
+
+def with_mistake(**mistake):
+    return lambda shapes, chips: held(shapes, chips, **mistake)
+
+
+def per_axis(shapes, chips):
+    """Cuts every axis that divides, not one."""
+    return 12 * sum(
+        math.prod(n // chips if n % chips == 0 else n for n in shape)
+        for shape in shapes
+    )
+
+
+def by_loops(shapes, chips):
+    """A right alternative: the first axis that divides is cut."""
+    total = 0
+    for shape in shapes:
+        kept = list(shape)
+        for axis, size in enumerate(shape):
+            if size % chips == 0:
+                kept[axis] = size // chips
+                break
+        total += 4 * 3 * math.prod(kept)
+    return total
+
+
+gather = functools.partial(jax.lax.all_gather, tiled=True)
+scatter = functools.partial(jax.lax.psum_scatter, tiled=True)
+
+
+def layer(x, gate, up, down, *, act=jax.nn.gelu):
+    return act(x @ gate) * (x @ up) @ down
+
+
+def cut(x, gate, up, down, axis):
+    return scatter(layer(gather(x, axis), gate, up, down), axis)
+
+
+def all_rows(x, gate, up, down, axis):
+    return jax.lax.psum(layer(gather(x, axis), gate, up, down), axis)
+
+
+def own_rows(x, gate, up, down, axis):
+    return layer(x, gate, up, down)
+
+
+def a_mean(x, gate, up, down, axis):
+    return cut(x, gate, up, down, axis) / 4
+
+
+def gelu_on_both(x, gate, up, down, axis):
+    x = gather(x, axis)
+    return scatter(jax.nn.gelu(x @ gate * (x @ up)) @ down, axis)
+
+
+def exchanged(x, gate, up, down, axis):
+    return cut(x, up, gate, down, axis)
+
+
+def weights_gathered(x, gate, up, down, axis):
+    gate, up = (gather(w, axis, axis=1) for w in (gate, up))
+    return layer(x, gate, up, gather(down, axis))
+
+
+def twice_gathered(x, gate, up, down, axis):
+    hidden = jax.nn.gelu(gather(x, axis) @ gate) * (gather(x, axis) @ up)
+    return scatter(hidden @ down, axis)
+
+
+def stacked(x, gate, up, down, axis):
+    """A right alternative: gathered along a new axis, which is then folded."""
+    rows = jax.lax.all_gather(x, axis).reshape(-1, x.shape[-1])
+    return scatter(layer(rows, gate, up, down), axis)
+
+
+def mean(over, under):
+    return lambda losses, mask, axis: (
+        over(losses, mask, axis) / under(losses, mask, axis)
+    )
+
+
+def total(losses, mask, axis):
+    return jax.lax.psum((losses * mask).sum(), axis)
+
+
+def tokens(losses, mask, axis):
+    return jax.lax.psum(mask.sum(), axis)
+
+
+def both_at_once(losses, mask, axis):
+    """A right alternative: one collective of two numbers."""
+    pair = jax.lax.psum(jnp.stack([jnp.vdot(losses, mask), mask.sum()]), axis)
+    return pair[0] / pair[1]
+
+
+WRONG = {
+    "13-1": {
+        "weights only": with_mistake(each=4),
+        "one moment": with_mistake(each=8),
+        "the first axis": with_mistake(axes=slice(1)),
+        "the last axis": with_mistake(axes=slice(-1, None)),
+        "everything is cut": with_mistake(whole=False),
+        "long enough": lambda shapes, chips: held(
+            shapes, chips, cuts=lambda size: size >= chips
+        ),
+        "nothing is cut": lambda shapes, chips: held(shapes, 1),
+        "the product divides": lambda shapes, chips: held(
+            [(math.prod(shape),) for shape in shapes], chips
+        ),
+        "every axis": per_axis,
+        "the last array": lambda shapes, chips: held(shapes[-1:], chips),
+        "eight chips": lambda shapes, chips: held(shapes, 8 if chips > 1 else 1),
+    },
+    "13-2": {
+        "all rows": all_rows,
+        "own rows": own_rows,
+        "a mean": a_mean,
+        "gelu on both": gelu_on_both,
+        "exchanged": exchanged,
+        "weights gathered": weights_gathered,
+        "twice gathered": twice_gathered,
+    },
+    "13-3": {
+        "two exchanged": TRUE | {"A": TRUE["D"], "D": TRUE["A"]},
+        "turned": dict(zip("ABCD", "nothing FSDP data tensor".split(), strict=True)),
+        "all one": dict.fromkeys("ABCD", "FSDP"),
+        "one missing": {k: v for k, v in TRUE.items() if k != "D"},
+        "another letter": {k: v for k, v in TRUE.items() if k != "D"}
+        | {"E": TRUE["D"]},
+        "not filled in": TRUE | {"B": None},
+    },
+    "13-4": {
+        "a mean of means": lambda losses, mask, axis: jax.lax.pmean(
+            (losses * mask).sum() / mask.sum(), axis
+        ),
+        "its own": lambda losses, mask, axis: (losses * mask).sum() / mask.sum(),
+        "padding, too": mean(total, lambda losses, mask, axis: 4.0 * losses.size),
+        "forgets the mask": mean(
+            lambda losses, mask, axis: jax.lax.psum(losses.sum(), axis), tokens
+        ),
+        "its own count": mean(total, lambda losses, mask, axis: mask.sum()),
+        "a sum": total,
+        "each token": lambda losses, mask, axis: losses * mask,
+        "means of both": lambda losses, mask, axis: jax.lax.pmean(losses.mean(), axis),
+    },
+}
+
+RIGHT = {
+    "13-1": {"loops": by_loops, "a generator": held},
+    "13-2": {"one after another": cut, "stacked": stacked},
+    "13-3": {"another order": dict(reversed(TRUE.items()))},
+    "13-4": {"both at once": both_at_once, "two sums": mean(total, tokens)},
+}

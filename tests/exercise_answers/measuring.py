@@ -1,0 +1,252 @@
+"""Notebooks 03 and 05: reading numbers, and what pays."""
+
+import functools
+import math
+import re
+from fractions import Fraction
+
+from helpers import rewards
+from helpers.exercises import rewards as checks
+
+NUMBER = r"-?\d+(?:\.\d+|/[1-9]\d*)?"
+
+
+def plain(text):
+    return text.replace("−", "-").replace(",", "")
+
+
+def last(part, pattern=NUMBER, value=Fraction):
+    found = re.findall(pattern, part)
+    return value(found[-1]) if found else None
+
+
+def after(text):
+    """What follows the last mark on its line, or all."""
+    _, mark, rest = plain(text).rpartition("####")
+    return rest.partition("\n")[0] if mark else plain(text)
+
+
+def strict(text, *, pattern=NUMBER, value=Fraction, most=1, one_line=True):
+    _, mark, rest = plain(text).rpartition("####")
+    found = re.findall(pattern, rest.partition("\n")[0] if one_line else rest)
+    return value(found[0]) if mark and 1 <= len(found) <= most else None
+
+
+def guarded(text):
+    """Splits, and takes the line apart word by word."""
+    if "####" not in text:
+        return None
+    line = plain(text).split("####")[-1].split("\n")[0]
+    words = [w for w in re.split(r"[^-\d./]+", line) if re.search(r"\d", w)]
+    try:
+        (word,) = words
+        return Fraction(word.rstrip("."))
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+RIGHT_TEXT = ("They cost thirty-six dollars.", True)
+TWO_NUMBERS = ("#### 36 dollars for 2 tickets", True)
+LUCKY = ("<<18+2=20>>20, so <<20*2=36>>36.\n#### 36", False)
+
+
+def drawn(n, c, k):
+    wrong = 1.0
+    for i in range(k):
+        wrong *= max(0, n - c - i) / (n - i)
+    return 1 - wrong
+
+
+def weights(correct, form, sums, length):
+    names = ("correct", "format_reward", "annotations_hold", "length_penalty")
+    return dict(zip(names, (correct, form, sums, length), strict=True))
+
+
+def shown(prompts, completions, answer, *, gate=True, work=all, bare=0.5, empty=True):
+    right = rewards.correct(prompts, completions, answer)
+    paid = []
+    for text, r in zip(completions, right, strict=True):
+        sums = rewards.annotations(text)
+        nothing = re.search(r"<<\d+=", text) and empty
+        worked = bool(sums) and work(sums) and not nothing
+        paid.append((r if gate else 1.0) * (1.0 if worked else bare))
+    return paid
+
+
+def paying(**mistake):
+    def reward(prompts, completions, answer, **_):
+        return shown(prompts, completions, answer, **mistake)
+
+    return reward
+
+
+def operators(prompts, completions, answer, **_):
+    """A right alternative: every sum must have an operator between two numbers."""
+    paid = []
+    for text, gold in zip(completions, answer, strict=True):
+        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
+        real = sums and all(re.search(r"\d\)*\s*[-+*/]", left) for left in sums)
+        holds = real and all(rewards.annotations(text))
+        right = rewards.extract_strict(text) == rewards.gold_number(gold)
+        paid.append((1.0 if holds else 0.25) if right else 0.0)
+    return paid
+
+
+def first_gold(prompts, completions, answer, **_):
+    return operators(prompts, completions, [answer[0]] * len(completions))
+
+
+def known_gold(prompts, completions, answer, **_):
+    return operators(prompts, completions, [checks.GOLD] * len(completions))
+
+
+def sorted_by_pay(prompts, completions, answer, **_):
+    return sorted(operators(prompts, completions, answer))
+
+
+MANY = " ".join(map(str, range(1000)))
+
+WRONG = {
+    "03-1": {
+        "no look at the mark": lambda text: last(plain(text)),
+        "the first mark": lambda text: last(
+            plain(text).partition("####")[2].partition("\n")[0]
+            if "####" in text
+            else plain(text)
+        ),
+        "all that follows the mark": lambda text: last(
+            plain(text).rpartition("####")[2]
+        ),
+        "only with a mark": strict,
+        "the last line": lambda text: last(plain(text).strip().split("\n")[-1]),
+        "floats": lambda text: last(after(text), value=float),
+        "no commas": lambda text: last(text.rpartition("####")[2]),
+        "no fractions": lambda text: last(after(text), r"-?\d+(?:\.\d+)?"),
+        "no decimals": lambda text: last(after(text), r"-?\d+(?:/\d+)?"),
+        "no sign": lambda text: last(after(text), r"\d+(?:\.\d+|/\d+)?"),
+        "zero for none": lambda text: last(after(text)) or Fraction(0),
+        "the first number": lambda text: last(after(text)[:8].split("%")[0]),
+    },
+    "03-2": {
+        "another number": [RIGHT_TEXT, LUCKY, ("#### 136", True)],
+        "a denial": [RIGHT_TEXT, LUCKY, ("The answer is not 36.", True)],
+        "a denial cut short": [RIGHT_TEXT, LUCKY, ("It isn't 36.", True)],
+        "a hedge": [RIGHT_TEXT, LUCKY, ("It is 35 or 36.", True)],
+        "36 on the way": [RIGHT_TEXT, LUCKY, ("36 is half, so 72.", True)],
+        "36 in a fraction": [RIGHT_TEXT, LUCKY, ("It is 1/36.", True)],
+        "minus": [RIGHT_TEXT, LUCKY, ("It is -36.", True)],
+        "36 and a word": [RIGHT_TEXT, LUCKY, ("#### 36 thousand", True)],
+        "words, then others": [
+            RIGHT_TEXT,
+            LUCKY,
+            ("Not thirty-six but thirty-five", True),
+        ],
+        "a false sum": [RIGHT_TEXT, LUCKY, ("<<18+18=35>> It costs 36.", True)],
+        "twice the same line": [RIGHT_TEXT, TWO_NUMBERS, ("#### 36\n#### 36", False)],
+        "no sum in the sum": [RIGHT_TEXT, TWO_NUMBERS, ("<<\n#### 36", False)],
+        "a rude word": [RIGHT_TEXT, TWO_NUMBERS, ("<<x=y>>\n#### 36", False)],
+        "a true sum": [RIGHT_TEXT, TWO_NUMBERS, ("<<18*2=36>>\n#### 36", False)],
+        "numbers as verdicts": [("It is 36.", 1), TWO_NUMBERS, LUCKY],
+    },
+    "03-3": {
+        "one point": 9604,
+        "a fifth": 500,
+        "too few": 2000,
+        "too many": 3000,
+        "a text": "2401",
+        "half a question": 2400.5,
+    },
+    "03-4": {
+        "puts back": lambda n, c, k: 1 - (1 - c / n) ** k,
+        "all right": lambda n, c, k: math.comb(c, k) / math.comb(n, k),
+        "the share": lambda n, c, k: c / n,
+        "k times the share": lambda n, c, k: min(1, k * c / n),
+        "none right": lambda n, c, k: math.comb(n - c, k) / math.comb(n, k),
+        "k and c exchanged": lambda n, c, k: (
+            1 - math.comb(n - c, c) / math.comb(n, k) if c else 0.0
+        ),
+        "any": lambda n, c, k: float(c > 0),
+        "up to ten": lambda n, c, k: drawn(min(n, 10), min(c, 10), min(k, 10)),
+    },
+    "05-1": {
+        "no mark needed": lambda text: last(after(text)),
+        "the first mark": lambda text: strict(
+            "####" + text.split("####")[1] if "####" in text else text
+        ),
+        "all lines": lambda text: strict(text, one_line=False),
+        "hedges": lambda text: strict(text, most=9),
+        "floats": lambda text: strict(text, value=lambda s: float(Fraction(s))),
+        "ints": lambda text: strict(text, value=lambda s: int(Fraction(s))),
+        "divides by zero": lambda text: strict(text, pattern=r"-?\d+(?:\.\d+|/\d+)?"),
+        "zero for none": lambda text: strict(text) or 0,
+        "no sign": lambda text: strict(text, pattern=r"\d+(?:\.\d+|/[1-9]\d*)?"),
+        "a text": lambda text: strict(text, value=str),
+        "the lenient one": rewards.extract_lenient,
+    },
+    "05-2": {
+        "all alike": weights(1, 1, 1, 1),
+        "a tie": weights(1, 0.5, 0.25, 0.25),
+        "nothing for length": weights(1, 0.1, 0.1, 0),
+        "below 0": weights(1, 0.1, -0.1, 0.1),
+        "infinite": weights(math.inf, 1, 1, 1),
+        "forgets the length": weights(1, 0.4, 0.4, 0.3),
+        "one alone": {"correct": 1.0},
+        "a fifth": weights(1, 0.1, 0.1, 0.1) | {"correct_lenient": 1},
+    },
+    "05-3": {
+        "nothing": "",
+        "numbers without a sum": MANY,
+        "a sum without numbers": "<<1=1>>",
+        "one false sum": f"<<1=1>> <<1=2>> {MANY}",
+        "too few numbers": "<<1=1>> " + " ".join(map(str, range(30))),
+        "too long": "<<1=1>>" * 5000 + MANY,
+        "no text": [MANY],
+        "run together": "<<1=1>>" + "".join(map(str, range(1000))),
+    },
+    "05-4": {
+        "only correct": rewards.correct,
+        "only sums": lambda prompts, completions, **_: rewards.annotations_hold(
+            prompts, completions
+        ),
+        "pays for wrong ones": paying(gate=False),
+        "any sum holds": paying(work=any),
+        "pays <<1=1>>": paying(empty=False),
+        "pays <<(1)=1>>": paying(),
+        "nothing without sums": paying(bare=0.0),
+        "all the same": paying(bare=1.0),
+        "one gold answer": first_gold,
+        "the gold answer of the check": known_gold,
+        "another order": sorted_by_pay,
+        "one number": lambda *_, **__: [1.0],
+    },
+}
+
+RIGHT = {
+    "03-1": {
+        "the helper's": rewards.extract_lenient,
+        "a line": lambda text: last(after(text)),
+    },
+    "03-2": {
+        "digits": [("That is 36 dollars.", True), ("18+18=36", True), LUCKY],
+        "two lines": [RIGHT_TEXT, TWO_NUMBERS, ("#### 18\n#### 36", False)],
+        "words": [
+            ("Thirty six.", True),
+            ("#### thirty-six", True),
+            ("<<1=2>>\n#### 36", False),
+        ],
+    },
+    "03-3": {"exact": 2401, "rounded": 2450, "a float": 2401.0},
+    "03-4": {
+        "one by one": drawn,
+        "exact": lambda n, c, k: float(
+            1 - Fraction(math.comb(n - c, k), math.comb(n, k))
+        ),
+    },
+    "05-1": {"the helper's": rewards.extract_strict, "words": guarded},
+    "05-2": {"large": weights(10, 3, 3, 3), "small": weights(0.5, 0.1, 0.1, 0.1)},
+    "05-3": {
+        "downwards": "<<2+2=4>> " + " ".join(map(str, reversed(range(1000)))),
+        "lines": "\n".join(map(str, range(990))) + "\n<<1+1=2>>",
+    },
+    "05-4": {"operators": operators, "partial": functools.partial(operators)},
+}

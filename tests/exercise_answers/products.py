@@ -1,0 +1,254 @@
+"""Notebooks 01 and 02: what chips and models cost."""
+
+import bisect
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+RIDGE = 197e12 / 819e9
+
+
+def turning(D, F, ridge, *, rounded=math.ceil, bounded=True, more=0):
+    left = D * F - ridge * (D + F)
+    if bounded and left <= 0:
+        return None
+    return rounded(ridge * D * F / left) + more
+
+
+def tried_out(D, F, ridge):
+    for B in range(1, 100_000):
+        if B * D * F / (B * D + D * F + B * F) >= ridge:
+            return B
+    return None
+
+
+def sorts(length, buckets):
+    if isinstance(buckets, list):
+        buckets.sort()
+    return tolerant(length, buckets)
+
+
+def tolerant(length, buckets, none=ValueError):
+    for size in sorted(buckets):
+        if size >= length:
+            return size
+    raise none
+
+
+def bisected(length, buckets):
+    ordered = sorted(buckets)
+    place = bisect.bisect_left(ordered, length)
+    if place == len(ordered):
+        raise ValueError("too long")
+    return ordered[place]
+
+
+def hops(a, b, shape, rings, nearer=min, total=sum):
+    away = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    ways = zip(away, shape, rings, strict=True)
+    return total(nearer(d, n - d) if ring else d for d, n, ring in ways)
+
+
+def by_remainder(a, b, shape, rings):
+    ways = zip(a, b, shape, rings, strict=True)
+    return sum(
+        min((x - y) % n, (y - x) % n) if ring else abs(x - y) for x, y, n, ring in ways
+    )
+
+
+def gemma(hf, *, tables=1, matrices=3, norms=4, heads=1, own=2, last=1, bias=0):
+    D, H = hf["hidden_size"], hf["head_dim"]
+    N, K = hf["num_attention_heads"], hf["num_key_value_heads"]
+    layer = D * H * (2 * N + 2 * K * heads + bias)
+    layer += matrices * D * hf["intermediate_size"] + norms * D + own * H
+    return tables * hf["vocab_size"] * D + hf["num_hidden_layers"] * layer + last * D
+
+
+def width_from_heads(hf):
+    return gemma(hf | {"head_dim": hf["hidden_size"] // hf["num_attention_heads"]})
+
+
+def drops_a_key(hf):
+    count = gemma(hf)
+    hf.pop("vocab_size")
+    return count
+
+
+def without_cache(model, tokens_T):
+    rows = []
+    for t, token in enumerate(tokens_T):
+        hidden, _ = model(jnp.full((1, 1, 1), token), jnp.full((1, 1, 1), t))
+        rows.append(model.logits(hidden)[0, 0, 0])
+    return jnp.stack(rows)
+
+
+def cached(model, tokens_T, first=0, past=lambda pieces: pieces, last=False):
+    pieces, rows = (), []
+    for t, token in enumerate(tokens_T):
+        place = jnp.full((1, 1, 1), t + first)
+        seen = past(pieces)
+        hidden, kv = model(jnp.full((1, 1, 1), token), place, earlier=seen)
+        pieces += (kv,)
+        rows.append(model.logits(hidden)[0, 0, 0])
+    return jnp.stack(rows[-1:] if last else rows)
+
+
+def prefix_again(model, tokens_T):
+    rows = []
+    for t in range(1, len(tokens_T) + 1):
+        hidden, _ = model(
+            jnp.array(tokens_T[:t])[None, None], jnp.arange(t)[None, None]
+        )
+        rows.append(model.logits(hidden)[0, 0, -1])
+    return jnp.stack(rows)
+
+
+def grows_in_a_list(model, tokens_T):
+    pieces, rows = [], []
+    for t, token in enumerate(tokens_T):
+        token, place = jnp.array([[[token]]]), jnp.array([[[t]]])
+        hidden, kv = model(token, place, None, tuple(pieces))
+        pieces.append(kv)
+        rows.append(np.asarray(model.logits(hidden)).ravel())
+    return np.array(rows)
+
+
+def from_the_last(mask_PT, steps):
+    starts = [max(np.flatnonzero(row)) + 1 for row in mask_PT]
+    return np.array([[start + i for i in range(steps)] for start in starts])
+
+
+def marks_the_mask(mask_PT, steps):
+    mask_PT[:, :] = mask_PT.cumsum(axis=1)
+    return mask_PT.max(axis=1)[:, None] + np.arange(steps)
+
+
+WRONG = {
+    "01-1": {
+        "one FLOP each": lambda B, D, F, size=2: (
+            B * D * F / (size * (B * D + D * F + B * F))
+        ),
+        "only the weights": lambda B, D, F, size=2: 2 * B * D * F / (size * D * F),
+        "bytes per FLOP": lambda B, D, F, size=2: (
+            size * (B * D + D * F + B * F) / (2 * B * D * F)
+        ),
+        "always bfloat16": lambda B, D, F, size=2: (
+            2 * B * D * F / (2 * (B * D + D * F + B * F))
+        ),
+        "square matrices": lambda B, D, F, size=2: (
+            2 * B * D * D / (size * (2 * B * D + D * D))
+        ),
+        "without outputs": lambda B, D, F, size=2: (
+            2 * B * D * F / (size * (B * D + D * F))
+        ),
+        "4 bytes by default": lambda B, D, F, size=4: (
+            2 * B * D * F / (size * (B * D + D * F + B * F))
+        ),
+        "the example": lambda B, D, F, size=2: 1.0,
+    },
+    "01-2": {
+        "the ridge": lambda D, F, ridge: math.ceil(ridge),
+        "down": lambda D, F, ridge: turning(D, F, ridge, rounded=math.floor),
+        "nearest": lambda D, F, ridge: turning(D, F, ridge, rounded=round),
+        "one more than down": lambda D, F, ridge: turning(
+            D, F, ridge, rounded=math.floor, more=1
+        ),
+        "one too many": lambda D, F, ridge: turning(D, F, ridge, more=1),
+        "no bound": lambda D, F, ridge: turning(D, F, ridge, bounded=False),
+        "v5e only": lambda D, F, ridge: turning(D, F, RIDGE),
+        "squares": lambda D, F, ridge: turning(D, D, ridge),
+        "gives up": lambda D, F, ridge: turning(D, F, ridge) if D * F > 1e6 else None,
+    },
+    "01-3": {
+        "the largest": lambda n, sizes: max(sizes),
+        "the first": lambda n, sizes: next(s for s in sizes if s >= n),
+        "one token short": lambda n, sizes: tolerant(n + 1, sizes),
+        "cut in silence": lambda n, sizes: tolerant(min(n, max(sizes)), sizes),
+        "None": lambda n, sizes: min((s for s in sizes if s >= n), default=None),
+        "another error": lambda n, sizes: tolerant(n, sizes, none=KeyError),
+        "the nearest": lambda n, sizes: min(sizes, key=lambda s: abs(s - n)),
+        "powers of two": lambda n, sizes: max(64, 2 ** math.ceil(math.log2(n))),
+        "sorts what it was given": sorts,
+    },
+    "01-4": {
+        "no rings": lambda a, b, s, r: hops(a, b, s, (False,) * 3),
+        "all rings": lambda a, b, s, r: hops(a, b, s, (True,) * 3),
+        "the longest axis": lambda a, b, s, r: hops(a, b, s, r, total=max),
+        "the long way round": lambda a, b, s, r: hops(a, b, s, r, nearer=max),
+        "from the origin": lambda a, b, s, r: hops((0, 0, 0), b, s, r),
+        "Euclid": lambda a, b, s, r: round(math.dist(a, b)),
+        "one short of a ring": lambda a, b, s, r: hops(
+            a, b, s, r, nearer=lambda d, rest: min(d, rest - 1) if d else 0
+        ),
+        "two axes": lambda a, b, s, r: hops(a[:2], b[:2], s[:2], r[:2]),
+    },
+    "02-1": {
+        "an output table": lambda hf: gemma(hf, tables=2),
+        "two matrices": lambda hf: gemma(hf, matrices=2),
+        "two norms": lambda hf: gemma(hf, norms=2),
+        "keys without values": lambda hf: gemma(hf, heads=0.5),
+        "no last norm": lambda hf: gemma(hf, last=0),
+        "no norms of heads": lambda hf: gemma(hf, own=0),
+        "biases": lambda hf: gemma(hf, bias=1),
+        "head width guessed": width_from_heads,
+        "a number by heart": lambda hf: 1768,
+        "takes the config apart": drops_a_key,
+    },
+    "02-2": {
+        "no cache": without_cache,
+        "the text at once": lambda model, tokens: prefix_again(model, tokens),
+        "from 1": lambda model, tokens: cached(model, tokens, first=1),
+        "only the last piece": lambda model, tokens: cached(
+            model, tokens, past=lambda pieces: pieces[-1:]
+        ),
+        "only the first piece": lambda model, tokens: cached(
+            model, tokens, past=lambda pieces: pieces[:1]
+        ),
+        "the last row": lambda model, tokens: cached(model, tokens, last=True),
+        "one row short": lambda model, tokens: cached(model, tokens[:-1]),
+    },
+    "02-3": {
+        "the group": lambda Tp, Tc, G: G,
+        "upside down": lambda Tp, Tc, G: (Tp + G * Tc) / (G * (Tp + Tc)),
+        "one answer": lambda Tp, Tc, G: G * (Tp + Tc) / (Tp + Tc),
+        "lengths exchanged": lambda Tp, Tc, G: G * (Tp + Tc) / (Tc + G * Tp),
+        "tokens saved": lambda Tp, Tc, G: (G - 1) * Tp,
+        "whole numbers": lambda Tp, Tc, G: G * (Tp + Tc) // (Tp + G * Tc),
+        "the example": lambda Tp, Tc, G: 8 * (48 + 72) / (48 + 8 * 72),
+    },
+    "02-4": {
+        "the width": lambda mask, n: (
+            np.full((len(mask), 1), mask.shape[1]) + np.arange(n)
+        ),
+        "from 1": lambda mask, n: mask.sum(1)[:, None] + 1 + np.arange(n),
+        "the last token's own": lambda mask, n: mask.sum(1)[:, None] - 1 + np.arange(n),
+        "the other axis": lambda mask, n: mask.sum(0)[: len(mask), None] + np.arange(n),
+        "all alike": lambda mask, n: (
+            np.full((len(mask), 1), mask.sum(1).max()) + np.arange(n)
+        ),
+        "three steps": lambda mask, n: mask.sum(1)[:, None] + np.arange(3),
+        "floats": lambda mask, n: mask.sum(1)[:, None] + np.arange(n) * 1.0,
+        "turned": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).T,
+        "marks the mask": marks_the_mask,
+    },
+}
+
+RIGHT = {
+    "01-1": {
+        "one formula": lambda B, D, F, size=2: 2 / (size * (1 / F + 1 / B + 1 / D)),
+    },
+    "01-2": {"tried out": tried_out, "the formula": turning},
+    "01-3": {"a loop": tolerant, "bisected": bisected},
+    "01-4": {"a list": hops, "remainders": by_remainder},
+    "02-1": {"by heads": gemma},
+    "02-2": {"a tuple that grows": cached, "a list that grows": grows_in_a_list},
+    "02-3": {
+        "divided first": lambda Tp, Tc, G: (Tp + Tc) / (Tp / G + Tc),
+        "two sums": lambda Tp, Tc, G: (G * Tp + G * Tc) / (Tp + G * Tc),
+    },
+    "02-4": {
+        "broadcast": lambda mask, n: mask.sum(axis=1, keepdims=True) + np.arange(n),
+        "the last token": from_the_last,
+    },
+}

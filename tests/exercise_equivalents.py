@@ -1,0 +1,225 @@
+"""Mutants of official solutions that are right answers, too, each with the reason.
+
+By exercise, {the lines as the mutant has them: why it is right}. A line may be cut off
+by …. Whatever is not listed here has to fail its check
+(tests/exercises/test_exercise_mutants.py).
+"""
+
+ORDER = "a sum does not depend on the order of its terms"
+MIRROR = "a distance is the same both ways"
+OTHER_ANSWER = "the exercise asks for any answer of its kind, and this is one"
+NEAR = "the check allows answers that are rounded"
+ALONE = "an axis of one entry has only this entry; JAX clips what is beyond"
+TRUTH = "a mask may be of booleans or floats"
+NAME = "how a backend is called does not change what it does"
+
+SAME: dict[str, dict[str, str]] = {
+    "template-3": {
+        "rewards_G = [3.0, 1.0]": OTHER_ANSWER,
+        "rewards_G = [1.0, 4.0]": OTHER_ANSWER,
+        "rewards_G = [1.0, 2.0]": OTHER_ANSWER,
+    },
+    "00-1": {
+        "here = {'place': runtime.where(), 'platform': jax.devices()[-1].platform, …": (
+            "all devices of one machine are of one platform"
+        ),
+    },
+    "01-1": {
+        "flops, numbers = (2 * B * D * F, B * F + (B * D + D * F))": ORDER,
+        "flops, numbers = (2 * B * D * F, D * F + B * D + B * F)": ORDER,
+    },
+    "01-2": {"left = D * F - ridge * (F + D)": ORDER},
+    "01-3": {
+        "without if not enough:; …": "min of nothing raises a ValueError as well",
+    },
+    "01-4": {
+        "for to, from_, size, ring in zip(a, b, shape, rings, strict=True):": MIRROR,
+        "for from_, to, size, ring in zip(b, a, shape, rings, strict=True):": MIRROR,
+        "straight = abs(to - from_)": MIRROR,
+        "total += min(size - straight, straight) if ring else straight": (
+            "the smaller of two is the same in either order"
+        ),
+    },
+    "02-1": {
+        "K, N = …": "query and key heads cost the same, so their sum is what counts",
+        "N, K = …": "query and key heads cost the same, so their sum is what counts",
+        "attention = N * H * D + (D * N * H + 2 * D * K * H)": ORDER,
+        "attention = 2 * D * K * H + D * N * H + N * H * D": ORDER,
+        "norms = 2 * H + 4 * D": ORDER,
+        "return D + (V * D + layers * (attention + feed_forward + norms))": ORDER,
+        "return layers * (attention + feed_forward + norms) + V * D + D": ORDER,
+        "return V * D + layers * (norms + (attention + feed_forward)) + D": ORDER,
+        "return V * D + layers * (feed_forward + attention + norms) + D": ORDER,
+    },
+    "02-2": {
+        "pieces = (kv, *pieces)": "attention goes by positions, not by order in memory",
+        "logits.append(model.logits(hidden)[1, 0, 0])": ALONE,
+        "logits.append(model.logits(hidden)[-1, 0, 0])": ALONE,
+        "logits.append(model.logits(hidden)[0, 1, 0])": ALONE,
+        "logits.append(model.logits(hidden)[0, -1, 0])": ALONE,
+        "logits.append(model.logits(hidden)[0, 0, 1])": ALONE,
+        "logits.append(model.logits(hidden)[0, 0, -1])": ALONE,
+        "return logits": "a list of rows is read as a table of them",
+    },
+    "02-3": {
+        "return G * (Tc + Tp) / (Tp + G * Tc)": ORDER,
+        "return G * (Tp + Tc) / (G * Tc + Tp)": ORDER,
+    },
+    "02-4": {"return np.arange(steps) + start_P[:, None]": ORDER},
+    "03-2": {
+        "mistakes = [('#### 36 dollars for 2 tickets', True), …": OTHER_ANSWER,
+        "mistakes = [('They cost thirty-six dollars.', True), ('<<18+2=20>>20…": (
+            OTHER_ANSWER
+        ),
+        # Of two false sums one is enough, and what stands around them is free.
+        "mistakes = [('They cost thirty-six dollars.', True), "
+        "('#### 36 dollars for 2 tickets', True), ('<…": OTHER_ANSWER,
+    },
+    "03-3": {"questions_needed = 2402": NEAR, "questions_needed = 2400": NEAR},
+    "04-3": {
+        "if tokens[max(0, t - 3):max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
+            "the larger of two is the same in either order"
+        ),
+        "if tokens[max(t - 3, 0):max(0, t - 1)] == [checks.START, checks.MODEL]:": (
+            "the larger of two is the same in either order"
+        ),
+        "if tokens[t - 3:max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
+            "before the third token such a slice has fewer than two tokens"
+        ),
+        "if tokens[max(t - 3, -1):max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
+            "before the third token such a slice has fewer than two tokens"
+        ),
+        "if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:": (
+            "a slice of one token is never equal to a list of two"
+        ),
+        "mask.append(speaking)": TRUTH,
+        "mask.append(float(speaking))": TRUTH,
+        "if token <= checks.END:": "only START is less, and at a START nobody speaks",
+    },
+    "04-4": {"positions, segments = ([], [])": "both begin as an empty list"},
+    "05-1": {
+        "return Fraction(numbers[-1]) if mark and len(numbers) == 1 else None": (
+            "the only one of a list is its first and its last"
+        ),
+    },
+    "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}": OTHER_ANSWER},
+    "05-3": {
+        "cheat = ' '.join((str(number) for number in range(1000))) + '<<1=1>> '": (
+            OTHER_ANSWER
+        ),
+        "cheat = '<<1=1>>' + …": OTHER_ANSWER,
+        "cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))": (
+            OTHER_ANSWER
+        ),
+        "cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(999)))": (
+            OTHER_ANSWER
+        ),
+    },
+    "05-4": {
+        "right = library.correct(completions, completions, answer)": (
+            "`correct` does not look at the prompts"
+        ),
+        "right = library.correct(answer, completions, answer)": (
+            "`correct` does not look at the prompts"
+        ),
+        "empty = [re.findall(…": "a list of finds is true where there is a find",
+        "empty = [re.search('<<[^\\\\d]*[\\\\d.]+[^\\\\d=]*=', text) for text in "
+        "completions]": "what has = before its first digit does not hold anyway",
+        "empty = [re.search('<<[^\\\\d=]*[\\\\d.]+[^\\\\d]*=', text) for text in "
+        "completions]": "of several = without digits between, the first is found too",
+        "worked = [s and all(s) …": "an empty list is as false as its bool",
+    },
+    "06-1": {
+        "for block, token in ((3 + 3 * first, second), (0, first)):": (
+            "the two blocks do not overlap, so their order is free"
+        ),
+        "for block, token in ((0, first), (3 * first + 3, second)):": ORDER,
+        "logits = np.asarray(theta[block:block + 3])": "float32 is exact to 1e-7",
+        "logits = theta[block:block + 3]": "theta is an array already",
+        "logits = np.asarray(theta[block:3 + block], float)": ORDER,
+        "gradient[block:3 + block] = -np.exp(logits) / np.exp(logits).sum()": ORDER,
+        "gradient[token + block] += 1": ORDER,
+    },
+    "06-3": {"silent = [3, 0]": "a list of indices, in any order"},
+    "08-1": {
+        "sequence_ratio = 0.5 * 2.0": "1 to any power is 1",
+        "sequence_ratio = (0.5 * 2.0) ** 1.5": "1 to any power is 1",
+        "sequence_ratio = (0.5 * 2.0) ** -0.5": "1 to any power is 1",
+    },
+    "08-4": {
+        "weight_PGT = jax.lax.stop_gradient(jnp.minimum(1 + high, ratio_PGT))": (
+            "the smaller of two is the same in either order"
+        ),
+        "weight_PGT = jax.lax.stop_gradient(jnp.minimum(ratio_PGT, high + 1))": ORDER,
+    },
+    "09-2": {
+        "if isinstance(grams, bool) or not isinstance(grams, float | int):": (
+            "a union of types has no order"
+        ),
+        "return 0 if 0 < grams <= 5000 else …": "0 is as false as None: no fault",
+    },
+    "09-4": {
+        "own = speaker == 'model'": TRUTH,
+        "own = float(speaker == 'model')": TRUTH,
+        "own = int(speaker <= 'model')": "of the three speakers, model comes first",
+    },
+    "10-1": {
+        "return [role == 'assistant' for …": TRUTH,
+        "return [float(role == 'assistant') for …": TRUTH,
+        "return [int(role <= 'assistant') for …": "of the two roles, it comes first",
+    },
+    "10-2": {"price = 8 * 10 / 91": NEAR, "price = 8 * 10 / 89": NEAR},
+    "10-4": {
+        "return [-(bool(wanted) and (not trace.calls)) …": "minus True is -1",
+        "return [-int(bool(wanted) and (not trace.calls)) …": "-1 is equal to -1.0",
+    },
+    "11-1": {
+        "return (jnp.exp(student_NV) * (student_NV - teacher_NV)).sum(axis=1)": (
+            "axis 1 is the last of two"
+        ),
+    },
+    "11-3": {
+        "mix_NV = 0.5 * (teacher_NV + student_NV)": ORDER,
+        "from_teacher = (teacher_NV * jnp.log(teacher_NV / mix_NV)).sum(axis=1)": (
+            "axis 1 is the last of two"
+        ),
+        "from_student = (student_NV * jnp.log(student_NV / mix_NV)).sum(axis=1)": (
+            "axis 1 is the last of two"
+        ),
+        "return 0.5 * from_student + 0.5 * from_teacher": ORDER,
+    },
+    "13-1": {
+        "cut = any((size % chips <= 0 for size in shape))": "no remainder is below 0",
+        "total += 12 * math.prod(shape) // (chips if cut else 1)": (
+            "only what divides is cut, so there is nothing to round"
+        ),
+    },
+    "14-2": {
+        "arguments = {'food': 'iza', 'grams': 150}": OTHER_ANSWER,
+        "arguments = {'food': 'pza', 'grams': 150}": OTHER_ANSWER,
+        "arguments = {'food': 'pia', 'grams': 150}": OTHER_ANSWER,
+        "arguments = {'food': 'piz', 'grams': 150}": OTHER_ANSWER,
+        "arguments = {'food': 'piza', 'grams': 151}": OTHER_ANSWER,
+        "arguments = {'food': 'piza', 'grams': 149}": OTHER_ANSWER,
+    },
+    "14-4": {
+        "without name = 'always pizza'": NAME,
+        "name = …": NAME,
+        "self.told = results[-1]": "one call has one result, the first and the last",
+    },
+    "15-3": {
+        "said, _, number = text.rpartition('####')": "the space is stripped later",
+        "value = said.rpartition('<<')[2].partition('>>')[0].partition('=')[2]": (
+            "a sum with two = does not hold anyway"
+        ),
+        "value = said.rpartition('<<')[2].partition('>')[0].rpartition('=')[2]": (
+            "a sum with a > inside does not hold anyway"
+        ),
+        "return bool(holds) and all(holds) and (value == number.strip())": (
+            "True is paid as 1.0 and False as 0.0"
+        ),
+        "return int(bool(holds) and all(holds) and (value == number.strip()))": (
+            "1 is equal to 1.0, and 0 to 0.0"
+        ),
+    },
+}
