@@ -1,8 +1,8 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab app notebooks tiny seeds bench bench-real parity \
-  serve-check gguf-check tpu-check tpu-floor tpu-peers real-model real real-beside \
-  real-peers colab-check app-check release-check clean
+.PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
+  bench-real parity serve-check gguf-check tpu-check tpu-floor tpu-peers real-model \
+  real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -61,6 +61,12 @@ lab: $(READY)  ## open the course in JupyterLab
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
+
+slides: $(READY)  ## slides of all notebooks, to teach from, into build/slides
+	$(PY) -m scripts.slides
+
+grade: $(READY)  ## check a class's notebooks, into build/grades.csv: make grade FOLDER=…
+	$(PY) -m scripts.grade "$(FOLDER)" $(GRADE_ARGS)
 
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
