@@ -120,8 +120,9 @@ real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_pee
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check
 
-app-check: $(READY)  ## the assistant's web page in a headless Chromium
+app-check: $(READY)  ## the assistant's web page and the slides in a headless Chromium
 	$(PY) tests/browser/check.py
+	$(PY) tests/browser/slides.py
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree
 	$(PY) -m scripts.release_check

@@ -98,15 +98,15 @@ def plain(value) -> str:
 def main() -> None:
     """Command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path, help="with the class's notebooks")
     parser.add_argument("--out", type=pathlib.Path, default="build/grades.csv")
     parser.add_argument("--course", type=pathlib.Path, default=ROOT / "notebooks")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--seconds", type=float, default=20.0, help="an exercise")
     parser.add_argument("--gigabytes", type=float, default=4.0, help="of memory")
     chosen = parser.parse_args()
-    if not chosen.folder.is_dir():
-        sys.exit(f"{chosen.folder} is no folder. Say which one: make grade FOLDER=…")
+    if chosen.folder == pathlib.Path() or not chosen.folder.is_dir():
+        sys.exit(f"{chosen.folder} is no folder of a class: make grade FOLDER=…")
     folder, course = chosen.folder.resolve(), chosen.course.resolve()
     found = notebooks(folder)
     limits = {"seconds": chosen.seconds, "gigabytes": chosen.gigabytes, "start": 180.0}
