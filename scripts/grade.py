@@ -27,7 +27,6 @@ import csv
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 
@@ -58,7 +57,6 @@ def graded(path, folder, course, limits) -> tuple[list[dict], list[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
     most = EXERCISES * (limits["start"] + 3 * limits["seconds"])
     stopped = f"grading it took more than {most:g} s"
@@ -66,7 +64,7 @@ def graded(path, folder, course, limits) -> tuple[list[dict], list[str]]:
         told, complaint = judge.communicate(timeout=most)
         stopped = (complaint.strip().splitlines() or ["it ended early"])[-1]
     except subprocess.TimeoutExpired:
-        os.killpg(judge.pid, signal.SIGKILL)  # its students end with it
+        judge.kill()  # its student ends with it
         told, _ = judge.communicate()
     found = [json.loads(line) for line in told.splitlines()]
     if judge.returncode:
@@ -92,7 +90,7 @@ def _row(name, row):
 def plain(value) -> str:
     """A text for one cell of a table, which no spreadsheet takes for a formula."""
     text = "".join(c if c.isprintable() else " " for c in str(value))[:300]
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text
 
 
 def main() -> None:
@@ -125,7 +123,7 @@ def main() -> None:
             open_ |= set(left_open)
             for row in rows:
                 total[row["result"]] += 1
-            print(f"{path.relative_to(folder)}: {told(rows)}", flush=True)
+            print(f"{plain(path.relative_to(folder))}: {told(rows)}", flush=True)
     print(f"{len(found)} notebooks, {told_of(total)}: {chosen.out}")
     if open_:
         print(f"Not locked on this machine: {', '.join(sorted(open_))}.")

@@ -53,19 +53,26 @@ def lock(folder: str, course: str, *, memory: int, seconds: int) -> list[str]:
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_CORE: 0,
     }
+    left_open = []
     for what, most_of_it in most.items():
         hard = resource.getrlimit(what)[1]
         if hard != resource.RLIM_INFINITY:
             most_of_it = min(most_of_it, hard)
-        resource.setrlimit(what, (most_of_it, most_of_it))
+        try:
+            resource.setrlimit(what, (most_of_it, most_of_it))
+        except (ValueError, OSError):  # macOS knows no limit of memory
+            left_open.append("memory")
     if sys.platform != "linux":
-        return ["processes", "the network", "files"]
+        return [*left_open, "processes", "the network", "files"]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(DEATH_SIGNAL, 9, 0, 0, 0)  # it ends with its judge
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    open_ = [] if _only_files(libc, folder, course) else ["files"]
+    if not _only_files(libc, folder, course):
+        left_open.append("files")
     _drop_capabilities(libc)
-    return open_ if _no_calls(libc) else [*open_, "processes", "the network"]
+    if not _no_calls(libc):
+        left_open += ["processes", "the network"]
+    return left_open
 
 
 def _only_files(libc, folder, course) -> bool:

@@ -131,7 +131,9 @@ def _made(name, dtype, shape, text):
     if shape is None:
         return flat[0]
     value = flat.reshape([int(size) for size in shape])
-    return sys.modules["jax"].numpy.asarray(value) if name == "jax" else value
+    if name == "jax":
+        return importlib.import_module("jax.numpy").asarray(value)
+    return value
 
 
 class Peer:

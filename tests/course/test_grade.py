@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import course_notebooks as course
-import numpy as np
 import pytest
 import toy_class as toy
 
-from scripts import grade, grade_answers, grade_judge, grade_reading
+from scripts import grade, grade_judge, grade_reading
 
 OTHERS = toy.RIGHT[1:]
 
@@ -83,11 +82,23 @@ HOSTILE = {
 }
 
 
+# Like another one of them; they run with the slow tests.
+ALSO = ("sleep", "exits", "output", "deep", "starts a program", "no Python", "prints")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems lock in less")
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ALSO else [])
+        for name in HOSTILE
+    ],
+)
 def test_a_hostile_cell_costs_its_own_row(name, tmp_path):
     cell, expected = HOSTILE[name]
-    found, said = toy.results(tmp_path, (cell, *OTHERS), seconds=1.5)
+    # Generous where it need not run out: the tests' machine may be busy.
+    seconds = 2.0 if expected == "timeout" else 20.0
+    found, said = toy.results(tmp_path, (cell, *OTHERS), seconds=seconds)
     assert len(found) == 3
     if expected is not None:
         assert found[0] == expected, said
@@ -200,14 +211,15 @@ def test_a_students_own_imports_count_and_may_hang(tmp_path):
     more = f"{toy.IMPORTS}\nfrom numpy import mean"
     assert toy.results(tmp_path, answers, imports=more)[0] == toy.ALL_RIGHT
     hangs = f"{toy.IMPORTS}\nwhile True: pass"
-    found, _ = toy.results(tmp_path, toy.RIGHT, imports=hangs, seconds=1.0)
+    found, _ = toy.results(tmp_path, toy.RIGHT, imports=hangs, seconds=2.0)
     assert found == ["timeout", "right", "right"]
 
 
-def test_changing_an_argument_is_seen_by_the_check(tmp_path):
-    array, entries, names = np.zeros(2), [1], {"a": 1}
-    grade_answers._leave((array, entries, names), (np.ones(2), [1, 2], {"b": 2}))
-    assert array.tolist() == [1, 1] and entries == [1, 2] and names == {"b": 2}
+def test_a_check_that_an_answer_makes_compute_for_ever_is_broken_off(tmp_path):
+    """The check calls int() on the answer's entries and waits for no one else."""
+    found, _ = toy.results(tmp_path, ("guess = 10**60000", *OTHERS), seconds=5.0)
+    assert found[1:] == ["right", "right"]
+    assert found[0] in ("not yet", "timeout", "error")
 
 
 def test_the_table_is_no_program():

@@ -1,6 +1,6 @@
 """Slides hold what a teacher shows: card, figures, predictions, exercises; offline."""
 
-import html
+import functools
 import html.parser
 import re
 
@@ -72,6 +72,14 @@ MADE = nbformat.v4.new_notebook(
 )
 
 
+FEW = ("00", "04", "10")  # the others run with the slow tests
+EACH = [
+    pytest.param(number, marks=[] if number in FEW else [pytest.mark.slow])
+    for number in course.NUMBERS
+]
+made_once = functools.cache(lambda n: slide_deck.slides(course.read(n)))
+
+
 def test_a_notebook_becomes_steps():
     made = slide_deck.slides(MADE)
     assert [(slide.kind, slide.title) for slide in made] == [
@@ -113,10 +121,9 @@ def test_a_dollar_in_code_is_no_formula_and_an_unknown_formula_is_told():
         slide_html.formula(r"\nonsense{x}")
 
 
-@pytest.mark.parametrize("number", course.NUMBERS)
+@pytest.mark.parametrize("number", EACH)
 def test_slides_of_a_notebook_hold_all_that_is_to_be_shown(number):
-    notebook = course.read(number)
-    made = slide_deck.slides(notebook)
+    notebook, made = course.read(number), made_once(number)
     kinds = [slide.kind for slide in made]
     assert kinds[0] == "title" and "You will be able to" in made[0].body
     text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
@@ -133,9 +140,9 @@ def test_slides_of_a_notebook_hold_all_that_is_to_be_shown(number):
     assert {re.sub(r"[*`]", "", h) for h in headings} - shown <= {"Set-up"}
 
 
-@pytest.mark.parametrize("number", course.NUMBERS)
+@pytest.mark.parametrize("number", EACH)
 def test_a_page_needs_no_network_and_shows_every_figure(number):
-    text = slides.made(number)
+    text = slides.page(number, made_once(number))
     page = Reader(text)
     assert page.open == [], "a tag is not closed"
     assert all(address.startswith("data:image/") for address in page.fetched)
