@@ -1,8 +1,8 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab app notebooks tiny seeds bench bench-real parity \
-  serve-check gguf-check tpu-check tpu-floor tpu-peers real-model real real-beside \
-  real-peers colab-check app-check release-check clean
+.PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
+  bench-real parity serve-check gguf-check tpu-check tpu-floor tpu-peers real-model \
+  real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
 PY := .venv/bin/python
@@ -62,6 +62,12 @@ lab: $(READY)  ## open the course in JupyterLab
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
 
+slides: $(READY)  ## slides of all notebooks, to teach from, into build/slides
+	$(PY) -m scripts.slides
+
+grade: $(READY)  ## check a class's notebooks, into build/grades.csv: make grade FOLDER=…
+	$(PY) -m scripts.grade "$(FOLDER)" $(GRADE_ARGS)
+
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
 	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/publish.py
@@ -114,8 +120,9 @@ real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_pee
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check
 
-app-check: $(READY)  ## the assistant's web page in a headless Chromium
+app-check: $(READY)  ## the assistant's web page and the slides in a headless Chromium
 	$(PY) tests/browser/check.py
+	$(PY) tests/browser/slides.py
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree
 	$(PY) -m scripts.release_check

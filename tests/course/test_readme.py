@@ -151,7 +151,7 @@ def test_readme_says_what_make_course_leaves_out():
     assert left == {number for number, lesson in LESSONS.items() if not lesson.walk}
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/compiler.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/compiler.md", "docs/teaching.md"])
 def test_what_is_linked_is_there(file):
     path = ROOT / file
     text = path.read_text()
