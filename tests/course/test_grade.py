@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import course_notebooks as course
 import pytest
@@ -13,6 +14,25 @@ import toy_class as toy
 from scripts import grade, grade_judge, grade_reading
 
 OTHERS = toy.RIGHT[1:]
+
+
+def left_open():
+    """What this machine cannot lock, in words. Hostile cells are not run there at all:
+    one of them kills every process that it may."""
+    with tempfile.TemporaryDirectory() as folder:
+        lock = "from scripts import grade_sandbox as box; print(*box.lock(*{}, **{}))"
+        limits = {"memory": 2**33, "seconds": 60}
+        run = subprocess.run(
+            [sys.executable, "-c", lock.format((folder, str(course.ROOT)), limits)],
+            cwd=course.ROOT,
+            capture_output=True,
+            text=True,
+        )
+    return run.stdout.strip() if run.returncode == 0 else run.stderr
+
+
+OPEN = left_open()
+locked = pytest.mark.skipif(bool(OPEN), reason=f"this machine cannot lock: {OPEN}")
 
 
 def test_right_stub_and_wrong_are_told_apart(tmp_path):
@@ -86,7 +106,7 @@ HOSTILE = {
 ALSO = ("sleep", "exits", "output", "deep", "starts a program", "no Python", "prints")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems lock in less")
+@locked
 @pytest.mark.parametrize(
     "name",
     [
@@ -105,13 +125,14 @@ def test_a_hostile_cell_costs_its_own_row(name, tmp_path):
     assert found[1:] == ["right", "right"], said
 
 
+@locked
 def test_what_is_patched_makes_no_wrong_answer_right(tmp_path):
     cell, _ = HOSTILE["patches the checks"]
     wrong = ("def group_advantages(r):\n    return r", "rewards_G = [0.0]")
     assert toy.results(tmp_path, (cell, *wrong))[0] == ["not yet"] * 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems lock in less")
+@locked
 def test_a_cell_sees_no_secret_and_changes_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "a secret")
     kept = tmp_path / "kept"
