@@ -17,17 +17,31 @@ def matmul(x, weight):
     Its own gradient rule, because XLA on CPUs otherwise fuses the derivative of what
     came after it with a transpose, and walks memory against the grain (1.2× per step).
     """
-    return jnp.matmul(*narrowed(x, weight), preferred_element_type=x.dtype)
+    return _product(x, weight)
 
 
-def narrowed(x, y):
+def _product(x, weight):
+    return jnp.matmul(*_narrowed(x, weight), preferred_element_type=x.dtype)
+
+
+def _product_transposed(x, weight):
+    if x.dtype == weight.dtype:
+        return x @ weight.T
+    # XLA on CPUs has bfloat16 instructions for this form, and none for weight.T.
+    both = _narrowed(x, weight)
+    return jnp.einsum("...d,vd->...v", *both, preferred_element_type=x.dtype)
+
+
+def _narrowed(x, y):
     """Both in the dtype of the one that has fewer bytes a number."""
     dtype = min(x.dtype, y.dtype, key=lambda dtype: dtype.itemsize)
     return x.astype(dtype), y.astype(dtype)
 
 
+# The rules call no function with a rule of its own: what is kept for the backward pass
+# is chosen among plain products (`REMAT`).
 def _matmul_forward(x, weight):
-    return matmul(x, weight), (x, weight)
+    return _product(x, weight), (x, weight)
 
 
 def _matmul_backward(saved, gradient):
@@ -35,7 +49,7 @@ def _matmul_backward(saved, gradient):
     gradient = jax.lax.optimization_barrier(gradient)
     rows, columns = weight.shape
     for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = matmul_transposed(gradient, weight)
+    for_x = _product_transposed(gradient, weight)
     return for_x, for_weight.astype(weight.dtype)
 
 
@@ -45,22 +59,18 @@ matmul.defvjp(_matmul_forward, _matmul_backward)
 @jax.custom_vjp
 def matmul_transposed(x, weight):
     """x @ weight.T, (..., in) by (out, in), rounded and summed as `matmul` does."""
-    if x.dtype == weight.dtype:
-        return x @ weight.T
-    # XLA on CPUs has bfloat16 instructions for this form, and none for weight.T.
-    both = narrowed(x, weight)
-    return jnp.einsum("...d,vd->...v", *both, preferred_element_type=x.dtype)
+    return _product_transposed(x, weight)
 
 
 def _transposed_forward(x, weight):
-    return matmul_transposed(x, weight), (x, weight)
+    return _product_transposed(x, weight), (x, weight)
 
 
 def _transposed_backward(saved, gradient):
     x, weight = saved
     rows, columns = weight.shape
     for_weight = gradient.reshape(-1, rows).T @ x.reshape(-1, columns)
-    return matmul(gradient, weight), for_weight.astype(weight.dtype)
+    return _product(gradient, weight), for_weight.astype(weight.dtype)
 
 
 matmul_transposed.defvjp(_transposed_forward, _transposed_backward)
