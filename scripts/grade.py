@@ -13,8 +13,8 @@ What this does not prevent:
 - an answer made for the check: who reads `helpers/exercises` can return what it asks
   for, and the course's own solutions are folded in every notebook. Read what was
   written.
-- two exercises of notebook 13 are called by JAX itself; their checks run in the
-  student's process, which could be made to lie. Their message says so.
+- two exercises of notebook 13 and one of 08 are called by JAX itself; their checks run
+  in the student's process, which could be made to lie. Their message says so.
 - a cell may fill its temporary folder (files of at most 16 MiB) until its time is up,
   and use the cores. Where a lock is missing (Linux's seccomp or Landlock), the last
   line says so: there, grade in a virtual machine.
