@@ -29,10 +29,10 @@ import numpy as np
 from flax import nnx
 
 from helpers import runtime
-from helpers.model import lora, scoring
+from helpers.model import scoring
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import correct
-from helpers.training import Trainer, objectives, optimizers
+from scripts import real_tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real_dtypes.csv"
@@ -61,17 +61,7 @@ def held(preset, kind: str):
 
 def losses(preset, seed: int) -> list[float]:
     """Those of SFT, step by step; the adapters are kept as "sft"."""
-    there = maths.recipe(preset)
-    trainer = Trainer(
-        there.policy,
-        objectives.sft(chunk=there.chunk),
-        optimizers.adamw(preset.sft.rate, steps=preset.sft.steps, warmup=5),
-        wrt=lora.Adapter,
-        folder=runtime.run_folder(f"sft_{preset.name}"),
-        save_every=preset.sft.save_every,
-    )
-    trainer.fit(there.demonstrations(seed), preset.sft.steps)
-    there.keep("sft")
+    real_tool.imitate(maths.recipe(preset), "sft", seed)
     lines = (runtime.run_folder(f"sft_{preset.name}") / "metrics.jsonl").read_text()
     return [json.loads(line)["loss"] for line in lines.splitlines()]
 

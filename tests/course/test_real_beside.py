@@ -58,7 +58,7 @@ def test_bfloat16_lies_further_from_its_sampler_than_float32(tmp_path, monkeypat
         for kind in real_dtypes.KINDS
     }
     gaps = [float(row["gap_mean"]) for row in found.values()]
-    assert gaps[0] < 1e-5 < gaps[1] < gaps[2]
+    assert 10 * gaps[0] < gaps[1] < gaps[2] / 10, gaps
     assert found["float32"]["outside_clip"] == 0 < found["bfloat16"]["outside_clip"]
     for row in found.values():
         assert row["steps"] == disconnected.SMALL.sft.steps
