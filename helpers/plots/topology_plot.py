@@ -7,6 +7,8 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from helpers.plots import plotting
 from helpers.tpu.topology import Slice
 
+LAYERS_APART = 2.2  # times as far as neighbours in a layer: a layer hides none behind
+RING_END = 0.4  # of a link: what is drawn of those that close a ring
 
 def picture(part: Slice, chip: int = 0) -> Figure:
     """The slice in space, and beside it how far its chips are from one of them.
@@ -56,15 +58,19 @@ def _mean_hops(part, chip):
 
 
 def _set_view(space, part):
-    """The same scale along all axes, no walls, first and last chip at the ticks."""
-    spans = np.array(part.shape) - 1 + 2.0 * np.array(part.rings)
+    """No walls, first and last chip at the ticks; the layers of a block are set apart.
+
+    Along x and y the scale is the same. Along z it is larger, so that no layer hides
+    the one behind it.
+    """
+    spans = np.array(part.shape) - 1 + 2.0 * RING_END * np.array(part.rings)
     spans = np.maximum(spans, max(1.0, 0.3 * spans.max()))
     middle = (np.array(part.shape) - 1) / 2
     limits = zip(
         ("xlim", "ylim", "zlim"), middle - spans / 2, middle + spans / 2, strict=True
     )
     space.set(**{name: (low, high) for name, low, high in limits})
-    space.set_box_aspect(spans, zoom=1.1)
+    space.set_box_aspect(spans * [1, 1, LAYERS_APART], zoom=1.1)
     space.view_init(elev=26, azim=-62)
     for axis, name, size in zip(
         (space.xaxis, space.yaxis, space.zaxis), "xyz", part.shape, strict=True
@@ -81,7 +87,7 @@ def _draw_links(space, part, chip):
     pairs, closing = part.links()
     places = part.coordinates.astype(float)
     straight, rings = places[pairs[~closing]], places[pairs[closing]]
-    step = np.sign(rings[:, :1] - rings[:, 1:])
+    step = RING_END * np.sign(rings[:, :1] - rings[:, 1:])
     ends = np.concatenate([rings[:, :1], rings[:, :1] + step], axis=1)
     ends = np.concatenate(
         [ends, np.concatenate([rings[:, 1:], rings[:, 1:] - step], 1)]
