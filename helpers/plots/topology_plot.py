@@ -7,8 +7,9 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from helpers.plots import plotting
 from helpers.tpu.topology import Slice
 
-LAYERS_APART = 2.2  # times as far as neighbours in a layer: a layer hides none behind
+LAYERS_APART = 2.0  # times as far as neighbours in a layer: a layer hides none behind
 RING_END = 0.4  # of a link: what is drawn of those that close a ring
+
 
 def picture(part: Slice, chip: int = 0) -> Figure:
     """The slice in space, and beside it how far its chips are from one of them.
@@ -70,7 +71,8 @@ def _set_view(space, part):
         ("xlim", "ylim", "zlim"), middle - spans / 2, middle + spans / 2, strict=True
     )
     space.set(**{name: (low, high) for name, low, high in limits})
-    space.set_box_aspect(spans * [1, 1, LAYERS_APART], zoom=1.1)
+    apart = LAYERS_APART if part.shape[2] > 1 else 1
+    space.set_box_aspect(spans * [1, 1, apart], zoom=1.1 if apart == 1 else 0.95)
     space.view_init(elev=26, azim=-62)
     for axis, name, size in zip(
         (space.xaxis, space.yaxis, space.zaxis), "xyz", part.shape, strict=True
@@ -110,7 +112,8 @@ def _arc(start, end, shape):
     axis = int(np.flatnonzero(start != end)[0])
     side = 1 if axis == 2 else 2  # rows along z bow to the side, others up or down
     up = 1 if start[side] * 2 >= shape[side] - 1 else -1
-    points[:, side] += up * 0.8 * shape[axis] * way * (1 - way)
+    height = 0.8 / (LAYERS_APART if side == 2 and shape[2] > 1 else 1)
+    points[:, side] += up * height * shape[axis] * way * (1 - way)
     return points.T
 
 
