@@ -44,6 +44,7 @@ def sft(chunk: int = CHUNK) -> Objective:
 def policy_gradient(
     *,
     clip=(0.2, 0.28),
+    clips="gain",
     level="token",
     aggregate="token-mean",
     constant_length=None,
@@ -85,6 +86,7 @@ def policy_gradient(
             batch["advantages"],
             mask,
             clip=clip,
+            clips=clips,
             level=level,
             aggregate=aggregate,
             constant_length=constant_length,
