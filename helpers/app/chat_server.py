@@ -133,7 +133,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise Refused(415, "Content-Type must be application/json.")
         if int(length) > LARGEST_BODY:
             self._discard(int(length))
-            raise Refused(413, f"The body has {length} bytes, more than {LARGEST_BODY}.")
+            raise Refused(
+                413, f"The body has {length} bytes, more than {LARGEST_BODY}."
+            )
         return self.rfile.read(int(length))
 
     def _discard(self, length):

@@ -9,12 +9,15 @@ import io
 
 from PIL import Image
 
+from helpers import runtime
 from helpers.app import meal_log
 from helpers.app.assistant import Event
 from helpers.plots import plotting
 from helpers.tools.nutrition import DIGITS, NUTRIENTS
 
 LONGEST_SHOWN = 2_000  # characters of one event
+APP_PICTURE = runtime.ROOT / "docs" / "app.png"  # `python -m scripts.app_picture`
+APP_WIDTH = 390  # CSS pixels
 MACROS = {"carbohydrate": 4, "fat": 9, "protein": 4}  # kcal per gram (Atwater)
 
 
@@ -30,6 +33,23 @@ def picture_html(picture, alt):
     image.save(file, "PNG")
     drawn = "image-rendering:pixelated" if image.width < 100 else ""
     return _img(file.getvalue(), alt, f"width:240px;{drawn}")
+
+
+def app_picture():
+    """The picture of the app that comes with the course.
+
+    Returns:
+      (HTML, what it shows in words).
+    """
+    data = APP_PICTURE.read_bytes()
+    alt = Image.open(io.BytesIO(data)).info["Description"]
+    encoded = base64.b64encode(data).decode()
+    return (
+        f'<img alt="{html.escape(alt, quote=True)}" width="{APP_WIDTH}" '
+        'style="max-width:100%;background:white" '
+        f'src="data:image/png;base64,{encoded}">',
+        alt,
+    )
 
 
 def event_html(event):
