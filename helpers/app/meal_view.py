@@ -69,6 +69,26 @@ def event_html(event):
     )
 
 
+def beside_html(picture, alt, told):
+    """One picture, and below it what several models do with it, a column each.
+
+    Args:
+      picture, alt: see `picture_html`.
+      told: {name of a model: its events}.
+    """
+    heads = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in told)
+    cells = "".join(
+        f"<td style='vertical-align:top;text-align:left;overflow-wrap:anywhere'>"
+        f"{''.join(map(event_html, events))}</td>"
+        for events in told.values()
+    )
+    return (
+        f"{picture_html(picture, alt)}<table style='color:black;background:white;"
+        "table-layout:fixed;width:100%;max-width:640px;white-space:normal'>"
+        f"<tr>{heads}</tr><tr>{cells}</tr></table>"
+    )
+
+
 def failure_html(text):
     """What went wrong, and what to do."""
     return event_html(Event("error", text))

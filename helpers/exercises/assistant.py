@@ -121,7 +121,7 @@ def naive_html(event) -> str:
     return f"<div class='food-event food-{event.kind}'>{shown}</div>"
 
 
-class _Lines(html.parser.HTMLParser):
+class Lines(html.parser.HTMLParser):
     """The text of each `div`, with its classes, as a browser finds them."""
 
     def __init__(self, page):
@@ -155,10 +155,10 @@ def check_forged(answer) -> Check:
     """Breaking it: an answer that a careless page shows as a result of the tool's."""
 
     def forged():
-        return _Lines(naive_html(Event("answer", answer))).found[1:]
+        return Lines(naive_html(Event("answer", answer))).found[1:]
 
     def lines():
-        return _Lines(naive_html(Event("answer", answer))).of_the_tool()
+        return Lines(naive_html(Event("answer", answer))).of_the_tool()
 
     return judge(
         ("be filled in", filled(answer, what="an answer")),
@@ -236,7 +236,9 @@ class _Pair:
         self.talk()
         foods = [result["food"] for _, (result,) in self.second.told]
         expected = [verdict.calls[0].arguments["food"] for verdict in called]
-        return [v for v, _ in self.second.told] == called and foods == expected
+        heard = [verdict for verdict, _ in self.first.told]
+        told = [verdict for verdict, _ in self.second.told]
+        return heard == [PIZZA] and told == called and foods == expected
 
     def begins_with_the_first(self):
         self.talk(times=3)
@@ -292,7 +294,7 @@ def check_reserve(answer) -> Check:
             lambda: pair([PIZZA, CUT]).asks_the_same() and pair([AWAY]).asks_the_same(),
         ),
         (
-            "tell the second what its own calls gave, and no others",
+            "tell each of the two what its own calls gave, and no others",
             lambda: pair([PIZZA, CUT], helps).tells_its_own([RAMEN, SUSHI]),
         ),
         (

@@ -19,7 +19,7 @@ class Played:
 
     Args:
       turns: of every conversation: Verdicts, or exceptions to raise; the last is
-        given for ever. An exception in place of them all is raised by `begin`.
+        given for ever. An `Unable` in their place: it cannot even begin.
     """
 
     name = "played"
@@ -31,8 +31,8 @@ class Played:
     def begin(self, question, picture):
         self.begun.append((question, picture))
         self.left, self.told = list(self.turns), []
-        if self.left == [] or isinstance(self.left[0], Unable):
-            raise BackendError(f"{self.left[0] if self.left else 'nobody'} is away")
+        if isinstance(self.left[0], Unable):
+            raise BackendError(f"{self.left[0]} is away.")
         return self
 
     def next_turn(self):
@@ -46,7 +46,7 @@ class Played:
 
 
 class Unable(str):
-    """In place of turns: the backend cannot even begin; who it is."""
+    """Who cannot begin a conversation."""
 
 
 def talk(backend, times=1) -> list:
