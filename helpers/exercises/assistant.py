@@ -52,13 +52,13 @@ def _told(*verdicts):
     ]
 
 
-def _stops(answer, turns, **settings):
+def _stops(answer, most, **settings):
     """Whether a model that calls for ever gets so many turns, and no more."""
     done = _LoopRun(answer, *[PIZZA, TWO] * 9, **settings)
-    heard = [PIZZA, TWO, PIZZA][: turns - 1]
+    heard = [PIZZA, TWO, PIZZA][: most - 1]
     complete = done.events[:-1] == _shown(*heard) and done.told == _told(*heard)
     asked = 18 - len(done.model.left)
-    return complete and done.events[-1].kind == "error" and asked == turns
+    return complete and done.events[-1].kind == "error" and asked == most
 
 
 def check_loop(answer) -> Check:
@@ -229,8 +229,11 @@ class _Pair:
 
     def asks_the_same(self):
         self.talk()
-        ((question, picture),) = self.second.begun
-        return question == QUESTION and np.array_equal(picture, PICTURE)
+        (first,), (second,) = self.first.begun, self.second.begun
+        return all(
+            question == QUESTION and np.array_equal(picture, PICTURE)
+            for question, picture in (first, second)
+        )
 
     def tells_its_own(self, called):
         self.talk()
@@ -290,7 +293,7 @@ def check_reserve(answer) -> Check:
             ),
         ),
         (
-            "ask the second the same question about the same picture",
+            "ask both the same question about the same picture",
             lambda: pair([PIZZA, CUT]).asks_the_same() and pair([AWAY]).asks_the_same(),
         ),
         (

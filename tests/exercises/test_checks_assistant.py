@@ -16,7 +16,8 @@ from helpers.exercises import assistant as checks
         ("told one by one", "of one turn together"),
         ("runs the last call", "no turn is left"),
         ("runs twice", "each call once"),
-        ("for ever", "as many turns as it may"),
+        ("for ever", "no turn is left"),
+        ("a turn too few", "go on for as many"),
     ],
 )
 def test_loops_with_a_mistake(name, said):
