@@ -88,8 +88,8 @@ class ChatServer:
     def _message(self, turn: Turn, may_call):
         """What was said, and why it ended; a call that cannot be read stays text."""
         verdict = self.backend.grammar.parse(turn.text)
+        said = {"role": "assistant", "content": turn.text}
         if not (turn.ended and may_call and verdict.calls):
-            said = {"role": "assistant", "content": turn.text}
             return said, "stop" if turn.ended else "length"
         calls = [
             {
@@ -99,8 +99,8 @@ class ChatServer:
             }
             for c in verdict.calls
         ]
-        said = {"role": "assistant", "content": verdict.text or None}
-        return said | {"tool_calls": calls}, "tool_calls"
+        own = {"content": verdict.text or None, "tool_calls": calls}
+        return said | own, "tool_calls"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

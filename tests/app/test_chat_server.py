@@ -8,7 +8,7 @@ import urllib.parse
 import pytest
 
 from helpers import runtime
-from helpers.app import chat_server
+from helpers.app import chat_server, food_app, food_panels, meal_log
 from helpers.app.assistant import converse, portions
 from helpers.app.chat_server import ChatServer
 from helpers.app.local_model import LocalModel
@@ -151,6 +151,21 @@ def test_a_person_is_told_what_the_server_says(server):
     backend = OpenAIServer(server.url, "gemma", tools=TOOLS)
     (failure,) = converse(backend, "kcal?", None, TOOLS)
     assert failure.kind == "error" and "there is 'food_grpo'" in failure.text
+
+
+def test_the_app_asks_it_by_address_and_name(student, server, tmp_path):
+    picture = food_pictures.picture(14, 0, split="test", no_food=0)["image"]
+    log = meal_log.MealLog(tmp_path / "meals.sqlite")
+    models = {"here": lambda: student}
+    app = food_app._Assistant(models, log, {"a plate": picture})
+    app.ask.click()
+    here = app.events.value
+    app.model.pick.value = food_panels.SERVER
+    app.model.address.value, app.model.model.value = server.url, "food_grpo"
+    requests = len(server.log)
+    app.ask.click()
+    assert app.events.value == here and "food-answer" in here
+    assert len(server.log) == requests + 2
 
 
 def test_who_says_nothing_keeps_nobody_else_waiting(student, monkeypatch):
