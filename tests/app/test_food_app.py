@@ -257,7 +257,7 @@ def test_two_models_stand_side_by_side_in_the_order_given():
 
 
 def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
-    """Its words are those of a conversation held anew; so is what it was asked about."""
+    """Its words are those of a conversation that is held anew."""
     folder = runtime.ROOT / "data" / "tiny" / "food_grpo"
     model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
     student = local_model.LocalModel(model, tokenizer, nutrition.TINY, "student")
