@@ -120,7 +120,7 @@ def card_time(number: str, notebook: nbformat.NotebookNode) -> str:
 
 
 def refresh(notebook: nbformat.NotebookNode, number: str) -> None:
-    """Write the generated cells: badges, road, set-up, and what the card says of time."""
+    """Write the generated cells: badges, road, set-up, and the card's lines on time."""
     made = {"badges": badges(number), "road": road(number), "setup": SETUP.rstrip()}
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
