@@ -195,13 +195,15 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
     """A model whose layers' matrices are stored in few bits (frozen).
 
     An int8 entry is off by at most 1/254 of the largest of its column, an NF4 one by at
-    most 0.152 of the largest of its 64. What that does to logits and answers of the
-    shipped models is in data/results/quantized.csv. Adapters stay as they are.
+    most 0.152 of the largest of its 64, and by the rounding of that where it is stored
+    in 8 bits. What that does to logits and answers of the shipped models is in
+    data/results/quantized.csv. Adapters stay as they are.
 
     Args:
       kind: one of `quantized.KINDS`: int8; nf4, 4.5 bits a number; nf4 double, 4.13.
     Raises:
-      ValueError: no such kind, or the model is quantized already.
+      ValueError: no such kind, the model is quantized already, or for NF4 a matrix has
+        an odd number of rows.
     """
     if kind not in quantized.KINDS:
         known = ", ".join(quantized.KINDS)
