@@ -156,6 +156,7 @@ def check_gathering():
             ("bfloat16", "float32", "bfloat16"),
             ("float32", "bfloat16", "bfloat16"),
             ("int8", "bfloat16", "int8"),
+            ("uint8", "bfloat16", "uint8"),
         ):
             weight = jax.ShapeDtypeStruct((2, 16, 16), held)
             gather = jax.jit(lambda x, used=used: gathered({"q": x}, used)["q"])
