@@ -192,7 +192,7 @@ def test_dpo_of_three_judges_of_four_is_best_where_its_margin_is_the_log_of_thre
 
 @pytest.mark.parametrize("strength", [0.0, 0.5, 4.0])
 def test_orpo_of_three_judges_of_four_is_best_where_its_equation_says(strength):
-    """p + 2λσ(2z) = 3/4 (1 + 2λ) with z = log p/(1 - p), from log 3 down to log(3)/2."""
+    """p + 2λσ(2z) = 3/4 (1 + 2λ), z = log p/(1 - p): from log 3 down to log(3)/2."""
 
     def surplus(z):
         p, both = 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(-2 * z))
