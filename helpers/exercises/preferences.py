@@ -1,0 +1,129 @@
+"""Self-checks of notebook 08b."""
+
+import math
+
+import numpy as np
+
+from helpers.exercises.check import Check, filled, judge, leaves_alone
+
+TEXTS = ["Tom has 3.", "Lucy has 3.", "#### 3", "Tom owns 3.", "Zoe owns 3.", "He?"]
+
+
+def check_make_pair(answer) -> Check:
+    """A pair from a group: first answer that is preferred, first that is not."""
+
+    def pair(*verdicts, texts=TEXTS):
+        found = answer(list(texts), list(verdicts))
+        return None if found is None else tuple(found)
+
+    yes, no, neither = True, False, None
+    return judge(
+        (
+            "put the preferred answer first, the other one second",
+            lambda: pair(no, yes, texts=TEXTS[:2]) == (TEXTS[1], TEXTS[0]),
+        ),
+        (
+            "take the first of each kind",
+            lambda: (
+                pair(yes, yes, no, no) == (TEXTS[0], TEXTS[2])
+                and pair(no, no, no, yes, yes) == (TEXTS[3], TEXTS[0])
+            ),
+        ),
+        (
+            "leave out answers without a verdict: a wrong answer is no rejected one",
+            lambda: (
+                pair(neither, yes, neither, no) == (TEXTS[1], TEXTS[3])
+                and pair(neither, no, yes) == (TEXTS[2], TEXTS[1])
+            ),
+        ),
+        (
+            "give None for a group without a preferred answer",
+            lambda: pair(no, no, neither) is None and pair(no) is None,
+        ),
+        (
+            "give None for a group without a rejected one",
+            lambda: pair(yes, neither, yes) is None and pair(neither) is None,
+        ),
+        (
+            "leave both lists as they are",
+            lambda: leaves_alone(answer, list(TEXTS[:3]), [neither, no, yes]),
+        ),
+    )
+
+
+def check_dpo_loss(answer) -> Check:
+    """DPO's loss of a few pairs, with padding."""
+    new, old, mask = _pairs()
+    full = np.ones_like(mask)
+
+    def loss(*given, **beta):
+        return float(answer(*given, **beta))
+
+    def agrees(beta):
+        return np.isclose(loss(new, old, mask, beta=beta), _dpo(new, old, mask, beta))
+
+    better = old.copy()
+    better[:, 0] += 1
+    garbage = np.where(mask > 0, new, -50).astype(np.float32)
+    return judge(
+        ("return one number", lambda: np.shape(answer(new, old, mask)) == ()),
+        (
+            "be log 2 where nothing has moved",
+            lambda: np.isclose(loss(old, old, full), math.log(2)),
+        ),
+        (
+            "fall when the chosen answers become likelier",
+            lambda: loss(better, old, full) < math.log(2),
+        ),
+        (
+            "rise when the rejected answers do",
+            lambda: loss(better[:, ::-1], old[:, ::-1], full) > math.log(2),
+        ),
+        (
+            "leave padding out",
+            lambda: np.isclose(loss(garbage, old, mask), loss(new, old, mask)),
+        ),
+        (
+            "add the log-probabilities of an answer up, not average them",
+            lambda: np.isclose(
+                loss(better, old, full, beta=0.3), math.log1p(math.exp(-0.3 * 5))
+            ),
+        ),
+        ("be right for pairs of any kind", lambda: agrees(0.1) and agrees(1.5)),
+        (
+            "take beta = 0.1 where nobody says another",
+            lambda: np.isclose(loss(new, old, mask), _dpo(new, old, mask, 0.1)),
+        ),
+    )
+
+
+def _pairs():
+    """Log-probabilities (new, old) and mask of 3 pairs of up to 5 tokens."""
+    rng = np.random.default_rng(8)
+    old = rng.uniform(-3, -0.5, (3, 2, 5)).astype(np.float32)
+    new = old + rng.normal(0, 0.8, old.shape).astype(np.float32)
+    lengths = np.array([[5, 2], [1, 4], [3, 5]])
+    mask = (np.arange(5) < lengths[..., None]).astype(np.float32)
+    return new, old, mask
+
+
+def _dpo(new, old, mask, beta):
+    """The loss, pair by pair, by NumPy."""
+    found = []
+    for pair in range(len(mask)):
+        chosen, rejected = ((new - old) * mask)[pair].sum(axis=-1)
+        found.append(np.log1p(np.exp(-beta * (chosen - rejected))))
+    return np.mean(found)
+
+
+def check_nats(answer) -> Check:
+    """A prediction: where DPO stops when three judges of four agree."""
+    return judge(
+        ("be filled in", filled(answer, what="a number of nats")),
+        ("be a number", lambda: float(answer) == answer),
+        ("be above 0: most judges prefer A", lambda: answer > 0),
+        (
+            "make σ(β · nats) the share of judges, 3/4, not their odds or the share's log",
+            lambda: abs(1 / (1 + math.exp(-0.1 * answer)) - 0.75) < 0.005,
+        ),
+    )
