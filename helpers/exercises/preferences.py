@@ -6,43 +6,40 @@ import numpy as np
 
 from helpers.exercises.check import Check, filled, judge, leaves_alone
 
-TEXTS = ["Tom has 3.", "Lucy has 3.", "#### 3", "Tom owns 3.", "Zoe owns 3.", "He?"]
+TEXTS = ("Tom has 3.", "Lucy has 3.", "#### 3", "Tom owns 3.", "Zoe owns 3.", "He?")
 
 
-def check_make_pair(answer) -> Check:
-    """A pair from a group: first answer that is preferred, first that is not."""
-
-    def pair(*verdicts, texts=TEXTS):
-        found = answer(list(texts), list(verdicts))
-        return None if found is None else tuple(found)
-
+def check_make_pairs(answer) -> Check:
+    """Pairs from a group: preferred answers beside those that are not."""
     yes, no, neither = True, False, None
+
+    def pairs(*verdicts):
+        found = answer(list(TEXTS[: len(verdicts)]), list(verdicts))
+        return [tuple(TEXTS.index(text) for text in pair) for pair in found]
+
     return judge(
         (
             "put the preferred answer first, the other one second",
-            lambda: pair(no, yes, texts=TEXTS[:2]) == (TEXTS[1], TEXTS[0]),
-        ),
-        (
-            "take the first of each kind",
-            lambda: (
-                pair(yes, yes, no, no) == (TEXTS[0], TEXTS[2])
-                and pair(no, no, no, yes, yes) == (TEXTS[3], TEXTS[0])
-            ),
+            lambda: pairs(no, yes) == [(1, 0)] and pairs(yes, no) == [(0, 1)],
         ),
         (
             "leave out answers without a verdict: a wrong answer is no rejected one",
             lambda: (
-                pair(neither, yes, neither, no) == (TEXTS[1], TEXTS[3])
-                and pair(neither, no, yes) == (TEXTS[2], TEXTS[1])
+                pairs(neither, yes, neither, no) == [(1, 3)]
+                and pairs(neither, no, yes) == [(2, 1)]
             ),
         ),
         (
-            "give None for a group without a preferred answer",
-            lambda: pair(no, no, neither) is None and pair(no) is None,
+            "make as many pairs as both kinds allow, each answer in one of them",
+            lambda: (
+                pairs(yes, yes, no, no) == [(0, 2), (1, 3)]
+                and pairs(no, no, no, yes, yes, neither) == [(3, 0), (4, 1)]
+                and pairs(yes, no, yes, yes) == [(0, 1)]
+            ),
         ),
         (
-            "give None for a group without a rejected one",
-            lambda: pair(yes, neither, yes) is None and pair(neither) is None,
+            "give no pair for a group that lacks one of the two",
+            lambda: not any(map(len, (pairs(no, neither), pairs(yes, yes), pairs()))),
         ),
         (
             "leave both lists as they are",
@@ -123,7 +120,7 @@ def check_nats(answer) -> Check:
         ("be a number", lambda: float(answer) == answer),
         ("be above 0: most judges prefer A", lambda: answer > 0),
         (
-            "make σ(β · nats) the share of judges, 3/4, not their odds or the share's log",
+            "be where the pulls of the four judges add up to 0",
             lambda: abs(1 / (1 + math.exp(-0.1 * answer)) - 0.75) < 0.005,
         ),
     )

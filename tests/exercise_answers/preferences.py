@@ -1,5 +1,6 @@
 """Notebook 08b: pairs, the loss of DPO, where it stops."""
 
+import itertools
 import math
 
 import jax
@@ -7,47 +8,54 @@ import jax.numpy as jnp
 import numpy as np
 
 
+def of(kind, texts, verdicts):
+    return [t for t, v in zip(texts, verdicts, strict=True) if v is kind]
+
+
+def pairs(*, other=False, first=True, both=zip, most=None):
+    """The solution of 08b-1, with its usual mistakes as switches."""
+
+    def make_pairs(texts, verdicts):
+        kept, strayed = of(True, texts, verdicts), of(other, texts, verdicts)
+        return list(both(*((kept, strayed) if first else (strayed, kept))))[:most]
+
+    return make_pairs
+
+
 def falsy_is_rejected(texts, verdicts):
     """A wrong answer, whose verdict is None, taken for a rejected one."""
     kept = [t for t, v in zip(texts, verdicts, strict=True) if v]
-    other = [t for t, v in zip(texts, verdicts, strict=True) if not v]
-    return (kept[0], other[0]) if kept and other else None
-
-
-def last_of_each(texts, verdicts):
-    found = dict(zip(verdicts, texts, strict=True))
-    return (found[True], found[False]) if {True, False} <= set(found) else None
-
-
-def first_of_each(texts, verdicts):
-    found = dict(zip(reversed(verdicts), reversed(texts), strict=True))
-    return (found[True], found[False]) if {True, False} <= set(found) else None
+    strayed = [t for t, v in zip(texts, verdicts, strict=True) if not v]
+    return list(zip(kept, strayed, strict=False))
 
 
 def neighbours(texts, verdicts):
-    """The first two answers that differ in their verdicts."""
-    for i in range(len(texts) - 1):
-        if {verdicts[i], verdicts[i + 1]} == {True, False}:
-            return (texts[i], texts[i + 1]) if verdicts[i] else (texts[i + 1], texts[i])
-    return None
+    """Only answers that follow each other."""
+    steps = range(len(texts) - 1)
+    return [
+        (texts[i], texts[i + 1])
+        for i in steps
+        if verdicts[i] is True and verdicts[i + 1] is False
+    ]
 
 
-def half_a_pair(texts, verdicts):
-    pick = {v: t for t, v in zip(texts[::-1], verdicts[::-1], strict=True)}
-    return pick.get(True), pick.get(False)
+def from_the_end(texts, verdicts):
+    return pairs()(texts[::-1], verdicts[::-1])
 
 
 def takes_them_out(texts, verdicts):
-    pair = first_of_each(texts, verdicts)
-    while pair and pair[0] in texts:
+    found = pairs()(texts, verdicts)
+    for pair in found:
         texts.remove(pair[0])
-    return pair
+    return found
 
 
-def all_pairs(texts, verdicts):
-    kept = [t for t, v in zip(texts, verdicts, strict=True) if v is True]
-    other = [t for t, v in zip(texts, verdicts, strict=True) if v is False]
-    return [(a, b) for a in kept for b in other] or None
+def by_loop(texts, verdicts):
+    kept, strayed = [], []
+    for text, each in zip(texts, verdicts, strict=True):
+        if each is not None:
+            (kept if each else strayed).append(text)
+    return [[kept[i], strayed[i]] for i in range(min(len(kept), len(strayed)))]
 
 
 def dpo(*, sign=1, reference=True, masked=True, mean=False, total=False, by=None):
@@ -90,14 +98,16 @@ def softplus(new, old, mask, beta=0.1):
 WRONG = {
     "08b-1": {
         "a wrong answer is rejected": falsy_is_rejected,
-        "the last of each": last_of_each,
+        "no verdict is rejected": pairs(other=None),
+        "turned": pairs(first=False),
+        "one pair only": pairs(most=1),
+        "every combination": pairs(both=itertools.product),
+        "with gaps": pairs(both=itertools.zip_longest),
         "neighbours only": neighbours,
-        "half a pair": half_a_pair,
+        "from the end": from_the_end,
         "takes them out": takes_them_out,
-        "all pairs": all_pairs,
-        "turned": lambda texts, verdicts: (first_of_each(texts, verdicts) or ())[::-1],
-        "the first two": lambda texts, verdicts: (texts[0], texts[1]),
-        "never": lambda texts, verdicts: None,
+        "never": lambda texts, verdicts: [],
+        "None for none": lambda texts, verdicts: pairs()(texts, verdicts) or None,
     },
     "08b-2": {
         "turned": dpo(sign=-1),
@@ -125,12 +135,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "08b-1": {
-        "by dict": first_of_each,
-        "a list": lambda texts, verdicts: (
-            list(pair) if (pair := first_of_each(texts, verdicts)) else None
-        ),
-    },
+    "08b-1": {"a loop": by_loop, "a generator": lambda t, v: iter(pairs()(t, v))},
     "08b-2": {"NumPy": by_numpy, "softplus": softplus, "switches": dpo()},
     "08b-3": {"rounded": 11, "exact": math.log(0.75 / 0.25) / 0.1},
 }
