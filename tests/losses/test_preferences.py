@@ -25,7 +25,7 @@ def sampled(seed, pairs=3, length=4):
     shape = (pairs, 2, length)
     reference = -3 * rng.random(shape)
     return {
-        "new": np.minimum(reference + 0.4 * rng.standard_normal(shape), -1e-3),
+        "new": np.minimum(reference + 0.4 * rng.standard_normal(shape), -0.05),
         "reference": reference,
         "mask": (rng.random(shape) < rng.random((pairs, 2, 1))).astype(np.float32),
     }
