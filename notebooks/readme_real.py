@@ -9,8 +9,12 @@ from helpers.plots import plotting
 
 REAL = ROOT / "data" / "results" / "real.csv"
 TASKS = {"one_step": "one step", "two_step": "two steps", "three_step": "three steps"}
-STAGES = {"base": "as it comes", "sft": "SFT", "grpo": "GRPO"}
-COLOURS = (plotting.GREY, plotting.ORANGE, plotting.BLUE)
+STAGES = {
+    "base": ("as it comes", plotting.GREY),
+    "sft": ("SFT", plotting.ORANGE),
+    "sft_control": ("SFT for as long as both", plotting.GREEN),
+    "grpo": ("SFT, then GRPO", plotting.BLUE),
+}
 
 
 def measured() -> dict[tuple[str, str], list[dict]]:
@@ -42,11 +46,13 @@ def picture(found: dict):
     first, *_, last = (bar(found[stage, "one_step"])[0] for stage in stages(found))
     title = f"135M parameters, one step: {first:.0f}% → {last:.0f}% right"
     fig, axes = plotting.figure(title, x="", y="", width=5.0, height=3.2)
+    width = 0.87 / len(stages(found))
     for i, task in enumerate(TASKS):
-        for j, (stage, colour) in enumerate(zip(stages(found), COLOURS, strict=False)):
+        for j, stage in enumerate(stages(found)):
+            name, colour = STAGES[stage]
             share, low, high = bar(found[stage, task])
-            x = i + (j - 1) * 0.29
-            axes.bar(x, share, width=0.27, color=colour, alpha=0.85)
+            x = i + (j - (len(stages(found)) - 1) / 2) * width
+            axes.bar(x, share, width=0.93 * width, color=colour, alpha=0.85)
             axes.plot([x, x], [low, high], color="black", linewidth=1.4)
             axes.annotate(
                 f"{share:.0f}",
@@ -61,7 +67,7 @@ def picture(found: dict):
                 axes.text(
                     0.66,
                     0.98 - 0.09 * j,
-                    f"■ {STAGES[stage]}",
+                    f"■ {name}",
                     color=colour,
                     fontsize=11,
                     transform=axes.transAxes,
@@ -80,7 +86,7 @@ def alt(found: dict) -> str:
     """The picture in words."""
     parts = []
     for task, name in TASKS.items():
-        bars = [f"{STAGES[s]} {bar(found[s, task])[0]:.0f}%" for s in stages(found)]
+        bars = [f"{STAGES[s][0]} {bar(found[s, task])[0]:.0f}%" for s in stages(found)]
         parts.append(f"{name}: {', '.join(bars)}")
     return f"Share of held-out problems answered right. {'; '.join(parts)}."
 

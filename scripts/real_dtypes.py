@@ -32,7 +32,7 @@ from helpers import runtime
 from helpers.model import scoring
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import correct
-from scripts import real_tool
+from scripts import real_sft
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real_dtypes.csv"
@@ -61,7 +61,7 @@ def held(preset, kind: str):
 
 def losses(preset, seed: int) -> list[float]:
     """Those of SFT, step by step; the adapters are kept as "sft"."""
-    real_tool.imitate(maths.recipe(preset), "sft", seed)
+    real_sft.imitate(maths.recipe(preset), "sft", seed)
     lines = (runtime.run_folder(f"sft_{preset.name}") / "metrics.jsonl").read_text()
     return [json.loads(line)["loss"] for line in lines.splitlines()]
 

@@ -11,6 +11,7 @@ from helpers.model import lora
 from helpers.recipes import maths
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.training import Trainer, objectives, optimizers
+from scripts import real_sft
 
 ASKED = 1000  # training questions whose answers the student imitates, if right
 
@@ -45,19 +46,4 @@ def student(preset, seed: int) -> None:
     rows = [{"question": a["question"], "answer": a["text"]} for a in right]
     there = maths.recipe(preset).start("sft")
     there = dataclasses.replace(there, train=rows)
-    imitate(there, "tool_student", seed)
-
-
-def imitate(there, stage: str, seed: int) -> None:
-    """SFT on the recipe's training rows, as notebook 04 does it; kept as a stage."""
-    preset = there.preset
-    trainer = Trainer(
-        there.policy,
-        objectives.sft(chunk=there.chunk),
-        optimizers.adamw(preset.sft.rate, steps=preset.sft.steps, warmup=5),
-        wrt=lora.Adapter,
-        folder=runtime.run_folder(f"{stage}_{preset.name}"),
-        save_every=preset.sft.save_every,
-    )
-    trainer.fit(there.demonstrations(seed), preset.sft.steps)
-    there.keep(stage)
+    real_sft.imitate(there, "tool_student", seed)

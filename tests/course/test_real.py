@@ -76,6 +76,7 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
         *real.BASE,
         "sft",
         "grpo",
+        "sft_control",
         "tool_sft",
         "tool_grpo",
         "tool_grpo_alone",
