@@ -152,9 +152,6 @@ SAME: dict[str, dict[str, str]] = {
         ),
         "weight_PGT = jax.lax.stop_gradient(jnp.minimum(ratio_PGT, high + 1))": ORDER,
     },
-    "08b-1": {
-        "return zip(kept, other, strict=False)": "an iterator gives the same pairs",
-    },
     "09-2": {
         "if isinstance(grams, bool) or not isinstance(grams, float | int):": (
             "a union of types has no order"

@@ -4,6 +4,8 @@ Rows are TRL's: a question, a "chosen" and a "rejected" text. A batch is that of
 rollouts with groups of two, so that whatever scores groups scores pairs.
 """
 
+import itertools
+
 import numpy as np
 
 from helpers.batches.packing import ExampleTooLong
@@ -67,6 +69,23 @@ def pairs(
     source = _Pairs(prompts, both, run, epochs)
     pad_prompts(prompts, buckets)  # refuses one that is too long, before any training
     return source
+
+
+def matched(answers):
+    """The pairs of a group that differ in what is judged, and in nothing else.
+
+    Args:
+      answers: to one question, dicts of "text", "verdict" (True: preferred, False: not;
+        None: no verdict) and "bare", what the text is without what is judged.
+    Returns:
+      List of (chosen text, rejected text): each preferred answer with each rejected one
+      that is equally bare.
+    """
+    sides: dict = {True: [], False: [], None: []}
+    for answer in answers:
+        sides[answer["verdict"]].append(answer)
+    both = itertools.product(sides[True], sides[False])
+    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
 
 
 class _Pairs(Source):

@@ -6,17 +6,21 @@ import numpy as np
 
 from helpers.exercises.check import Check, filled, judge, leaves_alone
 
-TEXTS = ("Tom has 3.", "Lucy has 3.", "#### 3", "Tom owns 3.", "Zoe owns 3.", "He?")
-
 
 def check_make_pairs(answer) -> Check:
-    """Pairs from a group: preferred answers beside those that are not."""
-    yes, no, neither = True, False, None
+    """Pairs of a group: preferred answers beside those that differ in the verdict."""
 
-    def pairs(*verdicts):
-        found = answer(list(TEXTS[: len(verdicts)]), list(verdicts))
-        return [tuple(TEXTS.index(text) for text in pair) for pair in found]
+    def group(*judged):
+        """Answers "0", "1", …; judged are (verdict, what else they say)."""
+        names = ("text", "verdict", "bare")
+        each = enumerate(judged)
+        return [dict(zip(names, (str(i), *rest), strict=True)) for i, rest in each]
 
+    def pairs(*judged):
+        return sorted(tuple(map(int, pair)) for pair in answer(group(*judged)))
+
+    yes, no, neither = (True, "b"), (False, "b"), (None, "b")
+    low, high = "a", "c"
     return judge(
         (
             "put the preferred answer first, the other one second",
@@ -30,20 +34,24 @@ def check_make_pairs(answer) -> Check:
             ),
         ),
         (
-            "make as many pairs as both kinds allow, each answer in one of them",
+            "make no pair of answers that differ in more than the names",
             lambda: (
-                pairs(yes, yes, no, no) == [(0, 2), (1, 3)]
-                and pairs(no, no, no, yes, yes, neither) == [(3, 0), (4, 1)]
-                and pairs(yes, no, yes, yes) == [(0, 1)]
+                pairs(yes, (False, low), (False, high)) == []
+                and pairs((True, low), (True, high), no) == []
+                and pairs((True, high), (False, high), (True, low)) == [(0, 1)]
             ),
         ),
         (
-            "give no pair for a group that lacks one of the two",
-            lambda: not any(map(len, (pairs(no, neither), pairs(yes, yes), pairs()))),
+            "make every pair that there is",
+            lambda: pairs(no, yes, yes, no) == [(1, 0), (1, 3), (2, 0), (2, 3)],
         ),
         (
-            "leave both lists as they are",
-            lambda: leaves_alone(answer, list(TEXTS[:3]), [neither, no, yes]),
+            "give an empty list for a group that has no pair",
+            lambda: pairs(no, neither) == pairs(yes, yes) == pairs() == [],
+        ),
+        (
+            "leave the answers as they are",
+            lambda: leaves_alone(answer, group(neither, no, yes)),
         ),
     )
 

@@ -117,7 +117,7 @@ def gspo(
     )
 
 
-def dpo(*, beta: float = 0.1, chunk: int = CHUNK) -> Objective:
+def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objective:
     """Prefer: DPO on pairs of answers (2305.18290), as `batches.pairs` makes them.
 
     The trainer's `frozen` is the reference, as a rule a copy of the model before it is
@@ -125,14 +125,15 @@ def dpo(*, beta: float = 0.1, chunk: int = CHUNK) -> Objective:
 
     Args:
       beta: how hard the model is held to the reference (`losses.preferences`).
+      imitate: weight of imitating the chosen answers, too (2404.19733).
       chunk: tokens whose logits may exist at once.
     """
 
     def objective(model, batch, reference):
         logprobs, entropy = group_logprobs(model, batch, chunk)
         before, _ = group_logprobs(reference, batch, chunk)
-        mask = batch["loss_mask"]
-        loss, metrics = dpo_loss(logprobs, before, mask, beta=beta)
+        mask, settings = batch["loss_mask"], {"beta": beta, "imitate": imitate}
+        loss, metrics = dpo_loss(logprobs, before, mask, **settings)
         return loss, metrics | {"entropy": masked_mean(entropy, mask)}
 
     return objective

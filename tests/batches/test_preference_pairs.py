@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.batches import pairs
+from helpers.batches import pairs, preference_pairs
 from helpers.batches.packing import ExampleTooLong
 from helpers.batches.prompt_batches import PromptTooLong
 from helpers.text import chat
@@ -119,3 +119,24 @@ def test_a_pair_that_compares_nothing_or_does_not_fit_is_named(changes, error, m
 def test_no_pairs_at_all_are_refused():
     with pytest.raises(ValueError, match="no data"):
         pairs([], TOKENIZER, **SETTINGS)
+
+
+verdicts = st.sampled_from((True, False, None))
+bare = st.sampled_from("ab")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(verdicts, bare), max_size=6))
+def test_matched_pairs_differ_in_their_verdict_alone(judged):
+    answers = [
+        {"text": str(i), "verdict": verdict, "bare": rest}
+        for i, (verdict, rest) in enumerate(judged)
+    ]
+    expected = {
+        (str(i), str(j))
+        for i, (one, rest) in enumerate(judged)
+        for j, (other, same) in enumerate(judged)
+        if one is True and other is False and rest == same
+    }
+    found = preference_pairs.matched(answers)
+    assert len(found) == len(expected) and set(found) == expected

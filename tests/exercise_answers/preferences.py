@@ -8,54 +8,70 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def of(kind, texts, verdicts):
-    return [t for t, v in zip(texts, verdicts, strict=True) if v is kind]
-
-
-def pairs(*, other=False, first=True, both=zip, most=None):
+def pairs(*, other=False, first=True, bare=True, most=None):
     """The solution of 08b-1, with its usual mistakes as switches."""
 
-    def make_pairs(texts, verdicts):
-        kept, strayed = of(True, texts, verdicts), of(other, texts, verdicts)
-        return list(both(*((kept, strayed) if first else (strayed, kept))))[:most]
+    def make_pairs(answers):
+        found = []
+        for one, two in itertools.product(answers, answers):
+            if one["verdict"] is True and two["verdict"] is other:
+                if not bare or one["bare"] == two["bare"]:
+                    pair = one["text"], two["text"]
+                    found.append(pair if first else pair[::-1])
+        return found[:most]
 
     return make_pairs
 
 
-def falsy_is_rejected(texts, verdicts):
+def falsy_is_rejected(answers):
     """A wrong answer, whose verdict is None, taken for a rejected one."""
-    kept = [t for t, v in zip(texts, verdicts, strict=True) if v]
-    strayed = [t for t, v in zip(texts, verdicts, strict=True) if not v]
-    return list(zip(kept, strayed, strict=False))
-
-
-def neighbours(texts, verdicts):
-    """Only answers that follow each other."""
-    steps = range(len(texts) - 1)
     return [
-        (texts[i], texts[i + 1])
-        for i in steps
-        if verdicts[i] is True and verdicts[i + 1] is False
+        (one["text"], two["text"])
+        for one in answers
+        for two in answers
+        if one["verdict"] and not two["verdict"] and one["bare"] == two["bare"]
     ]
 
 
-def from_the_end(texts, verdicts):
-    return pairs()(texts[::-1], verdicts[::-1])
+def only_what_follows(answers):
+    """Only rejected answers that come after the preferred one."""
+    return [
+        (one["text"], two["text"])
+        for one, two in itertools.combinations(answers, 2)
+        if (one["verdict"], two["verdict"]) == (True, False)
+        and one["bare"] == two["bare"]
+    ]
 
 
-def takes_them_out(texts, verdicts):
-    found = pairs()(texts, verdicts)
-    for pair in found:
-        texts.remove(pair[0])
+def one_for_each(answers):
+    found = dict(pairs()(answers))
+    return list(found.items())
+
+
+def same_place(answers):
+    kept = [a for a in answers if a["verdict"] is True]
+    strayed = [a for a in answers if a["verdict"] is False]
+    both = zip(kept, strayed, strict=False)
+    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
+
+
+def takes_them_out(answers):
+    found = pairs()(answers)
+    answers[:] = [a for a in answers if a["verdict"] is not None]
     return found
 
 
-def by_loop(texts, verdicts):
-    kept, strayed = [], []
-    for text, each in zip(texts, verdicts, strict=True):
-        if each is not None:
-            (kept if each else strayed).append(text)
-    return [[kept[i], strayed[i]] for i in range(min(len(kept), len(strayed)))]
+def by_dict(answers):
+    kept = {}
+    for answer in answers:
+        if answer["verdict"]:
+            kept.setdefault(answer["bare"], []).append(answer["text"])
+    return [
+        [text, other["text"]]
+        for other in answers
+        if other["verdict"] is False
+        for text in kept.get(other["bare"], [])
+    ]
 
 
 def dpo(*, sign=1, reference=True, masked=True, mean=False, total=False, by=None):
@@ -101,13 +117,13 @@ WRONG = {
         "no verdict is rejected": pairs(other=None),
         "turned": pairs(first=False),
         "one pair only": pairs(most=1),
-        "every combination": pairs(both=itertools.product),
-        "with gaps": pairs(both=itertools.zip_longest),
-        "neighbours only": neighbours,
-        "from the end": from_the_end,
+        "whatever they say": pairs(bare=False),
+        "only what follows": only_what_follows,
+        "one for each": one_for_each,
+        "in the same place": same_place,
         "takes them out": takes_them_out,
-        "never": lambda texts, verdicts: [],
-        "None for none": lambda texts, verdicts: pairs()(texts, verdicts) or None,
+        "never": lambda answers: [],
+        "None for none": lambda answers: pairs()(answers) or None,
     },
     "08b-2": {
         "turned": dpo(sign=-1),
@@ -135,7 +151,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "08b-1": {"a loop": by_loop, "a generator": lambda t, v: iter(pairs()(t, v))},
+    "08b-1": {"by dict": by_dict, "a loop": pairs()},
     "08b-2": {"NumPy": by_numpy, "softplus": softplus, "switches": dpo()},
     "08b-3": {"rounded": 11, "exact": math.log(0.75 / 0.25) / 0.1},
 }

@@ -59,6 +59,14 @@ def dpo_by_hand(r, beta):
     return by_hand(r, judge)
 
 
+def imitating_dpo_by_hand(r, imitate):
+    def judge(new, old):
+        gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
+        return -log_sigmoid(0.3 * (gained[0] - gained[1])) - imitate * np.mean(new[0])
+
+    return by_hand(r, judge)
+
+
 def orpo_by_hand(r, strength):
     def judge(new, _):
         p = [np.exp(np.mean(answer)) for answer in new]
@@ -76,6 +84,14 @@ def dpo(new, r, beta=0.1):
     )
 
 
+@partial(jax.jit, static_argnames="imitate")
+def imitating_dpo(new, r, imitate=0.2):
+    settings = {"beta": 0.3, "imitate": imitate}
+    return _slope(
+        lambda x: preferences.dpo_loss(x, r["reference"], r["mask"], **settings), new
+    )
+
+
 @partial(jax.jit, static_argnames="strength")
 def orpo(new, r, strength=0.1):
     return _slope(lambda x: preferences.orpo_loss(x, r["mask"], strength=strength), new)
@@ -86,7 +102,11 @@ def _slope(loss, new):
     return value, metrics, gradient
 
 
-CASES = {"dpo": (dpo, dpo_by_hand), "orpo": (orpo, orpo_by_hand)}
+CASES = {
+    "dpo": (dpo, dpo_by_hand),
+    "imitating": (imitating_dpo, imitating_dpo_by_hand),
+    "orpo": (orpo, orpo_by_hand),
+}
 each = pytest.mark.parametrize("name", CASES)
 
 
@@ -261,5 +281,7 @@ def test_what_is_no_pair_is_refused():
         preferences.dpo_loss(pair, three, pair)
     with pytest.raises(ValueError, match="beta=0"):
         preferences.dpo_loss(pair, pair, pair, beta=0)
+    with pytest.raises(ValueError, match="imitate=-1"):
+        preferences.dpo_loss(pair, pair, pair, imitate=-1)
     with pytest.raises(ValueError, match="strength=-1"):
         preferences.orpo_loss(pair, pair, strength=-1)
