@@ -8,6 +8,7 @@ Axes: B rows, P prompts, G answers per prompt, T tokens. A mask is 1 on the toke
 model chose, its end-of-sequence included, and 0 on prompts, tool results and padding.
 """
 
+import jax
 import jax.numpy as jnp
 
 from helpers.losses.importance import bounded, importance_ratio
@@ -70,6 +71,7 @@ def policy_gradient_loss(
     mask_PGT,
     *,
     clip=(0.2, 0.28),
+    clips="gain",
     level="token",
     aggregate="token-mean",
     constant_length=None,
@@ -79,8 +81,15 @@ def policy_gradient_loss(
 ):
     """Clipped policy-gradient loss of GRPO and its relatives.
 
-    -min(ratio · A, clip(ratio, 1 - low, 1 + high) · A) + β KL for each token, then one
-    mean: GRPO (2402.03300, eq. 3), DAPO (2503.14476, eq. 8), GSPO (2507.18071, eq. 5).
+    A gain and β KL for each token, then one mean. What is clipped is the gain or, in
+    later methods, only a weight before the gradient, which sg(·) holds constant:
+
+        gain     min(ratio · A, clip(ratio, 1 - low, 1 + high) · A)
+                 GRPO (2402.03300, eq. 3), DAPO (2503.14476, eq. 8), GSPO (2507.18071,
+                 eq. 5): a token beyond the clip has no gradient
+        weight   sg(clip(ratio, 1 - low, 1 + high)) · A · log π
+                 CISPO (2506.13585, eqs. 4-5): every token keeps its gradient. With
+                 clip=(0, 0) the weight is 1, REINFORCE as in RLOO (2402.14740)
 
     Args:
       logprobs_PGT: the sampled tokens under the policy being trained.
@@ -89,6 +98,7 @@ def policy_gradient_loss(
       advantages_PG: one per answer, centred in its group; or one per token (P,G,T).
       mask_PGT: 1 for tokens the model chose, 0 for tool results and padding.
       clip: how far below and above 1 the ratio may move (DAPO's clip-higher).
+      clips: what that holds: gain or weight.
       level: whose ratio: token, sequence or sequence-token (`importance_ratio`).
       aggregate: which mean: token-mean, sequence-mean or constant
         (`helpers.losses.means`).
@@ -99,8 +109,9 @@ def policy_gradient_loss(
 
     Returns:
       The scalar loss, and its metrics: weight; and as means over all tokens, whatever
-      the aggregate, clip_fraction, ratio_mean, approx_kl (how far the policy has moved
-      in this batch) and, with a reference, kl_reference.
+      the aggregate, clip_fraction (tokens whose gain, or weight, the clip changed),
+      ratio_mean, approx_kl (how far the policy has moved in this batch) and, with a
+      reference, kl_reference.
 
     Raises:
       ValueError: shapes that differ, an unknown switch, beta without a reference.
@@ -113,9 +124,11 @@ def policy_gradient_loss(
 
     ratio_PGT = importance_ratio(logprobs_PGT, old_PGT, mask_PGT, level)
     clipped_PGT = jnp.clip(ratio_PGT, 1 - clip[0], 1 + clip[1])
-    gain_PGT = jnp.minimum(ratio_PGT * advantages_PGT, clipped_PGT * advantages_PGT)
+    gain_PGT, cut_PGT = _gain(
+        clips, ratio_PGT, clipped_PGT, advantages_PGT, logprobs_PGT
+    )
     metrics = {
-        "clip_fraction": masked_mean(gain_PGT < ratio_PGT * advantages_PGT, mask_PGT),
+        "clip_fraction": masked_mean(cut_PGT, mask_PGT),
         "ratio_mean": masked_mean(ratio_PGT, mask_PGT),
         "approx_kl": masked_mean(_k3(old_PGT, logprobs_PGT), mask_PGT),
     }
@@ -198,6 +211,16 @@ def _k3(logprobs, other_logprobs):
     """An estimate of KL(π ‖ other) at each token sampled from π."""
     log_ratio = bounded(other_logprobs - logprobs)
     return jnp.expm1(log_ratio) - log_ratio
+
+
+def _gain(clips, ratio_PGT, clipped_PGT, advantages_PGT, logprobs_PGT):
+    """What each token earns, and where the clip had a say in it."""
+    plain_PGT, held_PGT = ratio_PGT * advantages_PGT, clipped_PGT * advantages_PGT
+    if clips == "gain":
+        return jnp.minimum(plain_PGT, held_PGT), held_PGT < plain_PGT
+    if clips == "weight":
+        return jax.lax.stop_gradient(held_PGT) * logprobs_PGT, held_PGT != plain_PGT
+    raise ValueError(f"unknown clips={clips!r}: the clip holds the gain or the weight.")
 
 
 def _per_token(advantages, mask_PGT):

@@ -7,6 +7,9 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from helpers.plots import plotting
 from helpers.tpu.topology import Slice
 
+LAYERS_APART = 2.0  # times as far as neighbours within a layer
+RING_END = 0.4  # of a link: what is drawn of those that close a ring
+
 
 def picture(part: Slice, chip: int = 0) -> Figure:
     """The slice in space, and beside it how far its chips are from one of them.
@@ -56,15 +59,17 @@ def _mean_hops(part, chip):
 
 
 def _set_view(space, part):
-    """The same scale along all axes, no walls, first and last chip at the ticks."""
-    spans = np.array(part.shape) - 1 + 2.0 * np.array(part.rings)
+    """The same scale along x and y, no walls, first and last chip at the ticks."""
+    apart = _layers_apart(part.shape)
+    room = 2.0 if apart == 1 else 2 * RING_END  # for what closes the rings
+    spans = np.array(part.shape) - 1 + room * np.array(part.rings)
     spans = np.maximum(spans, max(1.0, 0.3 * spans.max()))
     middle = (np.array(part.shape) - 1) / 2
     limits = zip(
         ("xlim", "ylim", "zlim"), middle - spans / 2, middle + spans / 2, strict=True
     )
     space.set(**{name: (low, high) for name, low, high in limits})
-    space.set_box_aspect(spans, zoom=1.1)
+    space.set_box_aspect(spans * [1, 1, apart], zoom=1.1 if apart == 1 else 0.95)
     space.view_init(elev=26, azim=-62)
     for axis, name, size in zip(
         (space.xaxis, space.yaxis, space.zaxis), "xyz", part.shape, strict=True
@@ -77,11 +82,19 @@ def _set_view(space, part):
     space.tick_params(labelsize=8, pad=0)
 
 
+def _layers_apart(shape):
+    """How much larger the scale is along z, so that no layer hides the one behind it.
+
+    More than four layers would make a tower, in which nothing is to be told apart.
+    """
+    return LAYERS_APART if 1 < shape[2] <= 4 else 1.0
+
+
 def _draw_links(space, part, chip):
     pairs, closing = part.links()
     places = part.coordinates.astype(float)
     straight, rings = places[pairs[~closing]], places[pairs[closing]]
-    step = np.sign(rings[:, :1] - rings[:, 1:])
+    step = RING_END * np.sign(rings[:, :1] - rings[:, 1:])
     ends = np.concatenate([rings[:, :1], rings[:, :1] + step], axis=1)
     ends = np.concatenate(
         [ends, np.concatenate([rings[:, 1:], rings[:, 1:] - step], 1)]
@@ -104,7 +117,8 @@ def _arc(start, end, shape):
     axis = int(np.flatnonzero(start != end)[0])
     side = 1 if axis == 2 else 2  # rows along z bow to the side, others up or down
     up = 1 if start[side] * 2 >= shape[side] - 1 else -1
-    points[:, side] += up * 0.8 * shape[axis] * way * (1 - way)
+    height = 0.8 / (_layers_apart(shape) if side == 2 else 1)
+    points[:, side] += up * height * shape[axis] * way * (1 - way)
     return points.T
 
 

@@ -45,6 +45,7 @@ def sft(chunk: int = CHUNK) -> Objective:
 def policy_gradient(
     *,
     clip=(0.2, 0.28),
+    clips="gain",
     level="token",
     aggregate="token-mean",
     constant_length=None,
@@ -86,6 +87,7 @@ def policy_gradient(
             batch["advantages"],
             mask,
             clip=clip,
+            clips=clips,
             level=level,
             aggregate=aggregate,
             constant_length=constant_length,

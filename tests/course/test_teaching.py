@@ -123,7 +123,8 @@ def test_a_wrong_answer_is_told_what_the_page_says(number, exercise, answer, sai
 
 def test_minutes_of_a_person_follow_the_words():
     few = human_minutes.sections(course.read("07"))
-    assert list(few)[:4] == ["0", "1", "2", "3"] and "What broke?" in few
+    assert [name for name in few if name.isdigit()][:4] == ["0", "1", "2", "3"]
+    assert "The loop in view" in few and "What broke?" in few
     assert human_minutes.words("two words <details>hint</details> `code` $x$") == 4
     for number in course.NUMBERS:
         notebook = course.read(number)

@@ -313,6 +313,88 @@ def test_half_precision_is_summed_in_float32():
     assert loss.dtype == jnp.float32 and loss == -1
 
 
+# ------------------------------------------------------- what the clip holds: a weight
+
+
+def answers_of(r):
+    """(prompt, answer, its tokens) of a rollout."""
+    for p, g in np.ndindex(*r["advantages"].shape):
+        yield p, g, np.flatnonzero(r["mask"][p, g])
+
+
+@partial(jax.jit, static_argnames=("aggregate",))
+def weighted(new, r, clip, aggregate):
+    def loss(new):
+        rest = (r["old"], r["advantages"], r["mask"])
+        switches = {"aggregate": aggregate, "constant_length": LENGTH}
+        return losses.policy_gradient_loss(
+            new, *rest, clip=clip, clips="weight", **switches
+        )
+
+    return jax.value_and_grad(loss, has_aux=True)(new)
+
+
+@few
+@given(r=rollouts, clip=st.sampled_from([(1.0, 0.28), (0.1, 0.1), (1.0, 4.0)]))
+def test_cispo_is_its_equation_and_each_of_its_tokens_keeps_a_gradient(r, clip):
+    """2506.13585, eq. 4, by NumPy: the weight is a number, the gradient is of log π."""
+    total, tokens, cut = 0.0, 0, 0
+    expected = np.zeros(r["new"].shape)
+    for p, g, where in answers_of(r):
+        for t in where:
+            ratio = np.exp(r["new"][p, g, t] - r["old"][p, g, t])
+            weight = min(max(ratio, 1 - clip[0]), 1 + clip[1])
+            total += weight * r["advantages"][p, g] * r["new"][p, g, t]
+            expected[p, g, t] = -weight * r["advantages"][p, g]
+            cut += weight != ratio
+        tokens += len(where)
+    (loss, metrics), gradient = weighted(r["new"], r, clip, "token-mean")
+    same(loss, -total / max(tokens, 1))
+    same(gradient, expected / max(tokens, 1))
+    same(metrics["clip_fraction"], cut / max(tokens, 1), 1e-6)
+    assert ((np.asarray(gradient) != 0) == (r["mask"] > 0)).all()
+
+
+@few
+@given(r=rollouts)
+def test_rloo_is_reinforce_on_the_sum_of_an_answers_log_probabilities(r):
+    """2402.14740: (1/G) Σ (R_i - mean of the others) ∇ log π(y_i), with no ratio."""
+    rewards = np.random.default_rng(0).random(r["advantages"].shape)
+    group = rewards.shape[1]
+    expected = np.zeros(r["new"].shape)
+    for p, g, where in answers_of(r):
+        others = [rewards[p, i] for i in range(group) if i != g]
+        expected[p, g, where] = -(rewards[p, g] - np.mean(others)) / rewards.size
+    r["advantages"] = losses.advantages(rewards, "leave-one-out")
+    _, gradient = weighted(r["new"], r, (0.0, 0.0), "constant")
+    same(gradient, expected / LENGTH, 1e-5)
+
+
+def test_before_anything_moved_clipping_gain_or_weight_pushes_alike():
+    r = rollout(8, 2, 3, 4)
+    r["new"] = r["old"]
+    _, _, clipped_gain = trained(r, level="token", aggregate="token-mean")
+    _, clipped_weight = weighted(r["new"], r, (0.2, 0.28), "token-mean")
+    same(clipped_gain, clipped_weight)
+
+
+def test_a_tied_group_is_never_counted_as_clipped():
+    r = rollout(9, 2, 3, 4, drift=3.0)
+    r["mask"][:] = 1
+    r["advantages"][:] = 0
+    for clips in ("gain", "weight"):
+        rest = (r["old"], r["advantages"], r["mask"])
+        loss, metrics = losses.policy_gradient_loss(r["new"], *rest, clips=clips)
+        assert loss == 0 and metrics["clip_fraction"] == 0
+
+
+def test_a_clip_of_something_else_is_refused():
+    r = rollout(0, 1, 2, 3)
+    rest = (r["new"], r["old"], r["advantages"], r["mask"])
+    with pytest.raises(ValueError, match="clips='ratio'.*gain or the weight"):
+        losses.policy_gradient_loss(*rest, clips="ratio")
+
+
 # ------------------------------------------------------------------------- GSPO
 
 gspo_slope = jax.jit(jax.value_and_grad(losses.gspo_loss, has_aux=True))

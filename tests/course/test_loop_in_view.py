@@ -1,0 +1,80 @@
+"""The loop that notebook 07 writes out is the trainer's, and no other loop passes."""
+
+import dataclasses
+
+import course_notebooks as course
+import pytest
+
+from helpers.recipes import PRESETS
+from helpers.tasks import word_problems
+
+CELLS = (
+    "def my_loss(",
+    "END = ",
+    "@nnx.jit\ndef logprobs_of(",
+    "def grpo_by_hand(",
+    "start, mine, theirs = ",
+    "def flat(",
+)
+GIVEN = """
+def ask():
+    widths = (sizes.prompt_tokens,)
+    return batches.prompts(
+        questions, tokenizer, batch=sizes.prompts, buckets=widths, seed=seed
+    )
+
+
+def rollouts(model):
+    settings = {"group": sizes.group, "max_tokens": sizes.completion_tokens}
+    return Rollouts(model, ask(), reward, tokenizer, seed=seed, **settings)
+
+
+folder = runtime.ROOT / "data" / "tiny" / "sft"
+tokenizer = chat.load_tokenizer(folder)
+reward = RewardSet({correct: 1.0, format_reward: 0.1})
+"""
+
+
+def compared(change=None):
+    """Runs the notebook's own cells on eight questions, with one text replaced."""
+    notebook = course.read("07")
+    (imports,) = course.tagged(notebook, "imports")
+    cells = [cell.source for cell in course.code_cells(notebook)]
+    chosen = [next(c for c in cells if c.startswith(begin)) for begin in CELLS]
+    loop = "\n".join(chosen)
+    if change:
+        assert loop.count(change[0]) == 1, f"{loop.count(change[0])} × {change[0]!r}"
+        loop = loop.replace(*change)
+    names = {
+        "seed": 0,
+        "sizes": dataclasses.replace(PRESETS["laptop"], prompts=8),
+        "questions": word_problems.generate(200, seed=11, levels=(3,)),
+    }
+    exec("\n".join([imports.source, GIVEN, loop]), names)
+
+
+@pytest.mark.slow
+def test_the_loop_in_view_ends_with_the_weights_of_the_trainer():
+    compared()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(("rewards_PG - baseline_P1", "rewards_PG"), id="not centred"),
+        pytest.param(
+            ("sum(axis=1, keepdims=True)", "sum(axis=0, keepdims=True)"),
+            id="centred over questions",
+        ),
+        pytest.param(("key(seed), step,", "key(seed), 0,"), id="the same noise"),
+        pytest.param(
+            ("np.asarray(logprobs_of(model, batch))", "0 * batch['loss_mask']"),
+            id="no old log-probabilities",
+        ),
+        pytest.param(("b2=0.95", "b2=0.5"), id="another Adam"),
+    ],
+)
+def test_another_loop_is_found_out(change):
+    with pytest.raises(AssertionError):
+        compared(change)
