@@ -5,7 +5,8 @@
 An attempt is the code that is folded under a notebook's challenge, as it stands there.
 It runs with the imports of the notebook, with each seed, from the shipped models, and
 the notebook's own cell judges it. What the table has already is not run again unless
-asked for by `--again`.
+asked for by `--again`. Once a notebook has all three seeds, the sentence that states
+them is written into its folded text, in the place of the old one.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import csv
 import os
 import pathlib
 import re
+import textwrap
 import time
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "challenges.csv"
 SEEDS = (0, 1, 2)
 FIELDS = ("notebook", "seed", "reached", "to_beat", "spent", "budget", "cpu_seconds")
+STATED = r"It reached [^<]*? of [\d,]+\."
 FOLDED = r"<details><summary>The course's best attempt</summary>(.*?)</details>"
 
 
@@ -125,6 +128,25 @@ def sentence(rows: list[dict]) -> str:
     )
 
 
+def tell(number: str) -> None:
+    """Writes a notebook's sentence anew from the table.
+
+    Raises:
+      ValueError: the folded text has not exactly one such sentence.
+    """
+    (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if re.search(FOLDED, cell.source, re.DOTALL):
+            told = sentence([old for old in read() if old["notebook"] == number])
+            parts = cell.source.split("\n\n")
+            (place,) = (i for i, part in enumerate(parts) if re.search(STATED, part))
+            words = re.sub(STATED, told, " ".join(parts[place].split()))
+            parts[place] = textwrap.fill(words, 88, break_on_hyphens=False)
+            cell.source = "\n\n".join(parts)
+    nbformat.write(notebook, path)
+
+
 def main():
     """Runs what the command line asks for and the table lacks."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -143,8 +165,10 @@ def main():
             started = time.process_time()
             outcome = judged(there[number], there[number].attempt, seed)
             write(row(number, seed, outcome, time.process_time() - started))
-    for number in given.notebooks:
-        print(number, sentence([old for old in read() if old["notebook"] == number]))
+        if {(number, str(seed)) for seed in SEEDS} <= {
+            (old["notebook"], old["seed"]) for old in read()
+        }:
+            tell(number)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,24 @@ def test_a_row_takes_the_place_of_the_same_run(monkeypatch, tmp_path):
     ]
 
 
+def test_the_sentence_is_written_anew_and_nothing_else(monkeypatch, tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    copy = tmp_path / "notebooks" / course.path("09").name
+    copy.write_bytes(course.path("09").read_bytes())
+    monkeypatch.setattr(challenges, "ROOT", tmp_path)
+    challenges.tell("09")
+    assert copy.read_bytes() == course.path("09").read_bytes()
+    monkeypatch.setattr(challenges, "TABLE", tmp_path / "challenges.csv")
+    for seed in range(3):
+        outcome = Outcome(True, "Passed.", 0.111 * (seed + 5), 0.4, 19, 20)
+        challenges.write(challenges.row("09", seed, outcome, 1.0))
+    challenges.tell("09")
+    (one,) = challenges.challenges().values()
+    stated = "It reached 55.5%, 66.6% and 77.7% with seeds 0, 1 and 2, and spent 19"
+    assert f"{stated} of 20." in " ".join(one.told.split())
+    assert one.attempt == THERE["09"].attempt and one.check == THERE["09"].check
+
+
 def test_an_attempt_is_run_with_the_notebooks_imports_and_the_seed(capsys):
     one = challenges.Challenge(
         imports="import math", stub="", check="judge(attempt)", told="", attempt=""
