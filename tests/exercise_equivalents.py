@@ -194,6 +194,11 @@ SAME: dict[str, dict[str, str]] = {
             "only what divides is cut, so there is nothing to round"
         ),
     },
+    "13-3": {
+        "gaps.append((min(end, begin) - free, free))": "the smaller of two either way",
+        "free = max(begin + length, free)": "the larger of two either way",
+        "free = max(free, length + begin)": ORDER,
+    },
     "14-2": {
         "arguments = {'food': 'iza', 'grams': 150}": OTHER_ANSWER,
         "arguments = {'food': 'pza', 'grams': 150}": OTHER_ANSWER,

@@ -70,12 +70,12 @@ def recording(folder) -> pathlib.Path:
     Raises:
       FileNotFoundError: nothing was recorded there.
     """
-    found = sorted(pathlib.Path(folder).glob("**/*.xplane.pb"))
+    found = list(pathlib.Path(folder).glob("**/*.xplane.pb"))
     if not found:
         raise FileNotFoundError(
             f"No recording in {folder}: run `with jax.profiler.trace(folder):` first."
         )
-    return found[-1]
+    return max(found, key=lambda file: file.stat().st_mtime_ns)
 
 
 def read(folder) -> Profile:
