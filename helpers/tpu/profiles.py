@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -143,8 +143,8 @@ def longest_gap(
     return begin, length
 
 
-def programs(folder) -> Mapping[str, str]:
-    """The text of each program in the newest recording, by name as in `Operation`.
+def programs(folder) -> dict[str, str]:
+    """The text of each program that ran in the newest recording, as `Operation` has it.
 
     Raises:
       LookupError: `xprof` is not installed.
@@ -154,13 +154,28 @@ def programs(folder) -> Mapping[str, str]:
     convert = _xprof()
     with _quiet():
         convert.xspace_to_tool_names([str(file)])  # writes them beside the recording
-        return {
-            name: _text(convert, file, name)
-            for name in sorted(
-                found.name.removesuffix(".hlo_proto.pb")
-                for found in file.parent.glob("*.hlo_proto.pb")
-            )
-        }
+        names = [x.name for x in file.parent.glob("*.hlo_proto.pb")]
+        names = sorted(name.removesuffix(".hlo_proto.pb") for name in names)
+        texts = {name: _text(convert, file, name) for name in names}
+    ran: dict[str, set[str]] = {}
+    for operation in read(file.parent).operations:
+        ran.setdefault(operation.program, set()).add(operation.name)
+    found = {name: _program(name, parts, texts) for name, parts in ran.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+def _program(name, operations, texts):
+    """The text with these operations among the programs of a name, "" if none has.
+
+    What JAX takes from its cache of compiled programs runs under the number that it had
+    when it was compiled, and stands in the recording under another.
+    """
+    alike = [x for x in texts if x.partition("(")[0] == name.partition("(")[0]]
+    alike.sort(key=lambda x: x != name)  # the number counts where it is right
+    fits = (
+        texts[x] for x in alike if all(f"%{part} = " in texts[x] for part in operations)
+    )
+    return next(fits, "")
 
 
 def _text(convert, file, name):

@@ -160,6 +160,21 @@ def test_xprof_reads_the_very_programs_that_jax_compiled(recorded):
     assert ran and {x: mine[x] for x in ran} == {x: theirs[x] for x in ran}
 
 
+def test_a_program_from_the_cache_is_found_by_its_operations(recorded, monkeypatch):
+    """It runs under the number of the process that compiled it."""
+    pytest.importorskip("xprof")
+    folder, _ = recorded
+    profile = profiles.read(folder)
+    (chain,) = {x.program for x in profile.operations if "chain" in x.program}
+    moved = [x._replace(program=x.program[:-1] + "99)") for x in profile.operations]
+    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=moved))
+    texts = profiles.programs(folder)
+    assert chain not in texts and "tanh" in texts[chain[:-1] + "99)"]
+    lost = [x._replace(name="dot.77") for x in moved]
+    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=lost))
+    assert profiles.programs(folder) == {}
+
+
 def test_xprof_has_no_table_for_a_cpu(recorded):
     pytest.importorskip("xprof")
     assert profiles.hlo_stats(recorded[0]) == []
