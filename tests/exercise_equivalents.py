@@ -200,6 +200,11 @@ SAME: dict[str, dict[str, str]] = {
             "only what divides is cut, so there is nothing to round"
         ),
     },
+    "13-3": {
+        "gaps.append((min(end, begin) - free, free))": "the smaller of two either way",
+        "free = max(begin + length, free)": "the larger of two either way",
+        "free = max(free, length + begin)": ORDER,
+    },
     "14-1": {"return None": "a generator gives no value at its end"},
     "14-4": {
         "without name = 'the first, else the second'": NAME,
