@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, whole
+from helpers.exercises.check import Check, judge
 
 _P = jnp.array([[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]])
 _Q = jnp.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]])
@@ -44,16 +44,88 @@ def check_reverse_kl(answer) -> Check:
     )
 
 
-def check_log_probabilities(answer) -> Check:
-    """A prediction: how many numbers the exact KL looks at."""
+def _kept(rng, rows=5, words=12, kept=4):
+    """(student, teacher, ids): all of the student, of the teacher some named words."""
+    student, teacher = (rng.dirichlet(np.ones(words), rows) for _ in range(2))
+    ids = np.argsort(-teacher, axis=1)[:, :kept]
+    return student, teacher, ids
+
+
+def check_top_k_kl(answer) -> Check:
+    """The forward KL from a teacher who tells only its likeliest words."""
+    student, teacher, ids = _kept(np.random.default_rng(12))
+    named, rest = np.take_along_axis(teacher, ids, 1), np.arange(4)
+    others = [_kept(np.random.default_rng(seed), 3, 9, 5) for seed in range(8)]
+
+    def value(student, teacher, ids):
+        told = np.log(np.take_along_axis(teacher, ids, 1))
+        return np.asarray(answer(jnp.log(student), jnp.asarray(told), jnp.asarray(ids)))
+
+    def truth(student, teacher, ids):
+        p, q = (np.take_along_axis(x, ids, 1) for x in (teacher, student))
+        p, q = (np.hstack([x, 1 - x.sum(1, keepdims=True)]) for x in (p, q))
+        return _kl(p, q)
+
+    def close(*tables):
+        return np.allclose(value(*tables), truth(*tables), rtol=1e-3, atol=1e-5)
+
+    def moved(kept):
+        """The student, with the words that are not named exchanged among themselves."""
+        other = student.copy()
+        for row, names in zip(other, ids, strict=True):
+            left = np.setdiff1d(np.arange(12), names)
+            row[left] = row[left][::-1] if kept else row[left] / 2
+            row[names[0]] += 1 - row.sum()
+        return other
+
     return judge(
-        ("be filled in", filled(answer, what="a whole number")),
-        ("be a whole number above 0", lambda: whole(answer) and answer > 0),
-        ("count all answers of all questions", lambda: answer % (32 * 4) == 0),
-        ("count every token of an answer", lambda: answer % 64 == 0),
-        ("count the whole vocabulary at each token", lambda: answer % 673 == 0),
-        ("count each of them once", lambda: answer == 673 * 8192),
+        (
+            "give one number per row",
+            lambda: value(student, teacher, ids).shape == (5,),
+        ),
+        (
+            "be 0 where both agree",
+            lambda: np.allclose(value(teacher, teacher, ids), 0, atol=1e-5),
+        ),
+        (
+            "look up the student's words by the teacher's numbers of them",
+            lambda: (
+                not np.allclose(
+                    value(student, teacher, ids),
+                    value(np.roll(student, 1, axis=1), teacher, ids),
+                )
+            ),
+        ),
+        (
+            "see the weight that the student keeps for words which are not named",
+            lambda: (value(_leaning(named, ids, rest), teacher, ids) > 0.1).all(),
+        ),
+        (
+            "not care how that weight is shared among them",
+            lambda: np.allclose(
+                value(student, teacher, ids), value(moved(True), teacher, ids)
+            ),
+        ),
+        (
+            "never be above the KL over all words",
+            lambda: (
+                value(student, teacher, ids) <= _kl(teacher, student) + 1e-5
+            ).all(),
+        ),
+        ("average under the teacher", lambda: close(student, teacher, ids)),
+        (
+            "be right for other rows as well",
+            lambda: all(close(*tables) for tables in others),
+        ),
     )
+
+
+def _leaning(named, ids, places):
+    """A student with the teacher's proportions of named words, and most beside."""
+    student = np.full((len(ids), 12), 0.9 / 8)
+    for row, names, p in zip(student, ids, named, strict=True):
+        row[names[places]] = 0.1 * p / p.sum()
+    return student
 
 
 def check_js_divergence(answer) -> Check:

@@ -5,37 +5,58 @@ import numpy as np
 from helpers.exercises.check import Check, filled, judge, leaves_alone
 
 
-def check_group_advantages(answer) -> Check:
-    """The advantages of GRPO: centred within each question's group."""
-    # Lopsided groups, for which the mean is neither the median nor the midrange.
-    rewards_PG = np.array([[1.0, 0.0, 0.0, 0.0, 1.0], [1.1, 1.1, 1.1, 1.1, 1.1]])
-    other_PG = np.random.default_rng(7).gamma(1.0, size=(4, 3))
+def _teaching(solved_P, group):
+    """The share of groups that are expected to hold right and wrong answers."""
+    return float(np.mean(1 - solved_P**group - (1 - solved_P) ** group))
 
-    def made(rewards):
-        return np.asarray(answer(rewards.copy()))
 
-    def sums_to_zero(rewards):
-        return np.allclose(made(rewards).sum(axis=1), 0, atol=1e-5)
+def _smallest(solved_P, share):
+    return next((G for G in range(2, 65) if _teaching(solved_P, G) >= share), None)
+
+
+def check_smallest_group(answer) -> Check:
+    """How many answers a question needs so that a share of the groups is not tied."""
+    coin, rare, sure = np.array([0.5]), np.array([0.1]), np.array([0.9])
+    apart = np.array([0.01, 0.99, 0.5])  # solved by half, on average
+    hard = np.array([0.02])
+    rng = np.random.default_rng(7)
+    cases = [(rng.beta(0.5, 0.5, 9), rng.uniform(0.1, 0.8)) for _ in range(60)]
+    between = [_teaching(hard, G) + 1e-4 for G in (63, 64)]
+
+    def gives(solved_P, share):
+        return answer(solved_P.copy(), share)
 
     return judge(
         (
-            "keep the shape (questions, answers)",
-            lambda: np.shape(made(rewards_PG)) == (2, 5),
+            "find that two answers to a coin differ every second time",
+            lambda: gives(coin, 0.5) == 2 and gives(coin, 0.51) == 3,
         ),
         (
-            "add up to zero in every group, lopsided ones too",
-            lambda: sums_to_zero(rewards_PG) and sums_to_zero(other_PG),
+            "take a group that nobody solves for tied",
+            lambda: gives(rare, 0.5) == _smallest(rare, 0.5),
         ),
         (
-            "give a tied group only zeros",
-            lambda: np.allclose(made(rewards_PG)[1], 0, atol=1e-5),
+            "take a group that everybody solves for tied, too",
+            lambda: gives(sure, 0.5) == _smallest(sure, 0.5),
         ),
-        ("put a right answer above a wrong one", lambda: made(rewards_PG)[0][0] > 0),
         (
-            "keep the distances between rewards as they are",
-            lambda: np.allclose(np.diff(made(other_PG)), np.diff(other_PG), atol=1e-5),
+            "ask of each question by itself, and not of the mean question",
+            lambda: gives(apart, 0.5) == _smallest(apart, 0.5),
         ),
-        ("leave the rewards it is given alone", lambda: leaves_alone(answer, other_PG)),
+        ("need at least two answers to compare", lambda: gives(coin, 0.0) == 2),
+        (
+            "give None where 64 answers are too few, and 64 where they are enough",
+            lambda: gives(hard, between[1]) is None and gives(hard, between[0]) == 64,
+        ),
+        (
+            "give None where most questions are always or never solved",
+            lambda: gives(np.array([0.0, 1.0, 0.5]), 0.5) is None,
+        ),
+        (
+            "be right for other questions as well",
+            lambda: all(gives(*case) == _smallest(*case) for case in cases),
+        ),
+        ("leave what it is given alone", lambda: leaves_alone(answer, apart, 0.5)),
     )
 
 

@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exercise_answers.start import CENTRED, CENTRED_WRONGLY
-
 stop = jax.lax.stop_gradient
 
 
@@ -35,6 +33,37 @@ def by_jax(theta, pair):
         return rows[0, pair[0]] + rows[1 + pair[0], pair[1]]
 
     return jax.grad(log_p)(jnp.asarray(theta))
+
+
+def smallest(*, teaches=None, first=2, last=64, enough=lambda x, share: x >= share):
+    """The solution of 07-1, with its usual mistakes as switches."""
+
+    def both(p, G):
+        return (1 - p**G - (1 - p) ** G).mean()
+
+    def answer(solved_P, share):
+        sizes = range(first, last + 1)
+        return next(
+            (G for G in sizes if enough((teaches or both)(solved_P, G), share)), None
+        )
+
+    return answer
+
+
+def in_two_loops(solved_P, share):
+    for G in range(2, 65):
+        mixed = 0.0
+        for p in solved_P:
+            mixed += 1 - p**G - (1 - p) ** G
+        if mixed >= share * len(solved_P):
+            return G
+    return None
+
+
+def writes_into_solved(solved_P, share):
+    found = smallest()(solved_P, share)
+    solved_P[:] = 1 - solved_P
+    return found
 
 
 def brevity(*, limit=200, price=-0.5, size=len, over=lambda n, limit: n > limit):
@@ -146,7 +175,29 @@ WRONG = {
         "the other one's": lambda p, q: stop(q - p) * q,
         "one number": lambda p, q: jnp.sum(stop(p - q) * p),
     },
-    "07-1": CENTRED_WRONGLY,
+    "07-1": {
+        "one right answer is enough": smallest(
+            teaches=lambda p, G: (1 - (1 - p) ** G).mean()
+        ),
+        "one wrong answer is enough": smallest(teaches=lambda p, G: (1 - p**G).mean()),
+        "the mean question": smallest(
+            teaches=lambda p, G: 1 - p.mean() ** G - (1 - p.mean()) ** G
+        ),
+        "the variance": smallest(teaches=lambda p, G: (G * p * (1 - p)).mean()),
+        "the worst question": smallest(
+            teaches=lambda p, G: (1 - p**G - (1 - p) ** G).min()
+        ),
+        "exactly one right": smallest(
+            teaches=lambda p, G: (G * p * (1 - p) ** (G - 1)).mean()
+        ),
+        "tied ones": smallest(teaches=lambda p, G: (p**G + (1 - p) ** G).mean()),
+        "a group of one": smallest(first=1),
+        "up to 63": smallest(last=63),
+        "without end": smallest(last=500),
+        "eight, as here": lambda solved_P, share: 8,
+        "a sum": smallest(teaches=lambda p, G: (1 - p**G - (1 - p) ** G).sum()),
+        "writes into what it is given": writes_into_solved,
+    },
     "07-2": {
         "the upper end": 0.5 / 1.28,
         "above": 0.6,
@@ -237,7 +288,7 @@ RIGHT = {
         "half a square": lambda p, q: 0.5 * (p - q) ** 2,
         "with a baseline": lambda p, q: stop(p - q + 1) * p,
     },
-    "07-1": CENTRED,
+    "07-1": {"two loops": in_two_loops, "next": smallest()},
     "07-2": {"0.4": 0.4},
     "07-3": {
         "another order": {

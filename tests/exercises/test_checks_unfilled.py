@@ -3,7 +3,6 @@
 import pytest
 
 from helpers.exercises import (
-    distillation,
     food_grpo,
     food_sft,
     grpo,
@@ -27,7 +26,6 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (food_grpo.check_price, [None], "a weight"),
         (gspo.check_sequence_ratio, [None], "a number"),
         (gspo.check_updates, [None], "a number of updates"),
-        (distillation.check_log_probabilities, [None], "a whole number"),
         (template.check_guess, [None], "your guess"),
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),

@@ -1,0 +1,271 @@
+"""The challenges: a number to beat, a budget, and a checker that believes nobody.
+
+A challenge hands its attempt a fresh copy of the model that the notebook starts from,
+and what the budget counts: rewards, or rows, that are counted as they are handed out
+and refused beyond it. The attempt returns a model, and the checker measures that model
+on held-out questions of its own, which no notebook uses.
+
+What it does not see: labels or questions that an attempt has from elsewhere, for it
+runs in the learner's own Python; and a shipped model that was trained on. A shipped
+model as it is, or hardly moved, is refused.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from helpers.course.stages import stage_folder
+from helpers.evaluation import tool_evaluate
+from helpers.evaluation.evaluator import evaluate
+from helpers.exercises.check import Check, judge
+from helpers.generation.tool_use import ToolUse
+from helpers.model import weights
+from helpers.rewards.functions import correct
+from helpers.tasks.food import food_pictures, food_traces
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.tools import nutrition
+
+HELD_OUT = 98  # seed of the checker's own questions; the notebooks have others
+QUESTIONS, PICTURES = 500, 360  # how many those are
+COPIED = 0.1  # of the way from the start to a shipped model: nearer is a copy
+
+
+class OverBudget(RuntimeError):
+    """An attempt asked for more than its budget."""
+
+
+class Meter:
+    """Counts what an attempt spends, and refuses what is beyond the budget.
+
+    Args:
+      budget: the most that may be spent.
+      what: of what, in words, such as "scored answers".
+    """
+
+    def __init__(self, budget: int, what: str):
+        self.budget, self.what = budget, what
+        self.spent, self.refused = 0, False
+
+    def spend(self, count: int) -> None:
+        """Counts so many.
+
+        Raises:
+          OverBudget: they are more than what is left; nothing is counted then, and the
+            attempt has failed, whether it catches this or not.
+        """
+        if self.spent + count > self.budget:
+            self.refused = True
+            raise OverBudget(
+                f"{count:,} more would make {self.spent + count:,} {self.what}, and "
+                f"the budget is {self.budget:,}."
+            )
+        self.spent += count
+
+
+class Rows:
+    """Rows to learn from, handed out once and counted.
+
+    Args:
+      rows: all there are.
+      meter: counts them.
+    """
+
+    def __init__(self, rows: Sequence[dict], meter: Meter):
+        self._rows, self._meter = list(rows), meter
+
+    def take(self, count: int) -> list[dict]:
+        """The next rows, that many.
+
+        Raises:
+          OverBudget: there are not as many left in the budget.
+        """
+        first = self._meter.spent
+        self._meter.spend(count)
+        return [dict(row) for row in self._rows[first : first + count]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome(Check):
+    """What became of an attempt.
+
+    Attributes:
+      reached: share of the held-out questions that its model answers rightly; None if
+        it was refused before it was asked.
+      to_beat: what it had to be above.
+      spent, budget: as the checker counted.
+    """
+
+    reached: float | None
+    to_beat: float
+    spent: int
+    budget: int
+
+
+def grpo(attempt, seed: int = 0, *, to_beat=0.82, budget=4_096) -> Outcome:
+    """Notebook 07: `attempt(model, tokenizer, questions, reward)` returns a model.
+
+    The questions come without their answers; the reward knows them, and each completion
+    that it scores counts.
+    """
+    meter = Meter(budget, "scored answers")
+    rows = word_problems.generate(5_000, seed=17 + 100 * seed, levels=(3,))
+    gold = {row["question"]: row["answer"] for row in rows}
+
+    def reward(prompts, completions, **columns):
+        """1.0 where the number after `####` is right; counts what it scores."""
+        meter.spend(len(completions))
+        return correct(prompts, completions, [gold[prompt] for prompt in prompts])
+
+    folder = stage_folder("sft")
+    tokenizer = chat.load_tokenizer(folder)
+    questions = [{"question": row["question"]} for row in rows]
+    return _judged(
+        lambda model: attempt(model, tokenizer, questions, reward),
+        lambda: weights.load(folder),
+        _maths(tokenizer),
+        meter,
+        to_beat,
+        copies=("grpo",),
+    )
+
+
+def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
+    """Notebook 09: `attempt(model, tokenizer, traces)` returns a model.
+
+    `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
+    """
+    meter = Meter(budget, "demonstrations")
+    folder = stage_folder("food_base")
+    tokenizer = chat.load_tokenizer(folder)
+    traces = Rows(_pictures(budget, 1000 + seed), meter)
+    tools = ToolUse(nutrition.TINY, [nutrition.TOOL], turns=3, max_result_tokens=20)
+
+    def score(model):
+        test = _pictures(PICTURES, HELD_OUT, "test")
+        look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
+        ask = tool_evaluate.evaluate
+        return ask(model, tokenizer, test, tools, samples=0, **look).greedy
+
+    def start():
+        model = weights.load(folder, vision=True)
+        model.remat = "none"
+        return model
+
+    return _judged(
+        lambda model: attempt(model, tokenizer, traces),
+        start,
+        score,
+        meter,
+        to_beat,
+        copies=("food_grpo",),
+    )
+
+
+def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outcome:
+    """Notebook 11: `attempt(student, teacher, tokenizer, questions)` returns a student.
+
+    `questions.take(n)` gives rows with a question and no answer.
+    """
+    meter = Meter(budget, "questions")
+    folder = stage_folder("grpo")
+    tokenizer, teacher = chat.load_tokenizer(folder), weights.load(folder)
+    rows = word_problems.generate(budget, seed=31 + 100 * seed, levels=(3,))
+    questions = Rows([{"question": row["question"]} for row in rows], meter)
+    return _judged(
+        lambda student: attempt(student, teacher, tokenizer, questions),
+        lambda: weights.load(stage_folder("student_base")),
+        _maths(tokenizer),
+        meter,
+        to_beat,
+    )
+
+
+def _pictures(count, seed, split="train"):
+    """Questions about drawn food as those of notebook 09: one in seven without any."""
+    drawn = food_pictures.generate(
+        count, seed=seed, split=split, levels=(1,), no_food=0.15
+    )
+    return food_traces.ask(drawn, seed=seed)
+
+
+def _maths(tokenizer):
+    """The share of the held-out problems that a model solves greedily."""
+
+    def score(model):
+        rows = {"seed": HELD_OUT, "levels": (3,), "split": "test"}
+        test = word_problems.generate(QUESTIONS, **rows)
+        ask = {"max_tokens": 64, "buckets": (48,), "samples": 0, "log": False}
+        return evaluate(model, tokenizer, test, **ask).greedy
+
+    return score
+
+
+def _judged(
+    train: Callable[[Any], Any],
+    start: Callable[[], nnx.Module],
+    score: Callable[[Any], float],
+    meter: Meter,
+    to_beat: float,
+    copies: Sequence[str] = (),
+) -> Outcome:
+    """Trains, then looks at the budget, at what came back, and at what it answers."""
+    found: dict[str, Any] = {"reached": None}
+
+    def trained():
+        found["model"] = train(start())
+        return not meter.refused
+
+    def beaten():
+        found["reached"] = score(found["model"])
+        print(
+            f"{found['reached']:.1%} of the held-out questions, "
+            f"{meter.spent:,} of {meter.budget:,} {meter.what}"
+        )
+        return found["reached"] > to_beat
+
+    def own():
+        return not any(_copied(found["model"], start(), name) for name in copies)
+
+    verdict = judge(
+        (f"stay within {meter.budget:,} {meter.what}", trained),
+        (
+            "return a model of the kind that it was given, with finite weights",
+            lambda: _alike(found["model"], start()),
+        ),
+        ("train a model, and not return one that is there already", own),
+        (f"get more than {to_beat:.0%} of the held-out questions right", beaten),
+    )
+    counted = (found["reached"], to_beat, meter.spent, meter.budget)
+    return Outcome(verdict.passed, verdict.message, *counted)
+
+
+def _flat(model):
+    """All weights of a model, by name, as one row of numbers."""
+    return np.concatenate(
+        [np.ravel(x) for x in jax.tree.leaves(nnx.state(model, nnx.Param))]
+    )
+
+
+def _alike(model, start) -> bool:
+    """Whether a model is of the same class, of the same shapes, and finite."""
+    if type(model) is not type(start) or model.config != start.config:
+        return False
+    shapes = [
+        [x.shape for x in jax.tree.leaves(nnx.state(m, nnx.Param))]
+        for m in (model, start)
+    ]
+    return shapes[0] == shapes[1] and bool(np.isfinite(_flat(model)).all())
+
+
+def _copied(model, start, stage) -> bool:
+    """Whether a model stands where that of a stage of the walk stands already."""
+    there = weights.load(stage_folder(stage), vision=hasattr(start, "vision"))
+    if not _alike(there, start):
+        return False
+    there, whole = _flat(there), _flat(start)
+    return np.linalg.norm(_flat(model) - there) < COPIED * np.linalg.norm(whole - there)

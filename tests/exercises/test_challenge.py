@@ -1,0 +1,195 @@
+"""The checkers of the challenges count and measure for themselves."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from helpers.course.stages import stage_folder
+from helpers.exercises import challenge
+from helpers.model import weights
+from helpers.rewards.functions import correct
+from helpers.tasks.maths import word_problems
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tmp_path):
+    """The shipped models, and few held-out questions."""
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    monkeypatch.setattr(challenge, "QUESTIONS", 40)
+    monkeypatch.setattr(challenge, "PICTURES", 24)
+
+
+def untrained(model, *given):
+    return model
+
+
+def changed(model, change):
+    """The model with each of its arrays changed."""
+    nnx.update(model, jax.tree.map(change, nnx.state(model, nnx.Param)))
+    return model
+
+
+CHECKERS = (challenge.grpo, challenge.food_sft, challenge.distillation)
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_stub_is_not_written_yet_and_costs_nothing(checker):
+    def stub(*given):
+        raise NotImplementedError
+
+    outcome = checker(stub)
+    assert not outcome.passed and outcome.reached is None and outcome.spent == 0
+    assert outcome.message.startswith("Not written yet: replace the stub above")
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_model_below_the_number_fails_and_one_above_it_passes(checker):
+    below = checker(untrained)
+    assert not below.passed and 0 <= below.reached < below.to_beat
+    assert f"get more than {below.to_beat:.0%}" in below.message
+    above = checker(untrained, to_beat=-0.01)
+    assert above.passed and above.reached == below.reached
+    assert not checker(untrained, to_beat=below.reached).passed, "as much is not more"
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.parametrize("returned", [None, "a model", 0.99, ("model",), {"greedy": 1}])
+def test_what_is_no_model_fails(checker, returned):
+    outcome = checker(lambda *given: returned, to_beat=-1)
+    assert not outcome.passed and outcome.reached is None
+
+
+def test_a_model_of_another_size_fails_though_it_answers_well():
+    larger = challenge.distillation(lambda student, teacher, *given: teacher, to_beat=0)
+    assert not larger.passed and "of the kind" in larger.message
+    base = weights.load(stage_folder("student_base"))
+    assert not challenge.grpo(lambda *given: base, to_beat=-1).passed
+
+
+def test_weights_that_are_no_numbers_fail():
+    outcome = challenge.grpo(
+        lambda model, *given: changed(model, lambda x: x * np.nan), to_beat=-1
+    )
+    assert not outcome.passed and "finite" in outcome.message
+
+
+def back_to_the_start(stage, share):
+    """An attempt: the shipped weights of a stage, a share of the way taken back."""
+
+    def attempt(model, *given):
+        shipped = weights.load(stage_folder(stage), vision="food" in stage)
+        start, end = (nnx.state(each, nnx.Param) for each in (model, shipped))
+        between = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start, end)
+        nnx.update(model, between)
+        return model
+
+    return attempt
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "checker, stage", [(challenge.grpo, "grpo"), (challenge.food_sft, "food_grpo")]
+)
+def test_shipped_weights_are_refused_moved_a_little_or_not(checker, stage, share):
+    outcome = checker(back_to_the_start(stage, share), to_beat=-1)
+    assert not outcome.passed and outcome.reached is None
+    assert "not return one that is there already" in outcome.message
+
+
+def test_a_models_own_way_is_no_copy_even_if_it_is_as_far_from_the_start():
+    rng = np.random.default_rng(4)
+
+    def attempt(model, *given):
+        return changed(model, lambda x: x + 0.1 * rng.normal(size=x.shape) * x.std())
+
+    assert challenge.grpo(attempt, to_beat=-1).passed
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_an_answer_too_many_fails_whether_the_attempt_catches_it_or_not(caught):
+    def attempt(model, tokenizer, questions, reward):
+        asked = [row["question"] for row in questions[:64]]
+        assert reward(asked, ["#### 1"] * 64, level=[3] * 64) is not None
+        try:
+            reward(asked[:1], ["#### 1"])
+        except challenge.OverBudget:
+            if not caught:
+                raise
+        return model
+
+    outcome = challenge.grpo(attempt, to_beat=-1, budget=64)
+    assert not outcome.passed and outcome.reached is None
+    assert outcome.spent == 64 and "64 scored answers" in outcome.message
+    assert challenge.grpo(attempt, to_beat=-1, budget=65).passed
+
+
+@pytest.mark.parametrize("checker", [challenge.food_sft, challenge.distillation])
+def test_a_row_too_many_fails_whether_the_attempt_catches_it_or_not(checker):
+    taken = []
+
+    def attempt(model, *given):
+        taken.extend(given[-1].take(6))
+        try:
+            taken.extend(given[-1].take(5))
+        except challenge.OverBudget:
+            pass
+        return model
+
+    outcome = checker(attempt, to_beat=-1, budget=10)
+    assert not outcome.passed and outcome.spent == 6 == len(taken)
+    assert checker(attempt, to_beat=-1, budget=11).passed
+
+
+def test_rows_come_once_each_and_are_copies():
+    meter = challenge.Meter(5, "rows")
+    rows = challenge.Rows([{"n": n} for n in range(5)], meter)
+    first = rows.take(2)
+    first[0]["n"] = 99
+    assert [row["n"] for row in rows.take(3)] == [2, 3, 4] and meter.spent == 5
+    with pytest.raises(challenge.OverBudget, match="6 rows, and the budget is 5"):
+        rows.take(1)
+    assert meter.refused and meter.spent == 5
+
+
+def test_questions_come_without_answers_and_the_reward_knows_them():
+    seen = {}
+
+    def attempt(model, tokenizer, questions, reward):
+        asked = [row["question"] for row in questions[:50]]
+        seen.update(questions=questions, right=reward(asked, gold(asked)))
+        seen["wrong"] = reward(asked, ["#### 123456"] * 50)
+        return model
+
+    rows = word_problems.generate(5_000, seed=217, levels=(3,))
+    by_question = {row["question"]: row["answer"] for row in rows}
+
+    def gold(asked):
+        return [by_question[question] for question in asked]
+
+    outcome = challenge.grpo(attempt, seed=2, to_beat=-1)
+    assert seen["right"] == [1.0] * 50 and seen["wrong"] == [0.0] * 50
+    assert outcome.spent == 100
+    assert {tuple(row) for row in seen["questions"]} == {("question",)}
+    held = word_problems.generate(500, seed=98, levels=(3,), split="test")
+    assert not {row["question"] for row in held} & set(by_question)
+
+
+def test_the_number_reached_is_the_share_of_right_greedy_answers():
+    from helpers.evaluation.evaluator import evaluate
+    from helpers.text import chat
+
+    outcome = challenge.grpo(untrained, to_beat=-1)
+    folder = stage_folder("sft")
+    held = word_problems.generate(40, seed=98, levels=(3,), split="test")
+    report = evaluate(
+        weights.load(folder),
+        chat.load_tokenizer(folder),
+        held,
+        max_tokens=64,
+        buckets=(48,),
+        samples=0,
+    )
+    texts = [answer["text"] for answer in report.answers]
+    right = correct(None, texts, [row["answer"] for row in held])
+    assert outcome.reached == pytest.approx(np.mean(right))
