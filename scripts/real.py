@@ -4,11 +4,11 @@
 
 A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; SFT alone, for
-as long as SFT and GRPO together, is in `scripts.real_sft`, those with a calculator in
-`scripts.real_tool`. Before the first stage and after each the model
-is measured on held-out problems, level by level: greedily on 200 of each, and with
-eight samples on 50 of them; as it comes also in the wording that suits it best on
-training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test
+as long as SFT and GRPO together, is in `scripts.real_sft`, GRPO on problems of one step
+in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`. Before the
+first stage and after each the model is measured on held-out problems, level by level:
+greedily on 200 of each, and with eight samples on 50 of them; as it comes also in the
+wording that suits it best on training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test
 questions too.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
@@ -36,7 +36,7 @@ from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
-from scripts import real_sft, real_tool
+from scripts import real_one_step, real_sft, real_tool
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
@@ -72,6 +72,7 @@ def of_notebook(stage: str) -> Stage:
 
 STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
     "sft_control": Stage(real_sft.control, "sft_control"),
+    "grpo_one_step": Stage(real_one_step.grpo, "grpo_one_step"),
     "tool_sft": Stage(None, "sft", calculator=True),
     "tool_grpo": Stage(real_tool.grpo, "tool_grpo", calculator=True),
     "tool_grpo_alone": Stage(None, "tool_grpo"),

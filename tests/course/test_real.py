@@ -77,6 +77,7 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
         "sft",
         "grpo",
         "sft_control",
+        "grpo_one_step",
         "tool_sft",
         "tool_grpo",
         "tool_grpo_alone",
@@ -84,7 +85,7 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     ]
     real.run(SMALL, stages, seed=3)
     said = capsys.readouterr().out
-    assert said.count("from sft") == 6 and said.count("from grpo") == 1
+    assert said.count("from sft") == 7 and said.count("from grpo") == 1
     assert said.count("from tool_grpo") == 3 and "with the calculator are right" in said
     with open(tmp_path / "real.csv", newline="") as file:
         table = list(csv.DictReader(file))
