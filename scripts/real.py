@@ -8,8 +8,8 @@ as long as SFT and GRPO together, is in `scripts.real_sft`, GRPO on problems of 
 in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`. Before the
 first stage and after each the model is measured on held-out problems, level by level:
 greedily on 200 of each, and with eight samples on 50 of them; as it comes also in the
-wording that suits it best on training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test
-questions too.
+wording that suits it best on training problems. With COURSE_GSM8K, the folder of
+GSM8K's files, on its test questions too.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
 it was, and what was measured is not measured again.
