@@ -91,9 +91,9 @@ def human_minutes(notebook) -> tuple[int, int]:
 
 
 def line(notebook) -> str:
-    """What the card says of it: "you: about 30 min to read, 25 for the exercises"."""
+    """What the card says of it: "about 30 min to read, 25 for the exercises"."""
     reading, exercises = human_minutes(notebook)
-    return f"you: about {reading} min to read, {exercises} for the exercises"
+    return f"about {reading} min to read, {exercises} for the exercises"
 
 
 def read(number: str):
@@ -107,7 +107,7 @@ def main() -> None:
     for number in asked or LESSONS:
         notebook, machine = read(number), LESSONS[number].minutes["laptop"]
         title = LESSONS[number].title
-        print(f"{number} {title} · {line(notebook)} · laptop {machine} min")
+        print(f"{number} {title} · you: {line(notebook)} · laptop {machine} min")
         for name, part in sections(notebook).items() if asked else ():
             done = ", ".join(f"{n}: {m} min" for n, m in part.exercises.items())
             exercises = f" · exercise {done}" if done else ""

@@ -6,10 +6,10 @@
     --no-run    refresh and normalise, do not execute
     --fresh     first delete the saved runs that the notebook trains
 
-Cells tagged `badges`, `road` and `setup`, and the **Time** line of the cell tagged
-`card`, are written by this program, so that the repository's address, the release tag,
-the road and the minutes each stand in one place (pyproject.toml,
-helpers/course/syllabus.py).
+Cells tagged `badges`, `road` and `setup`, and the two lines about time of the cell
+tagged `card`, are written by this program, so that the repository's address, the
+release tag, the road and the minutes each stand in one place (pyproject.toml,
+helpers/course/syllabus.py, human_minutes.py).
 """
 
 import argparse
@@ -28,9 +28,11 @@ from nbclient import NotebookClient
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(FOLDER)]
 
-from helpers.course.syllabus import LESSONS  # noqa: E402
+import human_minutes  # noqa: E402
+
+from helpers.course.syllabus import IN_A_HURRY, LESSONS  # noqa: E402
 from helpers.runtime.environment import build_folder, run_folder  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -93,39 +95,44 @@ def badges(number: str) -> str:
 
 
 def road(number: str) -> str:
-    """The walk as one line of Markdown, with *you are here*."""
-    stops = []
+    """The whole road and the short one in Markdown, with *you are here*."""
+    stops = {}
     for each, lesson in LESSONS.items():
+        stops[each] = f"[{each} {lesson.road}]({lesson.file}.ipynb)"
         if each == number:
-            stops.append(f"**{each} {lesson.road} ← you are here**")
-        else:
-            stops.append(f"[{each} {lesson.road}]({lesson.file}.ipynb)")
-    return "**The road** · " + " → ".join(stops)
+            stops[each] = f"**{each} {lesson.road} ← you are here**"
+    hurry = " → ".join(stops[each] for each in IN_A_HURRY)
+    return f"**The road** · {' → '.join(stops.values())}\n\n**In a hurry** · {hurry}"
 
 
-def card_time(number: str) -> str:
-    """The card's line about time, from the table in helpers/course/syllabus.py."""
+def card_time(number: str, notebook: nbformat.NotebookNode) -> str:
+    """The card's lines about time: the machine's, and the reader's."""
     minutes = LESSONS[number].minutes
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:
-        return (
-            f"{line} · Colab v5e-1 about {minutes['v5e-1']} min, Kaggle v5e-8 about "
+        line += (
+            f" · Colab v5e-1 about {minutes['v5e-1']} min, Kaggle v5e-8 about "
             f"{minutes['v5e-8']} (planned from the compiler's model, not measured)"
         )
-    return line + " · any Colab or Kaggle runtime about the same, no TPU needed"
+    else:
+        line += " · any Colab or Kaggle runtime about the same, no TPU needed"
+    return f"{line}\n- **Your time:** {human_minutes.line(notebook)}"
 
 
 def refresh(notebook: nbformat.NotebookNode, number: str) -> None:
-    """Write the generated cells (badges, road, set-up) and the card's time line."""
+    """Write the generated cells: badges, road, set-up, and the card's lines on time."""
     made = {"badges": badges(number), "road": road(number), "setup": SETUP.rstrip()}
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag in made:
                 cell.source = made[tag]
             elif tag == "card":
-                pattern = r"^- \*\*Time:\*\*.*$"
+                pattern = r"^- \*\*Time:\*\*.*$(\n- \*\*Your time:\*\*.*$)?"
                 cell.source = re.sub(
-                    pattern, card_time(number), cell.source, flags=re.MULTILINE
+                    pattern,
+                    card_time(number, notebook),
+                    cell.source,
+                    flags=re.MULTILINE,
                 )
 
 

@@ -13,6 +13,7 @@ import csv
 import json
 import re
 
+import human_minutes
 import publish
 import readme_compiler
 import readme_learning
@@ -28,13 +29,14 @@ README, COMPILER = ROOT / "README.md", ROOT / "docs" / "compiler.md"
 
 
 def notebooks_table() -> str:
-    """One row per notebook: number, title, minutes on a laptop, where to open it."""
-    lines = ["| # | notebook | laptop | open in |", "|---|---|--:|---|"]
+    """One row per notebook: number, title, a reader's and a laptop's minutes, links."""
+    lines = ["| # | notebook | you | laptop | open in |", "|---|---|--:|--:|---|"]
     for number, lesson in LESSONS.items():
         link = f"[{lesson.title}](notebooks/{lesson.file}.ipynb)"
         minutes = f"{lesson.minutes['laptop']} min"
         opens = f"[![Colab][badge]][colab-{number}] [Kaggle][kaggle-{number}]"
-        lines.append(f"| {number} | {link} | {minutes} | {opens} |")
+        yours = sum(human_minutes.human_minutes(human_minutes.read(number)))
+        lines.append(f"| {number} | {link} | {yours} min | {minutes} | {opens} |")
     left = [number for number, lesson in LESSONS.items() if not lesson.walk]
     return "\n".join(
         [

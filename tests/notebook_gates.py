@@ -115,7 +115,7 @@ def opens_as_all_do(notebook, number):
     assert first[1].source.startswith(f"# {number} · ")
     assert first[3].source == publish.road(number)
     card = first[2].source
-    assert publish.card_time(number) in card, (
+    assert publish.card_time(number, notebook) in card, (
         "run notebooks/publish.py: time is not current"
     )
     for line in ("- **You need:**", "- **You will be able to:**"):

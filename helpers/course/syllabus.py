@@ -109,6 +109,8 @@ LESSONS = {
     )
 }
 
+IN_A_HURRY = ("00", "03", "04", "07", "11")  # the short road: measured, imitated, tried
+
 # Names of the stages in tables and figures, in the order of the walk.
 STAGES = {
     "base": "base",

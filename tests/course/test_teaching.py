@@ -134,7 +134,7 @@ def test_minutes_of_a_person_follow_the_words():
         assert told == len(course.exercises(notebook)), number
         assert sum(part.guesses for part in parts.values()) >= 3
         assert 10 <= reading <= 60 and 15 <= exercises <= 35, number
-        assert human_minutes.line(notebook).startswith(f"you: about {reading} min")
+        assert human_minutes.line(notebook).startswith(f"about {reading} min")
 
 
 def test_what_the_page_names_is_there():
