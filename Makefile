@@ -9,8 +9,8 @@ PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
 # Those that train for minutes come first, so that no worker ends alone.
-NOTEBOOKS := notebooks/1[01]_*.ipynb notebooks/0[78]_*.ipynb notebooks/0[!78]_*.ipynb \
-  notebooks/1[!01]_*.ipynb
+NOTEBOOKS := notebooks/1[01]*.ipynb notebooks/0[78]*.ipynb notebooks/0[!78]*.ipynb \
+  notebooks/1[!01]*.ipynb
 # In the order given; else files with many tests come first, however quick they are.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
@@ -122,6 +122,7 @@ colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitati
 
 app-check: $(READY)  ## the assistant's web page and the slides in a headless Chromium
 	$(PY) tests/browser/check.py
+	$(PY) -m scripts.app_picture --check
 	$(PY) tests/browser/slides.py
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree

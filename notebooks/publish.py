@@ -71,8 +71,8 @@ print("The helpers are ready.")
 
 
 def number_of(path: pathlib.Path) -> str:
-    """A notebook's number, "07", from its file name; raises ValueError if not ours."""
-    number = path.name[:2]
+    """A notebook's number, "07" or "08b", from its name; ValueError if not ours."""
+    number = path.stem.partition("_")[0]
     if number not in LESSONS or LESSONS[number].file != path.stem:
         names = ", ".join(lesson.file for lesson in LESSONS.values())
         raise ValueError(f"{path.name} is none of the course's notebooks: {names}.")

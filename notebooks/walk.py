@@ -282,7 +282,8 @@ def notebook_number(said: str) -> str:
     """
     name = pathlib.PurePath(said).name.removesuffix(".ipynb")
     for number, lesson in LESSONS.items():
-        if name == lesson.file or name in (number, str(int(number))):
+        short = number.removeprefix("0")  # 7, 8b; and 0
+        if name in (lesson.file, number, short):
             return number
     names = ", ".join(lesson.file for lesson in LESSONS.values())
     raise argparse.ArgumentTypeError(

@@ -1,10 +1,12 @@
-"""Takes README's picture of the food-logging assistant, `docs/app.png`.
+"""Takes the picture of the food-logging assistant that README and notebook 14 show.
 
-    python -m scripts.app_picture       under a minute; needs Chromium
+    python -m scripts.app_picture            under a minute; needs Chromium
+    python -m scripts.app_picture --check    whether docs/app.png still says the same
 
-It opens the very app of `make app`, with the shipped models, in a headless Chromium,
-asks about the picture that is there, and keeps the page down to the table of the meal,
-in few colours.
+It opens the very app of `make app`, with the shipped models, in a headless Chromium as
+narrow as a phone, asks about the picture that is there, and keeps the page down to the
+table of the meal, in few colours. What the page says is kept in the file, too, as the
+words for those who do not see it (`meal_view.app_picture`).
 """
 
 import io
@@ -12,17 +14,22 @@ import pathlib
 import sys
 import tempfile
 
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
+from helpers.app import food_app, meal_view
 from scripts.app import PAGE
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "app.png"
-SIZE = 640, 1300
-EDGE = 5  # pixels around what is kept
+SIZE = meal_view.APP_WIDTH, 1300
+SCALE = 2  # pixels of the file to one of the page: letters stay sharp
+EDGE = 5  # around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
+COLOURS = 64
 KEPT = """[document.querySelector('.food-app').getBoundingClientRect().top,
   document.querySelector('.food-table').getBoundingClientRect().bottom]"""
+VALUE = "(e => e.selectedOptions ? e.selectedOptions[0].innerText : e.value)({})"
+EVENTS = "[...document.querySelectorAll('.food-event')].map(e => e.innerText)"
+ROWS = "[...document.querySelector('.food-table').rows].map(r => r.innerText)"
 
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 
@@ -30,17 +37,42 @@ import check  # noqa: E402
 import chromium  # noqa: E402
 
 
-def main() -> None:
-    """Writes the picture; ends with a message where there is no Chromium."""
+def main(arguments) -> None:
+    """Writes the picture, or compares; ends with a message where there is no Chromium.
+
+    Args:
+      arguments: list of str, [] or ["--check"].
+    """
+    if arguments not in ([], ["--check"]):
+        sys.exit(__doc__)
     program = chromium.find()
     if program is None:
         sys.exit("Install Chromium first, such as `apt-get install chromium`.")
+    data, said = taken(program)
+    if arguments:
+        assert said == meal_view.app_picture()[1], f"docs/app.png is old, now: {said}"
+        print("docs/app.png says what the app says.")
+        return
+    meal_view.APP_PICTURE.parent.mkdir(exist_ok=True)
+    meal_view.APP_PICTURE.write_bytes(data)
+    print(f"{meal_view.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
+
+
+def taken(program):
+    """The picture of one conversation.
+
+    Args:
+      program: path of a Chromium.
+    Returns:
+      (bytes of a PNG, what it shows in words).
+    """
     with tempfile.TemporaryDirectory() as folder:
         build = pathlib.Path(folder)
         with (
             check.served(PAGE, build) as address,
-            chromium.opened(program, address, *SIZE) as page,
+            chromium.opened(program, address, *SIZE, scale=SCALE) as page,
         ):
+            page.call("Emulation.setScrollbarsHidden", hidden=True)
             page.wait(check.BUTTON.format("Ask"), seconds=180)
             check.press(page, "Ask")
             page.wait(f"{check.KINDS}.includes('food-answer')", seconds=180)
@@ -48,26 +80,45 @@ def main() -> None:
             page.wait(f"!({check.BUTTON.format('Ask')}.disabled)")
             page.screenshot(build / "page.png")
             top, bottom = page.look(KEPT)
+            said = in_words(page)
         whole = Image.open(build / "page.png")
-        data = small(whole.crop((0, top - EDGE, 600, bottom + EDGE)))
-    PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_bytes(data)
-    print(f"{PICTURE.relative_to(ROOT)}: {len(data) / 1e3:.0f} kB")
+        box = (0, top - EDGE, SIZE[0], bottom + EDGE)
+        return small(whole.crop([SCALE * side for side in box]), said), said
 
 
-def small(picture: Image.Image) -> bytes:
-    """A screenshot as a PNG of few colours.
+def in_words(page) -> str:
+    """What the page shows from its heading to its table, as it is there."""
+    chosen = {
+        label: " ".join(page.look(VALUE.format(check.LABELLED.format(label))).split())
+        for label in ("Picture", "Question", "Model")
+    }
+    names = food_app.drawn_examples()
+    drawn = food_app.example_rows()[list(names).index(chosen["Picture"])]["foods"]
+    happened = "; ".join(" ".join(line.split()) for line in page.look(EVENTS))
+    table = ", ".join(" ".join(row.split()) for row in page.look(ROWS))
+    return (
+        "The app as a page on a phone, from top to bottom: the heading “What is on the "
+        f"plate?”; a menu of pictures, at “{chosen['Picture']}”; a button to upload a "
+        f"photo; a drawn dish, {' and '.join(drawn)}; the question “"
+        f"{chosen['Question']}”; a menu of models, at “{chosen['Model']}”; the button "
+        f"Ask; three lines of what happened: {happened}; a table of this meal: {table}."
+    )
+
+
+def small(picture: Image.Image, said: str) -> bytes:
+    """A screenshot as a PNG of few colours, with its words.
 
     Raises:
       ValueError: it is too large for README nevertheless.
     """
-    file = io.BytesIO()
-    few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
-    few.save(file, "PNG", optimize=True)
+    file, words = io.BytesIO(), PngImagePlugin.PngInfo()
+    words.add_itxt("Description", said)
+    few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    few.save(file, "PNG", optimize=True, pnginfo=words)
     if file.tell() > LARGEST:
         raise ValueError(f"The picture has {file.tell()} bytes, README's {LARGEST}.")
     return file.getvalue()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

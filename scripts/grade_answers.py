@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 
-SHOWN = {"logits"}  # what an answer may ask of a thing that it is called with
+# What an answer may ask of a thing that it is called with: a model, or a backend.
+SHOWN = {"logits", "begin", "next_turn", "append_results"}
 
 
 class Remote:

@@ -27,8 +27,10 @@ KINDS = {  # classes of the course that are data
     "Trace": "helpers.tools.traces",
     "Call": "helpers.tools.tool_calls",
     "Verdict": "helpers.tools.tool_calls",
+    "Event": "helpers.app.assistant",
     "KV": "helpers.model.attention",
 }
+ERRORS = {"BackendError": "helpers.app.assistant"}  # that answers raise and catch
 ITERATORS = (types.GeneratorType, range, map, filter, zip, reversed)
 ITERATORS += (type({}.keys()), type({}.values()), type({}.items()), type(iter([])))
 NO_VALUE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
@@ -253,11 +255,13 @@ class Peer:
 
 
 def _exception(raised):
-    """An exception of the other side: a built-in one, or one that bears its name."""
+    """An exception of the other side: one of Python's or the course's, or its name."""
     try:
         name, said = (str(part) for part in raised)
     except (TypeError, ValueError) as error:
         raise Broken("no exception") from error
+    if name in ERRORS:
+        return getattr(importlib.import_module(ERRORS[name]), name)(said)
     kind = getattr(builtins, name, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         if name not in ("StopIteration", "StopAsyncIteration"):

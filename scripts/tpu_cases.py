@@ -39,7 +39,7 @@ class Case:
     pieces: int = 1
     chunk: int = 1024
     preset: str = ""
-    int8 = False  # whether the frozen base is stored so
+    stored = ""  # how the frozen base is, if not in bfloat16: int8 or NF4
     pictures = 0  # in every prompt
 
     @property
@@ -62,7 +62,7 @@ class Case:
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
         mesh, vision = ahead_of_time.mesh(self.topology), self.config.vision
         model = abstract_programs.abstract_model(
-            self.config, rank=self.rank, int8=self.int8
+            self.config, rank=self.rank, stored=self.stored
         )
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program in ("rollout", "evaluation"):
@@ -126,9 +126,21 @@ class SeeingCase(Case):
     pictures = 1
 
     @property
+    def stored(self):
+        """How the frozen base is stored; "": in bfloat16."""
+        return "int8" if self.int8 else ""
+
+    @property
     def config(self):
         """The model's shape, with the tower that it sees with."""
         return dataclasses.replace(KNOWN[self.model], vision=SEES[self.model])
+
+
+@dataclasses.dataclass(frozen=True)
+class FourBitCase(SeeingCase):
+    """The same with the frozen base in NF4, the scales of its blocks in 8 bits."""
+
+    stored = "nf4 double"
 
 
 def of_preset(name, topology, programs):
@@ -186,6 +198,11 @@ def seeing():
     yield SeeingCase(GEMMA4B, "grpo", "v5e-8", prompts=128, group=1)
 
 
+def four_bits():
+    """GRPO of Food-101 once more, as on one chip, with a frozen base of four bits."""
+    yield FourBitCase(GEMMA4B, "grpo", "v5e-1", prompts=8, pieces=4)
+
+
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
     yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
@@ -195,4 +212,5 @@ def far():
 
 def cases():
     """All of them, the presets' first."""
-    return [*shipped(), *larger(), *far(), *families(), *choices(), *seeing()]
+    ours = [*shipped(), *larger(), *far(), *families(), *choices()]
+    return [*ours, *seeing(), *four_bits()]

@@ -71,7 +71,7 @@ def measure(case, kept):
     percent = report.hbm_percent + 100 * resident / report.usable_gb
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     return {name: getattr(case, name) for name in SIZES} | {
-        "trained": f"LoRA {case.rank}" if case.rank else "all",
+        "trained": trained(case),
         "group": case.answers,
         "chips": chips,
         "hbm_percent": "" if report.verdict else round(percent, 1),
@@ -89,6 +89,12 @@ def measure(case, kept):
         "versions": versions(),
         "program_hash": key,
     }
+
+
+def trained(case):
+    """What a case trains, and beside what if the frozen base is in four bits."""
+    beside = " on NF4" if case.stored.startswith("nf4") else ""
+    return f"LoRA {case.rank}{beside}" if case.rank else "all"
 
 
 def table():

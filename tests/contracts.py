@@ -27,6 +27,8 @@ MADE: list[Objective] = [
     objectives.sft(),
     objectives.policy_gradient(),
     objectives.gspo(),
+    objectives.dpo(),
+    objectives.orpo(),
     objectives.distillation(),
 ]
 REWARDS: list[Reward] = [

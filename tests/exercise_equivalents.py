@@ -200,18 +200,15 @@ SAME: dict[str, dict[str, str]] = {
             "only what divides is cut, so there is nothing to round"
         ),
     },
-    "14-2": {
-        "arguments = {'food': 'iza', 'grams': 150}": OTHER_ANSWER,
-        "arguments = {'food': 'pza', 'grams': 150}": OTHER_ANSWER,
-        "arguments = {'food': 'pia', 'grams': 150}": OTHER_ANSWER,
-        "arguments = {'food': 'piz', 'grams': 150}": OTHER_ANSWER,
-        "arguments = {'food': 'piza', 'grams': 151}": OTHER_ANSWER,
-        "arguments = {'food': 'piza', 'grams': 149}": OTHER_ANSWER,
+    "13-3": {
+        "gaps.append((min(end, begin) - free, free))": "the smaller of two either way",
+        "free = max(begin + length, free)": "the larger of two either way",
+        "free = max(free, length + begin)": ORDER,
     },
+    "14-1": {"return None": "a generator gives no value at its end"},
     "14-4": {
-        "without name = 'always pizza'": NAME,
+        "without name = 'the first, else the second'": NAME,
         "name = …": NAME,
-        "self.told = results[-1]": "one call has one result, the first and the last",
     },
     "15-3": {
         "said, _, number = text.rpartition('####')": "the space is stripped later",

@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from tiny_models import model as make
 
-from helpers.batches import prompt_batches
+from helpers.batches import pairs, prompt_batches
 from helpers.generation import calculator_use
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
@@ -80,6 +80,16 @@ def sft_rows(_):
     return prompt_batches.packed_rows(examples, batch=8, length=64, seed=0)
 
 
+def preferred(_):
+    """Pairs of answers of unequal lengths."""
+    rows = [
+        {"question": row["question"], "chosen": row["answer"], "rejected": "Mia has"}
+        for row in ROWS
+    ]
+    settings = {"batch": 8, "max_tokens": 20, "buckets": (32,), "seed": 0}
+    return pairs(rows, TOKENIZER, **settings)
+
+
 LESSONS = {
     "sft": (objectives.sft, sft_rows, False),
     "mixed": (objectives.sft, sft_rows, False),
@@ -89,6 +99,7 @@ LESSONS = {
         False,
     ),
     "calculator": (objectives.policy_gradient, often_calculated, False),
+    "dpo": (objectives.dpo, preferred, True),
     "distillation": (
         lambda: objectives.distillation(reverse_kl),
         lambda model: rollouts(model, None),
@@ -127,7 +138,8 @@ def check_lesson(name):
             ours["logprobs"], theirs["logprobs"], rtol=1e-4 if step else 1e-6, atol=1e-5
         )
     for ours, theirs in zip(table, expected, strict=True):
-        for key in ("loss", "entropy", "nll", "reward", "length", "tokens"):
+        told = ("loss", "entropy", "nll", "pair/chosen", "reward", "length", "tokens")
+        for key in told:
             if key in theirs:
                 np.testing.assert_allclose(
                     ours[key],
@@ -156,6 +168,7 @@ def check_gathering():
             ("bfloat16", "float32", "bfloat16"),
             ("float32", "bfloat16", "bfloat16"),
             ("int8", "bfloat16", "int8"),
+            ("uint8", "bfloat16", "uint8"),
         ):
             weight = jax.ShapeDtypeStruct((2, 16, 16), held)
             gather = jax.jit(lambda x, used=used: gathered({"q": x}, used)["q"])

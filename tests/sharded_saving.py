@@ -1,4 +1,4 @@
-"""Adapted and int8 models on 8 simulated devices: one device's samples and files."""
+"""Adapted and quantized models on 8 simulated devices: samples and files of one."""
 
 import functools
 import pathlib
@@ -21,9 +21,9 @@ from helpers.runtime.sharding import place
 SIZES = {"vocab": 32, "width": 16, "ff": 32, "head_dim": 8}
 
 
-def made(dtype, int8):
+def made(dtype, kind):
     model = make("qwen3", dtype=dtype, **SIZES)
-    model = lora.quantize(model) if int8 else model
+    model = lora.quantize(model, kind) if kind else model
     model.activations = "float32"
     return adapted(model, 0.15, targets=("q", "o", "down"))
 
@@ -78,8 +78,8 @@ def sampled(model):
     )
 
 
-def check(dtype, int8, mesh, scratch):
-    one = made(dtype, int8)
+def check(dtype, kind, mesh, scratch):
+    one = made(dtype, kind)
     expected = logits(one)
     save(one, scratch / "one")
     many = spread(one, mesh)
@@ -106,9 +106,11 @@ def check(dtype, int8, mesh, scratch):
 if __name__ == "__main__":
     assert len(jax.devices()) == 8
     ways = [
-        (jnp.float32, False, make_mesh()),
-        (jnp.bfloat16, True, make_mesh()),
-        (jnp.float32, True, make_mesh(model=2)),
+        (jnp.float32, None, make_mesh()),
+        (jnp.bfloat16, "int8", make_mesh()),
+        (jnp.float32, "int8", make_mesh(model=2)),
+        (jnp.bfloat16, "nf4 double", make_mesh()),
+        (jnp.float32, "nf4", make_mesh(model=2)),
     ]
     for way in ways:
         with tempfile.TemporaryDirectory() as scratch:

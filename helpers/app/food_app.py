@@ -67,12 +67,18 @@ def course_models():
     }
 
 
-def drawn_examples(count=8):
-    """Test pictures of `food_pictures`: of one food or none first, then of two."""
+def example_rows(count=8):
+    """Test rows of `food_pictures`: of one food or none first, then of two."""
     rows = food_pictures.generate(
         count, seed=14, split="test", levels=(1, 1, 2), no_food=0.15
     )
     rows.sort(key=lambda row: row["level"])  # the question that stands there is of one
+    return rows
+
+
+def drawn_examples(count=8):
+    """The pictures of `example_rows`, by name."""
+    rows = example_rows(count)
     return {f"example {i + 1}": row["image"] for i, row in enumerate(rows)}
 
 

@@ -1,5 +1,7 @@
 """A model in this process as the assistant's backend: greedy, offline, ours."""
 
+from typing import NamedTuple
+
 import jax
 import numpy as np
 
@@ -72,7 +74,25 @@ class LocalModel:
         """
         text = {"type": "text", "text": question}
         content = question if picture is None else [{"type": "image"}, text]
-        row = {"question": [{"role": "user", "content": content}]}
+        return self._read([{"role": "user", "content": content}], picture)
+
+    def reply(self, messages, picture):
+        """The next turn of a conversation of which all that was said is known as text.
+
+        It is turned into tokens and read anew, as a server does that keeps nothing
+        between two requests.
+
+        Args:
+          messages: for the chat template. picture: of the first one, or None.
+        Returns:
+          a Turn, whether or not it ended.
+        Raises:
+          BackendError: see `begin`.
+        """
+        return self._read(messages, picture).write()
+
+    def _read(self, messages, picture):
+        row = {"question": messages}
         vision = self.model.config.vision
         shown = {"tools": self.schemas}
         if picture is not None:
@@ -93,11 +113,31 @@ class LocalModel:
         return _Conversation(self, prompt)
 
 
+class Turn(NamedTuple):
+    """What a model wrote in one turn.
+
+    text: without the token that ends it. tokens: int32, that token included. ended:
+    whether there is one. read: tokens of the conversation before it.
+    """
+
+    text: str
+    tokens: np.ndarray
+    ended: bool
+    read: int
+
+    def cut(self, budget, tokenizer):
+        """The turn as it had been with this budget of tokens, at least one."""
+        if self.tokens.size <= budget:
+            return self
+        tokens = self.tokens[:budget]
+        return Turn(turn_text(tokenizer, tokens, False), tokens, False, self.read)
+
+
 class _Conversation:
     """One conversation: a session with one answer, always the likeliest token."""
 
     def __init__(self, backend, prompt):
-        self.backend = backend
+        self.backend, self.read = backend, int(prompt["prompt_mask"].sum())
         self.session = sessions.prefill(
             backend.model,
             prompt["prompt"],
@@ -108,6 +148,16 @@ class _Conversation:
         )
 
     def next_turn(self):
+        backend, turn = self.backend, self.write()
+        if not turn.ended:
+            raise BackendError(
+                f"{backend.name} did not end its turn within {backend.max_tokens} "
+                "tokens. Ask in other words, or choose another model."
+            )
+        return backend.grammar.parse(turn.text)
+
+    def write(self) -> Turn:
+        """The next turn, as it is written."""
         backend = self.backend
         self.session, completions = sessions.generate(
             backend.model,
@@ -119,13 +169,9 @@ class _Conversation:
             temperature=0,
         )
         tokens, mask, _, ended = (array[0, 0] for array in own_rows(completions))
-        if not ended:
-            raise BackendError(
-                f"{backend.name} did not end its turn within {backend.max_tokens} "
-                "tokens. Ask in other words, or choose another model."
-            )
-        text = turn_text(backend.tokenizer, tokens[mask > 0], ended)
-        return backend.grammar.parse(text)
+        own = tokens[mask > 0]
+        text = turn_text(backend.tokenizer, own, ended)
+        return Turn(text, own, bool(ended), self.read)
 
     def append_results(self, verdict, results):
         backend = self.backend

@@ -9,12 +9,15 @@ import io
 
 from PIL import Image
 
+from helpers import runtime
 from helpers.app import meal_log
 from helpers.app.assistant import Event
 from helpers.plots import plotting
 from helpers.tools.nutrition import DIGITS, NUTRIENTS
 
 LONGEST_SHOWN = 2_000  # characters of one event
+APP_PICTURE = runtime.ROOT / "docs" / "app.png"  # `python -m scripts.app_picture`
+APP_WIDTH = 390  # CSS pixels
 MACROS = {"carbohydrate": 4, "fat": 9, "protein": 4}  # kcal per gram (Atwater)
 
 
@@ -32,6 +35,23 @@ def picture_html(picture, alt):
     return _img(file.getvalue(), alt, f"width:240px;{drawn}")
 
 
+def app_picture():
+    """The picture of the app that comes with the course.
+
+    Returns:
+      (HTML, what it shows in words).
+    """
+    data = APP_PICTURE.read_bytes()
+    alt = Image.open(io.BytesIO(data)).info["Description"]
+    encoded = base64.b64encode(data).decode()
+    return (
+        f'<img alt="{html.escape(alt, quote=True)}" width="{APP_WIDTH}" '
+        'style="max-width:100%;background:white" '
+        f'src="data:image/png;base64,{encoded}">',
+        alt,
+    )
+
+
 def event_html(event):
     """One event of a conversation, as a line with a word on who did what."""
     who, text = {
@@ -46,6 +66,26 @@ def event_html(event):
     return (
         f"<div class='food-event food-{event.kind}' role='{role}'>"
         f"<b>{who}</b> <span>{html.escape(text)}</span></div>"
+    )
+
+
+def beside_html(picture, alt, told):
+    """One picture, and below it what several models do with it, a column each.
+
+    Args:
+      picture, alt: see `picture_html`.
+      told: {name of a model: its events}.
+    """
+    heads = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in told)
+    cells = "".join(
+        f"<td style='vertical-align:top;text-align:left;overflow-wrap:anywhere'>"
+        f"{''.join(map(event_html, events))}</td>"
+        for events in told.values()
+    )
+    return (
+        f"{picture_html(picture, alt)}<table style='color:black;background:white;"
+        "table-layout:fixed;width:100%;max-width:640px;white-space:normal'>"
+        f"<tr>{heads}</tr><tr>{cells}</tr></table>"
     )
 
 

@@ -2,6 +2,7 @@
 
 from helpers.batches.images import ImageMismatch
 from helpers.batches.packing import packed_rows
+from helpers.batches.preference_pairs import pairs
 from helpers.batches.prompt_batches import pad_prompts, prompts
 from helpers.batches.sources import BatchSource, Source
 
@@ -11,5 +12,6 @@ __all__ = [
     "Source",  # what all batch sources share
     "packed_rows",  # demonstrations for SFT
     "pad_prompts",  # prompts of one width
+    "pairs",  # a chosen and a rejected answer to each prompt
     "prompts",  # prompts for rollouts
 ]

@@ -200,7 +200,8 @@ def compiled(preset: str, **columns) -> str:
     Args:
       preset: as in `recipes.PRESETS`, such as "v5e-1".
       columns: for other programs on the same machine, what their rows hold, such as
-        model="google/gemma-3-4b-it", prompts=16.
+        model="google/gemma-3-4b-it", prompts=16; those beside a frozen base in NF4
+        are left out unless `trained` names them.
     """
     wanted = {"topology": preset, **columns} if columns else {"preset": preset}
     if not TPU_FIT.exists():
@@ -212,6 +213,7 @@ def compiled(preset: str, **columns) -> str:
             row
             for row in csv.DictReader(file)
             if all(row[name] == str(value) for name, value in wanted.items())
+            and ("trained" in wanted or not row.get("trained", "").endswith("on NF4"))
         ]
     if not programs:
         return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."

@@ -8,7 +8,8 @@ class Lesson:
     """One notebook of the course.
 
     Attributes:
-      file: name in notebooks/, without .ipynb.
+      file: name in notebooks/, without .ipynb; what stands before the first "_" is
+        its number, such as 07 or 08b.
       title: as in its first heading.
       road: its name on the road that every notebook shows.
       minutes: by preset: as measured on a laptop, as planned on TPUs; absent where
@@ -35,7 +36,7 @@ _STUDENTS = (
 # On TPUs: about twice what the compiler models for all steps, and time to compile.
 _RL_MINUTES = {"laptop": 3, "v5e-1": 45, "v5e-8": 45}
 LESSONS = {
-    row.file[:2]: row
+    row.file.partition("_")[0]: row
     for row in (
         Lesson("00_start_here", "Start here", "start", {"laptop": 1}, walk=False),
         Lesson("01_tpu", "What is a TPU?", "TPU", {"laptop": 1}, walk=False),
@@ -70,6 +71,13 @@ LESSONS = {
         ),
         Lesson("07_grpo", "GRPO", "GRPO", _RL_MINUTES, ("grpo", "r1_zero")),
         Lesson("08_gspo", "GSPO and friends", "GSPO", _RL_MINUTES, ("gspo",)),
+        Lesson(
+            "08b_preferences",
+            "Preferences: DPO, ORPO (and what PPO adds)",
+            "preferences",
+            {"laptop": 3},
+            walk=False,
+        ),
         Lesson(
             "09_food_sft",
             "Food-101 I: look, call, answer",

@@ -1,137 +1,319 @@
-"""Self-checks of notebook 14: events, a hostile call, another weight, another model."""
+"""Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
 
-from helpers.app.assistant import converse
-from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
-from helpers.tools import nutrition
-from helpers.tools.tool import Tool
+import html.parser
 
-PIZZA = {"food": "pizza", "grams": 150}
-_PORTIONS = (("sushi", 80), ("ramen", 412), ("apple pie", 95.5))
+import numpy as np
+
+from helpers.app.assistant import BackendError, Event, portions
+from helpers.app.meal_view import LONGEST_SHOWN
+from helpers.exercises.check import Check, filled, judge, whole
+from helpers.exercises.played import PICTURE, QUESTION, Played, Unable, lookup, talk
+from helpers.tools.tool_calls import Verdict
+
+PIZZA, PIE, ANSWERED = lookup("pizza", 150), lookup("apple pie", 95), Verdict(text="7")
+TWO = Verdict(calls=lookup("sushi", 80).calls + lookup("ramen", 412).calls)
 
 
-def check_events(guess) -> Check:
-    """A prediction: how many events one conversation with one call has, without words
-    before the call: call, result, answer."""
+class _LoopRun:
+    """One conversation through a learner's loop: its events, and what it ran and told.
+
+    Args:
+      answer: the loop. turns: what the model plays. settings: of the loop.
+    """
+
+    def __init__(self, answer, *turns, **settings):
+        self.ran, self.model = [], Played(*turns)
+        self.events = list(answer(self.model, self.run, **settings))
+        self.told = self.model.told
+
+    def run(self, call):
+        self.ran.append(call)
+        return _result(call)
+
+
+def _result(call):
+    return {"kcal": 3 * call.arguments["grams"], "food": call.arguments["food"]}
+
+
+def _shown(*verdicts):
+    """Events of the calls of these turns."""
+    calls = [call for verdict in verdicts for call in verdict.calls]
+    kinds = ("call", None), ("result", _result)
+    return [
+        Event(kind, call=call, result=result and result(call))
+        for call in calls
+        for kind, result in kinds
+    ]
+
+
+def _told(*verdicts):
+    return [
+        (verdict, [_result(call) for call in verdict.calls]) for verdict in verdicts
+    ]
+
+
+def _stops(answer, most, **settings):
+    """Whether a model that calls for ever gets so many turns, and no more."""
+    done = _LoopRun(answer, *[PIZZA, TWO] * 9, **settings)
+    heard = [PIZZA, TWO, PIZZA][: most - 1]
+    complete = done.events[:-1] == _shown(*heard) and done.told == _told(*heard)
+    asked = 18 - len(done.model.left)
+    return complete and done.events[-1].kind == "error" and asked == most
+
+
+def check_loop(answer) -> Check:
+    """The loop of turns: calls, their results, and the answer, as Events."""
+
+    def play(*turns, **settings):
+        return _LoopRun(answer, *turns, **settings)
+
+    last = Event("answer", "7")
     return judge(
-        ("be filled in", filled(guess, what="your guess")),
-        ("be a whole number", lambda: whole(guess)),
-        ("count what the tool gives, too", lambda: guess >= 3),
-        ("count one event per thing that happens", lambda: guess == 3),
-    )
-
-
-def check_hostile(arguments) -> Check:
-    """Breaking it: a call that is valid JSON, and that the tool refuses with advice."""
-
-    def result():
-        return nutrition.TOOL.call(arguments)
-
-    return judge(
-        ("be filled in", filled(arguments, what="a dict of arguments")),
-        ("be a dict", lambda: isinstance(arguments, dict)),
-        ("name exactly food and grams", lambda: set(arguments) == {"food", "grams"}),
-        ("have a number of grams that is allowed", lambda: _good_grams(arguments)),
-        ("be refused by the tool", lambda: "error" in result()),
         (
-            "be near enough to a food to get suggestions",
-            lambda: result()["suggestions"],
+            "give the answer, and nothing else, where nothing is called",
+            lambda: play(ANSWERED, PIZZA).events == [last],
+        ),
+        (
+            "give a call, its result, then the answer",
+            lambda: play(PIZZA, ANSWERED).events == [*_shown(PIZZA), last],
+        ),
+        (
+            "tell the model what its call gave",
+            lambda: play(PIE, ANSWERED).told == _told(PIE),
+        ),
+        (
+            "give each of two calls its own result, before the next call",
+            lambda: play(TWO, ANSWERED).events == [*_shown(TWO), last],
+        ),
+        (
+            "tell the results of one turn together, one per call",
+            lambda: play(TWO, ANSWERED).told == _told(TWO),
+        ),
+        ("run each call once", lambda: play(TWO, ANSWERED).ran == list(TWO.calls)),
+        (
+            "go on for as many turns as the model needs",
+            lambda: (
+                play(PIZZA, TWO, PIE, ANSWERED).events
+                == [*_shown(PIZZA, TWO, PIE), last]
+            ),
+        ),
+        (
+            "not run a call whose result no turn is left to read",
+            lambda: len(play(PIZZA, turns=2).ran) == 1,
+        ),
+        (
+            "end in an error after as many turns as it may",
+            lambda: _stops(answer, 3, turns=3),
+        ),
+        ("take four turns where nothing else is said", lambda: _stops(answer, 4)),
+        ("take one turn where that is all", lambda: _stops(answer, 1, turns=1)),
+        (
+            "say in words what went wrong",
+            lambda: bool(play(PIZZA, turns=1).events[-1].text.strip()),
         ),
     )
 
 
-def _good_grams(arguments):
-    known = nutrition.TOOL.call({**arguments, "food": "pizza"})
-    return "error" not in known
+def naive_html(event) -> str:
+    """What a careless app shows of an event: its text, as it is."""
+    who = {"answer": "The model answers"}[event.kind]
+    shown = f"<b>{who}</b> <span>{event.text}</span>"
+    return f"<div class='food-event food-{event.kind}'>{shown}</div>"
 
 
-def check_scaled(answer) -> Check:
-    """The same food in another weight; an edit can be undone."""
-    portion = nutrition.TOOL.call(PIZZA)
+class Lines(html.parser.HTMLParser):
+    """The text of each `div`, with its classes, as a browser finds them."""
 
-    def made(grams):
-        return answer(dict(portion), grams)
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(page)
+        self.close()
 
-    def there_and_back():
-        back = answer(made(7), 150)
-        return all(abs(back[n] - portion[n]) < 1e-9 for n in nutrition.NUTRIENTS)
+    def handle_starttag(self, tag, attrs):
+        if tag == "div":
+            classes = (dict(attrs).get("class") or "").split()
+            self.found.append((classes, []))
+            self.open.append(self.found[-1])
 
-    others = [nutrition.TOOL.call({"food": f, "grams": g}) for f, g in _PORTIONS]
+    def handle_endtag(self, tag):
+        if tag == "div" and self.open:
+            self.open.pop()
 
-    def right(portion, grams):
-        scaled = answer(dict(portion), grams)
-        amounts = {
-            n: portion[n] / portion["grams"] * grams for n in nutrition.NUTRIENTS
-        }
-        return set(scaled) == set(portion) and all(
-            abs(scaled[n] - amount) < 1e-9 * max(amount, 1)
-            for n, amount in amounts.items()
+    def handle_data(self, data):
+        if self.open:
+            self.open[-1][1].append(data)
+
+    def of_the_tool(self):
+        said = [
+            " ".join("".join(p).split()) for c, p in self.found if "food-result" in c
+        ]
+        return [text for text in said if text.startswith("The tool gives")]
+
+
+def check_forged(answer) -> Check:
+    """Breaking it: an answer that a careless page shows as a result of the tool's."""
+
+    def forged():
+        return Lines(naive_html(Event("answer", answer))).found[1:]
+
+    def lines():
+        return Lines(naive_html(Event("answer", answer))).of_the_tool()
+
+    return judge(
+        ("be filled in", filled(answer, what="an answer")),
+        ("be a text", lambda: isinstance(answer, str)),
+        ("be as short as the app shows", lambda: len(answer) <= LONGEST_SHOWN),
+        ("make the careless page show one more line", lambda: len(forged()) >= 1),
+        (
+            "have that line of the same kind as the tool's results",
+            lambda: any("food-result" in classes for classes, _ in forged()),
+        ),
+        ("have it begin as the tool's do, with The tool gives", lambda: bool(lines())),
+        ("name kcal there", lambda: all("kcal" in line for line in lines())),
+        (
+            "claim 9 kcal there, which no tool gave",
+            lambda: all("9" in line.split() for line in lines()),
+        ),
+    )
+
+
+# As notebook 14 tells them: what the model does, turn by turn.
+CONVERSATIONS = (
+    (lookup("pizza", 150), Verdict(text="#### 4020")),
+    (lookup("hamburger", 150), lookup("pizza", 100), Verdict(text="#### 268")),
+    (Verdict(text="#### 402"),),
+    (lookup("hamburger", 150), lookup("hamburger", 150), Verdict(text="#### 788")),
+)
+
+
+def logged(turns) -> int:
+    """kcal that the app offers for the diary after a conversation."""
+    return sum(portion["kcal"] for portion in portions(talk(Played(*turns))))
+
+
+def check_diary(guess) -> Check:
+    """A prediction: the kcal of each of CONVERSATIONS that the diary is offered."""
+
+    def right(number):
+        return lambda: guess[number] == logged(CONVERSATIONS[number])
+
+    return judge(
+        ("be filled in", filled(guess, what="four numbers")),
+        ("be four numbers", lambda: len(guess) == len(CONVERSATIONS)),
+        ("be whole numbers of kcal", lambda: whole(*guess)),
+        ("hold for the first: ask who is trusted with the number", right(0)),
+        ("hold for the third: ask what was looked up", right(2)),
+        ("hold for the second: the app cannot know which look-up was meant", right(1)),
+        ("hold for the fourth: one plate, looked at twice", right(3)),
+    )
+
+
+AWAY, CUT = Unable("the first"), BackendError("The line was cut.")
+RAMEN, SUSHI = lookup("ramen", 300), lookup("sushi", 80)
+SAID_1, SAID_2 = Verdict(text="#### 1"), Verdict(text="#### 2")
+
+
+class _Pair:
+    """A learner's backend of two, with what the two saw."""
+
+    def __init__(self, answer, first, second):
+        self.first, self.second = Played(*first), Played(*second)
+        self.both = answer(self.first, self.second)
+
+    def talk(self, times=1):
+        return talk(self.both, times)
+
+    def leaves_alone(self):
+        return self.talk() and self.second.begun == []
+
+    def asks_the_same(self):
+        self.talk()
+        (first,), (second,) = self.first.begun, self.second.begun
+        return all(
+            question == QUESTION and np.array_equal(picture, PICTURE)
+            for question, picture in (first, second)
         )
 
+    def tells_its_own(self, called):
+        self.talk()
+        foods = [result["food"] for _, (result,) in self.second.told]
+        expected = [verdict.calls[0].arguments["food"] for verdict in called]
+        heard = [verdict for verdict, _ in self.first.told]
+        told = [verdict for verdict, _ in self.second.told]
+        return heard == [PIZZA] and told == called and foods == expected
+
+    def begins_with_the_first(self):
+        self.talk(times=3)
+        return len(self.first.begun) == 3
+
+    def goes_back(self):
+        self.talk()
+        self.first.turns = (SAID_1,)
+        return self.talk()[-1].text == SAID_1.text
+
+    def lets_faults_through(self):
+        try:
+            self.talk()
+        except ArithmeticError:
+            return True
+        return False
+
+
+def check_reserve(answer) -> Check:
+    """A backend made of two: the second is asked where the first cannot be."""
+
+    def pair(first, second=(SAID_2,)):
+        return _Pair(answer, first, second)
+
+    def alone(*turns):
+        return talk(Played(*turns))
+
+    works, helps = (PIZZA, SUSHI, SAID_1), (RAMEN, SUSHI, SAID_2)
+    fault = ZeroDivisionError("a fault in the course")
     return judge(
-        ("have the new grams", lambda: made(300)["grams"] == 300),
-        ("keep the food's name", lambda: made(300)["food"] == "pizza"),
         (
-            "have twice the kcal for twice the grams",
-            lambda: made(300)["kcal"] == 2 * portion["kcal"],
+            "do as the first does, as long as it can be asked",
+            lambda: pair(works).talk() == alone(*works),
+        ),
+        ("leave the second alone until then", lambda: pair(works).leaves_alone()),
+        (
+            "ask the second where the first cannot begin",
+            lambda: pair([AWAY], helps).talk() == alone(*helps),
         ),
         (
-            "scale every nutrient",
-            lambda: all(
-                abs(made(75)[n] - portion[n] / 2) < 1e-9 for n in nutrition.NUTRIENTS
-            ),
+            "ask the second where the first fails in its turn",
+            lambda: pair([CUT], helps).talk() == alone(*helps),
         ),
-        ("not round: back in 150 g it is what it was", there_and_back),
         (
-            "leave the portion that it was given alone",
+            "let the second do its own work where the first fails after a call",
             lambda: (
-                leaves_alone(answer, portion, 300)
-                and answer(portion, 150) is not portion
+                pair([PIZZA, CUT], [RAMEN, SAID_2]).talk()
+                == alone(*works)[:2] + alone(RAMEN, SAID_2)
             ),
         ),
         (
-            "be right for any food, from any weight to any other",
-            lambda: all(right(other, g) for other in others for g in (1, 33, 250.5)),
-        ),
-    )
-
-
-def check_backend(answer) -> Check:
-    """Another model behind the assistant: it asks for pizza, then repeats the kcal."""
-
-    def talk(backend, tool=nutrition.TOOL):
-        question = "How many kcal are in 150 g of this?"
-        return list(converse(backend, question, None, [tool]))
-
-    def events():
-        return talk(answer())
-
-    def kinds():
-        return [event.kind for event in events()]
-
-    def repeats(kcal):
-        tool = Tool(nutrition.SCHEMA, lambda food, grams: {"food": food, "kcal": kcal})
-        return talk(answer(), tool)[-1].text == f"#### {kcal}"
-
-    def begins_afresh():
-        backend = answer()
-        return talk(backend) == talk(backend)
-
-    return judge(
-        ("begin a conversation", lambda: answer().begin("?", None) is not None),
-        ("make a call in its first turn", lambda: kinds()[0] == "call"),
-        ("call the nutrition tool", lambda: "kcal" in events()[1].result),
-        (
-            "look up 150 g of pizza",
-            lambda: events()[0].call.arguments == PIZZA,
-        ),
-        ("then answer", lambda: kinds() == ["call", "result", "answer"]),
-        (
-            "answer with the tool's number, in the form #### 402",
-            lambda: events()[-1].text == f"#### {events()[1].result['kcal']}",
+            "ask both the same question about the same picture",
+            lambda: pair([PIZZA, CUT]).asks_the_same() and pair([AWAY]).asks_the_same(),
         ),
         (
-            "repeat whatever number the tool gives, not one that you know",
-            lambda: repeats(77) and repeats(1234),
+            "tell each of the two what its own calls gave, and no others",
+            lambda: pair([PIZZA, CUT], helps).tells_its_own([RAMEN, SUSHI]),
         ),
-        ("begin every conversation afresh, with a call", begins_afresh),
+        (
+            "pass on what the second says where both fail",
+            lambda: (
+                pair([AWAY], [BackendError("Me too.")]).talk()
+                == [Event("error", "Me too.")]
+            ),
+        ),
+        (
+            "begin every conversation with the first",
+            lambda: pair([CUT]).begins_with_the_first(),
+        ),
+        ("go back to the first once it can be asked", lambda: pair([CUT]).goes_back()),
+        (
+            "catch only what a person can mend, a BackendError",
+            lambda: pair([fault]).lets_faults_through(),
+        ),
     )

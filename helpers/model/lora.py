@@ -2,7 +2,8 @@
 
 The base weights stay as they are, so the reference model of RL is the same arrays
 without the adapters, and the optimizer keeps moments for the adapters only. The base
-may be stored as int8 (as QLoRA, 2305.14314, does with 4 bits): half of bfloat16.
+may be quantized (`helpers.model.quantized`): int8 is half of bfloat16, and NF4, as in
+QLoRA (2305.14314), a quarter.
 """
 
 import functools
@@ -12,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model import peft_folder
+from helpers.model import peft_folder, quantized
+from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
 
@@ -25,15 +27,11 @@ class Adapter(nnx.LoRAParam):
     """A trained thin matrix, float32."""
 
 
-class Quantized(nnx.Variable):
-    """A frozen int8 matrix, or the scales of its columns."""
-
-
 def trainable(model: nnx.Module):
     """What training changes unless it is told otherwise, as an nnx filter.
 
     The adapters (`nnx.LoRAParam`) of a model that has any, else every `nnx.Param` that
-    is a float. Int8 matrices and their scales are neither.
+    is a float. Quantized matrices and their scales are neither.
     """
     if jax.tree.leaves(nnx.state(model, nnx.LoRAParam)):
         return nnx.LoRAParam
@@ -84,7 +82,7 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     layers.adapter_scale = float(alpha / rank)  # NumPy's would make bfloat16 float32
     keys = jax.random.split(jax.random.key(seed), len(layers.adapters))
     for key, name in zip(keys, layers.adapters, strict=True):
-        L, rows, columns = getattr(layers, name).shape
+        L, rows, columns = quantized.shape(layers, name)
         noise = jax.random.normal(key, (L, rows, rank), jnp.float32) * rows**-0.5
         setattr(layers, f"{name}_a", Adapter(noise))
         setattr(layers, f"{name}_b", Adapter(jnp.zeros((L, rank, columns))))
@@ -102,15 +100,16 @@ def remove(model: Transformer) -> Transformer:
 
 
 def merge(model: Transformer) -> Transformer:
-    """A plain model whose matrices are base + scale · A B, none of them int8.
+    """A plain model whose matrices are base + scale · A B, none of them quantized.
 
     They are in the base's dtype: in bfloat16 each entry is off by up to 1/256 of it.
     """
     merged = remove(model)
+    scales = beside(merged)
     for name in ATTENTION + MLP:
         setattr(merged.layers, name, nnx.Param(matrix(model, name)))
-    for name in _int8(model):
-        delattr(merged.layers, f"{name}_scale")
+    for name in scales:
+        delattr(merged.layers, name)
     return merged
 
 
@@ -120,22 +119,21 @@ def matrix(model: Transformer, name):
     Args:
       name: one of q k v o gate up down.
     Returns:
-      (layers, in, out) in the dtype of the base; int8 becomes that of the embeddings.
+      (layers, in, out) in the dtype of the base; of a quantized one, in that of the
+      embeddings.
     Warns:
       UserWarning: in 16 bits most of what the adapter adds is rounded away.
     """
     layers, adapters = model.layers, None
-    weight, scale = getattr(layers, name)[...], None
+    stored = quantized.parts(layers, name)
     if name in layers.adapters:
         adapters = tuple(getattr(layers, f"{name}_{part}")[...] for part in "ab")
-    if name in _int8(model):
-        scale = getattr(layers, f"{name}_scale")[...]
-    if adapters is None and scale is None:
-        return weight
-    dtype = weight.dtype if scale is None else model.embed.dtype
-    joined, off, added = _joined(
-        weight, scale, adapters, layers.adapter_scale, dtype=dtype
-    )
+    dtype = stored[""].dtype
+    if quantized.kind_of(layers, name):
+        dtype = model.embed.dtype
+    elif adapters is None:
+        return stored[""]
+    joined, off, added = _joined(stored, adapters, layers.adapter_scale, dtype=dtype)
     if adapters and float(off) > MOST_ROUNDED**2 * float(added) > 0:
         warnings.warn(
             f"Rounded to {dtype}, the weights lose more than {MOST_ROUNDED:.0%} of what"
@@ -147,18 +145,16 @@ def matrix(model: Transformer, name):
 
 
 @functools.partial(jax.jit, static_argnames="dtype")
-def _joined(weight, scale, adapters, factor, dtype):
-    """weight · scale + factor · A B in float32, layer by layer, to spare memory.
+def _joined(stored, adapters, factor, dtype):
+    """The decoded matrix + factor · A B in float32, layer by layer, to spare memory.
 
     And the squares of what its rounding and its adapters change, added up.
     """
     info = jnp.finfo(dtype)
 
     def one(layer):
-        weight, scale, adapters = layer
-        weight = weight.astype(jnp.float32)
-        if scale is not None:
-            weight = weight * scale
+        stored, adapters = layer
+        weight = quantized.decode(stored)
         added = jnp.zeros(())
         if adapters is not None:
             added = factor * jnp.matmul(*adapters, precision="highest")
@@ -167,41 +163,61 @@ def _joined(weight, scale, adapters, factor, dtype):
         off = jnp.square(rounded - weight).sum()
         return rounded.astype(dtype), off, jnp.square(added).sum()
 
-    joined, off, added = jax.lax.map(one, (weight, scale, adapters))
+    joined, off, added = jax.lax.map(one, (stored, adapters))
     return joined, off.sum(), added.sum()
 
 
-def beside(model: Transformer) -> set:
-    """Tree paths of what `matrix` takes in: adapters, and scales of int8 matrices."""
-    adapters = {f"{name}_{part}" for name in model.layers.adapters for part in "ab"}
-    return {("layers", x) for x in adapters | {f"{n}_scale" for n in _int8(model)}}
+def beside(model: Transformer) -> set[str]:
+    """Names in the layers of what `matrix` takes in: adapters, and scales of codes."""
+    layers = model.layers
+    adapters = {f"{name}_{part}" for name in layers.adapters for part in "ab"}
+    ends = {
+        name + end
+        for name in _kinds(model)
+        for end in quantized.ENDS
+        if hasattr(layers, name + end)
+    }
+    return adapters | ends
 
 
-def _int8(model):
-    """The names of the matrices that are int8."""
-    held = {n: getattr(model.layers, n, None) for n in ATTENTION + MLP}
-    return {n for n, x in held.items() if x is not None and x.dtype == jnp.int8}
+def _kinds(model):
+    """{matrix: one of `quantized.KINDS`} of those that are quantized."""
+    found = {n: quantized.kind_of(model.layers, n) for n in ATTENTION + MLP}
+    return {name: kind for name, kind in found.items() if kind}
 
 
-def quantize(model: Transformer) -> Transformer:
-    """A model whose layers' matrices are int8, one scale per column (frozen).
+def _kind(model):
+    """How the model's matrices are quantized, all alike; "" if they are not."""
+    return next(iter(_kinds(model).values()), "")
 
-    The largest entry of a column becomes ±127, so an entry is off by at most 1/254 of
-    the largest of its column. What that does to logits and answers of the shipped
-    models is in data/results/int8.csv. Adapters stay as they are.
 
+def quantize(model: Transformer, kind="int8") -> Transformer:
+    """A model whose layers' matrices are stored in few bits (frozen).
+
+    An int8 entry is off by at most 1/254 of the largest of its column, an NF4 one by at
+    most 0.152 of the largest of its 64, and by the rounding of that where it is stored
+    in 8 bits. What that does to logits and answers of the shipped models is in
+    data/results/quantized.csv. Adapters stay as they are.
+
+    Args:
+      kind: one of `quantized.KINDS`: int8; nf4, 4.5 bits a number; nf4 double, 4.13.
     Raises:
-      ValueError: the model is int8 already.
+      ValueError: no such kind, the model is quantized already, or for NF4 a matrix has
+        an odd number of rows.
     """
-    if _int8(model):
-        raise ValueError("The model is int8 already: its scales would be lost.")
+    if kind not in quantized.KINDS:
+        known = ", ".join(quantized.KINDS)
+        raise ValueError(f"No such way to store matrices: {kind!r}. Choose of {known}.")
+    if held := _kind(model):
+        raise ValueError(
+            f"The model is {held} already: its scales would be lost. Quantize the model"
+            " that it was made of, or lora.merge(model)."
+        )
     small = nnx.merge(*nnx.split(model))
     for name in ATTENTION + MLP:
-        weight = getattr(small.layers, name)[...].astype(jnp.float32)
-        scale = jnp.abs(weight).max(axis=1, keepdims=True) / 127
-        rounded = jnp.round(weight / jnp.maximum(scale, 1e-30)).astype(jnp.int8)
-        setattr(small.layers, name, Quantized(rounded))
-        setattr(small.layers, f"{name}_scale", Quantized(scale))
+        weight = getattr(small.layers, name)[...]
+        for end, array in quantized.encode(weight, kind).items():
+            setattr(small.layers, name + end, Quantized(array))
     return small
 
 
@@ -209,9 +225,9 @@ def save(model: Transformer, folder, base="") -> None:
     """Writes the adapters as a PEFT folder, which `peft` and vLLM load on the base.
 
     Args:
-      model: an adapted model. If its base is int8, they were trained beside rounded
-        matrices, and on the exact ones compute something a little different: that is
-        warned of, and noted in the metadata of adapter_model.safetensors.
+      model: an adapted model. If its base is quantized, they were trained beside
+        rounded matrices, and on the exact ones compute something a little different:
+        that is warned of, and noted in the metadata of adapter_model.safetensors.
       folder: made if missing.
       base: id or folder of the base model, noted in adapter_config.json.
     Raises:
@@ -223,10 +239,10 @@ def save(model: Transformer, folder, base="") -> None:
         raise ValueError(
             "The model has no adapters (were they merged?). Save it with weights.save."
         )
-    small = bool(_int8(model))
-    if small:
+    kind = _kind(model)
+    if kind:
         warnings.warn(
-            f"The adapters in {folder} were trained beside int8 matrices, and on the "
+            f"The adapters in {folder} were trained beside {kind} matrices, and on the "
             "exact base answer a little differently. weights.save(lora.remove(model), "
             "…) writes the base that they fit, weights.save(model, …) both merged.",
             stacklevel=2,
@@ -237,7 +253,7 @@ def save(model: Transformer, folder, base="") -> None:
     }
     rank = arrays[layers.adapters[0]][0].shape[-1]
     kept = peft_folder.Adapters(
-        rank, layers.adapter_scale, peft_folder.INT8 if small else "", arrays
+        rank, layers.adapter_scale, quantized.KINDS.get(kind, ""), arrays
     )
     peft_folder.save(folder, kept, model.config, str(base))
 
@@ -253,10 +269,13 @@ def load(model: Transformer, folder) -> Transformer:
       WeightsError: the folder is damaged, of another kind, or of another model.
     """
     found = peft_folder.read(folder, model.config, ATTENTION + MLP)
-    if found.base == peft_folder.INT8 and not _int8(model):
+    own = _kind(model)
+    kind = next((k for k, word in quantized.KINDS.items() if word == found.base), own)
+    if kind and kind != own:
         warnings.warn(
-            f"The adapters in {folder} were trained beside int8 matrices, and on this "
-            "exact base answer a little differently. Pass lora.quantize(model).",
+            f"The adapters in {folder} were trained beside {kind} matrices, and on "
+            f"this {own or 'exact'} base answer a little differently. Pass "
+            f"lora.quantize(model, {kind!r}) of the exact one.",
             stacklevel=2,
         )
     alpha = found.factor * found.rank

@@ -13,7 +13,6 @@ from helpers.model.config import ModelConfig
 from helpers.model.folder import ADAPTERS, WeightsError, write, write_json
 
 WEIGHTS = "adapter_model.safetensors"
-INT8 = "int8, a scale per column"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
 # Settings that would make other numbers of the same tensors, and what is fine.
 PLAIN = {

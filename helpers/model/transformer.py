@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.model import quantized
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
 from helpers.model.ops import matmul, matmul_transposed, rematerialised, rms_norm
@@ -105,11 +106,10 @@ class Layer(nnx.Module):
         return y + matmul(matmul(x, a), b) * self.adapter_scale
 
     def weight(self, name):
-        """The matrix called `name`; int8 ones are multiplied by their scales."""
-        weight = getattr(self, name)[...]
-        if weight.dtype != jnp.int8:
-            return weight
-        return weight.astype(jnp.float32) * getattr(self, f"{name}_scale")[...]
+        """The matrix called `name`; one that is quantized, as float32."""
+        if not quantized.kind_of(self, name):
+            return getattr(self, name)[...]
+        return quantized.decode(quantized.parts(self, name))
 
 
 class Transformer(nnx.Module):
@@ -251,5 +251,5 @@ class Transformer(nnx.Module):
 
 
 def count_params(model: nnx.Module) -> int:
-    """Numbers in a model's floats: its adapters' count, its int8 matrices' do not."""
+    """Numbers in a model's floats: its adapters' count, quantized matrices' do not."""
     return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))

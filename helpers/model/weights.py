@@ -18,7 +18,7 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import lora, names
+from helpers.model import lora, names, quantized
 from helpers.model.config import ModelConfig
 from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.transformer import Transformer
@@ -76,8 +76,8 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
 def save(model, folder, tokenizer=None):
     """Writes a folder that `transformers` and `load` read; made aside, then renamed.
 
-    It holds what the model computes: adapters are added to their matrices and int8 is
-    multiplied by its scales, one weight at a time, in the dtype of the embeddings. The
+    It holds what the model computes: adapters are added to their matrices and
+    quantized ones decoded, one weight at a time, in the dtype of the embeddings. The
     model in memory stays as it is.
 
     Args:
@@ -119,7 +119,7 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     """
     config, found = model.config, dict(names.items(nnx.state(model)))
     expected = names.shapes(config)
-    _check_weights(found, expected, lora.beside(model))
+    _check_weights(model, found, expected)
     tensors = {}
     for path in expected:
         matrix = path[0] == "layers" and path[1] in lora.ATTENTION + lora.MLP
@@ -155,16 +155,21 @@ def _habits(config):
     return {name: x for name, x in fields.items() if name != "query_scale"}
 
 
-def _check_weights(found, expected, beside):
+def _check_weights(model, found, expected):
     """Refuses a model whose weights are not those of its config."""
+    beside = {("layers", name) for name in lora.beside(model)}
+    shapes = {path: array.shape for path, array in found.items()}
+    for name in lora.ATTENTION + lora.MLP:
+        if ("layers", name) in found:
+            shapes["layers", name] = quantized.shape(model.layers, name)
     if strange := sorted(found.keys() - expected.keys() - beside):
         raise WeightsError(
             f"The model has {'/'.join(strange[0])}, which a model folder has no place "
             "for: read back, it would be another model. Take it out, and save again."
         )
     for path, shape in expected.items():
-        if path not in found or found[path].shape != shape.shape:
-            has = found[path].shape if path in found else "none"
+        if shapes.get(path) != shape.shape:
+            has = shapes.get(path, "none")
             raise WeightsError(
                 f"{'/'.join(path)} should have shape {shape.shape}, as the model's "
                 f"config says, and has {has}: it cannot be saved."

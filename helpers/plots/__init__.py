@@ -7,6 +7,7 @@ from helpers.plots import (
     plotting,
     roofline_plot,
     schematics,
+    timeline,
     topology_plot,
     trace_view,
     widgets,
@@ -19,6 +20,7 @@ __all__ = [
     "plotting",  # lines, bars, curves; show
     "roofline_plot",  # roofs of machines, and points under them
     "schematics",  # ideas that have a shape
+    "timeline",  # what ran when
     "topology_plot",  # a slice of a pod
     "trace_view",  # a conversation, token by token
     "widgets",  # explorers

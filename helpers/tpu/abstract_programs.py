@@ -20,20 +20,20 @@ from helpers.training import rounding
 from helpers.training.update import build_update
 
 
-def abstract_model(config, *, rank=0, int8=False, dtype=jnp.bfloat16):
+def abstract_model(config, *, rank=0, stored="", dtype=jnp.bfloat16):
     """A model without numbers: LoRA on a frozen base, or all of it trained in float32.
 
     Args:
       rank: of the adapters; 0 trains everything, and then weights are float32.
-      int8: the frozen base is stored as int8.
+      stored: how the frozen base is, one of `quantized.KINDS`; "": in `dtype`.
       dtype: of a frozen base, and of all activations.
     """
 
     def build():
         held = dtype if rank else jnp.float32
         model = Transformer(config, nnx.Rngs(0), held, activations=dtype)
-        if int8:
-            model = lora.quantize(model)
+        if stored:
+            model = lora.quantize(model, stored)
         return lora.add(model, rank) if rank else model
 
     return nnx.eval_shape(build)

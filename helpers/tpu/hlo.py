@@ -1,4 +1,4 @@
-"""What a compiled TPU program says of itself: cycles, collectives, what does not fit.
+"""What a compiled program says of itself: cycles, collectives, kinds of operations.
 
 Read from the text of the optimised program, in which a loop's body stands once: it is
 counted as often as the loop runs.
@@ -90,6 +90,62 @@ def collectives(text: str) -> dict:
         )
         found[match[2]] = (count + times, size)
     return found
+
+
+MOVES = frozenset(
+    "broadcast concatenate copy dynamic-slice dynamic-update-slice gather pad reverse "
+    "reshape slice transpose".split()
+)
+FREE = frozenset("bitcast constant get-tuple-element iota parameter tuple".split())
+LOOPS = frozenset("call conditional while".split())
+
+
+def operation_kinds(text: str) -> dict[str, str]:
+    """What the operations of a compiled program do, by name.
+
+    Args:
+      text: of the optimised program.
+    Returns:
+      "product" of matrices, also as a part of a fusion; "move", which computes no
+      number; "loop", whose body is listed itself; or "rest".
+    """
+    bodies: dict[str, list[tuple[str, str, str]]] = {}
+    body: list[tuple[str, str, str]] = []
+    for line in text.splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line):
+            body = bodies[head[1]] = []
+        elif found := re.match(
+            r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)", line
+        ):
+            name, shape, opcode, after = found.groups()
+            called = re.search(r"(?:calls|to_apply)=%?([\w.\-]+)", after)
+            # Numbers without an axis only say where a piece begins.
+            opcode = "constant" if re.match(r"\w+\[\]", shape) else opcode
+            if opcode == "custom-call" and re.search(
+                'target="[^"]*(matmul|dot)', after
+            ):
+                opcode = "dot"
+            body.append((name, opcode, called[1] if called else ""))
+
+    def opcodes(opcode, called):
+        """What it is made of, fused operations included."""
+        if opcode in ("fusion", "call") and called in bodies:
+            return {x for _, *made in bodies[called] for x in opcodes(*made)}
+        return {opcode}
+
+    return {
+        name: _kind(opcode, opcodes(opcode, called))
+        for body in bodies.values()
+        for name, opcode, called in body
+    }
+
+
+def _kind(opcode, made_of):
+    if opcode in LOOPS:
+        return "loop"
+    if made_of & {"dot", "convolution"}:
+        return "product"
+    return "move" if made_of - FREE <= MOVES else "rest"
 
 
 def out_of_memory(message: str) -> str:

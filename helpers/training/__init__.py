@@ -14,6 +14,6 @@ __all__ = [
     "NothingToLearn",  # batch after batch taught nothing
     "Trainer",  # updates a model, batch by batch
     "TrainingDiverged",  # a loss is no number
-    "objectives",  # what is minimised: SFT, GRPO, distillation
+    "objectives",  # what is minimised: SFT, GRPO, DPO, distillation
     "optimizers",  # AdamW, Muon, schedules
 ]

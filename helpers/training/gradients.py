@@ -53,7 +53,8 @@ def combine(metrics: dict) -> dict:
     """Metrics of a whole from those of its pieces (leading axis): sums and means.
 
     "weight" and "tokens" are added. The loss is averaged by weight, which may count
-    answers; all others are means over tokens, whatever the loss is, and stay such.
+    answers, and so is what is said of pairs, "pair/…"; all others are means over
+    tokens, whatever the loss is, and stay such.
     """
 
     def mean(x, by):
@@ -63,7 +64,7 @@ def combine(metrics: dict) -> dict:
     return {
         name: x.sum()
         if name in ("weight", "tokens")
-        else mean(x, weight if name == "loss" else tokens)
+        else mean(x, weight if name == "loss" or name.startswith("pair/") else tokens)
         for name, x in metrics.items()
     }
 

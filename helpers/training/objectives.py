@@ -13,6 +13,7 @@ from helpers.losses.distillation import distillation_loss, reverse_kl
 from helpers.losses.importance import sampler_weights
 from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import policy_gradient_loss
+from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.losses.supervised import sft_loss
 from helpers.model.scoring import (
     CHUNK,
@@ -116,6 +117,44 @@ def gspo(
         sampler_cap=sampler_cap,
         chunk=chunk,
     )
+
+
+def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objective:
+    """Prefer: DPO on pairs of answers (2305.18290), as `batches.pairs` makes them.
+
+    The trainer's `frozen` is the reference, as a rule a copy of the model before it is
+    trained. With two answers to a prompt a pair is a group of two, and costs as much.
+
+    Args:
+      beta: how hard the model is held to the reference (`losses.preferences`).
+      imitate: weight of imitating the chosen answers, too (2404.19733).
+      chunk: tokens whose logits may exist at once.
+    """
+
+    def objective(model, batch, reference):
+        logprobs, entropy = group_logprobs(model, batch, chunk)
+        before, _ = group_logprobs(reference, batch, chunk)
+        mask, settings = batch["loss_mask"], {"beta": beta, "imitate": imitate}
+        loss, metrics = dpo_loss(logprobs, before, mask, **settings)
+        return loss, metrics | {"entropy": masked_mean(entropy, mask)}
+
+    return objective
+
+
+def orpo(*, strength: float = 0.1, chunk: int = CHUNK) -> Objective:
+    """Prefer and imitate at once: ORPO on pairs (2403.07691), without a reference.
+
+    Args:
+      strength: weight of preferring beside imitating (`losses.preferences`).
+      chunk: tokens whose logits may exist at once.
+    """
+
+    def objective(model, batch):
+        logprobs, entropy = group_logprobs(model, batch, chunk)
+        loss, metrics = orpo_loss(logprobs, batch["loss_mask"], strength=strength)
+        return loss, metrics | {"entropy": masked_mean(entropy, batch["loss_mask"])}
+
+    return objective
 
 
 def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:

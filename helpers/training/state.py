@@ -19,7 +19,7 @@ def trained(model: nnx.Module, wrt=None):
         float parameters.
 
     Raises:
-      ValueError: it matches nothing, or what has no gradient: int8 and its scales.
+      ValueError: it matches nothing, or what has no gradient: a quantized matrix.
     """
     chosen = lora.trainable(model) if wrt is None else wrt
     if not jax.tree.leaves(nnx.state(model, chosen)):
@@ -32,8 +32,8 @@ def trained(model: nnx.Module, wrt=None):
     for path, x in nnx.to_flat_state(nnx.state(model, fixed)):
         raise ValueError(
             f"wrt={wrt} matches {'.'.join(map(str, path))} ({x.dtype}), which belongs"
-            " to an int8 matrix or has no gradient. Leave wrt out; where the base is"
-            " int8, train adapters: lora.add(model, rank)."
+            " to a quantized matrix or has no gradient. Leave wrt out; where the base"
+            " is quantized, train adapters: lora.add(model, rank)."
         )
     return chosen
 

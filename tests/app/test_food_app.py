@@ -2,6 +2,7 @@
 
 import io
 import re
+from html import unescape
 
 import ipywidgets
 import numpy as np
@@ -9,10 +10,15 @@ import pytest
 from PIL import Image
 from scripted_backend import Scripted
 
-from helpers.app import food_app, food_panels, meal_log, meal_view
-from helpers.app.assistant import BackendError, Event
+from helpers import runtime
+from helpers.app import food_app, food_panels, local_model, meal_log, meal_view
+from helpers.app.assistant import BackendError, Event, converse
 from helpers.app.food_panels import SERVER, UPLOADED
+from helpers.model import weights
 from helpers.plots import plotting
+from helpers.tasks.food import food_questions
+from helpers.text import chat
+from helpers.tools import nutrition
 from helpers.tools.nutrition import NUTRIENTS, lookup_nutrition
 from helpers.tools.tool_calls import Call
 
@@ -234,10 +240,42 @@ def test_what_models_say_is_escaped():
         meal_view.table_html([portion, portion], nasty),
         meal_view.day_html(logged, nasty),
         meal_view.picture_html(GREY, '">' + nasty),
+        meal_view.beside_html(GREY, nasty, {nasty: [Event("answer", nasty)]}),
     ):
         assert "<script" not in html
     long = meal_view.event_html(Event("said", "x" * 10_000))
     assert len(long) < 2_200
+
+
+def test_two_models_stand_side_by_side_in_the_order_given():
+    told = {"one": [Event("answer", "1")], "two": [Event("answer", "2")]}
+    html = meal_view.beside_html(GREY, "A grey plate", told)
+    heads = re.findall("<th[^>]*>(.*?)</th>", html)
+    cells = re.findall("<td[^>]*>.*?<span>(.*?)</span>.*?</td>", html)
+    assert heads == ["one", "two"] and cells == ["1", "2"]
+    assert html.index('alt="A grey plate"') < html.index("<table")
+
+
+def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
+    """Its words are those of a conversation that is held anew."""
+    folder = runtime.ROOT / "data" / "tiny" / "food_grpo"
+    model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
+    student = local_model.LocalModel(model, tokenizer, nutrition.TINY, "student")
+    row = food_app.example_rows()[0]
+    question = food_questions.ONE_FOOD[0].format(food_app.GRAMS)
+    events = list(converse(student, question, row["image"], [nutrition.TOOL]))
+    assert [event.kind for event in events] == ["call", "result", "answer"]
+    html, alt = meal_view.app_picture()
+    for event in events:
+        line = re.sub("<[^>]*>", "", meal_view.event_html(event))
+        assert unescape(line) in alt
+    asked = next(iter(food_app.STUDENTS))
+    for text in (question, *row["foods"], asked, "example 1"):
+        assert text in alt
+    for name in NUTRIENTS:
+        assert meal_view.amount(name, events[1].result[name]) in alt
+    size = Image.open(meal_view.APP_PICTURE).size
+    assert size[0] == 2 * meal_view.APP_WIDTH and len(html) < 200_000
 
 
 def test_a_table_of_two_foods_has_their_sum():

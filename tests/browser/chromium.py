@@ -25,8 +25,12 @@ def find():
 
 
 @contextlib.contextmanager
-def opened(program, address, width, height, mobile=False):
-    """Opens `address` in a new browser; gives its Page."""
+def opened(program, address, width, height, mobile=False, scale=1):
+    """Opens `address` in a new browser; gives its Page.
+
+    Args:
+      width, height: of the window, in CSS pixels. scale: of a screenshot's to those.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu"]
         command += ["--disable-dev-shm-usage", "--no-first-run", "--mute-audio"]
@@ -37,7 +41,7 @@ def opened(program, address, width, height, mobile=False):
             page = Page(_socket(pathlib.Path(profile, "DevToolsActivePort")))
             screen = {"width": width, "height": height, "mobile": mobile}
             page.call(
-                "Emulation.setDeviceMetricsOverride", deviceScaleFactor=1, **screen
+                "Emulation.setDeviceMetricsOverride", deviceScaleFactor=scale, **screen
             )
             page.call("Page.enable")
             page.call("Runtime.enable")

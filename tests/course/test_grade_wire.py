@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers.app.assistant import BackendError, Event
 from helpers.tools.tool_calls import Call, Verdict
 from scripts import grade_answers, grade_wire
 
@@ -22,6 +23,7 @@ def test_values_arrive_as_they_were():
         np.arange(6, dtype=np.int16).reshape(2, 3)[:, ::2],
         jnp.ones((2, 0)),
         verdict,
+        Event("call", call=verdict.calls[0]),
     ):
         sent = json.loads(json.dumps(grade_wire.encode(value, kept.append)))
         back = grade_wire.decode(sent, kept.index)
@@ -56,6 +58,13 @@ def test_values_arrive_as_they_were():
 def test_what_is_no_value_is_refused(sent):
     with pytest.raises(grade_wire.Broken):
         grade_wire.decode(sent, [].__getitem__)
+
+
+def test_an_error_of_the_course_can_be_caught_on_the_other_side():
+    error = grade_wire._exception(["BackendError", "Start the server."])
+    assert type(error) is BackendError and str(error) == "Start the server."
+    other = grade_wire._exception(["SomeError", "x"])
+    assert type(other).__name__ == "SomeError" and not isinstance(other, BackendError)
 
 
 def test_changing_an_argument_is_seen_by_the_check(tmp_path):

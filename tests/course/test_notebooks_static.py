@@ -7,6 +7,7 @@ import nbformat
 import notebook_gates as gates
 import publish
 import pytest
+import walk
 
 from helpers.course.syllabus import LESSONS
 from helpers.recipes.presets import PRESETS
@@ -22,6 +23,17 @@ def test_the_syllabus_has_these_notebooks_and_no_others_lie_around():
     assert tuple(LESSONS) == course.NUMBERS
     expected = {f"{lesson.file}.ipynb" for lesson in LESSONS.values()}
     assert {file.name for file in course.FOLDER.glob("*.ipynb")} == expected
+
+
+def test_a_number_may_end_in_a_letter():
+    assert publish.number_of(course.path("08b")) == "08b"
+    for said in ("8b", "08b", "08b_preferences", "notebooks/08b_preferences.ipynb"):
+        assert walk.notebook_number(said) == "08b"
+    assert [walk.notebook_number(said) for said in ("0", "8", "10")] == [
+        "00",
+        "08",
+        "10",
+    ]
 
 
 def test_minutes_keep_to_the_budget():

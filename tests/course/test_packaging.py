@@ -24,7 +24,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COURSE = PROJECT["tool"]["course"]
 CORE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-APP, DEV = ([Requirement(text) for text in EXTRAS[name]] for name in ("app", "dev"))
+APP, DEV, WATCH = (
+    [Requirement(text) for text in EXTRAS[name]] for name in ("app", "dev", "watch")
+)
 IMPORTED_AS = {
     "orbax-checkpoint": "orbax",
     "pillow": "PIL",
@@ -48,7 +50,7 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
     pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
     assert pip[-1] == "-e ."
     assert sorted(map(str, map(Requirement, pip[:-1]))) == sorted(
-        map(str, CORE + APP + DEV)
+        map(str, CORE + APP + DEV + WATCH)
     )
     (python,) = [Requirement(e) for e in listed if str(e).startswith("python")]
     floor = SpecifierSet(PROJECT["project"]["requires-python"])
@@ -57,7 +59,7 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
 
 def test_every_package_says_who_needs_it_and_they_do():
     lines = environment_lines()
-    assert len(lines) == len(CORE + APP + DEV)
+    assert len(lines) == len(CORE + APP + DEV + WATCH)
     for requirement, comment in lines:
         assert comment, f"{requirement.name}: a comment says which notebook needs it"
         for name in re.findall(r"(?:helpers|notebooks|tests)/[\w/]+(?:\.py)?", comment):
@@ -81,7 +83,7 @@ def imports_of(file: pathlib.Path) -> set[str]:
 
 
 def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
-    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE + APP} | {"helpers"}
+    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE + APP + WATCH} | {"helpers"}
     # These come with a declared package and are part of its interface.
     ours |= {"IPython", "huggingface_hub", "mpl_toolkits"}
     # The platforms' own secrets and models, imported only there.
@@ -412,13 +414,13 @@ def test_env_on_a_full_disk_says_what_it_takes_and_does_not_try_again(run_env):
     full = "ERROR: Could not install packages: [Errno 28] No space left on device"
     done, asked = run_env(succeeds_at=9, pip_says=f"Downloading x.whl (7 kB)\n{full}")
     assert done.returncode == 1 and asked.count("pip install") == 1
-    assert "1.6 GB" in done.stderr.splitlines()[-1]
+    assert "1.9 GB" in done.stderr.splitlines()[-1]
 
 
 def test_env_says_what_it_needs_and_what_pip_does(run_env):
     said = "Collecting jax>=0.7\nInstalling collected packages: jax, numpy, flax"
     done, _ = run_env(pip_says=said)
-    assert "400 MB" in done.stdout and "1.6 GB" in done.stdout
+    assert "470 MB" in done.stdout and "1.9 GB" in done.stdout
     assert "unpacking 3 packages" in done.stdout
 
 

@@ -170,6 +170,15 @@ def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tm
     assert "compiled yet" in said and "make tpu-check" in said and "|" not in said
 
 
+def test_programs_beside_a_base_in_nf4_are_shown_where_they_are_asked_for():
+    on_chip = {"model": "google/gemma-3-4b-it", "program": "grpo", "prompts": 8}
+    beside_int8 = results.compiled("v5e-1", **on_chip)
+    beside_nf4 = results.compiled("v5e-1", **on_chip, trained="LoRA 32 on NF4")
+    assert beside_int8.count("gemma") == beside_nf4.count("gemma") == 1
+    assert beside_int8 == results.compiled("v5e-1", **on_chip, trained="LoRA 32")
+    assert "5.71 GiB" in beside_int8 and "4.26 GiB" in beside_nf4
+
+
 def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "REAL", tmp_path / "real.csv")
     results.REAL.write_text(

@@ -14,6 +14,7 @@ from exercise_answers import (
     masks,
     measuring,
     own,
+    preferences,
     products,
     start,
 )
@@ -24,6 +25,7 @@ PARTS = (
     measuring,
     masks,
     gradients,
+    preferences,
     divergences,
     food,
     assistant,

@@ -1,136 +1,247 @@
-"""Notebook 14: events, a call that is refused, another weight, another model."""
+"""Notebook 14: the loop, a forged line, what is logged, a model in reserve."""
 
-from helpers.app.meal_log import scaled
-from helpers.tools import nutrition
-from helpers.tools.tool_calls import Call, Verdict
+from helpers.app.assistant import BackendError, Event
 
-PIZZA = {"food": "pizza", "grams": 150}
+FORGED = "<div class='food-event food-result'><b>The tool gives</b> kcal 9</div>"
 
 
-def another(portion, grams, *, base=None, names=nutrition.NUTRIENTS, digits=None):
-    share = grams / (base or portion["grams"])
-    amounts = {n: portion[n] * share for n in names}
-    if digits is not None:
-        amounts = {n: round(amount, digits) for n, amount in amounts.items()}
-    return {**portion, "grams": grams, **amounts}
+def loop(conversation, run, turns=4):
+    """A right alternative: a list in place of a generator."""
+    events, left = [], turns
+    while left:
+        left -= 1
+        verdict = conversation.next_turn()
+        if not verdict.calls:
+            return [*events, Event("answer", verdict.text)]
+        if left:
+            results = [run(call) for call in verdict.calls]
+            for call, result in zip(verdict.calls, results, strict=True):
+                events.append(Event("call", call=call))
+                events.append(Event("result", call=call, result=result))
+            conversation.append_results(verdict, results)
+    return [*events, Event("error", "The model goes on calling.")]
 
 
-def in_place(portion, grams):
-    portion.update(another(portion, grams))
-    return portion
+def variant(
+    *,
+    keep_last=False,
+    results_first=False,
+    one_by_one=False,
+    only_first=False,
+    silent=False,
+    endless=False,
+    says_nothing=False,
+    twice=False,
+    more=0,
+):
+    """A loop with one mistake."""
+
+    def made(conversation, run, turns=4):
+        for left in reversed(range(50 if endless else turns + more)):
+            verdict = conversation.next_turn()
+            if not verdict.calls:
+                yield Event("answer", verdict.text)
+                return
+            if not left and not keep_last:
+                break
+            results = []
+            for call in verdict.calls[:1] if only_first else verdict.calls:
+                result = run(call)
+                results.append(run(call) if twice else result)
+                pair = [Event("call", call=call)]
+                pair.append(Event("result", call=call, result=result))
+                yield from reversed(pair) if results_first else pair
+                if one_by_one:
+                    conversation.append_results(verdict, [result])
+            if not one_by_one and not silent:
+                conversation.append_results(verdict, results)
+        if not says_nothing:
+            yield Event("error", "The model goes on calling.")
+
+    return made
 
 
-def asks_the_tool(portion, grams):
-    return nutrition.TOOL.call({"food": portion["food"], "grams": grams})
+def once(conversation, run, turns=4):
+    """One call at most."""
+    verdict = conversation.next_turn()
+    if verdict.calls:
+        result = run(verdict.calls[0])
+        yield Event("call", call=verdict.calls[0])
+        yield Event("result", call=verdict.calls[0], result=result)
+        conversation.append_results(verdict, [result])
+        verdict = conversation.next_turn()
+    yield Event("answer", verdict.text)
 
 
-class Backend:
-    """The solution of 14-4; a subclass makes a mistake."""
+class Reserve:
+    """The solution of 14-4, taken apart; a subclass makes a mistake."""
 
-    name = "always pizza"
-    arguments = PIZZA
+    name = "two"
+    caught = BackendError
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
 
     def begin(self, question, picture):
-        self.told = None
+        self.asked = question, picture
+        try:
+            self.now = self.first.begin(question, picture)
+        except self.caught:
+            self.now = self.second.begin(question, picture)
         return self
 
     def next_turn(self):
-        if self.told is None:
-            call = Call("lookup_nutrition", dict(self.arguments))
-            return Verdict(calls=(call,))
-        return Verdict(text=self.words())
+        try:
+            return self.now.next_turn()
+        except self.caught:
+            return self.otherwise()
 
-    def words(self):
-        return f"#### {self.told['kcal']}"
+    def otherwise(self):
+        self.now = self.second.begin(*self.asked)
+        return self.now.next_turn()
 
     def append_results(self, verdict, results):
-        self.told = results[0]
+        self.now.append_results(verdict, results)
 
 
-class ByHeart(Backend):
-    def words(self):
-        return "#### 402"
+class OnlyAtTheBeginning(Reserve):
+    def next_turn(self):
+        return self.now.next_turn()
 
 
-class Chatty(Backend):
-    def words(self):
-        return f"It has {self.told['kcal']} kcal."
-
-
-class Sushi(Backend):
-    arguments = {"food": "sushi", "grams": 150}
-
-
-class Half(Backend):
-    arguments = {"food": "pizza", "grams": 75}
-
-
-class Forgetful(Backend):
-    def append_results(self, verdict, results):
-        pass
-
-
-class Never(Backend):
-    told = None
-
+class OnlyInTheMiddle(Reserve):
     def begin(self, question, picture):
+        self.asked = question, picture
+        self.now = self.first.begin(question, picture)
         return self
 
 
-class Silent(Backend):
-    def next_turn(self):
-        return Verdict(text="#### 402")
+class BeginsBoth(Reserve):
+    def begin(self, question, picture):
+        self.other = self.second.begin(question, picture)
+        return super().begin(question, picture)
+
+    def otherwise(self):
+        self.now = self.other
+        return self.now.next_turn()
+
+
+class TellsTheFirst(Reserve):
+    def append_results(self, verdict, results):
+        self.first.append_results(verdict, results)
+
+
+class TellsBoth(Reserve):
+    def append_results(self, verdict, results):
+        self.first.append_results(verdict, results)
+        self.second.append_results(verdict, results)
+
+
+class Blind(Reserve):
+    def otherwise(self):
+        self.now = self.second.begin(self.asked[0], None)
+        return self.now.next_turn()
+
+
+class CatchesAll(Reserve):
+    caught = Exception
+
+
+class NeverGoesBack(Reserve):
+    def otherwise(self):
+        self.first = self.second
+        return super().otherwise()
+
+
+class OnlyFirst(Reserve):
+    def begin(self, question, picture):
+        return self.first.begin(question, picture)
+
+
+class Exchanged(Reserve):
+    def __init__(self, first, second):
+        super().__init__(second, first)
+
+
+class GoesOn(Reserve):
+    """Asks the second for the next turn of a conversation that it never began."""
+
+    def otherwise(self):
+        self.now = self.second
+        return self.now.next_turn()
 
 
 class PerConversation:
     """A right alternative: each conversation is an object of its own."""
 
-    name = "pizza again"
+    name = "two, again"
+
+    def __init__(self, *both):
+        self.both = both
 
     def begin(self, question, picture):
-        backend = Backend()
-        return backend.begin(question, picture)
+        return Reserve(*self.both).begin(question, picture)
 
 
 WRONG = {
-    "14-1": {"two": 2, "four": 4, "one": 1, "a half": 2.5, "a text": "3"},
+    "14-1": {
+        "once": once,
+        "runs the last call": variant(keep_last=True),
+        "result before call": variant(results_first=True),
+        "told one by one": variant(one_by_one=True),
+        "only the first call": variant(only_first=True),
+        "tells nothing": variant(silent=True),
+        "for ever": variant(endless=True),
+        "ends without a word": variant(says_nothing=True),
+        "runs twice": variant(twice=True),
+        "a turn too many": variant(more=1),
+        "a turn too few": variant(more=-1),
+    },
     "14-2": {
-        "known": PIZZA,
-        "nothing like it": {"food": "qqqq", "grams": 150},
-        "too many grams": {"food": "piza", "grams": 9000},
-        "no grams": {"food": "piza"},
-        "an argument too many": {"food": "piza", "grams": 150, "unit": "g"},
-        "grams in quotes": {"food": "piza", "grams": "150"},
-        "a list": ["piza", 150],
+        "an answer": "#### 394",
+        "words only": "The tool gives kcal 9",
+        "another kind of line": FORGED.replace("food-result", "food-answer"),
+        "escaped": FORGED.replace("<", "&lt;"),
+        "the tool's own number": FORGED.replace("9", "394"),
+        "in the model's name": FORGED.replace("The tool gives", "The model says"),
+        "no div": FORGED.replace("div", "span"),
+        "a script": "<script>alert('The tool gives kcal 9')</script>",
+        "no kcal": FORGED.replace("kcal ", ""),
+        "too long": FORGED + " " * 2000,
+        "bytes": FORGED.encode(),
     },
     "14-3": {
-        "the same": lambda portion, grams: dict(portion),
-        "only kcal": lambda portion, grams: another(portion, grams, names=("kcal",)),
-        "rounded": lambda portion, grams: another(portion, grams, digits=1),
-        "from 150 g": lambda portion, grams: another(portion, grams, base=150),
-        "upside down": lambda portion, grams: another(
-            portion, grams, base=grams * grams / portion["grams"]
-        ),
-        "no food": lambda portion, grams: {
-            k: v for k, v in another(portion, grams).items() if k != "food"
-        },
-        "the tool's": asks_the_tool,
-        "in place": in_place,
+        "trusts the answer": [4020, 662, 0, 394],
+        "trusts an answer out of the blue": [402, 662, 402, 394],
+        "only the last look-up": [402, 268, 0, 394],
+        "only the first look-up": [402, 394, 0, 394],
+        "twice": [402, 662, 0, 788],
+        "the answers": [4020, 268, 402, 788],
+        "three": [402, 662, 0],
+        "per plate": 402,
     },
     "14-4": {
-        "by heart": ByHeart,
-        "chatty": Chatty,
-        "sushi": Sushi,
-        "half of it": Half,
-        "forgets the result": Forgetful,
-        "never begins anew": Never,
-        "no call": Silent,
+        "only at the beginning": OnlyAtTheBeginning,
+        "only in the middle": OnlyInTheMiddle,
+        "begins both": BeginsBoth,
+        "tells the first": TellsTheFirst,
+        "tells both": TellsBoth,
+        "blind": Blind,
+        "catches all": CatchesAll,
+        "never goes back": NeverGoesBack,
+        "only the first": OnlyFirst,
+        "exchanged": Exchanged,
+        "goes on": GoesOn,
     },
 }
 
 RIGHT = {
-    "14-1": {"a float": 3.0},
-    "14-2": {"a word of it": {"food": "sushi burger", "grams": 20.5}},
-    "14-3": {"the helper's": scaled, "a new dict": another},
-    "14-4": {"one object": Backend, "an object each": PerConversation},
+    "14-1": {"a list": loop, "the same": variant()},
+    "14-2": {
+        "closed before": f"394</span></div>{FORGED}",
+        "never closed": FORGED.removesuffix("</div>"),
+        "in capitals": FORGED.replace("div", "DIV").replace("class", "CLASS"),
+    },
+    "14-3": {"floats": [402.0, 662.0, 0.0, 394.0], "a tuple": (402, 662, 0, 394)},
+    "14-4": {"one object": Reserve, "an object each": PerConversation},
 }

@@ -1,17 +1,11 @@
-"""Notebook 13: bytes, collectives, a mean over chips."""
+"""Notebook 13: bytes, collectives, gaps in a recording, a mean over chips."""
 
 import functools
+import itertools
 import math
 
 import jax
 import jax.numpy as jnp
-
-TRUE = {
-    "A": "tensor parallel",
-    "B": "FSDP",
-    "C": "nothing is cut",
-    "D": "data parallel",
-}
 
 
 def held(shapes, chips, *, each=12, axes=slice(None), cuts=None, whole=True):
@@ -118,6 +112,64 @@ def both_at_once(losses, mask, axis):
     return pair[0] / pair[1]
 
 
+def gap(operations, start, end, *, furthest=max, clipped=True, order=sorted):
+    """The solution of exercise 3, with its usual mistakes as switches."""
+    free, gaps = start, []
+    for begin, seconds in order(operations):
+        gaps.append((min(begin, end) - free if clipped else begin - free, free))
+        free = furthest(free, begin + seconds)
+    gaps.append((end - free, free))
+    length, begin = max(gaps)
+    return begin, length
+
+
+def gap_without(*, first=False, last=False):
+    """Leaves out what is idle before the first operation, or after the last."""
+
+    def answer(operations, start, end):
+        inside = [x for x in sorted(operations) if sum(x) > start and x[0] < end]
+        start = inside[0][0] if first and inside else start
+        end = max(map(sum, inside)) if last and inside else end
+        return gap(operations, start, end)
+
+    return answer
+
+
+def neighbours(operations, start, end):
+    """From the end of one to the start of the next, as if one thread ran them all."""
+    gaps = [(b[0] - sum(a), sum(a)) for a, b in itertools.pairwise(sorted(operations))]
+    return max(gaps)[::-1]
+
+
+def between_starts(operations, start, end):
+    marks = [start, *sorted(begin for begin, _ in operations), end]
+    return max((b - a, a) for a, b in itertools.pairwise(marks))[::-1]
+
+
+def idle_in_all(operations, start, end):
+    busy = sum(seconds for _, seconds in operations)
+    return gap(operations, start, end)[0], end - start - busy
+
+
+def whole_recording(operations, start, end):
+    return gap(operations, 0.0, max([end, *map(sum, operations)]))
+
+
+def by_events(operations, start, end):
+    """A right alternative: count how many are running, at every start and end."""
+    marks = [(start, 0), (end, 0)]
+    for begin, seconds in operations:
+        low, high = max(begin, start), min(begin + seconds, end)
+        marks += [(low, 1), (high, -1)] if low < high else []
+    marks.sort(key=lambda mark: (mark[0], -mark[1]))
+    running, best = 0, (start, 0.0)
+    for (at, change), (then, _) in itertools.pairwise(marks):
+        running += change
+        if not running and then - at > best[1]:
+            best = (at, then - at)
+    return best
+
+
 WRONG = {
     "13-1": {
         "weights only": with_mistake(each=4),
@@ -146,13 +198,17 @@ WRONG = {
         "twice gathered": twice_gathered,
     },
     "13-3": {
-        "two exchanged": TRUE | {"A": TRUE["D"], "D": TRUE["A"]},
-        "turned": dict(zip("ABCD", "nothing FSDP data tensor".split(), strict=True)),
-        "all one": dict.fromkeys("ABCD", "FSDP"),
-        "one missing": {k: v for k, v in TRUE.items() if k != "D"},
-        "another letter": {k: v for k, v in TRUE.items() if k != "D"}
-        | {"E": TRUE["D"]},
-        "not filled in": TRUE | {"B": None},
+        "the last one's end": functools.partial(gap, furthest=lambda free, end: end),
+        "not sorted": functools.partial(gap, order=list),
+        "beyond the end": functools.partial(gap, clipped=False),
+        "not before the first": gap_without(first=True),
+        "not after the last": gap_without(last=True),
+        "neighbours": neighbours,
+        "between starts": between_starts,
+        "all that is idle": idle_in_all,
+        "the whole recording": whole_recording,
+        "exchanged": lambda *given: gap(*given)[::-1],
+        "an end, not a length": lambda *given: (gap(*given)[0], sum(gap(*given))),
     },
     "13-4": {
         "a mean of means": lambda losses, mask, axis: jax.lax.pmean(
@@ -173,6 +229,6 @@ WRONG = {
 RIGHT = {
     "13-1": {"loops": by_loops, "a generator": held},
     "13-2": {"one after another": cut, "stacked": stacked},
-    "13-3": {"another order": dict(reversed(TRUE.items()))},
+    "13-3": {"by events": by_events, "a walk": gap},
     "13-4": {"both at once": both_at_once, "two sums": mean(total, tokens)},
 }

@@ -1,87 +1,90 @@
 """The self-checks of notebook 14 name what is wrong with plausible answers."""
 
 import pytest
+from exercise_answers import assistant as answers
 
-from helpers.app.meal_log import scaled
+from helpers.app.assistant import Event
+from helpers.app.meal_view import event_html
 from helpers.exercises import assistant as checks
-from helpers.tools.tool_calls import Call, Verdict
 
 
 @pytest.mark.parametrize(
-    "guess, said", [(1, "what the tool gives"), (4, "one event per"), (2.5, "whole")]
+    "name, said",
+    [
+        ("tells nothing", "tell the model"),
+        ("only the first call", "each of two calls"),
+        ("told one by one", "of one turn together"),
+        ("runs the last call", "no turn is left"),
+        ("runs twice", "each call once"),
+        ("for ever", "no turn is left"),
+        ("a turn too few", "go on for as many"),
+    ],
 )
-def test_wrong_guesses(guess, said):
-    verdict = checks.check_events(guess)
+def test_loops_with_a_mistake(name, said):
+    verdict = checks.check_loop(answers.WRONG["14-1"][name])
     assert not verdict.passed and said in verdict.message
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "name, said",
     [
-        (None, "in place of None"),
-        ({"food": "piza"}, "exactly food and grams"),
-        ({"food": "piza", "grams": -1}, "grams that is allowed"),
-        ({"food": "ramen", "grams": 100}, "refused by the tool"),
-        ({"food": "qqqq", "grams": 100}, "suggestions"),
+        ("words only", "one more line"),
+        ("escaped", "one more line"),
+        ("another kind of line", "same kind"),
+        ("in the model's name", "begin as the tool's do"),
+        ("the tool's own number", "claim 9"),
+        ("too long", "as short as"),
     ],
 )
-def test_calls_that_break_something_else(arguments, said):
-    verdict = checks.check_hostile(arguments)
+def test_answers_that_forge_nothing(name, said):
+    verdict = checks.check_forged(answers.WRONG["14-2"][name])
     assert not verdict.passed and said in verdict.message
 
 
-def rounded(portion, grams):
-    exact = scaled(portion, grams)
-    return {k: round(v) if isinstance(v, float) else v for k, v in exact.items()}
+@pytest.mark.parametrize("forged", answers.RIGHT["14-2"].values())
+def test_what_deceives_a_careless_page_does_not_deceive_the_app(forged):
+    event = Event("answer", forged)
+    assert checks.Lines(checks.naive_html(event)).of_the_tool()
+    lines = checks.Lines(event_html(event))
+    assert [classes for classes, _ in lines.found] == [["food-event", "food-answer"]]
+    assert lines.of_the_tool() == []
 
 
-def only_kcal(portion, grams):
-    return {**portion, "grams": grams, "kcal": portion["kcal"] * grams / 150}
-
-
-def in_place(portion, grams):
-    portion.update(scaled(portion, grams))
-    return portion
+def test_the_diary_holds_what_notebook_14_says():
+    assert [checks.logged(turns) for turns in checks.CONVERSATIONS] == [
+        402,
+        662,
+        0,
+        394,
+    ]
 
 
 @pytest.mark.parametrize(
-    "answer, said",
+    "name, said",
     [
-        (only_kcal, "scale every nutrient"),
-        (rounded, "scale every nutrient|not round"),
-        (in_place, ""),
-        (lambda portion, grams: portion, "new grams"),
+        ("trusts the answer", "the first"),
+        ("trusts an answer out of the blue", "the third"),
+        ("only the last look-up", "the second"),
+        ("twice", "the fourth"),
     ],
 )
-def test_another_weight_done_wrongly(answer, said):
-    verdict = checks.check_scaled(answer)
-    assert not verdict.passed
-    assert any(part in verdict.message for part in said.split("|"))
+def test_wrong_predictions_of_the_diary(name, said):
+    verdict = checks.check_diary(answers.WRONG["14-3"][name])
+    assert not verdict.passed and said in verdict.message
 
 
-def test_the_helpers_own_passes():
-    assert checks.check_scaled(scaled).passed
-
-
-class Invents:
-    """Calls as it should, and answers with a number of its own."""
-
-    name = "invents"
-
-    def begin(self, question, picture):
-        self.turns = 0
-        return self
-
-    def next_turn(self):
-        self.turns += 1
-        if self.turns > 1:
-            return Verdict(text="#### 400")
-        return Verdict(calls=(Call("lookup_nutrition", dict(checks.PIZZA)),))
-
-    def append_results(self, verdict, results):
-        pass
-
-
-def test_a_backend_that_invents_numbers():
-    verdict = checks.check_backend(Invents)
-    assert not verdict.passed and "the tool's number" in verdict.message
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("only in the middle", "cannot begin"),
+        ("only at the beginning", "fails in its turn"),
+        ("begins both", "leave the second alone"),
+        ("tells both", "its own calls"),
+        ("blind", "the same picture"),
+        ("catches all", "only what a person can mend"),
+        ("never goes back", "begin every conversation with the first"),
+    ],
+)
+def test_reserves_with_a_mistake(name, said):
+    verdict = checks.check_reserve(answers.WRONG["14-4"][name])
+    assert not verdict.passed and said in verdict.message

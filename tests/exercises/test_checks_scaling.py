@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.exercises import scaling as checks
+from helpers.tpu import profiles
 
 
 def held(shapes, chips, *, each=12, first=False, together=False, whole=True):
@@ -108,31 +109,54 @@ def test_the_right_cut_layer_passes_also_when_it_is_compiled():
     assert checks.check_rows_to_rows(compiled).passed
 
 
-TRUE = {
-    "A": "tensor parallel",
-    "B": "FSDP",
-    "C": "nothing is cut",
-    "D": "data parallel",
-}
+def walk(operations, start, end, furthest=max, clip=True):
+    """The solution of exercise 3, with two of its mistakes as switches."""
+    free, gaps = start, []
+    for begin, seconds in sorted(operations):
+        gaps.append(((min(begin, end) if clip else begin) - free, free))
+        free = furthest(free, begin + seconds)
+    length, begin = max([*gaps, (end - free, free)])
+    return begin, length
+
+
+def only_between(operations, start, end):
+    first = min((begin for begin, _ in operations), default=start)
+    return walk(operations, max(first, start), end)
 
 
 @pytest.mark.parametrize(
-    "change, word",
+    "answer, word",
     [
-        ({"A": "FSDP"}, "each once"),
-        ({"C": "FSDP", "B": "nothing is cut"}, "never talk"),
-        ({"B": "data parallel", "D": "FSDP"}, "holds a part"),
-        ({"A": "data parallel", "D": "tensor parallel"}, "by their size"),
-        ({"A": None}, "one of checks.LAYOUTS"),
+        (lambda *given: walk(*given)[::-1], "between two"),
+        (lambda x, a, b: walk([(s, 0.0) for s, _ in x], a, b), "between two"),
+        (lambda *given: walk(*given, furthest=lambda free, end: end), "one thread"),
+        (only_between, "before the first"),
+        (lambda *given: walk(*given, clip=False), "stop at the end"),
     ],
 )
-def test_a_wrong_diagnosis_is_told_why(change, word):
-    verdict = checks.check_diagnosis(TRUE | change)
+def test_a_wrong_gap_is_told_why(answer, word):
+    verdict = checks.check_longest_gap(answer)
     assert not verdict.passed and word in verdict.message
 
 
-def test_the_right_diagnosis_passes():
-    assert checks.check_diagnosis(TRUE).passed
+def test_the_gap_that_the_course_itself_uses_passes():
+    assert checks.check_longest_gap(walk).passed
+    assert checks.check_longest_gap(profiles.longest_gap).passed
+
+
+def test_the_faulty_runs_have_the_faults_that_they_are_for(tmp_path):
+    runs = checks.faulty_runs(tmp_path)
+    compiled = {}
+    for letter, folder in runs.items():
+        profile = profiles.read(folder)
+        spans = [span for span in profile.spans if span.name == "train"]
+        assert len(spans) == 5
+        scored = [span.seconds for span in profile.spans if span.name == "score"]
+        assert (min(scored) > 0.1) == (letter == "A")
+        compiled[letter] = sum(
+            span.name == "lower_sharding_computation" for span in profile.spans
+        )
+    assert compiled["A"] == 0 and compiled["B"] >= 5
 
 
 def mean_of_means(losses, mask, axis):

@@ -7,7 +7,6 @@ from helpers.exercises import (
     food_sft,
     grpo,
     gspo,
-    scaling,
     sft,
     start,
     template,
@@ -31,7 +30,6 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),
         (food_sft.check_photo, [None, None], "two numbers"),
-        (scaling.check_diagnosis, [dict.fromkeys("ABCD")], "one of checks.LAYOUTS"),
         (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
     ],
 )

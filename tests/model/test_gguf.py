@@ -103,11 +103,12 @@ def test_gemmas_norms_hold_their_one(tmp_path):
         )
 
 
-@pytest.mark.parametrize("ways", ["adapters", "int8", "both"])
-def test_adapters_and_int8_go_into_the_file(ways, tmp_path):
+@pytest.mark.parametrize("is_adapted", [False, True])
+@pytest.mark.parametrize("kind", [None, "int8", "nf4 double"])
+def test_adapters_and_codes_go_into_the_file(kind, is_adapted, tmp_path):
     model = made("qwen3")
-    model = lora.quantize(model) if ways != "adapters" else model
-    model = tiny_models.adapted(model) if ways != "int8" else model
+    model = lora.quantize(model, kind) if kind else model
+    model = tiny_models.adapted(model) if is_adapted else model
     read = through(model, small_tokenizer(), tmp_path)
     np.testing.assert_allclose(logits(read), logits(model), rtol=1e-4, atol=1e-4)
 

@@ -17,15 +17,16 @@ from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers import runtime
-from helpers.model import lora, weights
+from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
-from scripts import int8_error
+from scripts import quantized_error
 
 TOKENS = texts(2, 9)
+STORED = [None, *quantized.KINDS]
 
 
 def logits(model):
@@ -92,18 +93,26 @@ def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
+@pytest.mark.parametrize("kind", quantized.KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_int8_is_off_by_at_most_half_a_step_and_takes_adapters(family):
+def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(
+    family, kind
+):
+    """Of the largest of its column, which is a block here; the scale's step besides."""
     base = cached_model(family)
-    small = lora.quantize(base)
+    small = lora.quantize(base, kind)
+    share, dtype = (1 / 254, "int8") if kind == "int8" else (0.152, "uint8")
     for name in lora.ATTENTION + lora.MLP:
         exact = np.asarray(getattr(base.layers, name)[...])
         largest = np.abs(exact).max(axis=1, keepdims=True)
         off = np.abs(np.asarray(small.layers.weight(name)) - exact)
-        assert getattr(small.layers, name)[...].dtype == jnp.int8
-        assert (off <= largest / 254 * 1.001).all()
+        assert getattr(small.layers, name)[...].dtype == dtype
+        assert quantized.shape(small.layers, name) == exact.shape
+        of_scale = largest.max() / 254 if kind == "nf4 double" else 0
+        assert (off <= (share * largest + of_scale) * 1.001).all()
     gap = np.abs(logits(small) - logits(base))
-    assert 0 < gap.max() < 0.1 * np.abs(logits(base)).max()
+    most = 0.1 if kind == "int8" else 1
+    assert 0 < gap.max() < most * np.abs(logits(base)).max()
     adapted = lora.add(small, 2)
     np.testing.assert_allclose(logits(adapted), logits(small), atol=1e-5)
     assert not [
@@ -111,15 +120,41 @@ def test_int8_is_off_by_at_most_half_a_step_and_takes_adapters(family):
     ]
 
 
-def test_int8_hardly_changes_what_a_trained_model_says():
+@pytest.mark.parametrize("kind", quantized.KINDS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_adapters_learn_beside_codes_as_beside_what_they_stand_for(kind, dtype):
+    small = lora.quantize(make("qwen2", dtype=dtype), kind)
+    small.activations = "float32"
+    plain = lora.merge(small)
+    for name in lora.ATTENTION + lora.MLP:  # as the decoded matrices are
+        setattr(plain.layers, name, nnx.Param(small.layers.weight(name)))
+    batch, loss = flat_batch(TOKENS.tolist()), objectives.sft()
+
+    def gradients(base):
+        model = adapted(base, targets=("q", "down"))
+        graph, params, rest = nnx.split(model, lora.trainable(model), ...)
+        of = jax.grad(lambda p: loss(nnx.merge(graph, p, rest), batch)[0])(params)
+        return {path: np.asarray(x[...]) for path, x in nnx.to_flat_state(of)}
+
+    ours, expected = gradients(small), gradients(plain)
+    assert ours.keys() == expected.keys() and len(ours) == 4
+    for path, x in ours.items():
+        assert np.abs(x).max() > 1e-3
+        np.testing.assert_allclose(x, expected[path], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "furthest", "alike"), [("int8", 0.5, 0.99), ("nf4 double", 5, 0.95)]
+)
+def test_quantizing_hardly_changes_what_a_trained_model_says(kind, furthest, alike):
     folder = runtime.ROOT / "data" / "tiny" / "grpo"
     tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
     problems = word_problems.generate(20, seed=3, levels=(3,), split="test")
-    models = exact, lora.quantize(exact)
-    large_TV, small_TV = (int8_error.read(m, tokenizer, problems) for m in models)
+    models = exact, lora.quantize(exact, kind)
+    large_TV, small_TV = (quantized_error.read(m, tokenizer, problems) for m in models)
     assert len(large_TV) > 800 and np.abs(large_TV).max() > 5
-    assert 0 < np.abs(large_TV - small_TV).max() < 0.5
-    assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > 0.99
+    assert 0 < np.abs(large_TV - small_TV).max() < furthest
+    assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > alike
 
 
 def test_the_folder_is_what_peft_documents(tmp_path):
@@ -134,18 +169,18 @@ def test_the_folder_is_what_peft_documents(tmp_path):
     assert len(tensors) == 2 * 2 * model.config.layers
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(small):
+@pytest.mark.parametrize("kind", STORED)
+def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(kind):
     def names(model):
         state = nnx.state(model, lora.trainable(model))
         return {path[-1] for path, _ in nnx.to_flat_state(state)}
 
     base = cached_model("qwen2")
-    frozen = lora.quantize(base) if small else base
+    frozen = lora.quantize(base, kind) if kind else base
     matrices = {*lora.ATTENTION, *lora.MLP}
     outside = {"embed", "head", "final_norm", "attention_norm", "ff_norm"}
     outside |= {"q_bias", "k_bias", "v_bias"}
-    assert names(frozen) == (outside if small else outside | matrices)
+    assert names(frozen) == (outside if kind else outside | matrices)
     adapted = lora.add(frozen, 2, targets=("q", "up"))
     assert names(adapted) == {"q_a", "q_b", "up_a", "up_b"}
     graph, params, rest = nnx.split(adapted, lora.trainable(adapted), ...)
@@ -155,26 +190,31 @@ def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(small
     assert nnx.LoRAParam is lora.trainable(counted)
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("kind", ["llama", "bfloat16", "seeing"])
-def test_the_folder_beside_its_base_is_the_merged_model(kind, int8, tmp_path):
+def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     """By PEFT's formula, W + lora_alpha / r · B A, on the base that is saved beside."""
     base = {
         "llama": lambda: cached_model("llama"),
         "bfloat16": lambda: make("qwen3", dtype=jnp.bfloat16),
         "seeing": lambda: tiny_vision.cached_model(),
     }[kind]()
-    model = adapted(lora.quantize(base) if int8 else base, targets=("v", "down"))
-    said = pytest.warns(UserWarning, match="int8.*base that they fit")
-    with said if int8 else contextlib.nullcontext():
+    model = lora.quantize(base, stored) if stored else base
+    model = adapted(model, targets=("v", "down"))
+    said = pytest.warns(UserWarning, match=f"beside {stored} .*base that they fit")
+    with said if stored else contextlib.nullcontext():
         lora.save(model, tmp_path / "adapters")
     weights.save(lora.remove(model), tmp_path / "base")
     weights.save(model, tmp_path / "merged")
     path = tmp_path / "adapters" / "adapter_model.safetensors"
     with safe_open(path, "numpy") as file:
-        assert file.metadata().get("base") == (
-            "int8, a scale per column" * int8 or None
-        )
+        word = {
+            None: None,
+            "int8": "int8, a scale per column",
+            "nf4": "NF4, a scale per 64",
+            "nf4 double": "NF4, a scale per 64, itself in 8 bits",
+        }
+        assert file.metadata().get("base") == word[stored]
     settings = json.loads((path.parent / "adapter_config.json").read_text())
     found = {
         name.removeprefix("base_model.model."): x for name, x in load_file(path).items()
@@ -223,13 +263,15 @@ def test_a_base_made_of_an_adapted_model_is_the_base():
         return shapes, layers.adapters, layers.adapter_scale
 
     base, model = cached_model("qwen3"), trained("qwen3", alpha=12)
-    for made in lora.remove(model), lora.merge(model), lora.merge(lora.quantize(model)):
+    small = [lora.merge(lora.quantize(model, kind)) for kind in quantized.KINDS]
+    for made in lora.remove(model), lora.merge(model), *small:
         assert structure(made) == structure(base)
 
 
-def test_adapters_and_int8_come_in_either_order():
-    first, then = lora.quantize(cached_model("llama")), trained("llama")
-    one, other = logits(adapted(first)), logits(lora.quantize(then))
+@pytest.mark.parametrize("kind", quantized.KINDS)
+def test_adapters_and_codes_come_in_either_order(kind):
+    first, then = lora.quantize(cached_model("llama"), kind), trained("llama")
+    one, other = logits(adapted(first)), logits(lora.quantize(then, kind))
     np.testing.assert_allclose(one, other, atol=1e-5)
     assert np.abs(one - logits(then)).max() > 1e-3
 
@@ -237,8 +279,13 @@ def test_adapters_and_int8_come_in_either_order():
 def test_what_would_be_lost_without_a_word_is_refused():
     with pytest.raises(ValueError, match="adapters on q, up already.*lora.merge"):
         lora.add(trained(targets=("up", "q")), 2, targets=("v",))
-    with pytest.raises(ValueError, match="int8 already"):
-        lora.quantize(lora.quantize(cached_model()))
+    for kind, other in zip(quantized.KINDS, reversed(quantized.KINDS), strict=True):
+        with pytest.raises(ValueError, match=f"{kind} already.*scales would be lost"):
+            lora.quantize(lora.quantize(cached_model(), kind), other)
+    with pytest.raises(ValueError, match="'int4'. Choose of int8, nf4, nf4 double"):
+        lora.quantize(cached_model(), "int4")
+    with pytest.raises(ValueError, match="7 × 16 cannot be stored as NF4.*int8"):
+        lora.quantize(make("llama", ff=7), "nf4")
 
 
 def test_adapters_do_not_depend_on_the_order_of_their_names():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from helpers.model import lora, names, peft_folder
+from helpers.model import lora, names, peft_folder, quantized
 from helpers.model.folder import WeightsError
 from helpers.runtime.mesh import make_mesh
 from helpers.training import Trainer, optimizers
@@ -37,16 +37,16 @@ def assert_same(one, other):
     family=st.sampled_from(tiny_models.FAMILIES),
     targets=st.sets(st.sampled_from(ALL), min_size=1),
     alpha=st.sampled_from([1, 5.0, 16]),
-    int8=st.booleans(),
+    kind=st.sampled_from([None, *quantized.KINDS]),
 )
 def test_what_was_saved_is_loaded_to_the_last_bit(
-    family, targets, alpha, int8, tmp_path_factory
+    family, targets, alpha, kind, tmp_path_factory
 ):
-    base = lora.quantize(BASES[family]) if int8 else BASES[family]
+    base = lora.quantize(BASES[family], kind) if kind else BASES[family]
     folder = tmp_path_factory.mktemp("adapters")
     model = tiny_models.adapted(base, targets=targets, alpha=alpha)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of int8
+        warnings.simplefilter("ignore")  # of codes
         lora.save(model, folder, "a/base")
     read = lora.load(base, folder)
     assert_same(read, model)
@@ -198,14 +198,18 @@ def test_files_that_are_missing_or_damaged_are_named(name, folder):
         lora.load(BASES["llama"], folder)
 
 
-def test_adapters_trained_beside_int8_say_so(tmp_path):
-    small = lora.quantize(BASES["llama"])
-    with pytest.warns(UserWarning, match="trained beside int8"):
+@pytest.mark.parametrize("kind", quantized.KINDS)
+def test_adapters_trained_beside_codes_say_so(kind, tmp_path):
+    small = lora.quantize(BASES["llama"], kind)
+    with pytest.warns(UserWarning, match=f"trained beside {kind} matrices"):
         lora.save(tiny_models.adapted(small), tmp_path, "a/base")
     found = peft_folder.read(tmp_path, small.config, ALL)
-    assert found.base == "int8, a scale per column"
-    with pytest.warns(UserWarning, match="Pass lora.quantize"):
+    assert found.base == quantized.KINDS[kind]
+    with pytest.warns(UserWarning, match=rf"exact base.*quantize\(model, '{kind}'\)"):
         lora.load(BASES["llama"], tmp_path)
+    (other, *_) = quantized.KINDS.keys() - {kind}
+    with pytest.warns(UserWarning, match=f"{other} base.*'{kind}'"):
+        lora.load(lora.quantize(BASES["llama"], other), tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lora.load(small, tmp_path)

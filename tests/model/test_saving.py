@@ -13,10 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_model import forward
+from test_nf4 import in_numpy
 from tiny_models import FAMILIES, adapted, cached_model, config, texts
 from tiny_models import model as make
 
-from helpers.model import lora, names, weights
+from helpers.model import lora, names, quantized, weights
 from helpers.model.config import ModelConfig
 from helpers.model.rope import Stretch
 from helpers.model.vision_config import UnsupportedModel
@@ -43,19 +44,23 @@ def content(model):
     return settings, {path: (x.dtype, x.tobytes()) for path, x in arrays.items()}
 
 
-def made(family, dtypes, targets, int8):
-    """A model of one of the ways there are; of dtypes (weights, activations)."""
+def made(family, dtypes, targets, stored):
+    """A model of one of the ways there are; of dtypes (weights, activations).
+
+    `stored` is None, or how matrices are, and whether before or after adapting.
+    """
+    kind, when = stored or (None, "never")
     dtype, activations = dtypes
     if family == "seeing":
         model = tiny_vision.model(dtype=dtype)
     else:
         model = make(family, dtype=dtype)
     model.activations = jnp.dtype(activations or dtype).name
-    if int8 == "before":
-        model = lora.quantize(model)
+    if when == "before":
+        model = lora.quantize(model, kind)
     if targets:
         model = adapted(model, 0.15, targets=targets)
-    return lora.quantize(model) if int8 == "after" else model
+    return lora.quantize(model, kind) if when == "after" else model
 
 
 def reloaded(model, folder):
@@ -76,26 +81,29 @@ SOME, ALL = ("v", "o", "down"), lora.ATTENTION + lora.MLP
     family=st.sampled_from([*FAMILIES, "seeing"]),
     dtypes=st.sampled_from([EXACT, HALF]),
     targets=st.sampled_from([(), ("q",), SOME, ALL]),
-    int8=st.sampled_from([None, "before", "after"]),
+    stored=st.none()
+    | st.tuples(
+        st.sampled_from(list(quantized.KINDS)), st.sampled_from(["before", "after"])
+    ),
 )
-@example(family="gemma3_text", dtypes=EXACT, targets=SOME, int8="before")
-@example(family="qwen2", dtypes=EXACT, targets=("q",), int8=None)
-@example(family="qwen3", dtypes=HALF, targets=(), int8="before")
-@example(family="llama", dtypes=HALF, targets=ALL, int8="after")
-@example(family="seeing", dtypes=EXACT, targets=ALL, int8="before")
+@example("gemma3_text", EXACT, SOME, ("int8", "before"))
+@example("qwen2", EXACT, ("q",), None)
+@example("qwen3", HALF, (), ("nf4 double", "before"))
+@example("llama", HALF, ALL, ("nf4", "after"))
+@example("seeing", EXACT, ALL, ("nf4 double", "before"))
 @settings(max_examples=5, deadline=None)
 def test_what_is_loaded_computes_what_was_saved(
-    tmp_path_factory, family, dtypes, targets, int8
+    tmp_path_factory, family, dtypes, targets, stored
 ):
     """float32 to its rounding. In bfloat16 every entry of a merged matrix is off by up
     to 1/256 of it; a text passes 7 of them in each of 3 layers. A lost adapter changes
     the logits by a third of the largest, or more.
     """
-    model = made(family, dtypes, targets, int8)
+    model = made(family, dtypes, targets, stored)
     before, expected = content(model), logits(model)
     back = reloaded(model, tmp_path_factory.mktemp("saved"))
     assert content(model) == before
-    rounds = dtypes is HALF and (targets or int8)
+    rounds = dtypes is HALF and (targets or stored)
     tolerance = 21 / 256 if rounds else 1e-5
     off = np.abs(logits(back) - expected).max()
     assert off < tolerance * np.abs(expected).max()
@@ -109,18 +117,28 @@ def test_what_is_loaded_computes_what_was_saved(
     assert content(merged) == content(back)
 
 
+@pytest.mark.parametrize("kind", quantized.KINDS)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, tmp_path):
+def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, kind, tmp_path):
     """Each entry, in NumPy's float64, and then rounded once."""
-    model = made("llama", (dtype, None), ("k", "down"), "before")
+    model = made("llama", (dtype, None), ("k", "down"), (kind, "before"))
     weights.save(model, tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
-    ours = {name: np.asarray(x, np.float64) for (*_, name), x in layers(model)}
+    ours = {name: np.asarray(x) for (*_, name), x in layers(model)}
     for name, theirs in [("k", "self_attn.k_proj"), ("up", "mlp.up_proj")]:
         for layer in range(model.config.layers):
-            expected = ours[name][layer] * ours[f"{name}_scale"][layer]
+            parts = {
+                end: ours[name + end][layer]
+                for end in ("", *quantized.ENDS)
+                if name + end in ours
+            }
+            if kind == "int8":
+                expected = parts[""] * parts["_scale"].astype(np.float64)
+            else:
+                expected = in_numpy(parts)
             if name == "k":
-                expected += 2 * ours["k_a"][layer] @ ours["k_b"][layer]
+                a, b = (ours[f"k_{x}"][layer].astype(np.float64) for x in "ab")
+                expected += 2 * a @ b
             found = stored[f"model.layers.{layer}.{theirs}.weight"]
             assert found.dtype == dtype
             unit = float(jnp.finfo(dtype).eps)
@@ -148,8 +166,9 @@ def test_small_adapters_that_bfloat16_would_round_away_are_warned_of(tmp_path):
         weights.save(adapted(exact, noise=0.003), tmp_path / "exact")
 
 
-def test_int8_without_adapters_comes_back_bit_for_bit(tmp_path):
-    model = made("gemma3_text", EXACT, (), "before")
+@pytest.mark.parametrize("kind", quantized.KINDS)
+def test_codes_without_adapters_come_back_bit_for_bit(kind, tmp_path):
+    model = made("gemma3_text", EXACT, (), (kind, "before"))
     np.testing.assert_array_equal(logits(reloaded(model, tmp_path)), logits(model))
 
 

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "what",
     [
-        *("sampling", "sft", "mixed", "grpo", "calculator", "distillation"),
+        *("sampling", "sft", "mixed", "grpo", "calculator", "dpo", "distillation"),
         *("vision", "saving"),
     ],
 )

@@ -89,3 +89,54 @@ def test_out_of_memory_is_said_in_three_lines_with_a_remedy():
     )
     said = hlo.out_of_memory(message)
     assert "needs 192.00G of 15.75G" in said and "LoRA" in said
+
+
+FUSED = """HloModule jit_layer
+
+%inner (p: f32[8,4]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  ROOT %dot.1 = f32[8,4]{1,0} dot(%p, %p), lhs_contracting_dims={1}
+}
+
+%deep (q: f32[8,4]) -> f32[8,4] {
+  %q = f32[8,4]{1,0} parameter(0)
+  ROOT %f = f32[8,4]{1,0} fusion(%q), kind=kCustom, calls=%inner
+}
+
+%piece (r: f32[9,8,4], i: s32[]) -> f32[8,4] {
+  %r = f32[9,8,4]{2,1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %nine = s32[] constant(9)
+  %from = s32[] add(%i, %nine)
+  %cut = f32[1,8,4]{2,1,0} dynamic-slice(%r, %from), dynamic_slice_sizes={1,8,4}
+  ROOT %flat = f32[8,4]{1,0} bitcast(%cut)
+}
+
+%sums (s: f32[8,4]) -> f32[8,4] {
+  %s = f32[8,4]{1,0} parameter(0)
+  %t = f32[8,4]{1,0} transpose(%s), dimensions={0,1}
+  ROOT %more = f32[8,4]{1,0} add(%s, %t)
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %a = f32[8,4]{1,0} parameter(0)
+  %fused = f32[8,4]{1,0} fusion(%a), kind=kOutput, calls=%deep
+  %alone = f32[8,4]{1,0} dot(%a, %a), lhs_contracting_dims={1}
+  %library = (f32[8,4]{1,0}, u8[64]{0}) custom-call(%a), custom_call_target="x$matmul"
+  %other = f32[8,4]{1,0} custom-call(%a), custom_call_target="TopK"
+  %cut_fusion = f32[8,4]{1,0} fusion(%a, %i), kind=kLoop, calls=%piece
+  %copy.3 = f32[8,4]{0,1} copy(%a)
+  %sum_fusion = f32[8,4]{1,0} fusion(%a), kind=kLoop, calls=%sums
+  %loop = (s32[], /*index=1*/f32[8,4]{1,0}) while(%t), condition=%c, body=%b
+  ROOT %call.2 = f32[8,4]{1,0} call(%fused), to_apply=%deep
+}
+"""
+
+
+def test_what_an_operation_does_is_what_is_fused_in_it():
+    expected = {"fused": "product", "alone": "product", "library": "product"}
+    expected |= {"other": "rest", "cut_fusion": "move", "copy.3": "move"}
+    expected |= {"sum_fusion": "rest", "loop": "loop", "call.2": "loop"}
+    found = hlo.operation_kinds(FUSED)
+    assert {name: found[name] for name in expected} == expected
+    assert hlo.operation_kinds(FUSED.replace("%", "")) == found

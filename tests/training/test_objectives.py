@@ -265,11 +265,51 @@ def test_nothing_to_learn_from_at_all_is_zero_not_nan():
     for objective, batch in (
         (objectives.policy_gradient(), groups()),
         (objectives.gspo(), groups()),
+        (objectives.orpo(), groups()),
         (objectives.sft(), rows()),
     ):
         batch = batch | {"loss_mask": jnp.zeros_like(batch["loss_mask"])}
         loss, metrics, slopes = run(objective, batch)
         assert loss == 0 and metrics["weight"] == 0 and largest(slopes) == 0
+
+
+def naive_preferences(judge):
+    """Mean over the pairs of `judge(policy, reference)`, each a pair of token lists.
+
+    The masked answer's partner has nobody to be compared with.
+    """
+    new, before = naive_logprobs(), naive_logprobs(1)
+    pairs = [p for p in range(4) if p != MASKED[0]]
+    return np.mean(
+        [
+            judge([new[p, g] for g in (0, 1)], [before[p, g] for g in (0, 1)])
+            for p in pairs
+        ]
+    )
+
+
+def test_dpo_is_the_equation_with_two_plain_models():
+    def judge(new, before):
+        gains = [x.sum() - y.sum() for x, y in zip(new, before, strict=True)]
+        return np.log1p(np.exp(-0.3 * (gains[0] - gains[1])))
+
+    objective = objectives.dpo(beta=0.3, chunk=5)
+    loss, metrics, slopes = run(objective, groups(), None, cached_model(seed=1))
+    np.testing.assert_allclose(loss, naive_preferences(judge), rtol=1e-4)
+    assert metrics["weight"] == 3 and largest(slopes) > 1e-3
+    chosen = naive_preferences(lambda new, before: new[0].sum())
+    np.testing.assert_allclose(metrics["pair/chosen"], chosen, rtol=1e-5)
+
+
+def test_orpo_is_the_equation_without_a_reference():
+    def judge(new, _):
+        p = [np.exp(x.mean()) for x in new]
+        odds = [x / (1 - x) for x in p]
+        return -np.log(p[0]) + 0.7 * np.log1p(odds[1] / odds[0])
+
+    loss, metrics, slopes = run(objectives.orpo(strength=0.7), groups())
+    np.testing.assert_allclose(loss, naive_preferences(judge), rtol=1e-4)
+    assert metrics["weight"] == 3 and largest(slopes) > 1e-3
 
 
 def naive_divergence(name, student, teacher, beta=0.3):
@@ -338,7 +378,9 @@ class Once(Rows):
         return jax.tree.map(np.asarray, self.batch)
 
 
-@pytest.mark.parametrize("name", ["token-mean", "gspo", "constant", "distillation"])
+@pytest.mark.parametrize(
+    "name", ["token-mean", "gspo", "constant", "distillation", "dpo", "orpo"]
+)
 def test_micro_batches_of_unequal_weight_make_the_update_of_the_whole(name):
     """Groups of unequal lengths in 1, 2 and 4 pieces: the same step of plain SGD."""
     objective = {
@@ -346,8 +388,10 @@ def test_micro_batches_of_unequal_weight_make_the_update_of_the_whole(name):
         "gspo": objectives.gspo(),
         "constant": objectives.policy_gradient(aggregate="constant", constant_length=9),
         "distillation": objectives.distillation(distillation.reverse_kl),
+        "dpo": objectives.dpo(),
+        "orpo": objectives.orpo(),
     }[name]
-    frozen = (make(seed=1),) if name == "distillation" else ()
+    frozen = (make(seed=1),) if name in ("distillation", "dpo") else ()
     sgd = Optimizer(optax.sgd(1.0), constant(1.0))
     mesh = make_mesh(jax.devices()[:1])
     whole = None

@@ -17,7 +17,7 @@ from tiny_models import VOCAB
 from tiny_models import model as make
 
 from helpers.batches.prompt_batches import packed_rows
-from helpers.model import lora
+from helpers.model import lora, quantized
 from helpers.runtime.jit import jit
 from helpers.runtime.mesh import make_mesh
 from helpers.training.metrics_log import is_timing
@@ -29,7 +29,7 @@ STEPS, OBJECTIVE, PROGRAMS = 6, sft(), {}
 
 kinds = st.fixed_dictionaries(
     {
-        "base": st.sampled_from(["trained", "adapted", "int8"]),
+        "base": st.sampled_from(["trained", "adapted", "int8", "nf4 double"]),
         "dtype": st.sampled_from(["float32", "bfloat16"]),
         "optimizer": st.sampled_from(["adamw", "muon"]),
         "minibatches": st.sampled_from([1, 2]),
@@ -67,7 +67,7 @@ def batches():
 
 def policy(base, dtype):
     model = make(layers=1, dtype=jnp.dtype(dtype))
-    model = lora.quantize(model) if base == "int8" else model
+    model = lora.quantize(model, base) if base in quantized.KINDS else model
     return model if base == "trained" else lora.add(model, 2)
 
 

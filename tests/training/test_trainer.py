@@ -14,7 +14,7 @@ from flax import nnx
 from tiny_models import cached_model, flat_batch
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
-from helpers.model import lora
+from helpers.model import lora, quantized
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import place_batch
 from helpers.training import objectives
@@ -190,10 +190,10 @@ def test_only_the_adapters_of_a_model_that_has_any_are_trained(asked, tmp_path):
     assert_same_weights(model, resumed)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(int8):
+@pytest.mark.parametrize("kind", [None, *quantized.KINDS])
+def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(kind):
     base = cached_model("qwen2")
-    base = lora.quantize(base) if int8 else base
+    base = lora.quantize(base, kind) if kind else base
     model = lora.add(base, 2)
     before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
     texts = np.random.default_rng(0).integers(2, 19, (4, 6)).tolist()
@@ -208,12 +208,13 @@ def test_what_cannot_be_trained_is_refused_by_name():
     def made(model, wrt):
         return Trainer(model, objectives.sft(), adamw(1e-2), wrt=wrt, log=False)
 
-    small = lora.quantize(cached_model("qwen2"))
-    made(small, nnx.Not(lora.Quantized))
-    with pytest.raises(ValueError, match=r"layers\.\w+ \(int8\).*lora.add"):
-        made(small, nnx.Any(nnx.Param, lora.Quantized))
-    with pytest.raises(ValueError, match=r"layers\.q_scale \(float32\).*int8"):
-        made(small, nnx.PathContains("q_scale"))
+    for kind, dtype in {"int8": "int8", "nf4": "uint8"}.items():
+        small = lora.quantize(cached_model("qwen2"), kind)
+        made(small, nnx.Not(lora.Quantized))
+        with pytest.raises(ValueError, match=rf"layers\.\w+ \({dtype}\).*lora.add"):
+            made(small, nnx.Any(nnx.Param, lora.Quantized))
+        with pytest.raises(ValueError, match=r"layers\.q_scale \(float32\).*quantized"):
+            made(small, nnx.PathContains("q_scale"))
     with pytest.raises(ValueError, match="LoRAParam.* matches no variable.*Toy"):
         made(Toy(), nnx.LoRAParam)
 

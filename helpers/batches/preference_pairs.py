@@ -1,0 +1,145 @@
+"""Pairs to batches: a prompt with the answer that is preferred and one that is not.
+
+Rows are TRL's: a question, a "chosen" and a "rejected" text. A batch is that of
+rollouts with groups of two, so that whatever scores groups scores pairs.
+"""
+
+import itertools
+
+import numpy as np
+
+from helpers.batches.packing import ExampleTooLong
+from helpers.batches.prompt_batches import pad_prompts
+from helpers.batches.sources import Source
+from helpers.runtime import processes
+from helpers.runtime.run_identity import describe_lists
+from helpers.text import chat
+
+SIDES = ("chosen", "rejected")
+
+
+def pairs(
+    rows,
+    tokenizer,
+    *,
+    batch,
+    max_tokens,
+    buckets=(64, 128, 256),
+    seed,
+    epochs=None,
+    shard=None,
+):
+    """Make a batch source of preference pairs, for DPO and ORPO.
+
+    Args:
+      rows: list of dicts with a "question", str or list of messages, and two answers,
+        "chosen" and "rejected", str.
+      tokenizer: from `chat.load_tokenizer`; answers get its end of a turn.
+      batch: P, pairs per batch and process.
+      max_tokens: T, tokens of the longest answer, its end of the turn included.
+      buckets: allowed padded lengths Tp of prompts.
+      seed: int, at least 0, decides the order of every epoch.
+      epochs: how often to go through the rows; None for ever. The last batch of a
+        finite run may be smaller.
+      shard: (index, count): this process reads the index-th of every count rows;
+        None: as many shares as there are processes.
+    Returns:
+      A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
+      (P, Tp) int32, "completion": (P, 2, T) int32, the chosen answer first,
+      "loss_mask": (P, 2, T) float32, 1 on each token of an answer}. metrics:
+      `answer_tokens` (mean) and `epoch` (a fraction).
+    Raises:
+      PromptTooLong: a prompt does not fit in the largest bucket.
+      ExampleTooLong: an answer has more than `max_tokens` tokens.
+      ValueError: no rows, an empty answer, or two answers that are the same.
+    """
+    questions = [row["question"] for row in rows]
+    prompts = chat.prompts_tokens(tokenizer, questions)
+    answers = [
+        [[t for t, own in zip(*example, strict=True) if own] for example in examples]
+        for examples in (
+            chat.examples_tokens(tokenizer, questions, [row[side] for row in rows])
+            for side in SIDES
+        )
+    ]
+    both = list(zip(*answers, strict=True))
+    _check(rows, both, max_tokens)
+    run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
+    run |= {"max_tokens": max_tokens, "buckets": list(buckets)}
+    source = _Pairs(prompts, both, run, epochs)
+    pad_prompts(prompts, buckets)  # refuses one that is too long, before any training
+    return source
+
+
+def matched(answers):
+    """The pairs of a group that differ in what is judged, and in nothing else.
+
+    Args:
+      answers: to one question, dicts of "text", "verdict" (True: preferred, False: not;
+        None: no verdict) and "bare", what the text is without what is judged.
+    Returns:
+      List of (chosen text, rejected text): each preferred answer with each rejected one
+      that is equally bare.
+    """
+    sides: dict = {True: [], False: [], None: []}
+    for answer in answers:
+        sides[answer["verdict"]].append(answer)
+    both = itertools.product(sides[True], sides[False])
+    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
+
+
+class _Pairs(Source):
+    def __init__(self, prompts, both, run, epochs):
+        super().__init__(len(both), run, epochs)
+        self._prompts, self._both = prompts, both
+
+    def describe_data(self):
+        described = {"prompts": describe_lists(self._prompts)}
+        for side, answers in zip(SIDES, zip(*self._both, strict=True), strict=True):
+            described[side] = describe_lists(answers)
+        return described
+
+    def __next__(self):
+        drawn = self._draw(self._run["batch"])
+        if not drawn:
+            raise StopIteration
+        prompt, prompt_mask = pad_prompts(
+            [self._prompts[i] for i in drawn], self._run["buckets"]
+        )
+        completion = np.zeros((len(drawn), 2, self._run["max_tokens"]), np.int32)
+        loss_mask = np.zeros(completion.shape, np.float32)
+        for row, index in enumerate(drawn):
+            for side, answer in enumerate(self._both[index]):
+                completion[row, side, : len(answer)] = answer
+                loss_mask[row, side, : len(answer)] = 1
+        self.metrics = {
+            "answer_tokens": float(loss_mask.sum(-1).mean()),
+            "epoch": self._epoch(),
+        }
+        return {
+            "prompt": prompt,
+            "prompt_mask": prompt_mask,
+            "completion": completion,
+            "loss_mask": loss_mask,
+        }
+
+
+def _check(rows, both, max_tokens):
+    """Refuses pairs that compare nothing, or that do not fit."""
+    for index, (row, pair) in enumerate(zip(rows, both, strict=True)):
+        for side, answer in zip(SIDES, pair, strict=True):
+            if not row[side].strip():
+                raise ValueError(
+                    f"The {side} answer of pair {index} is empty: its end alone would "
+                    "be learned. Give both answers a text, or drop the pair."
+                )
+            if len(answer) > max_tokens:
+                raise ExampleTooLong(
+                    f"The {side} answer of pair {index} has {len(answer)} tokens, "
+                    f"max_tokens is {max_tokens}. Pass more, or drop the pair."
+                )
+        if pair[0] == pair[1]:
+            raise ValueError(
+                f"The two answers of pair {index} are the same: they compare nothing, "
+                "and their gradients cancel. Drop the pair."
+            )

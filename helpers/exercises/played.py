@@ -1,0 +1,56 @@
+"""Models that play turns written beforehand, for the self-checks of notebook 14."""
+
+import numpy as np
+
+from helpers.app.assistant import BackendError, converse
+from helpers.tools import nutrition
+from helpers.tools.tool_calls import Call, Verdict
+
+QUESTION, PICTURE = "How many kcal are in this?", np.full((4, 5, 3), 7, np.uint8)
+
+
+def lookup(food, grams) -> Verdict:
+    """A turn that looks up a food."""
+    return Verdict(calls=(Call("lookup_nutrition", {"food": food, "grams": grams}),))
+
+
+class Played:
+    """A backend that plays turns written beforehand, and its own conversation.
+
+    Args:
+      turns: of every conversation: Verdicts, or exceptions to raise; the last is
+        given for ever. An `Unable` in their place: it cannot even begin.
+    """
+
+    name = "played"
+
+    def __init__(self, *turns):
+        self.turns, self.begun, self.told = turns, [], []
+        self.left = list(turns)
+
+    def begin(self, question, picture):
+        self.begun.append((question, picture))
+        self.left, self.told = list(self.turns), []
+        if isinstance(self.left[0], Unable):
+            raise BackendError(f"{self.left[0]} is away.")
+        return self
+
+    def next_turn(self):
+        turn = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
+
+    def append_results(self, verdict, results):
+        self.told.append((verdict, list(results)))
+
+
+class Unable(str):
+    """Who cannot begin a conversation."""
+
+
+def talk(backend, times=1) -> list:
+    """Events of a conversation; of the last one, where there are several."""
+    for _ in range(times):
+        events = list(converse(backend, QUESTION, PICTURE, [nutrition.TOOL]))
+    return events

@@ -1,0 +1,186 @@
+"""Our own chat server, really asked: with the shipped student behind it."""
+
+import http.client
+import json
+import socket
+import urllib.parse
+
+import pytest
+
+from helpers import runtime
+from helpers.app import chat_server, food_app, food_panels, meal_log
+from helpers.app.assistant import converse, portions
+from helpers.app.chat_server import ChatServer
+from helpers.app.local_model import LocalModel
+from helpers.app.openai_server import OpenAIServer
+from helpers.model import weights
+from helpers.tasks.food import food_pictures, food_traces
+from helpers.text import chat
+from helpers.tools import nutrition
+
+TOOLS = [nutrition.TOOL]
+QUESTION = {"role": "user", "content": "How many kcal are in 150 g of this?"}
+
+
+@pytest.fixture(scope="module")
+def student():
+    folder = runtime.ROOT / "data" / "tiny" / "food_grpo"
+    model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
+    return LocalModel(model, tokenizer, nutrition.TINY, "student")
+
+
+@pytest.fixture(scope="module")
+def server(student):
+    with ChatServer(student, "food_grpo", tools=TOOLS) as server:
+        yield server
+
+
+def asked(server, body, *, path="/v1/chat/completions", method="POST", **headers):
+    """(status, JSON) of a request; headers are given as content_length=…."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    sent |= {name.replace("_", "-").title(): value for name, value in headers.items()}
+    line = http.client.HTTPConnection(
+        "127.0.0.1", urllib.parse.urlsplit(server.url).port, timeout=60
+    )
+    line.putrequest(method, path)
+    for name, value in sent.items():
+        if value is not None:
+            line.putheader(name, value)
+    line.endheaders(body)
+    answer = line.getresponse()
+    assert answer.headers["Content-Type"] == "application/json"
+    return answer.status, json.load(answer)
+
+
+def request(**fields):
+    whole = {"model": "food_grpo", "temperature": 0, "messages": [QUESTION]}
+    return whole | fields
+
+
+def test_the_same_conversations_here_and_over_http(student, server):
+    served = OpenAIServer(server.url, "food_grpo", tools=TOOLS)
+    rows = food_pictures.generate(12, seed=5, split="test", no_food=0.2)
+    called = 0
+    for row in food_traces.ask(rows, seed=5):
+        here, there = (
+            list(converse(backend, row["text"], row["image"], TOOLS))
+            for backend in (student, served)
+        )
+        assert here == there
+        called += bool(portions(here))
+    assert 6 <= called <= 12, "calls are compared, too"
+
+
+def test_a_reply_to_text_has_the_tokens_of_the_session(student):
+    """What is turned into text and tokens again is what stood in the cache."""
+    row = food_pictures.picture(14, 0, split="test", no_food=0)
+    conversation = student.begin(QUESTION["content"], row["image"])
+    first = conversation.write()
+    verdict = student.grammar.parse(first.text)
+    results = [nutrition.TOOL.call(call.arguments) for call in verdict.calls]
+    conversation.append_results(verdict, results)
+    second = conversation.write()
+
+    parts = [{"type": "image"}, {"type": "text", "text": QUESTION["content"]}]
+    messages = [{"role": "user", "content": parts}]
+    again = student.reply(messages, row["image"])
+    assert again.tokens.tolist() == first.tokens.tolist() and again.read == first.read
+    messages.append(student.grammar.message(verdict.calls))
+    messages += student.grammar.results(results, verdict.calls)
+    assert (
+        student.reply(messages, row["image"]).tokens.tolist() == second.tokens.tolist()
+    )
+
+
+def test_the_form_of_an_answer(server):
+    status, answer = asked(server, request())
+    (choice,) = answer["choices"]
+    assert status == 200 and answer["object"] == "chat.completion"
+    assert choice["finish_reason"] == "stop" and choice["message"]["content"]
+    used = answer["usage"]
+    assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+    status, models = asked(server, b"", path="/v1/models", method="GET")
+    assert status == 200 and [model["id"] for model in models["data"]] == ["food_grpo"]
+
+
+def test_a_call_is_a_call_only_for_who_sent_tools(server):
+    row = food_pictures.picture(14, 0, split="test", no_food=0)
+    server_side = OpenAIServer(server.url, "food_grpo")
+    (answer,) = converse(server_side, QUESTION["content"], row["image"], [])
+    assert answer.kind == "answer" and answer.text.startswith("<<lookup ")
+
+
+def test_a_budget_cuts_the_answer_and_says_so(server):
+    _, whole = asked(server, request())
+    _, cut = asked(server, request(max_tokens=2))
+    assert cut["choices"][0]["finish_reason"] == "length"
+    assert cut["usage"]["completion_tokens"] == 2
+    text = whole["choices"][0]["message"]["content"]
+    assert text.startswith(cut["choices"][0]["message"]["content"])
+
+
+@pytest.mark.parametrize(
+    "body, headers, status, said",
+    [
+        (b'{"model": ', {}, 400, "no JSON"),
+        (request(model="gemma"), {}, 404, "no model 'gemma' here"),
+        (b" " * (chat_server.LARGEST_BODY + 1), {}, 413, "more than 4000000"),
+        (b"", {"content_length": None}, 411, "how many bytes"),
+        (b"", {"content_length": "-1"}, 411, "how many bytes"),
+        (b"", {"content_length": "9" * 30}, 411, "how many bytes"),
+        (request(), {"content_type": "text/plain"}, 415, "application/json"),
+        (request(), {"path": "/v1/completions"}, 404, "/v1/chat/completions"),
+        (
+            request(messages=[QUESTION | {"content": "щ7%Q" * 480}]),
+            {},
+            400,
+            "too long for student",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_as_json(server, body, headers, status, said):
+    found, answer = asked(server, body, **headers)
+    assert found == status == answer["error"]["code"]
+    assert said in answer["error"]["message"]
+    assert server.log[-1].endswith(f"→ {status}")
+    assert asked(server, request())[0] == 200, "it goes on"
+
+
+def test_a_person_is_told_what_the_server_says(server):
+    backend = OpenAIServer(server.url, "gemma", tools=TOOLS)
+    (failure,) = converse(backend, "kcal?", None, TOOLS)
+    assert failure.kind == "error" and "there is 'food_grpo'" in failure.text
+
+
+def test_the_app_asks_it_by_address_and_name(student, server, tmp_path):
+    picture = food_pictures.picture(14, 0, split="test", no_food=0)["image"]
+    log = meal_log.MealLog(tmp_path / "meals.sqlite")
+    models = {"here": lambda: student}
+    app = food_app._Assistant(models, log, {"a plate": picture})
+    app.ask.click()
+    here = app.events.value
+    app.model.pick.value = food_panels.SERVER
+    app.model.address.value, app.model.model.value = server.url, "food_grpo"
+    requests = len(server.log)
+    app.ask.click()
+    assert app.events.value == here and "food-answer" in here
+    assert len(server.log) == requests + 2
+
+
+def test_who_says_nothing_keeps_nobody_else_waiting(student, monkeypatch):
+    monkeypatch.setattr(chat_server._Handler, "timeout", 0.5)
+    with ChatServer(student, "food_grpo", tools=TOOLS) as server:
+        place = urllib.parse.urlsplit(server.url)
+        with socket.create_connection((place.hostname, place.port), 60) as silent:
+            silent.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 9")
+            assert asked(server, request())[0] == 200
+            assert silent.recv(100) == b"", "it was left"
+
+
+def test_a_closed_server_is_gone(student):
+    with ChatServer(student, "food_grpo") as server:
+        backend = OpenAIServer(server.url, "food_grpo")
+        assert list(converse(backend, "kcal?", None, []))[-1].kind == "answer"
+    (failure,) = converse(backend, "kcal?", None, [])
+    assert "Nothing answers" in failure.text

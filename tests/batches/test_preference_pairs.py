@@ -1,0 +1,142 @@
+"""Pairs as batches: each pair once an epoch, the chosen answer first, resumable."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.batches import pairs, preference_pairs
+from helpers.batches.packing import ExampleTooLong
+from helpers.batches.prompt_batches import PromptTooLong
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+
+TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
+WORDS = "Mia has two apples and nine pears".split()
+ENDS = set(chat.eos_ids(TOKENIZER))
+SETTINGS = {"batch": 2, "max_tokens": 40, "buckets": (32, 64), "seed": 0}
+
+
+def made(count, seed=0):
+    """Rows whose questions and answers are all different."""
+    rng = np.random.default_rng(seed)
+
+    def words():
+        return " ".join(rng.choice(WORDS, rng.integers(1, 5)))
+
+    return [
+        {
+            "question": f"{i} {words()}?",
+            "chosen": f"{i} {words()}.",
+            "rejected": words(),
+        }
+        for i in range(count)
+    ]
+
+
+def texts(batch):
+    """(prompt, chosen, rejected) of each pair of a batch, by its masks."""
+    found = []
+    for p in range(len(batch["prompt"])):
+        prompt = batch["prompt"][p][batch["prompt_mask"][p] > 0]
+        answers = [
+            batch["completion"][p, side][batch["loss_mask"][p, side] > 0]
+            for side in (0, 1)
+        ]
+        assert all(own[-1] in ENDS and not ENDS & {*own[:-1]} for own in answers)
+        found.append((tuple(prompt), *(chat.decode(TOKENIZER, own) for own in answers)))
+    return found
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 2), st.integers(0, 99))
+def test_every_pair_comes_once_an_epoch_and_the_chosen_answer_first(
+    count, batch, epochs, seed
+):
+    rows = made(count, seed)
+    source = pairs(rows, TOKENIZER, **SETTINGS | {"batch": batch}, epochs=epochs)
+    seen = [pair for packed in source for pair in texts(packed)]
+    expected = [
+        (
+            tuple(chat.prompt_tokens(TOKENIZER, row["question"])),
+            row["chosen"],
+            row["rejected"],
+        )
+        for row in rows
+    ]
+    assert sorted(seen) == sorted(expected * epochs)
+    assert source.metrics["epoch"] == epochs
+
+
+def test_the_arrays_are_those_of_groups_of_two():
+    batch = next(pairs(made(5), TOKENIZER, **SETTINGS))
+    assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == {
+        "prompt": ((2, 32), "int32"),
+        "prompt_mask": ((2, 32), "int32"),
+        "completion": ((2, 2, 40), "int32"),
+        "loss_mask": ((2, 2, 40), "float32"),
+    }
+    assert not batch["completion"][batch["loss_mask"] == 0].any()
+
+
+def test_a_run_goes_on_where_it_stood_and_not_with_other_pairs():
+    rows = made(7)
+    source = pairs(rows, TOKENIZER, **SETTINGS)
+    next(source)
+    state = json.loads(json.dumps(source.get_state()))
+    wanted = [texts(next(source)) for _ in range(5)]
+    again = pairs(rows, TOKENIZER, **SETTINGS)
+    again.set_state(state)
+    assert [texts(next(again)) for _ in range(5)] == wanted
+    turned = [
+        row | {"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows
+    ]
+    with pytest.raises(ValueError, match="chosen"):
+        pairs(turned, TOKENIZER, **SETTINGS).set_state(state)
+    with pytest.raises(ValueError, match="max_tokens was 40, here it is 50"):
+        pairs(rows, TOKENIZER, **SETTINGS | {"max_tokens": 50}).set_state(state)
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ({"chosen": "  "}, ValueError, "chosen answer of pair 1 is empty"),
+        ({"rejected": ""}, ValueError, "rejected answer of pair 1 is empty"),
+        ({"chosen": "Mia ", "rejected": "Mia"}, ValueError, "pair 1 are the same"),
+        ({"rejected": "Mia has " * 30}, ExampleTooLong, "rejected answer of pair 1"),
+        ({"question": "Mia has " * 60}, PromptTooLong, "Prompt 1"),
+    ],
+)
+def test_a_pair_that_compares_nothing_or_does_not_fit_is_named(changes, error, message):
+    rows = made(3)
+    rows[1] |= changes
+    with pytest.raises(error, match=message):
+        pairs(rows, TOKENIZER, **SETTINGS)
+
+
+def test_no_pairs_at_all_are_refused():
+    with pytest.raises(ValueError, match="no data"):
+        pairs([], TOKENIZER, **SETTINGS)
+
+
+verdicts = st.sampled_from((True, False, None))
+bare = st.sampled_from("ab")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(verdicts, bare), max_size=6))
+def test_matched_pairs_differ_in_their_verdict_alone(judged):
+    answers = [
+        {"text": str(i), "verdict": verdict, "bare": rest}
+        for i, (verdict, rest) in enumerate(judged)
+    ]
+    expected = {
+        (str(i), str(j))
+        for i, (one, rest) in enumerate(judged)
+        for j, (other, same) in enumerate(judged)
+        if one is True and other is False and rest == same
+    }
+    found = preference_pairs.matched(answers)
+    assert len(found) == len(expected) and set(found) == expected

@@ -1,0 +1,157 @@
+"""Notebook 08b: pairs, the loss of DPO, where it stops."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def pairs(*, other=False, first=True, bare=True, most=None):
+    """The solution of 08b-1, with its usual mistakes as switches."""
+
+    def make_pairs(answers):
+        found = []
+        for one, two in itertools.product(answers, answers):
+            if one["verdict"] is True and two["verdict"] is other:
+                if not bare or one["bare"] == two["bare"]:
+                    pair = one["text"], two["text"]
+                    found.append(pair if first else pair[::-1])
+        return found[:most]
+
+    return make_pairs
+
+
+def falsy_is_rejected(answers):
+    """A wrong answer, whose verdict is None, taken for a rejected one."""
+    return [
+        (one["text"], two["text"])
+        for one in answers
+        for two in answers
+        if one["verdict"] and not two["verdict"] and one["bare"] == two["bare"]
+    ]
+
+
+def only_what_follows(answers):
+    """Only rejected answers that come after the preferred one."""
+    return [
+        (one["text"], two["text"])
+        for one, two in itertools.combinations(answers, 2)
+        if (one["verdict"], two["verdict"]) == (True, False)
+        and one["bare"] == two["bare"]
+    ]
+
+
+def one_for_each(answers):
+    found = dict(pairs()(answers))
+    return list(found.items())
+
+
+def same_place(answers):
+    kept = [a for a in answers if a["verdict"] is True]
+    strayed = [a for a in answers if a["verdict"] is False]
+    both = zip(kept, strayed, strict=False)
+    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
+
+
+def takes_them_out(answers):
+    found = pairs()(answers)
+    answers[:] = [a for a in answers if a["verdict"] is not None]
+    return found
+
+
+def by_dict(answers):
+    kept = {}
+    for answer in answers:
+        if answer["verdict"]:
+            kept.setdefault(answer["bare"], []).append(answer["text"])
+    return [
+        [text, other["text"]]
+        for other in answers
+        if other["verdict"] is False
+        for text in kept.get(other["bare"], [])
+    ]
+
+
+def dpo(*, sign=1, reference=True, masked=True, mean=False, total=False, by=None):
+    """The solution of 08b-2, with its usual mistakes as switches."""
+
+    def loss(new, old, mask, beta=0.1):
+        gained = (new - old if reference else new) * (mask if masked else 1)
+        gained = gained.sum(-1) / (mask.sum(-1) if mean else 1)
+        margin = sign * (by or beta) * (gained[:, 0] - gained[:, 1])
+        found = -jax.nn.log_sigmoid(margin)
+        return found.sum() if total else found.mean()
+
+    return loss
+
+
+def beta_outside(new, old, mask, beta=0.1):
+    return beta * dpo(by=1.0)(new, old, mask)
+
+
+def no_logarithm(new, old, mask, beta=0.1):
+    gained = ((new - old) * mask).sum(-1)
+    return 1 - jax.nn.sigmoid(beta * (gained[:, 0] - gained[:, 1])).mean()
+
+
+def a_mean_within(new, old, mask, beta=0.1):
+    gained = ((new - old) * mask).sum(-1)
+    return -jax.nn.log_sigmoid(beta * (gained[:, 0] - gained[:, 1]).mean())
+
+
+def by_numpy(new, old, mask, beta=0.1):
+    gained = np.einsum("pst,pst->ps", new - old, mask)
+    return np.logaddexp(0, -beta * (gained[:, 0] - gained[:, 1])).mean()
+
+
+def softplus(new, old, mask, beta=0.1):
+    chosen, rejected = jnp.sum((new - old) * mask, axis=2).T
+    return jnp.mean(jax.nn.softplus(beta * (rejected - chosen)))
+
+
+WRONG = {
+    "08b-1": {
+        "a wrong answer is rejected": falsy_is_rejected,
+        "no verdict is rejected": pairs(other=None),
+        "turned": pairs(first=False),
+        "one pair only": pairs(most=1),
+        "whatever they say": pairs(bare=False),
+        "only what follows": only_what_follows,
+        "one for each": one_for_each,
+        "in the same place": same_place,
+        "takes them out": takes_them_out,
+        "never": lambda answers: [],
+        "None for none": lambda answers: pairs()(answers) or None,
+    },
+    "08b-2": {
+        "turned": dpo(sign=-1),
+        "no reference": dpo(reference=False),
+        "padding counted": dpo(masked=False),
+        "means of tokens": dpo(mean=True),
+        "not averaged": dpo(total=True),
+        "beta fixed": dpo(by=0.1),
+        "beta outside": beta_outside,
+        "no logarithm": no_logarithm,
+        "the mean too early": a_mean_within,
+        "one per pair": lambda n, o, m, beta=0.1: jnp.zeros(len(n)) + dpo()(n, o, m),
+        "another default": lambda n, o, m, beta=1.0: dpo()(n, o, m, beta),
+    },
+    "08b-3": {
+        "without beta": math.log(3),
+        "times beta": math.log(3) * 0.1,
+        "the share's logarithm": math.log(0.75) / 0.1,
+        "of four": math.log(4) / 0.1,
+        "the share": 0.75,
+        "odds": 30.0,
+        "no end": math.inf,
+        "minus": -math.log(3) / 0.1,
+    },
+}
+
+RIGHT = {
+    "08b-1": {"by dict": by_dict, "a loop": pairs()},
+    "08b-2": {"NumPy": by_numpy, "softplus": softplus, "switches": dpo()},
+    "08b-3": {"rounded": 11, "exact": math.log(0.75 / 0.25) / 0.1},
+}

@@ -1,0 +1,287 @@
+"""DPO and ORPO against loops over their equations, slopes, and known optima."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numeric import few, float64, same, seeds, slopes
+
+from helpers.losses import preferences
+
+
+@pytest.fixture(autouse=True)
+def _everything_in_float64():
+    with float64(True):
+        yield
+
+
+def sampled(seed, pairs=3, length=4):
+    """Random log-probs of two policies; masks with holes and blanks."""
+    rng = np.random.default_rng(seed)
+    shape = (pairs, 2, length)
+    reference = -3 * rng.random(shape)
+    return {
+        "new": np.minimum(reference + 0.4 * rng.standard_normal(shape), -0.05),
+        "reference": reference,
+        "mask": (rng.random(shape) < rng.random((pairs, 2, 1))).astype(np.float32),
+    }
+
+
+drawn = st.builds(sampled, seeds)
+weights = st.sampled_from((0.02, 0.1, 1.0, 5.0))
+
+
+def log_sigmoid(x):
+    return -np.log1p(np.exp(-x))
+
+
+def by_hand(r, judge):
+    """(mean over the pairs with two answers of `judge(...)`, their number)."""
+    found = []
+    for p in range(len(r["mask"])):
+        where = [np.flatnonzero(r["mask"][p, side]) for side in (0, 1)]
+        if all(map(len, where)):
+            new = [[r["new"][p, side, t] for t in where[side]] for side in (0, 1)]
+            old = [[r["reference"][p, side, t] for t in where[side]] for side in (0, 1)]
+            found.append(judge(new, old))
+    return (np.mean(found) if found else 0.0), len(found)
+
+
+def dpo_by_hand(r, beta):
+    def judge(new, old):
+        gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
+        return -log_sigmoid(beta * (gained[0] - gained[1]))
+
+    return by_hand(r, judge)
+
+
+def imitating_dpo_by_hand(r, imitate):
+    def judge(new, old):
+        gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
+        return -log_sigmoid(0.3 * (gained[0] - gained[1])) - imitate * np.mean(new[0])
+
+    return by_hand(r, judge)
+
+
+def orpo_by_hand(r, strength):
+    def judge(new, _):
+        p = [np.exp(np.mean(answer)) for answer in new]
+        odds = [x / (1 - x) for x in p]
+        prefers = log_sigmoid(np.log(odds[0] / odds[1]))
+        return -np.log(p[0]) - strength * prefers
+
+    return by_hand(r, judge)
+
+
+@partial(jax.jit, static_argnames="beta")
+def dpo(new, r, beta=0.1):
+    return _slope(
+        lambda x: preferences.dpo_loss(x, r["reference"], r["mask"], beta=beta), new
+    )
+
+
+@partial(jax.jit, static_argnames="imitate")
+def imitating_dpo(new, r, imitate=0.2):
+    settings = {"beta": 0.3, "imitate": imitate}
+    return _slope(
+        lambda x: preferences.dpo_loss(x, r["reference"], r["mask"], **settings), new
+    )
+
+
+@partial(jax.jit, static_argnames="strength")
+def orpo(new, r, strength=0.1):
+    return _slope(lambda x: preferences.orpo_loss(x, r["mask"], strength=strength), new)
+
+
+def _slope(loss, new):
+    (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(new)
+    return value, metrics, gradient
+
+
+CASES = {
+    "dpo": (dpo, dpo_by_hand),
+    "imitating": (imitating_dpo, imitating_dpo_by_hand),
+    "orpo": (orpo, orpo_by_hand),
+}
+each = pytest.mark.parametrize("name", CASES)
+
+
+@each
+@few
+@given(r=drawn, weight=weights)
+def test_loss_and_slope_are_those_of_the_equation(name, r, weight):
+    ours, reference = CASES[name]
+    value, metrics, gradient = ours(r["new"], r, weight)
+    expected, pairs = reference(r, weight)
+    same(value, expected, 1e-8)
+    assert metrics["weight"] == pairs
+    same(
+        gradient, slopes(lambda x: reference(r | {"new": x}, weight)[0], r["new"]), 1e-6
+    )
+
+
+@each
+@few
+@given(r=drawn)
+def test_what_is_said_of_the_pairs_is_a_mean_over_them(name, r):
+    _, metrics, _ = CASES[name][0](r["new"], r)
+    for side, what in enumerate(("chosen", "rejected")):
+        expected, _ = by_hand(r, lambda new, _, side=side: sum(new[side]))
+        same(metrics[f"pair/{what}"], expected, 1e-9)
+    assert 0 <= metrics["pair/ranked"] <= 1
+
+
+@each
+@few
+@given(r=drawn)
+def test_what_the_mask_leaves_out_has_no_say(name, r):
+    ours = CASES[name][0]
+    off = r["mask"] == 0
+    changed = {what: np.where(off, np.nan, r[what]) for what in ("new", "reference")}
+    value, metrics, gradient = ours(r["new"], r)
+    other, others, same_gradient = ours(changed["new"], r | changed)
+    same(value, other)
+    same(gradient, same_gradient)
+    assert (np.asarray(gradient)[off] == 0).all()
+    same(metrics["pair/margin"], others["pair/margin"])
+
+
+@each
+def test_a_pair_with_an_empty_answer_is_left_out(name):
+    r = sampled(0)
+    r["mask"][:] = 1
+    alone = {what: x[1:] for what, x in r.items()}
+    r["mask"][0, 1] = 0
+    value, metrics, gradient = CASES[name][0](r["new"], r)
+    other, _, _ = CASES[name][0](alone["new"], alone)
+    same(value, other)
+    assert metrics["weight"] == 2 and not np.asarray(gradient)[0].any()
+
+
+def test_dpo_starts_at_the_logarithm_of_two_and_pulls_the_answers_apart():
+    r = sampled(1)
+    r["mask"][:] = 1
+    value, metrics, gradient = dpo(r["reference"], r, 0.4)
+    same(value, np.log(2))
+    assert metrics["pair/margin"] == 0 == metrics["pair/ranked"]
+    same(gradient[:, 0], -0.4 / 2 / 3)  # every token of an answer alike
+    same(gradient[:, 1], 0.4 / 2 / 3)
+
+
+def test_the_reference_is_a_constant():
+    r = sampled(2)
+
+    def loss(reference):
+        return preferences.dpo_loss(r["new"], reference, r["mask"])[0]
+
+    assert not np.asarray(jax.grad(loss)(r["reference"])).any()
+
+
+def four_judges(logits):
+    """One token decides; three judges of four choose the first answer, one the other.
+
+    Returns:
+      Log-probabilities (4, 2, 1) of a policy over the two answers, and a full mask.
+    """
+    logprobs_2 = jax.nn.log_softmax(logits)
+    swapped = logprobs_2[::-1]
+    pairs_42 = jnp.stack([logprobs_2, logprobs_2, logprobs_2, swapped])
+    return pairs_42[..., None], np.ones((4, 2, 1))
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0, 3.0])
+def test_dpo_of_three_judges_of_four_is_best_where_its_margin_is_the_log_of_three(beta):
+    """σ(m) = 3/4, so log π/π' has moved by log(3) / β from the reference."""
+    start = np.array([0.3, 1.1])
+    reference, _ = four_judges(start)
+
+    def loss(shift):
+        logprobs, mask = four_judges(start + jnp.array([1.0, 0.0]) * shift)
+        return preferences.dpo_loss(logprobs, reference, mask, beta=beta)[0]
+
+    slope = jax.jit(jax.grad(loss))
+    best = np.log(3) / beta
+    same(slope(best), 0.0)
+    assert slope(0.9 * best) < -1e-4 * beta and slope(1.1 * best) > 1e-4 * beta
+    same(loss(best), -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 4.0])
+def test_orpo_of_three_judges_of_four_is_best_where_its_equation_says(strength):
+    """p + 2λσ(2z) = 3/4 (1 + 2λ), z = log p/(1 - p): from log 3 down to log(3)/2."""
+
+    def surplus(z):
+        p, both = 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(-2 * z))
+        return p + 2 * strength * both - 0.75 * (1 + 2 * strength)
+
+    low, high = 0.0, 3.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if surplus(middle) > 0 else (middle, high)
+
+    def loss(z):
+        logprobs, mask = four_judges(jnp.array([1.0, 0.0]) * z)
+        return preferences.orpo_loss(logprobs, mask, strength=strength)[0]
+
+    slope = jax.jit(jax.grad(loss))
+    same(slope(low), 0.0, 1e-8)
+    assert slope(0.9 * low) < -1e-3 and slope(1.1 * low) > 1e-3
+    assert np.log(3) / 2 < low <= np.log(3) + 1e-9
+
+
+def test_an_answer_that_is_certain_has_finite_odds_and_slopes():
+    logprobs, mask = np.zeros((1, 2, 3)), np.ones((1, 2, 3))
+    logprobs[0, 1] = -0.5
+    value, gradient = jax.value_and_grad(lambda x: preferences.orpo_loss(x, mask)[0])(
+        logprobs
+    )
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+def test_long_answers_of_bfloat16_are_summed_in_float32():
+    logprobs = np.full((1, 2, 4096), -0.01)
+    logprobs[:, 1] *= 1.01
+    half = jnp.asarray(logprobs, jnp.bfloat16)
+    exact = np.asarray(half, np.float64).sum(axis=-1)
+    found = preferences.answer_sums(half, np.ones(half.shape))
+    assert found.dtype == jnp.float32
+    same(found, exact, 1e-5)
+
+
+@each
+def test_pieces_combined_by_weight_are_the_whole(name):
+    r = sampled(5, pairs=6)
+    whole, metrics, _ = CASES[name][0](r["new"], r)
+    pieces = [
+        CASES[name][0](piece["new"], piece)
+        for piece in ({what: x[i : i + 2] for what, x in r.items()} for i in (0, 2, 4))
+    ]
+    counts = [float(said["weight"]) for _, said, _ in pieces]
+    assert sum(counts) == metrics["weight"] > 0
+    same(
+        whole,
+        sum(c * v for c, (v, *_) in zip(counts, pieces, strict=True)) / sum(counts),
+    )
+
+
+def test_what_is_no_pair_is_refused():
+    three = np.zeros((2, 3, 4))
+    for loss in (
+        lambda x: preferences.dpo_loss(x, x, x),
+        lambda x: preferences.orpo_loss(x, x),
+    ):
+        with pytest.raises(ValueError, match=r"\(2, 3, 4\).*chosen answer first"):
+            loss(three)
+    pair = np.zeros((2, 2, 4))
+    with pytest.raises(ValueError, match="mask entry per token"):
+        preferences.dpo_loss(pair, three, pair)
+    with pytest.raises(ValueError, match="beta=0"):
+        preferences.dpo_loss(pair, pair, pair, beta=0)
+    with pytest.raises(ValueError, match="imitate=-1"):
+        preferences.dpo_loss(pair, pair, pair, imitate=-1)
+    with pytest.raises(ValueError, match="strength=-1"):
+        preferences.orpo_loss(pair, pair, strength=-1)

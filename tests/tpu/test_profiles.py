@@ -1,0 +1,207 @@
+"""Profiles: recordings written by hand, and recordings of programs that are known."""
+
+import collections
+import json
+import os
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.profiler import ProfileData
+
+from helpers.tpu import hlo, profiles
+
+
+def written(folder, *lines):
+    """A recording with these lines; a line is its name and its events.
+
+    An event is (name, start and duration in microseconds, whether XLA's operation).
+    """
+    names = sorted({event[0] for _, events in lines for event in events})
+    stats = {"hlo_op": 1, "hlo_module": 2, "program_id": 3}
+    text = 'planes { name: "/host:CPU"\n'
+    for name, number in stats.items():
+        text += f"stat_metadata {{ key: {number} value {{ id: {number} "
+        text += f'name: "{name}" }} }}\n'
+    for number, name in enumerate(names, 1):
+        text += f"event_metadata {{ key: {number} value {{ id: {number} "
+        text += f'name: "{name}" }} }}\n'
+    for line, events in lines:
+        text += f'lines {{ name: "{line}"\n'
+        for name, start, duration, ran in events:
+            text += f"events {{ metadata_id: {names.index(name) + 1} "
+            text += f"offset_ps: {start}000000 duration_ps: {duration}000000\n"
+            if ran:
+                text += f'stats {{ metadata_id: 1 str_value: "{name}" }}\n'
+                text += 'stats { metadata_id: 2 str_value: "jit_f" }\n'
+                text += "stats { metadata_id: 3 int64_value: 7 }\n"
+            text += "}\n"
+        text += "}\n"
+    made = ProfileData.text_proto_to_serialized_xspace(text + "}")
+    place = folder / "plugins" / "profile" / "now"
+    place.mkdir(parents=True)
+    (place / "host.xplane.pb").write_bytes(made)
+    return folder
+
+
+def test_own_time_is_without_what_the_same_thread_ran_meanwhile(tmp_path):
+    one = [("while.1", 10, 100, True), ("dot.2", 20, 30, True), ("add", 60, 10, True)]
+    one += [("inner", 25, 5, True), ("end: dot.2", 50, 1, False)]
+    other = [("dot.2", 20, 40, True)]
+    profile = profiles.read(
+        written(tmp_path, ("tf_XLAEigen/1", one), ("tf_XLAEigen/2", other))
+    )
+    own = collections.Counter()
+    for operation in profile.operations:
+        own[operation.name] += round(operation.own * 1e6)
+        assert operation.program == "jit_f(7)"
+    assert own == {"while.1": 100 - 30 - 10, "dot.2": 25 + 40, "inner": 5, "add": 10}
+    assert profile.spans == []  # XLA's own marks are nobody's span
+
+
+def test_spans_are_what_the_host_did_and_can_be_looked_into(tmp_path):
+    host = [("train", 0, 90, False), ("rollout", 10, 30, False), ("tick", 5, 1, False)]
+    host += [("tick", 50, 1, False)]
+    ran = [("a", 9, 1, True), ("b", 10, 50, True), ("c", 40, 5, True)]
+    folder = written(tmp_path, ("python", host), ("tf_XLAPjRtCpuClient/3", ran))
+    profile = profiles.read(folder)
+    rollout = profile.span("rollout")
+    assert (round(rollout.start * 1e6), round(rollout.seconds * 1e6)) == (10, 30)
+    assert [x.name for x in profile.within(rollout).operations] == ["b"]
+    for name, count in {"tick": 2, "update": 0}.items():
+        with pytest.raises(LookupError, match=f"{count} spans are called '{name}'"):
+            profile.span(name)
+
+
+def test_a_folder_without_a_recording_says_how_to_make_one(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"jax\.profiler\.trace"):
+        profiles.read(tmp_path)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 12)), max_size=8),
+    st.integers(0, 10),
+    st.integers(11, 40),
+)
+def test_the_longest_gap_is_that_of_a_walk_over_every_tick(operations, start, end):
+    busy = np.zeros(100, bool)
+    for begin, length in operations:
+        busy[max(begin, 0) : max(begin + length, 0)] = True
+    best = run = 0
+    for tick in range(start, end):
+        run = 0 if busy[tick] else run + 1
+        best = max(best, run)
+    begin, length = profiles.longest_gap(operations, start, end)
+    worked = [(b, s) for b, s in operations if s > 0]
+    begin, length = profiles.longest_gap(worked, start, end)
+    assert max(length, 0) == best
+    assert not best or not busy[begin : begin + length].any()
+
+
+PRODUCTS, CALLS = 3, 5
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Three products in a row and a transposed copy, run five times under one name."""
+
+    @jax.jit
+    def chain(a):
+        for _ in range(PRODUCTS):
+            a = jnp.tanh(a @ a)
+        return a, jax.lax.optimization_barrier(a).T.reshape(-1)
+
+    a = jnp.full((192, 192), 0.01)
+    jax.block_until_ready(chain(a))
+    folder = tmp_path_factory.mktemp("run")
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with jax.profiler.trace(folder, profiler_options=options):
+        for _ in range(CALLS):
+            with jax.profiler.TraceAnnotation("step"):
+                jax.block_until_ready(chain(a))
+                time.sleep(0.02)
+    return folder, chain.lower(a).compile().as_text()
+
+
+def test_a_known_program_ran_as_often_as_it_was_called(recorded):
+    folder, text = recorded
+    profile = profiles.read(folder)
+    kinds = hlo.operation_kinds(text)
+    ran = collections.Counter(
+        x.name for x in profile.operations if x.program.startswith("jit_chain(")
+    )
+    products = {name: n for name, n in ran.items() if kinds[name] == "product"}
+    assert list(products.values()) == [CALLS] * PRODUCTS
+    spans = [span for span in profile.spans if span.name == "step"]
+    assert len(spans) == CALLS
+    for span in spans:
+        inside = [x for x in profile.within(span).operations if x.name in products]
+        assert len(inside) == PRODUCTS
+        work = [(x.start, x.seconds) for x in profile.operations]
+        assert (
+            profiles.longest_gap(work, span.start, span.start + span.seconds)[1] > 0.02
+        )
+
+
+def test_xprof_reads_the_very_programs_that_jax_compiled(recorded):
+    pytest.importorskip("xprof")
+    folder, text = recorded
+    (found,) = (
+        said for name, said in profiles.programs(folder).items() if "chain" in name
+    )
+    mine, theirs = hlo.operation_kinds(text), hlo.operation_kinds(found)
+    ran = {x.name for x in profiles.read(folder).operations if "chain" in x.program}
+    assert ran and {x: mine[x] for x in ran} == {x: theirs[x] for x in ran}
+
+
+def test_a_program_from_the_cache_is_found_by_its_operations(recorded, monkeypatch):
+    """It runs under the number of the process that compiled it."""
+    pytest.importorskip("xprof")
+    folder, _ = recorded
+    profile = profiles.read(folder)
+    (chain,) = {x.program for x in profile.operations if "chain" in x.program}
+    moved = [x._replace(program=x.program[:-1] + "99)") for x in profile.operations]
+    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=moved))
+    texts = profiles.programs(folder)
+    assert chain not in texts and "tanh" in texts[chain[:-1] + "99)"]
+    lost = [x._replace(name="dot.77") for x in moved]
+    monkeypatch.setattr(profiles, "read", lambda _: profile._replace(operations=lost))
+    assert profiles.programs(folder) == {}
+
+
+def test_xprof_has_no_table_for_a_cpu(recorded):
+    pytest.importorskip("xprof")
+    assert profiles.hlo_stats(recorded[0]) == []
+
+
+def test_the_table_of_xprof_comes_as_rows_with_its_own_labels(tmp_path, monkeypatch):
+    class Convert:
+        @staticmethod
+        def xspace_to_tool_data(files, tool, settings):
+            assert tool == "hlo_stats" and files[0].endswith(".xplane.pb")
+            columns = [
+                {"id": "a", "label": "HLO op name"},
+                {"id": "b", "label": "Rank"},
+            ]
+            rows = [{"c": [{"v": "fusion.3"}, {"v": 1.0}]}]
+            return json.dumps({"cols": columns, "rows": rows}), "application/json"
+
+    monkeypatch.setattr(profiles, "_xprof", lambda: Convert)
+    folder = written(tmp_path, ("python", []))
+    assert profiles.hlo_stats(folder) == [{"HLO op name": "fusion.3", "Rank": 1.0}]
+
+
+def test_without_xprof_one_is_told_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xprof.convert", None)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
+    folder = written(tmp_path, ("python", []))
+    for read in (profiles.programs, profiles.hlo_stats):
+        with pytest.raises(LookupError, match="pip install xprof"):
+            read(folder)
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "1"
