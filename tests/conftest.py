@@ -27,6 +27,7 @@ if os.environ.get("COURSE_CI"):
 
 
 # These take minutes, and come first, so that no worker ends alone with one of them.
+MOST_GB = 3  # in a worker, before it forgets its compiled programs
 LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
 
 
@@ -34,6 +35,24 @@ def pytest_collection_finish(session):
     """Thousands of tests stay: to look for garbage among them took long in tracing."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_programs_do_not_pile_up():
+    """What JAX keeps of one file's programs helps the next little, and grew to 7 GB."""
+    yield
+    if memory_gb() > MOST_GB:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+
+
+def memory_gb():
+    """What this process holds in memory, in GB; 0 where Linux does not tell it."""
+    told = pathlib.Path("/proc/self/statm")
+    pages = int(told.read_text().split()[1]) if told.exists() else 0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def pytest_collection_modifyitems(items):
