@@ -14,6 +14,8 @@ STAGES = {
     "sft": ("SFT", plotting.ORANGE),
     "sft_control": ("SFT for as long as both", plotting.GREEN),
     "grpo": ("SFT, then GRPO", plotting.BLUE),
+    "grpo_one_step": ("then GRPO on one step", plotting.PINK),
+    "tool_sft": ("SFT with a calculator", plotting.BLACK),
 }
 
 
@@ -43,9 +45,9 @@ def stages(found: dict) -> list[str]:
 
 def picture(found: dict):
     """Three groups of bars, one for each level; a Matplotlib figure."""
-    first, *_, last = (bar(found[stage, "one_step"])[0] for stage in stages(found))
-    title = f"135M parameters, one step: {first:.0f}% → {last:.0f}% right"
-    fig, axes = plotting.figure(title, x="", y="", width=5.0, height=3.2)
+    first, *later = (bar(found[stage, "one_step"])[0] for stage in stages(found))
+    title = f"135M parameters, one step: {first:.0f}% → {max(later):.0f}% right"
+    fig, axes = plotting.figure(title, x="", y="", width=5.0, height=3.8)
     width = 0.87 / len(stages(found))
     for i, task in enumerate(TASKS):
         for j, stage in enumerate(stages(found)):
@@ -65,7 +67,7 @@ def picture(found: dict):
             )
             if i == 0:
                 axes.text(
-                    0.66,
+                    0.57,
                     0.98 - 0.09 * j,
                     f"■ {name}",
                     color=colour,
@@ -78,7 +80,7 @@ def picture(found: dict):
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(0, 112)
+    axes.set_ylim(0, 84 + 14 * len(stages(found)))  # above the bars, the legend
     return fig
 
 
@@ -98,13 +100,15 @@ def png(found: dict) -> bytes:
 
 def image(found: dict) -> str:
     """The picture with its alternative text, and the sentence below it."""
-    seeds = {row["seed"] for row in found["sft", "one_step"]}
-    means = "the range of the seeds" if len(seeds) > 1 else "the 95% interval"
-    how_many = f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+    seeds = {stage: len(found[stage, "one_step"]) for stage in stages(found)}
+    several = [STAGES[stage][0] for stage, count in seeds.items() if count > 1]
+    means = "the 95% interval"
+    if several:
+        means += f", or the range of {max(seeds.values())} seeds ({', '.join(several)})"
     return (
         f"![{alt(found)}](data/results/real.png)\n\n"
-        f"*Held-out problems answered right, %: {how_many}, 200 problems a level; the "
-        f"line is {means}.*"
+        f"*Held-out problems answered right, %, 200 problems a level; the line is "
+        f"{means}.*"
     )
 
 
