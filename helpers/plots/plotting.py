@@ -98,10 +98,20 @@ def lines(
     title: str,
     xlabel: str,
     ylabel: str,
+    from_zero: bool = False,
 ) -> Figure:
-    """One line per entry of `series` over the same `x`, each labelled at its end."""
+    """One line per entry of `series` over the same `x`, each labelled at its end.
+
+    Args:
+      x: where the values of all lines are.
+      series: values by the name of their line.
+      title: a sentence that states the finding.
+      xlabel, ylabel: what the axes are, with their units.
+      from_zero: begin the y axis at 0, so that small differences look small.
+    """
     runs = {name: (x, y) for name, y in series.items()}
-    return _draw_lines(runs, title=title, xlabel=xlabel, ylabel=ylabel)
+    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel}
+    return _draw_lines(runs, **axes, from_zero=from_zero)
 
 
 def densities(
@@ -177,13 +187,15 @@ def _cycle(styles, names):
     return [styles[i % len(styles)] for i in range(len(names))]
 
 
-def _draw_lines(runs, *, title, xlabel, ylabel, label=None):
+def _draw_lines(runs, *, title, xlabel, ylabel, label=None, from_zero=False):
     fig, axes = figure(title, x=xlabel, y=ylabel)
     styles = zip(_cycle(COLOURS, runs), _cycle(DASHES, runs), strict=True)
     drawn = []
     for (name, (x, y)), (colour, dash) in zip(runs.items(), styles, strict=True):
         axes.plot(x, y, color=colour, linestyle=dash, linewidth=2)
         drawn.append((x, y, name, colour))
+    if from_zero:  # before the names, which are laid out by the axis
+        axes.set_ylim(0, 1.1 * max(max(y) for _, y in runs.values()))
     (label or label_ends)(axes, drawn)
     return fig
 

@@ -98,11 +98,29 @@ def held(function: types.FunctionType) -> dict:
     found = {f"default {name}": value for name, value in sorted(default.items())}
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     found |= {name: _content(cell) for name, cell in cells}
-    if not is_installed(home(function)):
+    if is_installed(home(function)):
+        found |= _as_before_the_first_call(code, found)
+    else:
         noted = {n: x for n, x in vars(function).items() if n != "__wrapped__"}
         found |= {f"attribute {name}": noted[name] for name in sorted(noted)}
         found |= used(function)
     return found
+
+
+def _as_before_the_first_call(code, found):
+    """The whole numbers of variables that installed code assigns to, as integers.
+
+    `optax.cosine_decay_schedule(0.1, 6)` makes its 6 a 6.0 when it is first called.
+    """
+    assigned = {
+        x.argval for x in dis.get_instructions(code) if "STORE_DEREF" in x.opname
+    }
+    numbers = {name: found[name] for name in assigned & found.keys()}
+    return {
+        name: int(number)
+        for name, number in numbers.items()
+        if isinstance(number, float) and number.is_integer()
+    }
 
 
 def _content(cell):

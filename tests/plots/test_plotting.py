@@ -105,6 +105,15 @@ def test_labels_at_the_ends_never_overlap(ends):
         assert upper.y0 >= lower.y1 - 1, "labels overlap by more than a pixel"
 
 
+def test_an_axis_from_zero_keeps_its_names_apart():
+    series = {"a": [100, 93.3], "b": [100, 95.2]}
+    axes = plotting.lines([0, 1], series, **LABELS, from_zero=True).axes[0]
+    low, high = axes.get_ylim()
+    assert low == 0 and high > 100
+    heights = sorted(text.xy[1] for text in axes.texts)
+    assert heights[1] - heights[0] >= 0.05 * (high - low)
+
+
 def test_a_shorter_line_is_named_where_it_stops():
     table = [{"step": i, "loss": 0.4} for i in range(37)]
     runs = {"mixture": table, "all worked": table[:13]}

@@ -104,6 +104,18 @@ def test_other_settings_are_another_run(other, told, tmp_path):
     assert len(train(TRANSFORMS["clip and schedule"](), 3, folder=tmp_path)[1]) == 3
 
 
+def test_a_schedule_that_was_asked_once_is_the_same_schedule(tmp_path):
+    schedule = optax.cosine_decay_schedule(3e-2, STEPS)
+    straight, expected = train(optax.adamw(optax.cosine_decay_schedule(3e-2, STEPS)))
+    train(optax.adamw(schedule), 3, folder=tmp_path)  # asks it: its 6 becomes 6.0
+    resumed, table = train(optax.adamw(schedule), folder=tmp_path)
+    assert_same_weights(resumed, straight)
+    assert table == expected
+    longer = optax.cosine_decay_schedule(3e-2, STEPS + 0.5)
+    with pytest.raises(CheckpointError, match="decay_steps was 6, here it is 6.5"):
+        train(optax.adamw(longer), folder=tmp_path)
+
+
 def test_a_schedule_of_optax_is_a_peak_and_decides_alone():
     _, table = train(adamw(COSINE))
     shown = [row["learning_rate"] for row in table]
