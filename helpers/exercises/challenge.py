@@ -1,4 +1,4 @@
-"""The challenges: a number to beat, a budget, and a checker that believes nobody.
+"""What challenges share: a number to beat, a budget, a checker that believes nobody.
 
 A challenge hands its attempt a fresh copy of the model that the notebook starts from,
 and what the budget counts: rewards, or rows, that are counted as they are handed out
@@ -19,19 +19,10 @@ import numpy as np
 from flax import nnx
 
 from helpers.course.stages import stage_folder
-from helpers.evaluation import tool_evaluate
-from helpers.evaluation.evaluator import evaluate
 from helpers.exercises.check import Check, judge
-from helpers.generation.tool_use import ToolUse
 from helpers.model import weights
-from helpers.rewards.functions import correct
-from helpers.tasks.food import food_pictures, food_traces
-from helpers.tasks.maths import word_problems
-from helpers.text import chat
-from helpers.tools import nutrition
 
-HELD_OUT = 98  # seed of the checker's own questions; the notebooks have others
-QUESTIONS, PICTURES = 500, 360  # how many those are
+HELD_OUT = 98  # seed of the checkers' own questions; the notebooks have others
 COPIED = 0.1  # of the way from the start to a shipped model: nearer is a copy
 
 
@@ -106,106 +97,7 @@ class Outcome(Check):
     budget: int
 
 
-def grpo(attempt, seed: int = 0, *, to_beat=0.82, budget=4_096) -> Outcome:
-    """Notebook 07: `attempt(model, tokenizer, questions, reward)` returns a model.
-
-    The questions come without their answers; the reward knows them, and each completion
-    that it scores counts.
-    """
-    meter = Meter(budget, "scored answers")
-    rows = word_problems.generate(5_000, seed=17 + 100 * seed, levels=(3,))
-    gold = {row["question"]: row["answer"] for row in rows}
-
-    def reward(prompts, completions, **columns):
-        """1.0 where the number after `####` is right; counts what it scores."""
-        meter.spend(len(completions))
-        return correct(prompts, completions, [gold[prompt] for prompt in prompts])
-
-    folder = stage_folder("sft")
-    tokenizer = chat.load_tokenizer(folder)
-    questions = [{"question": row["question"]} for row in rows]
-    return _judged(
-        lambda model: attempt(model, tokenizer, questions, reward),
-        lambda: weights.load(folder),
-        _maths(tokenizer),
-        meter,
-        to_beat,
-        copies=("grpo",),
-    )
-
-
-def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
-    """Notebook 09: `attempt(model, tokenizer, traces)` returns a model.
-
-    `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
-    """
-    meter = Meter(budget, "demonstrations")
-    folder = stage_folder("food_base")
-    tokenizer = chat.load_tokenizer(folder)
-    traces = Rows(_pictures(budget, 1000 + seed), meter)
-    tools = ToolUse(nutrition.TINY, [nutrition.TOOL], turns=3, max_result_tokens=20)
-
-    def score(model):
-        test = _pictures(PICTURES, HELD_OUT, "test")
-        look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
-        ask = tool_evaluate.evaluate
-        return ask(model, tokenizer, test, tools, samples=0, **look).greedy
-
-    def start():
-        model = weights.load(folder, vision=True)
-        model.remat = "none"
-        return model
-
-    return _judged(
-        lambda model: attempt(model, tokenizer, traces),
-        start,
-        score,
-        meter,
-        to_beat,
-        copies=("food_grpo",),
-    )
-
-
-def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outcome:
-    """Notebook 11: `attempt(student, teacher, tokenizer, questions)` returns a student.
-
-    `questions.take(n)` gives rows with a question and no answer.
-    """
-    meter = Meter(budget, "questions")
-    folder = stage_folder("grpo")
-    tokenizer, teacher = chat.load_tokenizer(folder), weights.load(folder)
-    rows = word_problems.generate(budget, seed=31 + 100 * seed, levels=(3,))
-    questions = Rows([{"question": row["question"]} for row in rows], meter)
-    return _judged(
-        lambda student: attempt(student, teacher, tokenizer, questions),
-        lambda: weights.load(stage_folder("student_base")),
-        _maths(tokenizer),
-        meter,
-        to_beat,
-    )
-
-
-def _pictures(count, seed, split="train"):
-    """Questions about drawn food as those of notebook 09: one in seven without any."""
-    drawn = food_pictures.generate(
-        count, seed=seed, split=split, levels=(1,), no_food=0.15
-    )
-    return food_traces.ask(drawn, seed=seed)
-
-
-def _maths(tokenizer):
-    """The share of the held-out problems that a model solves greedily."""
-
-    def score(model):
-        rows = {"seed": HELD_OUT, "levels": (3,), "split": "test"}
-        test = word_problems.generate(QUESTIONS, **rows)
-        ask = {"max_tokens": 64, "buckets": (48,), "samples": 0, "log": False}
-        return evaluate(model, tokenizer, test, **ask).greedy
-
-    return score
-
-
-def _judged(
+def judged(
     train: Callable[[Any], Any],
     start: Callable[[], nnx.Module],
     score: Callable[[Any], float],
@@ -213,7 +105,16 @@ def _judged(
     to_beat: float,
     copies: Sequence[str] = (),
 ) -> Outcome:
-    """Trains, then looks at the budget, at what came back, and at what it answers."""
+    """Trains, then looks at the budget, at what came back, and at what it answers.
+
+    Args:
+      train: the model that the notebook starts from -> the attempt's model.
+      start: -> a fresh copy of that model.
+      score: model -> share of the held-out questions answered as they should be.
+      meter: what the attempt's budget is counted by.
+      to_beat: the share that has to be exceeded.
+      copies: stages of the walk whose shipped weights would be no attempt.
+    """
     found: dict[str, Any] = {"reached": None}
 
     def trained():

@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 
 from helpers.course.stages import stage_folder
-from helpers.exercises import challenge
+from helpers.exercises import challenge, food_challenges, maths_challenges
 from helpers.model import weights
 from helpers.rewards.functions import correct
 from helpers.tasks.maths import word_problems
@@ -16,8 +16,8 @@ from helpers.tasks.maths import word_problems
 def small(monkeypatch, tmp_path):
     """The shipped models, and few held-out questions."""
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    monkeypatch.setattr(challenge, "QUESTIONS", 40)
-    monkeypatch.setattr(challenge, "PICTURES", 24)
+    monkeypatch.setattr(maths_challenges, "QUESTIONS", 40)
+    monkeypatch.setattr(food_challenges, "PICTURES", 24)
 
 
 def untrained(model, *given):
@@ -30,7 +30,11 @@ def changed(model, change):
     return model
 
 
-CHECKERS = (challenge.grpo, challenge.food_sft, challenge.distillation)
+CHECKERS = (
+    maths_challenges.grpo,
+    food_challenges.food_sft,
+    maths_challenges.distillation,
+)
 
 
 @pytest.mark.parametrize("checker", CHECKERS)
@@ -61,14 +65,16 @@ def test_what_is_no_model_fails(checker, returned):
 
 
 def test_a_model_of_another_size_fails_though_it_answers_well():
-    larger = challenge.distillation(lambda student, teacher, *given: teacher, to_beat=0)
+    larger = maths_challenges.distillation(
+        lambda student, teacher, *given: teacher, to_beat=0
+    )
     assert not larger.passed and "of the kind" in larger.message
     base = weights.load(stage_folder("student_base"))
-    assert not challenge.grpo(lambda *given: base, to_beat=-1).passed
+    assert not maths_challenges.grpo(lambda *given: base, to_beat=-1).passed
 
 
 def test_weights_that_are_no_numbers_fail():
-    outcome = challenge.grpo(
+    outcome = maths_challenges.grpo(
         lambda model, *given: changed(model, lambda x: x * np.nan), to_beat=-1
     )
     assert not outcome.passed and "finite" in outcome.message
@@ -89,7 +95,8 @@ def back_to_the_start(stage, share):
 
 @pytest.mark.parametrize("share", [0.0, 0.05])
 @pytest.mark.parametrize(
-    "checker, stage", [(challenge.grpo, "grpo"), (challenge.food_sft, "food_grpo")]
+    "checker, stage",
+    [(maths_challenges.grpo, "grpo"), (food_challenges.food_sft, "food_grpo")],
 )
 def test_shipped_weights_are_refused_moved_a_little_or_not(checker, stage, share):
     outcome = checker(back_to_the_start(stage, share), to_beat=-1)
@@ -103,7 +110,7 @@ def test_a_models_own_way_is_no_copy_even_if_it_is_as_far_from_the_start():
     def attempt(model, *given):
         return changed(model, lambda x: x + 0.1 * rng.normal(size=x.shape) * x.std())
 
-    assert challenge.grpo(attempt, to_beat=-1).passed
+    assert maths_challenges.grpo(attempt, to_beat=-1).passed
 
 
 @pytest.mark.parametrize("caught", [False, True])
@@ -118,13 +125,15 @@ def test_an_answer_too_many_fails_whether_the_attempt_catches_it_or_not(caught):
                 raise
         return model
 
-    outcome = challenge.grpo(attempt, to_beat=-1, budget=64)
+    outcome = maths_challenges.grpo(attempt, to_beat=-1, budget=64)
     assert not outcome.passed and outcome.reached is None
     assert outcome.spent == 64 and "64 scored answers" in outcome.message
-    assert challenge.grpo(attempt, to_beat=-1, budget=65).passed
+    assert maths_challenges.grpo(attempt, to_beat=-1, budget=65).passed
 
 
-@pytest.mark.parametrize("checker", [challenge.food_sft, challenge.distillation])
+@pytest.mark.parametrize(
+    "checker", [food_challenges.food_sft, maths_challenges.distillation]
+)
 def test_a_row_too_many_fails_whether_the_attempt_catches_it_or_not(checker):
     taken = []
 
@@ -167,7 +176,7 @@ def test_questions_come_without_answers_and_the_reward_knows_them():
     def gold(asked):
         return [by_question[question] for question in asked]
 
-    outcome = challenge.grpo(attempt, seed=2, to_beat=-1)
+    outcome = maths_challenges.grpo(attempt, seed=2, to_beat=-1)
     assert seen["right"] == [1.0] * 50 and seen["wrong"] == [0.0] * 50
     assert outcome.spent == 100
     assert {tuple(row) for row in seen["questions"]} == {("question",)}
@@ -179,7 +188,7 @@ def test_the_number_reached_is_the_share_of_right_greedy_answers():
     from helpers.evaluation.evaluator import evaluate
     from helpers.text import chat
 
-    outcome = challenge.grpo(untrained, to_beat=-1)
+    outcome = maths_challenges.grpo(untrained, to_beat=-1)
     folder = stage_folder("sft")
     held = word_problems.generate(40, seed=98, levels=(3,), split="test")
     report = evaluate(
