@@ -1,0 +1,190 @@
+"""No block is lost, given twice or read with another text's content, ever."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from helpers.generation.blocks import BlockPool, OutOfBlocks
+
+SIZE, BLOCKS = 3, 9
+token = st.integers(0, 1)  # few, so that many texts begin alike
+tokens = st.lists(token, min_size=1, max_size=11)
+
+
+class Pool(RuleBasedStateMachine):
+    """A pool beside the truth: what each place of the memory was computed from.
+
+    The keys and values of a token depend on all tokens before it, so a place holds the
+    right thing if it was written with exactly this beginning.
+    """
+
+    texts = Bundle("texts")
+
+    def __init__(self):
+        super().__init__()
+        self.pool = BlockPool(BLOCKS, SIZE)
+        self.memory = [[None] * SIZE for _ in range(BLOCKS)]
+        self.open, self.computed = [], {}
+
+    def compute(self, text, count):
+        """Computes a text's tokens up to `count`, as a prefill does."""
+        for i in range(self.computed[id(text)], count):
+            place = text.blocks[i // SIZE]
+            self.memory[place][i % SIZE] = tuple(text.tokens[: i + 1])
+        self.computed[id(text)] = max(count, self.computed[id(text)])
+        self.pool.written(text, self.computed[id(text)])
+
+    @rule(target=texts, tokens=tokens, part=st.floats(0, 1))
+    def begin(self, tokens, part):
+        before = list(self.pool.users), self.pool.free
+        try:
+            text, found = self.pool.open(tokens)
+        except OutOfBlocks:
+            assert (list(self.pool.users), self.pool.free) == before
+            assert -(-len(tokens) // SIZE) > self.pool.free
+            return None
+        assert 0 <= found < len(tokens) and found % SIZE == 0
+        self.open.append(text)
+        self.computed[id(text)] = found
+        self.compute(text, found + round(part * (len(tokens) - found)))
+        return text
+
+    @rule(text=texts)
+    def go_on_computing(self, text):
+        if text is not None and text.is_open:
+            self.compute(text, len(text.tokens))
+
+    @rule(text=texts, token=token)
+    def append(self, text, token):
+        if text is None or not text.is_open:
+            return
+        self.compute(text, len(text.tokens))
+        length, before = len(text.tokens), list(self.pool.users)
+        try:
+            place = self.pool.append(text, token)
+        except OutOfBlocks:
+            assert list(self.pool.users) == before and self.pool.free == 0
+            assert len(text.tokens) == length
+            return
+        if place.copy_of is not None:
+            self.memory[place.block] = list(self.memory[place.copy_of])
+        assert self.pool.users[place.block] == 1, "others would read it"
+        self.memory[place.block][place.offset] = tuple(text.tokens)
+        self.computed[id(text)] = len(text.tokens)
+        self.pool.written(text, len(text.tokens))
+
+    @rule(target=texts, text=texts)
+    def fork(self, text):
+        if text is None or not text.is_open:
+            return None
+        self.compute(text, len(text.tokens))
+        free, twin = self.pool.free, self.pool.fork(text)
+        assert self.pool.free == free
+        self.open.append(twin)
+        self.computed[id(twin)] = self.computed[id(text)]
+        return twin
+
+    @rule(text=consumes(texts))
+    def close(self, text):
+        if text is not None and text.is_open:
+            self.pool.close(text)
+            self.open.remove(text)
+
+    @invariant()
+    def every_text_reads_what_was_computed_for_it(self):
+        for text in self.open:
+            assert len(text.blocks) == -(-len(text.tokens) // SIZE)
+            for i in range(self.computed[id(text)]):
+                place = self.memory[text.blocks[i // SIZE]][i % SIZE]
+                assert place == tuple(text.tokens[: i + 1])
+
+    @invariant()
+    def every_block_has_its_users_or_is_free(self):
+        users = [sum(b in text.blocks for text in self.open) for b in range(BLOCKS)]
+        assert users == self.pool.users
+        assert users.count(0) == self.pool.free
+
+
+class TestPool(Pool.TestCase):
+    """The machine above, run by hypothesis."""
+
+    settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def opened(pool, text):
+    """A text that is computed whole, and how much of it was found."""
+    made, found = pool.open([ord(letter) for letter in text])
+    pool.written(made, len(text))
+    return made, found
+
+
+def test_a_prompt_that_was_closed_is_found_again_until_its_memory_is_needed():
+    pool = BlockPool(4, 4)
+    first, found = opened(pool, "system: be brief")
+    assert found == 0 and pool.free == 0
+    pool.close(first)
+    again, found = opened(pool, "system: be")
+    assert found == 8 and pool.free == 1
+    pool.close(again)
+    other, found = opened(pool, "quite another 16")
+    assert found == 0
+    pool.close(other)
+    assert opened(pool, "system: be brief")[1] == 0
+
+
+def test_the_last_token_is_always_left_to_compute():
+    pool = BlockPool(6, 4)
+    pool.close(opened(pool, "12345678")[0])
+    assert opened(pool, "12345678")[1] == 4
+    assert opened(pool, "123456789")[1] == 8
+
+
+def test_kept_blocks_that_a_text_shares_are_not_counted_as_free_for_it_too():
+    pool = BlockPool(3, 2)
+    pool.close(opened(pool, "abcd")[0])
+    with pytest.raises(
+        OutOfBlocks, match="8 tokens need 2 blocks of 2, and 1 are free"
+    ):
+        opened(pool, "abcdefgh")
+    assert pool.free == 3 and opened(pool, "abcdef")[1] == 4
+
+
+def test_beginnings_are_kept_longest():
+    pool = BlockPool(3, 2)
+    pool.close(opened(pool, "abcdef")[0])
+    opened(pool, "xy")
+    assert opened(pool, "abcd")[1] == 2, "the end, ef, was given away first"
+
+
+def test_nothing_is_kept_if_nobody_asks_for_it():
+    pool = BlockPool(4, 4, keep=False)
+    pool.close(opened(pool, "12345678")[0])
+    assert opened(pool, "123456789")[1] == 0
+
+
+def test_a_group_shares_its_prompt_and_pays_for_its_answers():
+    pool = BlockPool(20, 4)
+    group = [opened(pool, "a prompt of 18 tok")[0]]
+    group += [pool.fork(group[0]) for _ in range(7)]
+    assert pool.free == 15
+    copied = [pool.append(text, 1).copy_of for text in group]
+    assert pool.free == 15 - 7, "the last one to write goes on in the block they shared"
+    assert copied.count(None) == 1
+
+
+@pytest.mark.parametrize("act", ["append", "fork", "close"])
+def test_a_closed_text_is_refused(act):
+    pool = BlockPool(2, 2)
+    text, _ = pool.open([1])
+    pool.close(text)
+    with pytest.raises(ValueError, match="closed"):
+        getattr(pool, act)(*([text, 2] if act == "append" else [text]))
+
+
+def test_an_empty_text_and_a_pool_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="needs a token"):
+        BlockPool(2, 2).open([])
+    for blocks, size in ((0, 4), (4, 0)):
+        with pytest.raises(ValueError, match="hold nothing"):
+            BlockPool(blocks, size)
