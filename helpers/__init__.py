@@ -1,4 +1,4 @@
-"""The package of the course: seventeen rooms, each with a door.
+"""The package of the course: eighteen rooms, each with a door.
 
     from helpers.training import Trainer, objectives
 
@@ -19,6 +19,7 @@ ROOMS = (
     "rewards",
     "training",
     "generation",
+    "serving",
     "tasks",
     "evaluation",
     "tpu",

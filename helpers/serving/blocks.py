@@ -6,7 +6,7 @@ gets blocks of a few tokens one by one as it grows, from one pool (PagedAttentio
 blocks of a text that was closed stay readable until their memory is needed.
 
 Only the book-keeping is here: which block holds which tokens. The keys and values
-themselves lie in arrays whose leading axis is the block (`generation.paged`).
+themselves lie in arrays whose leading axis is the block (`serving.paged`).
 """
 
 from collections import OrderedDict

@@ -1,0 +1,201 @@
+"""Who proposes the next tokens: what the text has said before, or a smaller model.
+
+A drafter sees the answers so far and proposes a block of tokens for each; the target
+checks them (`serving.speculative`). A poor drafter costs time, never correctness.
+Axes: P prompts, G answers each, T tokens, B drafted tokens, V vocabulary.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.generation.sampling import draw, empty_cache
+from helpers.model.attention import KV
+from helpers.model.scoring import prefill
+
+
+class Known(NamedTuple):
+    """The answers so far.
+
+    tokens: (P, G, T) int32, real up to count. count: (P, G) int32, at least 1.
+    length: (P,) int32, tokens of each prompt. keys: (P, G) random keys.
+    """
+
+    tokens: jax.Array
+    count: jax.Array
+    length: jax.Array
+    keys: jax.Array
+
+
+class PromptLookup(nnx.Module):
+    """Proposes what followed the last time that the text had these words.
+
+    Looks for the latest earlier place where the last `words` tokens stand, then for
+    fewer, and copies what comes after it. Made for answers that repeat their prompt:
+    names, code, quotations.
+
+    Args:
+      block: B, tokens to propose.
+      words: the most tokens that have to agree.
+    """
+
+    def __init__(self, block: int = 4, words: int = 3):
+        _check(block)
+        self.block, self.words = block, words
+
+    def begin(self, prompt_PT, mask_PT, group, room):
+        """The state before the first block: the prompts."""
+        return prompt_PT
+
+    def propose(self, prompt_PT, known: Known, temperature):
+        """See `DraftModel.propose`; there are no logits, for nothing was drawn."""
+        P, G, T = known.tokens.shape
+        prompt_PGT = jnp.broadcast_to(prompt_PT[:, None], (P, G, prompt_PT.shape[1]))
+        length_PG = jnp.broadcast_to(known.length[:, None], (P, G))
+        find = functools.partial(_continued, words=self.words, block=self.block)
+        args = prompt_PGT, length_PG, known.tokens, known.count
+        return jax.vmap(jax.vmap(find))(*args), None, prompt_PT
+
+
+def _continued(prompt, length, tokens, count, words, block):
+    """What followed the last tokens of one text earlier on; (block,) int32."""
+    place = jnp.arange(prompt.shape[0] + tokens.shape[0])
+    own = tokens[jnp.clip(place - length, 0, tokens.shape[0] - 1)]
+    text = jnp.where(place < length, prompt[jnp.clip(place, 0, len(prompt) - 1)], own)
+    end = length + count
+    # agreeing[i]: how many tokens before place i are those before the text's end.
+    agreeing, going = jnp.zeros_like(place), place < end
+    for back in range(1, words + 1):
+        there = (place >= back) & (end >= back)
+        going &= there & (jnp.roll(text, back) == text[end - back])
+        agreeing += going
+    best = jnp.argmax(agreeing * len(place) + place)  # the longest, then the latest
+    return text[jnp.clip(best + jnp.arange(block), 0, len(place) - 1)]
+
+
+class DraftModel(nnx.Module):
+    """A smaller model of the same vocabulary writes the next tokens one by one.
+
+    Args:
+      model: a Transformer.
+      block: B, tokens to propose.
+    """
+
+    def __init__(self, model, block: int = 4):
+        _check(block)
+        self.model, self.block = model, block
+
+    def begin(self, prompt_PT, mask_PT, group, room):
+        """The state before the first block: the prompts' KV and an empty cache.
+
+        The cache has a column more than there are tokens, which stands before the
+        first: token i lies in column i + 1.
+        """
+        _, prefix = prefill(self.model, prompt_PT, mask_PT)
+        return prefix, empty_cache(prefix, group, room + 1)
+
+    def propose(self, state, known: Known, temperature):
+        """Proposes the next B tokens of every answer.
+
+        Args:
+          state: from `begin`, or from the last call.
+          known: the answers so far.
+          temperature: that of sampling; None is greedy.
+        Returns:
+          (tokens (P, G, B) int32, the logits that they were drawn from (P, G, B, V) or
+          None, the next state).
+        """
+        prefix, cache = state
+        read = self.model.reader()
+        # Of the last block's kept tokens the cache may lack one, and it lacks the
+        # target's own: both are read again.
+        at = jnp.stack([known.count - 2, known.count - 1], axis=-1)
+        last = jnp.take_along_axis(known.tokens, jnp.maximum(at, 0), axis=-1)
+        column = known.count - 1
+        cache, hidden = self._read(prefix, cache, last, at, known.length, column)
+        first = read(hidden[:, :, -1])
+        token = _draw(first, known.keys, known.count, temperature)
+
+        def one(carry, i):
+            cache, token = carry
+            at = (known.count + i)[..., None]
+            step = token[..., None], at, known.length, at[..., 0] + 1
+            cache, hidden = self._read(prefix, cache, *step)
+            logits = read(hidden[:, :, 0])
+            token = _draw(logits, known.keys, known.count + i + 1, temperature)
+            return (cache, token), (token, logits)
+
+        steps = jnp.arange(self.block - 1)
+        (cache, _), (tokens, logits) = jax.lax.scan(one, (cache, token), steps)
+        tokens = jnp.concatenate([token[None], tokens])
+        logits = jnp.concatenate([first[None], logits])
+        drafted = jnp.moveaxis(tokens, 0, -1), jnp.moveaxis(logits, 0, -2)
+        return *drafted, (prefix, cache)
+
+    def _read(self, prefix, cache, tokens_PGT, at_PGT, length_P, column_PG):
+        """Reads tokens at these places of the answers, into the cache from a column."""
+        cache = only_before(cache, column_PG)
+        positions = length_P[:, None, None] + at_PGT
+        segments = (at_PGT >= 0).astype(jnp.int32)
+        hidden, new = self.model(
+            tokens_PGT, positions, segments, earlier=(prefix, cache)
+        )
+        return write(cache, new, column_PG), hidden
+
+
+def only_before(cache: KV, column_PG) -> KV:
+    """A cache in which columns from `column_PG` on are not seen."""
+    columns = jnp.arange(cache.segments.shape[-1])
+    seen = jnp.where(columns < column_PG[..., None], cache.segments, 0)
+    return cache._replace(segments=seen)
+
+
+def write(cache: KV, new: KV, column_PG) -> KV:
+    """Writes new tokens into the cache, each answer's from its own column on."""
+
+    def put(axis, before):
+        """Writes along an axis of one answer; P and G stand after `before` axes."""
+
+        def one(old, new, column):
+            return jax.lax.dynamic_update_slice_in_dim(old, new, column, axis)
+
+        over = functools.partial(jax.vmap, in_axes=(before, before, 0), out_axes=before)
+        return over(over(one))
+
+    keys, values, index = put(3, 1), put(2, 1), put(0, 0)
+    return KV(
+        keys(cache.keys, new.keys, column_PG),
+        values(cache.values, new.values, column_PG),
+        index(cache.positions, new.positions, column_PG),
+        index(cache.segments, new.segments, column_PG),
+    )
+
+
+def _draw(logits_PGV, keys_PG, place_PG, temperature):
+    """A token from each row of logits, with noise that only the drafter uses."""
+    if temperature is None:
+        return logits_PGV.argmax(axis=-1).astype(jnp.int32)
+    noise = uniform(keys_PG, place_PG, DRAFTS)
+    return draw(logits_PGV / temperature, noise)
+
+
+DRAFTS, CHECKS, OWN = 1, 2, 3  # what a random number is for
+
+
+def uniform(keys_PG, place_PG, use):
+    """A number in [0, 1) of each answer's key, for one place and one use."""
+
+    def one(key, place):
+        return jax.random.uniform(
+            jax.random.fold_in(jax.random.fold_in(key, use), place)
+        )
+
+    return jax.vmap(jax.vmap(one))(keys_PG, place_PG)
+
+
+def _check(block):
+    if block < 1:
+        raise ValueError(f"A drafter that proposes {block} tokens proposes nothing.")

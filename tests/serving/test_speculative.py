@@ -1,0 +1,179 @@
+"""A drafter changes how long an answer takes, and nothing else."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from scipy import stats
+
+from helpers.batches.prompt_batches import pad_prompts
+from helpers.generation import sampling
+from helpers.model.scoring import group_logprobs
+from helpers.serving import speculative
+from helpers.serving.drafters import DraftModel, PromptLookup
+
+EOS = 0
+SHARP = 3.0
+
+
+def asked(prompts, group, vocab=tiny_models.VOCAB, seed=0):
+    """Prompts of different lengths, their mask, and keys."""
+    rng = np.random.default_rng(seed)
+    rows = [list(rng.integers(1, vocab, size=3 + 2 * i)) for i in range(prompts)]
+    tokens, mask = pad_prompts(rows, (3 + 2 * prompts,))
+    return tokens, mask, sampling.row_keys(jax.random.key(seed), 0, prompts, group)
+
+
+def drafters(family, block):
+    """From one that is nearly always wrong to the target itself."""
+    near = tiny_models.model(family, sharpness=SHARP)
+    rng = np.random.default_rng(5)
+    noisy = jax.tree.map(
+        lambda x: x + 0.05 * rng.normal(size=x.shape), nnx.state(near, nnx.Param)
+    )
+    nnx.update(near, noisy)
+    return {
+        "lookup": PromptLookup(block),
+        "another": DraftModel(tiny_models.model("qwen3", 9, layers=1), block),
+        "near": DraftModel(near, block),
+        "itself": DraftModel(tiny_models.model(family, sharpness=SHARP), block),
+    }
+
+
+GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself")]
+GREEDY += [(family, "near", 3) for family in tiny_models.FAMILIES]
+GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1)]
+
+
+@pytest.mark.parametrize("family, name, block", GREEDY)
+def test_greedy_answers_are_those_without_a_drafter(family, name, block):
+    model = tiny_models.model(family, sharpness=SHARP)
+    rows, settings = asked(4, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
+    plain = sampling.generate(model, *rows, temperature=0, **settings)
+    drafter = drafters(family, block)[name]
+    found = speculative.generate(model, drafter, *rows, temperature=0, **settings)
+    for one, other in zip(found.completions, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+    tokens = np.asarray(plain.mask).sum(axis=-1)
+    assert (found.kept + found.passes + 1 >= tokens).all()
+    if name == "itself":
+        full = -(-(tokens - 1) // (block + 1))
+        np.testing.assert_array_equal(found.passes, full)
+
+
+def exact(model, prompt, steps, vocab):
+    """The probability of every answer of so many tokens, those after EOS merged."""
+    law = {}
+    for answer in itertools.product(range(vocab), repeat=steps):
+        batch = {
+            "prompt": jnp.array([prompt]),
+            "prompt_mask": jnp.ones((1, len(prompt)), jnp.int32),
+            "completion": jnp.array([[answer]]),
+        }
+        logprobs = np.asarray(group_logprobs(model, batch)[0][0, 0])
+        ends = answer.index(EOS) + 1 if EOS in answer else steps
+        law[answer[:ends]] = float(np.exp(logprobs[:ends].sum()))
+    return law
+
+
+@pytest.mark.parametrize("name", ["lookup", "another", "itself"])
+def test_sampled_answers_are_distributed_as_the_model_says(name):
+    vocab, steps, samples = 4, 3, 20_000
+    model = tiny_models.model("llama", vocab=vocab, sharpness=2.0)
+    drafter = {
+        "lookup": PromptLookup(2),
+        "another": DraftModel(tiny_models.model("qwen3", 4, vocab=vocab), 2),
+        "itself": DraftModel(model, 2),
+    }[name]
+    prompt = [1, 2, 1, 2, 3, 1, 2]
+    law = exact(model, prompt, steps, vocab)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-4)
+    keys = sampling.row_keys(jax.random.key(3), 0, 1, samples)
+    rows = np.array([prompt]), np.ones((1, len(prompt)), int), keys
+    found = speculative.generate(
+        model, drafter, *rows, max_tokens=steps, eos_ids=(EOS,)
+    )
+    tokens, mask = (np.asarray(x[0]) for x in found.completions[:2])
+    counts = dict.fromkeys(law, 0)
+    for row, real in zip(tokens, mask, strict=True):
+        counts[tuple(int(x) for x in row[: real.sum()])] += 1
+    often = [answer for answer, p in law.items() if p * samples >= 5]
+    observed = [counts[answer] for answer in often]
+    expected = [law[answer] * samples for answer in often]
+    rest = samples - sum(observed), samples - sum(expected)
+    assert stats.chisquare([*observed, rest[0]], [*expected, rest[1]])[1] > 1e-4
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_log_probabilities_are_the_models_own(temperature):
+    model = tiny_models.adapted(tiny_models.model(sharpness=SHARP))
+    drafter = DraftModel(tiny_models.model("qwen3", 9, layers=1), 3)
+    tokens, mask, keys = asked(3, 4)
+    settings = {"max_tokens": 10, "eos_ids": (EOS,), "temperature": temperature}
+    found = speculative.generate(model, drafter, tokens, mask, keys, **settings)
+    answers = found.completions
+    batch = {"prompt": tokens, "prompt_mask": mask, "completion": answers.tokens}
+    expected = group_logprobs(model, jax.tree.map(jnp.asarray, batch))[0]
+    expected = jnp.where(answers.mask > 0, expected, 0.0)
+    np.testing.assert_allclose(answers.logprobs, expected, atol=3e-5)
+    lengths = np.asarray(answers.mask).sum(axis=-1)
+    last = np.take_along_axis(
+        np.asarray(answers.tokens), lengths[..., None] - 1, axis=-1
+    )
+    np.testing.assert_array_equal(answers.ended, last[..., 0] == EOS)
+    assert not np.asarray(answers.tokens)[np.asarray(answers.mask) == 0].any()
+
+
+def test_an_answer_does_not_depend_on_those_beside_it():
+    model = tiny_models.model("llama", sharpness=SHARP)
+    drafter = drafters("llama", 3)["near"]
+    tokens, mask, keys = asked(4, 2)
+    settings = {"max_tokens": 12, "eos_ids": (EOS,)}
+    together = speculative.generate(model, drafter, tokens, mask, keys, **settings)
+    for p in range(4):
+        own = tokens[p : p + 1], mask[p : p + 1], keys[p : p + 1]
+        alone = speculative.generate(model, drafter, *own, **settings)
+        np.testing.assert_array_equal(
+            alone.completions.tokens[0], together.completions.tokens[p]
+        )
+
+
+@pytest.mark.parametrize("budget", [1, 2, 5])
+def test_a_budget_is_kept_to_the_token(budget):
+    model = tiny_models.model(sharpness=SHARP)
+    drafter = drafters("gemma3_text", 4)["itself"]
+    found = speculative.generate(
+        model, drafter, *asked(2, 3), max_tokens=budget, eos_ids=()
+    )
+    assert found.completions.tokens.shape == (2, 3, budget)
+    assert (found.completions.mask == 1).all() and not found.completions.ended.any()
+    assert (found.passes == -(-(budget - 1) // 5)).all()
+    assert (found.kept <= budget - 1).all()
+
+
+def test_a_drafter_of_another_vocabulary_is_refused():
+    drafter = DraftModel(tiny_models.model(vocab=23), 2)
+    with pytest.raises(ValueError, match="23 tokens and the target 19"):
+        speculative.generate(
+            tiny_models.model(), drafter, *asked(1, 1), max_tokens=2, eos_ids=(EOS,)
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"max_tokens": 0}, "max_tokens 0"),
+        ({"temperature": -1}, "temperature -1"),
+        ({"eos_ids": (99,)}, "99"),
+    ],
+)
+def test_what_sampling_refuses_is_refused_here_too(wrong, said):
+    settings = {"max_tokens": 3, "eos_ids": (EOS,)} | wrong
+    with pytest.raises(ValueError, match=said):
+        speculative.generate(
+            tiny_models.model(), PromptLookup(2), *asked(1, 1), **settings
+        )

@@ -1,0 +1,101 @@
+"""Whatever a drafter proposes, what comes out has the target's own distribution."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from helpers.serving.verify import verify, verify_greedily
+
+TRIALS = 40_000
+
+
+def log(*rows):
+    """Logits of rows of probabilities."""
+    with np.errstate(divide="ignore"):
+        return jnp.log(jnp.asarray(rows, jnp.float32))
+
+
+TARGET = log([0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.25, 0.5, 0.25])
+DRAFTS = {
+    "the target's own": TARGET[:2],
+    "another": log([0.2, 0.2, 0.6], [0.6, 0.3, 0.1]),
+    "one that never says 0": log([0.0, 0.5, 0.5], [0.0, 0.9, 0.1]),
+    "one that only says 0": log([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]),
+}
+
+
+def outcomes(target, draft, temperature, seed=0):
+    """(drafted (N, B), Verified of N) with fresh noise in every trial."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    B = target.shape[0] - 1
+    if draft is None:
+        drafted = jnp.broadcast_to(jnp.arange(B) % target.shape[-1], (TRIALS, B))
+    else:
+        shape = (TRIALS, B)
+        drafted = jax.random.categorical(keys[0], draft / temperature, shape=shape)
+    many = jnp.broadcast_to(target, (TRIALS, *target.shape))
+    drafts = None if draft is None else jnp.broadcast_to(draft, (TRIALS, *draft.shape))
+    checks = jax.random.uniform(keys[1], (TRIALS, B))
+    own = jax.random.uniform(keys[2], (TRIALS,))
+    found = verify(many, drafted, drafts, temperature, checks, own)
+    return np.asarray(drafted), jax.tree.map(np.asarray, found)
+
+
+def fits(observed, logits, temperature):
+    """Whether counts are those of a distribution (chi-square, p above 1e-4)."""
+    expected = np.asarray(jax.nn.softmax(logits / temperature)) * observed.sum()
+    assert not observed[expected == 0].any()
+    observed, expected = observed[expected > 0], expected[expected > 0]
+    return (
+        stats.chisquare(observed, expected * observed.sum() / expected.sum())[1] > 1e-4
+    )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("name", [*DRAFTS, "copied"])
+def test_every_token_is_distributed_as_the_targets_own(name, temperature):
+    drafted, found = outcomes(TARGET, DRAFTS.get(name), temperature)
+    tokens = np.concatenate([drafted, np.zeros((TRIALS, 1), int)], axis=1)
+    tokens[np.arange(TRIALS), found.kept] = found.token
+    for place in range(3):
+        # Given that the answer came this far, whatever was before it.
+        there = tokens[found.kept >= place, place]
+        if len(there) > 100:
+            counts = np.bincount(there, minlength=3)
+            assert fits(counts, TARGET[place], temperature), (place, counts)
+
+
+def test_as_much_is_kept_as_the_two_distributions_share():
+    """2211.17192, Corollary 3.6: the acceptance is the sum of min(p, q)."""
+    _, found = outcomes(TARGET, DRAFTS["another"], 1.0)
+    shared = 0.2 + 0.2 + 0.2
+    assert (found.kept >= 1).mean() == pytest.approx(shared, abs=0.012)
+    _, found = outcomes(TARGET, DRAFTS["the target's own"], 1.0)
+    assert (found.kept == 2).all()
+
+
+def test_what_the_target_forbids_is_never_kept():
+    target = log([0.0, 0.5, 0.5], [1.0, 0.0, 0.0])
+    drafted, found = outcomes(target, log([0.9, 0.05, 0.05]), 1.0)
+    assert (found.kept[drafted[:, 0] == 0] == 0).all()
+    assert not (found.token[found.kept == 0] == 0).any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(2, 6), st.integers(0, 10_000))
+def test_greedy_is_a_loop_over_the_tokens(block, vocab, seed):
+    rng = np.random.default_rng(seed)
+    target = rng.normal(size=(4, block + 1, vocab)).astype(np.float32)
+    drafted = rng.integers(0, vocab, size=(4, block))
+    drafted[:2] = target[:2, :-1].argmax(axis=-1)  # as good as it can be
+    drafted[1, -1] += 1
+    found = verify_greedily(jnp.asarray(target), jnp.asarray(drafted))
+    for row in range(4):
+        best, kept = target[row].argmax(axis=-1), 0
+        while kept < block and drafted[row, kept] == best[kept]:
+            kept += 1
+        assert found.kept[row] == kept and found.token[row] == best[kept]
