@@ -31,9 +31,19 @@ class OneTurn:
             temperature=temperature,
             images=prompts.get("images"),
         )
-        tokens, mask, logprobs, ended = own_rows(completions)
-        texts = [
-            [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
-            for ts, ms in zip(tokens, mask, strict=True)
-        ]
-        return Answers(tokens, mask, logprobs, ended, texts, {})
+        return told(tokenizer, completions)
+
+
+def told(tokenizer, completions, metrics=None) -> Answers:
+    """This process's own answers on the host, with their texts.
+
+    Args:
+      completions: `sampling.Completions`.
+      metrics: means to go with them.
+    """
+    tokens, mask, logprobs, ended = own_rows(completions)
+    texts = [
+        [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
+        for ts, ms in zip(tokens, mask, strict=True)
+    ]
+    return Answers(tokens, mask, logprobs, ended, texts, metrics or {})

@@ -1,12 +1,17 @@
-"""Answers faster and for many: paged cache, speculative decoding."""
+"""Answers faster and for many: a paged cache, continuous batching, drafters."""
 
 from helpers.serving.blocks import BlockPool
 from helpers.serving.drafters import DraftModel, PromptLookup
+from helpers.serving.scheduler import Engine, Request
 from helpers.serving.speculative import generate
+from helpers.serving.speculative_turn import SpeculativeTurn
 
 __all__ = [
     "BlockPool",  # the memory of a paged cache
     "DraftModel",  # a smaller model proposes tokens
+    "Engine",  # answers many requests, which come and go
     "PromptLookup",  # the text itself proposes tokens
+    "Request",  # a question to an engine, and its answer
+    "SpeculativeTurn",  # rollouts with a drafter
     "generate",  # answers, a drafter helping
 ]

@@ -20,12 +20,12 @@ from helpers.model.scoring import prefill
 class Known(NamedTuple):
     """The answers so far.
 
-    tokens: (P, G, T) int32, real up to count. count: (P, G) int32, at least 1.
+    tokens: (P, G, T) int32, real up to total. total: (P, G) int32, at least 1.
     length: (P,) int32, tokens of each prompt. keys: (P, G) random keys.
     """
 
     tokens: jax.Array
-    count: jax.Array
+    total: jax.Array
     length: jax.Array
     keys: jax.Array
 
@@ -56,7 +56,7 @@ class PromptLookup(nnx.Module):
         prompt_PGT = jnp.broadcast_to(prompt_PT[:, None], (P, G, prompt_PT.shape[1]))
         length_PG = jnp.broadcast_to(known.length[:, None], (P, G))
         find = functools.partial(_continued, words=self.words, block=self.block)
-        args = prompt_PGT, length_PG, known.tokens, known.count
+        args = prompt_PGT, length_PG, known.tokens, known.total
         return jax.vmap(jax.vmap(find))(*args), None, prompt_PT
 
 
@@ -112,20 +112,20 @@ class DraftModel(nnx.Module):
         read = self.model.reader()
         # Of the last block's kept tokens the cache may lack one, and it lacks the
         # target's own: both are read again.
-        at = jnp.stack([known.count - 2, known.count - 1], axis=-1)
+        at = jnp.stack([known.total - 2, known.total - 1], axis=-1)
         last = jnp.take_along_axis(known.tokens, jnp.maximum(at, 0), axis=-1)
-        column = known.count - 1
+        column = known.total - 1
         cache, hidden = self._read(prefix, cache, last, at, known.length, column)
         first = read(hidden[:, :, -1])
-        token = _draw(first, known.keys, known.count, temperature)
+        token = _draw(first, known.keys, known.total, temperature)
 
         def one(carry, i):
             cache, token = carry
-            at = (known.count + i)[..., None]
+            at = (known.total + i)[..., None]
             step = token[..., None], at, known.length, at[..., 0] + 1
             cache, hidden = self._read(prefix, cache, *step)
             logits = read(hidden[:, :, 0])
-            token = _draw(logits, known.keys, known.count + i + 1, temperature)
+            token = _draw(logits, known.keys, known.total + i + 1, temperature)
             return (cache, token), (token, logits)
 
         steps = jnp.arange(self.block - 1)

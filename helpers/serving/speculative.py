@@ -119,7 +119,7 @@ class _State(NamedTuple):
 
     tokens: jax.Array
     logprobs: jax.Array
-    count: jax.Array
+    total: jax.Array
     ended: jax.Array
     passes: jax.Array
     kept: jax.Array
@@ -156,7 +156,7 @@ def _generate(
 
     def one_pass(carry):
         state, cache, drafting = carry
-        known = Known(state.tokens, state.count, length_P, keys_PG)
+        known = Known(state.tokens, state.total, length_P, keys_PG)
         drafted, draft, drafting = drafter.propose(drafting, known, warmth)
         logits, cache = _score(model, prefix, cache, known, drafted)
         found = _checked(logits, drafted, draft, known, warmth)
@@ -190,9 +190,9 @@ def _first(logits_PGV, keys_PG, temperature, room, eos):
 
 def _score(model, prefix, cache, known: Known, drafted):
     """The target's logits (P, G, B+1, V) of every drafted token and the one after."""
-    last = jnp.take_along_axis(known.tokens, known.count[..., None] - 1, axis=-1)
+    last = jnp.take_along_axis(known.tokens, known.total[..., None] - 1, axis=-1)
     tokens = jnp.concatenate([last, drafted], axis=-1)
-    column = known.count - 1
+    column = known.total - 1
     cache = only_before(cache, column)
     at = column[..., None] + jnp.arange(tokens.shape[-1])
     positions = known.length[:, None, None] + at
@@ -204,12 +204,12 @@ def _checked(logits, drafted, draft, known: Known, temperature):
     """Which drafted tokens are kept, and the target's own token after them."""
     if temperature is None:
         return verify_greedily(logits, drafted)
-    places = known.count[..., None] + jnp.arange(drafted.shape[-1])
+    places = known.total[..., None] + jnp.arange(drafted.shape[-1])
     checks = jnp.stack(
         [uniform(known.keys, places[..., i], CHECKS) for i in range(places.shape[-1])],
         axis=-1,
     )
-    own = uniform(known.keys, known.count, OWN)
+    own = uniform(known.keys, known.total, OWN)
     return verify(logits, drafted, draft, temperature, checks, own)
 
 
@@ -222,16 +222,16 @@ def _noted(state, logits, drafted, found, eos, max_tokens):
     is_end = jnp.isin(fresh, eos) & (place <= found.kept[..., None])
     ends = is_end.any(axis=-1)
     count = jnp.where(ends, is_end.argmax(axis=-1) + 1, found.kept + 1)
-    allowed = jnp.minimum(count, max_tokens - state.count)
+    allowed = jnp.minimum(count, max_tokens - state.total)
     going = ~_done(state, max_tokens)
     added = jnp.where(going, allowed, 0)
     put = jax.vmap(
         jax.vmap(lambda old, new, at: jax.lax.dynamic_update_slice(old, new, (at,)))
     )
     return _State(
-        put(state.tokens, fresh, state.count),
-        put(state.logprobs, _logprob(logits, fresh), state.count),
-        state.count + added,
+        put(state.tokens, fresh, state.total),
+        put(state.logprobs, _logprob(logits, fresh), state.total),
+        state.total + added,
         state.ended | going & ends & (count <= allowed),
         state.passes + going,
         state.kept + jnp.where(going, jnp.minimum(found.kept, added), 0),
@@ -239,7 +239,7 @@ def _noted(state, logits, drafted, found, eos, max_tokens):
 
 
 def _done(state, max_tokens):
-    return state.ended | (state.count >= max_tokens)
+    return state.ended | (state.total >= max_tokens)
 
 
 def _logprob(logits, tokens):
@@ -249,7 +249,7 @@ def _logprob(logits, tokens):
 
 
 def _speculated(state, max_tokens):
-    real = jnp.arange(max_tokens) < state.count[..., None]
+    real = jnp.arange(max_tokens) < state.total[..., None]
     completions = Completions(
         jnp.where(real, state.tokens[..., :max_tokens], 0),
         real.astype(jnp.int32),

@@ -1,0 +1,243 @@
+"""Continuous batching: texts come and go while the model goes on, token by token.
+
+A batch that waits for its longest answer leaves places empty. Here a place is filled
+again as soon as an answer has ended (Orca, OSDI 2022): every step reads a chunk of one
+new prompt, and one token of every text that is being answered. When the cache is full,
+the text that came last gives its blocks back and waits; it is read again later, and its
+answer is the same.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from helpers.generation.sampling import draw
+from helpers.serving import paged
+from helpers.serving.blocks import BlockPool, OutOfBlocks, Text
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """A question, and its answer as it grows.
+
+    Attributes:
+      prompt: its tokens.
+      max_tokens: the most tokens of the answer.
+      seed: decides its random numbers, whatever is answered beside it.
+      temperature: 0 is greedy.
+      answer: tokens so far, the EOS included.
+      ended: whether an EOS or the budget has ended it.
+      read: prompt tokens that were computed, those found in the cache not counted.
+      preempted: how often it had to give its blocks back.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    seed: int = 0
+    temperature: float = 0.0
+    answer: list[int] = dataclasses.field(default_factory=list)
+    ended: bool = False
+    read: int = 0
+    preempted: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class _Running:
+    """A request that has blocks: its text, and how many of its tokens are computed."""
+
+    request: Request
+    text: Text
+    computed: int
+
+
+class Engine:
+    """Answers requests with one model and one paged cache.
+
+    Args:
+      model: a Transformer.
+      eos_ids: tokens that end an answer.
+      blocks, size: the cache: how many blocks, of how many tokens.
+      places: texts that are answered at a time.
+      longest: the most tokens of a text, prompt and answer.
+      chunk: prompt tokens that are read in a step.
+      keep: whether the cache keeps what it may need again (`blocks.BlockPool`).
+    """
+
+    def __init__(
+        self,
+        model,
+        eos_ids,
+        *,
+        blocks: int,
+        size: int = 16,
+        places: int = 8,
+        longest: int = 128,
+        chunk: int = 32,
+        keep: bool = True,
+    ):
+        if min(places, longest, chunk) < 1:
+            raise ValueError("places, longest and chunk must be 1 or more.")
+        self.pool = BlockPool(blocks, size, keep)
+        self.pages = paged.pages(model, blocks, size)
+        self.program, self.vocab = nnx.split(model), model.config.vocab_size
+        self.eos, self.places, self.longest = set(eos_ids), places, longest
+        self.chunk, self.width = chunk, -(-longest // size)
+        self.waiting: deque[Request] = deque()
+        self.running: list[_Running] = []
+
+    def submit(self, request: Request) -> Request:
+        """Puts a request at the end of the queue.
+
+        Raises:
+          ValueError: it could never be answered: empty, foreign tokens, or longer than
+            a text may be or than the whole cache.
+        """
+        prompt, budget = list(request.prompt), request.max_tokens
+        if not prompt or budget < 1:
+            raise ValueError(
+                "A request needs a token to go on from, and one to answer."
+            )
+        if strange := [token for token in prompt if not 0 <= token < self.vocab]:
+            raise ValueError(
+                f"Tokens {strange[:3]} are not of the model's {self.vocab}."
+            )
+        if not (0 <= request.temperature < np.inf and 0 <= request.seed < 2**32):
+            raise ValueError(
+                f"temperature {request.temperature} must be 0 or more, and seed "
+                f"{request.seed} a whole number below 2^32."
+            )
+        most = min(self.longest, len(self.pool.users) * self.pool.size)
+        if len(prompt) + budget > most:
+            raise ValueError(
+                f"{len(prompt)} tokens and {budget} more are over the {most} that a "
+                "text may have here: shorten it, or make the engine larger."
+            )
+        self.waiting.append(request)
+        return request
+
+    def step(self) -> list[Request]:
+        """One step of all; returns the requests that got a token."""
+        self._admit()
+        fresh = self._prefill()
+        return fresh + self._decode({id(request) for request in fresh})
+
+    def run(self) -> None:
+        """Steps until every request is answered."""
+        while self.waiting or self.running:
+            self.step()
+
+    def _admit(self):
+        """Gives waiting requests places and blocks, first come, first served."""
+        while self.waiting and len(self.running) < self.places:
+            request = self.waiting[0]
+            try:
+                text, found = self.pool.open([*request.prompt, *request.answer])
+            except OutOfBlocks:
+                return
+            self.waiting.popleft()
+            self.running.append(_Running(request, text, found))
+
+    def _prefill(self):
+        """Reads a chunk of the first text that is not computed yet."""
+        for each in self.running:
+            tokens = each.text.tokens[each.computed : each.computed + self.chunk]
+            if tokens:
+                logits = self._read([each], [tokens], self.chunk)
+                each.request.read += len(tokens)
+                if each.computed == len(each.text.tokens):
+                    return self._sampled([each], logits)
+                return []
+        return []
+
+    def _decode(self, fresh):
+        """Reads the last token of every text that is being answered."""
+        ready = []
+        for each in list(self.running):
+            whole = each.computed == len(each.text.tokens)
+            if each in self.running and whole and id(each.request) not in fresh:
+                if self._grown(each):
+                    ready.append(each)
+        ready = [each for each in ready if each in self.running]
+        if not ready:
+            return []
+        last = [each.text.tokens[-1:] for each in ready]
+        return self._sampled(ready, self._read(ready, last, 1))
+
+    def _grown(self, each):
+        """Takes a block's place for the last token; the last to come make room."""
+        while True:
+            try:
+                place = self.pool.append(each.text, each.request.answer[-1])
+            except OutOfBlocks:
+                youngest = self.running[-1]
+                self._preempt(youngest)
+                if youngest is each:
+                    return False
+                continue
+            if place.copy_of is not None:
+                both = jnp.array([place.copy_of]), jnp.array([place.block])
+                self.pages = paged.copied(self.pages, *both)
+            return True
+
+    def _preempt(self, each):
+        self._leave(each)
+        each.request.preempted += 1
+        self.waiting.appendleft(each.request)
+
+    def _leave(self, each):
+        self.pool.close(each.text)
+        self.running.remove(each)
+
+    def _read(self, several, tokens, width):
+        """Runs the model on new tokens of some texts; logits of each (B, V)."""
+        rows = 1 if width > 1 else self.places
+        new, mask = np.zeros((2, rows, width), np.int32)
+        table = np.zeros((rows, self.width), np.int32)
+        seen = np.zeros(rows, np.int32)
+        for row, (each, own) in enumerate(zip(several, tokens, strict=True)):
+            new[row, : len(own)], mask[row, : len(own)] = own, 1
+            table[row, : len(each.text.blocks)] = each.text.blocks
+            seen[row] = each.computed
+        arrays = new, mask, table, seen
+        logits, self.pages = paged.read(self.program, self.pages, *arrays)
+        for each, own in zip(several, tokens, strict=True):
+            each.computed += len(own)
+            self.pool.written(each.text, each.computed)
+        return logits
+
+    def _sampled(self, several, logits):
+        """Gives each text its next token; those that end leave."""
+        seeds, places = np.zeros((2, len(logits)), np.uint32)
+        heat = np.zeros(len(logits), np.float32)
+        for row, each in enumerate(several):
+            request = each.request
+            seeds[row], places[row] = request.seed, len(request.answer)
+            heat[row] = request.temperature
+        chosen = np.asarray(_chosen(logits, seeds, places, heat))
+        for each, token in zip(several, chosen, strict=False):
+            request = each.request
+            request.answer.append(int(token))
+            full = len(request.answer) == request.max_tokens
+            request.ended = full or int(token) in self.eos
+            if request.ended:
+                self._leave(each)
+        return [each.request for each in several]
+
+
+@jax.jit
+def _chosen(logits_BV, seed_B, place_B, temperature_B):
+    """A token of each row, from its request's own random numbers; greedy at 0."""
+
+    def noise(seed, place):
+        key = jax.random.fold_in(jax.random.key(0), seed)
+        return jax.random.uniform(jax.random.fold_in(key, place))
+
+    warm_B = temperature_B > 0
+    heat_B1 = jnp.where(warm_B, temperature_B, 1.0)[:, None]
+    drawn_B = draw(logits_BV / heat_B1, jax.vmap(noise)(seed_B, place_B))
+    return jnp.where(warm_B, drawn_B, logits_BV.argmax(axis=-1))
