@@ -30,7 +30,22 @@ class Known(NamedTuple):
     keys: jax.Array
 
 
-class PromptLookup(nnx.Module):
+class Drafter(nnx.Module):
+    """What all drafters are: `begin` and `propose` are their own.
+
+    Args:
+      block: B, tokens to propose.
+    """
+
+    def __init__(self, block):
+        if block < 1:
+            raise ValueError(
+                f"A drafter that proposes {block} tokens proposes nothing."
+            )
+        self.block = block
+
+
+class PromptLookup(Drafter):
     """Proposes what followed the last time that the text had these words.
 
     Looks for the latest earlier place where the last `words` tokens stand, then for
@@ -43,14 +58,14 @@ class PromptLookup(nnx.Module):
     """
 
     def __init__(self, block: int = 4, words: int = 3):
-        _check(block)
-        self.block, self.words = block, words
+        super().__init__(block)
+        self.words = words
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts."""
         return prompt_PT
 
-    def propose(self, prompt_PT, known: Known, temperature):
+    def propose(self, prompt_PT, known: Known, past, temperature):
         """See `DraftModel.propose`; there are no logits, for nothing was drawn."""
         P, G, T = known.tokens.shape
         prompt_PGT = jnp.broadcast_to(prompt_PT[:, None], (P, G, prompt_PT.shape[1]))
@@ -76,7 +91,7 @@ def _continued(prompt, length, tokens, count, words, block):
     return text[jnp.clip(best + jnp.arange(block), 0, len(place) - 1)]
 
 
-class DraftModel(nnx.Module):
+class DraftModel(Drafter):
     """A smaller model of the same vocabulary writes the next tokens one by one.
 
     Args:
@@ -85,11 +100,14 @@ class DraftModel(nnx.Module):
     """
 
     def __init__(self, model, block: int = 4):
-        _check(block)
-        self.model, self.block = model, block
+        super().__init__(block)
+        self.model = model
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts' KV and an empty cache.
+
+        Args:
+          group: answers to each prompt. room: tokens that an answer may have.
 
         The cache has a column more than there are tokens, which stands before the
         first: token i lies in column i + 1.
@@ -97,12 +115,14 @@ class DraftModel(nnx.Module):
         _, prefix = prefill(self.model, prompt_PT, mask_PT)
         return prefix, empty_cache(prefix, group, room + 1)
 
-    def propose(self, state, known: Known, temperature):
+    def propose(self, state, known: Known, past, temperature):
         """Proposes the next B tokens of every answer.
 
         Args:
           state: from `begin`, or from the last call.
           known: the answers so far.
+          past: the target's KV of the prompts and of the answers, without the last
+            token of each; columns from there on are to be ignored.
           temperature: that of sampling; None is greedy.
         Returns:
           (tokens (P, G, B) int32, the logits that they were drawn from (P, G, B, V) or
@@ -155,23 +175,27 @@ def only_before(cache: KV, column_PG) -> KV:
 
 def write(cache: KV, new: KV, column_PG) -> KV:
     """Writes new tokens into the cache, each answer's from its own column on."""
-
-    def put(axis, before):
-        """Writes along an axis of one answer; P and G stand after `before` axes."""
-
-        def one(old, new, column):
-            return jax.lax.dynamic_update_slice_in_dim(old, new, column, axis)
-
-        over = functools.partial(jax.vmap, in_axes=(before, before, 0), out_axes=before)
-        return over(over(one))
-
-    keys, values, index = put(3, 1), put(2, 1), put(0, 0)
     return KV(
-        keys(cache.keys, new.keys, column_PG),
-        values(cache.values, new.values, column_PG),
-        index(cache.positions, new.positions, column_PG),
-        index(cache.segments, new.segments, column_PG),
+        put(cache.keys, new.keys, column_PG, axis=3, before=1),
+        put(cache.values, new.values, column_PG, axis=2, before=1),
+        put(cache.positions, new.positions, column_PG),
+        put(cache.segments, new.segments, column_PG),
     )
+
+
+def put(old, new, column_PG, axis=0, before=0):
+    """Writes each answer's part of `new` into `old`, from its own column on.
+
+    Args:
+      old, new: arrays in which P and G stand after `before` axes.
+      axis: of one answer's part, along which it is written.
+    """
+
+    def one(old, new, column):
+        return jax.lax.dynamic_update_slice_in_dim(old, new, column, axis)
+
+    over = functools.partial(jax.vmap, in_axes=(before, before, 0), out_axes=before)
+    return over(over(one))(old, new, column_PG)
 
 
 def _draw(logits_PGV, keys_PG, place_PG, temperature):
@@ -194,8 +218,3 @@ def uniform(keys_PG, place_PG, use):
         )
 
     return jax.vmap(jax.vmap(one))(keys_PG, place_PG)
-
-
-def _check(block):
-    if block < 1:
-        raise ValueError(f"A drafter that proposes {block} tokens proposes nothing.")

@@ -157,7 +157,9 @@ def _generate(
     def one_pass(carry):
         state, cache, drafting = carry
         known = Known(state.tokens, state.total, length_P, keys_PG)
-        drafted, draft, drafting = drafter.propose(drafting, known, warmth)
+        drafted, draft, drafting = drafter.propose(
+            drafting, known, (prefix, cache), warmth
+        )
         logits, cache = _score(model, prefix, cache, known, drafted)
         found = _checked(logits, drafted, draft, known, warmth)
         state = _noted(state, logits, drafted, found, eos, max_tokens)
