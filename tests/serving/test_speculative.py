@@ -14,6 +14,7 @@ from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
 from helpers.model.scoring import group_logprobs
 from helpers.serving import speculative
+from helpers.serving.block_drafter import BlockDrafter
 from helpers.serving.drafters import DraftModel, PromptLookup
 
 EOS = 0
@@ -41,12 +42,13 @@ def drafters(family, block):
         "another": DraftModel(tiny_models.model("qwen3", 9, layers=1), block),
         "near": DraftModel(near, block),
         "itself": DraftModel(tiny_models.model(family, sharpness=SHARP), block),
+        "block": BlockDrafter(tiny_models.model(family, sharpness=SHARP), block),
     }
 
 
-GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself")]
+GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself", "block")]
 GREEDY += [(family, "near", 3) for family in tiny_models.FAMILIES]
-GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1)]
+GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1), ("qwen3", "block", 3)]
 
 
 @pytest.mark.parametrize("family, name, block", GREEDY)
@@ -80,7 +82,7 @@ def exact(model, prompt, steps, vocab):
     return law
 
 
-@pytest.mark.parametrize("name", ["lookup", "another", "itself"])
+@pytest.mark.parametrize("name", ["lookup", "another", "itself", "block"])
 def test_sampled_answers_are_distributed_as_the_model_says(name):
     vocab, steps, samples = 4, 3, 20_000
     model = tiny_models.model("llama", vocab=vocab, sharpness=2.0)
@@ -88,6 +90,7 @@ def test_sampled_answers_are_distributed_as_the_model_says(name):
         "lookup": PromptLookup(2),
         "another": DraftModel(tiny_models.model("qwen3", 4, vocab=vocab), 2),
         "itself": DraftModel(model, 2),
+        "block": BlockDrafter(model, 2),
     }[name]
     prompt = [1, 2, 1, 2, 3, 1, 2]
     law = exact(model, prompt, steps, vocab)
