@@ -87,12 +87,12 @@ def sft(attempt, seed: int = 0, *, to_beat=0.80, budget=300) -> challenge.Outcom
 
 
 def preferences(
-    attempt, seed: int = 0, *, to_beat=0.85, budget=4_096
+    attempt, seed: int = 0, *, to_beat=0.80, budget=1_024
 ) -> challenge.Outcome:
     """Notebook 08b: `attempt(model, tokenizer, questions, judge)` returns a model.
 
-    The questions come without answers and names; the judge knows them, and each
-    completion that it judges counts.
+    The questions come with their names and without their answers; the judge knows
+    both, and each completion that it judges counts.
     """
     meter = challenge.Meter(budget, "judged answers")
     rows = word_problems.generate(5_000, seed=24 + 100 * seed, levels=(3,))
@@ -107,7 +107,7 @@ def preferences(
 
     folder = stage_folder("grpo")
     tokenizer = chat.load_tokenizer(folder)
-    questions = [{"question": row["question"]} for row in rows]
+    questions = [{name: row[name] for name in ("question", "names")} for row in rows]
 
     def score(model):
         test = _held_out()

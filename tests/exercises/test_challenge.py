@@ -250,7 +250,7 @@ def judged(template, *texts):
     found = []
 
     def attempt(model, tokenizer, questions, judge):
-        assert {tuple(row) for row in questions} == {("question",)}
+        assert {tuple(row) for row in questions} == {("question", "names")}
         rows = word_problems.generate(5_000, seed=24, levels=(3,))
         row = next(row for row in rows if row["template"] == template)
         stranger = next(
