@@ -63,7 +63,7 @@ def distillation(
     )
 
 
-def sft(attempt, seed: int = 0, *, to_beat=0.80, budget=300) -> challenge.Outcome:
+def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> challenge.Outcome:
     """Notebook 04: `attempt(model, tokenizer, demonstrations)` returns a model.
 
     `demonstrations.take(n)` gives rows with a question and a response, of which 36% are
