@@ -9,7 +9,7 @@ from helpers.exercises.challenge import Outcome
 from scripts import challenges
 
 THERE = challenges.challenges()
-MINE = {"07", "08", "09", "11"}
+MINE = {"07", "08", "09", "10", "11"}
 
 
 def rows(number):

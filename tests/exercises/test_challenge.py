@@ -9,7 +9,9 @@ from helpers.course.stages import stage_folder
 from helpers.exercises import challenge, food_challenges, maths_challenges
 from helpers.model import weights
 from helpers.rewards.functions import correct
+from helpers.tasks import food_pictures, food_traces
 from helpers.tasks.maths import word_problems
+from helpers.tools import TINY, nutrition, trace
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +20,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
     monkeypatch.setattr(maths_challenges, "QUESTIONS", 40)
     monkeypatch.setattr(food_challenges, "PICTURES", 24)
+    monkeypatch.setattr(food_challenges, "QUESTIONS", 30)
 
 
 def untrained(model, *given):
@@ -33,6 +36,7 @@ def changed(model, change):
 CHECKERS = (
     maths_challenges.grpo,
     food_challenges.food_sft,
+    food_challenges.food_grpo,
     maths_challenges.distillation,
 )
 
@@ -96,7 +100,11 @@ def back_to_the_start(stage, share):
 @pytest.mark.parametrize("share", [0.0, 0.05])
 @pytest.mark.parametrize(
     "checker, stage",
-    [(maths_challenges.grpo, "grpo"), (food_challenges.food_sft, "food_grpo")],
+    [
+        (maths_challenges.grpo, "grpo"),
+        (food_challenges.food_sft, "food_grpo"),
+        (food_challenges.food_grpo, "food_grpo"),
+    ],
 )
 def test_shipped_weights_are_refused_moved_a_little_or_not(checker, stage, share):
     outcome = checker(back_to_the_start(stage, share), to_beat=-1)
@@ -182,6 +190,51 @@ def test_questions_come_without_answers_and_the_reward_knows_them():
     assert {tuple(row) for row in seen["questions"]} == {("question",)}
     held = word_problems.generate(500, seed=98, levels=(3,), split="test")
     assert not {row["question"] for row in held} & set(by_question)
+
+
+def drawn_food(count, seed, split):
+    """Questions about one food or none, drawn here as the lesson draws them."""
+    rows = food_pictures.generate(count, seed=seed, split=split, no_food=0.15)
+    return food_traces.ask(rows, seed=seed)
+
+
+def demonstrated(row):
+    """The right conversation about a row, the tool's numbers looked up for real."""
+    said = [m["content"] for m in food_traces.demonstration(row)]
+    return trace(TINY, said[1::2], [nutrition.TOOL])
+
+
+def test_food_comes_without_its_name_and_the_reward_knows_it_by_number():
+    seen = {}
+
+    def attempt(model, tokenizer, questions, reward):
+        order = [*range(29, -1, -1)]  # a number says which picture, not its place
+        asked = [questions[i]["question"] for i in order]
+        seen.update(questions=questions)
+        right = [demonstrated(rows[i]) for i in order]
+        seen["right"] = reward(asked, right, number=order, text=[""] * 30)
+        silent = [trace(TINY, ["#### 402"], [nutrition.TOOL])] * 30
+        seen["silent"] = reward(asked, silent, number=order)
+        try:
+            reward(asked[:1], right[:1], number=order[:1])
+        except challenge.OverBudget:
+            return model
+
+    rows = drawn_food(30, 3200, "train")
+    checker = food_challenges.food_grpo
+    outcome = checker(attempt, seed=2, to_beat=-1, budget=60)
+    assert not outcome.passed and outcome.spent == 60
+    assert "60 scored conversations" in outcome.message
+    assert {tuple(row) for row in seen["questions"]} == {
+        ("number", "question", "text", "image")
+    }
+    shown = [row["image"] for row in seen["questions"]]
+    assert all(np.array_equal(a, b["image"]) for a, b in zip(shown, rows, strict=True))
+    paid = [1.6 if row["foods"] else 1.3 for row in rows[::-1]]  # notebook 10's table
+    assert seen["right"] == pytest.approx(paid) and {1.6, 1.3} <= set(paid)
+    assert seen["silent"] == pytest.approx([0.1] * 30)
+    held = drawn_food(360, 98, "test")
+    assert not {row["id"] for row in held} & {row["id"] for row in rows}
 
 
 def test_the_number_reached_is_the_share_of_right_greedy_answers():
