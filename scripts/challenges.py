@@ -140,8 +140,9 @@ def tell(number: str) -> None:
         if re.search(FOLDED, cell.source, re.DOTALL):
             told = sentence([old for old in read() if old["notebook"] == number])
             parts = cell.source.split("\n\n")
-            (place,) = (i for i, part in enumerate(parts) if re.search(STATED, part))
-            words = re.sub(STATED, told, " ".join(parts[place].split()))
+            lines = [" ".join(part.split()) for part in parts]
+            (place,) = (i for i, line in enumerate(lines) if re.search(STATED, line))
+            words = re.sub(STATED, told, lines[place])
             parts[place] = textwrap.fill(words, 88, break_on_hyphens=False)
             cell.source = "\n\n".join(parts)
     nbformat.write(notebook, path)

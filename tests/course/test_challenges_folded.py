@@ -9,7 +9,7 @@ from helpers.exercises.challenge import Outcome
 from scripts import challenges
 
 THERE = challenges.challenges()
-MINE = {"09", "11"}
+MINE = {"04", "07", "08", "08b", "09", "10", "11"}
 
 
 def rows(number):
@@ -80,13 +80,21 @@ def test_a_row_takes_the_place_of_the_same_run(monkeypatch, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("number", THERE)
+def test_telling_again_changes_nothing(number, monkeypatch, tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    copy = tmp_path / "notebooks" / course.path(number).name
+    copy.write_bytes(course.path(number).read_bytes())
+    monkeypatch.setattr(challenges, "ROOT", tmp_path)
+    challenges.tell(number)
+    assert copy.read_bytes() == course.path(number).read_bytes()
+
+
 def test_the_sentence_is_written_anew_and_nothing_else(monkeypatch, tmp_path):
     (tmp_path / "notebooks").mkdir()
     copy = tmp_path / "notebooks" / course.path("09").name
     copy.write_bytes(course.path("09").read_bytes())
     monkeypatch.setattr(challenges, "ROOT", tmp_path)
-    challenges.tell("09")
-    assert copy.read_bytes() == course.path("09").read_bytes()
     monkeypatch.setattr(challenges, "TABLE", tmp_path / "challenges.csv")
     for seed in range(3):
         outcome = Outcome(True, "Passed.", 0.111 * (seed + 5), 0.4, 19, 20)
