@@ -20,6 +20,7 @@ from helpers.model import lora, weights
 from helpers.rewards.functions import RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import gathered
+from helpers.serving import DraftModel, SpeculativeTurn
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import calculator
@@ -73,6 +74,13 @@ def often_calculated(model):
     return rollouts(model, RewardSet({by_text: 1.0}), use)
 
 
+def drafted(model):
+    """Rollouts that a smaller model helps to write."""
+    near = make(vocab=len(TOKENIZER), width=16, ff=24, layers=2)
+    turn = SpeculativeTurn(DraftModel(near, 3))
+    return rollouts(model, RewardSet({by_text: 1.0}), turn)
+
+
 def sft_rows(_):
     examples = [
         chat.example_tokens(TOKENIZER, row["question"], row["answer"]) for row in ROWS
@@ -98,6 +106,7 @@ LESSONS = {
         lambda model: rollouts(model, RewardSet({by_text: 1.0})),
         False,
     ),
+    "drafter": (objectives.policy_gradient, drafted, False),
     "calculator": (objectives.policy_gradient, often_calculated, False),
     "dpo": (objectives.dpo, preferred, True),
     "distillation": (

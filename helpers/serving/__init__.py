@@ -1,5 +1,6 @@
 """Answers faster and for many: a paged cache, continuous batching, drafters."""
 
+from helpers.serving.block_drafter import BlockDrafter
 from helpers.serving.blocks import BlockPool
 from helpers.serving.drafters import DraftModel, PromptLookup
 from helpers.serving.scheduler import Engine, Request
@@ -7,6 +8,7 @@ from helpers.serving.speculative import generate
 from helpers.serving.speculative_turn import SpeculativeTurn
 
 __all__ = [
+    "BlockDrafter",  # proposes a block of tokens in one pass
     "BlockPool",  # the memory of a paged cache
     "DraftModel",  # a smaller model proposes tokens
     "Engine",  # answers many requests, which come and go
