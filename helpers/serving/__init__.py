@@ -1,7 +1,7 @@
 """Answers faster and for many: a paged cache, continuous batching, drafters."""
 
 from helpers.serving.block_drafter import BlockDrafter
-from helpers.serving.blocks import BlockPool
+from helpers.serving.block_pool import BlockPool
 from helpers.serving.drafters import DraftModel, PromptLookup
 from helpers.serving.scheduler import Engine, Request
 from helpers.serving.speculative import generate

@@ -1,9 +1,9 @@
 """Keys and values in blocks: where a text's tokens lie is looked up in a table.
 
-`serving.blocks` decides which block holds what; here are the arrays, and one program
-that reads new tokens of several texts, whatever stands in the cache of each. It gathers
-a text's blocks into one piece before it attends; a kernel made for it (vLLM's) reads
-them where they lie.
+`serving.block_pool` decides which block holds what; here are the arrays, and one
+program that reads new tokens of several texts, whatever stands in the cache of each. It
+gathers a text's blocks into one piece before it attends; a kernel made for it (vLLM's)
+reads them where they lie.
 
 Axes: L layers, N blocks, S tokens in a block, K key heads, H head width, B texts,
 T new tokens of each, M blocks in a table.

@@ -18,7 +18,7 @@ from flax import nnx
 
 from helpers.generation.sampling import draw
 from helpers.serving import paged
-from helpers.serving.blocks import BlockPool, OutOfBlocks, Text
+from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
 
 
 @dataclasses.dataclass(eq=False)
@@ -65,7 +65,7 @@ class Engine:
       places: texts that are answered at a time.
       longest: the most tokens of a text, prompt and answer.
       chunk: prompt tokens that are read in a step.
-      keep: whether the cache keeps what it may need again (`blocks.BlockPool`).
+      keep: whether the cache keeps what it may need again (`block_pool.BlockPool`).
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from helpers.serving.blocks import BlockPool, OutOfBlocks
+from helpers.serving.block_pool import BlockPool, OutOfBlocks
 
 SIZE, BLOCKS = 3, 9
 token = st.integers(0, 1)  # few, so that many texts begin alike
