@@ -6,7 +6,8 @@ An attempt is the code that is folded under a notebook's challenge, as it stands
 It runs with the imports of the notebook, with each seed, from the shipped models, and
 the notebook's own cell judges it. What the table has already is not run again unless
 asked for by `--again`. Once a notebook has all three seeds, the sentence that states
-them is written into its folded text, in the place of the old one.
+them is written into its folded text, in the place of the old one, and its line into
+docs/teaching.md.
 """
 
 import argparse
@@ -22,8 +23,19 @@ import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "challenges.csv"
+TEACHING = ROOT / "docs" / "teaching.md"
+BEGIN, END = "<!-- challenges -->", "<!-- /challenges -->"
 SEEDS = (0, 1, 2)
 FIELDS = ("notebook", "seed", "reached", "to_beat", "spent", "budget", "cpu_seconds")
+BUDGETS = {  # what the numbers count
+    "04": "demonstrations",
+    "07": "scored answers",
+    "08": "scored answers",
+    "08b": "judged answers",
+    "09": "demonstrations",
+    "10": "scored conversations",
+    "11": "questions without answers",
+}
 STATED = r"It reached [^<]*? of [\d,]+\."
 FOLDED = r"<details><summary>The course's best attempt</summary>(.*?)</details>"
 
@@ -148,6 +160,29 @@ def tell(number: str) -> None:
     nbformat.write(notebook, path)
 
 
+def homework(rows: list[dict]) -> str:
+    """The challenges as a table for teachers, in Markdown."""
+    lines = [
+        "| notebook | budget | beat | the course's own attempt, three seeds | CPU-s |",
+        "|---|---|--:|---|--:|",
+    ]
+    for number in dict.fromkeys(row["notebook"] for row in rows):
+        own = [row for row in rows if row["notebook"] == number]
+        reached = ", ".join(f"{100 * float(row['reached']):.1f}" for row in own)
+        longest = max(int(row["cpu_seconds"]) for row in own)
+        budget = f"{int(own[0]['budget']):,} {BUDGETS[number]}"
+        beat = f"{float(own[0]['to_beat']):.0%}"
+        lines.append(f"| {number} | {budget} | {beat} | {reached}% | {longest} |")
+    return "\n".join(lines)
+
+
+def teach() -> None:
+    """Writes the table of docs/teaching.md anew."""
+    before, rest = TEACHING.read_text().split(BEGIN)
+    after = rest.split(END)[1]
+    TEACHING.write_text(f"{before}{BEGIN}\n{homework(read())}\n{END}{after}")
+
+
 def main():
     """Runs what the command line asks for and the table lacks."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -170,6 +205,7 @@ def main():
             (old["notebook"], old["seed"]) for old in read()
         }:
             tell(number)
+    teach()
 
 
 if __name__ == "__main__":

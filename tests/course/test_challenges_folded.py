@@ -60,6 +60,18 @@ def test_the_best_attempt_beat_the_number_with_three_seeds_and_says_so(number):
     assert challenges.sentence(table) in " ".join(THERE[number].told.split())
 
 
+def test_teachers_get_the_table_as_it_is():
+    text = challenges.TEACHING.read_text()
+    table = text.split(challenges.BEGIN)[1].split(challenges.END)[0].strip()
+    assert table == challenges.homework(challenges.read())
+    assert len(table.splitlines()) == 2 + len(THERE)
+    reached = {}
+    for row in challenges.read():
+        reached.setdefault(row["notebook"], []).append(100 * float(row["reached"]))
+    widest = max(max(values) - min(values) for values in reached.values())
+    assert f"differ by up to {widest:.0f} points" in " ".join(text.split())
+
+
 def test_a_run_that_failed_is_not_written_down():
     failed = Outcome(False, "Not yet: it should be more.", 0.5, 0.6, 3, 4)
     with pytest.raises(ValueError, match="seed 1: Not yet"):
