@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.generation import sampling
+from helpers.model import lora
 from helpers.serving.scheduler import Engine, Request
 
 MODEL = tiny_models.model("llama", sharpness=3.0)
@@ -62,11 +63,21 @@ def test_company_changes_no_answer(arrivals, blocks, chunk, keep):
         assert request.ended and request.answer == alone(request)
 
 
-def test_greedy_answers_are_those_of_plain_sampling():
-    rng = np.random.default_rng(2)
+MODELS = {
+    "llama": lambda: MODEL,
+    "windows": lambda: tiny_models.model("gemma3_text", sharpness=3.0),
+    "biases": lambda: tiny_models.model("qwen2", sharpness=3.0),
+    "adapters": lambda: tiny_models.adapted(MODEL),
+    "int8": lambda: lora.quantize(tiny_models.model("qwen3", sharpness=3.0)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_greedy_answers_are_those_of_plain_sampling(name):
+    rng, model = np.random.default_rng(2), MODELS[name]()
     lengths = rng.integers(2, 11, size=6)
     asked = [Request(list(rng.integers(1, 19, size=n)), 12) for n in lengths]
-    one = engine()
+    one = Engine(model, EOS, blocks=30, size=4, places=3, longest=LONGEST, chunk=5)
     for request in asked:
         one.submit(request)
     one.run()
@@ -74,7 +85,7 @@ def test_greedy_answers_are_those_of_plain_sampling():
         tokens = np.array([request.prompt])
         key = sampling.row_keys(jax.random.key(0), 0, 1, 1)
         plain = sampling.generate(
-            MODEL,
+            model,
             tokens,
             np.ones_like(tokens),
             key,
