@@ -100,11 +100,13 @@ def png(found: dict) -> bytes:
 
 def image(found: dict) -> str:
     """The picture with its alternative text, and the sentence below it."""
-    seeds = {stage: len(found[stage, "one_step"]) for stage in stages(found)}
-    several = [STAGES[stage][0] for stage, count in seeds.items() if count > 1]
+    by_count: dict[int, list[str]] = {}
+    for stage in stages(found):
+        by_count.setdefault(len(found[stage, "one_step"]), []).append(STAGES[stage][0])
     means = "the 95% interval"
-    if several:
-        means += f", or the range of {max(seeds.values())} seeds ({', '.join(several)})"
+    for count, names in sorted(by_count.items(), reverse=True):
+        if count > 1:
+            means += f", or the range of {count} seeds ({', '.join(names)})"
     return (
         f"![{alt(found)}](data/results/real.png)\n\n"
         f"*Held-out problems answered right, %, 200 problems a level; the line is "
