@@ -68,6 +68,11 @@ class BlockDrafter(Drafter):
         own = jax.tree.map(lambda x: x[np.array(self.chosen)], weights)
         self.layers = nnx.merge(graph, own)
 
+    @property
+    def vocab_size(self):
+        """How many tokens the target knows that it was made from."""
+        return self.config.vocab_size
+
     def begin(self, prompt_PT, mask_PT, group, room):
         """Nothing: what it needs of the past is the target's."""
         return ()

@@ -44,6 +44,11 @@ class Drafter(nnx.Module):
             )
         self.block = block
 
+    @property
+    def vocab_size(self) -> int | None:
+        """How many tokens it knows; None: whatever the target's are."""
+        return None
+
 
 class PromptLookup(Drafter):
     """Proposes what followed the last time that the text had these words.
@@ -102,6 +107,11 @@ class DraftModel(Drafter):
     def __init__(self, model, block: int = 4):
         super().__init__(block)
         self.model = model
+
+    @property
+    def vocab_size(self):
+        """How many tokens its model knows."""
+        return self.model.config.vocab_size
 
     def begin(self, prompt_PT, mask_PT, group, room):
         """The state before the first block: the prompts' KV and an empty cache.

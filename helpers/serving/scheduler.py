@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from helpers.generation import sampling_checks
 from helpers.generation.sampling import draw
 from helpers.serving import paged
 from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
@@ -82,6 +83,7 @@ class Engine:
     ):
         if min(places, longest, chunk) < 1:
             raise ValueError("places, longest and chunk must be 1 or more.")
+        sampling_checks.check_limits(longest, eos_ids, 0, model.config.vocab_size)
         self.pool = BlockPool(blocks, size, keep)
         self.pages = paged.pages(model, blocks, size)
         self.program, self.vocab = nnx.split(model), model.config.vocab_size

@@ -29,6 +29,7 @@ from helpers.serving.drafters import (
     OWN,
     Known,
     only_before,
+    put,
     uniform,
     write,
 )
@@ -106,8 +107,8 @@ def check_vocabularies(model, drafter):
       ValueError: its vocabulary has another size. That two vocabularies of one size
         are the same cannot be seen here; if not, hardly a token will be kept.
     """
-    own = getattr(getattr(drafter, "model", None), "config", model.config).vocab_size
-    if own != model.config.vocab_size:
+    own = drafter.vocab_size
+    if own not in (None, model.config.vocab_size):
         raise ValueError(
             f"The drafter has {own} tokens and the target {model.config.vocab_size}: "
             "what one writes the other cannot read. Take a drafter of its family."
@@ -227,9 +228,6 @@ def _noted(state, logits, drafted, found, eos, max_tokens):
     allowed = jnp.minimum(count, max_tokens - state.total)
     going = ~_done(state, max_tokens)
     added = jnp.where(going, allowed, 0)
-    put = jax.vmap(
-        jax.vmap(lambda old, new, at: jax.lax.dynamic_update_slice(old, new, (at,)))
-    )
     return _State(
         put(state.tokens, fresh, state.total),
         put(state.logprobs, _logprob(logits, fresh), state.total),

@@ -165,6 +165,11 @@ def test_what_could_never_be_answered_is_refused_at_once(request_, said):
     assert not one.waiting
 
 
+def test_an_end_that_no_answer_could_have_is_refused():
+    with pytest.raises(ValueError, match=r"eos_ids \[99\]"):
+        Engine(MODEL, (99,), blocks=4)
+
+
 def test_a_text_longer_than_the_cache_is_refused():
     with pytest.raises(ValueError, match="over the 8 that a text"):
         engine(blocks=2).submit(Request([1] * 6, 3))

@@ -158,8 +158,9 @@ def test_a_budget_is_kept_to_the_token(budget):
     assert (found.kept <= budget - 1).all()
 
 
-def test_a_drafter_of_another_vocabulary_is_refused():
-    drafter = DraftModel(tiny_models.model(vocab=23), 2)
+@pytest.mark.parametrize("make", [DraftModel, BlockDrafter])
+def test_a_drafter_of_another_vocabulary_is_refused(make):
+    drafter = make(tiny_models.model(vocab=23), 2)
     with pytest.raises(ValueError, match="23 tokens and the target 19"):
         speculative.generate(
             tiny_models.model(), drafter, *asked(1, 1), max_tokens=2, eos_ids=(EOS,)
