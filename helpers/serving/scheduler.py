@@ -87,6 +87,8 @@ class Engine:
         self.pool = BlockPool(blocks, size, keep)
         self.pages = paged.pages(model, blocks, size)
         self.program, self.vocab = nnx.split(model), model.config.vocab_size
+        vision = model.config.vision
+        self.image_token = vision.image_token if vision else None
         self.eos, self.places, self.longest = set(eos_ids), places, longest
         self.chunk, self.width = chunk, -(-longest // size)
         self.waiting: deque[Request] = deque()
@@ -96,8 +98,8 @@ class Engine:
         """Puts a request at the end of the queue.
 
         Raises:
-          ValueError: it could never be answered: empty, foreign tokens, or longer than
-            a text may be or than the whole cache.
+          ValueError: it could never be answered: empty, foreign tokens, a picture, or
+            longer than a text may be or than the whole cache.
         """
         prompt, budget = list(request.prompt), request.max_tokens
         if not prompt or budget < 1:
@@ -108,6 +110,8 @@ class Engine:
             raise ValueError(
                 f"Tokens {strange[:3]} are not of the model's {self.vocab}."
             )
+        if self.image_token in prompt:
+            raise ValueError("This engine is given no pictures: ask in words alone.")
         if not (0 <= request.temperature < np.inf and 0 <= request.seed < 2**32):
             raise ValueError(
                 f"temperature {request.temperature} must be 0 or more, and seed "

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_models
+import tiny_vision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -163,6 +164,13 @@ def test_what_could_never_be_answered_is_refused_at_once(request_, said):
     with pytest.raises(ValueError, match=said):
         one.submit(request_)
     assert not one.waiting
+
+
+def test_a_picture_is_refused():
+    one = Engine(tiny_vision.model(), EOS, blocks=4, size=4)
+    assert one.submit(Request([1, 2], 2)) in one.waiting
+    with pytest.raises(ValueError, match="no pictures"):
+        one.submit(Request([1, *tiny_vision.SOFT, 2], 2))
 
 
 def test_an_end_that_no_answer_could_have_is_refused():
