@@ -111,7 +111,8 @@ def check_silence(answer) -> Check:
     declined = _played([food_rewards.NO_FOOD])
 
     def score(trace, portions):
-        (value,) = answer([""], [trace], portions=[portions], image=[None])
+        columns = {"image": [None], "number": [0], "level": [1]}
+        (value,) = answer([""], [trace], portions=[portions], **columns)
         return value
 
     def all_scores():
@@ -130,6 +131,13 @@ def check_silence(answer) -> Check:
         ),
         ("keep the order of the completions", lambda: all_scores() == [0, -1, 0]),
         ("be right for every mixture of conversations", lambda: _priced(answer)),
+        (
+            "leave the plates as they are",
+            lambda: leaves_alone(
+                lambda plates: answer([""] * 2, [called, quiet], portions=plates),
+                [PIZZA, []],
+            ),
+        ),
     )
 
 
@@ -138,7 +146,16 @@ def _priced(answer):
     turns = ["<<lookup pizza 150>>", "<<lookup sushi 80>>", "#### 402"]
     twice, sushi = _played(turns), _played(turns[1:])
     broken = _played(["<<lookup pizza", "#### 1"])
-    traces = [twice, broken, sushi, _played(["#### 7"]), _played(["I see."]), broken]
+    nothing = _played(["<<lookup plate 150>>", "#### 1"])  # a call, and no such food
+    traces = [
+        twice,
+        broken,
+        nothing,
+        sushi,
+        _played(["#### 7"]),
+        _played(["I see."]),
+        broken,
+    ]
     plates = [PIZZA, [], PIZZA * 2, [{"food": "sushi", "grams": 80}]]
     batch = [(trace, plate) for plate in plates for trace in traces]
     completions, portions = map(list, zip(*batch, strict=True))

@@ -96,10 +96,11 @@ def check_execute(answer) -> Check:
         ),
         ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
         (
-            "run any food, with grams from just above 0 up to 5,000",
+            "run any food as it is written, with grams from just above 0 up to 5,000",
             lambda: all(
-                ran(_turn({"food": "ramen", "grams": grams}))
-                == ([{"kcal": 101}], [{"food": "ramen", "grams": grams}])
+                ran(_turn({"food": food, "grams": grams}))
+                == ([{"kcal": 101}], [{"food": food, "grams": grams}])
+                for food in ("ramen", "White plate")
                 for grams in ALLOWED
             ),
         ),

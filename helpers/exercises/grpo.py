@@ -45,6 +45,10 @@ def check_smallest_group(answer) -> Check:
         ),
         ("need at least two answers to compare", lambda: gives(coin, 0.0) == 2),
         (
+            "give a whole number, such as `range` takes",
+            lambda: isinstance(gives(coin, 0.5), int | np.integer),
+        ),
+        (
             "give None where 64 answers are too few, and 64 where they are enough",
             lambda: gives(hard, between[1]) is None and gives(hard, between[0]) == 64,
         ),
@@ -105,11 +109,13 @@ def check_brevity(answer) -> Check:
     """A reward function that prices answers beyond 200 characters."""
     texts = ["a" * 200, "a" * 201, ""]
     asked = ["How many?", "Why? " * 50, "How? " * 300]  # of other lengths than texts
-    sizes = np.random.default_rng(4).integers(0, 400, 20).tolist()
-    many = ["x" * size for size in sizes]
+    rng = np.random.default_rng(4)
+    sizes = rng.integers(0, 400, 20).tolist()
+    many = ["".join(rng.choice(list("x \n#"), size)) for size in sizes]
+    lines = "\n".join(["She has 12 pens."] * 13)  # 220 characters, 17 in each line
 
     def scores(completions, prompts=asked):
-        columns = {"answer": ["1"] * len(completions)}
+        columns = {"answer": ["1"] * len(completions), "level": [3] * len(completions)}
         return list(answer(list(prompts), list(completions), **columns))
 
     def one(text):
@@ -136,6 +142,10 @@ def check_brevity(answer) -> Check:
         (
             "count characters, not words or bytes",
             lambda: one("ä " * 101) == -0.5 and one("é" * 200) == 0,
+        ),
+        (
+            "count all of them: blanks, every line, and what follows the ####",
+            lambda: one(" " * 201) == one(lines) == one(f"#### 5\n{lines}") == -0.5,
         ),
         (
             "give each completion its own price, in order",

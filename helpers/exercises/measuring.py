@@ -50,6 +50,18 @@ def check_extract(answer) -> Check:
         ("give None where no number follows the ####", reads("#### none", None)),
         ("read all digits below the line of 1/12", reads("#### 1/12", Fraction(1, 12))),
         (
+            "give a Fraction, of whole numbers too: it is exact",
+            lambda: all(isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)),
+        ),
+        (
+            "know the mark without a blank behind it, too",
+            reads("####12\nThat took 8 days.", 12),
+        ),
+        (
+            "never raise: models write 1/0",
+            lambda: [answer(text) for text in ("#### 1/0", "It is 1/0.", "", "####")],
+        ),
+        (
             "read any number in any text",
             lambda: all(answer(text) == value for text, value in _numbers_in_texts()),
         ),
@@ -91,7 +103,7 @@ def check_mistakes(answer, gold) -> Check:
         ),
         (
             f"be honest: what you call right ends in {gold}, in digits or words, and "
-            "says so plainly, without `not` or `or`",
+            "says so plainly, without `not` or `or`, `about` or `half`",
             lambda: all(_plainly_says(t, int(gold)) for t, right in answer if right),
         ),
         (
@@ -106,8 +118,9 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _ONES = "one two three four five six seven eight nine".split()
 _SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
 _HEDGE = re.compile(
-    r"\b(?:not?|n?or|never|cannot|wrong|cents?|hundred|[mb]illion|thousand)\b"
-    r"|n['’]t\b|[%!?]"
+    r"\b(?:not?|n?or|never|cannot|wrong|cents?|dozen|hundred|[mb]illion|thousand"
+    r"|about|almost|nearly|roughly|around|maybe|perhaps|hardly|than|between|far|but"
+    r"|would|could|half|twice|double|times|squared)\b|n['’]t\b|[%!?]"
 )
 
 

@@ -119,7 +119,7 @@ def _logits(tokens):
 
 def check_cached_logits(answer) -> Check:
     """Logits one token at a time, from the keys and values of those before."""
-    tokens = (3, 7, 3, 4)  # 3 twice, and more of them than a window holds
+    tokens = (3, 7, 3, 4, 9, 3)  # 3 thrice, and more of them than a window holds
     truth, one = _logits(tokens), ((1, 1, 1), (1, 1, 1))
 
     @functools.cache
@@ -133,21 +133,21 @@ def check_cached_logits(answer) -> Check:
     return judge(
         (
             "return logits of shape (tokens, vocabulary)",
-            lambda: tried()[0].shape == (4, 11),
+            lambda: tried()[0].shape == (6, 11),
         ),
         (
             "call the model once per token, with that one token and its position, of "
             "shape (1, 1, 1)",
-            lambda: [call[0] for call in tried()[1]] == [one] * 4,
+            lambda: [call[0] for call in tried()[1]] == [one] * 6,
         ),
         ("be right for the first token, which has no past", lambda: close([0])),
         (
-            "count positions from the start of the text: 0, 1, 2, 3",
-            lambda: [call[1] for call in tried()[1]] == [0, 1, 2, 3],
+            "count positions from the start of the text: 0, 1, 2, 3, 4, 5",
+            lambda: [call[1] for call in tried()[1]] == [*range(6)],
         ),
         (
-            "show the model the keys of all earlier tokens: 0, 1, 2, 3 of them",
-            lambda: [call[2] for call in tried()[1]] == [0, 1, 2, 3],
+            "show the model the keys of all earlier tokens: 0, 1, 2, 3, 4, 5 of them",
+            lambda: [call[2] for call in tried()[1]] == [*range(6)],
         ),
         ("equal the logits of the whole text at once", lambda: close(slice(None))),
     )
@@ -191,7 +191,7 @@ def check_answer_positions(answer) -> Check:
 
     @functools.cache
     def tried():
-        return np.asarray(answer(mask_PT.copy(), 3))
+        return answer(mask_PT.copy(), 3)
 
     def right():
         found = np.asarray(answer(others_PT.copy(), 4))
@@ -199,7 +199,7 @@ def check_answer_positions(answer) -> Check:
         return found.tolist() == rows
 
     return judge(
-        ("have the shape (prompts, steps)", lambda: tried().shape == (2, 3)),
+        ("be an array of shape (prompts, steps)", lambda: tried().shape == (2, 3)),
         ("be whole numbers", lambda: tried().dtype.kind in "iu"),
         (
             "rise by 1 from token to token",

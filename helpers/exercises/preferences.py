@@ -23,6 +23,10 @@ def check_make_pairs(answer) -> Check:
     low, high = "a", "c"
     return judge(
         (
+            "give a list",
+            lambda: isinstance(answer(group(no, yes)), list),
+        ),
+        (
             "put the preferred answer first, the other one second",
             lambda: pairs(no, yes) == [(1, 0)] and pairs(yes, no) == [(0, 1)],
         ),
@@ -69,6 +73,8 @@ def check_dpo_loss(answer) -> Check:
 
     better = old.copy()
     better[:, 0] += 1
+    far = old.copy()
+    far[:, 0] -= 100  # at each of 5 tokens
     garbage = np.where(mask > 0, new, -50).astype(np.float32)
     return judge(
         ("return one number", lambda: np.shape(answer(new, old, mask)) == ()),
@@ -95,6 +101,10 @@ def check_dpo_loss(answer) -> Check:
             ),
         ),
         ("be right for pairs of any kind", lambda: agrees(0.1) and agrees(1.5)),
+        (
+            "stay finite far on the wrong side: 500 for a margin of -500",
+            lambda: np.isclose(loss(far, old, full, beta=1.0), 500),
+        ),
         (
             "take beta = 0.1 where nobody says another",
             lambda: np.isclose(loss(new, old, mask), _dpo(new, old, mask, 0.1)),

@@ -118,14 +118,9 @@ def check_shown_work(answer) -> Check:
     """A reward for calculations that the cheat cannot collect."""
 
     def score(text, gold=GOLD):
-        (value,) = answer(["q"], [text], answer=[gold], level=[2])
+        columns = {"answer": [gold], "level": [2], "names": [["Mia"]]}
+        (value,) = answer(["q"], [text], **columns)
         return value
-
-    def batch():
-        """What a batch is paid, and what it should be: 1, 0, or something between."""
-        texts, golds, kinds = _batch()
-        paid = answer(["q"] * len(texts), texts, answer=golds, level=[2] * len(texts))
-        return [1 if p == 1 else 0 if p == 0 else 0.5 for p in paid], kinds
 
     return judge(
         (
@@ -140,6 +135,23 @@ def check_shown_work(answer) -> Check:
                 for text in HARD_TEXTS
             ),
         ),
+        *_pays(score),
+        (
+            "judge each completion of a batch by its own gold answer, in order",
+            lambda: _paid_in_batch(answer) == _batch()[2],
+        ),
+        (
+            "leave what it is given alone",
+            lambda: leaves_alone(
+                lambda *given: answer(given[0], *given), *_batch()[:2]
+            ),
+        ),
+    )
+
+
+def _pays(score):
+    """What a reward for shown work has to pay for single texts, all of gold 37."""
+    return (
         ("pay 1 for a right answer with true sums", lambda: score(GOLD) == 1),
         (
             "pay a right answer without any sum less than that, but something",
@@ -148,6 +160,10 @@ def check_shown_work(answer) -> Check:
         (
             "pay nothing for a wrong answer, however true its sums",
             lambda: score("<<6*5=30>>30 <<30+8=38>>38\n#### 38") == 0,
+        ),
+        (
+            "pay nothing to who names two numbers, or none after a ####",
+            lambda: score("#### 36 or 37") == score("So <<30+7=37>>37.") == 0,
         ),
         (
             "pay a right answer with a false sum less than 1",
@@ -172,17 +188,14 @@ def check_shown_work(answer) -> Check:
             "not be led astray by < and = in the words",
             lambda: score("As 4 <5=5, <<6*5=30>>30 <<30+7=37>>37\n#### 37") == 1,
         ),
-        (
-            "judge each completion of a batch by its own gold answer, in order",
-            lambda: batch()[0] == batch()[1],
-        ),
-        (
-            "leave what it is given alone",
-            lambda: leaves_alone(
-                lambda *given: answer(given[0], *given), *_batch()[:2]
-            ),
-        ),
     )
+
+
+def _paid_in_batch(answer):
+    """What a batch is paid: 1, 0, or 0.5 for something in between."""
+    texts, golds, _ = _batch()
+    paid = answer(["q"] * len(texts), texts, answer=golds, level=[2] * len(texts))
+    return [1 if p == 1 else 0 if p == 0 else 0.5 for p in paid]
 
 
 def _batch():

@@ -57,8 +57,8 @@ def check_scores(answer) -> Check:
 
     return judge(
         (
-            "give one score per token and word, shape (2, 4)",
-            lambda: np.shape(answer(hidden_TD, table_VD)) == (2, 4),
+            "give one score per token and word, an array of shape (2, 4)",
+            lambda: answer(hidden_TD, table_VD).shape == (2, 4),
         ),
         (
             "be the product of each token's row with each word's row",
@@ -96,6 +96,10 @@ def check_drive(environment) -> Check:
         (
             "be a whole path, from / on",
             lambda: next(iter(environment.values())).startswith("/"),
+        ),
+        (
+            "have no spaces around the path: they would be part of its name",
+            lambda: all(path == path.strip() for path in environment.values()),
         ),
         (
             "put the runs under /content/drive/MyDrive, which outlives the machine",

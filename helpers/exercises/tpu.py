@@ -50,7 +50,7 @@ def check_turning_batch(answer) -> Check:
     """The first batch at which a product is no longer limited by memory."""
 
     def scanned(D, F, ridge):
-        for B in range(1, 5000):
+        for B in range(1, 10_000):
             if B * D * F / (B * D + D * F + B * F) >= ridge:
                 return B
 
@@ -83,6 +83,10 @@ def check_turning_batch(answer) -> Check:
         (
             "be None also where the ridge is only just out of reach",
             lambda: answer(200, 200, 100.0) is None and answer(1, 1, 0.75) is None,
+        ),
+        (
+            "go on to thousands of rows, where it takes as many",
+            lambda: answer(500, 500, RIDGE) == scanned(500, 500, RIDGE) > 4096,
         ),
         (
             "take the batch that meets the ridge exactly, where there is one",

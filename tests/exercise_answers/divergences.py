@@ -1,5 +1,6 @@
 """Notebook 11: divergences, of whole tables and of what a teacher tells."""
 
+import jax
 import jax.numpy as jnp
 
 from helpers.losses import distillation
@@ -22,9 +23,15 @@ def told(student_NV, teacher_NK, ids_NK):
     return jnp.exp(teacher_NK), jnp.exp(jnp.take_along_axis(student_NV, ids_NK, -1))
 
 
-def with_rest(p, q):
+def with_rest(p, q, least=1e-7):
     """The two with one more word, for all that are not named."""
-    return (jnp.hstack([x, 1 - x.sum(-1, keepdims=True)]) for x in (p, q))
+    rests = (jnp.maximum(1 - x.sum(-1, keepdims=True), least) for x in (p, q))
+    return map(jnp.hstack, zip((p, q), rests, strict=True))
+
+
+def unguarded(p, q):
+    """As if something were always left."""
+    return with_rest(p, q, least=-1.0)
 
 
 def normalised(p, q):
@@ -53,6 +60,12 @@ WRONG = {
         "logarithms as weights": lambda s, t: (s * (s - t)).sum(-1),
         "bits": lambda s, t: (jnp.exp(s) * (s - t)).sum(-1) / jnp.log(2),
         "the example": lambda s, t: jnp.array([0.0993, 0.0][: len(s)]),
+        "no sign": lambda s, t: (jnp.exp(s) * abs(s - t)).sum(-1),
+        "a column": lambda s, t: (jnp.exp(s) * (s - t)).sum(-1, keepdims=True),
+        "a list": lambda s, t: list((jnp.exp(s) * (s - t)).sum(-1)),
+        "a softmax more": lambda s, t: kl(
+            jax.nn.softmax(jnp.exp(s)), jax.nn.softmax(jnp.exp(t))
+        ),
     },
     "11-2": {
         "without the rest": top_k(finish=lambda p, q: (p, q)),
@@ -62,6 +75,8 @@ WRONG = {
         ),
         "reverse": top_k(divergence=lambda p, q: kl(q, p)),
         "the first words": top_k(look=first_words),
+        "not a number for a sure teacher": top_k(finish=unguarded),
+        "a guard that is seen": top_k(finish=lambda p, q: with_rest(p, q, least=0.1)),
         "a mean": top_k(divergence=lambda p, q: kl(p, q) / p.shape[-1]),
         "one number": top_k(divergence=lambda p, q: kl(p, q).sum()),
         "the rest shared out": lambda s, t, ids: (
@@ -83,6 +98,8 @@ WRONG = {
         "one number": lambda p, q: mixture()(p, q).sum(),
         "the root": lambda p, q: jnp.sqrt(mixture()(p, q)),
         "half the distance": lambda p, q: abs(p - q).sum(-1) / 2,
+        "a quarter of both KLs": lambda p, q: (kl(p, q) + kl(q, p)) / 8,
+        "of logarithms": lambda p, q: mixture()(jnp.exp(p), jnp.exp(q)),
     },
 }
 

@@ -52,6 +52,17 @@ def by_the_helper(text, lookup):
     return results
 
 
+def foods_of_the_table(text, lookup):
+    """Takes what the tool knows for what it may be asked."""
+    found = []
+    for call in HERMES.parse(text).calls:
+        known = nutrition.TOOL.name == call.name
+        known = known and "error" not in nutrition.TOOL.call(call.arguments)
+        refused = {"error": "This call cannot be run."}
+        found.append(lookup(**call.arguments) if known else refused)
+    return found or by_the_helper(text, lookup)
+
+
 def trace_mask(turns, *, opening=3, end=1, newline=0, who=("model",), most=99):
     """The solution of 09-4, with its usual mistakes as switches."""
     mask = []
@@ -120,6 +131,12 @@ def silence(*, price=-1.0, silent=lambda trace: not trace.calls, wanted=bool):
     return reward
 
 
+def eats_plates(prompts, completions, portions, **_):
+    paid = silence()(prompts, completions, portions)
+    portions.clear()
+    return paid
+
+
 WRONG = {
     "09-1": {
         "one side": (64, 16),
@@ -148,6 +165,13 @@ WRONG = {
         "one call": careless(one=True),
         "nothing runs": lambda text, lookup: [],
         "exchanged": lambda text, lookup: execute(text, lambda f, g: lookup(g, f)),
+        "foods of the table": foods_of_the_table,
+        "another spelling": lambda text, lookup: execute(
+            text, lambda food, grams: lookup(food.lower().replace(" ", "_"), grams)
+        ),
+        "rounded grams": lambda text, lookup: execute(
+            text, lambda food, grams: lookup(food, round(grams))
+        ),
     },
     "09-3": {
         "found": "<<lookup pizza 150>>",
@@ -164,6 +188,7 @@ WRONG = {
         "the tool": tracing(who=("model", "tool")),
         "the user": tracing(who=("user",)),
         "the first call": tracing(most=2),
+        "the first four turns": tracing(most=4),
         "until a line break": until_newline,
         "nested": lambda turns: [trace_mask([turn]) for turn in turns],
         "all": lambda turns: [1 for _, tokens in turns for _ in tokens],
@@ -179,6 +204,9 @@ WRONG = {
         "the example": lambda pieces: [1, 1, 1, 0, 0, 1, 1],
         "one per piece": lambda pieces: [int(who == "assistant") for who, _ in pieces],
         "halves": pieces_mask(said=lambda i, n: 0.5),
+        "in turn": lambda pieces: [
+            int(i % 2 == 0) for i, (_, tokens) in enumerate(pieces) for _ in tokens
+        ],
     },
     "10-2": {
         "per call": 10 / 90,
@@ -209,6 +237,14 @@ WRONG = {
         "one number": lambda prompts, completions, **_: [0.0],
         "sorted": lambda prompts, completions, **c: sorted(
             silence()(prompts, completions, **c)
+        ),
+        "one turn only": silence(silent=lambda trace: len(trace.turns) < 2),
+        "found nothing": silence(
+            silent=lambda trace: not any("kcal" in result for _, result in trace.calls)
+        ),
+        "eats the plates": eats_plates,
+        "one more column": lambda prompts, completions, portions, image=None: silence()(
+            prompts, completions, portions
         ),
     },
 }

@@ -143,6 +143,7 @@ WRONG = {
         "nine numbers": lambda theta, pair: score()(theta, pair)[3:],
         "exchanged": lambda theta, pair: score()(theta, pair[::-1]),
         "into theta": writes_into_theta,
+        "a list": lambda theta, pair: score()(theta, pair).tolist(),
         "probabilities": lambda theta, pair: np.exp(theta) / np.exp(theta).sum(),
     },
     "06-2": {
@@ -197,6 +198,18 @@ WRONG = {
         "eight, as here": lambda solved_P, share: 8,
         "a sum": smallest(teaches=lambda p, G: (1 - p**G - (1 - p) ** G).sum()),
         "writes into what it is given": writes_into_solved,
+        "the median question": smallest(
+            teaches=lambda p, G: np.median(1 - p**G - (1 - p) ** G)
+        ),
+        "the easiest to tell": smallest(
+            teaches=lambda p, G: (1 - p**G - (1 - p) ** G).max()
+        ),
+        "more than the share": smallest(enough=lambda x, share: x > share),
+        "powers of two": lambda p, share: next(
+            (G for G in 2 ** np.arange(1, 7) if smallest(last=G)(p, share)), None
+        ),
+        "a float": lambda p, share: (found := smallest()(p, share)) and float(found),
+        "65 for none": lambda p, share: smallest()(p, share) or 65,
     },
     "07-2": {
         "the upper end": 0.5 / 1.28,
@@ -242,6 +255,17 @@ WRONG = {
         ),
         "no columns": lambda prompts, completions: brevity()(prompts, completions),
         "cuts the texts": cuts_texts,
+        "without blanks around": brevity(size=lambda text: len(text.strip())),
+        "the first line": brevity(size=lambda text: len(text.partition("\n")[0])),
+        "the longest line": brevity(size=lambda text: max(map(len, text.split("\n")))),
+        "without line breaks": brevity(size=lambda text: len(text.replace("\n", ""))),
+        "up to the mark": brevity(size=lambda text: len(text.partition("####")[0])),
+        "one more column": lambda prompts, completions, answer=None: brevity()(
+            prompts, completions
+        ),
+        "an array": lambda prompts, completions, **columns: np.array(
+            brevity()(prompts, completions)
+        ),
     },
     "08-1": {
         "the mean": 1.25,
@@ -262,6 +286,12 @@ WRONG = {
         ),
         "no exponential": lambda n, o, m: ((n - o) * m).sum(-1) / m.sum(-1) + 1,
         "the group's axis": lambda n, o, m: jnp.exp(((n - o) * m).sum(1) / m.sum(1)),
+        "the median": lambda n, o, m: jnp.exp(
+            jnp.nanmedian(jnp.where(m > 0, n - o, jnp.nan), axis=-1)
+        ),
+        "the longest answer's length": lambda n, o, m: jnp.exp(
+            ((n - o) * m).sum(-1) / m.sum(-1).max()
+        ),
     },
     "08-3": {"none": 0, "two": 2, "four": 4, "a half": 0.5, "minus": -1, "True": True},
     "08-4": {
@@ -274,6 +304,10 @@ WRONG = {
         "no advantages": loss(weigh=False),
         "another clip is ignored": fixed_clip,
         "per token": lambda n, o, a, m, high=0.28: -a[..., None] * n * m,
+        "clipped on both sides": loss(low=0.72),
+        "probabilities": lambda n, o, a, m, high=0.28: loss()(jnp.exp(n), o, a, m),
+        "the size of advantages": lambda n, o, a, m, high=0.28: loss()(n, o, abs(a), m),
+        "answers counted": lambda n, o, a, m, high=0.28: loss(count=a.size)(n, o, a, m),
     },
 }
 

@@ -30,6 +30,20 @@ def per_axis(shapes, chips):
     )
 
 
+def the_longest_axis(shapes, chips):
+    return sum(
+        12 * math.prod(shape) / (chips if max(shape, default=1) % chips == 0 else 1)
+        for shape in shapes
+    )
+
+
+def eats_shapes(shapes, chips):
+    total = 0
+    while shapes:
+        total += held([shapes.pop()], chips)
+    return total
+
+
 def by_loops(shapes, chips):
     """A right alternative: the first axis that divides is cut."""
     total = 0
@@ -151,6 +165,11 @@ def idle_in_all(operations, start, end):
     return gap(operations, start, end)[0], end - start - busy
 
 
+def sorts_what_it_is_given(operations, start, end):
+    operations.sort()
+    return gap(operations, start, end)
+
+
 def whole_recording(operations, start, end):
     return gap(operations, 0.0, max([end, *map(sum, operations)]))
 
@@ -186,6 +205,8 @@ WRONG = {
         ),
         "every axis": per_axis,
         "the last array": lambda shapes, chips: held(shapes[-1:], chips),
+        "the longest axis": the_longest_axis,
+        "eats the shapes": eats_shapes,
         "eight chips": lambda shapes, chips: held(shapes, 8 if chips > 1 else 1),
     },
     "13-2": {
@@ -208,6 +229,7 @@ WRONG = {
         "all that is idle": idle_in_all,
         "the whole recording": whole_recording,
         "exchanged": lambda *given: gap(*given)[::-1],
+        "sorts what it is given": sorts_what_it_is_given,
         "an end, not a length": lambda *given: (gap(*given)[0], sum(gap(*given))),
     },
     "13-4": {
@@ -222,6 +244,9 @@ WRONG = {
         "its own count": mean(total, lambda losses, mask, axis: mask.sum()),
         "a sum": total,
         "each token": lambda losses, mask, axis: losses * mask,
+        "at least one token": lambda losses, mask, axis: jax.lax.pmean(
+            (losses * mask).sum() / jnp.maximum(mask.sum(), 1), axis
+        ),
         "means of both": lambda losses, mask, axis: jax.lax.pmean(losses.mean(), axis),
     },
 }

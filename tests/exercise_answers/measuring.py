@@ -32,6 +32,23 @@ def strict(text, *, pattern=NUMBER, value=Fraction, most=1, one_line=True):
     return value(found[0]) if mark and 1 <= len(found) <= most else None
 
 
+def as_float(text):
+    """Right but for its type, wherever a float is exact."""
+    value = rewards.extract_lenient(text)
+    return value if value is None or float(value) != value else float(value)
+
+
+def as_int(text):
+    value = rewards.extract_lenient(text)
+    return value if value is None or value.denominator > 1 else int(value)
+
+
+def after_a_blank(text):
+    """Knows the mark only with a blank behind it."""
+    rest = plain(text).rpartition("#### ")[2]
+    return last(rest.partition("\n")[0] if "#### " in text else plain(text))
+
+
 def guarded(text):
     """Splits, and takes the line apart word by word."""
     if "####" not in text:
@@ -92,6 +109,24 @@ def operators(prompts, completions, answer, **_):
     return paid
 
 
+def lenient(prompts, completions, answer, **_):
+    """Takes the last number of a text for its answer, wherever it stands."""
+    marked = [f"{text}\n#### {rewards.extract_lenient(text)}" for text in completions]
+    return operators(prompts, marked, answer)
+
+
+def contains(prompts, completions, answer, **columns):
+    """Pays wherever the gold number stands."""
+    found = checks.contains_answer(prompts, completions, answer)
+    paid = operators(prompts, completions, answer)
+    return [f * max(p, 0.25) for f, p in zip(found, paid, strict=True)]
+
+
+def only_level(prompts, completions, answer, level=None):
+    """Takes one more column, and no others."""
+    return operators(prompts, completions, answer)
+
+
 def first_gold(prompts, completions, answer, **_):
     return operators(prompts, completions, [answer[0]] * len(completions))
 
@@ -125,6 +160,10 @@ WRONG = {
         "no decimals": lambda text: last(after(text), r"-?\d+(?:/\d+)?"),
         "no sign": lambda text: last(after(text), r"\d+(?:\.\d+|/\d+)?"),
         "zero for none": lambda text: last(after(text)) or Fraction(0),
+        "raises on 1/0": lambda text: last(after(text), r"-?\d+(?:\.\d+|/\d+)?"),
+        "a float where it is exact": as_float,
+        "an int where it is exact": as_int,
+        "a mark with a blank": after_a_blank,
         "the first number": lambda text: last(after(text)[:8].split("%")[0]),
     },
     "03-2": {
@@ -147,6 +186,13 @@ WRONG = {
         "a rude word": [RIGHT_TEXT, TWO_NUMBERS, ("<<x=y>>\n#### 36", False)],
         "a true sum": [RIGHT_TEXT, TWO_NUMBERS, ("<<18*2=36>>\n#### 36", False)],
         "numbers as verdicts": [("It is 36.", 1), TWO_NUMBERS, LUCKY],
+        "more": [RIGHT_TEXT, LUCKY, ("More than 36.", True)],
+        "a guess": [RIGHT_TEXT, LUCKY, ("Maybe 36.", True)],
+        "about": [RIGHT_TEXT, LUCKY, ("It is about 36.", True)],
+        "a half": [RIGHT_TEXT, LUCKY, ("Half of 36.", True)],
+        "a dozen": [RIGHT_TEXT, LUCKY, ("They cost 36 dozen.", True)],
+        "taken back": [RIGHT_TEXT, LUCKY, ("It would be 36, but one is free.", True)],
+        "a range": [RIGHT_TEXT, LUCKY, ("Between 30 and 36.", True)],
     },
     "03-3": {
         "one point": 9604,
@@ -218,6 +264,9 @@ WRONG = {
         "the gold answer of the check": known_gold,
         "another order": sorted_by_pay,
         "one number": lambda *_, **__: [1.0],
+        "the last number": lenient,
+        "the gold number anywhere": contains,
+        "no other columns": only_level,
     },
 }
 

@@ -101,6 +101,22 @@ def a_mean_within(new, old, mask, beta=0.1):
     return -jax.nn.log_sigmoid(beta * (gained[:, 0] - gained[:, 1]).mean())
 
 
+def overflows(new, old, mask, beta=0.1):
+    gained = ((new - old) * mask).sum(-1)
+    odds = jnp.exp(-beta * (gained[:, 0] - gained[:, 1]))
+    return -jnp.log(1 / (1 + odds)).mean()
+
+
+def a_hinge(new, old, mask, beta=0.1):
+    gained = ((new - old) * mask).sum(-1)
+    return np.maximum(0, 1 - beta * (gained[:, 0] - gained[:, 1])).mean()
+
+
+def into_arguments(new, old, mask, beta=0.1):
+    new -= old
+    return dpo()(new, 0 * new, mask, beta)
+
+
 def by_numpy(new, old, mask, beta=0.1):
     gained = np.einsum("pst,pst->ps", new - old, mask)
     return np.logaddexp(0, -beta * (gained[:, 0] - gained[:, 1])).mean()
@@ -124,6 +140,16 @@ WRONG = {
         "takes them out": takes_them_out,
         "never": lambda answers: [],
         "None for none": lambda answers: pairs()(answers) or None,
+        "a set": lambda answers: set(pairs()(answers)),
+        "a generator": lambda answers: (pair for pair in pairs()(answers)),
+        "each rejected one once": lambda answers: [
+            *{other: (one, other) for one, other in pairs()(answers)}.values()
+        ],
+        "answers, not their texts": lambda answers: [
+            (one, other)
+            for one, other in itertools.product(answers, answers)
+            if (one["text"], other["text"]) in pairs()(answers)
+        ],
     },
     "08b-2": {
         "turned": dpo(sign=-1),
@@ -136,6 +162,12 @@ WRONG = {
         "no logarithm": no_logarithm,
         "the mean too early": a_mean_within,
         "one per pair": lambda n, o, m, beta=0.1: jnp.zeros(len(n)) + dpo()(n, o, m),
+        "overflows": overflows,
+        "a hinge": a_hinge,
+        "into its arguments": into_arguments,
+        "the chosen answer's mask": lambda n, o, m, beta=0.1: dpo()(
+            n, o, np.repeat(m[:, :1], 2, axis=1), beta
+        ),
         "another default": lambda n, o, m, beta=1.0: dpo()(n, o, m, beta),
     },
     "08b-3": {

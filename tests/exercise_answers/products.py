@@ -3,6 +3,7 @@
 import bisect
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,8 +17,8 @@ def turning(D, F, ridge, *, rounded=math.ceil, bounded=True, more=0):
     return rounded(ridge * D * F / left) + more
 
 
-def tried_out(D, F, ridge):
-    for B in range(1, 100_000):
+def tried_out(D, F, ridge, most=100_000):
+    for B in range(1, most):
         if B * D * F / (B * D + D * F + B * F) >= ridge:
             return B
     return None
@@ -159,6 +160,12 @@ WRONG = {
         "v5e only": lambda D, F, ridge: turning(D, F, RIDGE),
         "squares": lambda D, F, ridge: turning(D, D, ridge),
         "gives up": lambda D, F, ridge: turning(D, F, ridge) if D * F > 1e6 else None,
+        "gives up after 1,000 rows": lambda D, F, ridge: tried_out(D, F, ridge, 1_000),
+        "gives up after 4,096 rows": lambda D, F, ridge: tried_out(D, F, ridge, 4_097),
+        "a power of two": lambda D, F, ridge: (
+            (batch := turning(D, F, ridge)) and 2 ** math.ceil(math.log2(batch))
+        ),
+        "infinity for none": lambda D, F, ridge: turning(D, F, ridge) or math.inf,
     },
     "01-3": {
         "the largest": lambda n, sizes: max(sizes),
@@ -206,6 +213,12 @@ WRONG = {
             model, tokens, past=lambda pieces: pieces[:1]
         ),
         "the last row": lambda model, tokens: cached(model, tokens, last=True),
+        "only the last three pieces": lambda model, tokens: cached(
+            model, tokens, past=lambda pieces: pieces[-3:]
+        ),
+        "logarithms of shares": lambda model, tokens: jax.nn.log_softmax(
+            cached(model, tokens)
+        ),
         "one row short": lambda model, tokens: cached(model, tokens[:-1]),
     },
     "02-3": {
@@ -216,6 +229,7 @@ WRONG = {
         "tokens saved": lambda Tp, Tc, G: (G - 1) * Tp,
         "whole numbers": lambda Tp, Tc, G: G * (Tp + Tc) // (Tp + G * Tc),
         "the example": lambda Tp, Tc, G: 8 * (48 + 72) / (48 + 8 * 72),
+        "rounded": lambda Tp, Tc, G: round(G * (Tp + Tc) / (Tp + G * Tc), 2),
     },
     "02-4": {
         "the width": lambda mask, n: (
@@ -231,6 +245,8 @@ WRONG = {
         "floats": lambda mask, n: mask.sum(1)[:, None] + np.arange(n) * 1.0,
         "turned": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).T,
         "marks the mask": marks_the_mask,
+        "the first padding": lambda mask, n: mask.argmin(1)[:, None] + np.arange(n),
+        "a list": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).tolist(),
     },
 }
 

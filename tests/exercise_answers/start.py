@@ -77,6 +77,9 @@ WRONG = {
         "two variables": {"COURSE_BUILD": f"{DRIVE}/course", "X": "1"},
         "only the path": f"{DRIVE}/course",
         "out of the Drive again": {"COURSE_BUILD": f"{DRIVE}/../course"},
+        "there and back": {"COURSE_BUILD": f"{DRIVE}/course/.."},
+        "as the folder is shown": {"COURSE_BUILD": "/content/drive/My Drive/course"},
+        "a blank at its end": {"COURSE_BUILD": f"{DRIVE}/course "},
     },
     "00-3": {
         "not turned": lambda h, t: jnp.dot(h, t),
@@ -88,6 +91,9 @@ WRONG = {
         ),
         "zeros": lambda h, t: np.zeros((len(h), len(t))),
         "only the sums": lambda h, t: np.outer(h.sum(1), t.sum(1)),
+        "whole numbers": lambda h, t: (h @ t.T).astype(int),
+        "half precision": lambda h, t: np.float16(h) @ np.float16(t).T,
+        "nested lists": lambda h, t: (h @ t.T).tolist(),
     },
 }
 
