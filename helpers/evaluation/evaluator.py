@@ -6,6 +6,7 @@ it has in reach. `helpers.evaluation.report` adds them up,
 `helpers.evaluation.tool_evaluate` grades conversations about food with the same loop.
 """
 
+import functools
 import itertools
 import re
 import time
@@ -156,23 +157,26 @@ def hold(
         raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
     prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
-    at_once = batch * max(samples, 1)
+    ask = functools.partial(dialogue.answers, model, tokenizer, max_tokens=max_tokens)
 
     def answers(what, keys_NG, temperature):
-        size = min(at_once // keys_NG.shape[1], len(rows))
-        for at, real in _batches(len(rows), size, what if log else None):
-            some = {name: array[at] for name, array in prompts.items()}
-            limits = {"max_tokens": max_tokens, "temperature": temperature}
-            got = dialogue.answers(model, tokenizer, some, keys_NG[at], **limits)
-            counts = got.mask.sum(axis=-1)
-            each = zip(got.texts, counts, got.ended, strict=True)
-            yield from itertools.islice(each, real)
+        size = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
+        asked = functools.partial(ask, temperature=temperature)
+        return _answers(asked, prompts, keys_NG, size, what if log else None)
 
-    greedy = [_held(*one)[0] for one in answers("greedy answers", keys_NG[:, :1], 0.0)]
+    greedy = [some[0] for some in answers("greedy answers", keys_NG[:, :1], 0.0)]
     sampled: list[list[Held]] = [[] for _ in rows]
     if samples:
-        sampled = [_held(*some) for some in answers("samples", keys_NG, temperature)]
+        sampled = list(answers("samples", keys_NG, temperature))
     return list(zip(greedy, sampled, strict=True))
+
+
+def _answers(ask, prompts, keys_NG, size, what):
+    """The answers of each row in turn; `size` rows are asked at a time."""
+    for at, real in _batches(len(keys_NG), size, what):
+        got = ask({name: array[at] for name, array in prompts.items()}, keys_NG[at])
+        each = zip(got.texts, got.mask.sum(axis=-1), got.ended, strict=True)
+        yield from itertools.starmap(_held, itertools.islice(each, real))
 
 
 def _held(texts, counts, ended):

@@ -57,7 +57,7 @@ def check_scores(answer) -> Check:
 
     return judge(
         (
-            "give one score per token and word, an array of shape (2, 4)",
+            "give one score per token and word, shape (2, 4)",
             lambda: answer(hidden_TD, table_VD).shape == (2, 4),
         ),
         (

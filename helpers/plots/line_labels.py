@@ -4,12 +4,17 @@ import numpy as np
 
 
 def label_peaks(axes, drawn):
-    """Write each line's name above its highest point."""
+    """Write each line's name above its highest point at which it crosses no line."""
+    letter = 0.017 * np.ptp(axes.get_xlim()) * 7.0 / axes.figure.get_figwidth()
+    gap = 0.07 * max(max(y) for _, y, *_ in drawn)
     for x, y, name, colour in drawn:
-        top = int(np.argmax(y))
+        half = letter * (len(name) + 1) / 2
+        order = np.argsort(-np.asarray(y), kind="stable")
+        free = (i for i in order if _crosses_none(x[i], y[i], half, gap, drawn))
+        at = next(free, order[0])
         axes.annotate(
             name,
-            (x[top], y[top]),
+            (x[at], y[at]),
             xytext=(0, 5),
             textcoords="offset points",
             color=colour,
@@ -17,6 +22,13 @@ def label_peaks(axes, drawn):
             fontweight="bold",
             ha="center",
         )
+
+
+def _crosses_none(x, y, half, gap, drawn):
+    """Whether all lines stay below or above a name over this point."""
+    at = np.linspace(x - half, x + half, 40)
+    levels = [np.interp(at, line[0], line[1]) for line in drawn]
+    return all(line.max() <= y or line.min() >= y + gap for line in levels)
 
 
 def label_ends(axes, drawn):

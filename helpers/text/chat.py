@@ -18,6 +18,7 @@ import copy
 import numpy as np
 
 from helpers.text import chat_encoding as encoding
+from helpers.text import chat_rendered as rendered
 from helpers.text.tokenizer import train_tokenizer
 from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
 
@@ -200,10 +201,10 @@ def conversation_tokens(
     end = encoding.turn_end(tokenizer)[0][-1]
     starts = []
     for index in learned:
-        start, own = _answer(tokenizer, messages, index, whole, switches)
-        _check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
+        start, own = rendered.answer(tokenizer, messages, index, whole, switches)
+        rendered.check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
         starts.append(start)
-    _check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
+    rendered.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
     pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
     first, *others = encoding.encode(tokenizer, pieces, spelled)
     tokens, mask = list(first), [0] * len(first)
@@ -236,7 +237,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None):
     controls = encoding.controls_of(tokenizer)
     answered, switches, spelled = encoding.defused(controls, answered, switches)
     whole = encoding.render(tokenizer, answered, False, **switches)
-    _check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
+    rendered.check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
     text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
     (ids,) = encoding.encode(tokenizer, [text], spelled)
     end = encoding.turn_end(tokenizer)[0][-1]
@@ -286,55 +287,3 @@ _MARKER = "\ue000"  # a private character: no template and no tool's schema has 
 def _trimmed(message):
     content = message.get("content")
     return {**message, "content": content.strip()} if content else message
-
-
-def _answer(tokenizer, messages, index, whole, switches):
-    """Where in the rendered `whole` the answer messages[index] begins, and its text."""
-    before, up_to = (
-        encoding.render(tokenizer, messages[:count], is_prompt, **switches)
-        for count, is_prompt in ((index, True), (index + 1, False))
-    )
-    if not up_to.startswith(before):
-        raise ValueError(
-            f"The prompt for message {index} ends in {before[-40:]!r}, but the "
-            "template begins that answer otherwise. An answer that holds thinking "
-            "needs thinking=None or True."
-        )
-    if not whole.startswith(up_to):
-        raise ValueError(
-            f"The template writes message {index} differently once the conversation "
-            "goes on (Qwen3 keeps a think block only in the last answer): the model "
-            "would learn what it never has to write. Make one example per answer, "
-            f"conversation_tokens(tokenizer, messages[:{index + 1}], ..., "
-            "last_only=True)."
-        )
-    return len(before), up_to[len(before) :]
-
-
-def _check_it_ends_once(own, index, end):
-    if own.count(end) != 1:
-        raise ValueError(
-            f"The template writes message {index} as {own!r}, in which {end} is there "
-            f"{own.count(end)} times, not once: where the answer ends is not clear. "
-            "Take another template."
-        )
-
-
-def _check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
-    """Raise where a part of a message does not change what the template writes.
-
-    Of earlier answers that are not learned the template may drop the thinking.
-    """
-    for index, message in enumerate(messages):
-        if message["role"] == "assistant" and index not in learned:
-            continue
-        for part in ("content", "reasoning_content", "tool_calls"):
-            if not str(message.get(part) or "").strip():
-                continue
-            less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
-            if encoding.render(tokenizer, less, False, **switches) == whole:
-                raise ValueError(
-                    f"The template leaves out the {part} of message {index} (role "
-                    f"{message['role']!r}). Write it into a content that the template "
-                    "has, or take a model whose template knows it."
-                )

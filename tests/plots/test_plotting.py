@@ -202,6 +202,23 @@ def test_densities_are_labelled_at_their_peaks():
     assert at["teacher"] == pytest.approx(-1) and at["student"] == pytest.approx(1)
 
 
+def test_a_peak_inside_of_another_one_is_labelled_where_no_line_crosses_the_name():
+    x = np.linspace(-6, 6, 241)
+    tall = 2 * np.exp(-((x + 2) ** 2))
+    two = np.exp(-((x + 2) ** 2)) + 0.5 * np.exp(-((x - 2.5) ** 2))
+    fig = plotting.densities(x, {"two peaks": two, "tall": tall}, title="T", xlabel="x")
+    at = {text.get_text(): text.xy for text in fig.axes[0].texts}
+    assert at["two peaks"] == (pytest.approx(2.5), pytest.approx(0.5))
+    assert at["tall"] == (pytest.approx(-2), pytest.approx(2))
+    fig.canvas.draw()
+    lines = [
+        line.get_path().transformed(line.get_transform()) for line in fig.axes[0].lines
+    ]
+    for text in fig.axes[0].texts:
+        box = text.get_window_extent()
+        assert not any(line.intersects_bbox(box, filled=False) for line in lines)
+
+
 def test_walk_draws_every_stage_once_with_its_figures():
     food = {**ROWS[0], "stage": "food_sft", "greedy": 0.45, "n": 360}
     fig = walk_figure.walk([food, *ROWS, {**ROWS[0], "seed": 1, "greedy": 0.99}])

@@ -1,0 +1,59 @@
+"""What a chat template made of a conversation: where answers stand, what is missing.
+
+Used by `helpers.text.chat`, which turns the text into tokens and masks.
+"""
+
+from helpers.text import chat_encoding as encoding
+
+
+def answer(tokenizer, messages, index, whole, switches):
+    """Where in the rendered `whole` the answer messages[index] begins, and its text."""
+    before, up_to = (
+        encoding.render(tokenizer, messages[:count], is_prompt, **switches)
+        for count, is_prompt in ((index, True), (index + 1, False))
+    )
+    if not up_to.startswith(before):
+        raise ValueError(
+            f"The prompt for message {index} ends in {before[-40:]!r}, but the "
+            "template begins that answer otherwise. An answer that holds thinking "
+            "needs thinking=None or True."
+        )
+    if not whole.startswith(up_to):
+        raise ValueError(
+            f"The template writes message {index} differently once the conversation "
+            "goes on (Qwen3 keeps a think block only in the last answer): the model "
+            "would learn what it never has to write. Make one example per answer, "
+            f"conversation_tokens(tokenizer, messages[:{index + 1}], ..., "
+            "last_only=True)."
+        )
+    return len(before), up_to[len(before) :]
+
+
+def check_it_ends_once(own, index, end):
+    """Raise where an answer's text does not hold its end-of-turn token just once."""
+    if own.count(end) != 1:
+        raise ValueError(
+            f"The template writes message {index} as {own!r}, in which {end} is there "
+            f"{own.count(end)} times, not once: where the answer ends is not clear. "
+            "Take another template."
+        )
+
+
+def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
+    """Raise where a part of a message does not change what the template writes.
+
+    Of earlier answers that are not learned the template may drop the thinking.
+    """
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index not in learned:
+            continue
+        for part in ("content", "reasoning_content", "tool_calls"):
+            if not str(message.get(part) or "").strip():
+                continue
+            less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
+            if encoding.render(tokenizer, less, False, **switches) == whole:
+                raise ValueError(
+                    f"The template leaves out the {part} of message {index} (role "
+                    f"{message['role']!r}). Write it into a content that the template "
+                    "has, or take a model whose template knows it."
+                )
