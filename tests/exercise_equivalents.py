@@ -11,6 +11,7 @@ OTHER_ANSWER = "the exercise asks for any answer of its kind, and this is one"
 NEAR = "the check allows answers that are rounded"
 ALONE = "an axis of one entry has only this entry; JAX clips what is beyond"
 LAST = "axis 1 is the last of two"
+LARGER = "the larger of two is the same in either order"
 TRUTH = "a mask may be of booleans or floats"
 NAME = "how a backend is called does not change what it does"
 
@@ -79,10 +80,10 @@ SAME: dict[str, dict[str, str]] = {
     "03-3": {"questions_needed = 2402": NEAR, "questions_needed = 2400": NEAR},
     "04-3": {
         "if tokens[max(0, t - 3):max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
-            "the larger of two is the same in either order"
+            LARGER
         ),
         "if tokens[max(t - 3, 0):max(0, t - 1)] == [checks.START, checks.MODEL]:": (
-            "the larger of two is the same in either order"
+            LARGER
         ),
         "if tokens[t - 3:max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
             "before the third token such a slice has fewer than two tokens"
@@ -143,6 +144,14 @@ SAME: dict[str, dict[str, str]] = {
     },
     "06-3": {"silent = [3, 0]": "a list of indices, in any order"},
     "07-1": {"tied_P = (1 - solved_P) ** group + solved_P ** group": ORDER},
+    "07-4": {
+        "right = correct(completions, completions, answer)": (
+            "`correct` does not look at the prompts"
+        ),
+        "right = correct(answer, completions, answer)": (
+            "`correct` does not look at the prompts"
+        ),
+    },
     "08-1": {
         "sequence_ratio = 0.5 * 2.0": "1 to any power is 1",
         "sequence_ratio = (0.5 * 2.0) ** 1.5": "1 to any power is 1",
@@ -184,8 +193,14 @@ SAME: dict[str, dict[str, str]] = {
         ),
         "student_NK = jnp.take_along_axis(student_NV, ids_NK, axis=1)": LAST,
         "named_N = (jnp.exp(teacher_NK) * (teacher_NK - student_NK)).sum(axis=1)": LAST,
-        "rest_N = 1 - jnp.exp(teacher_NK).sum(axis=1)": LAST,
-        "students_rest_N = 1 - jnp.exp(student_NK).sum(axis=1)": LAST,
+        "rest_N = jnp.maximum(1 - jnp.exp(teacher_NK).sum(axis=1), 1e-07)": LAST,
+        "students_rest_N = jnp.maximum(1 - jnp.exp(student_NK).sum(axis=1), 1e-07)": (
+            LAST
+        ),
+        "rest_N = jnp.maximum(1e-07, 1 - jnp.exp(teacher_NK).sum(axis=-1))": LARGER,
+        "students_rest_N = jnp.maximum(1e-07, 1 - jnp.exp(student_NK).sum(axis=-1))": (
+            LARGER
+        ),
         "return rest_N * jnp.log(rest_N / students_rest_N) + named_N": ORDER,
     },
     "11-3": {

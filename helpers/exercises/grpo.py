@@ -106,50 +106,82 @@ def check_diagnosis(answer) -> Check:
 
 
 def check_brevity(answer) -> Check:
-    """A reward function that prices answers beyond 200 characters."""
-    texts = ["a" * 200, "a" * 201, ""]
-    asked = ["How many?", "Why? " * 50, "How? " * 300]  # of other lengths than texts
+    """A price on length among the right answers to one question."""
     rng = np.random.default_rng(4)
-    sizes = rng.integers(0, 400, 20).tolist()
-    many = ["".join(rng.choice(list("x \n#"), size)) for size in sizes]
-    lines = "\n".join(["She has 12 pens."] * 13)  # 220 characters, 17 in each line
+    batches = [_answered(rng) for _ in range(20)]
+    one = "#### 5", "It is 5.\n#### 5", "He pays $5, I would say.\n#### 5"
+    wrong = "#### 6", "I do not know whether it is 5 or 6, and so I say nothing."
 
-    def scores(completions, prompts=asked):
-        columns = {"answer": ["1"] * len(completions), "level": [3] * len(completions)}
-        return list(answer(list(prompts), list(completions), **columns))
+    def prices(texts, questions="q"):
+        columns = {"answer": ["#### 5"] * len(texts), "level": [3] * len(texts)}
+        return list(
+            answer([*questions] * (len(texts) // len(questions)), [*texts], **columns)
+        )
 
-    def one(text):
-        return scores([text], ["Why? " * 50 if len(text) <= 200 else "Why?"])[0]
+    def right(batch):
+        found = answer(*map(list, batch[:2]), answer=list(batch[2]), names=[[]] * 12)
+        return np.allclose(found, _priced(*batch))
 
     return judge(
-        ("return a list", lambda: isinstance(answer(asked[:], texts[:]), list)),
+        ("return a list", lambda: isinstance(answer([], [], answer=[]), list)),
+        ("return one number per completion", lambda: len(prices(one)) == 3),
+        ("leave wrong answers at 0, short and long", lambda: not any(prices(wrong))),
+        ("leave the shortest right answer at 0", lambda: prices(one)[0] == 0),
+        ("price the longest right answer at -0.5", lambda: prices(one)[2] == -0.5),
         (
-            "return one number per completion",
-            lambda: len(answer(asked[:], texts[:])) == 3,
-        ),
-        ("accept further columns", lambda: scores(texts) is not None),
-        (
-            "look at what the model wrote, not at what it was asked",
-            lambda: one("a") == 0 and one("a" * 300) < 0,
-        ),
-        ("leave short answers at 0", lambda: scores(texts)[2] == 0),
-        ("leave exactly 200 characters at 0", lambda: scores(texts)[0] == 0),
-        ("price what is longer at -0.5", lambda: scores(texts)[1] == -0.5),
-        (
-            "price all long answers alike, however long",
-            lambda: one("a" * 500) == one("a" * 20_000) == -0.5,
+            "price one between them by how far it is on the way",
+            lambda: np.isclose(prices(one)[1], -0.5 * 9 / 25),
         ),
         (
-            "count characters, not words or bytes",
-            lambda: one("ä " * 101) == -0.5 and one("é" * 200) == 0,
+            "not care how long the wrong ones are",
+            lambda: prices(one + wrong) == prices(one) + [0, 0],
         ),
         (
-            "count all of them: blanks, every line, and what follows the ####",
-            lambda: one(" " * 201) == one(lines) == one(f"#### 5\n{lines}") == -0.5,
+            "leave a right answer at 0 that has no other beside it",
+            lambda: not any(prices(one[2:] + wrong)),
         ),
         (
-            "give each completion its own price, in order",
-            lambda: scores(many, many[::-1]) == [-0.5 * (n > 200) for n in sizes],
+            "leave right answers at 0 that are all of one length",
+            lambda: not any(prices(one[1:2] * 4)),
         ),
-        ("leave the texts alone", lambda: leaves_alone(answer, asked, texts)),
+        (
+            "compare answers to one question only, in whatever order they come",
+            lambda: (
+                prices((one[0], one[1], one[1], one[2]), "ab") == [0, 0, -0.5, -0.5]
+            ),
+        ),
+        (
+            "be right for every batch of three questions",
+            lambda: all(map(right, batches)),
+        ),
+        (
+            "leave the batch as it is",
+            lambda: leaves_alone(lambda *given: answer(*given), *batches[0]),
+        ),
     )
+
+
+def _answered(rng):
+    """(questions, texts, gold answers) of a batch of 12, a third of it wrong."""
+    each = rng.permutation([0, 1, 2] * 4).tolist()
+    texts = [
+        "".join(rng.choice(list("ab \n"), size)) + f"\n#### {which + bad}"
+        for which, size, bad in zip(
+            each, rng.integers(0, 60, 12), rng.random(12) < 1 / 3, strict=True
+        )
+    ]
+    golds = [f"#### {which}" for which in each]
+    return [f"{'Why? ' * which}How many?" for which in each], texts, golds
+
+
+def _priced(questions, texts, golds):
+    """What each answer has to get, by comparing it with every other one."""
+    rows = list(zip(questions, texts, golds, strict=True))
+    ends = [text.endswith(f"\n{gold}") for _, text, gold in rows]
+    paid = []
+    for (question, text, _), right in zip(rows, ends, strict=True):
+        beside = zip(rows, ends, strict=True)
+        sizes = [len(row[1]) for row, ok in beside if ok and row[0] == question]
+        apart = max(sizes) - min(sizes) if right else 0
+        paid.append(-0.5 * (len(text) - min(sizes)) / apart if apart else 0.0)
+    return paid

@@ -1,8 +1,12 @@
 """Notebooks 06, 07 and 08: scores, advantages, ratios, losses."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from helpers import rewards
 
 stop = jax.lax.stop_gradient
 
@@ -66,36 +70,90 @@ def writes_into_solved(solved_P, share):
     return found
 
 
-def brevity(*, limit=200, price=-0.5, size=len, over=lambda n, limit: n > limit):
+def brevity(
+    *,
+    price=-0.5,
+    size=len,
+    ok=rewards.correct,
+    group=lambda prompt: prompt,
+    shortest=min,
+    longest=max,
+    default=0.0,
+):
     """The solution of 07-4, with its usual mistakes as switches."""
 
-    def reward(prompts, completions, **columns):
-        return [price * over(size(text), limit) for text in completions]
+    def reward(prompts, completions, answer, **columns):
+        right = ok(prompts, completions, answer)
+        rows = list(
+            zip(map(group, prompts), map(size, completions), right, strict=True)
+        )
+        paid = []
+        for mine, length, good in rows:
+            sizes = [other for prompt, other, fits in rows if fits and prompt == mine]
+            if not good or shortest(sizes) == longest(sizes):
+                paid.append(default)
+                continue
+            way = (length - shortest(sizes)) / (longest(sizes) - shortest(sizes))
+            paid.append(price * way)
+        return paid
 
     return reward
 
 
-def of_prompts(prompts, completions, **columns):
-    return [-0.5 if len(prompt) > 200 else 0.0 for prompt in prompts]
+def everybody(prompts, completions, answer):
+    """Takes all answers for right."""
+    return [1.0] * len(completions)
 
 
-def of_both(prompts, completions, **columns):
-    pairs = zip(prompts, completions, strict=True)
-    return [-0.5 if len(p + c) > 200 else 0.0 for p, c in pairs]
+def lenient(prompts, completions, answer):
+    return [
+        float(a.split()[-1] in text)
+        for a, text in zip(answer, completions, strict=True)
+    ]
 
 
-def cuts_texts(prompts, completions, **columns):
-    paid = brevity()(prompts, completions)
-    completions[:] = [text[:200] for text in completions]
+def by_rank(prompts, completions, answer, **columns):
+    """By place among the right ones, not by length."""
+    right = rewards.correct(prompts, completions, answer)
+    paid = []
+    for prompt, text, good in zip(prompts, completions, right, strict=True):
+        beside = zip(prompts, completions, right, strict=True)
+        sizes = sorted({len(t) for p, t, r in beside if r and p == prompt})
+        last = len(sizes) - 1
+        paid.append(-0.5 * sizes.index(len(text)) / last if good and last else 0.0)
     return paid
 
 
-def in_a_loop(prompts, completions, answer=None, **columns):
-    paid = []
-    for text in completions:
-        paid.append(0.0)
-        if len(text) > 200:
-            paid[-1] -= 0.5
+def a_limit(prompts, completions, answer, **columns):
+    return [-0.5 if len(text) > 200 else 0.0 for text in completions]
+
+
+def neighbours_alone(prompts, completions, answer, **columns):
+    """Takes answers to one question for neighbours in the batch."""
+    paid, at = [], 0
+    for _, run in itertools.groupby(prompts):
+        some = slice(at, at := at + len(list(run)))
+        paid += brevity()(prompts[some], completions[some], answer[some])
+    return paid
+
+
+def cuts_texts(prompts, completions, answer, **columns):
+    paid = brevity()(prompts, completions, answer)
+    completions[:] = [text[:20] for text in completions]
+    return paid
+
+
+def in_a_dict(prompts, completions, answer, **columns):
+    """A right alternative: the two ends of each question first."""
+    right, ends = rewards.correct(prompts, completions, answer), {}
+    for prompt, text, good in zip(prompts, completions, right, strict=True):
+        if good:
+            low, high = ends.get(prompt, (len(text), len(text)))
+            ends[prompt] = min(low, len(text)), max(high, len(text))
+    paid = [0.0] * len(right)
+    for i in np.flatnonzero(right).tolist():
+        low, high = ends[prompts[i]]
+        paid[i] = (low - len(completions[i])) / (2 * max(high - low, 1))
     return paid
 
 
@@ -239,33 +297,33 @@ WRONG = {
         "by letter": {"A": "healthy", "B": "reward never given", "C": "learning rate"},
     },
     "07-4": {
-        "prompts": of_prompts,
-        "both": of_both,
-        "words": brevity(size=lambda text: len(text.split())),
-        "bytes": brevity(size=lambda text: len(text.encode())),
-        "from 200 on": brevity(over=lambda n, limit: n >= limit),
+        "all answers": brevity(ok=everybody),
+        "the number anywhere": brevity(ok=lenient),
+        "all questions together": brevity(group=lambda prompt: 0),
+        "neighbours": neighbours_alone,
+        "ranks": by_rank,
+        "a limit": a_limit,
+        "from the mean on": brevity(shortest=np.mean),
+        "from zero on": brevity(shortest=lambda sizes: 0),
         "a reward": brevity(price=0.5),
         "the whole point": brevity(price=-1.0),
-        "by length": brevity(over=lambda n, limit: max(0, n - limit)),
-        "short ones": brevity(over=lambda n, limit: n <= limit),
-        "one number": lambda prompts, completions, **columns: -0.5,
-        "none": lambda prompts, completions, **columns: [0.0] * len(completions),
-        "the wrong order": lambda prompts, completions, **columns: sorted(
-            brevity()(prompts, completions)
-        ),
-        "no columns": lambda prompts, completions: brevity()(prompts, completions),
-        "cuts the texts": cuts_texts,
+        "wrong ones, too": brevity(default=-0.5),
+        "words": brevity(size=lambda text: len(text.split())),
+        "lines": brevity(size=lambda text: text.count("\n")),
         "without blanks around": brevity(size=lambda text: len(text.strip())),
-        "the first line": brevity(size=lambda text: len(text.partition("\n")[0])),
-        "the longest line": brevity(size=lambda text: max(map(len, text.split("\n")))),
-        "without line breaks": brevity(size=lambda text: len(text.replace("\n", ""))),
-        "up to the mark": brevity(size=lambda text: len(text.partition("####")[0])),
-        "one more column": lambda prompts, completions, answer=None: brevity()(
-            prompts, completions
+        "without blanks": brevity(size=lambda text: len("".join(text.split()))),
+        "one number": lambda prompts, completions, answer, **columns: -0.5,
+        "none": lambda prompts, completions, answer, **columns: [0.0] * len(prompts),
+        "sorted": lambda prompts, completions, answer, **columns: sorted(
+            brevity()(prompts, completions, answer)
         ),
-        "an array": lambda prompts, completions, **columns: np.array(
-            brevity()(prompts, completions)
+        "no other columns": lambda prompts, completions, answer: brevity()(
+            prompts, completions, answer
         ),
+        "an array": lambda prompts, completions, answer, **columns: np.array(
+            brevity()(prompts, completions, answer)
+        ),
+        "cuts the texts": cuts_texts,
     },
     "08-1": {
         "the mean": 1.25,
@@ -331,7 +389,7 @@ RIGHT = {
             "reward never given": "B",
         }
     },
-    "07-4": {"a loop": in_a_loop, "a product": brevity()},
+    "07-4": {"two ends": in_a_dict, "row by row": brevity()},
     "08-1": {"a whole number": 1},
     "08-2": {
         "a product": lambda n, o, m: (
