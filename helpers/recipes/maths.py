@@ -110,8 +110,8 @@ class Recipe:
     def _folder(self, stage):
         return runtime.model_folder(f"{stage}_{self.preset.name}")
 
-    def evaluate(self, n=512):
-        """The policy's greedy answers to the first n test questions, graded."""
+    def evaluate(self, n=None):
+        """Greedy answers to the first n test questions, graded; None: to all."""
         return evaluate(
             self.policy,
             self.tokenizer,
@@ -144,7 +144,7 @@ class Recipe:
         title = f"{stage}, {self.preset.model}: share of right answers"
         return Live(shown, title=title, folder=folder, every=every)
 
-    def before(self, stage, n=512):
+    def before(self, stage, n=None):
         """`evaluate` before a stage, kept until model or questions are others.
 
         So a session that was cut off and goes on does not measure its baseline twice.
