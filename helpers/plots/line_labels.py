@@ -25,10 +25,10 @@ def label_peaks(axes, drawn):
 
 
 def _crosses_none(x, y, half, gap, drawn):
-    """Whether all lines stay below or above a name over this point."""
+    """Whether all lines stay below or above a name that is lifted off this point."""
     at = np.linspace(x - half, x + half, 40)
     levels = [np.interp(at, line[0], line[1]) for line in drawn]
-    return all(line.max() <= y or line.min() >= y + gap for line in levels)
+    return all(line.max() <= y + gap / 3 or line.min() >= y + gap for line in levels)
 
 
 def label_ends(axes, drawn):

@@ -204,11 +204,16 @@ def test_densities_are_labelled_at_their_peaks():
 
 def test_a_peak_inside_of_another_one_is_labelled_where_no_line_crosses_the_name():
     x = np.linspace(-6, 6, 241)
-    tall = 2 * np.exp(-((x + 2) ** 2))
-    two = np.exp(-((x + 2) ** 2)) + 0.5 * np.exp(-((x - 2.5) ** 2))
-    fig = plotting.densities(x, {"two peaks": two, "tall": tall}, title="T", xlabel="x")
+
+    def peak(centre, width):
+        return np.exp(-(((x - centre) / width) ** 2))
+
+    tall, two = 2 * peak(-2, 0.85), peak(-2, 0.85) + 0.5 * peak(2.5, 0.85)
+    series = {"two peaks": two, "broad": 0.25 * peak(-0.2, 3.4), "tall": tall}
+    fig = plotting.densities(x, series, title="T", xlabel="x")
     at = {text.get_text(): text.xy for text in fig.axes[0].texts}
     assert at["two peaks"] == (pytest.approx(2.5), pytest.approx(0.5))
+    assert -0.2 < at["broad"][0] < 1, "beside its peak, where the tall line has sunk"
     assert at["tall"] == (pytest.approx(-2), pytest.approx(2))
     fig.canvas.draw()
     lines = [
