@@ -106,7 +106,7 @@ def check_fork(fork, grow) -> Check:
 
 
 def _copies(grow):
-    """What a lone text has to copy when it grows within a block, and past a full one."""
+    """What a lone text copies when it grows within a block, and past a full one."""
     found = []
     for length, count in ((6, 2), (8, 2)):
         users, free = [1, 1, 0, 0], [2, 3]
