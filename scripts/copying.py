@@ -3,7 +3,7 @@
     python -m scripts.copying     a quarter of an hour of one core
 
 SmolLM2-135M-Instruct answers one question at a time, greedily: eight that ask for a
-text to be written again, and eight that ask for a story. Seconds are the processor's,
+text to be written again, and four that ask for a story. Seconds are the processor's,
 one thread; with and without a drafter in turn, and the answers must be equal.
 """
 
@@ -20,7 +20,7 @@ from helpers.model import hub, weights
 from helpers.serving import speculative
 from helpers.serving.drafters import PromptLookup
 from helpers.text import chat
-from scripts.speculative import FIELDS, TABLE
+from scripts.speculative import FIELDS, TABLE, read
 
 SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 BLOCKS, BUDGET, WIDTH, SEED = (4, 8, 16), 96, 192, 0
@@ -51,7 +51,7 @@ def free() -> list[str]:
     """Questions whose answer does not."""
     return [
         f"Tell me a story about {who}, who likes {what}."
-        for who, what in zip(PEOPLE, THINGS, strict=True)
+        for who, what in zip(PEOPLE[:4], THINGS[:4], strict=True)
     ]
 
 
@@ -109,8 +109,7 @@ def main():
                 {k: round(x, 4) if type(x) is float else x for k, x in row.items()}
             )
             print(rows[-1], flush=True)
-    with open(TABLE, newline="") as file:
-        kept = [row for row in csv.DictReader(file) if row["target"] == "grpo"]
+    kept = [row for row in read() if row["target"] == "grpo"]
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()

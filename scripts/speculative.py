@@ -214,17 +214,22 @@ def measured(world: World, name: str, make: Callable, spent: float) -> Iterator[
                 yield rounded
 
 
+def read() -> list[dict]:
+    """The rows of the table so far."""
+    if not TABLE.exists():
+        return []
+    with open(TABLE, newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def main():
     """Runs the seeds that the table has not yet, and writes each as it comes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    done = []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            done = list(csv.DictReader(file))
+    done = read()
     home = stages.stage_folder("grpo")
     for seed in parser.parse_args().seeds:
-        if any(row["seed"] == str(seed) for row in done):
+        if any((row["target"], row["seed"]) == ("grpo", str(seed)) for row in done):
             continue
         world = World(weights.load(home), chat.load_tokenizer(home), seed)
         done += rows_of(world)

@@ -98,7 +98,7 @@ def test_the_truncated_model_has_the_first_layer_and_the_last():
 
 def test_questions_that_ask_for_a_copy_are_eight_and_hold_their_text():
     asked = copying.copied()
-    assert len(set(asked)) == len(set(copying.free())) == 8
+    assert len(set(asked)) == 8 and len(set(copying.free())) == 4
     for question in asked:
         text = question.partition("\n\n")[2]
         assert text.count(".") == 5 and len(text.split()) >= 30
