@@ -240,4 +240,10 @@ SAME: dict[str, dict[str, str]] = {
             "1 is equal to 1.0, and 0 to 0.0"
         ),
     },
+    "12-1": {"if length % 4 <= 0:": "a remainder is never negative"},
+    "12-2": {"missing = np.maximum(0, p - q)": ORDER},
+    "12-3": {
+        "tokens = sum((acceptance ** i for i in range(1 + n)))": ORDER,
+        "return tokens / (pass_cost[n] + n * draft_cost)": ORDER,
+    },
 }

@@ -20,7 +20,7 @@ from helpers.model import lora, weights
 from helpers.rewards.functions import RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import gathered
-from helpers.serving import DraftModel, SpeculativeTurn
+from helpers.serving import DraftModel, Engine, Request, SpeculativeTurn
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import calculator
@@ -209,6 +209,28 @@ def check_sampling(folder):
     assert jnp.unique(expected.mask.sum(axis=-1)).size > 3
 
 
+def check_engine(folder):
+    """An engine's answers do not depend on how many devices hold the weights."""
+    weights.save(policy(), folder)
+    settings = {"blocks": 40, "size": 4, "places": 4, "longest": 40, "chunk": 6}
+
+    def answers(mesh):
+        model, rng = weights.load(folder, mesh=mesh), np.random.default_rng(0)
+        engine = Engine(model, tuple(range(40)), **settings)
+        prompts = [rng.integers(2, len(TOKENIZER), n) for n in (5, 9, 13, 4, 6, 7)]
+        asked = [
+            engine.submit(Request(list(prompt), 12, seed=i, temperature=float(i % 2)))
+            for i, prompt in enumerate(prompts)
+        ]
+        engine.run()
+        return [request.answer for request in asked]
+
+    expected = answers(None)
+    for model_axis in (1, 2):
+        assert answers(make_mesh(model=model_axis)) == expected
+    assert len({len(answer) for answer in expected}) > 2
+
+
 if __name__ == "__main__":
     import sys
     import tempfile
@@ -217,6 +239,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "sampling":
         with tempfile.TemporaryDirectory() as scratch:
             check_sampling(scratch)
+            check_engine(scratch)
     else:
         check_gathering()
         check_lesson(sys.argv[1])

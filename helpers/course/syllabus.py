@@ -99,6 +99,7 @@ LESSONS = {
             {"laptop": 3, "v5e-1": 20, "v5e-8": 20},
             _STUDENTS,
         ),
+        Lesson("12_serving", "Serving it fast", "serving", {"laptop": 2}, walk=False),
         Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
         Lesson(
             "14_assistant",

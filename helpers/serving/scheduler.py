@@ -67,6 +67,9 @@ class Engine:
       longest: the most tokens of a text, prompt and answer.
       chunk: prompt tokens that are read in a step.
       keep: whether the cache keeps what it may need again (`block_pool.BlockPool`).
+
+    Attributes:
+      passes: how often the model was run, chunks of prompts included.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Engine:
         self.chunk, self.width = chunk, -(-longest // size)
         self.waiting: deque[Request] = deque()
         self.running: list[_Running] = []
+        self.passes = 0
 
     def submit(self, request: Request) -> Request:
         """Puts a request at the end of the queue.
@@ -211,6 +215,7 @@ class Engine:
             seen[row] = each.computed
         arrays = new, mask, table, seen
         logits, self.pages = paged.read(self.program, self.pages, *arrays)
+        self.passes += 1
         for each, own in zip(several, tokens, strict=True):
             each.computed += len(own)
             self.pool.written(each.text, each.computed)

@@ -16,6 +16,7 @@ from exercise_answers import (
     own,
     preferences,
     products,
+    served,
     start,
 )
 
@@ -31,6 +32,7 @@ PARTS = (
     assistant,
     large,
     own,
+    served,
 )
 WRONG = {name: answers for part in PARTS for name, answers in part.WRONG.items()}
 RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}

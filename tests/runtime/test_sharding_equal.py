@@ -14,7 +14,8 @@ HERE = pathlib.Path(__file__).parents[1]
 @pytest.mark.parametrize(
     "what",
     [
-        *("sampling", "sft", "mixed", "grpo", "calculator", "dpo", "distillation"),
+        *("sampling", "sft", "mixed", "grpo", "calculator", "drafter", "dpo"),
+        "distillation",
         *("vision", "saving"),
     ],
 )

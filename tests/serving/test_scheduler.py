@@ -98,6 +98,24 @@ def test_greedy_answers_are_those_of_plain_sampling(name):
         assert request.answer == [int(x) for x in plain.tokens[0, 0, :count]]
 
 
+def test_in_bfloat16_every_token_is_nearly_the_likeliest_of_a_plain_pass():
+    model = tiny_models.model("llama", sharpness=3.0, dtype="bfloat16")
+    rng = np.random.default_rng(3)
+    one = Engine(model, (), blocks=30, size=4, places=3, longest=LONGEST, chunk=5)
+    asked = [
+        one.submit(Request(list(rng.integers(1, 19, size=n)), 8)) for n in (3, 6, 9)
+    ]
+    one.run()
+    assert one.pages.keys.dtype == "bfloat16"
+    for request in asked:
+        text = np.array([*request.prompt, *request.answer])
+        hidden, _ = model(text[None, None], np.arange(len(text))[None, None])
+        logits = np.asarray(model.logits(hidden)[0, 0], np.float32)
+        first = len(request.prompt) - 1
+        said = logits[np.arange(first, len(text) - 1), request.answer]
+        assert (logits[first:-1].max(axis=-1) - said < 0.15).all()
+
+
 def test_sampled_answers_are_the_models_distribution():
     asked = [Request([1, 2], 1, seed=i, temperature=1.0) for i in range(3_000)]
     one = engine(places=8)

@@ -6,6 +6,7 @@ from helpers.plots.schematics.groups import grpo_cycle, preferences
 from helpers.plots.schematics.machines import chip_to_network, parallel
 from helpers.plots.schematics.prompts import shared_prompt, who_wrote
 from helpers.plots.schematics.road import app_conversation, walk
+from helpers.plots.schematics.speculating import speculation
 from helpers.plots.schematics.training_memory import memory
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "parallel",  # what is cut, what is sent
     "preferences",  # DPO's pair beside GRPO's group
     "shared_prompt",  # a prompt computed once
+    "speculation",  # guessed by one, checked by the other
     "teacher_and_student",  # on-policy distillation
     "walk",  # the course in one picture
     "who_wrote",  # said and heard: the loss mask

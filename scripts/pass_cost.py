@@ -1,0 +1,152 @@
+"""What a pass over several tokens costs beside a pass over one, into a table.
+
+    python -m scripts.pass_cost [--only laptop v5e-1]
+
+Decoding reads every weight for one token of each text; a pass that checks drafted
+tokens reads them once for several. The cost of such a pass decides whether drafting
+pays. Each text has 256 tokens in its cache already.
+
+On this machine, the tiny GRPO model and SmolLM2-135M in float32: processor milliseconds
+of the quickest of several passes, one thread. For a v5e chip, Qwen2.5's target and
+drafter in bfloat16: milliseconds as its compiler models them, not measured (run with
+libtpu on the path, see `make tpu-check`). `weights_mb` and `cache_mb` are what a pass
+has to read. The table is `data/results/pass_cost.csv`.
+"""
+
+import argparse
+import csv
+import functools
+import os
+import pathlib
+import time
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.course import stages
+from helpers.model import hub, weights
+from helpers.model.attention import KV
+from helpers.model.known import KNOWN
+from helpers.runtime.sharding import shardings
+from helpers.serving.drafters import only_before, write
+from helpers.tpu import abstract_programs, ahead_of_time
+
+TABLE = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
+TABLE /= "pass_cost.csv"
+SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SEEN, ROOM, CHIP = 256, 32, "v5e-1"
+TOKENS, ROWS = (1, 2, 3, 5, 9, 17), (1, 8, 64)
+MODELLED = ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
+FIELDS = ("machine", "model", "rows", "tokens", "ms", "weights_mb", "cache_mb", "load")
+
+
+def empty(config, rows, dtype) -> KV:
+    """A cache of `rows` texts that have read 256 tokens, and room for a block."""
+    c, columns = config, SEEN + ROOM
+    keys = jnp.zeros((c.layers, rows, 1, c.kv_heads, c.head_dim, columns), dtype)
+    place = jnp.broadcast_to(jnp.arange(columns), (rows, 1, columns))
+    segments = (place < SEEN).astype(jnp.int32)
+    return KV(keys, keys.swapaxes(4, 5).copy(), place.astype(jnp.int32), segments)
+
+
+def program(graph):
+    """One pass: (weights, cache, tokens (rows, 1, n)) -> (next tokens, cache)."""
+
+    @functools.partial(jax.jit, donate_argnums=1)
+    def one_pass(state, cache, tokens):
+        model = nnx.merge(graph, state)
+        column = jnp.full(tokens.shape[:2], SEEN)
+        cache = only_before(cache, column)
+        at = column[..., None] + jnp.arange(tokens.shape[-1])
+        hidden, new = model(tokens, at, earlier=(cache,))
+        return model.logits(hidden).argmax(axis=-1), write(cache, new, column)
+
+    return one_pass
+
+
+def measured(name, model, rows):
+    """Rows of the table for a model that is here."""
+    graph, state = nnx.split(model)
+    one_pass = program(graph)
+    for count in TOKENS:
+        cache, tokens = empty(model.config, rows, "float32"), jnp.ones((rows, 1, count))
+        tokens, quickest = tokens.astype(jnp.int32), float("inf")
+        for _ in range(12):
+            start = time.process_time()
+            found, cache = one_pass(state, cache, tokens)
+            found.block_until_ready()
+            quickest = min(quickest, time.process_time() - start)
+        yield _row("laptop", name, state, cache, rows, count, 1e3 * quickest)
+
+
+def modelled(name, rows):
+    """Rows of the table for a model that the TPU's compiler alone has seen."""
+    mesh = ahead_of_time.mesh(CHIP)
+    model = abstract_programs.frozen_model(KNOWN[name])
+    graph, state = nnx.split(model)
+    placed = functools.partial(jax.tree.map, _placed)
+    state = placed(state, shardings(state, mesh))
+    cache = jax.eval_shape(lambda: empty(KNOWN[name], rows, jnp.bfloat16))
+    cache = placed(cache, shardings(cache, mesh))
+    for count in TOKENS:
+        tokens = jax.ShapeDtypeStruct((rows, 1, count), jnp.int32)
+        tokens = _placed(tokens, shardings(tokens, mesh))
+        found = ahead_of_time.compile_for(CHIP, program(graph), state, cache, tokens)
+        if found.verdict:
+            raise MemoryError(f"{name}, {rows} rows: {found.verdict}")
+        yield _row(CHIP, name, state, cache, rows, count, found.modelled_ms)
+
+
+def _placed(x, place):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+
+
+def _row(machine, name, state, cache, rows, count, ms):
+    def mb(tree):
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)) / 1e6
+
+    figures = {"ms": ms, "weights_mb": mb(state), "cache_mb": mb(cache[:2])}
+    row = {"machine": machine, "model": name.split("/")[-1], "rows": rows}
+    row |= {"tokens": count} | {key: round(x, 4) for key, x in figures.items()}
+    return row | {"load": round(os.getloadavg()[0], 1)}
+
+
+def rows_of(machine):
+    """All rows of one machine."""
+    for rows in ROWS:
+        if machine == CHIP:
+            for name in MODELLED:
+                yield from modelled(name, rows)
+        else:
+            tiny = weights.load(stages.stage_folder("grpo"))
+            yield from measured("tiny GRPO model", tiny, rows)
+            if rows <= 8:
+                yield from measured(SMOL, weights.load(hub.fetch(SMOL)), rows)
+
+
+def main():
+    """Measures, and keeps what the table says of other machines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", default=("laptop", CHIP))
+    asked, kept = parser.parse_args().only, []
+    if TABLE.exists():
+        with open(TABLE, newline="") as file:
+            kept = [row for row in csv.DictReader(file) if row["machine"] not in asked]
+    for machine in asked:
+        for row in rows_of(machine):
+            print(row, flush=True)
+            kept.append(row)
+            save(kept)
+
+
+def save(table):
+    """Writes the table."""
+    with open(TABLE, "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+if __name__ == "__main__":
+    main()

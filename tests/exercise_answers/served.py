@@ -1,0 +1,183 @@
+"""Notebook 12: block tables, what replaces a refused word, how many words to guess."""
+
+import numpy as np
+
+
+def forked(count=True, copy=True, last_only=False):
+    """The first half of 12-1's solution, with its usual mistakes as switches."""
+
+    def fork(table, users):
+        if count:
+            for block in table[-1:] if last_only else table:
+                users[block] += 1
+        return list(table) if copy else table
+
+    return fork
+
+
+def grown(
+    *,
+    shares=lambda count: count > 1,
+    leave=True,
+    tell=True,
+    note=True,
+    new=lambda length: length % 4 == 0,
+    take=lambda free: free.pop(),
+):
+    """The second half, with its own."""
+
+    def grow(table, length, users, free):
+        copied = None
+        if new(length):
+            table.append(take(free))
+        elif shares(users[table[-1]]):
+            copied = table[-1]
+            if leave:
+                users[copied] -= 1
+            table[-1] = take(free)
+        else:
+            return None
+        if note:
+            users[table[-1]] = 1
+        return copied if tell else None
+
+    return grow
+
+
+def fresh_fork(table, users):
+    """A copy of every block from the start."""
+    twin = [users.index(0, i) for i in range(len(table))]
+    for block in twin:
+        users[block] = 1
+    return twin
+
+
+def in_new_order(table, length, users, free):
+    """A new block is put in front."""
+    if length % 4 == 0:
+        table.insert(0, free.pop())
+        users[table[0]] = 1
+        return None
+    return grown()(table, length, users, free)
+
+
+def refused(more=lambda p, q: np.maximum(p - q, 0), scale=lambda x: x / x.sum()):
+    """12-2's solution, with its parts exchanged."""
+    return lambda p, q: scale(more(p, q))
+
+
+def in_place(p, q):
+    p -= q
+    np.maximum(p, 0, out=p)
+    return p / p.sum()
+
+
+def guesses(
+    tokens=lambda a, n: sum(a**i for i in range(n + 1)),
+    cost=lambda n, draft, passes: n * draft + passes[n],
+    among=lambda passes: range(len(passes)),
+    best=max,
+):
+    """12-3's solution, with its parts exchanged."""
+
+    def answer(acceptance, draft_cost, pass_cost):
+        return best(
+            among(pass_cost),
+            key=lambda n: tokens(acceptance, n) / cost(n, draft_cost, pass_cost),
+        )
+
+    return answer
+
+
+def by_closed_form(acceptance, draft_cost, pass_cost):
+    n = np.arange(len(pass_cost))
+    if acceptance == 1:
+        tokens = n + 1
+    else:
+        tokens = (1 - acceptance ** (n + 1)) / (1 - acceptance)
+    return int(np.argmax(tokens / (n * draft_cost + np.asarray(pass_cost))))
+
+
+def by_index(table, length, users, free):
+    """The slot computed from the length, tables written by index."""
+    slot = length // 4
+    if slot == len(table):
+        block = free.pop(0)
+        table.append(block)
+        users[block] += 1
+        return None
+    old = table[slot]
+    if users[old] == 1:
+        return None
+    block = table[slot] = free.pop(0)
+    users[old], users[block] = users[old] - 1, users[block] + 1
+    return old
+
+
+WRONG = {
+    "12-1": {
+        "one list for both": (forked(copy=False), grown()),
+        "users not counted": (forked(count=False), grown()),
+        "only the last block's users": (forked(last_only=True), grown()),
+        "copied at once": (fresh_fork, grown()),
+        "written into a shared block": (forked(), grown(shares=lambda count: False)),
+        "always copied": (forked(), grown(shares=lambda count: True)),
+        "copied from three users on": (forked(), grown(shares=lambda count: count > 2)),
+        "the old block kept in use": (forked(), grown(leave=False)),
+        "the copy not told": (forked(), grown(tell=False)),
+        "the new block without a user": (forked(), grown(note=False)),
+        "a block too late": (
+            forked(),
+            grown(new=lambda length: length == 0 or length % 4 == 1),
+        ),
+        "blocks of eight": (forked(), grown(new=lambda length: length % 8 == 0)),
+        "not taken off the list": (forked(), grown(take=lambda free: free[-1])),
+        "in front": (forked(), in_new_order),
+    },
+    "12-2": {
+        "the target's own": lambda p, q: p,
+        "the difference": refused(scale=lambda x: x),
+        "below zero": refused(more=lambda p, q: p - q),
+        "the distance": refused(more=lambda p, q: abs(p - q)),
+        "the other way round": refused(more=lambda p, q: np.maximum(q - p, 0)),
+        "what is shared": refused(more=np.minimum),
+        "a softmax": refused(scale=lambda x: np.exp(x) / np.exp(x).sum()),
+        "the likeliest missing one": refused(
+            scale=lambda x: np.eye(len(x))[np.argmax(x)]
+        ),
+        "the example": lambda p, q: np.resize([0.75, 0.25, 0.0], len(p)),
+        "the ratio": refused(
+            more=lambda p, q: np.maximum(p / np.maximum(q, 1e-9) - 1, 0)
+        ),
+        "written into p": in_place,
+    },
+    "12-3": {
+        "without the target's own": guesses(
+            tokens=lambda a, n: sum(a**i for i in range(1, n + 1))
+        ),
+        "each kept by itself": guesses(tokens=lambda a, n: 1 + a * n),
+        "drafting for nothing": guesses(cost=lambda n, draft, passes: passes[n]),
+        "passes of one width": guesses(
+            cost=lambda n, draft, passes: n * draft + passes[0]
+        ),
+        "one token narrower": guesses(
+            cost=lambda n, draft, passes: n * draft + passes[max(n - 1, 0)]
+        ),
+        "at least one": guesses(among=lambda passes: range(1, len(passes))),
+        "always four": lambda acceptance, draft_cost, pass_cost: 4,
+        "a draft for the last, too": guesses(
+            cost=lambda n, draft, passes: (n + 1) * draft + passes[n]
+        ),
+        "the slowest": guesses(best=min),
+        "up to eight": guesses(among=lambda passes: range(min(9, len(passes)))),
+        "all the tokens": guesses(cost=lambda n, draft, passes: 1),
+    },
+}
+
+RIGHT = {
+    "12-1": {"by index": (forked(), by_index)},
+    "12-2": {
+        "clipped": lambda p, q: np.clip(p - q, 0, None) / (1 - np.minimum(p, q).sum())
+    },
+    "12-3": {"by the closed form": by_closed_form},
+}
