@@ -41,20 +41,26 @@ def in_words(events):
     )  # fmt: skip
 
 
+def misread(events):
+    """Whether a call could not be read; a server leaves it as text, and cannot say."""
+    return any(event.kind == "result" and event.call is None for event in events)
+
+
 def conversations(row, backend, own, rows):
     """Rows: conversations equal to ours event by event, and calls in them."""
     pairs = [
         [list(converse(b, r["text"], r["image"], TOOLS)) for b in (own, backend)]
         for r in rows
     ]
+    pairs = [pair for pair in pairs if not misread(pair[0])]
     parted = [pair for pair in pairs if pair[0] != pair[1]]
     said = " — vLLM: ".join(map(in_words, parted[0])) if parted else ""
-    yield row("conversations equal to ours", len(rows) - len(parted), len(rows), said)
+    yield row("conversations equal to ours", len(pairs) - len(parted), len(pairs), said)
     theirs = [events for _, events in pairs]
     ended = sum(events[-1].kind == "answer" for events in theirs)
-    yield row("conversations that end in an answer", ended, len(rows))
+    yield row("conversations that end in an answer", ended, len(pairs))
     called = sum(bool(portions(events)) for events in theirs)
-    yield row("conversations with a call by its parser", called, len(rows))
+    yield row("conversations with a call by its parser", called, len(pairs))
 
 
 def nats(row, backend, own, rows):
@@ -89,7 +95,7 @@ def swapped(row, teacher, student, rows):
     """Rows: two servers asked in turn, as who swaps models; each must stay itself."""
     backends = {name: served(address, name) for name, address in (teacher, student)}
     owns = {name: local_model.load(name, name) for name in backends}
-    same, told_apart = dict.fromkeys(backends, 0), 0
+    same, told_apart, read = dict.fromkeys(backends, 0), 0, dict.fromkeys(backends, 0)
     for asked_row in rows:
         said = {
             name: [
@@ -99,10 +105,11 @@ def swapped(row, teacher, student, rows):
             for name, backend in backends.items()
         }
         for name, (theirs, ours) in said.items():
-            same[name] += theirs == ours
+            same[name] += theirs == ours and not misread(ours)
+            read[name] += not misread(ours)
         told_apart += len({repr(ours) for _, ours in said.values()}) > 1
     for name, count in same.items():
-        yield row(f"asked in turn: equal to ours, {name}", count, len(rows))
+        yield row(f"asked in turn: equal to ours, {name}", count, read[name])
     yield row("asked in turn: the two differ", told_apart, len(rows))
 
 
