@@ -81,9 +81,13 @@ def transformers(scratch):
     folder, source = scratch / "tiny", stages.stage_folder("sft")
     weights.save(weights.load(source), folder, chat.load_tokenizer(source))
     rows = word_problems.generate(ASKED, seed=5, split="test")
-    with serving(python, scratch / "log") as address:
-        questions = [row["question"] for row in rows]
-        check(address, str(folder), own_model(folder), questions)
+    questions, log = [row["question"] for row in rows], scratch / "log"
+    with serving(python, log) as address:
+        try:
+            check(address, str(folder), own_model(folder), questions)
+        except BaseException:
+            print(log.read_text()[-4000:], file=sys.stderr)
+            raise
 
 
 def llama(scratch):

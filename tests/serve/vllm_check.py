@@ -48,9 +48,8 @@ COUNT = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27
 def complete(address, name, prompt, **more):
     """The ids of an answer to a list of ids, greedily."""
     asked = {"model": name, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
-    said = engines.post(
-        address, "/v1/completions", **asked, return_token_ids=True, **more
-    )
+    asked |= {"return_token_ids": True} | more
+    said = engines.post(address, "/v1/completions", **asked)
     return said["choices"][0]["token_ids"]
 
 
