@@ -17,7 +17,7 @@ def rows_of(engine, version, model):
     def row(what, value, n, note=""):
         made = {"engine": engine, "version": version.split("==")[-1], "model": model}
         made |= {"what": what, "value": float(f"{value:.3g}"), "n": n}
-        made |= {"note": note, "load": round(os.getloadavg()[0], 1)}
+        made |= {"note": " ".join(note.split()), "load": round(os.getloadavg()[0], 1)}
         print(made, file=sys.stderr, flush=True)
         return made
 
