@@ -71,10 +71,12 @@ def test_the_image_takes_what_there_is():
 
 def here(words, ports):
     """A command of the file as it runs on this machine, without a container."""
-    places = {"/models": str(engines.ROOT / "data" / "tiny"), "0.0.0.0": "127.0.0.1"}
+    models = str(engines.ROOT / "data" / "tiny")
     made = []
     for word in words:
-        for old, new in (places | ports).items():
+        if word.startswith("/models"):
+            word = models + word.removeprefix("/models")
+        for old, new in ({"0.0.0.0": "127.0.0.1"} | ports).items():
             word = word.replace(old, new)
         made.append(sys.executable if word == "python" else word)
     return made
