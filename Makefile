@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
-  bench-real parity serve-check gguf-check tpu-check tpu-floor tpu-peers real-model \
+  bench-real parity serve serve-check gguf-check tpu-check tpu-floor tpu-peers real-model \
   real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
@@ -89,8 +89,12 @@ bench-real: $(READY)  ## a real model's speed beside what this machine can do
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
 
-serve-check: $(READY)  ## ask a running `transformers serve`, in parity's environment
-	$(PY) tests/serve/serve.py
+serve: $(READY)  ## serve a model folder with vLLM (SERVE_ARGS="FOLDER --engine own")
+	$(PY) -m scripts.serve $(SERVE_ARGS)
+
+ENGINE ?= transformers
+serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm or load
+	$(PY) tests/serve/serve.py $(ENGINE) $(CHECK_ARGS)
 
 gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv
 	$(PY) tests/golden/llama_cpp.py

@@ -19,7 +19,8 @@ from helpers.app.local_model import LocalModel, Turn
 
 LARGEST_BODY = 4_000_000  # bytes: a picture of 896 pixels a side, and a conversation
 MOST_DISCARDED = 16 * LARGEST_BODY  # of a larger one, so that its sender hears why
-SILENCE = 10.0  # seconds in which nothing comes, until who asks is left
+SILENCE = 30.0  # seconds in which nothing comes, until who asks is left
+WAITING = 1024  # connections at once that are not turned away; 5 by default
 
 
 class ChatServer:
@@ -39,8 +40,7 @@ class ChatServer:
         self.log: collections.deque = collections.deque(maxlen=100)
         self._turn, self._ids = threading.Lock(), itertools.count(1)
         handler = type("Handler", (_Handler,), {"owner": self})
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._http.daemon_threads = True
+        self._http = _Listener(("127.0.0.1", port), handler)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
     @property
@@ -101,6 +101,11 @@ class ChatServer:
         ]
         own = {"content": verdict.text or None, "tool_calls": calls}
         return said | own, "tool_calls"
+
+
+class _Listener(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = WAITING
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -137,3 +137,18 @@ class VisionConfig:
             "do_pan_and_scan": None,
             "image_seq_length": self.tokens,
         }
+
+    def processor(self) -> dict:
+        """The `processor_config.json` by which AutoProcessor spreads an image."""
+        return {
+            "processor_class": "Gemma3Processor",
+            "image_seq_length": self.tokens,
+        }
+
+    def image_tokens(self) -> dict:
+        """The ids of an image's tokens, by what transformers calls their entries."""
+        return {
+            "boi_token": self.begin_token,
+            "eoi_token": self.end_token,
+            "image_token": self.image_token,
+        }

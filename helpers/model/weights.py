@@ -96,7 +96,8 @@ def save(model, folder, tokenizer=None):
     def fill(aside):
         ids = {}
         if tokenizer is not None:
-            chat.save_tokenizer(tokenizer, aside)
+            image_tokens = vision.image_tokens() if vision else None
+            chat.save_tokenizer(tokenizer, aside, image_tokens)
             ids = {
                 "bos_token_id": tokenizer.bos_token_id,
                 "eos_token_id": list(chat.eos_ids(tokenizer)),
@@ -105,6 +106,7 @@ def save(model, folder, tokenizer=None):
             write_json(ids, aside / "generation_config.json")  # for their generate()
         if vision:
             write_json(vision.preprocessor(), aside / "preprocessor_config.json")
+            write_json(vision.processor(), aside / "processor_config.json")
         write_json(config | ids, aside / MODEL)
         save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
 

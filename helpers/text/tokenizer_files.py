@@ -40,15 +40,19 @@ def load_tokenizer(folder):
     return tokenizer
 
 
-def save_tokenizer(tokenizer, folder):
+def save_tokenizer(tokenizer, folder, image_tokens=None):
     """Write tokenizer.json, tokenizer_config.json and chat_template.jinja.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       folder: path, made if missing. transformers 4 and 5, vLLM and others read it.
+      image_tokens: of a model that sees, {"boi_token": id, …}: processors of pictures
+        look these entries up by name. None: it sees nothing.
     Raises:
+      ValueError: an image token is no entry of the tokenizer.
       OSError: a file cannot be written.
     """
+    named = _named(tokenizer, image_tokens or {})
     try:
         tokenizer.save_pretrained(folder)
     except Exception as error:  # tokenizers says "(os error 28)", in a bare Exception
@@ -60,7 +64,26 @@ def save_tokenizer(tokenizer, folder):
     config = json.loads(path.read_text("utf-8"))
     # transformers 5 writes its own new name of this class, which 4 does not know.
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if named:  # under this name transformers 4 and 5 look for them
+        again = {*named, "model_specific_special_tokens"}  # as 5 writes what it read
+        config = {name: x for name, x in config.items() if name not in again}
+        config["extra_special_tokens"] = named
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def _named(tokenizer, image_tokens):
+    """{name: entry} of the image tokens, which must be there."""
+    named = {}
+    for name, index in image_tokens.items():
+        known = 0 <= index < len(tokenizer)
+        entry = tokenizer.convert_ids_to_tokens(index) if known else None
+        if entry is None:
+            raise ValueError(
+                f"The model's {name} is {index}, which is no entry of the tokenizer: "
+                "model and tokenizer do not belong together."
+            )
+        named[name] = entry
+    return named
 
 
 def _from_files(folder):

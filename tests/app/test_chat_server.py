@@ -1,8 +1,10 @@
 """Our own chat server, really asked: with the shipped student behind it."""
 
+import contextlib
 import http.client
 import json
 import socket
+import threading
 import urllib.parse
 
 import pytest
@@ -176,6 +178,30 @@ def test_who_says_nothing_keeps_nobody_else_waiting(student, monkeypatch):
             silent.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 9")
             assert asked(server, request())[0] == 200
             assert silent.recv(100) == b"", "it was left"
+
+
+def test_two_hundred_who_come_at_once_are_all_let_in(student, monkeypatch):
+    """Before it has looked at the first of them: nobody is turned away meanwhile."""
+    looks = threading.Event()
+    accept = chat_server._Listener.process_request
+
+    def slowly(*request):
+        looks.wait(60)
+        accept(*request)
+
+    monkeypatch.setattr(chat_server._Listener, "process_request", slowly)
+    with ChatServer(student, "food_grpo") as server, contextlib.ExitStack() as lines:
+        port = urllib.parse.urlsplit(server.url).port
+        came = [
+            lines.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            for _ in range(200)
+        ]
+        for line in came:
+            line.sendall(b"GET /v1/models HTTP/1.0\r\n\r\n")
+        looks.set()
+        for line in came:
+            line.settimeout(60)
+            assert line.recv(15).startswith(b"HTTP/1.0 200")
 
 
 def test_a_closed_server_is_gone(student):

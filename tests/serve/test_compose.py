@@ -1,0 +1,119 @@
+"""docs/compose.yaml: nothing is open that need not be, and its commands run."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import engines
+import pytest
+import yaml
+
+from helpers.app.assistant import converse
+from helpers.app.openai_server import OpenAIServer
+from scripts import serve
+
+FILE = engines.ROOT / "docs" / "compose.yaml"
+START = 300.0  # seconds until a server is healthy
+
+
+def composed(**given):
+    """The file as Compose reads it, with these variables and no others."""
+    text = re.sub(
+        r"(?<!\$)\$\{(\w+):-([^}]*)\}",
+        lambda found: given.get(found[1], found[2]),
+        FILE.read_text("utf-8"),
+    )
+    return yaml.safe_load(text.replace("$$", "$"))
+
+
+SERVICES = composed()["services"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_can_do_little(name):
+    service = SERVICES[name]
+    uid, _, group = service["user"].partition(":")
+    assert int(uid) > 0 and int(group) > 0
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    for port in service.get("ports", []):
+        assert port.startswith("127.0.0.1:"), "nobody but this machine is let in"
+    for volume in service["volumes"]:
+        assert volume.endswith(":ro") or volume == "diary:/diary"
+    assert service["healthcheck"]["test"][0] == "CMD"
+    assert not {"privileged", "cap_add", "devices", "pid"} & set(service)
+
+
+def test_only_the_page_leaves_the_network():
+    app, server = SERVICES["app"], SERVICES["server"]
+    assert app["network_mode"] == "service:server" and "ports" not in app
+    assert [port.rpartition(":")[2] for port in server["ports"]] == ["7860"]
+    assert "--host" not in server["command"], (
+        "it listens where its app is, and only there"
+    )
+    assert app["depends_on"] == {"server": {"condition": "service_healthy"}}
+    asked = composed(HOST="0.0.0.0", PORT="80")["services"]["server"]
+    assert asked["ports"] == ["0.0.0.0:80:7860"]
+
+
+def test_the_image_takes_what_there_is():
+    recipe = SERVICES["server"]["build"]["dockerfile_inline"]
+    copied = re.findall(r"^COPY (.*) \S+$", recipe, re.MULTILINE)
+    for source in " ".join(copied).split():
+        assert (engines.ROOT / source).exists(), source
+    assert recipe.rstrip().endswith("USER 1000")
+    assert "serve.environment()" in recipe and callable(serve.environment)
+
+
+def here(words, ports):
+    """A command of the file as it runs on this machine, without a container."""
+    models = str(engines.ROOT / "data" / "tiny")
+    made = []
+    for word in words:
+        if word.startswith("/models"):
+            word = models + word.removeprefix("/models")
+        for old, new in ({"0.0.0.0": "127.0.0.1"} | ports).items():
+            word = word.replace(old, new)
+        made.append(sys.executable if word == "python" else word)
+    return made
+
+
+def healthy(service, ports, process):
+    """Whether a service's own check is passed in time."""
+    check = here(service["healthcheck"]["test"][1:], ports)
+    deadline = time.monotonic() + START
+    while process.poll() is None and time.monotonic() < deadline:
+        if not subprocess.run(check, capture_output=True).returncode:
+            return True
+        time.sleep(1)
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["food_grpo", "food_sft"])
+def test_the_servers_command_serves_and_is_found_healthy(tmp_path, model):
+    service = composed(MODEL=model)["services"]["server"]
+    ports = {"8000": str(engines.free_port())}
+    env = os.environ | {"PYTHONPATH": str(engines.ROOT), "HOME": str(tmp_path)}
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(
+            here(service["command"], ports), env=env, stdout=log, stderr=log
+        )
+    try:
+        before = subprocess.run(
+            here(service["healthcheck"]["test"][1:], ports), capture_output=True
+        )
+        assert before.returncode, "it cannot be healthy before it has begun"
+        log = pathlib.Path(tmp_path, "log")
+        assert healthy(service, ports, process), log.read_text()[-2000:]
+        address = f"http://127.0.0.1:{ports['8000']}/v1"
+        backend = OpenAIServer(address, model, timeout=300)
+        *_, last = converse(backend, "Which food has the most protein?", None, [])
+        assert last.kind == "answer" or "did not end its turn" in last.text, last
+    finally:
+        process.terminate()
+        process.wait(60)

@@ -1,0 +1,100 @@
+"""`make serve`: what an engine is told of our models, without the engine."""
+
+import json
+import os
+
+import pytest
+
+from helpers.runtime.environment import ROOT
+from helpers.text import chat
+from helpers.tools.nutrition import TINY, lookup_nutrition
+from helpers.tools.tool_calls import Call
+from scripts import serve
+
+FOOD = ROOT / "data" / "tiny" / "food_grpo"
+CALLS = [Call("lookup_nutrition", {"food": "apple pie", "grams": 150})]
+QUESTION = {
+    "role": "user",
+    "content": [{"type": "image"}, {"type": "text", "text": "How much?"}],
+}
+
+
+def as_protocol(calls, results, text, parts):
+    """A turn with calls and its results as OpenAI's protocol sends them."""
+    functions = [{"name": c.name, "arguments": c.arguments} for c in calls]
+    made = [{"type": "function", "function": f} for f in functions]
+    told = [json.dumps(result) for result in results]
+    if parts:
+        told = [[{"type": "text", "text": each}] for each in told]
+        text = text and [{"type": "text", "text": text}]
+    said = {"role": "assistant", "content": text, "tool_calls": made}
+    return [said, *({"role": "tool", "content": each} for each in told)]
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("text", ["", "I see it."])
+@pytest.mark.parametrize(
+    "calls, results",
+    [
+        (CALLS, [lookup_nutrition("pizza", 150)]),
+        (CALLS, [{"error": "no such food", "suggestions": ["apple_pie", "pizza"]}]),
+        (CALLS, [{"error": "nothing"}]),
+        (CALLS * 2, [{"kcal": 7}, {"kcal": 12, "salt": 0.1}]),
+    ],
+)
+def test_the_template_for_vllm_writes_calls_as_the_grammar_does(
+    tmp_path, calls, results, text, parts
+):
+    place = serve.for_vllm(FOOD, tmp_path / "served")
+    tokenizer, served = chat.load_tokenizer(FOOD), chat.load_tokenizer(place)
+    ours = [QUESTION, TINY.message(calls, text), *TINY.results(results, calls)]
+    theirs = [QUESTION, *as_protocol(calls, results, text, parts)]
+    write = {"tokenize": False, "add_generation_prompt": True}
+    expected = tokenizer.apply_chat_template(ours, **write)
+    assert served.apply_chat_template(theirs, **write) == expected
+    plain = [{"role": "user", "content": "3 + 4?"}]
+    assert served.apply_chat_template(plain, **write) == (
+        tokenizer.apply_chat_template(plain, **write)
+    )
+
+
+def test_the_entries_for_vllm_cut_no_text_otherwise(tmp_path):
+    place = serve.for_vllm(FOOD, tmp_path / "served")
+    tokenizer, served = chat.load_tokenizer(FOOD), chat.load_tokenizer(place)
+    for text in ("a\nb", "\n\n<start_of_image>\n\n\n\n\n", "two\n\n\napples\n" * 3):
+        ids = tokenizer(text)["input_ids"]
+        assert served(text)["input_ids"] == ids
+        assert served.decode(ids) == tokenizer.decode(ids)
+    entries = served.get_vocab()
+    for breaks in serve.LINE_BREAKS:
+        assert entries[breaks] >= len(tokenizer)
+    assert (place / "model.safetensors").read_bytes() == (
+        FOOD / "model.safetensors"
+    ).read_bytes()
+
+
+def test_vllm_is_told_of_tools_only_for_models_that_have_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "ROOT", tmp_path)
+    place = "127.0.0.1", 8000, ["--enable-lora"]
+    food = serve.vllm_command("python", FOOD, *place)
+    maths = serve.vllm_command("python", ROOT / "data" / "tiny" / "grpo", *place)
+    assert "tiny" in food and str(tmp_path / "build/serve/food_grpo") in food
+    assert "--tool-call-parser" not in maths
+    for command in (food, maths):
+        assert command[command.index("--host") + 1] == "127.0.0.1"
+        assert command[-1] == "--enable-lora"
+
+
+def test_vllm_gets_the_cores_that_are_ours_and_no_network():
+    said = serve.settings({"HF_HUB_OFFLINE": "0", "VLLM_CPU_KVCACHE_SPACE": "4"})
+    cores = {int(core) for core in said["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
+    assert cores == os.sched_getaffinity(0)
+    assert said["HF_HUB_OFFLINE"] == "1" and said["VLLM_CPU_KVCACHE_SPACE"] == "4"
+
+
+def test_what_cannot_be_served_is_said(tmp_path):
+    with pytest.raises(SystemExit, match="is no model folder"):
+        serve.main([str(tmp_path)])
+    for more in (["--host", "0.0.0.0"], ["--", "--enable-lora"]):
+        with pytest.raises(SystemExit, match="listens here only"):
+            serve.main([str(FOOD), "--engine", "own", *more])

@@ -1,0 +1,85 @@
+"""Teacher and student behind two servers, each a process: swapped, killed, back."""
+
+import contextlib
+
+import engines
+import pytest
+
+from helpers.app import local_model
+from helpers.app.assistant import converse, portions
+from helpers.app.openai_server import OpenAIServer
+from helpers.tasks.food import food_pictures, food_traces
+from helpers.tools import nutrition
+from helpers.tools.tool import Tool
+
+NAMES = ("food_grpo", "food_sft")
+TINY = engines.ROOT / "data" / "tiny"
+TOOLS = [nutrition.TOOL]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    shown = food_pictures.generate(8, seed=3, split="test")
+    return list(food_traces.ask(shown, seed=3))
+
+
+def asked(backend, row, tools=TOOLS):
+    return list(converse(backend, row["text"], row["image"], tools))
+
+
+def misread(events):
+    """Whether a call could not be read; a server leaves it as text, and cannot say."""
+    return any(event.kind == "result" and event.call is None for event in events)
+
+
+def served(address, name):
+    return OpenAIServer(f"{address}/v1", name, tools=TOOLS, timeout=300)
+
+
+@pytest.mark.slow
+def test_who_swaps_models_between_two_servers_gets_each_ones_answers(rows, tmp_path):
+    with contextlib.ExitStack() as servers:
+        backends, owns = {}, {}
+        for name in NAMES:
+            own = engines.own(TINY / name, tmp_path / f"{name}.log")
+            _, address = servers.enter_context(own)
+            backends[name] = served(address, name)
+            owns[name] = local_model.load(name, name)
+        compared = apart = 0
+        for row in rows:
+            ours = {name: asked(owns[name], row) for name in NAMES}
+            said = {name: asked(backends[name], row) for name in NAMES}
+            read = [name for name in NAMES if not misread(ours[name])]
+            assert [said[name] for name in read] == [ours[name] for name in read]
+            compared += len(read)
+            apart += ours[NAMES[0]] != ours[NAMES[1]]
+        assert compared > len(rows), "too few conversations to compare"
+        assert apart, "two models that say the same cannot be told apart"
+
+
+@pytest.mark.slow
+def test_a_server_killed_in_the_middle_is_said_and_back_when_it_is_back(rows, tmp_path):
+    """It dies while the tool runs, between the two turns of one conversation."""
+    log, folder = tmp_path / "log", TINY / NAMES[0]
+    with engines.own(folder, log) as (process, address):
+        backend = served(address, NAMES[0])
+        row, before = next(
+            (row, events)
+            for row in rows
+            if portions(events := asked(backend, row)) and events[-1].kind == "answer"
+        )
+
+        def dying(**arguments):
+            process.kill()
+            process.wait()
+            return nutrition.lookup_nutrition(**arguments)
+
+        events = asked(backend, row, [Tool(nutrition.SCHEMA, dying)])
+        assert events[:-1] == before[:-1], "what came before it died stays"
+        assert events[-1].kind == "error"
+        assert f"Nothing answers at {address}/v1" in events[-1].text
+        assert "Start the server" in events[-1].text
+        assert asked(backend, row)[-1] == asked(backend, row)[-1]
+        assert asked(backend, row)[-1].kind == "error"
+    with engines.own(folder, log, int(address.rpartition(":")[2])):
+        assert asked(backend, row) == before

@@ -1,0 +1,235 @@
+"""`make serve-check ENGINE=vllm`: our exports in vLLM, into data/results/serving.csv.
+
+    python tests/serve/vllm_check.py [CASE …]      all without names; half an hour
+
+Each case is a server of its own, and a row each thing that was measured of it. Answers
+are greedy, and compared with our decoder's token by token; where they part, our own
+logits say by how much we preferred our token. Times are wall-clock, beside other work.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
+
+import engines  # noqa: E402
+import llama_cases  # noqa: E402
+import llama_cpp  # noqa: E402
+import serving_table  # noqa: E402
+import vllm_food  # noqa: E402
+
+from helpers.model import hub, lora, weights  # noqa: E402
+from helpers.tasks.maths import word_problems  # noqa: E402
+from helpers.text import chat  # noqa: E402
+from scripts import serve  # noqa: E402
+
+TINY = engines.ROOT / "data" / "tiny"
+REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
+COLOURS = ["red", "green", "blue"]
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+LONG = "A list of numbers: " + ", ".join(map(str, range(1, 160)))
+COPY = "Repeat this line three times: seven green apples lie under the old oak tree."
+COUNT = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29"
+
+
+def complete(address, name, prompt, **more):
+    """The ids of an answer to a list of ids, greedily."""
+    asked = {"model": name, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
+    asked |= {"return_token_ids": True} | more
+    said = engines.post(address, "/v1/completions", **asked)
+    return said["choices"][0]["token_ids"]
+
+
+def compared(model, tokenizer, prompts, answers):
+    """How many answers are ours, and the first difference in words.
+
+    Raises AssertionError where one parts from ours by more than rounding.
+    """
+    ends = set(chat.eos_ids(tokenizer))
+    mine = llama_cpp.greedy(model, prompts, tuple(ends))
+    equal, said = 0, ""
+    for prompt, ours, theirs in zip(prompts, mine, answers, strict=True):
+        ours, theirs = ([t for t in row if t not in ends] for row in (ours, theirs))
+        equal += ours == theirs
+        if ours != theirs and not said:
+            (scores,) = llama_cpp.scores(model, [prompt], [_Answer(theirs)])
+            behind = scores.max(axis=1) - scores[np.arange(len(theirs)), theirs]
+            at = next((i for i, gap in enumerate(behind) if gap), len(theirs))
+            said = f"token {at}, {behind.max():.2g} behind in our logits"
+            assert behind.max() < NEAR, said
+    return equal, said
+
+
+class _Answer:
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+
+def same_answers(row, address, name, model, tokenizer, prompts):
+    """Rows: answers equal to ours, asked one by one and all at once."""
+    alone = [complete(address, name, prompt) for prompt in prompts]
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        begin = time.monotonic()
+        ask = pool.map(lambda prompt: complete(address, name, prompt), prompts)
+        together = list(ask)
+        seconds = time.monotonic() - begin
+    for how, answers in (("one by one", alone), ("at once", together)):
+        equal, said = compared(model, tokenizer, prompts, answers)
+        yield row(f"answers equal to ours, {how}", equal, len(prompts), said)
+    tokens = sum(map(len, together))
+    yield row("tokens a second, at once", tokens / seconds, len(prompts))
+
+
+def maths(count):
+    """(model, tokenizer, prompts) of the tiny maths model."""
+    tokenizer = chat.load_tokenizer(TINY / "grpo")
+    rows = word_problems.generate(count, seed=5, split="test")
+    prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
+    return weights.load(TINY / "grpo"), tokenizer, prompts
+
+
+def grpo(log):
+    """The tiny model as it is committed, alone."""
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo")
+    with engines.vllm(TINY / "grpo", log) as address:
+        yield from same_answers(row, address, "grpo", *maths(24))
+
+
+def drafted(log):
+    """The same with the model after SFT as its drafter: the answers must stay."""
+    draft = {"method": "draft_model", "model": str(TINY / "sft")}
+    config = json.dumps(draft | {"num_speculative_tokens": 4})
+    flags = ["--speculative-config", config, "--disable-hybrid-kv-cache-manager"]
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo, tiny/sft drafts")
+    with engines.vllm(TINY / "grpo", log, *flags) as address:
+        yield from same_answers(row, address, "grpo", *maths(24))
+        yield from speculated(row, address)
+
+
+def speculated(row, address, before=None, what="drafted tokens"):
+    """Rows of what a drafter did since `before`."""
+    counts, before = engines.metrics(address), before or {}
+    made, taken, passes = (
+        counts[f"vllm:spec_decode_num_{name}_total"]
+        - before.get(f"vllm:spec_decode_num_{name}_total", 0)
+        for name in ("draft_tokens", "accepted_tokens", "drafts")
+    )
+    yield row(f"{what} accepted", taken, int(made))
+    yield row(f"{what}: accepted a pass", taken / max(passes, 1), int(passes))
+
+
+def real(log):
+    """SmolLM2-135M: an adapter of ours, structured output, the prefix cache."""
+    folder = hub.fetch(REAL)
+    model, tokenizer = llama_cases.real()
+    adapted, _ = llama_cases.real(adapter=True)
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M")
+    prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[3:7])
+    with tempfile.TemporaryDirectory() as scratch:
+        mine = pathlib.Path(scratch, "mine")
+        lora.save(adapted, mine, folder)
+        flags = ["--enable-lora", "--lora-modules", f"mine={mine}"]
+        flags += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+        with engines.vllm(folder, log, *flags) as address:
+            name = pathlib.Path(folder).name
+            yield from same_answers(row, address, name, model, tokenizer, prompts)
+            own = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, LoRA")
+            one = own, address, "mine", lora.merge(adapted), tokenizer, prompts
+            yield from same_answers(*one)
+            yield from structured(row, address, name)
+            yield from prefixes(row, address, name, tokenizer)
+
+
+def structured(row, address, name):
+    """Rows: answers that have the form that was asked for, and calls."""
+    forms = {
+        "json_schema": (
+            {"response_format": {"type": "json_schema"}
+             | {"json_schema": {"name": "city", "schema": SCHEMA}}},
+            lambda text: set(json.loads(text)) == {"city"},
+        ),
+        "choice": (
+            {"structured_outputs": {"choice": COLOURS}},
+            lambda text: text in COLOURS,
+        ),
+        "regex": (
+            {"structured_outputs": {"regex": "[0-9]{4}"}},
+            lambda text: len(text) == 4 and text.isdigit(),
+        ),
+    }  # fmt: skip
+    for form, (more, right) in forms.items():
+        message = {"role": "user", "content": "Name a colour, a city and a year."}
+        asked = {"model": name, "messages": [message], "temperature": 0}
+        asked |= {"max_tokens": 64}
+        said = engines.post(address, "/v1/chat/completions", **asked, **more)
+        text = said["choices"][0]["message"]["content"]
+        yield row(f"answers of the form: {form}", int(right(text)), 1, text)
+
+
+def prefixes(row, address, name, tokenizer):
+    """Rows: the time to a first token, its prompt new to the cache and known."""
+    ids = tokenizer(LONG)["input_ids"]
+    before, seconds = engines.metrics(address), []
+    for _ in range(4):
+        begin = time.monotonic()
+        complete(address, name, ids, max_tokens=1)
+        seconds.append(time.monotonic() - begin)
+    after = engines.metrics(address)
+    hits, asked = (
+        after[f"vllm:prefix_cache_{what}_total"]
+        - before[f"vllm:prefix_cache_{what}_total"]
+        for what in ("hits", "queries")
+    )
+    yield row("prompt tokens from the prefix cache", hits, int(asked))
+    yield row("seconds to a first token, cold", seconds[0], 1)
+    yield row("seconds to a first token, cached", float(np.median(seconds[1:])), 3)
+
+
+def ngram(log):
+    """SmolLM2-135M drafted by its own prompt, on texts that repeat and that do not."""
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, n-grams draft")
+    config = {"method": "ngram", "num_speculative_tokens": 4}
+    config |= {"prompt_lookup_max": 4, "prompt_lookup_min": 2}
+    model, tokenizer = llama_cases.real()
+    copying = chat.prompts_tokens(tokenizer, [COPY])
+    texts = {"counting": [tokenizer(COUNT)["input_ids"]], "copying": copying}
+    texts["free text"] = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[7:8])
+    flags = ["--speculative-config", json.dumps(config)]
+    with engines.vllm(hub.fetch(REAL), log, *flags) as address:
+        name = pathlib.Path(hub.fetch(REAL)).name
+        for what, prompts in texts.items():
+            before = engines.metrics(address)
+            answers = [complete(address, name, prompt) for prompt in prompts]
+            equal, said = compared(model, tokenizer, prompts, answers)
+            yield row(f"{what}: answers equal to ours", equal, len(prompts), said)
+            yield from speculated(row, address, before, what)
+
+
+CASES = {case.__name__: case for case in (grpo, drafted, real, ngram, vllm_food.food)}
+
+
+def main(names):
+    """Runs the cases, and writes each into the table when it is through."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for name in names or CASES:
+        log = engines.ROOT / "build" / "serve" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        serving_table.record(list(CASES[name](log)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
