@@ -1,0 +1,311 @@
+"""The page of the food app: its parts, and what each of them does.
+
+What one person asks is kept in the state of their session; the diary is everybody's.
+"""
+
+import contextlib
+import datetime
+import html
+import pathlib
+import threading
+
+import numpy as np
+
+from helpers.app import food_chat, food_models, meal_log, meal_view
+from helpers.app.assistant import BackendError, converse, portions
+from helpers.plots import plotting
+from helpers.tasks.food import food_questions, photos
+from helpers.tools.nutrition import NUTRIENTS, TOOL
+
+GRAMS = 150
+AT_ONCE = 32  # conversations; those of one local model take turns
+SERVER = "a teacher: a larger model on a server"
+NOBODY = "nobody else"
+EMPTY: dict = {"found": [], "model": "", "why": ""}
+TOP = "<h1>What is on the plate?</h1><p>Show it, ask, correct the grams, log it.</p>"
+NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
+
+
+class Page:
+    """The page as `blocks`; see `food_app.app` for what it takes."""
+
+    def __init__(self, gradio, models, log, examples):
+        self.gr, self.models, self.log, self.examples = gradio, models, log, examples
+        self.made, self.making = {}, threading.Lock()
+        self.locks = {name: threading.Lock() for name in models}
+        with gradio.Blocks(
+            title="What is on the plate?",
+            analytics_enabled=False,
+            delete_cache=(600, 3600),  # photos are kept for an hour
+        ) as self.blocks:
+            gradio.HTML(TOP)
+            self.meal, self.changed = gradio.State(EMPTY), gradio.State(0)
+            with gradio.Row():
+                with gradio.Column(scale=2, min_width=320):
+                    self._plate()
+                with gradio.Column(scale=3, min_width=320):
+                    with gradio.Row(elem_id="chats"):
+                        self.chats = [self._chat(True), self._chat(False)]
+                    gradio.render(self.meal, [self.meal.change])(self._meal)
+            again = [self.blocks.load, self.changed.change]
+            gradio.render(self.changed, again)(self._diary)
+            self._wire()
+
+    def _plate(self):
+        gr, names = self.gr, [*self.models, SERVER]
+        self.photo = gr.Image(
+            next(iter(self.examples.values())),
+            label="Your plate",
+            sources=["upload", "webcam", "clipboard"],
+            type="filepath",
+            format="png",
+            height=260,
+            buttons=[],
+            elem_id="photo",
+            alt_text="The picture that is asked about",
+        )
+        # The file as it is: `photos.decode` checks it, and says what is wrong with it.
+        self.photo.preprocess = lambda payload: payload and payload.path
+        self.gallery = gr.Gallery(
+            [(picture, name) for name, picture in self.examples.items()],
+            label="Or a drawing",
+            columns=4,
+            height="auto",
+            format="png",
+            allow_preview=False,
+            buttons=[],
+            elem_id="drawings",
+        )
+        asked = food_questions.ONE_FOOD[0].format(GRAMS)
+        self.question = gr.Textbox(asked, label="Question", max_length=2000)
+        self.pick = gr.Dropdown(names, value=names[0], label="Model")
+        self.other = gr.Dropdown([NOBODY, *names], value=NOBODY, label="Beside it")
+        with gr.Group(visible=False) as self.server:
+            self.fields = [
+                gr.Textbox("http://localhost:8000/v1", label="Address of the server"),
+                gr.Textbox(label="Its name of the model"),
+                gr.Textbox(label="Key, if it wants one", type="password"),
+            ]
+        self.ask = gr.Button("Ask", variant="primary")
+        self.status = gr.HTML(self._status(names[0], NOBODY, "", ""), elem_id="who")
+
+    def _chat(self, visible):
+        return self.gr.Chatbot(
+            label="Chat" if visible else "The other model",
+            visible=visible,
+            height=430,
+            min_width=280,
+            render_markdown=False,
+            latex_delimiters=[],
+            allow_tags=False,
+            buttons=[],
+            feedback_options=None,
+            placeholder="Ask about the plate: each step will be shown here.",
+        )
+
+    def _wire(self):
+        gr, names = self.gr, [self.pick, self.other]
+
+        def chosen(*values):
+            pick, other = values[:2]
+            server = gr.update(visible=SERVER in (pick, other))
+            return server, gr.update(visible=other != NOBODY), self._status(*values)
+
+        def take(event: gr.SelectData):
+            return list(self.examples.values())[event.index]
+
+        asked = [*names, *self.fields[:2]]
+        shown = [self.server, self.chats[1], self.status]
+        changes = [field.change for field in asked]
+        gr.on(changes, chosen, asked, shown, show_progress="hidden")
+        self.gallery.select(take, None, self.photo, show_progress="hidden")
+        gr.on(
+            [self.ask.click, self.question.submit],
+            self._ask,
+            [self.photo, self.question, *names, *self.fields, *self.chats],
+            [*self.chats, self.meal],
+            concurrency_limit=AT_ONCE,
+            show_progress="hidden",
+            api_name="ask",
+        )
+
+    def _status(self, pick, other, address, model):
+        """Who answers: where it runs, which weights it has, what it has seen."""
+        lines = [
+            f"{name}: {choice.runs}. It has seen {choice.seen}."
+            for name in dict.fromkeys((pick, other))
+            if (choice := self._choice(name, address, model))
+        ]
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+    def _choice(self, name, address, model, key=""):
+        if name == SERVER:
+            return food_models.on_server(address, model, key)
+        return self.models.get(name)  # None: nobody
+
+    def _backend(self, name, choice):
+        """The backend with a clock; what is loaded here is loaded once."""
+        if name == SERVER:
+            return food_chat.Watched(choice.make(), contextlib.nullcontext())
+        with self.making:
+            if name not in self.made:
+                self.made[name] = choice.make()
+        return food_chat.Watched(self.made[name], self.locks[name])
+
+    def _ask(self, path, question, pick, other, address, model, key, *chats):
+        """Both chats and the meal, after each thing that happens, for one session."""
+        past, meal = [list(chat) for chat in chats], EMPTY
+        shown = [{"path": path, "alt_text": "The plate that is asked about"}]
+        asked = [*(shown if path else []), question.strip() or "?"]
+        now: list = [[{"role": "user", "content": asked}], []]
+        try:
+            picture = _picture(path)
+        except photos.PhotoError as error:
+            now[0] = [now[0][0] | {"content": asked[-1]}, food_chat.failed(error)]
+            yield past[0] + now[0], past[1], meal
+            return
+        drawn = any(np.array_equal(picture, seen) for seen in self.examples.values())
+        for turn, name in enumerate((pick, other)):
+            choice = self._choice(name, address, model, key)
+            if choice is None:
+                continue
+            head = [now[0][0]]
+            if choice.draws and not drawn:
+                head.append(food_chat.said(food_chat.NOTICE.format(name, choice.seen)))
+            for told, found in self._talk(name, choice, question.strip(), picture):
+                now[turn] = head + told
+                if found and turn == 0:
+                    guess = "It has seen no photo." if head[1:] else found["why"]
+                    meal = found | {"why": guess}
+                yield past[0] + now[0], past[1] + now[1], meal
+
+    def _talk(self, name, choice, question, picture):
+        """The messages of a conversation as they grow, at last with what it found."""
+        events: list = []
+        yield [food_chat.said("Looks at the plate …")], None
+        try:
+            backend = self._backend(name, choice)
+        except BackendError as error:
+            yield [food_chat.failed(error)], None
+            return
+        for event in converse(backend, question, picture, [TOOL]):
+            events.append(event)
+            unsure, spent, found = backend.unsure(choice.sure), "", None
+            if event.kind in ("answer", "error"):
+                why, spent = "It is not sure." if unsure else "", backend.spent()
+                found = {"found": portions(events), "model": name, "why": why}
+            yield food_chat.messages(events, unsure, spent), found
+
+    def _meal(self, meal):
+        """What was found, with grams to correct, and a button that logs it."""
+        gr, found = self.gr, meal["found"]
+        gr.HTML("<h2>This meal</h2>" + ("" if found else "<p>Not looked up yet.</p>"))
+        if not found:
+            return
+        with gr.Row():
+            table, plot = (gr.HTML(part, min_width=260) for part in _drawn(found))
+        with gr.Row():
+            fields = [
+                gr.Number(p["grams"], label=f"Grams of {meal_view.words(p['food'])}")
+                for p in found
+            ]
+        check = f"{meal['why']} I have looked at it myself: log it."
+        yes = gr.Checkbox(label=check, visible=bool(meal["why"]))
+        save, told = gr.Button("Log this meal", variant="primary"), gr.HTML()
+
+        def pairs(grams):
+            return list(zip(found, grams, strict=True))
+
+        def correct(*grams):
+            try:
+                eaten = [meal_log.scaled(*pair) for pair in pairs(grams)]
+            except ValueError as error:
+                return gr.skip(), gr.skip(), _alert(error)
+            return *_drawn(eaten), ""
+
+        def keep(changed, agreed, *grams):
+            if meal["why"] and not agreed:
+                return gr.skip(), gr.skip(), _alert("Say yes above first, or ask anew.")
+            try:
+                self.log.add_all(pairs(grams), meal["model"])
+            except (ValueError, meal_log.MealLogError) as error:
+                return gr.skip(), gr.skip(), _alert(error)
+            done = gr.update(value="Logged", interactive=False)
+            return changed + 1, done, "<p role='status'>It is in the diary below.</p>"
+
+        for field in fields:
+            field.change(correct, fields, [table, plot, told], show_progress="hidden")
+        kept = [self.changed, save, told]
+        save.click(keep, [self.changed, yes, *fields], kept, show_progress="hidden")
+
+    def _diary(self, _):
+        """Today's meals, each to be corrected or deleted, their sum, and the week."""
+        gr, today = self.gr, datetime.date.today()
+        week = [today - datetime.timedelta(days) for days in reversed(range(7))]
+        try:
+            meals = self.log.day()
+            energy = {str(day): self.log.totals(str(day))["kcal"] for day in week}
+        except meal_log.MealLogError as error:
+            gr.HTML(_alert(error))
+            return
+        with gr.Row():
+            with gr.Column(scale=3, min_width=320):
+                gr.HTML(f"<h2>Today</h2>{_totals(meals)}")
+                told = gr.HTML()
+                for meal in meals:
+                    self._logged(meal, told)
+            with gr.Column(scale=2, min_width=320):
+                gr.HTML("<h2>The week</h2>" + plotting.image(*meal_view.week(energy)))
+
+    def _logged(self, meal, told):
+        gr, food = self.gr, meal_view.words(meal.portion["food"])
+        with gr.Row(elem_classes="logged"):
+            label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
+            grams = gr.Number(
+                meal.portion["grams"], label=label, key=f"grams {meal.id}", scale=3
+            )
+            delete = gr.Button(f"Delete {food}", size="sm", scale=1, min_width=120)
+
+        def change(changed, do, *values):
+            try:
+                do(meal.id, *values)
+            except (ValueError, KeyError, meal_log.MealLogError) as error:
+                return gr.skip(), _alert(error.args[0])
+            return changed + 1, ""
+
+        def correct(changed, grams):
+            if grams == meal.portion["grams"]:
+                return gr.skip(), ""
+            return change(changed, self.log.edit, grams)
+
+        after = [self.changed, told]
+        gr.on([grams.submit, grams.blur], correct, [self.changed, grams], after)
+        delete.click(lambda n: change(n, self.log.delete), self.changed, after)
+
+
+def _picture(path):
+    """The pixels of a file that somebody sent; PhotoError where it is no photo."""
+    if not path:
+        raise photos.PhotoError(NO_PICTURE)
+    return photos.decode(pathlib.Path(path).read_bytes(), where="The picture")
+
+
+def _drawn(found):
+    """Table and plot of a meal."""
+    plot = plotting.image(*meal_view.macros(found))
+    return meal_view.table_html(found, "Nutrition of this meal"), plot
+
+
+def _totals(meals):
+    if not meals:
+        return "<p>Nothing is logged yet.</p>"
+    sums = meal_log.total([meal.portion for meal in meals])
+    parts = [f"{name} {meal_view.amount(name, sums[name])}" for name in NUTRIENTS[1:]]
+    return (
+        f"<p><b>{meal_view.amount('kcal', sums['kcal'])}</b> in all: "
+        f"{', '.join(parts)}.</p>"
+    )
+
+
+def _alert(error):
+    return f"<p class='food-alert' role='alert'>{html.escape(str(error))}</p>"
