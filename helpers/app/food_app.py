@@ -5,21 +5,56 @@ Gradio serves it, and is imported when the page is made: only those who open it 
 
 from importlib import metadata
 
+from helpers import runtime
 from helpers.app import food_page
 from helpers.app.meal_log import MealLog
 from helpers.tasks.food import food_pictures
 
 LARGEST_FILE = 16_000_000  # bytes
+FONT = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
+LOOK = {  # white letters on this green differ by 5.5 to 1
+    "button_primary_background_fill": "*primary_700",
+    "button_primary_background_fill_hover": "*primary_800",
+    "button_primary_background_fill_dark": "*primary_700",
+    "button_primary_text_color": "white",
+    "block_title_background_fill": "none",
+    "block_title_text_color": "*body_text_color",
+    "block_title_padding": "0",
+    "block_label_background_fill": "none",
+    "block_label_text_color": "*body_text_color",
+    "input_border_width": "1px",
+    "input_border_color": "*neutral_500",
+}
 CSS = """
-.gradio-container {max-width:1180px!important;margin:auto}
+.gradio-container {max-width:1180px!important;width:100%!important;margin:auto}
 h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2rem 0}
-#photo img {width:100%;height:100%;object-fit:contain;image-rendering:auto}
-#chats .message {white-space:pre-wrap;overflow-wrap:anywhere}
-.food-table {border-collapse:collapse;width:100%}
-.food-table caption {text-align:left;font-weight:600}
-.food-table td, .food-table th {padding:3px 8px 3px 0;text-align:left;font-weight:400;
-  border-bottom:1px solid var(--border-color-primary)}
+:is(#photo, #drawings) label {position:static;box-shadow:none;border:0}
+#photo, #photo .image-container {height:auto!important}
+#photo img {max-height:230px;width:100%;height:100%;object-fit:contain}
+#drawings .grid-wrap {overflow:visible;height:auto;max-height:none;min-height:0}
+#drawings .grid-container {grid-template-columns:repeat(4,1fr);gap:6px;padding:0}
+#drawings .thumbnail-item {width:100%;min-width:0}
+#drawings .caption-label {display:none}
+.food-chat {background:var(--background-fill-secondary);border-radius:12px;padding:12px;
+  overflow-wrap:anywhere}
+.food-chat p {margin:4px 0}
+.food-asked {background:var(--primary-100);border-radius:12px 12px 2px;padding:8px 12px;
+  margin:10px 0 10px auto;width:fit-content;max-width:85%;color:#000}
+.food-asked img {border-radius:6px}
+.food-step {border:1px solid var(--border-color-primary);border-radius:8px;margin:6px 0;
+  padding:6px 10px;background:var(--background-fill-primary)}
+.food-step summary {cursor:pointer} .food-step p {white-space:pre-wrap;font-size:.85rem}
+.food-answer {font-size:1.15rem;font-weight:600}
+.food-spent {font-size:.85rem;opacity:.8}
 .food-alert {border-left:4px solid #D55E00;padding:2px 10px}
+.food-table, .food-table tr {border:0!important}
+.food-table {border-collapse:collapse;width:100%;margin:0!important}
+.food-table caption {text-align:left;font-weight:600}
+.food-table :is(td,th) {padding:3px 8px 3px 0!important;text-align:left;
+  font-weight:400;border:0!important;
+  border-bottom:1px solid var(--border-color-primary)!important}
+:is(summary,button,input,textarea):focus-visible {outline:3px solid #D55E00!important;
+  outline-offset:2px}
 """
 
 
@@ -57,7 +92,7 @@ def app(models, *, log=None, examples=None):
 
 
 def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
-    """Serves a page to this machine; in a notebook, it stands below the cell, too.
+    """Serves a page to this machine; on Colab and Kaggle it stands below the cell.
 
     Args:
       page: of `app`.
@@ -68,29 +103,14 @@ def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
     Returns:
       Its address.
     """
-    theme = (
-        _gradio()
-        .themes.Soft(
-            primary_hue="emerald",
-            neutral_hue="stone",
-            font=["system-ui", "sans-serif"],
-            font_mono=["ui-monospace", "monospace"],
-        )
-        .set(
-            button_primary_background_fill="*primary_700",
-            button_primary_background_fill_hover="*primary_800",
-            button_primary_background_fill_dark="*primary_700",
-            button_primary_text_color="white",
-            block_label_text_color="*neutral_700",
-            body_text_color_subdued="*neutral_600",
-        )
-    )
+    themes = _gradio().themes
+    theme = themes.Soft(primary_hue="emerald", neutral_hue="stone", font=FONT)
     _, address, public = page.launch(
         share=share,
         server_name=host,
         server_port=port,
         prevent_thread_lock=not wait,
-        theme=theme,
+        theme=theme.set(**LOOK),
         css=CSS,
         max_file_size=LARGEST_FILE,
         footer_links=[],
@@ -98,6 +118,7 @@ def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
         quiet=not wait,
         ssr_mode=False,
         enable_monitoring=False,
+        inline=runtime.where() != "laptop",
     )
     return public or address
 

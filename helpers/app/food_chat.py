@@ -1,15 +1,16 @@
-"""What the food app says: events as steps of a chat, an answer as a sentence.
+"""What the food app says, as HTML: steps that fold, and an answer as a sentence.
 
-A message is a dict of "role" and "content"; a step that folds has "metadata", too, as
-Gradio's chat takes it. All of it is plain text: the page shows no letter as markup.
+All of it is text that a model, a server or a person has had a hand in, so all of it is
+escaped, for HTML and for the templates of Gradio.
 """
 
+import html
 import re
 import time
 
 from helpers.app import meal_log
 from helpers.app.assistant import portions
-from helpers.app.meal_view import call_text, result_text, shortened, words
+from helpers.app.meal_view import call_text, picture_html, result_text, shortened, words
 from helpers.rewards import food_rewards
 
 NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)")
@@ -52,8 +53,8 @@ class Watched:
     def spent(self):
         """Time and tokens in words, "0.8 s, 19 tokens"."""
         tokens = getattr(self.talk, "tokens", None)
-        known = "tokens not told" if tokens is None else f"{tokens} tokens"
-        return f"{self.seconds:.1f} s, {known}"
+        told = "tokens not told" if tokens is None else f"{tokens} tokens"
+        return f"{self.seconds:.1f} s, {told}"
 
     def _timed(self, run, *values):
         with self.lock:
@@ -64,63 +65,69 @@ class Watched:
                 self.seconds += time.perf_counter() - start
 
 
-def said(text):
-    """A message of the assistant's."""
-    return {"role": "assistant", "content": text}
+def escaped(text):
+    """A text as it is read, with no letter that HTML or a template would act on."""
+    whole = html.escape(shortened(str(text)), quote=True)
+    return whole.replace("{", "&#123;").replace("$", "&#36;")
 
 
-def failed(reason):
-    """A message of what went wrong, and what to do."""
-    return said(f"That did not work. {reason}")
+def alert(reason):
+    """What went wrong, and what to do."""
+    return f"<p class='food-alert' role='alert'>{escaped(reason)}</p>"
 
 
-def messages(events, unsure=False, spent=""):
-    """The messages for what has happened in a conversation so far.
+def asked(question, picture, name):
+    """What a person asked, with the picture, and whom."""
+    shown = "" if picture is None else picture_html(picture, "Your plate", width=110)
+    who = f"<p class='food-spent'>to {escaped(name)}</p>"
+    return f"<div class='food-asked'>{shown}<p>{escaped(question)}</p>{who}</div>"
+
+
+def told(events, unsure=False, spent=""):
+    """What has happened in a conversation so far.
 
     Args:
       events: of `assistant.converse`, in order.
       unsure: whether the model was in doubt.
       spent: time and tokens, below the answer.
     """
-    shown = []
+    parts = []
     for event in events:
         if event.kind == "said":
-            shown.append(_step("Said before looking anything up", event.text))
+            parts.append(_step("Said first", event.text))
         elif event.kind == "call":
-            shown.append(_step("Looks it up …", call_text(event.call), "pending"))
+            parts.append(_step("Looks it up …", call_text(event.call), "open"))
         elif event.kind == "result" and event.call is not None:
             failed = "error" in event.result
-            text = f"{call_text(event.call)}\n→ {result_text(event.result)}"
             title = "The look-up failed" if failed else f"Looked up {_what([event])}"
-            shown[-1] = _step(title, text)
+            text = f"{call_text(event.call)}\n→ {result_text(event.result)}"
+            parts[-1] = _step(title, text)
         elif event.kind == "result":
-            shown.append(_step("A call that cannot be read", event.text))
+            parts.append(_step("A call that cannot be read", event.text))
+        elif event.kind == "error":
+            parts.append(alert(f"That did not work. {event.text}"))
         else:
-            text = shortened(sentence(events, unsure))
-            shown.append(said("\n".join(filter(None, (text, spent)))))
-    return shown
+            text = f"{'I am not sure. ' if unsure else ''}{sentence(events)}"
+            parts.append(f"<p class='food-answer'>{escaped(text)}</p>")
+    return "".join(parts) + (f"<p class='food-spent'>{spent}</p>" if spent else "")
 
 
-def _step(title, text, status="done"):
-    return said(shortened(text)) | {"metadata": {"title": title, "status": status}}
+def _step(title, text, is_open=""):
+    return (
+        f"<details class='food-step' {is_open}><summary>{escaped(title)}</summary>"
+        f"<p>{escaped(text)}</p></details>"
+    )
 
 
-def sentence(events, unsure=False):
-    """The last event, an answer or an error, as a person would say it.
+def sentence(events):
+    """The answer, the last of the events, as a person would say it.
 
     Where the model's number is not the table's, both are said: it writes what it likes.
     """
-    last = events[-1]
-    if last.kind == "error":
-        return failed(last.text)["content"]
-    text = _answer(last.text.strip(), events)
-    return f"I am not sure. {text}" if unsure else text
-
-
-def _answer(text, events):
+    text, found = events[-1].text.strip(), portions(events)
     if text == food_rewards.NO_FOOD:
         return "I see no food in this picture."
-    number, found = NUMBER.fullmatch(text), portions(events)
+    number = NUMBER.fullmatch(text)
     if number is None:
         return text
     if not found:

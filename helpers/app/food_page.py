@@ -5,7 +5,6 @@ What one person asks is kept in the state of their session; the diary is everybo
 
 import contextlib
 import datetime
-import html
 import pathlib
 import threading
 
@@ -18,12 +17,14 @@ from helpers.tasks.food import food_questions, photos
 from helpers.tools.nutrition import NUTRIENTS, TOOL
 
 GRAMS = 150
+TURNS_SHOWN = 8  # of a chat
 AT_ONCE = 32  # conversations; those of one local model take turns
 SERVER = "a teacher: a larger model on a server"
 NOBODY = "nobody else"
 EMPTY: dict = {"found": [], "model": "", "why": ""}
 TOP = "<h1>What is on the plate?</h1><p>Show it, ask, correct the grams, log it.</p>"
 NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
+SCROLL = "() => document.getElementById('chats').scrollIntoView({block: 'nearest'})"
 
 
 class Page:
@@ -40,12 +41,13 @@ class Page:
         ) as self.blocks:
             gradio.HTML(TOP)
             self.meal, self.changed = gradio.State(EMPTY), gradio.State(0)
+            self.past = gradio.State([])
             with gradio.Row():
                 with gradio.Column(scale=2, min_width=320):
                     self._plate()
                 with gradio.Column(scale=3, min_width=320):
                     with gradio.Row(elem_id="chats"):
-                        self.chats = [self._chat(True), self._chat(False)]
+                        self.chats = [self._chat("chat"), self._chat("beside", False)]
                     gradio.render(self.meal, [self.meal.change])(self._meal)
             again = [self.blocks.load, self.changed.change]
             gradio.render(self.changed, again)(self._diary)
@@ -59,10 +61,12 @@ class Page:
             sources=["upload", "webcam", "clipboard"],
             type="filepath",
             format="png",
-            height=260,
             buttons=[],
             elem_id="photo",
             alt_text="The picture that is asked about",
+        )
+        self.upload = gr.UploadButton(
+            "Upload a photo, or take one", file_types=["image"]
         )
         # The file as it is: `photos.decode` checks it, and says what is wrong with it.
         self.photo.preprocess = lambda payload: payload and payload.path
@@ -76,31 +80,32 @@ class Page:
             buttons=[],
             elem_id="drawings",
         )
-        asked = food_questions.ONE_FOOD[0].format(GRAMS)
-        self.question = gr.Textbox(asked, label="Question", max_length=2000)
-        self.pick = gr.Dropdown(names, value=names[0], label="Model")
-        self.other = gr.Dropdown([NOBODY, *names], value=NOBODY, label="Beside it")
+        with gr.Row():
+            others = [NOBODY, *names]
+            self.pick = gr.Dropdown(names, value=names[0], label="Model", min_width=220)
+            self.other = gr.Dropdown(
+                others, value=NOBODY, label="Beside it", min_width=220
+            )
         with gr.Group(visible=False) as self.server:
             self.fields = [
                 gr.Textbox("http://localhost:8000/v1", label="Address of the server"),
                 gr.Textbox(label="Its name of the model"),
                 gr.Textbox(label="Key, if it wants one", type="password"),
             ]
-        self.ask = gr.Button("Ask", variant="primary")
         self.status = gr.HTML(self._status(names[0], NOBODY, "", ""), elem_id="who")
+        asked = food_questions.ONE_FOOD[0].format(GRAMS)
+        self.question = gr.Textbox(asked, label="Question", max_length=2000)
+        self.ask = gr.Button("Ask", variant="primary")
 
-    def _chat(self, visible):
-        return self.gr.Chatbot(
-            label="Chat" if visible else "The other model",
+    def _chat(self, name, visible=True):
+        return self.gr.HTML(
+            "<p>Every step of the model will stand here.</p>",
             visible=visible,
-            height=430,
+            elem_id=name,
+            elem_classes="food-chat",
             min_width=280,
-            render_markdown=False,
-            latex_delimiters=[],
-            allow_tags=False,
-            buttons=[],
-            feedback_options=None,
-            placeholder="Ask about the plate: each step will be shown here.",
+            max_height=460,
+            autoscroll=True,
         )
 
     def _wire(self):
@@ -119,11 +124,13 @@ class Page:
         changes = [field.change for field in asked]
         gr.on(changes, chosen, asked, shown, show_progress="hidden")
         self.gallery.select(take, None, self.photo, show_progress="hidden")
+        self.upload.upload(lambda path: path, self.upload, self.photo)
+        self.ask.click(js=SCROLL)
         gr.on(
             [self.ask.click, self.question.submit],
             self._ask,
-            [self.photo, self.question, *names, *self.fields, *self.chats],
-            [*self.chats, self.meal],
+            [self.past, self.photo, self.question, *names, *self.fields],
+            [*self.chats, self.past, self.meal],
             concurrency_limit=AT_ONCE,
             show_progress="hidden",
             api_name="ask",
@@ -136,11 +143,11 @@ class Page:
             for name in dict.fromkeys((pick, other))
             if (choice := self._choice(name, address, model))
         ]
-        return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+        return "".join(f"<p>{food_chat.escaped(line)}</p>" for line in lines)
 
     def _choice(self, name, address, model, key=""):
         if name == SERVER:
-            return food_models.on_server(address, model, key)
+            return food_models.on_server(address or "", model or "", key or "")
         return self.models.get(name)  # None: nobody
 
     def _backend(self, name, choice):
@@ -152,41 +159,40 @@ class Page:
                 self.made[name] = choice.make()
         return food_chat.Watched(self.made[name], self.locks[name])
 
-    def _ask(self, path, question, pick, other, address, model, key, *chats):
-        """Both chats and the meal, after each thing that happens, for one session."""
-        past, meal = [list(chat) for chat in chats], EMPTY
-        shown = [{"path": path, "alt_text": "The plate that is asked about"}]
-        asked = [*(shown if path else []), question.strip() or "?"]
-        now: list = [[{"role": "user", "content": asked}], []]
+    def _ask(self, past, path, question, pick, other, *server):
+        """Both chats, what they hold, and the meal, as it grows, for one session."""
+        now, meal, question = ["", ""], EMPTY, (question or "").strip()
         try:
             picture = _picture(path)
         except photos.PhotoError as error:
-            now[0] = [now[0][0] | {"content": asked[-1]}, food_chat.failed(error)]
-            yield past[0] + now[0], past[1], meal
+            now[0] = food_chat.asked(question, None, pick) + food_chat.alert(error)
+            yield *_chats(past, now), past, meal
             return
         drawn = any(np.array_equal(picture, seen) for seen in self.examples.values())
         for turn, name in enumerate((pick, other)):
-            choice = self._choice(name, address, model, key)
+            choice = self._choice(name, *server)
             if choice is None:
                 continue
-            head = [now[0][0]]
+            head, guess = food_chat.asked(question, picture, name), ""
             if choice.draws and not drawn:
-                head.append(food_chat.said(food_chat.NOTICE.format(name, choice.seen)))
-            for told, found in self._talk(name, choice, question.strip(), picture):
+                guess = "It has seen no photo."
+                head += food_chat.alert(food_chat.NOTICE.format(name, choice.seen))
+            for told, found in self._talk(name, choice, question, picture):
                 now[turn] = head + told
                 if found and turn == 0:
-                    guess = "It has seen no photo." if head[1:] else found["why"]
-                    meal = found | {"why": guess}
-                yield past[0] + now[0], past[1] + now[1], meal
+                    meal = found | {"why": guess or found["why"]}
+                yield *_chats(past, now), past, meal
+        past = [*past, now][-TURNS_SHOWN:]
+        yield *_chats(past, ["", ""]), past, meal
 
     def _talk(self, name, choice, question, picture):
-        """The messages of a conversation as they grow, at last with what it found."""
+        """A conversation as HTML while it grows, at last with what it found."""
         events: list = []
-        yield [food_chat.said("Looks at the plate …")], None
+        yield "<p>Looks at the plate …</p>", None
         try:
             backend = self._backend(name, choice)
         except BackendError as error:
-            yield [food_chat.failed(error)], None
+            yield food_chat.alert(error), None
             return
         for event in converse(backend, question, picture, [TOOL]):
             events.append(event)
@@ -194,7 +200,7 @@ class Page:
             if event.kind in ("answer", "error"):
                 why, spent = "It is not sure." if unsure else "", backend.spent()
                 found = {"found": portions(events), "model": name, "why": why}
-            yield food_chat.messages(events, unsure, spent), found
+            yield food_chat.told(events, unsure, spent), found
 
     def _meal(self, meal):
         """What was found, with grams to correct, and a button that logs it."""
@@ -203,7 +209,10 @@ class Page:
         if not found:
             return
         with gr.Row():
-            table, plot = (gr.HTML(part, min_width=260) for part in _drawn(found))
+            parts = []
+            for part in _drawn(found):
+                with gr.Column(min_width=260):
+                    parts.append(gr.HTML(part))
         with gr.Row():
             fields = [
                 gr.Number(p["grams"], label=f"Grams of {meal_view.words(p['food'])}")
@@ -213,30 +222,31 @@ class Page:
         yes = gr.Checkbox(label=check, visible=bool(meal["why"]))
         save, told = gr.Button("Log this meal", variant="primary"), gr.HTML()
 
-        def pairs(grams):
-            return list(zip(found, grams, strict=True))
-
         def correct(*grams):
             try:
-                eaten = [meal_log.scaled(*pair) for pair in pairs(grams)]
+                scaled = map(meal_log.scaled, found, grams)
+                return *_drawn(list(scaled)), ""
             except ValueError as error:
-                return gr.skip(), gr.skip(), _alert(error)
-            return *_drawn(eaten), ""
+                return gr.skip(), gr.skip(), food_chat.alert(error)
 
-        def keep(changed, agreed, *grams):
-            if meal["why"] and not agreed:
-                return gr.skip(), gr.skip(), _alert("Say yes above first, or ask anew.")
+        def log(changed, agreed, *grams):
             try:
-                self.log.add_all(pairs(grams), meal["model"])
+                self.keep(meal, agreed, grams)
             except (ValueError, meal_log.MealLogError) as error:
-                return gr.skip(), gr.skip(), _alert(error)
+                return gr.skip(), gr.skip(), food_chat.alert(error)
             done = gr.update(value="Logged", interactive=False)
             return changed + 1, done, "<p role='status'>It is in the diary below.</p>"
 
         for field in fields:
-            field.change(correct, fields, [table, plot, told], show_progress="hidden")
+            field.change(correct, fields, [*parts, told], show_progress="hidden")
         kept = [self.changed, save, told]
-        save.click(keep, [self.changed, yes, *fields], kept, show_progress="hidden")
+        save.click(log, [self.changed, yes, *fields], kept, show_progress="hidden")
+
+    def keep(self, meal, agreed, grams):
+        """Logs what was found in these grams; ValueError where a yes is missing."""
+        if meal["why"] and not agreed:
+            raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
+        self.log.add_all(zip(meal["found"], grams, strict=True), meal["model"])
 
     def _diary(self, _):
         """Today's meals, each to be corrected or deleted, their sum, and the week."""
@@ -246,7 +256,7 @@ class Page:
             meals = self.log.day()
             energy = {str(day): self.log.totals(str(day))["kcal"] for day in week}
         except meal_log.MealLogError as error:
-            gr.HTML(_alert(error))
+            gr.HTML(food_chat.alert(error))
             return
         with gr.Row():
             with gr.Column(scale=3, min_width=320):
@@ -255,7 +265,8 @@ class Page:
                 for meal in meals:
                     self._logged(meal, told)
             with gr.Column(scale=2, min_width=320):
-                gr.HTML("<h2>The week</h2>" + plotting.image(*meal_view.week(energy)))
+                shown = plotting.image(*meal_view.week(energy))
+                gr.HTML("<h2>The week</h2>" + (shown if any(energy.values()) else ""))
 
     def _logged(self, meal, told):
         gr, food = self.gr, meal_view.words(meal.portion["food"])
@@ -270,7 +281,7 @@ class Page:
             try:
                 do(meal.id, *values)
             except (ValueError, KeyError, meal_log.MealLogError) as error:
-                return gr.skip(), _alert(error.args[0])
+                return gr.skip(), food_chat.alert(error.args[0])
             return changed + 1, ""
 
         def correct(changed, grams):
@@ -281,6 +292,11 @@ class Page:
         after = [self.changed, told]
         gr.on([grams.submit, grams.blur], correct, [self.changed, grams], after)
         delete.click(lambda n: change(n, self.log.delete), self.changed, after)
+
+
+def _chats(past, now):
+    """What stands in each of the two chats: all that was asked, the newest below."""
+    return ["".join(turns) for turns in zip(*past, now, strict=True)]
 
 
 def _picture(path):
@@ -305,7 +321,3 @@ def _totals(meals):
         f"<p><b>{meal_view.amount('kcal', sums['kcal'])}</b> in all: "
         f"{', '.join(parts)}.</p>"
     )
-
-
-def _alert(error):
-    return f"<p class='food-alert' role='alert'>{html.escape(str(error))}</p>"

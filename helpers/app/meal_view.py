@@ -26,13 +26,13 @@ def words(food):
     return food.replace("_", " ")
 
 
-def picture_html(picture, alt):
-    """A picture, uint8 (H, W, 3), as wide as the screen allows, 240 pixels at most."""
+def picture_html(picture, alt, *, width=240):
+    """A picture, uint8 (H, W, 3), as wide as the screen allows, `width` at most."""
     image, file = Image.fromarray(picture), io.BytesIO()
-    image.thumbnail((480, 480))
+    image.thumbnail((2 * width, 2 * width))
     image.save(file, "PNG")
     drawn = "image-rendering:pixelated" if image.width < 100 else ""
-    return _img(file.getvalue(), alt, f"width:240px;{drawn}")
+    return _img(file.getvalue(), alt, f"width:{width}px;{drawn}")
 
 
 def app_picture():

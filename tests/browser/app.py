@@ -1,6 +1,6 @@
 """The page that the browser test opens: the app with models that are scripted.
 
-    python tests/browser/app.py PORT
+python tests/browser/app.py PORT
 """
 
 import os
