@@ -28,7 +28,7 @@ SERVE = ("-m", "scripts.app", "--port")
 PLOT = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
 KEPT = f"""[document.querySelector('h1').getBoundingClientRect().top,
   {PLOT}.getBoundingClientRect().bottom]"""
-VALUE = "document.querySelector('[aria-label={!r}]').value"
+VALUE = "document.querySelector(`[aria-label={!r}]`).value"
 CHAT = "document.querySelector('#chat')"
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
 ROWS = "[...document.querySelector('.food-table').rows].map(r => r.innerText)"
@@ -102,7 +102,8 @@ def in_words(page) -> str:
         f"{page.look(VALUE.format('Model'))}” and “"
         f"{page.look(VALUE.format('Beside it'))}”; what the model has seen; the "
         f"question and the button Ask; a chat: “{asked}”, the folded step {steps}, and "
-        f"the answer “{answer}”; a table of this meal: {table}. {page.look(f'{PLOT}.alt')}"
+        f"the answer “{answer}”; a table of this meal: {table}. "
+        f"{page.look(f'{PLOT}.alt')}"
     )
 
 

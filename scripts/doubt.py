@@ -14,13 +14,11 @@ from importlib import util
 
 import numpy as np
 
-from helpers import runtime
 from helpers.app import food_models, local_model
 from helpers.app.assistant import converse, portions
 from helpers.tasks.food import food_pictures, food_questions, food_traces, photos
 from helpers.tools import nutrition
 
-RESULTS = runtime.ROOT / "data" / "results" / "doubt.csv"
 TRAIN, TEST, MADE = 400, 400, 100
 QUESTION = food_questions.ONE_FOOD[0].format(150)
 PHOTOS = (
@@ -48,7 +46,7 @@ def main():
         sure = threshold([certainty for certainty, _, _ in asked["training drawings"]])
         rows += [row(stage, kind, sure, answers) for kind, answers in asked.items()]
         print(f"{stage}: sure from {sure}", flush=True)
-    with open(RESULTS, "w", encoding="utf-8", newline="") as file:
+    with open(food_models.DOUBT, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -30,10 +30,11 @@ CSS = """
 h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2rem 0}
 :is(#photo, #drawings) label {position:static;box-shadow:none;border:0}
 #photo, #photo .image-container {height:auto!important}
-#photo img {max-height:230px;width:100%;height:100%;object-fit:contain}
+#photo img {width:100%;height:230px;object-fit:contain}
 #drawings .grid-wrap {overflow:visible;height:auto;max-height:none;min-height:0}
-#drawings .grid-container {grid-template-columns:repeat(4,1fr);gap:6px;padding:0}
-#drawings .thumbnail-item {width:100%;min-width:0}
+#drawings .grid-container {grid-template-columns:repeat(4,minmax(0,1fr))!important;
+  gap:6px;padding:0;width:100%}
+#drawings :is(.gallery-item, .thumbnail-item) {width:100%;min-width:0}
 #drawings .caption-label {display:none}
 .food-chat {background:var(--background-fill-secondary);border-radius:12px;padding:12px;
   overflow-wrap:anywhere}

@@ -4,6 +4,7 @@ A local model doubts by its own probabilities: `python -m scripts.doubt` chose S
 training drawings and measured, on others, what it finds.
 """
 
+import csv
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,8 +24,9 @@ STUDENTS = {  # name: stage of the course
 }
 UNKNOWN = "what its makers say; the server does not tell"
 DRAWINGS = "drawings of sixteen foods, and not one photo"
+DOUBT = runtime.ROOT / "data" / "results" / "doubt.csv"
 # Probability of the first turn that nine in ten training drawings reach.
-SURE = {"food_grpo": 0.8, "food_sft": 0.3}
+SURE = {"food_grpo": 0.83, "food_sft": 0.28}
 
 
 class Choice(NamedTuple):
@@ -65,6 +67,12 @@ def on_server(address, model, key="") -> Choice:
         DRAWINGS if draws else UNKNOWN,
         draws,
     )
+
+
+def doubt(stage):
+    """What was measured of a stage's doubt: rows of data/results/doubt.csv, as text."""
+    text = DOUBT.read_text(encoding="utf-8")
+    return [row for row in csv.DictReader(text.splitlines()) if row["model"] == stage]
 
 
 def _weights(stage):

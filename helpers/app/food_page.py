@@ -4,17 +4,16 @@ What one person asks is kept in the state of their session; the diary is everybo
 """
 
 import contextlib
-import datetime
 import pathlib
 import threading
 
 import numpy as np
 
-from helpers.app import food_chat, food_models, meal_log, meal_view
+from helpers.app import food_chat, food_diary, food_models, meal_log, meal_view
 from helpers.app.assistant import BackendError, converse, portions
 from helpers.plots import plotting
 from helpers.tasks.food import food_questions, photos
-from helpers.tools.nutrition import NUTRIENTS, TOOL
+from helpers.tools.nutrition import TOOL
 
 GRAMS = 150
 TURNS_SHOWN = 8  # of a chat
@@ -24,6 +23,7 @@ NOBODY = "nobody else"
 EMPTY: dict = {"found": [], "model": "", "why": ""}
 TOP = "<h1>What is on the plate?</h1><p>Show it, ask, correct the grams, log it.</p>"
 NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
+DOWN = "() => document.querySelectorAll('#chats *').forEach(e => e.scrollTop = 1e6)"
 SCROLL = "() => document.getElementById('chats').scrollIntoView({block: 'nearest'})"
 
 
@@ -50,7 +50,8 @@ class Page:
                         self.chats = [self._chat("chat"), self._chat("beside", False)]
                     gradio.render(self.meal, [self.meal.change])(self._meal)
             again = [self.blocks.load, self.changed.change]
-            gradio.render(self.changed, again)(self._diary)
+            diary = food_diary.Diary(gradio, log, self.changed)
+            gradio.render(self.changed, again)(diary.show)
             self._wire()
 
     def _plate(self):
@@ -105,7 +106,6 @@ class Page:
             elem_classes="food-chat",
             min_width=280,
             max_height=460,
-            autoscroll=True,
         )
 
     def _wire(self):
@@ -126,6 +126,7 @@ class Page:
         self.gallery.select(take, None, self.photo, show_progress="hidden")
         self.upload.upload(lambda path: path, self.upload, self.photo)
         self.ask.click(js=SCROLL)
+        gr.on([chat.change for chat in self.chats], js=DOWN)
         gr.on(
             [self.ask.click, self.question.submit],
             self._ask,
@@ -215,11 +216,12 @@ class Page:
                     parts.append(gr.HTML(part))
         with gr.Row():
             fields = [
-                gr.Number(p["grams"], label=f"Grams of {meal_view.words(p['food'])}")
-                for p in found
+                gr.Number(portion["grams"], label=f"Grams of {food}", interactive=True)
+                for portion in found
+                for food in [meal_view.words(portion["food"])]
             ]
         check = f"{meal['why']} I have looked at it myself: log it."
-        yes = gr.Checkbox(label=check, visible=bool(meal["why"]))
+        yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
         save, told = gr.Button("Log this meal", variant="primary"), gr.HTML()
 
         def correct(*grams):
@@ -248,51 +250,6 @@ class Page:
             raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
         self.log.add_all(zip(meal["found"], grams, strict=True), meal["model"])
 
-    def _diary(self, _):
-        """Today's meals, each to be corrected or deleted, their sum, and the week."""
-        gr, today = self.gr, datetime.date.today()
-        week = [today - datetime.timedelta(days) for days in reversed(range(7))]
-        try:
-            meals = self.log.day()
-            energy = {str(day): self.log.totals(str(day))["kcal"] for day in week}
-        except meal_log.MealLogError as error:
-            gr.HTML(food_chat.alert(error))
-            return
-        with gr.Row():
-            with gr.Column(scale=3, min_width=320):
-                gr.HTML(f"<h2>Today</h2>{_totals(meals)}")
-                told = gr.HTML()
-                for meal in meals:
-                    self._logged(meal, told)
-            with gr.Column(scale=2, min_width=320):
-                shown = plotting.image(*meal_view.week(energy))
-                gr.HTML("<h2>The week</h2>" + (shown if any(energy.values()) else ""))
-
-    def _logged(self, meal, told):
-        gr, food = self.gr, meal_view.words(meal.portion["food"])
-        with gr.Row(elem_classes="logged"):
-            label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
-            grams = gr.Number(
-                meal.portion["grams"], label=label, key=f"grams {meal.id}", scale=3
-            )
-            delete = gr.Button(f"Delete {food}", size="sm", scale=1, min_width=120)
-
-        def change(changed, do, *values):
-            try:
-                do(meal.id, *values)
-            except (ValueError, KeyError, meal_log.MealLogError) as error:
-                return gr.skip(), food_chat.alert(error.args[0])
-            return changed + 1, ""
-
-        def correct(changed, grams):
-            if grams == meal.portion["grams"]:
-                return gr.skip(), ""
-            return change(changed, self.log.edit, grams)
-
-        after = [self.changed, told]
-        gr.on([grams.submit, grams.blur], correct, [self.changed, grams], after)
-        delete.click(lambda n: change(n, self.log.delete), self.changed, after)
-
 
 def _chats(past, now):
     """What stands in each of the two chats: all that was asked, the newest below."""
@@ -310,14 +267,3 @@ def _drawn(found):
     """Table and plot of a meal."""
     plot = plotting.image(*meal_view.macros(found))
     return meal_view.table_html(found, "Nutrition of this meal"), plot
-
-
-def _totals(meals):
-    if not meals:
-        return "<p>Nothing is logged yet.</p>"
-    sums = meal_log.total([meal.portion for meal in meals])
-    parts = [f"{name} {meal_view.amount(name, sums[name])}" for name in NUTRIENTS[1:]]
-    return (
-        f"<p><b>{meal_view.amount('kcal', sums['kcal'])}</b> in all: "
-        f"{', '.join(parts)}.</p>"
-    )

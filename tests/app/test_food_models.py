@@ -1,7 +1,5 @@
 """What is known of the models that the food app offers, and when they are in doubt."""
 
-import csv
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,6 @@ from helpers import runtime
 from helpers.app import food_models
 from helpers.model import count_params, weights
 from scripts import doubt
-
-MEASURED = list(csv.DictReader(open(doubt.RESULTS, encoding="utf-8", newline="")))
 
 
 def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
@@ -36,7 +32,7 @@ def test_a_server_is_told_of_by_the_name_of_its_model(name, draws):
 
 @pytest.mark.parametrize("stage", food_models.STUDENTS.values())
 def test_the_threshold_is_what_was_measured_on_training_drawings(stage):
-    rows = {row["pictures"]: row for row in MEASURED if row["model"] == stage}
+    rows = {row["pictures"]: row for row in food_models.doubt(stage)}
     assert {float(row["sure_from"]) for row in rows.values()} == {
         food_models.SURE[stage]
     }

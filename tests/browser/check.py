@@ -34,9 +34,9 @@ STEPS = (
 )
 BUTTON = """[...document.querySelectorAll('button')]
   .filter(b => b.offsetParent && b.innerText.trim() == {!r}).at(-1)"""
-FIELD = "document.querySelector('[aria-label={!r}]')"
+FIELD = "document.querySelector(`[aria-label={!r}]`)"
 LABELLED = """[...document.querySelectorAll('label')]
-  .filter(l => l.innerText.trim().startsWith({!r})).at(-1).querySelector('input')"""
+  .filter(l => l.innerText.includes({!r})).at(-1)?.querySelector('input, textarea')"""
 PHOTO = "document.querySelector('#photo img')?.src"
 CONTROLS = """[...document.querySelectorAll('button, input, textarea, summary')]
   .filter(e => e.offsetParent && !e.disabled && e.tabIndex >= 0 && e.type != 'file')"""
@@ -141,7 +141,7 @@ def desk(page):
     press(page, "Log this meal")
     page.wait(f"{TEXT}.includes('804 kcal in all')")
 
-    choose(page, "Model", 1)
+    choose(page, "Model", "ramen")
     page.wait(f"{TEXT}.includes('the ramen model: scripted')")
     ask(page, "not one photo")  # the notice
     press(page, "Log this meal")
@@ -151,21 +151,21 @@ def desk(page):
     page.wait(f"{BUTTON.format('Delete ramen')}")
 
     page.look("document.querySelectorAll('#drawings button')[3].click()")
-    choose(page, "Beside it", 1)
+    choose(page, "Beside it", "pizza")
     page.wait("document.querySelector('#beside')?.offsetParent")
     ask(page, "There are 142 kcal in 150 g of ramen.")
     page.wait("document.querySelector('#beside').innerText.includes('402 kcal')")
     assert page.look(CHAT).count(" s, ") == 3, "each answer says its time"
     press(page, "Delete ramen")
     page.wait(f"!({BUTTON.format('Delete ramen')})")
-    enter(page, LABELLED.format("Grams, "), "150")
+    enter(page, LABELLED.format("pizza, grams"), "150")
     page.wait(f"{TEXT}.includes('402 kcal in all')")
     tab_reaches_all(page)
 
 
 def tablet(page):
     """A server that is not there, a file that is none, one that is too large."""
-    choose(page, "Model", 2)
+    choose(page, "Model", "teacher")
     enter(page, LABELLED.format("Address"), "http://127.0.0.1:9/v1")
     enter(page, LABELLED.format("Its name"), "big")
     page.wait(f"{TEXT}.includes('at http://127.0.0.1:9/v1, as big')")
@@ -184,6 +184,9 @@ def phone(page):
     page.look(
         "document.querySelector('#photo [aria-label=\"Capture from camera\"]').click()"
     )
+    camera = "document.querySelector('#photo [aria-label*=\"Access Webcam\" i]')"
+    page.wait(f"{camera} || ({BUTTON.format('Click to Access Webcam')})")
+    page.look(f"({camera} || ({BUTTON.format('Click to Access Webcam')})).click()")
     page.wait("document.querySelector('#photo video')?.videoWidth")
     page.look("document.querySelector('#photo [aria-label=\"capture photo\"]').click()")
     page.wait(PHOTO)
@@ -251,14 +254,16 @@ def press(page, text):
     page.look(f"{BUTTON.format(text)}.click()")
 
 
-def choose(page, label, down):
-    """Opens a menu by keyboard, and takes the entry so many below the chosen one."""
-    page.look(f"{FIELD.format(label)}.focus()")
-    time.sleep(0.5)
-    for _ in range(down):
-        page.press("ArrowDown")
-    page.press("Enter")
-    page.press("Tab")
+def choose(page, label, name):
+    """Opens a menu, and takes the entry with this name."""
+    field, entries = (
+        FIELD.format(label),
+        "[...document.querySelectorAll('[role=option]')]",
+    )
+    page.wait(f"{entries}.length > 1 || ({field}.blur(), {field}.focus())")
+    entry = f"{entries}.find(e => e.innerText.includes({name!r}))"
+    page.look(f"{entry}.dispatchEvent(new MouseEvent('mousedown', {{bubbles: true}}))")
+    page.wait(f"{field}.value.includes({name!r})")
 
 
 def enter(page, field, text):
