@@ -1,6 +1,6 @@
 """The food-logging assistant."""
 
-from helpers.app import food_app, food_models, local_model, meal_view
+from helpers.app import food_app, local_model, meal_view
 from helpers.app.assistant import BackendError, Event, converse, portions
 from helpers.app.chat_server import ChatServer
 from helpers.app.meal_log import MealLog
@@ -14,7 +14,6 @@ __all__ = [
     "OpenAIServer",  # a model on a server
     "converse",  # picture in, answer out
     "food_app",  # the page
-    "food_models",  # what it offers to ask
     "local_model",  # a model of this machine
     "meal_view",  # meals as HTML
     "portions",  # what an answer logs

@@ -260,7 +260,9 @@ def choose(page, label, name):
         FIELD.format(label),
         "[...document.querySelectorAll('[role=option]')]",
     )
-    page.wait(f"{entries}.length > 1 || ({field}.blur(), {field}.focus())")
+    page.look(f"{field}.focus()")
+    page.press("ArrowDown")  # opens it, where the focus alone does not yet
+    page.wait(f"{entries}.length > 1")
     entry = f"{entries}.find(e => e.innerText.includes({name!r}))"
     page.look(f"{entry}.dispatchEvent(new MouseEvent('mousedown', {{bubbles: true}}))")
     page.wait(f"{field}.value.includes({name!r})")
