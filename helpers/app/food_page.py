@@ -23,7 +23,8 @@ NOBODY = "nobody else"
 EMPTY: dict = {"found": [], "model": "", "why": ""}
 TOP = "<h1>What is on the plate?</h1><p>Show it, ask, correct the grams, log it.</p>"
 NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
-DOWN = "() => document.querySelectorAll('#chats *').forEach(e => e.scrollTop = 1e6)"
+DOWN = """() => document.querySelectorAll('.food-chat .html-container').forEach(
+  e => {e.tabIndex = 0; e.scrollTop = 1e6})"""
 SCROLL = "() => document.getElementById('chats').scrollIntoView({block: 'nearest'})"
 
 
