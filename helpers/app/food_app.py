@@ -30,6 +30,7 @@ CSS = """
 h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2rem 0}
 :is(#photo, #drawings) label {position:static;box-shadow:none;border:0}
 #photo, #photo .image-container {height:auto!important}
+#photo button {min-width:28px;min-height:28px}
 #photo img {width:100%;height:230px;object-fit:contain}
 #drawings .grid-wrap {overflow:visible;height:auto;max-height:none;min-height:0}
 #drawings .grid-container {grid-template-columns:repeat(4,minmax(0,1fr))!important;

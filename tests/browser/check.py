@@ -40,6 +40,7 @@ LABELLED = """[...document.querySelectorAll('label')]
 PHOTO = "document.querySelector('#photo img')?.src"
 CONTROLS = """[...document.querySelectorAll('button, input, textarea, summary')]
   .filter(e => e.offsetParent && !e.disabled && e.tabIndex >= 0 && e.type != 'file')"""
+NOT_OURS = "{exclude: [['.toast-header']]}"  # Gradio's own notes
 FETCHED = """performance.getEntriesByType('resource').map(r => r.name)
   .filter(name => /^https?:/.test(name) && !name.startsWith(location.origin))"""
 
@@ -283,9 +284,7 @@ def barriers(page, axe):
     if axe is None:
         return
     page.look(axe + "; 0")
-    found = page.look(
-        "axe.run({exclude: [['.toast-header']]}).then(r => JSON.stringify(r.violations))"
-    )
+    found = page.look(f"axe.run({NOT_OURS}).then(r => JSON.stringify(r.violations))")
     lines = [
         f"{rule['impact']} {rule['id']}: {node['html'][:200]} {node['failureSummary']}"
         for rule in json.loads(found)
