@@ -60,7 +60,7 @@ lab: $(READY)  ## open the course in JupyterLab
 	  notebooks/00_start_here.ipynb
 
 app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
-	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(VOILA_ARGS)
+	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(APP_ARGS)
 
 slides: $(READY)  ## slides of all notebooks, to teach from, into build/slides
 	$(PY) -m scripts.slides

@@ -1,21 +1,31 @@
-"""`make app`: the food-logging assistant as a web page, served by Voilà."""
+"""`make app`: the food-logging assistant as a web page of this machine.
 
-import pathlib
-import subprocess
-import sys
+    python -m scripts.app [--port 7860] [--server NAME ADDRESS MODEL] [--share]
 
-PAGE = pathlib.Path(__file__).with_name("assistant_app.py")
-LARGEST_MESSAGE = 64_000_000  # bytes; 10 MiB by default, and a larger photo ends all
-SETTINGS = (
-    '--VoilaConfiguration.extension_language_mapping={".py": "python"}',
-    f"--Voila.tornado_settings={{'websocket_max_message_size': {LARGEST_MESSAGE}}}",
-)
+`--server` offers one more model, behind an OpenAI-compatible server; it may be given
+several times. `--share` lets anybody with the link see page and diary. `--host 0.0.0.0`
+is for a container: else nobody but this machine reaches the page.
+"""
+
+import argparse
+
+from helpers.app import food_app, food_models
 
 
-def command(page, *more):
-    """What serves a page, a Python file, on this machine only."""
-    return [sys.executable, "-m", "voila", str(page), *SETTINGS, *more]
+def main(arguments=None):
+    """Serves the page until it is stopped."""
+    parser = argparse.ArgumentParser("scripts.app", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--server", action="append", nargs=3, default=[])
+    parser.add_argument("--share", action="store_true")
+    asked = parser.parse_args(arguments)
+    models = food_models.course_models()
+    for name, address, model in asked.server:
+        models[name] = food_models.on_server(address, model)
+    where = {"host": asked.host, "port": asked.port, "share": asked.share}
+    food_app.launch(food_app.app(models), **where, wait=True)
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.call(command(PAGE, *sys.argv[1:])))
+    main()

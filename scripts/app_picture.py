@@ -4,9 +4,9 @@
     python -m scripts.app_picture --check    whether docs/app.png still says the same
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
-narrow as a phone, asks about the picture that is there, and keeps the page down to the
-table of the meal, in few colours. What the page says is kept in the file, too, as the
-words for those who do not see it (`meal_view.app_picture`).
+narrow as a phone, asks about the picture that is there, and keeps the page from its
+question down to the plot of the meal, in few colours. What the page says is kept in the
+file, too, as the words for those who do not see it (`meal_view.app_picture`).
 """
 
 import io
@@ -17,18 +17,20 @@ import tempfile
 from PIL import Image, PngImagePlugin
 
 from helpers.app import food_app, meal_view
-from scripts.app import PAGE
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SIZE = meal_view.APP_WIDTH, 1300
+SIZE = meal_view.APP_WIDTH, 3000
 SCALE = 2  # pixels of the file to one of the page: letters stay sharp
 EDGE = 5  # around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
 COLOURS = 64
-KEPT = """[document.querySelector('.food-app').getBoundingClientRect().top,
-  document.querySelector('.food-table').getBoundingClientRect().bottom]"""
-VALUE = "(e => e.selectedOptions ? e.selectedOptions[0].innerText : e.value)({})"
-EVENTS = "[...document.querySelectorAll('.food-event')].map(e => e.innerText)"
+SERVE = ("-m", "scripts.app", "--port")
+PLOT = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
+KEPT = f"""[document.querySelector('h1').getBoundingClientRect().top,
+  {PLOT}.getBoundingClientRect().bottom]"""
+VALUE = "document.querySelector(`[aria-label={!r}]`).value"
+CHAT = "document.querySelector('#chat')"
+TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
 ROWS = "[...document.querySelector('.food-table').rows].map(r => r.innerText)"
 
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
@@ -69,39 +71,39 @@ def taken(program):
     with tempfile.TemporaryDirectory() as folder:
         build = pathlib.Path(folder)
         with (
-            check.served(PAGE, build) as address,
+            check.served(*SERVE, build=build) as address,
             chromium.opened(program, address, *SIZE, scale=SCALE) as page,
         ):
             page.call("Emulation.setScrollbarsHidden", hidden=True)
-            page.wait(check.BUTTON.format("Ask"), seconds=180)
+            page.wait(f"{check.PHOTO} && {check.BUTTON.format('Ask')}", seconds=180)
             check.press(page, "Ask")
-            page.wait(f"{check.KINDS}.includes('food-answer')", seconds=180)
-            page.wait("document.querySelector('.food-table')")
-            page.wait(f"!({check.BUTTON.format('Ask')}.disabled)")
-            page.screenshot(build / "page.png")
+            page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
+            page.wait(f"{PLOT}?.naturalWidth")
+            page.look("document.activeElement.blur(); scrollTo(0, 0)")
             top, bottom = page.look(KEPT)
             said = in_words(page)
+            page.screenshot(build / "page.png")
         whole = Image.open(build / "page.png")
         box = (0, top - EDGE, SIZE[0], bottom + EDGE)
         return small(whole.crop([SCALE * side for side in box]), said), said
 
 
 def in_words(page) -> str:
-    """What the page shows from its heading to its table, as it is there."""
-    chosen = {
-        label: " ".join(page.look(VALUE.format(check.LABELLED.format(label))).split())
-        for label in ("Picture", "Question", "Model")
-    }
-    names = food_app.drawn_examples()
-    drawn = food_app.example_rows()[list(names).index(chosen["Picture"])]["foods"]
-    happened = "; ".join(" ".join(line.split()) for line in page.look(EVENTS))
+    """What the page shows from its heading to its plot, as it is there."""
+    drawn = food_app.example_rows()[0]["foods"]
+    steps = " and ".join(f"“{title}”" for title in page.look(TITLES))
+    answer = page.look(f"{CHAT}.querySelector('.food-answer').innerText")
+    asked = page.look(f"{CHAT}.querySelector('.food-asked p').innerText")
     table = ", ".join(" ".join(row.split()) for row in page.look(ROWS))
     return (
         "The app as a page on a phone, from top to bottom: the heading “What is on the "
-        f"plate?”; a menu of pictures, at “{chosen['Picture']}”; a button to upload a "
-        f"photo; a drawn dish, {' and '.join(drawn)}; the question “"
-        f"{chosen['Question']}”; a menu of models, at “{chosen['Model']}”; the button "
-        f"Ask; three lines of what happened: {happened}; a table of this meal: {table}."
+        f"plate?”; a drawn dish, {' and '.join(drawn)}; a button to upload a photo or "
+        f"take one; eight drawings to choose from; two menus of models, at “"
+        f"{page.look(VALUE.format('Model'))}” and “"
+        f"{page.look(VALUE.format('Beside it'))}”; what the model has seen; the "
+        f"question and the button Ask; a chat: “{asked}”, the folded step {steps}, and "
+        f"the answer “{answer}”; a table of this meal: {table}. "
+        f"{page.look(f'{PLOT}.alt')}"
     )
 
 

@@ -1,70 +1,128 @@
-"""The food-logging assistant: look at a picture, ask a model, log what it found.
+"""The food-logging assistant as a page: show a plate, ask one or two models, log it.
 
-`app` puts the panels together; `course_models` gives the models of this course.
+Gradio serves it, and is imported when the page is made: only those who open it need it.
 """
 
-import functools
+from importlib import metadata
 
-import ipywidgets
-
-from helpers.app import food_panels, local_model, meal_view
-from helpers.app.assistant import BackendError, converse, portions
+from helpers import runtime
+from helpers.app import food_page
 from helpers.app.meal_log import MealLog
-from helpers.tasks.food import food_pictures, food_questions
-from helpers.tools import nutrition
+from helpers.tasks.food import food_pictures
 
-GRAMS = 150
-STUDENTS = {  # name: stage of the course
-    "the student, after rewards (GRPO)": "food_grpo",
-    "the student, before them (SFT)": "food_sft",
+LARGEST_FILE = 16_000_000  # bytes
+FONT = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
+LOOK = {  # white letters on this green differ by 5.5 to 1
+    "button_primary_background_fill": "*primary_700",
+    "button_primary_background_fill_hover": "*primary_800",
+    "button_primary_background_fill_dark": "*primary_700",
+    "button_primary_text_color": "white",
+    "block_title_background_fill": "none",
+    "block_title_text_color": "*body_text_color",
+    "block_title_padding": "0",
+    "block_label_background_fill": "none",
+    "block_label_text_color": "*body_text_color",
+    "input_border_width": "1px",
+    "input_border_color": "*neutral_500",
 }
-# Black on white, whatever the theme; blue and white of the buttons differ by 5.2 to 1.
-STYLE = """<style>
-.food-app {color:#000;background:#fff;padding:8px;overflow-x:hidden}
-.food-app label, .food-app .widget-label, .food-app td, .food-app th, .food-app p,
-.food-app caption, .food-app div {color:#000}
-.food-app input, .food-app select {min-height:36px;color:#000;background-color:#fff;
-  border:1px solid #595959!important;max-width:100%}
-.food-app .widget-inline-hbox {height:auto;flex-wrap:wrap;max-width:100%}
-.food-app .widget-inline-hbox > input, .food-app .widget-inline-hbox > select
-  {min-width:9em}
-.food-app .widget-html-content {line-height:1.4}
-.food-app button {background:#0072B2;color:#fff;font-size:1rem;margin:4px 4px 4px 0}
-.food-app button:disabled {background:#595959;color:#fff;opacity:1!important}
-.food-app button:focus-visible, .food-app input:focus-visible,
-.food-app select:focus-visible {outline:3px solid #D55E00!important;outline-offset:2px}
-.food-event {border-left:4px solid #595959;margin:4px 0;padding:2px 8px;
-  overflow-wrap:anywhere;white-space:pre-wrap}
-.food-call, .food-result {border-color:#0072B2;background:#EEF5FA}
-.food-answer {border-color:#009E73}
-.food-error {border-color:#D55E00;background:#FDF1EA}
-.food-table {border-collapse:collapse}
-.food-table caption {text-align:left;font-weight:bold;padding:4px 0}
-.food-table td, .food-table th {padding:2px 10px 2px 0;text-align:left;
-  background:#fff;border-bottom:1px solid #ccc}
-</style>"""
+CSS = """
+.gradio-container {max-width:1180px!important;width:100%!important;margin:auto}
+h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2rem 0}
+:is(#photo, #drawings) label {position:static;box-shadow:none;border:0}
+#photo, #photo .image-container {height:auto!important}
+#photo button {min-width:28px;min-height:28px}
+#photo img {width:100%;height:230px;object-fit:contain}
+#drawings .grid-wrap {overflow:visible;height:auto;max-height:none;min-height:0}
+#drawings .grid-container {grid-template-columns:repeat(4,minmax(0,1fr))!important;
+  gap:6px;padding:0;width:100%}
+#drawings :is(.gallery-item, .thumbnail-item) {width:100%;min-width:0}
+#drawings .caption-label {display:none}
+.food-chat {background:var(--background-fill-secondary);border-radius:12px;padding:12px;
+  overflow-wrap:anywhere}
+.food-chat p {margin:4px 0}
+.food-asked {background:var(--primary-100);border-radius:12px 12px 2px;padding:8px 12px;
+  margin:10px 0 10px auto;width:fit-content;max-width:85%;color:#000}
+.food-asked img {border-radius:6px}
+.food-step {border:1px solid var(--border-color-primary);border-radius:8px;margin:6px 0;
+  padding:6px 10px;background:var(--background-fill-primary)}
+.food-step summary {cursor:pointer} .food-step p {white-space:pre-wrap;font-size:.85rem}
+.food-answer {font-size:1.15rem;font-weight:600}
+.food-spent {font-size:.85rem;opacity:.8}
+.food-alert {border-left:4px solid #D55E00;padding:2px 10px}
+.food-table, .food-table tr {border:0!important}
+.food-table {border-collapse:collapse;width:100%;margin:0!important}
+.food-table caption {text-align:left;font-weight:600}
+.food-table :is(td,th) {padding:3px 8px 3px 0!important;text-align:left;
+  font-weight:400;border:0!important;
+  border-bottom:1px solid var(--border-color-primary)!important}
+:is(summary,button,input,textarea):focus-visible {outline:3px solid #D55E00!important;
+  outline-offset:2px}
+"""
 
 
-def app(backends, *, log=None, examples=None):
-    """The assistant as one widget.
+def _gradio():
+    """Gradio, or an ImportError that says how to get it."""
+    try:
+        import gradio
+    except ImportError as error:
+        raise ImportError(
+            "The page needs the package gradio, which is not installed. Install the "
+            "course with `pip install -e '.[app]'`."
+        ) from error
+    if int(metadata.version("gradio").split(".")[0]) < 6:
+        raise ImportError(
+            f"The page needs gradio 6, here is {metadata.version('gradio')}. Run `pip "
+            "install -U 'gradio>=6.0'`, and restart the kernel."
+        )
+    return gradio
+
+
+def app(models, *, log=None, examples=None):
+    """The assistant as a page, to be shown by `launch`.
 
     Args:
-      backends: {name: function without arguments that gives a backend of
-        `helpers.app.assistant`}.
-      log: a `meals.MealLog`; None: that of the build folder.
+      models: {name: `food_models.Choice`}; a server can be chosen besides.
+      log: a `MealLog`, shared by all who open the page; None: that of the build folder.
       examples: {name: picture, uint8 (H, W, 3)}; None: drawn ones.
     Returns:
-      An ipywidgets box.
+      A gradio.Blocks.
+    Raises:
+      ImportError: gradio is missing or too old; says what to do.
     """
-    return _Assistant(backends, log or MealLog(), examples or drawn_examples()).box
+    examples = examples or drawn()
+    return food_page.Page(_gradio(), models, log or MealLog(), examples).blocks
 
 
-def course_models():
-    """The models of the food lessons, for `app`; each is loaded when first asked."""
-    return {
-        name: functools.partial(local_model.load, stage, name)
-        for name, stage in STUDENTS.items()
-    }
+def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
+    """Serves a page to this machine; on Colab and Kaggle it stands below the cell.
+
+    Args:
+      page: of `app`.
+      share: whether anybody with a link may see page and diary, through Gradio's
+        servers; Kaggle needs it.
+      host, port: to listen at; None: a port that is free.
+      wait: whether to go on until it is stopped.
+    Returns:
+      Its address.
+    """
+    themes = _gradio().themes
+    theme = themes.Soft(primary_hue="emerald", neutral_hue="stone", font=FONT)
+    _, address, public = page.launch(
+        share=share,
+        server_name=host,
+        server_port=port,
+        prevent_thread_lock=not wait,
+        theme=theme.set(**LOOK),
+        css=CSS,
+        max_file_size=LARGEST_FILE,
+        footer_links=[],
+        height=900,
+        quiet=not wait,
+        ssr_mode=False,
+        enable_monitoring=False,
+        inline=runtime.where() != "laptop",
+    )
+    return public or address
 
 
 def example_rows(count=8):
@@ -72,66 +130,9 @@ def example_rows(count=8):
     rows = food_pictures.generate(
         count, seed=14, split="test", levels=(1, 1, 2), no_food=0.15
     )
-    rows.sort(key=lambda row: row["level"])  # the question that stands there is of one
-    return rows
+    return sorted(rows, key=lambda row: row["level"])
 
 
-def drawn_examples(count=8):
+def drawn(count=8):
     """The pictures of `example_rows`, by name."""
-    rows = example_rows(count)
-    return {f"example {i + 1}": row["image"] for i, row in enumerate(rows)}
-
-
-class _Assistant:
-    def __init__(self, backends, log, examples):
-        self.day = food_panels.DayPanel(log)
-        self.picture = food_panels.PicturePanel(examples)
-        self.model = food_panels.ModelPanel(backends)
-        self.meal = food_panels.MealPanel(log, self.day.show)
-        self.question = ipywidgets.Text(
-            food_questions.ONE_FOOD[0].format(GRAMS),
-            description="Question",
-            style=food_panels.LONGEST_LABEL,
-            layout=food_panels.wide(),
-        )
-        self.ask = food_panels.button("Ask")
-        self.ask.on_click(self._ask)
-        self.events = ipywidgets.HTML()
-        self.box = ipywidgets.VBox(
-            [
-                ipywidgets.HTML(STYLE + "<h2>What is on the plate?</h2>"),
-                self.picture.box,
-                self.question,
-                self.model.box,
-                self.ask,
-                self.events,
-                self.meal.box,
-                ipywidgets.HTML("<h2>Today</h2>"),
-                self.day.box,
-            ],
-            layout=ipywidgets.Layout(width="100%", max_width="44em"),
-        )
-        self.box.add_class("food-app")
-
-    def _ask(self, _):
-        self.ask.disabled = True
-        self.meal.show([], "")
-        self.events.value = "<p role='status'>The model is looking …</p>"
-        try:
-            self._converse()
-        finally:  # whatever went wrong, one can ask again
-            self.ask.disabled = False
-
-    def _converse(self):
-        try:
-            backend = self.model.backend
-        except BackendError as error:
-            self.events.value = meal_view.failure_html(str(error))
-        else:
-            happened = []
-            question = self.question.value.strip()
-            shown, tools = self.picture.picture, [nutrition.TOOL]
-            for event in converse(backend, question, shown, tools):
-                happened.append(event)
-                self.events.value = "".join(map(meal_view.event_html, happened))
-            self.meal.show(portions(happened), backend.name)
+    return {f"drawing {i + 1}": r["image"] for i, r in enumerate(example_rows(count))}

@@ -117,26 +117,34 @@ class Turn(NamedTuple):
     """What a model wrote in one turn.
 
     text: without the token that ends it. tokens: int32, that token included. ended:
-    whether there is one. read: tokens of the conversation before it.
+    whether there is one. read: tokens of the conversation before it. logprobs: float32,
+    of each of the tokens, in nats.
     """
 
     text: str
     tokens: np.ndarray
     ended: bool
     read: int
+    logprobs: np.ndarray
 
     def cut(self, budget, tokenizer):
         """The turn as it had been with this budget of tokens, at least one."""
         if self.tokens.size <= budget:
             return self
-        tokens = self.tokens[:budget]
-        return Turn(turn_text(tokenizer, tokens, False), tokens, False, self.read)
+        tokens, logprobs = self.tokens[:budget], self.logprobs[:budget]
+        text = turn_text(tokenizer, tokens, False)
+        return Turn(text, tokens, False, self.read, logprobs)
 
 
 class _Conversation:
-    """One conversation: a session with one answer, always the likeliest token."""
+    """One conversation: a session with one answer, always the likeliest token.
+
+    tokens: how many it has written. certainty: the probability that it gave to all of
+    its first turn, 0 to 1; None before that.
+    """
 
     def __init__(self, backend, prompt):
+        self.tokens, self.certainty = 0, None
         self.backend, self.read = backend, int(prompt["prompt_mask"].sum())
         self.session = sessions.prefill(
             backend.model,
@@ -168,10 +176,13 @@ class _Conversation:
             eos_ids=chat.eos_ids(backend.tokenizer),
             temperature=0,
         )
-        tokens, mask, _, ended = (array[0, 0] for array in own_rows(completions))
-        own = tokens[mask > 0]
+        tokens, mask, logprobs, ended = (a[0, 0] for a in own_rows(completions))
+        own, logprobs = tokens[mask > 0], logprobs[mask > 0]
+        self.tokens += own.size
+        if self.certainty is None:
+            self.certainty = float(np.exp(logprobs.sum()))
         text = turn_text(backend.tokenizer, own, ended)
-        return Turn(text, own, bool(ended), self.read)
+        return Turn(text, own, bool(ended), self.read, logprobs)
 
     def append_results(self, verdict, results):
         backend = self.backend

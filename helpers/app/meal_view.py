@@ -1,9 +1,10 @@
-"""What the food-logging assistant shows: pictures, events, tables and a plot, as HTML.
+"""What the food-logging assistant shows: pictures, events, tables and plots, as HTML.
 
 All of it is text that a model, a server or a file has had a hand in, so all is escaped.
 """
 
 import base64
+import datetime
 import html
 import io
 
@@ -11,7 +12,6 @@ from PIL import Image
 
 from helpers import runtime
 from helpers.app import meal_log
-from helpers.app.assistant import Event
 from helpers.plots import plotting
 from helpers.tools.nutrition import DIGITS, NUTRIENTS
 
@@ -26,13 +26,13 @@ def words(food):
     return food.replace("_", " ")
 
 
-def picture_html(picture, alt):
-    """A picture, uint8 (H, W, 3), as wide as the screen allows, 240 pixels at most."""
+def picture_html(picture, alt, *, width=240):
+    """A picture, uint8 (H, W, 3), as wide as the screen allows, `width` at most."""
     image, file = Image.fromarray(picture), io.BytesIO()
-    image.thumbnail((480, 480))
+    image.thumbnail((2 * width, 2 * width))
     image.save(file, "PNG")
     drawn = "image-rendering:pixelated" if image.width < 100 else ""
-    return _img(file.getvalue(), alt, f"width:240px;{drawn}")
+    return _img(file.getvalue(), alt, f"width:{width}px;{drawn}")
 
 
 def app_picture():
@@ -56,17 +56,21 @@ def event_html(event):
     """One event of a conversation, as a line with a word on who did what."""
     who, text = {
         "said": ("The model says", event.text),
-        "call": ("The model calls", _call_text(event.call)),
-        "result": ("The tool gives", _result_text(event.result)),
+        "call": ("The model calls", call_text(event.call)),
+        "result": ("The tool gives", result_text(event.result)),
         "answer": ("The model answers", event.text),
         "error": ("This failed", event.text),
     }[event.kind]
-    text = text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + " …"
     role = "alert" if event.kind == "error" else "status"
     return (
         f"<div class='food-event food-{event.kind}' role='{role}'>"
-        f"<b>{who}</b> <span>{html.escape(text)}</span></div>"
+        f"<b>{who}</b> <span>{html.escape(shortened(text))}</span></div>"
     )
+
+
+def shortened(text):
+    """A text as it is, or cut where it is longer than a page wants."""
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + " …"
 
 
 def beside_html(picture, alt, told):
@@ -89,19 +93,16 @@ def beside_html(picture, alt, told):
     )
 
 
-def failure_html(text):
-    """What went wrong, and what to do."""
-    return event_html(Event("error", text))
-
-
-def _call_text(call):
+def call_text(call):
+    """A call as one writes it in Python; "" for None."""
     if call is None:
         return ""
     given = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
     return f"{call.name}({given})"
 
 
-def _result_text(result):
+def result_text(result):
+    """What a tool gave, or its error, on one line."""
     if not result or "error" in result:
         return f"an error: {(result or {}).get('error', 'nothing')}"
     return ", ".join(f"{name} {value}" for name, value in result.items())
@@ -133,54 +134,21 @@ def table_html(portions, caption):
         + "</tr>"
         for name in NUTRIENTS
     )
-    return _table(caption, f"<tr><td></td>{head}</tr>{rows}")
-
-
-def day_html(logged, date):
-    """The meals of a day and their sum, as a table."""
-    if not logged:
-        return f"<p>Nothing is logged on {date} yet.</p>"
-    heads = ("time", "food", "grams", "kcal", "by")
-    head = "".join(f"<th scope='col'>{name}</th>" for name in heads)
-    rows = ""
-    for meal in logged:
-        portion = meal.portion
-        cells = (
-            meal.time[11:16],
-            words(portion["food"]),
-            f"{portion['grams']:g}",
-            f"{portion['kcal']:.0f}",
-            meal.model,
-        )
-        rows += "".join(f"<td>{html.escape(cell)}</td>" for cell in cells).join(
-            ("<tr>", "</tr>")
-        )
-    sums = meal_log.total([meal.portion for meal in logged])
-    said = ", ".join(f"{name} {amount(name, sums[name])}" for name in NUTRIENTS[1:])
-    return (
-        _table(f"Meals of {date}", f"<tr>{head}</tr>{rows}")
-        + f"<p><b>The day's total: {amount('kcal', sums['kcal'])}</b>, {said}.</p>"
-    )
-
-
-def _table(caption, rows):
     return (
         "<div style='overflow-x:auto'><table class='food-table'>"
-        f"<caption>{html.escape(caption)}</caption>{rows}</table></div>"
+        f"<caption>{html.escape(caption)}</caption><tr><td></td>{head}</tr>{rows}"
+        "</table></div>"
     )
-
-
-def macros_html(portions):
-    """Where the energy comes from, as a figure with alt text and its words below."""
-    fig, alt = macros(portions)
-    return _img(plotting.png(fig), alt, "width:520px") + f"<p>{html.escape(alt)}</p>"
 
 
 def macros(portions):
-    """The figure of `macros_html`, and what it shows in words.
+    """Where the energy of a meal comes from.
 
+    Args:
+      portions: dicts with "food", "grams" and NUTRIENTS.
     Returns:
-      (figure, text): grams and share of energy of carbohydrate, fat and protein.
+      (figure, what it shows in words): grams and share of energy of carbohydrate, fat
+      and protein.
     """
     sums = meal_log.total(portions)
     energy = {name: sums[name] * per_gram for name, per_gram in MACROS.items()}
@@ -201,6 +169,28 @@ def macros(portions):
         for name, kcal in energy.items()
     )
     return fig, f"Bars of the energy in this meal: {parts}."
+
+
+def week(kcal):
+    """The energy of some days beside each other.
+
+    Args:
+      kcal: {date, "2026-11-21": kcal}, in order.
+    Returns:
+      (figure, what it shows in words).
+    """
+    days = [datetime.date.fromisoformat(date).strftime("%a %d") for date in kcal]
+    eaten = [value for value in kcal.values() if value]
+    mean = f"{sum(eaten) / len(eaten):.0f} kcal a day" if eaten else "nothing yet"
+    title = f"This week: {mean}" + (" on days with meals" if eaten else "")
+    fig, axes = plotting.figure(title, x="", y="kcal", width=5.4, height=2.6)
+    axes.bar(days, list(kcal.values()), color=plotting.GREEN, width=0.62)
+    for i, value in enumerate(kcal.values()):
+        if value:
+            axes.text(i, value, f"{value:.0f}", ha="center", va="bottom", fontsize=9)
+    axes.set_ylim(0, 1.2 * max(kcal.values(), default=0) or 1.0)
+    told = ", ".join(f"{d} {v:.0f}" for d, v in zip(days, kcal.values(), strict=True))
+    return fig, f"Bars of kcal a day: {told}."
 
 
 def _img(data, alt, style):

@@ -12,6 +12,7 @@ from helpers.tools.strict_json import Malformed
 from helpers.tools.tool_calls import LONGEST_TURN, MOST_CALLS, Call
 
 LONGEST_ID = 200
+MOST_TOKENS = 1_000_000  # of one turn
 LONGEST_NAME = 64
 CUT = {  # why a turn is not whole, by its finish_reason
     "length": "The model did not end its turn within the budget: ask in other words, "
@@ -53,6 +54,13 @@ def read_message(answer):
             f"more than {LONGEST_TURN} letters or {MOST_CALLS} calls in one turn"
         )
     return text, asked
+
+
+def tokens_written(answer) -> int | None:
+    """How many tokens a turn had, as a server counts them; None: it does not say."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return count if type(count) is int and 0 <= count <= MOST_TOKENS else None
 
 
 def read_call(asked) -> Call:

@@ -206,13 +206,21 @@ def _too_slow(seconds):
 
 
 class _Conversation:
-    """One conversation with a server, which is told all of it at every turn."""
+    """One conversation with a server, which is told all of it at every turn.
+
+    tokens: how many the server says that the model has written; None: it does not say.
+    """
 
     def __init__(self, server, messages):
         self.server, self.messages, self.ids = server, messages, []
+        self.tokens = 0
 
     def next_turn(self):
-        text, asked = openai_answers.read_message(self.server.ask(self.messages))
+        answer = self.server.ask(self.messages)
+        text, asked = openai_answers.read_message(answer)
+        written = openai_answers.tokens_written(answer)
+        told = self.tokens is not None and written is not None
+        self.tokens = self.tokens + written if told else None
         calls, error = [], None
         try:
             calls = [openai_answers.read_call(each) for each in asked]

@@ -3,16 +3,19 @@
 import contextlib
 import http.client
 import json
+import re
 import socket
 import threading
 import urllib.parse
 
 import pytest
+from PIL import Image
 
 from helpers import runtime
-from helpers.app import chat_server, food_app, food_panels, meal_log
+from helpers.app import chat_server, food_app, food_page, meal_log
 from helpers.app.assistant import converse, portions
 from helpers.app.chat_server import ChatServer
+from helpers.app.food_models import Choice
 from helpers.app.local_model import LocalModel
 from helpers.app.openai_server import OpenAIServer
 from helpers.model import weights
@@ -157,17 +160,18 @@ def test_a_person_is_told_what_the_server_says(server):
 
 def test_the_app_asks_it_by_address_and_name(student, server, tmp_path):
     picture = food_pictures.picture(14, 0, split="test", no_food=0)["image"]
+    Image.fromarray(picture).save(tmp_path / "plate.png")
     log = meal_log.MealLog(tmp_path / "meals.sqlite")
-    models = {"here": lambda: student}
-    app = food_app._Assistant(models, log, {"a plate": picture})
-    app.ask.click()
-    here = app.events.value
-    app.model.pick.value = food_panels.SERVER
-    app.model.address.value, app.model.model.value = server.url, "food_grpo"
+    models = {"here": Choice(lambda: student, "here")}
+    page = food_page.Page(food_app._gradio(), models, log, {"a plate": picture})
+    path, question = str(tmp_path / "plate.png"), "How many kcal are in 150 g of this?"
+    there = ("here", food_page.SERVER, server.url, "food_grpo", "")
     requests = len(server.log)
-    app.ask.click()
-    assert app.events.value == here and "food-answer" in here
-    assert len(server.log) == requests + 2
+    *_, (here, served, _, meal) = page._ask([], path, question, *there)
+    said = re.compile(r"<details.*class='food-answer'>.*?</p>", re.DOTALL)
+    assert said.findall(here) == said.findall(served) != [] and meal["found"]
+    tokens = [re.search(r" s, (\d+) tokens", chat)[1] for chat in (here, served)]
+    assert tokens[0] == tokens[1] and len(server.log) == requests + 2
 
 
 def test_who_says_nothing_keeps_nobody_else_waiting(student, monkeypatch):

@@ -6,18 +6,23 @@ import itertools
 import json
 
 import jax
+import naive_decoder
 import numpy as np
 import pytest
 import tiny_vision
 import toy_tools
+from safetensors.numpy import load_file
 
+from helpers import runtime
 from helpers.app import local_model
 from helpers.app.assistant import converse
 from helpers.app.local_model import LocalModel
 from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
+from helpers.model import weights
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
+from helpers.tools import nutrition
 from helpers.tools.tool_calls import Call, Verdict
 
 TOKENIZER = train_tokenizer(["How many kcal are in 150 g of this?"] * 3, size=300)
@@ -163,3 +168,33 @@ def test_a_stage_that_is_not_there_says_what_to_do():
 def test_pictures_of_any_size_are_seen(often_ends):
     wide = np.zeros((100, 400, 3), np.uint8)
     assert list(converse(backend(), "What is it?", wide, TOOLS))
+
+
+def test_certainty_is_the_probability_of_the_first_turn():
+    """Held to the decoder in NumPy, token by token."""
+    folder = runtime.ROOT / "data" / "tiny" / "sft"
+    tokenizer, hf = (
+        chat.load_tokenizer(folder),
+        json.loads((folder / "config.json").read_text()),
+    )
+    asked = [{"role": "user", "content": "Tom has 2 pens and 3 pens. How many?"}]
+    local = LocalModel(
+        weights.load(folder), tokenizer, nutrition.TINY, "tiny", max_tokens=6
+    )
+    talk = local.begin(asked[0]["content"], None)
+    assert talk.certainty is None and talk.tokens == 0
+    turn, certainty = talk.write(), talk.certainty
+    prompt = next(
+        prompt_batches.prompts(
+            [{"question": asked}], tokenizer, batch=1, buckets=(64,), seed=0
+        )
+    )
+    ids = prompt["prompt"][prompt["prompt_mask"] > 0].tolist()
+    tensors = load_file(folder / "model.safetensors")
+    whole = naive_decoder.logprobs(tensors, hf, ids + turn.tokens.tolist())
+    own = whole[-turn.tokens.size :]
+    np.testing.assert_allclose(turn.logprobs, own, atol=1e-3)
+    assert certainty == pytest.approx(np.exp(own.sum()), rel=1e-3)
+    assert talk.tokens == turn.tokens.size == turn.logprobs.size
+    cut = turn.cut(2, tokenizer)
+    np.testing.assert_array_equal(cut.logprobs, turn.logprobs[:2])

@@ -12,6 +12,7 @@ import pytest
 from fake_openai import Drip, call, message, serving
 from PIL import Image
 
+from helpers.app import openai_answers
 from helpers.app.assistant import converse, portions
 from helpers.app.openai_server import LARGEST_ANSWER, OpenAIServer
 from helpers.tools.nutrition import TOOL
@@ -329,3 +330,19 @@ def test_a_model_that_calls_for_ever_is_stopped():
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     assert "pip install -e '.[app]'" in error("http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    "usage, written",
+    [
+        ({"completion_tokens": 12}, 12),
+        ({"completion_tokens": -1}, None),
+        ({"completion_tokens": True}, None),
+        ({"completion_tokens": "12"}, None),
+        ({"completion_tokens": 10**9}, None),
+        ([], None),
+    ],
+)
+def test_tokens_are_what_the_server_counts_and_nothing_else(usage, written):
+    assert openai_answers.tokens_written({"usage": usage}) == written
+    assert openai_answers.tokens_written([]) is None

@@ -1,29 +1,32 @@
-"""The page that the browser test opens: the app with models that are scripted."""
+"""The page that the browser test opens: the app with models that are scripted.
+
+python tests/browser/app.py PORT
+"""
 
 import os
 import sys
 import time
 
-from IPython.display import display
-
 sys.path.insert(0, os.environ["COURSE_TESTS"])
 
 from scripted_backend import Scripted  # noqa: E402
 
-from helpers.app import food_app
+from helpers.app import food_app  # noqa: E402
+from helpers.app.food_models import DRAWINGS, Choice  # noqa: E402
 
-SLOWLY = 0.7  # seconds a turn, so that events are seen to come one by one
-
-
-def pause():
-    time.sleep(SLOWLY)
+SLOWLY = 0.7  # seconds a turn, so that steps are seen to come one by one
 
 
-display(
-    food_app.app(
-        {
-            "the pizza model": lambda: Scripted("the pizza model", "pizza", pause),
-            "the ramen model": lambda: Scripted("the ramen model", "ramen", pause),
-        }
+def model(name, food, **known):
+    """A choice that sees this food in everything."""
+    return Choice(
+        lambda: Scripted(name, food, lambda: time.sleep(SLOWLY)), "scripted", **known
     )
-)
+
+
+if __name__ == "__main__":
+    models = {
+        "the pizza model": model("the pizza model", "pizza"),
+        "the ramen model": model("the ramen model", "ramen", seen=DRAWINGS, draws=True),
+    }
+    food_app.launch(food_app.app(models), port=int(sys.argv[1]), wait=True)

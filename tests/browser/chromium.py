@@ -16,7 +16,7 @@ import urllib.request
 import websocket
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowUp": 38, "ArrowDown": 40}
 
 
 def find():
@@ -34,6 +34,8 @@ def opened(program, address, width, height, mobile=False, scale=1):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu"]
         command += ["--disable-dev-shm-usage", "--no-first-run", "--mute-audio"]
+        command += ["--use-fake-device-for-media-stream"]  # a camera that is drawn
+        command += ["--use-fake-ui-for-media-stream"]
         command += ["--remote-debugging-port=0", f"--user-data-dir={profile}"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         browser = subprocess.Popen([*command, "about:blank"], **quiet)
@@ -100,8 +102,9 @@ class Page:
                 return heard["result"]
 
     def look(self, script):
-        """The value of a JavaScript expression."""
-        given = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of a JavaScript expression, which may be a promise."""
+        how = {"returnByValue": True, "awaitPromise": True}
+        given = self.call("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in given:
             raise RuntimeError(f"{script}: {given['exceptionDetails']}")
         return given["result"].get("value")

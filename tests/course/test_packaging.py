@@ -180,7 +180,7 @@ import importlib, pkgutil
 for room in pkgutil.walk_packages(helpers.__path__, "helpers."):
     importlib.import_module(room.name)
 heavy = {"torch", "tunix", "ray", "vllm", "tensorflow"} & set(sys.modules)
-assert not {"openai", "voila"} & set(sys.modules), "extras are imported when used"
+assert not {"openai", "gradio"} & set(sys.modules), "extras are imported when used"
 assert not heavy, heavy
 """
 
