@@ -7,6 +7,7 @@ escaped, for HTML and for the templates of Gradio.
 import html
 import re
 import time
+from typing import Any
 
 from helpers.app import meal_log
 from helpers.app.assistant import portions
@@ -30,7 +31,8 @@ class Watched:
 
     def __init__(self, backend, lock):
         self.backend, self.lock, self.name = backend, lock, backend.name
-        self.talk, self.seconds = None, 0.0
+        self.talk: Any = None  # the backend's conversation, once there is one
+        self.seconds = 0.0
 
     def begin(self, question, picture):
         """See `helpers.app.assistant`."""

@@ -117,7 +117,7 @@ class Page:
             server = gr.update(visible=SERVER in (pick, other))
             return server, gr.update(visible=other != NOBODY), self._status(*values)
 
-        def take(event: gr.SelectData):
+        def take(event: gr.SelectData):  # type: ignore[name-defined]
             return list(self.examples.values())[event.index]
 
         asked = [*names, *self.fields[:2]]

@@ -213,14 +213,16 @@ class _Conversation:
 
     def __init__(self, server, messages):
         self.server, self.messages, self.ids = server, messages, []
-        self.tokens = 0
+        self.tokens: int | None = 0
 
     def next_turn(self):
         answer = self.server.ask(self.messages)
         text, asked = openai_answers.read_message(answer)
         written = openai_answers.tokens_written(answer)
-        told = self.tokens is not None and written is not None
-        self.tokens = self.tokens + written if told else None
+        if self.tokens is None or written is None:
+            self.tokens = None
+        else:
+            self.tokens += written
         calls, error = [], None
         try:
             calls = [openai_answers.read_call(each) for each in asked]
