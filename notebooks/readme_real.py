@@ -80,7 +80,9 @@ def picture(found: dict):
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(0, 84 + 14 * len(stages(found)))  # above the bars, the legend
+    tallest = max(bar(found[s, task])[2] for s in stages(found) for task in TASKS)
+    legend = 0.09 * len(stages(found)) + 0.1  # of the height, and a bar's number
+    axes.set_ylim(0, tallest / (1 - legend))
     return fig
 
 
