@@ -63,11 +63,14 @@ def test_greedy_answers_are_those_of_transformers(model):
 
 @pytest.mark.parametrize("shape", ["wide", "tall", "grey", "small", "same"])
 def test_pixels_are_those_of_the_image_processor(shape):
-    """One step of 255 apart at most: Pillow's releases round differently."""
+    """One step of 255 apart at most: Pillow's releases round differently.
+
+    The stored pixels are Pillow 13's; of Pillow 12's a fifth is a step away in "tall".
+    """
     ours = images.fit(STORED[f"picture_{shape}"], 24)
     theirs = (STORED[f"pixels_{shape}"] + 1) / 2  # normalised, back to 0..1
     np.testing.assert_allclose(ours / 255, theirs, atol=1 / 255 + 1e-6)
-    assert np.abs(ours / 255 - theirs).mean() < 0.1 / 255
+    assert np.abs(ours / 255 - theirs).mean() < 0.25 / 255
 
 
 def test_what_is_saved_here_is_what_transformers_was_seen_to_read(model, tmp_path):
