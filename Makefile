@@ -126,6 +126,7 @@ colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitati
 
 app-check: $(READY)  ## the assistant's web page and the slides in a headless Chromium
 	$(PY) tests/browser/check.py
+	PYTHONPATH=. $(PY) tests/browser/two_servers.py
 	$(PY) -m scripts.app_picture --check
 	$(PY) tests/browser/slides.py
 

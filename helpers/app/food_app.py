@@ -31,6 +31,7 @@ h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2re
 :is(#photo, #drawings) label {position:static;box-shadow:none;border:0}
 #photo, #photo .image-container {height:auto!important}
 #photo button {min-width:28px;min-height:28px}
+.gradio-container :is(input, textarea) {min-height:28px;min-width:28px}
 #photo img {width:100%;height:230px;object-fit:contain}
 #drawings .grid-wrap {overflow:visible;height:auto;max-height:none;min-height:0}
 #drawings .grid-container {grid-template-columns:repeat(4,minmax(0,1fr))!important;
@@ -45,7 +46,8 @@ h1 {font-size:1.7rem;font-weight:700;margin:0} h2 {font-size:1.15rem;margin:.2re
 .food-asked img {border-radius:6px}
 .food-step {border:1px solid var(--border-color-primary);border-radius:8px;margin:6px 0;
   padding:6px 10px;background:var(--background-fill-primary)}
-.food-step summary {cursor:pointer} .food-step p {white-space:pre-wrap;font-size:.85rem}
+.food-step summary {cursor:pointer;min-height:28px}
+.food-step p {white-space:pre-wrap;font-size:.85rem}
 .food-answer {font-size:1.15rem;font-weight:600}
 .food-spent {font-size:.85rem;opacity:.8}
 .food-alert {border-left:4px solid #D55E00;padding:2px 10px}

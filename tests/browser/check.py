@@ -258,10 +258,9 @@ def press(page, text):
 
 def choose(page, label, name):
     """Opens a menu, and takes the entry with this name."""
-    field, entries = (
-        FIELD.format(label),
-        "[...document.querySelectorAll('[role=option]')]",
-    )
+    field = FIELD.format(label)
+    own = f"{field}.closest('.block').querySelectorAll('[role=option]')"
+    entries = f"[...{own}]"  # of this menu, for another one may still be open
     page.look(f"{field}.focus()")
     page.press("ArrowDown")  # opens it, where the focus alone does not yet
     page.wait(f"{entries}.length > 1")
