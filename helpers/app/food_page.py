@@ -18,7 +18,7 @@ from helpers.tools.nutrition import TOOL
 GRAMS = 150
 TURNS_SHOWN = 8  # of a chat
 AT_ONCE = 32  # conversations; those of one local model take turns
-SERVER = "a teacher: a larger model on a server"
+SERVER = "a teacher on a server"
 NOBODY = "nobody else"
 EMPTY: dict = {"found": [], "model": "", "why": ""}
 TOP = "<h1>What is on the plate?</h1><p>Show it, ask, correct the grams, log it.</p>"
