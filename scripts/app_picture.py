@@ -6,7 +6,7 @@
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
 narrow as a phone, asks about the picture that is there, and keeps the page from its
 question down to the plot of the meal, in few colours. What the page says is kept in the
-file, too, as the words for those who do not see it (`meal_view.app_picture`).
+file, too, as the words for those who do not see it (`event_view.app_picture`).
 """
 
 import io
@@ -16,10 +16,10 @@ import tempfile
 
 from PIL import Image, PngImagePlugin
 
-from helpers.app import food_app, meal_view
+from helpers.app import event_view, food_app
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SIZE = meal_view.APP_WIDTH, 3000
+SIZE = event_view.APP_WIDTH, 3000
 SCALE = 2  # pixels of the file to one of the page: letters stay sharp
 EDGE = 5  # around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
@@ -29,9 +29,9 @@ PLOT = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
 KEPT = f"""[document.querySelector('h1').getBoundingClientRect().top,
   {PLOT}.getBoundingClientRect().bottom]"""
 VALUE = "document.querySelector(`[aria-label={!r}]`).value"
-CHAT = "document.querySelector('#chat')"
+CHAT = "document.querySelector('.food-chat')"
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
-ROWS = "[...document.querySelector('.food-table').rows].map(r => r.innerText)"
+ROWS = "[...document.querySelector('.food-table table').rows].map(r => r.innerText)"
 
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 
@@ -52,12 +52,12 @@ def main(arguments) -> None:
         sys.exit("Install Chromium first, such as `apt-get install chromium`.")
     data, said = taken(program)
     if arguments:
-        assert said == meal_view.app_picture()[1], f"docs/app.png is old, now: {said}"
+        assert said == event_view.app_picture()[1], f"docs/app.png is old, now: {said}"
         print("docs/app.png says what the app says.")
         return
-    meal_view.APP_PICTURE.parent.mkdir(exist_ok=True)
-    meal_view.APP_PICTURE.write_bytes(data)
-    print(f"{meal_view.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
+    event_view.APP_PICTURE.parent.mkdir(exist_ok=True)
+    event_view.APP_PICTURE.write_bytes(data)
+    print(f"{event_view.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
 
 
 def taken(program):

@@ -35,9 +35,9 @@ def show(gradio, log, changed):
 def _logged(gr, log, changed, meal):
     food, logged = meal_view.words(meal.portion["food"]), meal.portion["grams"]
     label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
-    with gr.Row():
-        grams = gr.Number(logged, label=label, key=str(meal.id), scale=3)
-        delete = gr.Button(f"Delete {food}", size="sm", scale=1, min_width=120)
+    with gr.Row():  # with a key, a control keeps the focus when the day is shown anew
+        grams = gr.Number(logged, label=label, key=meal.id, scale=3, interactive=True)
+        delete = gr.Button(f"Delete {food}", size="sm", key=-meal.id, min_width=120)
 
     def correct(count, grams):
         if grams == logged:

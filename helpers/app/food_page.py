@@ -125,12 +125,10 @@ class Page:
         with gr.Row():
             table, plot = gr.Markdown(table, elem_classes="food-table"), gr.HTML(plot)
         with gr.Row():
-            fields = [
-                gr.Number(p["grams"], label=f"Grams of {words(p['food'])}")
-                for p in found
-            ]
+            grams = [(p["grams"], f"Grams of {words(p['food'])}") for p in found]
+            fields = [gr.Number(n, label=of, interactive=True) for n, of in grams]
         check = f"{meal['why']} I have looked at it myself: log it."
-        yes = gr.Checkbox(label=check, visible=bool(meal["why"]))
+        yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
         save = gr.Button("Log this meal", variant="primary")
 
         def correct(*grams):
