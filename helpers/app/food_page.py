@@ -53,7 +53,8 @@ class Page:
             gr.render(changed)(lambda _: food_diary.show(gr, log, changed))
             who, shown = [pick, other], [chats[1], status]
             choosing = [self.blocks.load, pick.change, other.change]
-            gr.on(choosing, self.choose, who, shown)
+            at_once = {"trigger_mode": "always_last", "show_progress": "hidden"}
+            gr.on(choosing, self.choose, who, shown, **at_once)
             asking, given = [ask.click, question.submit], [past, photo, question, *who]
             told = [*chats, past, meal]
             gr.on(asking, self.ask, given, told, concurrency_limit=AT_ONCE)
@@ -141,7 +142,7 @@ class Page:
             return count + 1, gr.update(value="Logged", interactive=False)
 
         left = [event for field in fields for event in (field.submit, field.blur)]
-        gr.on(left, correct, fields, [table, plot])
+        gr.on(left, correct, fields, [table, plot], show_progress="hidden")
         save.click(log, [changed, yes, *fields], [changed, save])
 
     def keep(self, meal, agreed, grams):
