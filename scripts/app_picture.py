@@ -1,12 +1,13 @@
 """Takes the picture of the food-logging assistant that README and notebook 14 show.
 
-    python -m scripts.app_picture            under a minute; needs Chromium
+    python -m scripts.app_picture            about a minute; needs Chromium
     python -m scripts.app_picture --check    whether docs/app.png still says the same
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
-narrow as a phone, asks about the picture that is there, and keeps the page from its
-question down to the plot of the meal, in few colours. What the page says is kept in the
-file, too, as the words for those who do not see it (`event_view.app_picture`).
+narrow as a phone, and asks about the picture that is there: once, so that the model's
+programs are compiled, and once more on a fresh page, which it keeps from its heading down
+to the plot of the meal, in few colours. What the page says is kept in the file, too, as
+the words for those who do not see it (`event_view.app_picture`).
 """
 
 import io
@@ -30,6 +31,7 @@ KEPT = f"""[document.querySelector('h1').getBoundingClientRect().top,
   {PLOT}.getBoundingClientRect().bottom]"""
 VALUE = "document.querySelector(`[aria-label={!r}]`).value"
 CHAT = "document.querySelector('.food-chat')"
+READY = f"{CHAT} && !{CHAT}.querySelector('.food-answer')"  # not asked yet
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
 ROWS = "[...document.querySelector('.food-table table').rows].map(r => r.innerText)"
 
@@ -75,10 +77,12 @@ def taken(program):
             chromium.opened(program, address, *SIZE, scale=SCALE) as page,
         ):
             page.call("Emulation.setScrollbarsHidden", hidden=True)
-            page.wait(f"{check.PHOTO} && {check.BUTTON.format('Ask')}", seconds=180)
-            check.press(page, "Ask")
-            page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
-            page.wait(f"{PLOT}?.naturalWidth")
+            for _ in ("compiles", "is kept"):
+                page.call("Page.navigate", url=address)
+                page.wait(f"{READY} && {check.PHOTO}", seconds=180)
+                check.press(page, "Ask")
+                page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
+                page.wait(f"{PLOT}?.naturalWidth")
             page.look("document.activeElement.blur(); scrollTo(0, 0)")
             top, bottom = page.look(KEPT)
             said = in_words(page)
