@@ -27,11 +27,9 @@ def main(arguments=None):
         if len(server) not in (3, 4):
             parser.error("--server takes NAME ADDRESS MODEL, and perhaps KEY.")
         name, address, model, *variables = server
-        if missing := [
-            variable for variable in variables if variable not in os.environ
-        ]:
-            parser.error(f"--server {name}: {missing[0]} is not in the environment.")
-        keys = [os.environ[variable] for variable in variables]
+        keys = [os.environ.get(variable) for variable in variables]
+        if None in keys:
+            parser.error(f"--server {name}: {variables[0]} is not in the environment.")
         models[name] = food_models.on_server(address, model, *keys)
     where = {"host": asked.host, "port": asked.port, "share": asked.share}
     food_app.launch(food_app.app(models), **where, wait=True)

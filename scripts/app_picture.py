@@ -5,9 +5,9 @@
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
 narrow as a phone, and asks about the picture that is there: once, so that the model's
-programs are compiled, and once more on a fresh page, which it keeps from its heading down
-to the plot of the meal, in few colours. What the page says is kept in the file, too, as
-the words for those who do not see it (`event_view.app_picture`).
+programs are compiled, and once more on a fresh page, which is kept from its heading to
+the plot of the meal, in few colours. What the page says is kept in the file, too, for
+those who do not see it (`event_view.app_picture`).
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What notebook 14 shows of the food app: pictures, and events of a conversation.
+"""Pictures and events of a conversation, as HTML: in notebook 14, and for the page.
 
 All of it is text that a model, a server or a file has had a hand in, so all is escaped.
 """

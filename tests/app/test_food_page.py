@@ -106,9 +106,9 @@ def test_what_was_asked_before_stays_for_a_while(page, grey):
 
 
 def test_what_is_in_a_session_is_not_changed_under_it(page, grey):
-    past = ([], [])
+    past = [[], []]
     steps(page, grey, "pizza", "ramen", past=past)
-    assert past == ([], []), "another session may hold the same value"
+    assert past == [[], []], "another session may hold the same value"
 
 
 def test_a_photo_to_a_model_of_drawings_is_told_and_needs_a_yes(page, tmp_path, grey):
@@ -189,6 +189,12 @@ def test_who_answers_is_told(page):
     assert beside["visible"] is False and told.count("<p>") == 1
     page.models["<b>"] = scripted("pizza")
     assert "<b>" not in page.choose("<b>", NOBODY)[1]
+
+
+def test_two_menus_that_are_changed_in_haste_are_both_heard(page):
+    (told,) = (f for f in page.blocks.fns.values() if f.fn == page.choose)
+    assert told.trigger_mode == "always_last"
+    assert {name for _, name in told.targets} == {"load", "change"}
 
 
 def test_a_table_of_two_foods_has_their_sum_and_a_plot():
