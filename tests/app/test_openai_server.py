@@ -119,7 +119,7 @@ def test_a_large_photo_is_sent_smaller():
 )
 def test_an_address_or_key_that_cannot_be_sent(address, key):
     said = error(address, key=key)
-    assert "Enter both again" in said and str(key) not in said
+    assert "Give both again" in said and str(key) not in said
 
 
 @pytest.mark.parametrize(
