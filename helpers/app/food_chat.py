@@ -92,7 +92,7 @@ def message(events, unsure=False, spent=""):
 
 def escaped(text):
     """A text as it is read, with no letter that HTML or a template would act on."""
-    return html.escape(shortened(text)).replace("{", "&#123;").replace("$", "&#36;")
+    return html.escape(shortened(text)).replace("{", "&#123;")
 
 
 def alert(text):
