@@ -22,7 +22,7 @@ def keep_programs(folder) -> None:
     Args:
       folder: on this machine's own disk: programs are compiled for its processor.
     """
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
