@@ -5,13 +5,16 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from helpers import batches
 from helpers.course.stages import stage_folder
 from helpers.exercises import challenge, food_challenges, maths_challenges
+from helpers.generation import Rollouts
 from helpers.model import Transformer, weights
 from helpers.rewards.functions import correct
 from helpers.tasks import food_pictures, food_traces
 from helpers.tasks.maths import word_problems
 from helpers.tools import TINY, nutrition, trace
+from helpers.training import Trainer, objectives, optimizers
 
 
 @pytest.fixture(autouse=True)
@@ -209,6 +212,18 @@ def test_an_attempt_that_patches_the_course_fails(owner, name, monkeypatch):
     outcome = maths_challenges.grpo(attempt, to_beat=-1)
     assert not outcome.passed and outcome.reached is None
     assert "leave the functions of the course as they are" in outcome.message
+
+
+def test_an_attempt_that_trains_leaves_the_course_as_it_is():
+    def attempt(model, tokenizer, questions, reward):
+        asked = batches.prompts(questions, tokenizer, batch=4, buckets=(48,), seed=0)
+        own = Rollouts(model, asked, reward, tokenizer, group=4, max_tokens=64, seed=0)
+        adam = optimizers.adamw(1e-3)
+        Trainer(model, objectives.policy_gradient(), adam, log=False).fit(own, 2)
+        return model
+
+    outcome = maths_challenges.grpo(attempt, to_beat=-1)
+    assert outcome.passed and outcome.spent == 32
 
 
 def test_rows_come_once_each_and_are_copies():
