@@ -13,7 +13,7 @@ import jax
 CPU_OPTIONS = {"xla_backend_optimization_level": 1}
 
 
-def keep_programs(folder) -> None:
+def keep_programs(folder, least_seconds: float = 0.3) -> None:
     """Keeps compiled programs in a folder, where those of an earlier run are found.
 
     A second trainer of the same shapes, and a notebook that is run again, then start
@@ -21,10 +21,11 @@ def keep_programs(folder) -> None:
 
     Args:
       folder: on this machine's own disk: programs are compiled for its processor.
+      least_seconds: programs that were compiled sooner are not kept.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
 
 def cpu_options() -> dict[str, int]:
