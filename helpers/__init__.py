@@ -1,4 +1,4 @@
-"""The package of the course: eighteen rooms, each with a door.
+"""The package of the course: twenty rooms, each with a door.
 
     from helpers.training import Trainer, objectives
 
@@ -24,6 +24,8 @@ ROOMS = (
     "evaluation",
     "tpu",
     "plots",
+    "scale",
+    "handover",
     "recipes",
     "course",
     "app",

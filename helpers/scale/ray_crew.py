@@ -1,0 +1,179 @@
+"""Workers as Ray actors: processes on this machine or on any of a cluster.
+
+`ray start --head` on one machine and `ray start --address=…` on others make a cluster;
+this file uses it and never starts one. Actors are detached and have names: a trainer
+that was killed and starts again finds its workers as they are, with their programs
+compiled. Needs the extra `scale`.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from typing import Any
+
+import ray
+import ray.exceptions
+from ray.util import list_named_actors
+
+from helpers.scale.source import RunStopped, WorkerLost
+from helpers.scale.worker import Worker
+
+READY = 300.0  # seconds that a worker may take to start and to load its model
+BUSY = 30.0  # seconds that one of an earlier trainer may still be busy
+CHECKED = 1.0  # seconds between two looks at the head of the cluster
+GONE = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)
+
+
+class _Actor(Worker):
+    """A worker that pulls the weights it is told of, where it has not got them."""
+
+    def __init__(self, make):
+        super().__init__(make)
+        self.published = None
+
+    def pid(self):
+        """The process it runs in."""
+        return os.getpid()
+
+    def answer_with(self, published, ticket):
+        """Pulls weights, if they are others than it has, and answers.
+
+        Args:
+          published: (name of the run's life, version, [reference to the arrays]).
+        """
+        if published[:2] != self.published:
+            self.load(published[1], ray.get(published[2][0]))
+            self.published = published[:2]
+        return self.answer(ticket)
+
+
+class RayCrew:
+    """A `source.Crew` of Ray actors, each a process with a model of its own.
+
+    Args:
+      make: `make()` gives a worker its `Rollouts`; what Ray can send, best a partial of
+        an importable function.
+      count: of workers.
+      run: name of the run; a trainer that starts again with it finds its workers.
+      cpus: that Ray reserves for each; a fraction lets them share.
+    Raises:
+      RunStopped: no cluster is there, or it is another's.
+    """
+
+    def __init__(self, make, count: int, run: str, cpus: float = 1.0):
+        self.make, self.count, self.run, self.cpus = make, count, run, cpus
+        try:
+            ray.init("auto", namespace=run, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError) as error:
+            raise RunStopped(
+                f"There is no Ray cluster to join ({error}). Start one with `ray start"
+                " --head`, then run the same command again."
+            ) from None
+        self.life = ray.get_runtime_context().get_job_id()
+        self.head = ray.get_runtime_context().gcs_address
+        self.actors: dict[int, Any] = {}
+        self.starts: dict[int, int] = {}  # how often each was started before
+        self.starting: dict[int, tuple] = {}  # those that are not up yet, since when
+        self._published: tuple | None = None
+        self._looked = 0.0
+        self._attach()
+
+    def _attach(self):
+        """Takes over the workers that an earlier trainer left, and starts the others."""
+        self.attached = 0
+        for name in sorted(list_named_actors()):
+            number, start = map(int, name.removeprefix("worker-").split("-"))
+            actor = ray.get_actor(name)
+            with contextlib.suppress(*GONE, ray.exceptions.GetTimeoutError):
+                ray.get(actor.pid.remote(), timeout=BUSY)
+                if number < self.count and number not in self.actors:
+                    self.actors[number], self.starts[number] = actor, start
+                    self.attached += 1
+                    continue
+            ray.kill(actor)
+            self.starts[number] = max(start, self.starts.get(number, 0))
+        for number in range(self.count):
+            if number not in self.actors:
+                self._start(number)
+
+    def _start(self, number):
+        self.starts[number] = start = self.starts.get(number, -1) + 1
+        options = {"num_cpus": self.cpus, "max_restarts": 0, "lifetime": "detached"}
+        kind = ray.remote(_Actor).options(name=f"worker-{number}-{start}", **options)
+        self.actors[number] = actor = kind.remote(self.make)
+        self.starting[number] = actor.pid.remote(), time.monotonic()
+
+    def workers(self) -> list[int]:
+        """The numbers of all workers that are up; to be asked is how a dead one shows."""
+        for number, (reference, since) in list(self.starting.items()):
+            over = time.monotonic() - since > READY
+            if over or ray.wait([reference], timeout=0)[0]:
+                del self.starting[number]
+        return sorted(set(self.actors) - set(self.starting))
+
+    def publish(self, version: int, arrays: dict) -> None:
+        """Puts weights into the object store; those before may go once nobody reads.
+
+        Raises:
+          RunStopped: they do not fit into it.
+        """
+        try:
+            reference = ray.put(arrays)
+        except ray.exceptions.ObjectStoreFullError:
+            size = sum(x.nbytes for x in arrays.values()) / 1e6
+            raise RunStopped(
+                f"The object store has no room for {size:.1f} MB of weights. Start Ray"
+                " with a larger --object-store-memory; what is trained is saved."
+            ) from None
+        self._published = self.life, version, [reference]
+
+    def ask(self, worker: int, ticket: dict):
+        """Has a worker begin an answer; the reference to what it will be."""
+        return self.actors[worker].answer_with.remote(self._published, ticket)
+
+    def finished(self, handles: list, seconds: float) -> list:
+        """Those that are done, or failed; see `source.Crew`."""
+        self._require_head()
+        if not handles:
+            time.sleep(seconds)
+            return []
+        done, _ = ray.wait(handles, num_returns=1, timeout=seconds)
+        more, _ = ray.wait(handles, num_returns=len(handles), timeout=0)
+        return more or done
+
+    def result(self, handle):
+        """What a finished handle holds; WorkerLost if that is nothing."""
+        try:
+            return ray.get(handle, timeout=READY)
+        except GONE:
+            raise WorkerLost("its process is gone") from None
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            line = str(cause).strip().splitlines()[-1]
+            raise WorkerLost(f"{type(cause).__name__}: {line}") from None
+
+    def replace(self, worker: int) -> None:
+        """Ends a worker, in whatever state it is, and starts another in its place."""
+        ray.kill(self.actors[worker])
+        self._start(worker)
+
+    def end(self) -> None:
+        """Ends all workers."""
+        for actor in self.actors.values():
+            ray.kill(actor)
+
+    def _require_head(self):
+        """The head of the cluster answers; Ray itself would end this process later."""
+        if time.monotonic() - self._looked < CHECKED:
+            return
+        self._looked = time.monotonic()
+        host, port = self.head.rsplit(":", 1)
+        try:
+            socket.create_connection((host, int(port)), timeout=10.0).close()
+        except OSError as error:
+            raise RunStopped(
+                f"The head of the Ray cluster at {self.head} is gone ({error}). What is"
+                " trained is saved: start the head again, then the same command."
+            ) from None
+

@@ -1,0 +1,161 @@
+"""How fast, and how stale, with more workers than there are here: a discrete-event model.
+
+Workers and a trainer as SimPy's processes, with measured times, around the very
+`Buffer` that real runs use. Needs the extra `scale`.
+"""
+
+import dataclasses
+import itertools
+import math
+import random
+
+import simpy
+
+from helpers.scale.buffer import Buffer
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """What things take, in seconds on the clock.
+
+    Attributes:
+      sample: to sample and score a piece, on average.
+      update: of the trainer.
+      publish: to hand new weights out, while no update runs.
+      spread: standard deviation of a piece's time over its mean (a gamma
+        distribution); 0: all take the same.
+      restart: from the end of a worker until another is up.
+    """
+
+    sample: float
+    update: float
+    publish: float = 0.0
+    spread: float = 0.0
+    restart: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a simulated run came to.
+
+    Attributes:
+      updates: per second, without the first tenth of the run.
+      staleness: updates between sampling and learning, mean over the pieces.
+      dropped: share of the answered pieces that were too old.
+      busy: share of the workers' time in which they sample what is then learned from.
+      lost: pieces that went with their worker, for each one that was learned.
+    """
+
+    updates: float
+    staleness: float
+    dropped: float
+    busy: float
+    lost: float
+
+
+def simulate(
+    times: Times,
+    workers: int,
+    *,
+    pieces: int = 1,
+    limit: int = 0,
+    preemptions: float = 0.0,
+    updates: int = 200,
+    seed: int = 0,
+) -> Prediction:
+    """Runs so many updates of a trainer and its workers, in simulated time.
+
+    Args:
+      times: of this model on these machines.
+      workers: how many sample.
+      pieces, limit: of the `Buffer`; limit 0 is the synchronous loop.
+      preemptions: of each worker, per hour; at random moments (a Poisson process).
+      updates: of the trainer.
+      seed: of all that is random.
+    Raises:
+      ValueError: a number that makes no sense, such as no worker or a negative time.
+    """
+    numbers = (*dataclasses.astuple(times), preemptions)
+    if workers < 1 or updates < 2 or min(numbers) < 0 or times.sample == 0:
+        raise ValueError(
+            f"workers={workers}, updates={updates}, preemptions={preemptions}, {times}:"
+            " there is at least one worker, there are two updates or more, sampling"
+            " takes a while, and no time or rate is negative."
+        )
+    run = _Run(times, pieces, limit, preemptions / 3600, seed)
+    for _ in range(workers):
+        run.env.process(run.worker())
+    run.env.run(until=run.env.process(run.trainer(updates)))
+    return run.prediction(workers)
+
+
+class _Run:
+    def __init__(self, times, pieces, limit, rate, seed):
+        self.env, self.times, self.rate = simpy.Environment(), times, rate
+        self.random = random.Random(seed)
+        self.buffer = Buffer(itertools.count().__next__, pieces, limit)
+        self.moved = self.env.event()  # happens whenever the buffer has changed
+        self.ages: list[int] = []
+        self.ends: list[float] = []
+        self.answered = 0
+
+    def change(self):
+        self.moved.succeed()
+        self.moved = self.env.event()
+
+    def lasts(self):
+        """Seconds of one piece."""
+        mean, spread = self.times.sample, self.times.spread
+        if spread == 0 or mean == 0:
+            return mean
+        shape = spread**-2
+        return self.random.gammavariate(shape, mean / shape)
+
+    def alive_until(self):
+        """When a worker that is up from now on will be preempted."""
+        if not self.rate:
+            return math.inf
+        return self.env.now + self.random.expovariate(self.rate)
+
+    def worker(self):
+        end = self.alive_until()
+        while True:
+            lease = self.buffer.issue()
+            if lease is None and self.rate:
+                yield self.moved | self.env.timeout(end - self.env.now)
+            elif lease is None:
+                yield self.moved
+            else:
+                version, done = self.buffer.version, self.env.now + self.lasts()
+                yield self.env.timeout(min(done, end) - self.env.now)
+                if done <= end:
+                    self.answered += 1
+                    self.buffer.push(lease, version, None)
+                else:
+                    self.buffer.give_back(lease)
+                self.change()
+            if self.env.now >= end:
+                yield self.env.timeout(self.times.restart)
+                end = self.alive_until()
+
+    def trainer(self, updates):
+        for _ in range(updates):
+            while (taken := self.buffer.take()) is None:
+                yield self.moved
+            self.ages += [self.buffer.version - a.version for a in taken]
+            yield self.env.timeout(self.times.update + self.times.publish)
+            self.buffer.learned()
+            self.ends.append(self.env.now)
+            self.change()
+
+    def prediction(self, workers):
+        first = len(self.ends) // 10
+        rate = (len(self.ends) - 1 - first) / (self.ends[-1] - self.ends[first])
+        learned = len(self.ages)
+        return Prediction(
+            updates=rate,
+            staleness=sum(self.ages) / learned,
+            dropped=self.buffer.dropped / max(self.answered, 1),
+            busy=learned * self.times.sample / (workers * self.env.now),
+            lost=self.buffer.returned / learned,
+        )

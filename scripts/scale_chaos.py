@@ -1,0 +1,81 @@
+"""What happens to the processes of `make scale`: kills, hangs, and the head's end."""
+
+import os
+import pathlib
+import random
+import signal
+import time
+
+GRACE = 0.2  # seconds between two looks
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, and is one of Ray's workers."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
+    except OSError:
+        return False
+
+
+def workers(folder: pathlib.Path) -> list[int]:
+    """The processes of the workers that noted themselves in a run's folder."""
+    noted = sorted(int(path.name) for path in (folder / "pids").glob("*"))
+    return [pid for pid in noted if alive(pid)]
+
+
+def steps_done(folder: pathlib.Path) -> int:
+    """How many steps the trainer of a folder has logged."""
+    path = folder / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+class Chaos:
+    """Kills workers when certain steps are done, and stops one without a word.
+
+    Args:
+      folder: of the run.
+      kills: of workers, spread over the run.
+      steps: of the run.
+      hangs: steps after which a worker is stopped (SIGSTOP), and hangs.
+      seed: who is hit.
+    """
+
+    def __init__(self, folder, kills, steps, hangs=(), seed=0):
+        self.folder, self.random = folder, random.Random(seed)
+        at = [round((k + 0.5) / kills * (steps - 2)) for k in range(kills)]
+        self.due = sorted([(s, signal.SIGKILL) for s in at])
+        self.due = sorted([*self.due, *((s, signal.SIGSTOP) for s in hangs)])
+        self.killed = self.stopped = 0
+
+    def look(self, say) -> None:
+        """Does what is due by now."""
+        while self.due and steps_done(self.folder) >= self.due[0][0]:
+            there = workers(self.folder)
+            if not there:
+                return
+            _, what = self.due.pop(0)
+            pid = self.random.choice(there)
+            os.kill(pid, what)
+            self.killed += what == signal.SIGKILL
+            self.stopped += what == signal.SIGSTOP
+            say(f"{what.name} to worker process {pid}")
+            while what == signal.SIGKILL and alive(pid):
+                time.sleep(GRACE / 10)
+
+
+def cpu_seconds(pids, seen: dict[int, float]) -> float:
+    """CPU-seconds of processes, those that have ended as last seen.
+
+    Args:
+      pids: to look at.
+      seen: by process, what was seen before; it is brought up to date.
+    """
+    tick = os.sysconf("SC_CLK_TCK")
+    for pid in pids:
+        try:
+            text = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1]
+        except OSError:
+            continue
+        user, system = text.split()[11:13]
+        seen[pid] = (int(user) + int(system)) / tick
+    return sum(seen.values())

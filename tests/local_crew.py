@@ -1,0 +1,66 @@
+"""A crew of workers in this process, for what needs no Ray: each a thread of its own.
+
+What may happen to real workers happens here on request, by piece and attempt.
+"""
+
+import concurrent.futures
+import threading
+import time
+
+from helpers.scale.source import WorkerLost
+from helpers.scale.worker import Worker
+
+
+class LocalCrew:
+    """Workers of this process.
+
+    Args:
+      make: as for `Worker`; or anything that is a worker already, see `kind`.
+      count: of workers.
+      fate: `fate(worker, how_many_asked, piece) -> piece`: may change what is sent
+        back, sleep, raise WorkerLost or hang on an event.
+      kind: makes a worker of `make`.
+    """
+
+    def __init__(self, make, count=1, fate=lambda worker, asked, piece: piece, kind=Worker):
+        self.make, self.fate, self.kind = make, fate, kind
+        self.members = {number: kind(make) for number in range(count)}
+        self.pool = concurrent.futures.ThreadPoolExecutor(16)
+        self.lock = threading.Lock()
+        self.asked, self.replaced = 0, []
+
+    def workers(self):
+        return sorted(self.members)
+
+    def publish(self, version, arrays):
+        self.newest = version, arrays
+
+    def ask(self, worker, ticket):
+        with self.lock:
+            self.asked += 1
+        member, newest, asked = self.members[worker], self.newest, self.asked
+        return self.pool.submit(self._answer, worker, member, newest, ticket, asked)
+
+    def _answer(self, worker, member, newest, ticket, asked):
+        if member.version != newest[0]:
+            member.load(*newest)
+        return self.fate(worker, asked, member.answer(ticket))
+
+    def finished(self, handles, seconds):
+        if not handles:
+            time.sleep(seconds / 10)
+            return []
+        wait = concurrent.futures.wait
+        return wait(handles, seconds, concurrent.futures.FIRST_COMPLETED).done
+
+    def result(self, handle):
+        try:
+            return handle.result()
+        except WorkerLost:
+            raise
+        except Exception as error:
+            raise WorkerLost(f"{type(error).__name__}: {error}") from None
+
+    def replace(self, worker):
+        self.replaced.append(worker)
+        self.members[worker] = self.kind(self.make)

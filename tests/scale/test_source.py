@@ -1,0 +1,253 @@
+"""The batch source of asynchronous RL against the synchronous loop, and under mishaps.
+
+Workers are threads of this process (`local_crew`); `test_ray_crew` has real ones.
+"""
+
+import functools
+import json
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+import toy_training
+from flax import nnx
+from local_crew import LocalCrew
+
+from helpers.batches import prompt_batches
+from helpers.generation.rollouts import Rollouts
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer
+from helpers.scale.pieces import Piece
+from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
+from helpers.tasks.maths import word_problems
+from helpers.text.tokenizer import train_tokenizer
+from helpers.training import objectives
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+STEPS = 4
+
+
+@functools.cache
+def rows_and_tokenizer():
+    rows = word_problems.generate(24, seed=1, levels=(1,))
+    return rows, train_tokenizer([r["question"] + r["answer"] for r in rows], 320)
+
+
+def share_of_digits(prompts, completions, **columns):
+    """A reward that differs between the answers of an untrained model."""
+    return [sum(map(str.isdigit, text)) / (1 + len(text)) for text in completions]
+
+
+def make(epochs=None, seed=7):
+    """Rollouts of a model of its own; what workers and the trainer begin with."""
+    rows, tokenizer = rows_and_tokenizer()
+    config = ModelConfig("gemma3_text", 320, 16, 1, 2, 1, 8, 32, window=8, pattern=2)
+    model = Transformer(config, nnx.Rngs(0))
+    prompts = prompt_batches.prompts(
+        rows, tokenizer, batch=2, buckets=(256,), seed=5, epochs=epochs
+    )
+    return Rollouts(
+        model, prompts, share_of_digits, tokenizer, group=4, max_tokens=8,
+        seed=seed, mask_truncated=False,
+    )  # fmt: skip
+
+
+def trainer_of(rollouts, folder=None, **settings):
+    objective = objectives.policy_gradient(sampler_cap=2.0)
+    return Trainer(
+        rollouts.model, objective, adamw(3e-3), folder=folder, log=False, **settings
+    )
+
+
+@functools.cache
+def synchronous():
+    """Weights and table of the loop with Rollouts themselves."""
+    rollouts = make()
+    trainer = trainer_of(rollouts)
+    table = trainer.fit(rollouts, STEPS)
+    return toy_training.weights(rollouts.model), table
+
+
+def asynchronous(crew=None, steps=STEPS, folder=None, save_every=0, **settings):
+    """The trainer, its batch source and what was said."""
+    rollouts, said = make(), []
+    source = FromWorkers(
+        rollouts, crew or LocalCrew(make), say=said.append, **settings
+    )
+    trainer = trainer_of(rollouts, folder, save_every=save_every)
+    with source as batches:
+        trainer.table = trainer.fit(batches, steps)
+    return trainer, source, said
+
+
+def assert_same_run(trainer):
+    weights, table = synchronous()
+    for name, x in toy_training.weights(trainer.model).items():
+        np.testing.assert_array_equal(x, weights[name], err_msg=name)
+    for row, expected in zip(trainer.table, table, strict=True):
+        for name in ("loss", "reward", "grad_norm", "tokens", "ratio_mean", "length"):
+            assert row[name] == expected[name], (row["step"], name)
+
+
+def test_one_worker_that_never_runs_ahead_is_the_synchronous_loop_bit_by_bit():
+    trainer, source, said = asynchronous()
+    assert_same_run(trainer)
+    assert said == [] and source.learned == list(range(STEPS))
+    assert [row["staleness"] for row in trainer.table] == [0] * STEPS
+
+
+def test_it_stays_the_same_run_when_every_worker_dies_and_answers_are_broken():
+    """Without running ahead, who answers and how often it was asked changes nothing."""
+
+    def fate(worker, asked, piece):
+        if asked % 3 == 1:
+            raise WorkerLost("killed")
+        if asked % 3 == 2:
+            piece.batch["logprobs"] = piece.batch["logprobs"] + np.nan
+        return piece
+
+    crew = LocalCrew(make, count=3, fate=fate)
+    trainer, source, said = asynchronous(crew)
+    assert_same_run(trainer)
+    assert source.buffer.returned == len(crew.replaced) == len(said) == 2 * STEPS
+    assert sum("killed. The questions are asked again" in text for text in said) == 4
+    assert sum("logprobs has numbers that are not finite" in text for text in said) == 4
+
+
+class Killed(BaseException):
+    """What stands for the end of the trainer's process."""
+
+
+def test_it_stays_the_same_run_when_the_trainer_is_killed(tmp_path):
+    """A new trainer, with workers that are still there or with new ones."""
+    crew = LocalCrew(make, count=2)
+    for stop in (1, 3):
+        rollouts = make()
+        source = FromWorkers(rollouts, crew, say=print)
+        draw, drawn = source._batch, []
+
+        def dying(*args, draw=draw, drawn=drawn, stop=stop):
+            drawn.append(1)
+            if len(drawn) == stop:
+                raise Killed
+            return draw(*args)
+
+        source._batch = dying
+        with pytest.raises(Killed), source as batches:
+            trainer_of(rollouts, tmp_path, save_every=1).fit(batches, STEPS)
+        source.close()
+    trainer, source, _ = asynchronous(crew, folder=tmp_path, save_every=1)
+    assert_same_run(trainer)
+    state = source.get_state()["buffer"]
+    assert state["version"] == STEPS == state["drawn"] - len(state["due"])
+
+
+def test_running_ahead_is_bounded_and_weighed():
+    crew = LocalCrew(make, count=3, fate=lambda w, a, piece: time.sleep(0.02) or piece)
+    trainer, source, _ = asynchronous(crew, steps=8, limit=2)
+    ages = [row["staleness"] for row in trainer.table]
+    assert max(ages) <= 2 and 0 < sum(ages)
+    assert len(source.learned) == len({*source.learned}) == 8
+    gaps = [row["logprob_gap"] for row in trainer.table]
+    for gap, age in zip(gaps, ages, strict=True):
+        assert (gap > 1e-4) == (age > 0), "what ran ahead was sampled by another policy"
+
+
+def test_two_pieces_of_an_update_are_what_one_worker_would_have_made_of_both():
+    """Whichever of two workers answers first."""
+    runs = []
+    for slow in (0, 1):
+
+        def fate(worker, asked, piece, slow=slow):
+            time.sleep(0.05 * (worker == slow))
+            return piece
+
+        trainer, source, _ = asynchronous(LocalCrew(make, 2, fate), steps=2, pieces=2)
+        assert source.learned == [0, 1, 2, 3]
+        runs.append(toy_training.weights(trainer.model))
+    for name, x in runs[0].items():
+        np.testing.assert_array_equal(x, runs[1][name])
+
+
+def test_a_hanging_worker_is_replaced():
+    never, hung = threading.Event(), []
+
+    def fate(worker, asked, piece):
+        if asked == 2:
+            hung.append(asked)
+            never.wait(30)
+        return piece
+
+    crew = LocalCrew(make, count=1, fate=fate)
+    synchronous()  # compiled before the clock runs
+    trainer, source, said = asynchronous(crew, deadline=3.0)
+    never.set()
+    assert_same_run(trainer)
+    assert hung and crew.replaced == [0] and "gave no answer for 3 s" in said[0]
+
+
+def test_a_straggler_is_dropped_and_the_run_goes_on():
+    def fate(worker, asked, piece):
+        while asked == 1 and crew.newest[0] < 3:
+            time.sleep(0.01)
+        return piece._replace(seconds=9.0) if asked == 1 else piece
+
+    crew = LocalCrew(make, 2, fate)
+    trainer, source, said = asynchronous(crew, steps=8, limit=1, deadline=60)
+    assert source.buffer.dropped == 1 and len(said) == 1
+    assert "took 9.0 s" in said[0] and "dropped" in said[0]
+    assert trainer.table[-1]["dropped"] == 1 and trainer.table[0]["dropped"] == 0
+    assert 0 in source.learned, "its questions were asked again"
+
+
+def test_what_fails_for_ever_ends_with_all_that_was_trained_saved(tmp_path):
+    def fate(worker, asked, piece):
+        if asked > 2:
+            raise ValueError("the reward divides by zero")
+        return piece
+
+    crew = LocalCrew(make, fate=fate)
+    with pytest.raises(RunStopped, match="divides by zero.*is saved"):
+        asynchronous(crew, folder=tmp_path, patience=3)
+    records = list(tmp_path.glob("checkpoints/*/checkpoint.json"))
+    assert [json.loads(r.read_text())["record"]["step"] for r in records] == [2]
+    trainer, _, _ = asynchronous(LocalCrew(make), folder=tmp_path)
+    assert_same_run(trainer)
+
+
+def test_workers_of_another_run_are_refused_by_name():
+    crew = LocalCrew(functools.partial(make, seed=8))
+    with pytest.raises(RunStopped, match="seed was 7, here it is 8"):
+        asynchronous(crew, patience=2)
+
+
+def test_batches_end_where_the_questions_end():
+    rollouts = make(epochs=1)
+    source = FromWorkers(rollouts, LocalCrew(functools.partial(make, epochs=1)))
+    with source as batches:
+        assert len(trainer_of(rollouts).fit(batches, 100)) == 12
+    assert sorted(source.learned) == list(range(12))
+
+
+def test_rollouts_whose_questions_depend_on_answers_are_refused():
+    rollouts = make()
+    rollouts.resample = 1
+    with pytest.raises(ValueError, match="resample=0"):
+        FromWorkers(rollouts, LocalCrew(make))
+
+
+def test_a_worker_without_weights_says_so():
+    from helpers.scale.worker import Worker
+
+    with pytest.raises(ValueError, match="load"):
+        Worker(make).answer(make().get_state())
+
+
+def test_a_piece_says_how_long_it_took():
+    crew = LocalCrew(make)
+    _, source, _ = asynchronous(crew, steps=2)
+    assert len(source.seconds) == 2 and min(source.seconds) > 0
+    assert Piece._fields[-1] == "seconds" and jax.device_count() >= 1
