@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
-  bench-real parity serve serve-check gguf-check tpu-check tpu-floor tpu-peers real-model \
+  bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-peers real-model \
   real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
@@ -98,6 +98,12 @@ serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm
 
 gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv
 	$(PY) tests/golden/llama_cpp.py
+
+scale: $(READY)  ## asynchronous RL whose workers and trainer are killed on the way
+	$(PY) -m scripts.scale $(SCALE_ARGS)
+
+handover-check: $(READY)  ## our rewards in TRL and Tunix, our rows in XPK
+	$(PY) tests/engines/handover.py $(CHECK_ARGS)
 
 tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tpu_fit.csv
 	$(PY) -m scripts.tpu_check $(TPU_ARGS)

@@ -30,10 +30,9 @@ from scripts.scale_trainer import STOPPED, say
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "async.csv"
-FIELDS = (
-    "run seed workers kills staleness dropped greedy low high n seconds".split()
-)
+FIELDS = "run seed workers kills staleness dropped greedy low high n seconds".split()
 NEEDS = ["ray==2.60.0", "simpy==4.1.2"]
+ATTEMPTS = 6  # to start Ray, which gives up if its parts are not up in 15 seconds
 RUNS = {  # run: workers, limit, kills of workers, of the trainer, hangs, of the head
     "synchronous": (0, 0, 0, 0, 0, 0),
     "undisturbed": (2, 2, 0, 0, 0, 0),
@@ -80,8 +79,23 @@ class Head:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
 
     def start(self) -> None:
-        """Starts it, and waits until it listens."""
-        settings = {"port": self.port, "num-cpus": 2, "object-store-memory": 200_000_000}
+        """Starts it, and waits until it is up.
+
+        Raises:
+          SystemExit: it does not start, even when it is tried again.
+        """
+        for _ in range(ATTEMPTS):
+            if self._started():
+                return
+            say("Ray was not up in time, as on a busy machine; once more")
+        raise SystemExit(f"Ray did not start:\n{self.log.read_text()[-2000:]}")
+
+    def _started(self):
+        settings = {
+            "port": self.port,
+            "num-cpus": 2,
+            "object-store-memory": 200_000_000,
+        }
         flags = [f"--{name}={value}" for name, value in settings.items()]
         flags += ["--include-dashboard=false", "--disable-usage-stats"]
         flags += [f"--temp-dir={self.folder}", "--node-ip-address=127.0.0.1"]
@@ -96,8 +110,10 @@ class Head:
             )
         while "Ray runtime started" not in self.log.read_text()[before:]:
             if self.process.poll() is not None:
-                raise SystemExit(f"Ray did not start:\n{self.log.read_text()[-2000:]}")
+                self.kill()
+                return False
             time.sleep(0.2)
+        return True
 
     def kill(self) -> None:
         """Ends the head and all that belongs to it, as when a machine goes."""
@@ -123,7 +139,7 @@ class Head:
 def settings_of_workers() -> dict:
     """The environment of trainer and workers: one thread each, and our programs."""
     own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    own |= {"RAY_raylet_start_wait_time_s": "240"}  # on a machine with other work
+    own |= {"RAY_raylet_start_wait_time_s": "60"}
     own |= dict.fromkeys(("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS"), "1")
     return os.environ | own
 
@@ -225,7 +241,9 @@ def main():
     """Command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=["undisturbed", "killed"])
+    parser.add_argument(
+        "--runs", nargs="+", choices=RUNS, default=["undisturbed", "killed"]
+    )
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     python = environment()

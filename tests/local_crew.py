@@ -22,7 +22,9 @@ class LocalCrew:
       kind: makes a worker of `make`.
     """
 
-    def __init__(self, make, count=1, fate=lambda worker, asked, piece: piece, kind=Worker):
+    def __init__(
+        self, make, count=1, fate=lambda worker, asked, piece: piece, kind=Worker
+    ):
         self.make, self.fate, self.kind = make, fate, kind
         self.members = {number: kind(make) for number in range(count)}
         self.pool = concurrent.futures.ThreadPoolExecutor(16)

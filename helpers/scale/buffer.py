@@ -74,6 +74,7 @@ class Buffer:
         self.out: dict[int, Lease] = {}
         self.back: dict[int, tuple[Answered, Lease]] = {}
         self.learning: list[int] = []
+        self.ended = False  # no more tickets can be drawn
 
     def issue(self) -> Lease | None:
         """The next piece to answer; None if nobody may run further ahead, or no more."""
@@ -83,6 +84,7 @@ class Buffer:
         if not self.due:
             ticket = self.draw()
             if ticket is None:
+                self.ended = True
                 return None
             self.due[self.drawn] = ticket
             self.drawn += 1
@@ -138,8 +140,9 @@ class Buffer:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no update can ever be filled: call it after `issue` gave None."""
-        return not self.due and not self.out and len(self.back) < self.pieces
+        """Whether there are no more tickets, and no update can be filled any more."""
+        left = self.due or self.out or len(self.back) >= self.pieces
+        return self.ended and not left
 
     def get_state(self) -> dict:
         """For JSON, between two updates: what is not learned yet will be asked again."""
@@ -158,7 +161,7 @@ class Buffer:
         self.version, self.drawn = state["version"], state["drawn"]
         self.dropped, self.returned = state["dropped"], state["returned"]
         self.due = {number: ticket for number, ticket in state["due"]}
-        self.out, self.back, self.learning = {}, {}, []
+        self.out, self.back, self.learning, self.ended = {}, {}, [], False
 
     def _holds(self, lease):
         held = self.out.get(lease.number)

@@ -12,17 +12,12 @@ import socket
 import time
 from typing import Any
 
-import ray
-import ray.exceptions
-from ray.util import list_named_actors
-
 from helpers.scale.source import RunStopped, WorkerLost
 from helpers.scale.worker import Worker
 
 READY = 300.0  # seconds that a worker may take to start and to load its model
 BUSY = 30.0  # seconds that one of an earlier trainer may still be busy
 CHECKED = 1.0  # seconds between two looks at the head of the cluster
-GONE = (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError)
 
 
 class _Actor(Worker):
@@ -42,6 +37,8 @@ class _Actor(Worker):
         Args:
           published: (name of the run's life, version, [reference to the arrays]).
         """
+        import ray
+
         if published[:2] != self.published:
             self.load(published[1], ray.get(published[2][0]))
             self.published = published[:2]
@@ -62,6 +59,11 @@ class RayCrew:
     """
 
     def __init__(self, make, count: int, run: str, cpus: float = 1.0):
+        import ray
+        import ray.exceptions
+
+        self.ray, self.errors = ray, ray.exceptions
+        self.gone = self.errors.RayActorError, self.errors.ObjectLostError
         self.make, self.count, self.run, self.cpus = make, count, run, cpus
         try:
             ray.init("auto", namespace=run, log_to_driver=False, logging_level="error")
@@ -82,10 +84,11 @@ class RayCrew:
     def _attach(self):
         """Takes over the workers that an earlier trainer left, and starts the others."""
         self.attached = 0
-        for name in sorted(list_named_actors()):
+        ray = self.ray
+        for name in sorted(ray.util.list_named_actors()):
             number, start = map(int, name.removeprefix("worker-").split("-"))
             actor = ray.get_actor(name)
-            with contextlib.suppress(*GONE, ray.exceptions.GetTimeoutError):
+            with contextlib.suppress(*self.gone, self.errors.GetTimeoutError):
                 ray.get(actor.pid.remote(), timeout=BUSY)
                 if number < self.count and number not in self.actors:
                     self.actors[number], self.starts[number] = actor, start
@@ -100,7 +103,9 @@ class RayCrew:
     def _start(self, number):
         self.starts[number] = start = self.starts.get(number, -1) + 1
         options = {"num_cpus": self.cpus, "max_restarts": 0, "lifetime": "detached"}
-        kind = ray.remote(_Actor).options(name=f"worker-{number}-{start}", **options)
+        kind = self.ray.remote(_Actor).options(
+            name=f"worker-{number}-{start}", **options
+        )
         self.actors[number] = actor = kind.remote(self.make)
         self.starting[number] = actor.pid.remote(), time.monotonic()
 
@@ -108,7 +113,7 @@ class RayCrew:
         """The numbers of all workers that are up; to be asked is how a dead one shows."""
         for number, (reference, since) in list(self.starting.items()):
             over = time.monotonic() - since > READY
-            if over or ray.wait([reference], timeout=0)[0]:
+            if over or self.ray.wait([reference], timeout=0)[0]:
                 del self.starting[number]
         return sorted(set(self.actors) - set(self.starting))
 
@@ -119,8 +124,8 @@ class RayCrew:
           RunStopped: they do not fit into it.
         """
         try:
-            reference = ray.put(arrays)
-        except ray.exceptions.ObjectStoreFullError:
+            reference = self.ray.put(arrays)
+        except self.errors.ObjectStoreFullError:
             size = sum(x.nbytes for x in arrays.values()) / 1e6
             raise RunStopped(
                 f"The object store has no room for {size:.1f} MB of weights. Start Ray"
@@ -138,30 +143,30 @@ class RayCrew:
         if not handles:
             time.sleep(seconds)
             return []
-        done, _ = ray.wait(handles, num_returns=1, timeout=seconds)
-        more, _ = ray.wait(handles, num_returns=len(handles), timeout=0)
+        done, _ = self.ray.wait(handles, num_returns=1, timeout=seconds)
+        more, _ = self.ray.wait(handles, num_returns=len(handles), timeout=0)
         return more or done
 
     def result(self, handle):
         """What a finished handle holds; WorkerLost if that is nothing."""
         try:
-            return ray.get(handle, timeout=READY)
-        except GONE:
+            return self.ray.get(handle, timeout=READY)
+        except self.gone:
             raise WorkerLost("its process is gone") from None
-        except ray.exceptions.RayError as error:
+        except self.errors.RayError as error:
             cause = getattr(error, "cause", None) or error
             line = str(cause).strip().splitlines()[-1]
             raise WorkerLost(f"{type(cause).__name__}: {line}") from None
 
     def replace(self, worker: int) -> None:
         """Ends a worker, in whatever state it is, and starts another in its place."""
-        ray.kill(self.actors[worker])
+        self.ray.kill(self.actors[worker])
         self._start(worker)
 
     def end(self) -> None:
         """Ends all workers."""
         for actor in self.actors.values():
-            ray.kill(actor)
+            self.ray.kill(actor)
 
     def _require_head(self):
         """The head of the cluster answers; Ray itself would end this process later."""
@@ -176,4 +181,3 @@ class RayCrew:
                 f"The head of the Ray cluster at {self.head} is gone ({error}). What is"
                 " trained is saved: start the head again, then the same command."
             ) from None
-

@@ -9,8 +9,6 @@ import itertools
 import math
 import random
 
-import simpy
-
 from helpers.scale.buffer import Buffer
 
 
@@ -91,6 +89,8 @@ def simulate(
 
 class _Run:
     def __init__(self, times, pieces, limit, rate, seed):
+        import simpy
+
         self.env, self.times, self.rate = simpy.Environment(), times, rate
         self.random = random.Random(seed)
         self.buffer = Buffer(itertools.count().__next__, pieces, limit)

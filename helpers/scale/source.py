@@ -153,7 +153,7 @@ class FromWorkers:
                 self._thread = threading.Thread(target=self._serve, daemon=True)
                 self._thread.start()
             while True:
-                if self.stopped or self.buffer.exhausted and not self._issue():
+                if self.stopped or self.buffer.exhausted:
                     raise StopIteration
                 if (taken := self.buffer.take()) is not None:
                     break
@@ -211,7 +211,7 @@ class FromWorkers:
             self._stop(error)
 
     def _issue(self):
-        """Gives every idle worker something to do; whether anybody has."""
+        """Gives every idle worker something to do."""
         busy = {errand.worker for errand in self._errands.values()}
         for worker in self.crew.workers():
             if worker in busy:
@@ -221,7 +221,6 @@ class FromWorkers:
                 break
             handle = self.crew.ask(worker, lease.ticket)
             self._errands[handle] = Errand(worker, lease, time.monotonic())
-        return bool(self._errands)
 
     def _receive(self, handle):
         try:

@@ -24,8 +24,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COURSE = PROJECT["tool"]["course"]
 CORE = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-APP, DEV, WATCH = (
-    [Requirement(text) for text in EXTRAS[name]] for name in ("app", "dev", "watch")
+APP, DEV, WATCH, SCALE = (
+    [Requirement(text) for text in EXTRAS[name]]
+    for name in ("app", "dev", "watch", "scale")
 )
 IMPORTED_AS = {
     "orbax-checkpoint": "orbax",
@@ -83,7 +84,9 @@ def imports_of(file: pathlib.Path) -> set[str]:
 
 
 def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
-    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE + APP + WATCH} | {"helpers"}
+    ours = {IMPORTED_AS.get(r.name, r.name) for r in CORE + APP + WATCH + SCALE} | {
+        "helpers"
+    }
     # These come with a declared package and are part of its interface.
     ours |= {"IPython", "huggingface_hub", "mpl_toolkits"}
     # The platforms' own secrets and models, imported only there.
@@ -92,6 +95,19 @@ def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
         foreign = imports_of(file) - set(sys.stdlib_module_names) - ours
         assert not foreign, f"{file.name} imports {foreign}"
         assert "pickle" not in imports_of(file), f"{file.name}: safetensors, not pickle"
+
+
+def test_only_the_files_that_say_so_need_the_extra_scale():
+    """`make env` does not install Ray."""
+    needs = {
+        file.name: imports_of(file) & {"ray", "simpy"}
+        for file in (ROOT / "helpers").rglob("*.py")
+    }
+    found = {name: modules for name, modules in needs.items() if modules}
+    assert found == {"ray_crew.py": {"ray"}, "simulation.py": {"simpy"}}
+    for room in helpers.ROOMS:
+        door = (ROOT / "helpers" / room / "__init__.py").read_text()
+        assert "ray_crew" not in door and "simulation" not in door
 
 
 def test_floors_admit_what_colab_and_kaggle_have():

@@ -118,8 +118,9 @@ class Run(RuleBasedStateMachine):
     @invariant()
     def the_end_is_known(self):
         if hasattr(self, "buffer") and self.buffer.exhausted and self.taken is None:
-            left = 0 if self.end is None else self.end - self.position
-            assert left or len(self.buffer.back) < self.pieces
+            assert self.position == self.end
+            assert len(self.buffer.back) < self.pieces
+            assert not self.buffer.due and not self.buffer.out
 
 
 Run.TestCase.settings = settings(deadline=None, max_examples=40, stateful_step_count=40)

@@ -74,9 +74,7 @@ def synchronous():
 def asynchronous(crew=None, steps=STEPS, folder=None, save_every=0, **settings):
     """The trainer, its batch source and what was said."""
     rollouts, said = make(), []
-    source = FromWorkers(
-        rollouts, crew or LocalCrew(make), say=said.append, **settings
-    )
+    source = FromWorkers(rollouts, crew or LocalCrew(make), say=said.append, **settings)
     trainer = trainer_of(rollouts, folder, save_every=save_every)
     with source as batches:
         trainer.table = trainer.fit(batches, steps)

@@ -1,0 +1,45 @@
+"""This course's rewards as MaxText calls them: `reward_functions_path` is this file.
+
+MaxText passes its settings besides, and gold answers as JSON lists, because some of its
+data sets have several: an answer is right if it is one of them.
+"""
+
+import json
+
+from helpers import rewards
+
+
+def correct(prompts, completions, tmvp_config=None, *, answer, **_):
+    """1.0 where the number after the last `####` is one of the gold answers'.
+
+    Args:
+      prompts, completions: as for `rewards.correct`.
+      tmvp_config: MaxText's settings, not looked at.
+      answer: for each completion a JSON list of gold answers, or one as it is.
+    """
+    scores = []
+    for completion, told in zip(completions, answer, strict=True):
+        golds = _golds(told)
+        found = rewards.correct([""] * len(golds), [completion] * len(golds), golds)
+        scores.append(max(found))
+    return scores
+
+
+def format_reward(prompts, completions, tmvp_config=None, **columns):
+    """`rewards.format_reward`, as it is."""
+    return rewards.format_reward(prompts, completions, **columns)
+
+
+def length_penalty(prompts, completions, tmvp_config=None, **columns):
+    """`rewards.length_penalty` beyond 2,000 characters, from 1,600 on."""
+    return rewards.length_penalty(2000, soft=400)(prompts, completions, **columns)
+
+
+def _golds(told) -> list[str]:
+    """The gold answers in MaxText's column."""
+    if isinstance(told, str) and told.lstrip().startswith("["):
+        told = json.loads(told)
+    golds = told if isinstance(told, list) else [told]
+    if not golds:
+        raise ValueError("An empty list of gold answers: nothing could be right.")
+    return [str(gold) for gold in golds]

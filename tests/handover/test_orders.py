@@ -1,0 +1,136 @@
+"""What could be a command in a shell, or something else in YAML, is no row."""
+
+import re
+import shlex
+
+import pytest
+import yaml
+from handover_orders import LLAMA, OWN, order
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from helpers.handover.jobset import as_text, jobset
+from helpers.handover.orders import ALLOWED, Order, OrderRefused
+from helpers.handover.xpk import pathways_command
+
+HOSTILE = [
+    "a b",
+    "a;reboot",
+    "a'b",
+    'a"b',
+    "$(reboot)",
+    "`reboot`",
+    "a|b",
+    "a&b",
+    "a>b",
+    "a\nb",
+    "a\n",
+    "a: b",
+    "- a",
+    "{a}",
+    "[a]",
+    "&a",
+    "*a",
+    "!!python/object:os.system",
+    "# a",
+    "a\\b",
+    "--flag",
+    "-a",
+    "../a",
+    "a/../b",
+    "%a",
+    "a\tb",
+    "ａ",
+    "",
+    "a\x00",
+    "~",
+    "@a",
+]
+
+
+@pytest.mark.parametrize("field", LLAMA)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_values_are_refused_in_every_field(field, value):
+    with pytest.raises(OrderRefused, match=field):
+        order(**{field: value})
+    if re.search(r"[^\w./-]", value, re.ASCII):  # else it may be a longer name
+        with pytest.raises(OrderRefused, match=field):
+            order(**{field: LLAMA[field] + value})
+    with pytest.raises(OrderRefused, match=field):
+        order(**{field: None})
+
+
+@pytest.mark.parametrize("value", ["on", "no", "null", "true", "y", "off", "false"])
+def test_names_that_yaml_takes_for_something_else_are_refused(value):
+    assert not isinstance(yaml.safe_load(value), str) or value == "y"  # YAML 1.1's y
+    for field in ("name", "cluster", "model"):
+        with pytest.raises(OrderRefused, match="no text in YAML"):
+            order(**{field: value})
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("slice", "v5p-127"),
+        ("algorithm", "ppo"),
+        ("bucket", "s3://my-bucket"),
+        ("bucket", "gs://My"),
+        ("image", "maxtext"),
+        ("name", "a" * 29),
+        ("name", "Llama"),
+        ("tokenizer", "/etc/passwd"),
+        ("tokenizer", "hf_abcdefghij"),
+        ("bucket", "gs://my-bucket/hf_abcdefghij"),
+    ],
+)
+def test_what_is_no_slice_algorithm_bucket_or_holds_a_secret_is_refused(field, value):
+    with pytest.raises(OrderRefused, match=field):
+        order(**{field: value})
+
+
+ONES = {
+    name: st.from_regex(re.compile(r, re.ASCII), fullmatch=True)
+    for name, r in ALLOWED.items()
+}
+
+
+@given(st.fixed_dictionaries(ONES))
+def test_whatever_is_accepted_means_itself_in_a_shell_and_in_yaml(fields):
+    try:
+        made = Order(**fields)
+    except OrderRefused:
+        assume(False)
+    for pathways in (False, True):
+        words = made.training(pathways)
+        assert shlex.split(" ".join(words)) == words
+        assert yaml.safe_load(" ".join(words)) == " ".join(words)
+    for value in (made.name, made.image, made.bucket):
+        assert yaml.safe_load(f"key: {value}") == {"key": value}
+    assert yaml.safe_load(as_text(jobset(made))) == jobset(made)
+    command = pathways_command(made, "out.yaml")
+    assert shlex.split(shlex.join(command)) == command
+
+
+@given(st.text(max_size=12), st.sampled_from(sorted(LLAMA)))
+def test_no_text_gets_through_that_a_shell_would_read_otherwise(text, field):
+    try:
+        made = order(**{field: text})
+    except OrderRefused:
+        return
+    assert shlex.split(text) == [text] and jobset(made)["kind"] == "JobSet"
+
+
+def test_the_recipe_says_what_the_paper_and_maxtext_mean():
+    words = order().training(pathways=True)
+    assert words[:3] == ["python3", "-m", "maxtext.trainers.post_train.rl.train_rl"]
+    assert "rl.loss_algo=grpo" in words and "use_pathways=true" in words
+    gspo = Order(**OWN).training(pathways=False)
+    assert {"rl.loss_algo=gspo-token", "rl.grpo_epsilon=3e-4"} <= {*gspo}
+    assert {"rl.epsilon_high=4e-4", "chips_per_vm=8", "use_pathways=false"} <= {*gspo}
+
+
+def test_no_secret_of_the_environment_appears(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_verysecret")
+    made = order()
+    text = as_text(jobset(made)) + " ".join(pathways_command(made, "out.yaml"))
+    assert "verysecret" not in text and '"secretKeyRef"' in text
