@@ -40,7 +40,7 @@ def say(text):
 
 
 def asynchronous(asked, rollouts):
-    """Trains with workers; the table, and the seconds of each piece."""
+    """Trains with workers; the table, and what `scripts.scale_model` is held to."""
     from helpers.scale.ray_crew import RayCrew
 
     pids = asked.folder / "pids"
@@ -63,7 +63,8 @@ def asynchronous(asked, rollouts):
         )
         table = trainer.fit(batches, asked.steps)
     crew.end()
-    return table, source.seconds
+    times = {"sampling": source.seconds, "updating": source.updating}
+    return table, times | {"published": source.published}
 
 
 def _prompts(asked):
@@ -87,13 +88,13 @@ def main():
     say(f"trainer {os.getpid()} starts")
     if asked.workers:
         try:
-            table, seconds = asynchronous(asked, rollouts)
+            table, times = asynchronous(asked, rollouts)
         except RunStopped as error:
             say(str(error))
             sys.exit(STOPPED)
     else:
         trainer = scale_task.trainer(rollouts.model, asked.folder, asked.steps)
-        table, seconds = trainer.fit(rollouts, asked.steps), []
+        table, times = trainer.fit(rollouts, asked.steps), {}
     report = scale_task.measured(rollouts.model, asked.questions)
     last = table[-1]
     result = {
@@ -104,8 +105,7 @@ def main():
         "low": report.low,
         "high": report.high,
         "n": report.n,
-        "sampling": seconds,
-        "updating": [row["seconds"] for row in table],
+        **times,
     }
     (asked.folder / "result.json").write_text(json.dumps(result))
 

@@ -22,10 +22,11 @@ class SliceKind(NamedTuple):
     chips_per_host: int
 
 
+# As XPK 1.16 has them; `make handover-check` compares.
 SLICES = {
-    "v5litepod-8": SliceKind("tpu-v5-lite-podslice", "2x4", 1, 8),
+    "v5litepod-8": SliceKind("tpu-v5-lite-podslice", "2x4", 2, 4),
     "v5litepod-16": SliceKind("tpu-v5-lite-podslice", "4x4", 4, 4),
-    "v6e-8": SliceKind("tpu-v6e-slice", "2x4", 1, 8),
+    "v6e-8": SliceKind("tpu-v6e-slice", "2x4", 2, 4),
     "v5p-8": SliceKind("tpu-v5p-slice", "2x2x1", 1, 4),
     "v5p-128": SliceKind("tpu-v5p-slice", "4x4x4", 16, 4),
 }

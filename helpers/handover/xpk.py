@@ -1,4 +1,4 @@
-"""XPK's command for a row: it starts the workload, or shows the JobSet it would make."""
+"""XPK's command for a row: it starts the workload, or shows the JobSet of it."""
 
 from helpers.handover.orders import Order
 

@@ -40,7 +40,7 @@ class Answered(NamedTuple):
 
 
 def stale(sampled: int, version: int, limit: int) -> bool:
-    """Whether a piece sampled with one version is too old to be learned from at another.
+    """Whether a piece sampled with one version is too old for an update of another.
 
     Args:
       sampled: the version it was sampled with.
@@ -64,8 +64,8 @@ class Buffer:
     def __init__(self, draw: Callable[[], Any], pieces: int = 1, limit: int = 0):
         if pieces < 1 or limit < 0:
             raise ValueError(
-                f"pieces={pieces} and limit={limit}: an update needs at least one piece,"
-                " and 0 is the strictest limit, with which nobody runs ahead."
+                f"pieces={pieces} and limit={limit}: an update needs at least one"
+                " piece, and 0 is the strictest limit, with which nobody runs ahead."
             )
         self.draw, self.pieces, self.limit = draw, pieces, limit
         self.version = self.drawn = self.attempts = 0
@@ -77,7 +77,7 @@ class Buffer:
         self.ended = False  # no more tickets can be drawn
 
     def issue(self) -> Lease | None:
-        """The next piece to answer; None if nobody may run further ahead, or no more."""
+        """The next piece to answer; None if nobody may run ahead, or there is none."""
         held = len(self.out) + len(self.back) + len(self.learning)
         if held >= self.pieces * (self.limit + 1):
             return None
@@ -133,7 +133,7 @@ class Buffer:
         return taken
 
     def learned(self) -> None:
-        """The update is done: the next version is out, and older answers may be stale."""
+        """The update is done: a new version is out, and older answers may be stale."""
         self.learning = []
         self.version += 1
         self._drop_stale()
@@ -145,7 +145,7 @@ class Buffer:
         return self.ended and not left
 
     def get_state(self) -> dict:
-        """For JSON, between two updates: what is not learned yet will be asked again."""
+        """For JSON, between two updates: what is not learned will be asked again."""
         leases = {n: lease.ticket for n, lease in self.out.items()}
         leases |= {n: lease.ticket for n, (_, lease) in self.back.items()}
         return {

@@ -82,7 +82,7 @@ class RayCrew:
         self._attach()
 
     def _attach(self):
-        """Takes over the workers that an earlier trainer left, and starts the others."""
+        """Takes over workers that an earlier trainer left, and starts the others."""
         self.attached = 0
         ray = self.ray
         for name in sorted(ray.util.list_named_actors()):
@@ -110,7 +110,7 @@ class RayCrew:
         self.starting[number] = actor.pid.remote(), time.monotonic()
 
     def workers(self) -> list[int]:
-        """The numbers of all workers that are up; to be asked is how a dead one shows."""
+        """The numbers of all workers that are up; a dead one shows when it is asked."""
         for number, (reference, since) in list(self.starting.items()):
             over = time.monotonic() - since > READY
             if over or self.ray.wait([reference], timeout=0)[0]:

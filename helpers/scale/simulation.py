@@ -1,4 +1,4 @@
-"""How fast, and how stale, with more workers than there are here: a discrete-event model.
+"""How fast, and how stale, with more workers than are here: a discrete-event model.
 
 Workers and a trainer as SimPy's processes, with measured times, around the very
 `Buffer` that real runs use. Needs the extra `scale`.

@@ -107,6 +107,9 @@ class FromWorkers:
         self.samples: list[dict] = []
         self.learned: list[int] = []  # numbers of pieces, in order; since it was made
         self.seconds: list[float] = []  # that each of them took to sample
+        self.updating: list[float] = []  # seconds from a batch to its new weights
+        self.published: list[float] = []  # when weights were, on a monotonic clock
+        self._handed: float | None = None  # when the last batch was
         self.stopped: BaseException | None = None
         self._errands: dict[Any, Errand] = {}
         self._failures = 0
@@ -146,6 +149,9 @@ class FromWorkers:
         """
         version = self.buffer.version + bool(self.buffer.learning)
         self.crew.publish(version, published.read(self.model))
+        self.published.append(time.monotonic())
+        if self._handed is not None:
+            self.updating.append(self.published[-1] - self._handed)
         with self._changed:
             if self.buffer.learning:
                 self.buffer.learned()
@@ -172,6 +178,7 @@ class FromWorkers:
         self.samples = [sample for piece in found for sample in piece.samples][:4]
         self.learned += [answered.number for answered in taken]
         self.seconds += [piece.seconds for piece in found]
+        self._handed = time.monotonic()
         return batch
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ def test_hosts_and_chips_of_a_slice_are_those_of_its_topology(name, kind):
 
 
 def test_every_host_runs_one_pod_that_takes_all_its_chips():
-    for row, hosts, chips in ((order(), 16, "4"), (Order(**OWN), 1, "8")):
+    for row, hosts, chips in ((order(), 16, "4"), (Order(**OWN), 2, "4")):
         (job,) = jobset(row)["spec"]["replicatedJobs"]
         inner = job["template"]["spec"]
         assert inner["parallelism"] == inner["completions"] == hosts

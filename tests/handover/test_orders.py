@@ -126,7 +126,7 @@ def test_the_recipe_says_what_the_paper_and_maxtext_mean():
     assert "rl.loss_algo=grpo" in words and "use_pathways=true" in words
     gspo = Order(**OWN).training(pathways=False)
     assert {"rl.loss_algo=gspo-token", "rl.grpo_epsilon=3e-4"} <= {*gspo}
-    assert {"rl.epsilon_high=4e-4", "chips_per_vm=8", "use_pathways=false"} <= {*gspo}
+    assert {"rl.epsilon_high=4e-4", "chips_per_vm=4", "use_pathways=false"} <= {*gspo}
 
 
 def test_no_secret_of_the_environment_appears(monkeypatch):

@@ -1,0 +1,70 @@
+"""One step of TRL's GRPOTrainer with our model and our rewards; see handover.py."""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+
+import heard  # noqa: E402
+import torch  # noqa: E402
+from datasets import Dataset  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+
+
+def main():
+    """Takes the step that the file of the command line asks for."""
+    asked = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(asked["model"], dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(asked["model"], padding_side="left")
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": row["question"]}],
+            "answer": row["answer"],
+        }
+        for row in asked["rows"]
+    ]
+    notes: dict = {}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=heard.noted(notes),
+            args=GRPOConfig(
+                output_dir=folder,
+                max_steps=1,
+                learning_rate=1e-4,
+                per_device_train_batch_size=len(rows) * asked["group"],
+                num_generations=asked["group"],
+                max_completion_length=asked["max_tokens"],
+                temperature=1.0,
+                beta=0.0,
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                report_to="none",
+                save_strategy="no",
+                disable_tqdm=True,
+            ),
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+        )
+        trainer.train()
+    moved = max(
+        float((p.detach() - before[name]).abs().max())
+        for name, p in model.named_parameters()
+    )
+    version = importlib.metadata.version("trl")
+    found = {"version": version, "rewards": notes, "moved": moved}
+    pathlib.Path(asked["out"]).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
