@@ -26,7 +26,7 @@ import tempfile
 import time
 
 from scripts import scale_chaos
-from scripts.scale_trainer import STOPPED, say
+from scripts.scale_chaos import STOPPED, say
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "async.csv"
@@ -116,7 +116,7 @@ class Head:
         return True
 
     def fail(self) -> None:
-        """Ends the head's service alone, as when its machine goes and this one stays."""
+        """Ends the head's service alone, as if its machine went and this one stayed."""
         os.kill(self.process.pid, signal.SIGSTOP)  # it would end its other parts
         for pid in self._processes():
             if b"gcs_server" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():

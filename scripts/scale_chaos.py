@@ -7,6 +7,12 @@ import signal
 import time
 
 GRACE = 0.2  # seconds between two looks
+STOPPED = 3  # the exit status of a run that cannot go on, and says why
+
+
+def say(text: str) -> None:
+    """A line with the time, at once."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def alive(pid: int) -> bool:

@@ -17,8 +17,7 @@ import time
 from helpers.scale import FromWorkers, RunStopped
 from helpers.training import Callback
 from scripts import scale_task
-
-STOPPED = 3  # the exit status of a run that cannot go on, and says why
+from scripts.scale_chaos import STOPPED, say
 
 
 class Noted(Callback):
@@ -32,11 +31,6 @@ class Noted(Callback):
         line = {"step": row["step"], "pieces": numbers, "seconds": time.time()}
         with open(self.path, "a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def say(text):
-    """A line with the time, at once."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def asynchronous(asked, rollouts):

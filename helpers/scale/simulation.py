@@ -94,14 +94,16 @@ class _Run:
         self.env, self.times, self.rate = simpy.Environment(), times, rate
         self.random = random.Random(seed)
         self.buffer = Buffer(itertools.count().__next__, pieces, limit)
-        self.moved = self.env.event()  # happens whenever the buffer has changed
+        self.free = self.env.event()  # somebody may run ahead again
+        self.back = self.env.event()  # a piece is answered
         self.ages: list[int] = []
         self.ends: list[float] = []
         self.answered = 0
 
-    def change(self):
-        self.moved.succeed()
-        self.moved = self.env.event()
+    def tell(self, name):
+        """Wakes those who wait for `free` or `back`."""
+        getattr(self, name).succeed()
+        setattr(self, name, self.env.event())
 
     def lasts(self):
         """Seconds of one piece."""
@@ -122,18 +124,19 @@ class _Run:
         while True:
             lease = self.buffer.issue()
             if lease is None and self.rate:
-                yield self.moved | self.env.timeout(end - self.env.now)
+                yield self.free | self.env.timeout(end - self.env.now)
             elif lease is None:
-                yield self.moved
+                yield self.free
             else:
                 version, done = self.buffer.version, self.env.now + self.lasts()
                 yield self.env.timeout(min(done, end) - self.env.now)
                 if done <= end:
                     self.answered += 1
-                    self.buffer.push(lease, version, None)
+                    kept = self.buffer.push(lease, version, None)
+                    self.tell("back" if kept else "free")
                 else:
                     self.buffer.give_back(lease)
-                self.change()
+                    self.tell("free")
             if self.env.now >= end:
                 yield self.env.timeout(self.times.restart)
                 end = self.alive_until()
@@ -141,12 +144,12 @@ class _Run:
     def trainer(self, updates):
         for _ in range(updates):
             while (taken := self.buffer.take()) is None:
-                yield self.moved
+                yield self.back
             self.ages += [self.buffer.version - a.version for a in taken]
             yield self.env.timeout(self.times.update + self.times.publish)
             self.buffer.learned()
             self.ends.append(self.env.now)
-            self.change()
+            self.tell("free")
 
     def prediction(self, workers):
         first = len(self.ends) // 10

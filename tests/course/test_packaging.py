@@ -309,6 +309,7 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
         "make parity",
         "make serve-check",
         "make app-check",
+        'make scale SCALE_ARGS="--quick --runs killed"',
         "make tpu-check TPU_ARGS=--quick",
     ]
     assert "HF_HUB_OFFLINE=1" in script and "COURSE_CI=1" in script

@@ -97,7 +97,8 @@ def step(engine, python, scratch):
     varied = len(set(found["rewards"]["length_penalty"]["scores"]))
     print(
         f"{engine} {found['version']}: one step of GRPO, {answers} answers, {varied} "
-        f"different length penalties, rewards as here; weights moved {found['moved']:.1e}"
+        "different length penalties, rewards as here; weights moved "
+        f"{found['moved']:.1e}"
         + (f"; logits within {found['gap']:.1e} of ours" if "gap" in found else "")
     )
 

@@ -2,7 +2,7 @@
 
 import functools
 
-from helpers.rewards import correct, format_reward, length_penalty, functions
+from helpers.rewards import correct, format_reward, functions, length_penalty
 
 
 def noted(notes):
