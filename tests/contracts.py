@@ -18,6 +18,9 @@ from helpers.plots.live import Live
 from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
+from helpers.scale import FromWorkers
+from helpers.scale.ray_crew import RayCrew
+from helpers.scale.source import Crew
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.contracts import Callback, Objective
@@ -42,8 +45,14 @@ REWARDS: list[Reward] = [
 TOOLS: list[Tool] = [nutrition.TOOL, calculator.TOOL]
 
 
-def batch_sources(source: Source, rollouts: Rollouts) -> list[BatchSource]:
-    return [source, rollouts]
+def batch_sources(
+    source: Source, rollouts: Rollouts, elsewhere: FromWorkers
+) -> list[BatchSource]:
+    return [source, rollouts, elsewhere]
+
+
+def crews(crew: RayCrew) -> list[Crew]:
+    return [crew]
 
 
 def dialogues(tools: ToolUse) -> list[Dialogue]:

@@ -42,15 +42,20 @@ def require_whole(piece: Piece, group: int, vocab: int) -> None:
         raise BrokenPiece(f"no batch of answers, but a {type(piece).__name__}")
     if missing := {*PER_TOKEN, *PER_PROMPT_TOKEN, *PER_ANSWER} - {*batch}:
         raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
-    (p, g, *_), tp = batch["completion"].shape, batch["prompt"].shape[-1]
-    shapes = dict.fromkeys(PER_TOKEN, batch["completion"].shape)
-    shapes |= dict.fromkeys(PER_PROMPT_TOKEN, (p, tp))
-    shapes |= dict.fromkeys(PER_ANSWER, (p, group))
+    dimensions = dict.fromkeys(PER_TOKEN, 3) | dict.fromkeys(
+        (*PER_PROMPT_TOKEN, *PER_ANSWER), 2
+    )
+    for name, count in dimensions.items():
+        if not isinstance(batch[name], np.ndarray) or batch[name].ndim != count:
+            raise BrokenPiece(f"{name} is no array with {count} axes")
+    answers, prompts = batch["completion"].shape, batch["prompt"].shape
+    shapes = dict.fromkeys(PER_TOKEN, (prompts[0], group, answers[2]))
+    shapes |= dict.fromkeys(PER_PROMPT_TOKEN, prompts)
+    shapes |= dict.fromkeys(PER_ANSWER, (prompts[0], group))
     for name, shape in shapes.items():
-        x = batch[name]
-        if x.shape != shape or g != group or x.ndim < 2:
-            raise BrokenPiece(f"{name} has the shape {x.shape}, not {shape}")
-        if not np.isfinite(x).all():
+        if batch[name].shape != shape:
+            raise BrokenPiece(f"{name} has the shape {batch[name].shape}, not {shape}")
+        if not np.isfinite(batch[name]).all():
             raise BrokenPiece(f"{name} has numbers that are not finite")
     for name in ("prompt", "completion"):
         if batch[name].min() < 0 or batch[name].max() >= vocab:

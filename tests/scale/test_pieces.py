@@ -1,0 +1,78 @@
+"""What a worker sends is looked at, and pieces become one batch."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.scale.pieces import BrokenPiece, Piece, joined, require_whole
+
+GROUP, VOCAB = 2, 11
+
+
+def piece(prompts=3, width=5, length=4, seed=0):
+    rng = np.random.default_rng(seed)
+    shape = prompts, GROUP, length
+    batch = {
+        "prompt": rng.integers(1, VOCAB, (prompts, width)).astype(np.int32),
+        "prompt_mask": np.ones((prompts, width), np.int32),
+        "completion": rng.integers(1, VOCAB, shape).astype(np.int32),
+        "loss_mask": np.ones(shape, np.float32),
+        "logprobs": -rng.random(shape, np.float32),
+        "rewards": rng.random((prompts, GROUP), np.float32),
+        "advantages": rng.normal(size=(prompts, GROUP)).astype(np.float32),
+    }
+    return Piece(batch, {"reward": float(batch["rewards"].mean())}, [], 0, 1.0)
+
+
+def test_a_whole_piece_passes():
+    require_whole(piece(), GROUP, VOCAB)
+
+
+BREAKS = {
+    "a piece is missing an array": lambda b: b.pop("rewards"),
+    "nan": lambda b: b["logprobs"].__setitem__((0, 0, 0), np.nan),
+    "infinite reward": lambda b: b["rewards"].__setitem__((0, 0), np.inf),
+    "a token too large": lambda b: b["completion"].__setitem__((0, 0, 0), VOCAB),
+    "a token below 0": lambda b: b["prompt"].__setitem__((0, 0), -1),
+    "a probability above 1": lambda b: b["logprobs"].__setitem__((0, 0, 0), 0.5),
+    "a group cut short": lambda b: b.update(rewards=b["rewards"][:, :1]),
+    "a prompt cut off": lambda b: b.update(prompt=b["prompt"][:1]),
+    "another width": lambda b: b.update(loss_mask=b["loss_mask"][..., :2]),
+    "a flat array": lambda b: b.update(completion=b["completion"].reshape(-1)),
+    "a list": lambda b: b.update(rewards=b["rewards"].tolist()),
+    "nothing": lambda b: b.clear(),
+}
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_a_broken_piece_is_refused(how):
+    broken = piece()
+    BREAKS[how](broken.batch)
+    with pytest.raises(BrokenPiece):
+        require_whole(broken, GROUP, VOCAB)
+
+
+@pytest.mark.parametrize("thing", [None, 3, {"batch": {}}, ([],)])
+def test_what_is_no_piece_is_refused(thing):
+    with pytest.raises(BrokenPiece, match="no batch of answers"):
+        require_whole(thing, GROUP, VOCAB)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(*[st.integers(1, 4)] * 3), min_size=1, max_size=4))
+def test_joined_pieces_hold_all_that_each_held(sizes):
+    pieces = [piece(*size, seed=i) for i, size in enumerate(sizes)]
+    batch, metrics = joined(pieces)
+    row = 0
+    for one in pieces:
+        count = len(one.batch["prompt"])
+        for name, x in one.batch.items():
+            found = batch[name][row : row + count]
+            np.testing.assert_array_equal(found[..., : x.shape[-1]], x)
+            if name in ("loss_mask", "prompt_mask"):
+                assert not found[..., x.shape[-1] :].any(), "padding counts nowhere"
+        row += count
+    assert row == len(batch["prompt"])
+    whole = np.concatenate([one.batch["rewards"] for one in pieces])
+    assert metrics["reward"] == pytest.approx(whole.mean(), rel=1e-5)
