@@ -1,11 +1,12 @@
 """`make scale`: asynchronous GRPO on this machine, killed and undisturbed.
 
-    python -m scripts.scale [--seeds 0] [--runs synchronous undisturbed killed]
+    python -m scripts.scale [--seeds 0] [--runs synchronous lockstep undisturbed killed]
 
 A Ray cluster of this machine alone, in an environment of its own (build/scale: 90 MB to
 fetch), a trainer and two workers; the model and the task are notebook 07's. In `killed`
 ten workers get a SIGKILL, one a SIGSTOP (it hangs), and the trainer two SIGKILLs; then
-the head of the cluster is killed once, and everything is started again. Rows go to
+the head of the cluster is killed once, and everything is started again; `lockstep` is one
+worker that never runs ahead, and must equal `synchronous`. Rows go to
 data/results/async.csv: kills of workers, mean staleness in updates, dropped pieces,
 share of greedy answers that are right with its 95% interval, and CPU-seconds of trainer
 and workers. `--quick` trains 8 steps, asserts the same, and writes no row.
@@ -35,6 +36,7 @@ NEEDS = ["ray==2.60.0", "simpy==4.1.2"]
 ATTEMPTS = 6  # to start Ray, which gives up if its parts are not up in 15 seconds
 RUNS = {  # run: workers, limit, kills of workers, of the trainer, hangs, of the head
     "synchronous": (0, 0, 0, 0, 0, 0),
+    "lockstep": (1, 0, 0, 0, 0, 0),
     "undisturbed": (2, 2, 0, 0, 0, 0),
     "killed": (2, 2, 10, 2, 1, 1),
 }

@@ -2,8 +2,9 @@
 
     python -m scripts.scale_model [--seed 0]        in the environment of make scale
 
-Step times are those of the run `undisturbed`; from them the simulation must find how
-fast that run was, and how stale. Then 1 to 512 workers, synchronous and asynchronous,
+Step times are those of the runs `lockstep` and `undisturbed`; from them the simulation
+must find how fast each was, and how stale. Where one half waits for the other all the
+time, that is no more than to say which half. Then, with those of `undisturbed`, 1 to 512 workers, synchronous and asynchronous,
 with 0 to 1 preemptions of a worker an hour, into data/results/async_model.csv. There an
 update takes 64 pieces, and the trainer is taken to have grown with it: an update lasts
 as long as here, where it takes one.
@@ -38,9 +39,9 @@ def times(found: dict) -> Times:
     )
 
 
-def compared(found: dict) -> dict:
-    """Updates per second and staleness of the measured run, predicted and measured."""
-    workers, limit = RUNS["undisturbed"][:2]
+def compared(name: str, found: dict) -> dict:
+    """Updates per second and staleness of a measured run, predicted and measured."""
+    workers, limit = RUNS[name][:2]
     told = simulate(times(found), workers, limit=limit, updates=1000)
     moments = found["published"][FIRST:]
     rate = (len(moments) - 1) / (moments[-1] - moments[0])
@@ -77,12 +78,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
-    place = ROOT / "build" / "scale-runs" / str(seed) / "undisturbed" / "result.json"
-    found = json.loads(place.read_text())
-    measured = times(found)
-    print(measured)
-    for name, value in compared(found).items():
-        print(f"{name}: {value:.3f}")
+    for name in ("lockstep", "undisturbed"):
+        place = ROOT / "build" / "scale-runs" / str(seed) / name / "result.json"
+        if not place.exists():
+            print(f"{name} was not run: python -m scripts.scale --runs {name}")
+            continue
+        found = json.loads(place.read_text())
+        measured = times(found)
+        print(name, measured)
+        for what, value in compared(name, found).items():
+            print(f"  {what}: {value:.3f}")
     made = rows(measured)
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, made[0], lineterminator="\n")

@@ -49,7 +49,7 @@ def require_whole(piece: Piece, group: int, vocab: int) -> None:
         if not isinstance(batch[name], np.ndarray) or batch[name].ndim != count:
             raise BrokenPiece(f"{name} is no array with {count} axes")
     answers, prompts = batch["completion"].shape, batch["prompt"].shape
-    shapes = dict.fromkeys(PER_TOKEN, (prompts[0], group, answers[2]))
+    shapes: dict[str, tuple] = dict.fromkeys(PER_TOKEN, (prompts[0], group, answers[2]))
     shapes |= dict.fromkeys(PER_PROMPT_TOKEN, prompts)
     shapes |= dict.fromkeys(PER_ANSWER, (prompts[0], group))
     for name, shape in shapes.items():

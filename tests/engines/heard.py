@@ -27,5 +27,5 @@ def noted(notes):
 
         return heard
 
-    rewards = correct, format_reward, length_penalty(60, soft=60)
+    rewards = correct, format_reward, length_penalty(200, soft=200)
     return [listening(function) for function in rewards]

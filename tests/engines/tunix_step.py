@@ -95,7 +95,7 @@ def main():
     with mesh:
         actor = load(asked["model"], mesh)
         apart = gap(actor, asked["model"])
-    before = [np.asarray(x) for x in jax.tree.leaves(nnx.state(actor, nnx.Param))]
+    before = [np.array(x) for x in jax.tree.leaves(nnx.state(actor, nnx.Param))]
     prompts = [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": row["question"]}],
@@ -119,7 +119,7 @@ def main():
     )
     learner.train([batch])
     model = actors.actor_trainer.model
-    after = [np.asarray(x) for x in jax.tree.leaves(nnx.state(model, nnx.Param))]
+    after = [np.array(x) for x in jax.tree.leaves(nnx.state(model, nnx.Param))]
     pairs = zip(before, after, strict=True)
     found = {
         "version": importlib.metadata.version("google-tunix"),
