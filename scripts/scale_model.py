@@ -4,10 +4,10 @@
 
 Step times are those of the runs `lockstep` and `undisturbed`; from them the simulation
 must find how fast each was, and how stale. Where one half waits for the other all the
-time, that is no more than to say which half. Then, with those of `undisturbed`, 1 to 512 workers, synchronous and asynchronous,
-with 0 to 1 preemptions of a worker an hour, into data/results/async_model.csv. There an
-update takes 64 pieces, and the trainer is taken to have grown with it: an update lasts
-as long as here, where it takes one.
+time, that is no more than to say which half. Then, with those of `undisturbed`, 1 to
+512 workers, synchronous and asynchronous, with 0 to 1 preemptions of a worker an hour,
+into data/results/async_model.csv. There an update takes 64 pieces, and the trainer is
+taken to have grown with it: an update lasts as long as here, where it takes one.
 """
 
 import argparse
