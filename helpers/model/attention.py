@@ -114,7 +114,7 @@ def _attend_forward(query, pieces, masks):
 
 
 def _attend_backward(saved, gradient):
-    """The softmax's rule: a weight's slope is its value's share less the mean of all."""
+    """The rule of a softmax: a weight gains by how far its value beats the mean."""
     query, pieces, masks, mixed, total = saved
     wide = gradient.astype(jnp.float32) * mixed.astype(jnp.float32)
     mean = wide.sum(axis=-1, keepdims=True)

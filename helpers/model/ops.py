@@ -65,7 +65,7 @@ def rms_norm(x, weight, eps, plus_one):
 
 
 # What the backward pass computes again: all of a layer but what attention found (least
-# memory), all but that and its products with weights, or nothing (fastest where it fits).
+# memory), all but that and its products with weights, or nothing.
 _policies = jax.checkpoint_policies
 _FOUND = _policies.save_only_these_names("attended", "attention_total")
 _PRODUCTS = _policies.save_from_both_policies(
