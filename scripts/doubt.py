@@ -16,6 +16,7 @@ import numpy as np
 
 from helpers.app import food_models, local_model
 from helpers.app.assistant import converse, portions
+from helpers.course import recorded
 from helpers.tasks.food import food_pictures, food_questions, food_traces, photos
 from helpers.tools import nutrition
 
@@ -46,7 +47,7 @@ def main():
         sure = threshold([certainty for certainty, _, _ in asked["training drawings"]])
         rows += [row(stage, kind, sure, answers) for kind, answers in asked.items()]
         print(f"{stage}: sure from {sure}", flush=True)
-    with open(food_models.DOUBT, "w", encoding="utf-8", newline="") as file:
+    with open(recorded.FOLDER / "doubt.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

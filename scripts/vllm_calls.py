@@ -10,7 +10,9 @@ import sys
 import types
 
 from vllm.entrypoints.generate.base.protocol import (
+    DeltaFunctionCall,
     DeltaMessage,
+    DeltaToolCall,
     ExtractedToolCallInformation,
     FunctionCall,
     ToolCall,
@@ -31,18 +33,30 @@ from helpers.tools.nutrition import TINY  # noqa: E402
 
 @ToolParserManager.register_module("tiny")
 class TinyParser(ToolParser):
-    """Reads <<lookup pizza 150>>; a call that cannot be read stays text."""
+    """Reads <<lookup pizza 150>>; a call that cannot be read stays text.
+
+    vLLM makes one for each answer. Whether a turn holds calls is known at its end, so
+    in a stream whatever may be one is held back until then.
+    """
 
     supports_required_and_named = False
+    # vLLM then gives each delta alone, and calls `finish_streaming` after the last one.
+    engine_based_streaming = True
+
+    def __init__(self, tokenizer, tools=None):
+        super().__init__(tokenizer, tools)
+        self._request, self._turn, self._sent = None, "", ""
 
     def extract_tool_calls(self, model_output, request):
-        """The calls of a whole turn."""
+        """The calls of a whole turn; none for a request that wants none."""
+        wanted = getattr(request, "tool_choice", None) != "none"
         verdict = TINY.parse(model_output)
         calls = [
             ToolCall(
                 function=FunctionCall(name=c.name, arguments=json.dumps(c.arguments))
             )
             for c in verdict.calls
+            if wanted
         ]
         content = (verdict.text or None) if calls else model_output
         return ExtractedToolCallInformation(
@@ -50,7 +64,39 @@ class TinyParser(ToolParser):
         )
 
     def extract_tool_calls_streaming(
-        self, previous_text, current_text, delta_text, *_, **__
+        self,
+        previous_text,
+        current_text,
+        delta_text,
+        previous_token_ids,
+        current_token_ids,
+        delta_token_ids,
+        request,
     ):
-        """Text as it comes: nobody here asks for calls in a stream."""
-        return DeltaMessage(content=delta_text)
+        """What has come of the text, up to where a call may begin."""
+        self._request, self._turn = request, self._turn + delta_text
+        call = TINY.begin.search(self._turn)
+        sure = self._turn[: call.start()] if call else self._turn
+        sure = sure.rstrip().removesuffix("<").rstrip()
+        fresh = sure[len(self._sent) :]
+        self._sent += fresh
+        return DeltaMessage(content=fresh) if fresh else None
+
+    def finish_streaming(self):
+        """The calls of the turn that was streamed, or the text that was held back."""
+        found = self.extract_tool_calls(self._turn, self._request)
+        if not found.tools_called:
+            rest = self._turn[len(self._sent) :]
+            return DeltaMessage(content=rest) if rest else None
+        calls = [
+            DeltaToolCall(
+                index=i,
+                id=call.id,
+                type="function",
+                function=DeltaFunctionCall(
+                    name=call.function.name, arguments=call.function.arguments
+                ),
+            )
+            for i, call in enumerate(found.tool_calls)
+        ]
+        return DeltaMessage(tool_calls=calls)

@@ -100,9 +100,8 @@ SAME: dict[str, dict[str, str]] = {
     },
     "04-4": {"positions, segments = ([], [])": "both begin as an empty list"},
     "05-1": {
-        "return Fraction(numbers[-1]) if mark and len(numbers) == 1 else None": (
-            "the only one of a list is its first and its last"
-        ),
+        "return int(bool(mark) and …": TRUTH,
+        "return bool(mark) and …": TRUTH,
     },
     "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}": OTHER_ANSWER},
     "05-3": {
@@ -169,15 +168,8 @@ SAME: dict[str, dict[str, str]] = {
         ),
         "return 0 if 0 < grams <= 5000 else …": "0 is as false as None: no fault",
     },
-    "09-4": {
-        "own = speaker == 'model'": TRUTH,
-        "own = float(speaker == 'model')": TRUTH,
-        "own = int(speaker <= 'model')": "of the three speakers, model comes first",
-    },
     "10-1": {
-        "return [role == 'assistant' for …": TRUTH,
-        "return [float(role == 'assistant') for …": TRUTH,
-        "return [int(role <= 'assistant') for …": "of the two roles, it comes first",
+        "spelling = [tokenizer.encode(letter)[-1] for …": "a letter is one token",
     },
     "10-2": {"price = 8 * 10 / 91": NEAR, "price = 8 * 10 / 89": NEAR},
     "10-4": {
@@ -205,8 +197,8 @@ SAME: dict[str, dict[str, str]] = {
     },
     "11-3": {
         "mix_NV = 0.5 * (teacher_NV + student_NV)": ORDER,
-        "from_teacher = (teacher_NV * jnp.log(teacher_NV / mix_NV)).sum(axis=1)": LAST,
-        "from_student = (student_NV * jnp.log(student_NV / mix_NV)).sum(axis=1)": LAST,
+        "from_teacher = rel_entr(teacher_NV, mix_NV).sum(axis=1)": LAST,
+        "from_student = rel_entr(student_NV, mix_NV).sum(axis=1)": LAST,
         "return 0.5 * from_student + 0.5 * from_teacher": ORDER,
     },
     "13-1": {

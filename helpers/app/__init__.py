@@ -15,6 +15,6 @@ __all__ = [
     "converse",  # picture in, answer out
     "food_app",  # the page
     "local_model",  # a model of this machine
-    "meal_view",  # meals as HTML
+    "meal_view",  # tables and plots of meals
     "portions",  # what an answer logs
 ]

@@ -4,8 +4,10 @@ A local model doubts by its own probabilities: `python -m scripts.doubt` chose S
 training drawings and measured, on others, what it finds.
 """
 
-import csv
+import contextlib
 import functools
+import math
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,9 +24,8 @@ STUDENTS = {  # name: stage of the course
     "the student, after rewards (GRPO)": "food_grpo",
     "the student, before them (SFT)": "food_sft",
 }
-UNKNOWN = "what its makers say; the server does not tell"
-DRAWINGS = "drawings of sixteen foods, and not one photo"
-DOUBT = runtime.ROOT / "data" / "results" / "doubt.csv"
+UNKNOWN = "A server does not tell what its model has seen: ask those who trained it."
+DRAWINGS = "It has seen drawings of sixteen foods, and not one photo."
 # Probability of the first turn that nine in ten training drawings reach.
 SURE = {"food_grpo": 0.83, "food_sft": 0.28}
 
@@ -33,57 +34,44 @@ class Choice(NamedTuple):
     """A model that can be asked.
 
     make: function without arguments that gives the backend. runs: where, with which
-    weights. seen: what it was trained on. draws: whether that was drawings alone. sure:
-    probability of its first turn, 0 to 1, below which it is not sure.
+    weights. seen: a sentence on what it was trained on. sure: probability of its first
+    turn, 0 to 1, below which it is not sure. lock: held while it works.
     """
 
     make: Callable[[], Backend]
     runs: str
     seen: str = UNKNOWN
-    draws: bool = False
     sure: float = 0.0
+    lock: contextlib.AbstractContextManager = contextlib.nullcontext()
 
 
 def course_models() -> dict[str, Choice]:
-    """The models of the food lessons by name; each is loaded when first asked."""
-    return {
-        name: Choice(
-            functools.partial(local_model.load, stage, name),
-            _weights(stage),
-            DRAWINGS,
-            draws=True,
-            sure=SURE[stage],
-        )
-        for name, stage in STUDENTS.items()
-    }
+    """The models of the food lessons by name.
+
+    Each is loaded when it is first asked, and works for one person at a time.
+    """
+    models = {}
+    for name, stage in STUDENTS.items():
+        load = functools.cache(functools.partial(local_model.load, stage, name))
+        known = _weights(stage), DRAWINGS, SURE[stage]
+        models[name] = Choice(load, *known, threading.Lock())
+    return models
 
 
 def on_server(address, model, key="") -> Choice:
     """A model behind an OpenAI-compatible server; see `OpenAIServer`."""
-    draws = model.strip() in STUDENTS.values()  # such as notebook 14 serves
     return Choice(
-        lambda: OpenAIServer(address, model, key=key or None, tools=[TOOL]),
-        f"at {address.strip() or '(no address)'}, as {model.strip() or '(no name)'}",
-        DRAWINGS if draws else UNKNOWN,
-        draws,
+        lambda: OpenAIServer(address, model, key=key, tools=[TOOL]),
+        f"on the server at {address}, as {model}",
+        DRAWINGS if model in STUDENTS.values() else UNKNOWN,  # notebook 14 serves one
     )
-
-
-def doubt(stage):
-    """What was measured of a stage's doubt: rows of data/results/doubt.csv, as text."""
-    text = DOUBT.read_text(encoding="utf-8")
-    return [row for row in csv.DictReader(text.splitlines()) if row["model"] == stage]
 
 
 def _weights(stage):
     """Where the weights of a stage come from, and how many they are."""
-    try:
-        folder = stages.stage_folder(stage)
-    except FileNotFoundError as error:
-        return str(error)
+    folder = stages.stage_folder(stage)
     with safe_open(folder / "model.safetensors", framework="numpy") as file:
-        sizes = [file.get_slice(name).get_shape() for name in file.keys()]
-    count = sum(functools.reduce(int.__mul__, size, 1) for size in sizes)
+        count = sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())
     shipped = folder.is_relative_to(runtime.ROOT / "data")
     whose = "shipped with the course" if shipped else "of your own run"
     return f"on this computer: {stage}, {count:,} weights, {whose}"

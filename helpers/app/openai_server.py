@@ -23,15 +23,15 @@ from helpers.tools.tool_calls import Verdict
 LARGEST_ANSWER = 1_000_000  # bytes
 LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
 ADVICE = {
-    401: "It wants another key: enter the one that this server gave you.",
-    403: "It refuses this key: enter another, or ask for access to the model.",
+    401: "It wants another key: give the one that this server gave you.",
+    403: "It refuses this key: give another, or ask for access to the model.",
     404: "It does not know the model, or the address is not its /v1: check both.",
     413: "The picture is too large for it: send a smaller one.",
     429: "It is asked too often, or your quota is used up: wait, then ask again.",
 }
 KINDS_OF_ADVICE = {
     **dict.fromkeys(range(10), "Check that it is an OpenAI-compatible server."),
-    3: "It sends elsewhere: enter the address where it really is.",
+    3: "It sends elsewhere: give the address where it really is.",
     4: "It may not take pictures or tools: choose a model that does.",
     5: "The fault is its own: look at its log, and restart it if need be.",
 }
@@ -74,13 +74,13 @@ class OpenAIServer:
         """
         if not self.base_url.startswith(("http://", "https://")) or not self.model:
             raise BackendError(
-                "No server can be asked: enter an address such as "
+                "No server can be asked: give an address such as "
                 "http://localhost:8000/v1, and what the server calls its model."
             )
         if not _can_be_sent(self.base_url, self.key):
             raise BackendError(
                 "This address or key cannot be sent: it holds letters that none "
-                "has, or a port that is no number. Enter both again."
+                "has, or a port that is no number. Give both again."
             )
         content = [{"type": "text", "text": question}]
         if picture is not None:

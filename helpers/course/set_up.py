@@ -6,11 +6,14 @@ import jax
 
 from helpers.course.syllabus import LESSONS
 from helpers.recipes.presets import Preset, preset
-from helpers.runtime.environment import where
+from helpers.runtime.environment import ROOT, where
+from helpers.runtime.jit import keep_programs
 
 
 def banner(notebook: str) -> Preset:
     """Print where this notebook runs and how long it should take.
+
+    Programs that it compiles are kept from here on, in build/jax-cache.
 
     Args:
       notebook: its number, such as "07".
@@ -19,6 +22,7 @@ def banner(notebook: str) -> Preset:
     """
     import flax  # its version only; importing it costs most of a second
 
+    keep_programs(ROOT / "build" / "jax-cache")
     chosen, lesson, place = preset(), LESSONS[notebook], where()
     devices, own = jax.devices(), jax.local_devices()[0]  # only own ones tell memory
     minutes = lesson.minutes.get(chosen.name)

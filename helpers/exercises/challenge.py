@@ -7,10 +7,13 @@ on held-out questions of its own, which no notebook uses.
 
 What it does not see: labels or questions that an attempt has from elsewhere, for it
 runs in the learner's own Python; and a shipped model that was trained on. A shipped
-model as it is, or hardly moved, is refused.
+model as it is, or hardly moved, is refused, and so is an attempt that puts something
+else in the place of a function or size of the course. Who digs deeper finds a way: read
+the attempt.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,8 +42,23 @@ class Meter:
     """
 
     def __init__(self, budget: int, what: str):
-        self.budget, self.what = budget, what
-        self.spent, self.refused = 0, False
+        self._budget, self.what = budget, what
+        self._spent, self._refused = 0, False
+
+    @property
+    def budget(self) -> int:
+        """The most that may be spent."""
+        return self._budget
+
+    @property
+    def spent(self) -> int:
+        """How many were spent so far."""
+        return self._spent
+
+    @property
+    def refused(self) -> bool:
+        """Whether more was asked for than there is."""
+        return self._refused
 
     def spend(self, count: int) -> None:
         """Counts so many.
@@ -50,12 +68,12 @@ class Meter:
             attempt has failed, whether it catches this or not.
         """
         if self.spent + count > self.budget:
-            self.refused = True
+            self._refused = True
             raise OverBudget(
                 f"{count:,} more would make {self.spent + count:,} {self.what}, and "
                 f"the budget is {self.budget:,}."
             )
-        self.spent += count
+        self._spent += count
 
 
 class Rows:
@@ -116,6 +134,7 @@ def judged(
       copies: stages of the walk whose shipped weights would be no attempt.
     """
     found: dict[str, Any] = {"reached": None}
+    course = list(_course())
 
     def trained():
         found["model"] = train(start())
@@ -135,6 +154,10 @@ def judged(
     verdict = judge(
         (f"stay within {meter.budget:,} {meter.what}", trained),
         (
+            "leave the functions of the course as they are",
+            lambda: all(vars(owner)[name] is value for owner, name, value in course),
+        ),
+        (
             "return a model of the kind that it was given, with finite weights",
             lambda: _alike(found["model"], start()),
         ),
@@ -143,6 +166,18 @@ def judged(
     )
     counted = (found["reached"], to_beat, meter.spent, meter.budget)
     return Outcome(verdict.passed, verdict.message, *counted)
+
+
+def _course():
+    """(owner, name, value) of each function, class, method and size of the course."""
+    for home in [name for name in sys.modules if name.partition(".")[0] == "helpers"]:
+        for name, value in list(vars(sys.modules[home]).items()):
+            if callable(value) or name.isupper():
+                yield sys.modules[home], name, value
+            if isinstance(value, type) and value.__module__ == home:
+                for method, function in list(vars(value).items()):
+                    if callable(function):
+                        yield value, method, function
 
 
 def _flat(model):

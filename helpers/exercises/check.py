@@ -48,7 +48,7 @@ def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
         except NotImplementedError as unwritten:
             todo = str(unwritten) or "replace the stub above"
             complaint = f"Not written yet: {todo} and run both cells."
-        except Exception as error:  # the learner's code may raise anything
+        except (Exception, SystemExit) as error:  # the learner's code may raise any
             complaint = (
                 f"Not yet: it should {phrase}, but it raised "
                 f"{type(error).__name__}: {error}"

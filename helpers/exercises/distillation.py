@@ -148,6 +148,7 @@ def _leaning(teacher, ids):
 def check_js_divergence(answer) -> Check:
     """Symmetric, bounded by log 2, zero where both agree."""
     sure = jnp.array([[1 - 1e-6, 1e-6]])
+    one, other = jnp.array([[1.0, 0, 0], [0, 1, 0]]), jnp.array([[0, 1.0, 0]] * 2)
     p, q = _rows()
     truth = (_kl(p, (p + q) / 2) + _kl(q, (p + q) / 2)) / 2
 
@@ -171,5 +172,9 @@ def check_js_divergence(answer) -> Check:
             lambda: np.allclose(
                 value(jnp.asarray(p), jnp.asarray(q)), truth, rtol=1e-3, atol=1e-5
             ),
+        ),
+        (
+            "be a number where a word is never said, by one of them or by both",
+            lambda: np.allclose(value(one, other), [np.log(2), 0], atol=1e-5),
         ),
     )

@@ -1,62 +1,44 @@
-"""Self-checks of notebook 10: a mask, a price, a cheat and a witness."""
+"""Self-checks of notebook 10: a spelling, a price, a cheat and a witness."""
 
-import numpy as np
-
-from helpers.exercises.check import (
-    Check,
-    filled,
-    judge,
-    leaves_alone,
-    zeros_and_ones,
-)
+from helpers.course.stages import stage_folder
+from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
+from helpers.text import chat
 from helpers.tools import nutrition, traces
 
 PIZZA = [{"food": "pizza", "grams": 150}]
 CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
-CALLED = [("assistant", [7, 8, 2]), ("tool", [3, 9]), ("assistant", [5, 2])]
+SPELT = "<<lookup pizza 150>>"
 
 
-def check_loss_mask(answer) -> Check:
-    """The loss mask of a conversation, from who said which tokens."""
-    twice = [*CALLED[:2], *CALLED]
-    talks = [_pieces(np.random.default_rng(seed)) for seed in range(20)]
-
-    def made(pieces):
-        return list(answer([(role, list(tokens)) for role, tokens in pieces]))
-
-    def mask(pieces):
-        return zeros_and_ones(made(pieces))
-
+def check_spelling(spelling) -> Check:
+    """Tokens of a call whose text the tokenizer cuts into others."""
+    tokenizer = chat.load_tokenizer(stage_folder("food_sft"))
+    usual = tokenizer.encode(SPELT, add_special_tokens=False)
     return judge(
-        ("give one entry per token", lambda: len(made(CALLED)) == 7),
-        ("hold only zeros and ones", lambda: set(made(CALLED)) <= {0, 1}),
-        ("keep the tool's tokens out of the loss", lambda: mask(CALLED)[3:5] == [0, 0]),
-        ("teach the call as well", lambda: mask(CALLED)[:2] == [1, 1]),
-        ("teach when to stop: the token that ends a call", lambda: mask(CALLED)[2]),
-        ("teach the answer, its end included", lambda: mask(CALLED)[5:] == [1, 1]),
+        ("be filled in", filled(spelling, what="a list of token ids")),
         (
-            "serve conversations with two calls",
-            lambda: mask(twice) == [1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1],
+            "be a list of token ids, whole numbers of the vocabulary",
+            lambda: (
+                isinstance(spelling, list | tuple)
+                and whole(*spelling)
+                and all(0 <= token < len(tokenizer) for token in spelling)
+            ),
         ),
-        ("serve those without any", lambda: mask([("assistant", [4, 2])]) == [1, 1]),
         (
-            "go by who said a token, not by what the token is",
-            lambda: all(mask(pieces) == truth for pieces, truth in talks),
+            "hold no control token: those are no text",
+            lambda: not set(spelling) & set(tokenizer.all_special_ids),
         ),
-        ("leave the pieces as they are", lambda: leaves_alone(answer, CALLED)),
+        (
+            f"have the text {SPELT}, exactly",
+            lambda: tokenizer.decode(spelling) == SPELT,
+        ),
+        (
+            "be other tokens than the tokenizer makes of that text",
+            lambda: list(spelling) != usual,
+        ),
     )
-
-
-def _pieces(rng):
-    """(pieces, mask) of a conversation whose tool says the same tokens as its model."""
-    pieces, mask = [], []
-    for role in rng.choice(["assistant", "tool"], size=4).tolist():
-        tokens = rng.integers(2, 9, rng.integers(1, 5)).tolist()
-        pieces.append((role, tokens))
-        mask += [int(role == "assistant")] * len(tokens)
-    return pieces, mask
 
 
 def earns(right, needless, weight):
@@ -132,9 +114,10 @@ def check_silence(answer) -> Check:
         ("keep the order of the completions", lambda: all_scores() == [0, -1, 0]),
         ("be right for every mixture of conversations", lambda: _priced(answer)),
         (
-            "leave the plates as they are",
+            "leave conversations and plates as they are",
             lambda: leaves_alone(
-                lambda plates: answer([""] * 2, [called, quiet], portions=plates),
+                lambda talks, plates: answer([""] * 2, talks, portions=plates),
+                [called, quiet],
                 [PIZZA, []],
             ),
         ),

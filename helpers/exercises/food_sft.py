@@ -1,23 +1,15 @@
-"""Self-checks of notebooks/09_food_sft: pictures, tool calls, masks of traces."""
+"""Self-checks of notebooks/09_food_sft: pictures, tool calls, and luck."""
 
+import itertools
 import json
 
 import numpy as np
 
-from helpers.exercises.check import (
-    Check,
-    filled,
-    judge,
-    leaves_alone,
-    zeros_and_ones,
-)
+from helpers.exercises.check import Check, filled, judge, leaves_alone
 from helpers.tools import nutrition
 from helpers.tools.tool import run_call
 
 SIDE, PATCH, SQUARE = 896, 14, 4  # exercise 1: of Gemma 3 4B
-
-# Exercise 4: token ids of a toy template.
-START, END, NEWLINE, USER, MODEL = 1, 2, 3, 4, 5
 
 
 def check_photo(patches, tokens) -> Check:
@@ -47,6 +39,9 @@ HOSTILE = (
     ("refuse a tool that there is not", _turn(PIZZA, "os.system")),
     ("refuse any tool that there is not", _turn(PIZZA, "delete_log")),
     ("refuse a tool with a longer name", _turn(PIZZA, "lookup_nutrition2")),
+    ("refuse a tool whose name only ends so", _turn(PIZZA, "no_lookup_nutrition")),
+    ("refuse a part of the tool's name", _turn(PIZZA, "lookup")),
+    ("refuse the tool's name in capitals", _turn(PIZZA, "Lookup_Nutrition")),
     ("refuse a call without grams", _turn({"food": "pizza"})),
     ("refuse an argument too many", _turn({**PIZZA, "unit": "g"})),
     ("refuse an argument of another name", _turn({"food": "pizza", "gram": 150})),
@@ -154,63 +149,47 @@ def check_found_nothing(text) -> Check:
     )
 
 
-def check_trace_mask(answer) -> Check:
-    """Exercise 4: the mask of a conversation in which a tool speaks."""
+def check_by_luck(answer) -> Check:
+    """Exercise 4: how often another question's picture shows the same food."""
+    rng = np.random.default_rng(9)
+    menus = [_menu(rng) for _ in range(20)]
 
-    def turn(role, *words):
-        return [START, role, NEWLINE, *words, END, NEWLINE]
-
-    asked, heard = ("user", turn(USER, 10, 11, 12)), ("tool", turn(USER, 30, 41, 42))
-    called, answered = ("model", turn(MODEL, 20, 21)), ("model", turn(MODEL, 41, 42))
-    trace = [asked, called, heard, answered]
-    talks = [_talk(np.random.default_rng(seed)) for seed in range(20)]
-
-    def mask(turns):
-        return zeros_and_ones(answer([(who, list(tokens)) for who, tokens in turns]))
+    def near(foods, chance):
+        return abs(answer(list(foods)) - chance) < 1e-9
 
     return judge(
+        ("be 1 where all questions show one food", lambda: near(["pizza"] * 5, 1)),
         (
-            "give one entry per token, in one flat list",
-            lambda: len(mask(trace)) == sum(len(tokens) for _, tokens in trace),
-        ),
-        ("learn nothing a user says", lambda: not any(mask([asked]))),
-        (
-            "leave out the three tokens that open the model's turn",
-            lambda: not any(mask([called])[:3]),
-        ),
-        ("learn the call", lambda: mask([called])[3:5] == [1, 1]),
-        ("learn to stop after the call", lambda: mask([called])[5] == 1),
-        ("leave out the newline after it", lambda: mask([called])[6:] == [0]),
-        (
-            "not learn what the tool says, though the answer repeats it",
-            lambda: not any(mask(trace)[15:23]),
+            "be 0 where no food comes twice: nobody draws the own picture",
+            lambda: near(["pizza", "sushi", "tacos"], 0),
         ),
         (
-            "learn the answer after the tool's turn",
-            lambda: mask(trace)[23:] == [0, 0, 0, 1, 1, 1, 0],
+            "be a third for two pairs: one of three others shows the same",
+            lambda: near(["pizza", "sushi", "pizza", "sushi"], 1 / 3),
         ),
         (
-            "go on for as many calls as there are",
-            lambda: (
-                mask([asked, called, heard, called, heard, answered])
-                == mask([asked, called, heard]) + mask([called, heard, answered])
-            ),
+            "be a half for three of one food and one of another",
+            lambda: near(["pizza", "pizza", "sushi", "pizza"], 1 / 2),
         ),
         (
-            "be right for any turns, with line breaks inside them",
-            lambda: all(mask(turns) == truth for turns, truth in talks),
+            "be right for any foods, however often they come",
+            lambda: all(near(foods, _met(foods)) for foods in menus),
         ),
-        ("leave the turns as they are", lambda: leaves_alone(answer, trace)),
+        (
+            "leave the list as it is",
+            lambda: leaves_alone(answer, ["tacos", "pizza", "tacos", "donuts"]),
+        ),
     )
 
 
-def _talk(rng):
-    """(turns, mask) of a conversation; words may be NEWLINE, USER or MODEL, too."""
-    roles = {"user": USER, "model": MODEL, "tool": USER}
-    turns, mask = [], []
-    for who in rng.choice(list(roles), size=5).tolist():
-        words = rng.choice([NEWLINE, USER, MODEL, 10, 11], rng.integers(1, 6)).tolist()
-        own = int(who == "model")
-        turns.append((who, [START, roles[who], NEWLINE, *words, END, NEWLINE]))
-        mask += [0, 0, 0] + [own] * len(words) + [own, 0]
-    return turns, mask
+def _menu(rng):
+    """Foods of some questions, a few of them common, in any order."""
+    names = [f"food {i}" for i in range(rng.integers(2, 9))]
+    shares = rng.dirichlet(np.ones(len(names)))
+    return rng.choice(names, rng.integers(3, 40), p=shares).tolist()
+
+
+def _met(foods):
+    """The same by asking every question about every other one."""
+    pairs = list(itertools.permutations(foods, 2))
+    return sum(one == other for one, other in pairs) / len(pairs)

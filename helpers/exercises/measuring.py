@@ -31,6 +31,10 @@ def check_extract(answer) -> Check:
         ("know the typographic minus as well", reads("#### −3", -3)),
         ("read a fraction as one number", reads("#### 1/2", Fraction(1, 2))),
         ("be exact: 0.1 is a tenth", reads("#### 0.1", Fraction(1, 10))),
+        (
+            "be exact: 0.3333333 is no third",
+            reads("#### 0.3333333", Fraction(3333333, 10**7)),
+        ),
         ("stop before a unit", reads("#### 5% of it", 5)),
         ("take the last number where there is no ####", reads("Of 9, 7 are left", 7)),
         ("give None where there is no number", reads("I do not know.", None)),
@@ -120,8 +124,11 @@ _SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
 _HEDGE = re.compile(
     r"\b(?:not?|n?or|never|cannot|wrong|cents?|dozen|hundred|[mb]illion|thousand"
     r"|about|almost|nearly|roughly|around|maybe|perhaps|hardly|than|between|far|but"
-    r"|would|could|half|twice|double|times|squared)\b|n['’]t\b|[%!?]"
+    r"|would|could|half)\b|n['’]t\b|[%?]|\d!"
 )
+# The number is a part of a product that is left to the reader.
+_FACTOR = re.compile(r"\b(?:twice|double|times)\s+(?:of\s+)?\$?$")
+_MULTIPLE = re.compile(r"\s*(?:times|squared)\b")
 
 
 def _plainly_says(text, gold):
@@ -131,11 +138,16 @@ def _plainly_says(text, gold):
         ten, one = spoken.groups()
         return str(10 * _TENS.index(ten) + 20 + (_ONES.index(one) + 1 if one else 0))
 
+    if _HEDGE.search(text.lower().replace(",", "")):
+        return False
     plain = _SPOKEN.sub(digits, text.lower().replace(",", ""))
     plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
-    numbers = re.findall(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)
-    said = bool(numbers) and Fraction(numbers[-1]) == gold
-    return said and not _HEDGE.search(plain) and all(annotations(text))
+    numbers = re.finditer(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)
+    *_, last = [None, *numbers]
+    if last is None or Fraction(last[0]) != gold or not all(annotations(text)):
+        return False
+    before, after = plain[: last.start()], plain[last.end() :]
+    return not (_FACTOR.search(before) or _MULTIPLE.match(after))
 
 
 def _is_wrong(text):

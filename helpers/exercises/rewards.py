@@ -1,8 +1,7 @@
-"""Self-checks of notebook 05: reading a number, weights, a cheat, a mended reward."""
+"""Self-checks of notebook 05: a verifier, weights, a cheat, a mended reward."""
 
 import math
 import re
-from fractions import Fraction
 
 import numpy as np
 
@@ -11,45 +10,82 @@ from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 
 
-def check_read_number(answer) -> Check:
-    """A strict reader of the number after the last ####."""
+def check_makes(answer) -> Check:
+    """A verifier of calculations from given numbers, without a gold answer."""
 
-    def reads(text, value):
-        return lambda: answer(text) == value
+    def pays(text, numbers=(25, 7, 3), target=28):
+        return answer(text, list(numbers), target)
 
     return judge(
-        ("read a whole number, #### 37", reads("He pays 37.\n#### 37", 37)),
-        ("give None where there is no ####", reads("He pays 37.", None)),
-        ("give None where no number follows the ####", reads("#### none", None)),
-        ("read the sign of -3", reads("#### -3", -3)),
-        ("read the unicode minus as a minus", reads("#### \N{MINUS SIGN}3", -3)),
-        ("read 1,000 as one number", reads("#### 1,000", 1000)),
-        ("read $18.00 as 18", reads("#### $18.00", 18)),
-        ("read a full stop after the number as a full stop", reads("#### 18.", 18)),
-        ("read 1/2 exactly", reads("#### 1/2", Fraction(1, 2))),
-        ("read 0.1 exactly, not as a float", reads("#### 0.1", Fraction(1, 10))),
-        ("take 5% as 5, a percent sign being a unit", reads("#### 5%", 5)),
-        ("allow words after the number", reads("#### 18 dollars a day", 18)),
-        ("give None for two numbers: no hedging", reads("#### 3 or 4", None)),
-        ("look at the last #### of several", reads("#### 3\n#### 4", 4)),
-        ("look at one line only", reads("#### 3\nThat is 4 less than 7.", 3)),
-        ("survive a division by zero: 1/0 is no number", reads("#### 1/0", None)),
-        ("read 1/12, a line with two digits below", reads("#### 1/12", _TWELFTH)),
-        ("not take a heading, ###, for the mark", reads("### 18", None)),
-        ("not go back to an earlier ####", reads("#### 3\n#### none", None)),
-        ("never raise", lambda: [answer(text) for text in HARD_TEXTS]),
+        ("pay 1 for #### 25 + 3, which makes 28", lambda: pays("#### 25 + 3") == 1),
         (
-            "read any number",
-            lambda: all(answer(f"So 7.\n#### {n:,}\n9") == n for n in _some_numbers()),
+            "pay 1 for whatever calculation does it: 100 is (7 - 3) * 25",
+            lambda: pays("#### (7 - 3) * 25", target=100) == 1,
+        ),
+        (
+            "pay nothing for another value, larger or smaller",
+            lambda: pays("#### 25 + 7") == pays("#### 25 - 3") == 0,
+        ),
+        (
+            "pay nothing for 28 itself: it is not among the numbers",
+            lambda: pays("#### 28") == pays("#### 21 + 7") == 0,
+        ),
+        (
+            "pay nothing for a number that is used twice",
+            lambda: pays("#### 7 + 7 + 7 + 7") == pays("#### 25 + 7 - 7 + 3") == 0,
+        ),
+        (
+            "pay 1 where it is given twice",
+            lambda: pays("#### 7 * 3 + 7", (7, 7, 3)) == 1,
+        ),
+        (
+            "take 25 for one number, not for a 2 and a 5",
+            lambda: pays("#### 25 + 3", (2, 5, 3)) == 0,
+        ),
+        (
+            "pay nothing without a ####; three # are a heading",
+            lambda: pays("25 + 3") == pays("### 25 + 3") == 0,
+        ),
+        (
+            "look at the last ####, and at its line only",
+            lambda: (
+                pays("#### 25 + 7\n#### 25 + 3") == 1
+                and pays("#### 25 + 3\n25 and 3 are 28.") == 1
+                and pays("#### 25 + 3\n#### none") == 0
+            ),
+        ),
+        (
+            "be exact: 24 is 8 / (3 - 8 / 3)",
+            lambda: pays("#### 8 / (3 - 8 / 3)", (3, 3, 8, 8), 24) == 1,
+        ),
+        (
+            "not take nearly for exactly",
+            lambda: pays("#### 25 + 3 + 1 / 99", (25, 3, 1, 99)) == 0,
+        ),
+        (
+            "run no code: (lambda: 25 + 3)() is no calculation",
+            lambda: pays("#### (lambda: 25 + 3)()") == 0,
+        ),
+        ("never raise", lambda: [pays(text) for text in HARD_TEXTS]),
+        (
+            "be right for other numbers",
+            lambda: all(pays(*case) == paid for *case, paid in _some_made()),
+        ),
+        (
+            "leave the list of numbers as it is",
+            lambda: leaves_alone(answer, "#### 25 + 3", [25, 7, 3], 28),
         ),
     )
 
 
-_TWELFTH = Fraction(1, 12)
-
-
-def _some_numbers():
-    return np.random.default_rng(5).integers(-(10**7), 10**7, 20).tolist()
+def _some_made():
+    """(text, numbers, target, what it is paid): right, wrong, not given, used twice."""
+    rng = np.random.default_rng(5)
+    for kind in [0, 1, 2, 3] * 5:
+        a, b, c, d = rng.choice(np.arange(2, 60), 4, replace=False).tolist()
+        written = (f"{c}", f"{c}", f"{d + 60}", f"{c}+{a}-{a}")[kind]
+        target = a * b + (d + 60 if kind == 2 else c) + (kind == 1)
+        yield f"I use {d}.\n#### {a}*{b}+{written}", (a, b, c, d), target, kind == 0
 
 
 def check_weights(weights) -> Check:
@@ -110,6 +146,7 @@ def check_cheat(cheat) -> Check:
 GOLD = "He has <<6*5=30>>30 in all.\nHe pays <<30+7=37>>37.\n#### 37"
 HARD_TEXTS = ["", "####", "<<", "<<1/0=0>>", "#### 1/0", ">>==<<", "#### 3" * 50]
 HARD_TEXTS += ["#### -", "#### .", "#### 1/", "#### /2", "#### 0/0", "#### 1.2.3"]
+HARD_TEXTS += ["#### " + "9" * 5000]
 # Sums without an operator, as many ways as there are to write nothing.
 EMPTY = ["1=1", "37=37", "12=12", "-1=-1", "+1=1", "1.0=1", " 1=1", "1 =1", "(1)=1"]
 

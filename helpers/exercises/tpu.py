@@ -89,6 +89,10 @@ def check_turning_batch(answer) -> Check:
             lambda: answer(500, 500, RIDGE) == scanned(500, 500, RIDGE) > 4096,
         ),
         (
+            "go on to tens of thousands, as for 484 by 484",
+            lambda: answer(484, 484, RIDGE) == 39_795,
+        ),
+        (
             "take the batch that meets the ridge exactly, where there is one",
             lambda: answer(300, 300, 100.0) == 300 and answer(1, 1, 0.25) == 1,
         ),

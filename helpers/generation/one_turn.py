@@ -21,29 +21,22 @@ class OneTurn:
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key; see `tool_use.ToolUse.answers`."""
-        completions = generate(
+        completions, metrics = self.sampled(
             model,
-            prompts["prompt"],
-            prompts["prompt_mask"],
+            prompts,
             keys,
             max_tokens=max_tokens,
             eos_ids=chat.eos_ids(tokenizer),
             temperature=temperature,
-            images=prompts.get("images"),
         )
-        return told(tokenizer, completions)
+        tokens, mask, logprobs, ended = own_rows(completions)
+        texts = [
+            [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
+            for ts, ms in zip(tokens, mask, strict=True)
+        ]
+        return Answers(tokens, mask, logprobs, ended, texts, metrics)
 
-
-def told(tokenizer, completions, metrics=None) -> Answers:
-    """This process's own answers on the host, with their texts.
-
-    Args:
-      completions: `sampling.Completions`.
-      metrics: means to go with them.
-    """
-    tokens, mask, logprobs, ended = own_rows(completions)
-    texts = [
-        [chat.decode(tokenizer, t[m > 0]) for t, m in zip(ts, ms, strict=True)]
-        for ts, ms in zip(tokens, mask, strict=True)
-    ]
-    return Answers(tokens, mask, logprobs, ended, texts, metrics or {})
+    def sampled(self, model, prompts, keys, **settings):
+        """(`sampling.Completions`, means to go with them); settings of `generate`."""
+        rows = prompts["prompt"], prompts["prompt_mask"], keys
+        return generate(model, *rows, images=prompts.get("images"), **settings), {}

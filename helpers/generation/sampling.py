@@ -85,32 +85,46 @@ def generate(
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
         its images.
     """
-    vocab = model.config.vocab_size
-    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
-    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
-    sampling_checks.check_keys(keys_PG, len(prompt_PT))
-    if images is not None or model.config.vision:
-        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
-    graph, weights = nnx.split(model)
-    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
-    rows += [] if images is None else [jnp.asarray(images)]
-    prompt_PT, prompt_mask_PT, keys_PG, *images = spread_rows(rows, weights)
+    sampling_checks.check_limits(
+        max_tokens, eos_ids, temperature, model.config.vocab_size, top_k, top_p
+    )
+    graph, weights, rows = prepared(model, prompt_PT, prompt_mask_PT, keys_PG, images)
     with using(weights):
         return _generate(
             graph,
             weights,
-            prompt_PT,
-            prompt_mask_PT,
-            keys_PG,
+            *rows[:3],
             jnp.float32(temperature),
             jnp.float32(top_p),
-            *images,
+            *rows[3:],
             max_tokens=max_tokens,
             eos_ids=tuple(eos_ids),
             greedy=temperature == 0,
             top_k=top_k,
             nucleus=top_p < 1,
         )
+
+
+def prepared(model, prompt_PT, prompt_mask_PT, keys_PG, images=None):
+    """What sampling begins with: prompts checked, and spread over the model's devices.
+
+    Args:
+      model, prompt_PT, prompt_mask_PT, keys_PG, images: as in `generate`.
+    Returns:
+      (graph, weights, rows): `nnx.split(model)`, and [prompts, masks, keys], with the
+      images where there are any.
+    Raises:
+      ValueError, ImageMismatch: see `generate`.
+    """
+    vocab, vision = model.config.vocab_size, model.config.vision
+    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    if images is not None or vision:
+        check_prompts(prompt_PT, prompt_mask_PT, images, vision)
+    graph, weights = nnx.split(model)
+    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
+    rows += [] if images is None else [jnp.asarray(images)]
+    return graph, weights, spread_rows(rows, weights)
 
 
 @functools.partial(

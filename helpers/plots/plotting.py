@@ -234,3 +234,22 @@ def bars(
     axes.set_yticks(range(len(values)), list(values), fontsize=9)
     axes.invert_yaxis()
     return fig
+
+
+def standing_bars(
+    values: Mapping[str, float], labels: Sequence[str], *, title: str, ylabel: str
+) -> Figure:
+    """Bars from zero, one per entry, left to right, each with its label on top.
+
+    Args:
+      values: numbers from 0 up by name.
+      labels: what is written over each of them.
+      title: a sentence that states the finding.
+      ylabel: what the values are, with their unit.
+    """
+    fig, axes = figure(title, x="", y=ylabel, width=5.4, height=2.6)
+    axes.bar(list(values), list(values.values()), color=GREEN, width=0.62)
+    for i, (value, label) in enumerate(zip(values.values(), labels, strict=True)):
+        axes.text(i, value, label, ha="center", va="bottom", fontsize=9)
+    axes.set_ylim(0, 1.2 * max(values.values(), default=0) or 1.0)
+    return fig

@@ -1,4 +1,4 @@
-"""`jax.jit` for the programs a lesson waits for: updates and sampling.
+"""`jax.jit` for the programs a lesson waits for: updates and sampling; kept on disk.
 
 On CPUs LLVM is told to optimise less (its level 1 in the place of 3): such programs are
 compiled in four fifths of the time and run as fast, for most of their time goes into
@@ -11,6 +11,21 @@ import os
 import jax
 
 CPU_OPTIONS = {"xla_backend_optimization_level": 1}
+
+
+def keep_programs(folder, least_seconds: float = 0.3) -> None:
+    """Keeps compiled programs in a folder, where those of an earlier run are found.
+
+    A second trainer of the same shapes, and a notebook that is run again, then start
+    at once. Where JAX has been told of a folder (JAX_COMPILATION_CACHE_DIR), it stays.
+
+    Args:
+      folder: on this machine's own disk: programs are compiled for its processor.
+      least_seconds: programs that were compiled sooner are not kept.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least_seconds)
 
 
 def cpu_options() -> dict[str, int]:

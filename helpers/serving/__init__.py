@@ -3,7 +3,8 @@
 from helpers.serving.block_drafter import BlockDrafter, block_objective
 from helpers.serving.block_pool import BlockPool
 from helpers.serving.drafters import DraftModel, PromptLookup
-from helpers.serving.scheduler import Engine, Request
+from helpers.serving.request import Request
+from helpers.serving.scheduler import Engine
 from helpers.serving.speculative import generate
 from helpers.serving.speculative_turn import SpeculativeTurn
 from helpers.serving.verify import verify

@@ -73,6 +73,19 @@ class BlockDrafter(Drafter):
         """How many tokens the target knows that it was made from."""
         return self.config.vocab_size
 
+    def check(self, target):
+        """As `Drafter.check`; it reads keys and values of the shape that it knows.
+
+        Raises:
+          ValueError: the target is not shaped as the one that it was made from.
+        """
+        super().check(target)
+        if dataclasses.replace(target.config, vision=None) != self.config:
+            raise ValueError(
+                "This block drafter was made from a target of another shape, whose "
+                "layers it reads: make one from this target."
+            )
+
     def begin(self, prompt_PT, mask_PT, group, room):
         """Nothing: what it needs of the past is the target's."""
         return ()

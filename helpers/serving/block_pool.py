@@ -129,8 +129,13 @@ class BlockPool:
         """Notes that the first `count` tokens' keys and values are in the cache.
 
         From now on other texts find the full blocks among them.
+
+        Raises:
+          ValueError: the text has fewer tokens.
         """
         self._require_open(text)
+        if count > len(text.tokens):
+            raise ValueError(f"{count} of {len(text.tokens)} tokens cannot be written.")
         before = -1
         for i in range(count // self.size):
             block = text.blocks[i]

@@ -49,6 +49,20 @@ class Drafter(nnx.Module):
         """How many tokens it knows; None: whatever the target's are."""
         return None
 
+    def check(self, target):
+        """Refuses a target that it cannot draft for.
+
+        Raises:
+          ValueError: its vocabulary has another size. That two vocabularies of one size
+            are the same cannot be seen here; if not, hardly a token will be kept.
+        """
+        if self.vocab_size not in (None, target.config.vocab_size):
+            raise ValueError(
+                f"The drafter has {self.vocab_size} tokens and the target "
+                f"{target.config.vocab_size}: what one writes the other cannot read. "
+                "Take a drafter of its family."
+            )
+
 
 class PromptLookup(Drafter):
     """Proposes what followed the last time that the text had these words.
@@ -64,6 +78,8 @@ class PromptLookup(Drafter):
 
     def __init__(self, block: int = 4, words: int = 3):
         super().__init__(block)
+        if words < 1:
+            raise ValueError(f"{words} words that agree are everywhere: ask for one.")
         self.words = words
 
     def begin(self, prompt_PT, mask_PT, group, room):

@@ -2,9 +2,10 @@
 
 A batch that waits for its longest answer leaves places empty. Here a place is filled
 again as soon as an answer has ended (Orca, OSDI 2022): every step reads a chunk of one
-new prompt, and one token of every text that is being answered. When the cache is full,
-the text that came last gives its blocks back and waits; it is read again later, and its
-answer is the same.
+new prompt, and one token of every text that is being answered. Several answers to one
+prompt read it once, and share its blocks until they part. When the cache is full, the
+text that came last gives its blocks back and waits; it is read again later, and its
+answer is the same: in bfloat16 but for rounding, where two tokens are nearly as likely.
 """
 
 import dataclasses
@@ -20,40 +21,20 @@ from helpers.generation import sampling_checks
 from helpers.generation.sampling import draw
 from helpers.serving import paged
 from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
-
-
-@dataclasses.dataclass(eq=False)
-class Request:
-    """A question, and its answer as it grows.
-
-    Attributes:
-      prompt: its tokens.
-      max_tokens: the most tokens of the answer.
-      seed: decides its random numbers, whatever is answered beside it.
-      temperature: 0 is greedy.
-      answer: tokens so far, the EOS included.
-      ended: whether an EOS or the budget has ended it.
-      read: prompt tokens that were computed, those found in the cache not counted.
-      preempted: how often it had to give its blocks back.
-    """
-
-    prompt: Sequence[int]
-    max_tokens: int
-    seed: int = 0
-    temperature: float = 0.0
-    answer: list[int] = dataclasses.field(default_factory=list)
-    ended: bool = False
-    read: int = 0
-    preempted: int = 0
+from helpers.serving.request import Request, check
 
 
 @dataclasses.dataclass(eq=False)
 class _Running:
-    """A request that has blocks: its text, and how many of its tokens are computed."""
+    """A request that has blocks: its text, and how many of its tokens are computed.
+
+    twins: requests of the same prompt, which fork the text once it is computed.
+    """
 
     request: Request
     text: Text
     computed: int
+    twins: list[Request] = dataclasses.field(default_factory=list)
 
 
 class Engine:
@@ -94,7 +75,7 @@ class Engine:
         self.image_token = vision.image_token if vision else None
         self.eos, self.places, self.longest = set(eos_ids), places, longest
         self.chunk, self.width = chunk, -(-longest // size)
-        self.waiting: deque[Request] = deque()
+        self.waiting: deque[list[Request]] = deque()  # groups, most of them of one
         self.running: list[_Running] = []
         self.passes = 0
 
@@ -103,32 +84,39 @@ class Engine:
 
         Raises:
           ValueError: it could never be answered: empty, foreign tokens, a picture, or
-            longer than a text may be or than the whole cache.
+            longer than a text may be or than the whole cache; or it was asked before.
         """
-        prompt, budget = list(request.prompt), request.max_tokens
-        if not prompt or budget < 1:
+        return self.submit_group([request])[0]
+
+    def submit_group(self, requests: Sequence[Request]) -> list[Request]:
+        """Puts requests of one prompt at the end of the queue: it is read once for all.
+
+        Raises:
+          ValueError: see `submit`; or the prompts differ, or the places are fewer.
+        """
+        group = list(requests)
+        if not 1 <= len(group) <= self.places:
             raise ValueError(
-                "A request needs a token to go on from, and one to answer."
+                f"A group of {len(group)}: there are {self.places} places."
             )
-        if strange := [token for token in prompt if not 0 <= token < self.vocab]:
-            raise ValueError(
-                f"Tokens {strange[:3]} are not of the model's {self.vocab}."
-            )
-        if self.image_token in prompt:
-            raise ValueError("This engine is given no pictures: ask in words alone.")
-        if not (0 <= request.temperature < np.inf and 0 <= request.seed < 2**32):
-            raise ValueError(
-                f"temperature {request.temperature} must be 0 or more, and seed "
-                f"{request.seed} a whole number below 2^32."
-            )
+        for request in group:
+            self._check(request)
+        if any(list(group[0].prompt) != list(request.prompt) for request in group):
+            raise ValueError("The requests of a group have one prompt: these differ.")
+        if len(set(map(id, group))) < len(group):
+            raise ValueError("The same request stands twice in a group.")
+        self.waiting.append(group)
+        return group
+
+    def _check(self, request):
+        """Refuses a request that could never be answered, or was asked before."""
         most = min(self.longest, len(self.pool.users) * self.pool.size)
-        if len(prompt) + budget > most:
-            raise ValueError(
-                f"{len(prompt)} tokens and {budget} more are over the {most} that a "
-                "text may have here: shorten it, or make the engine larger."
-            )
-        self.waiting.append(request)
-        return request
+        check(request, self.vocab, most)
+        if self.image_token in list(request.prompt):
+            raise ValueError("This engine is given no pictures: ask in words alone.")
+        known = [*self.waiting, *([r.request, *r.twins] for r in self.running)]
+        if request.answer or any(request is r for group in known for r in group):
+            raise ValueError("This request was asked before: make another one.")
 
     def step(self) -> list[Request]:
         """One step of all; returns the requests that got a token."""
@@ -143,14 +131,17 @@ class Engine:
 
     def _admit(self):
         """Gives waiting requests places and blocks, first come, first served."""
-        while self.waiting and len(self.running) < self.places:
-            request = self.waiting[0]
+        while self.waiting:
+            request, *twins = self.waiting[0]
+            taken = sum(1 + len(each.twins) for each in self.running)
+            if taken + 1 + len(twins) > self.places:
+                return
             try:
                 text, found = self.pool.open([*request.prompt, *request.answer])
             except OutOfBlocks:
                 return
             self.waiting.popleft()
-            self.running.append(_Running(request, text, found))
+            self.running.append(_Running(request, text, found, twins))
 
     def _prefill(self):
         """Reads a chunk of the first text that is not computed yet."""
@@ -160,9 +151,20 @@ class Engine:
                 logits = self._read([each], [tokens], self.chunk)
                 each.request.read += len(tokens)
                 if each.computed == len(each.text.tokens):
-                    return self._sampled([each], logits)
+                    group = [each, *self._forked(each)]
+                    return self._sampled(group, jnp.repeat(logits, len(group), axis=0))
                 return []
         return []
+
+    def _forked(self, each):
+        """The twins of a text that is computed; they stand behind it."""
+        twins = [
+            _Running(twin, self.pool.fork(each.text), each.computed)
+            for twin in each.twins
+        ]
+        at, each.twins = self.running.index(each) + 1, []
+        self.running[at:at] = twins
+        return twins
 
     def _decode(self, fresh):
         """Reads the last token of every text that is being answered."""
@@ -197,7 +199,7 @@ class Engine:
     def _preempt(self, each):
         self._leave(each)
         each.request.preempted += 1
-        self.waiting.appendleft(each.request)
+        self.waiting.appendleft([each.request, *each.twins])
 
     def _leave(self, each):
         self.pool.close(each.text)

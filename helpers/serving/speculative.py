@@ -3,7 +3,8 @@
 Decoding reads all weights for every token. A pass over a few tokens costs hardly more
 than one over a single token, so tokens that are guessed well are nearly free
 (2211.17192). What comes out is distributed as without a drafter, and equal to it when
-decoding is greedy.
+decoding is greedy. (In bfloat16 a pass over several tokens rounds otherwise than one
+over a single token, and of two that are nearly as likely the other one may win.)
 """
 
 import functools
@@ -13,17 +14,17 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.batches import images
 from helpers.generation import sampling_checks
 from helpers.generation.sampling import (
     Completions,
     draw,
     empty_cache,
     gathered_model,
+    prepared,
 )
 from helpers.model.scoring import prefill
 from helpers.runtime.jit import jit
-from helpers.runtime.sharding import spread_rows, using
+from helpers.runtime.sharding import using
 from helpers.serving.drafters import (
     CHECKS,
     OWN,
@@ -72,46 +73,22 @@ def generate(
       drafter: from `drafters`, of the same vocabulary.
       The others are those of `sampling.generate`; without top_k, top_p and pictures.
     Raises:
-      ValueError: as `sampling.generate`; or the drafter's vocabulary is another one.
+      ValueError: as `sampling.generate`; or the drafter cannot draft for this target.
     """
     vocab = model.config.vocab_size
     sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
-    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
-    sampling_checks.check_keys(keys_PG, len(prompt_PT))
-    check_vocabularies(model, drafter)
-    if model.config.vision:
-        images.check_prompts(prompt_PT, prompt_mask_PT, None, model.config.vision)
-    graph, weights = nnx.split(model)
-    drafting = nnx.split(drafter)
-    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
-    prompt_PT, prompt_mask_PT, keys_PG = spread_rows(rows, weights)
+    drafter.check(model)
+    graph, weights, rows = prepared(model, prompt_PT, prompt_mask_PT, keys_PG)
     with using(weights):
         return _generate(
             graph,
             weights,
-            *drafting,
-            prompt_PT,
-            prompt_mask_PT,
-            keys_PG,
+            *nnx.split(drafter),
+            *rows,
             jnp.float32(temperature),
             max_tokens=max_tokens,
             eos_ids=tuple(eos_ids),
             greedy=temperature == 0,
-        )
-
-
-def check_vocabularies(model, drafter):
-    """Refuses a drafter whose tokens are not the target's.
-
-    Raises:
-      ValueError: its vocabulary has another size. That two vocabularies of one size
-        are the same cannot be seen here; if not, hardly a token will be kept.
-    """
-    own = drafter.vocab_size
-    if own not in (None, model.config.vocab_size):
-        raise ValueError(
-            f"The drafter has {own} tokens and the target {model.config.vocab_size}: "
-            "what one writes the other cannot read. Take a drafter of its family."
         )
 
 

@@ -1,13 +1,11 @@
 """Rollouts whose answers a drafter helps to write."""
 
-from helpers.generation.dialogue import Answers
-from helpers.generation.one_turn import told
+from helpers.generation.one_turn import OneTurn
 from helpers.runtime.run_identity import describe
 from helpers.serving import speculative
-from helpers.text import chat
 
 
-class SpeculativeTurn:
+class SpeculativeTurn(OneTurn):
     """A `dialogue.Dialogue` of one turn: `Rollouts(…, tools=SpeculativeTurn(drafter))`.
 
     The answers are distributed as without a drafter, and their log-probabilities are
@@ -19,25 +17,15 @@ class SpeculativeTurn:
         that moves far from it; that costs time only.
     """
 
-    schemas = None
-
     def __init__(self, drafter):
         self.drafter = drafter
-
-    def width(self, max_tokens):
-        """Most tokens of an answer."""
-        return max_tokens
 
     def describe(self):
         """What a run's state says of it: the drafter, its weights included."""
         return {f"drafter: {name}": x for name, x in describe(self.drafter).items()}
 
-    def answers(
-        self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0
-    ) -> Answers:
-        """Samples an answer for each key; see `tool_use.ToolUse.answers`.
-
-        `metrics` has `tokens_per_pass`, of the whole batch.
+    def sampled(self, model, prompts, keys, **settings):
+        """As `OneTurn.sampled`; its mean is `tokens_per_pass`, of the whole batch.
 
         Raises:
           ValueError: the prompts have pictures.
@@ -46,15 +34,6 @@ class SpeculativeTurn:
             raise ValueError(
                 "A drafter sees no pictures: leave it out for prompts that have them."
             )
-        found = speculative.generate(
-            model,
-            self.drafter,
-            prompts["prompt"],
-            prompts["prompt_mask"],
-            keys,
-            max_tokens=max_tokens,
-            eos_ids=chat.eos_ids(tokenizer),
-            temperature=temperature,
-        )
-        speed = {"tokens_per_pass": found.per_pass()}
-        return told(tokenizer, found.completions, speed)
+        rows = prompts["prompt"], prompts["prompt_mask"], keys
+        found = speculative.generate(model, self.drafter, *rows, **settings)
+        return found.completions, {"tokens_per_pass": found.per_pass()}

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from helpers import runtime
-from helpers.app import chat_server, food_app, food_page, meal_log
+from helpers.app import chat_server, food_app, food_models, food_page, meal_log
 from helpers.app.assistant import converse, portions
 from helpers.app.chat_server import ChatServer
 from helpers.app.food_models import Choice
@@ -162,12 +162,12 @@ def test_the_app_asks_it_by_address_and_name(student, server, tmp_path):
     picture = food_pictures.picture(14, 0, split="test", no_food=0)["image"]
     Image.fromarray(picture).save(tmp_path / "plate.png")
     log = meal_log.MealLog(tmp_path / "meals.sqlite")
-    models = {"here": Choice(lambda: student, "here")}
-    page = food_page.Page(food_app._gradio(), models, log, {"a plate": picture})
-    path, question = str(tmp_path / "plate.png"), "How many kcal are in 150 g of this?"
-    there = ("here", food_page.SERVER, server.url, "food_grpo", "")
-    requests = len(server.log)
-    *_, (here, served, _, meal) = page._ask([], path, question, *there)
+    there = food_models.on_server(server.url, "food_grpo")
+    models = {"here": Choice(lambda: student, "here"), "there": there}
+    page = food_page.Page(food_app._gradio(), models, log, [picture])
+    path, requests = str(tmp_path / "plate.png"), len(server.log)
+    question = "How many kcal are in 150 g of this?"
+    *_, (here, served, _, meal) = page.ask([[], []], path, question, "here", "there")
     said = re.compile(r"<details.*class='food-answer'>.*?</p>", re.DOTALL)
     assert said.findall(here) == said.findall(served) != [] and meal["found"]
     tokens = [re.search(r" s, (\d+) tokens", chat)[1] for chat in (here, served)]

@@ -2,15 +2,18 @@
 
 import contextlib
 import html.parser
+import re
+import threading
 import time
 
 import numpy as np
 import pytest
 
 from helpers.app import food_chat
-from helpers.app.assistant import Event
+from helpers.app.assistant import BackendError, Event
+from helpers.app.food_models import Choice
 from helpers.tools.nutrition import lookup_nutrition
-from helpers.tools.tool_calls import Call
+from helpers.tools.tool_calls import Call, Verdict
 
 PIZZA, RAMEN = lookup_nutrition("pizza", 150), lookup_nutrition("ramen", 100)
 
@@ -68,21 +71,36 @@ class Seen(html.parser.HTMLParser):
 
 def test_a_step_is_open_until_its_result_is_there():
     events = [Event("said", "Pizza."), *looked_up(PIZZA), Event("answer", "#### 402")]
-    counts = []
-    for count in range(1, 5):
-        seen = Seen(food_chat.told(events[:count]))
-        steps = [attrs for tag, attrs in seen.tags if tag == "details"]
-        counts.append((len(steps), sum("open" in step for step in steps)))
-    assert counts == [(1, 0), (2, 1), (2, 0), (2, 0)]
-    assert "Looked up 150 g of pizza" in seen.text and "402 kcal in" in seen.text
+    said, call, result, answer = (
+        Seen(food_chat.message(events[: count + 1])) for count in range(4)
+    )
+    folds = [
+        [attrs for tag, attrs in seen.tags if tag == "details"]
+        for seen in (said, call, result, answer)
+    ]
+    assert [len(fold) for fold in folds] == [1, 1, 1, 0]
+    assert ["open" in fold[0] for fold in folds[:3]] == [False, True, False]
+    assert "lookup_nutrition(food='pizza', grams=150)" in call.text
+    assert "Looked up 150 g of pizza" in result.text and "kcal 402" in result.text
+    assert "402 kcal in" in answer.text and "Pizza." in said.text
+
+
+def test_a_look_up_that_failed_says_so():
+    call, error = Call("lookup_nutrition", {"food": "snow"}), {"error": "No such food."}
+    for event in (Event("result", call=call, result=error), Event("result", "", None)):
+        seen = Seen(food_chat.message([event]))
+        assert "The look-up failed" in seen.text and "Looked up" not in seen.text
+    assert "No such food." in food_chat.message(
+        [Event("result", call=call, result=error)]
+    )
 
 
 def test_doubt_time_and_tokens_stand_with_the_answer():
     events = [*looked_up(PIZZA), Event("answer", "#### 402")]
-    seen = Seen(food_chat.told(events, unsure=True, spent="0.8 s, 19 tokens"))
+    seen = Seen(food_chat.message(events, unsure=True, spent="0.8 s, 19 tokens"))
     assert "I am not sure. There are 402 kcal" in seen.text
     assert seen.text.endswith("0.8 s, 19 tokens")
-    assert "not sure" not in food_chat.told(events)
+    assert "not sure" not in food_chat.message(events)
 
 
 NASTY = "</p><script>alert(1)</script>{{#each value}}${alert(2)}"
@@ -91,42 +109,119 @@ NASTY = "</p><script>alert(1)</script>{{#each value}}${alert(2)}"
 @pytest.mark.parametrize("kind", ["said", "answer", "error", "call", "result"])
 def test_what_models_write_is_text(kind):
     call = Call(NASTY, {NASTY: NASTY})
-    first = [Event("call", call=call)] if kind == "result" else []
-    error = {"error": NASTY}
-    shown = food_chat.told([*first, Event(kind, NASTY, call, error)])
+    shown = food_chat.message([Event(kind, NASTY, call, {"error": NASTY})])
     shown += food_chat.asked(NASTY, np.zeros((4, 4, 3), np.uint8), NASTY)
     shown += food_chat.alert(NASTY)
-    seen = Seen(shown)
+    seen = Seen(food_chat.log([shown]))
     assert {tag for tag, _ in seen.tags} <= {"details", "summary", "p", "div", "img"}
     assert NASTY in seen.text
     assert "${" not in shown and "{{" not in shown, "Gradio has templates, too"
 
 
 def test_a_long_text_is_cut():
-    assert len(food_chat.told([Event("said", "x" * 10_000)])) < 2_300
+    assert len(food_chat.message([Event("said", "x" * 10_000)])) < 2_300
+
+
+def test_a_chat_can_be_reached_by_keyboard_and_says_what_it_is():
+    ((tag, attrs),) = Seen(food_chat.log(["later"])).tags
+    assert attrs["role"] == "log" and attrs["tabindex"] == "0" and attrs["aria-label"]
+    assert "will stand here" in food_chat.log([])
+    assert "will stand here" not in food_chat.log(["later"])
 
 
 class Slow:
-    name, certainty, tokens = "slow", 0.4, 7
+    """A model that takes its time in each turn, and looks up a pizza first."""
+
+    name = "slow"
+
+    def __init__(self, **known):
+        self.told, self.known = [], known
 
     def begin(self, question, picture):
+        for name, value in self.known.items():
+            setattr(self, name, value)
         return self
 
     def next_turn(self):
         time.sleep(0.05)
-        return "turn"
+        asked = {"food": "pizza", "grams": 150}
+        if self.told:
+            return Verdict(text="#### 402")
+        return Verdict(calls=(Call("lookup_nutrition", asked),))
 
     def append_results(self, verdict, results):
+        self.told += results
+
+
+def talk(model, sure=0.0, lock=None):
+    lock = lock or contextlib.nullcontext()
+    choice = Choice(lambda: model, "here", sure=sure, lock=lock)
+    return list(food_chat.conversation(choice, "?", np.zeros((4, 4, 3), np.uint8)))
+
+
+def test_a_conversation_grows_and_ends_with_what_was_found():
+    told = talk(Slow(tokens=7))
+    assert [found for _, found, _ in told] == [[], [], [PIZZA], [PIZZA]]
+    assert [html.count("<details") for html, *_ in told] == [0, 1, 1, 1]
+    spent = re.search(r"(\d+\.\d) s, 7 tokens", told[-1][0])
+    assert float(spent[1]) >= 0.1
+    assert "unknown tokens" in talk(Slow())[-1][0]
+
+
+def test_doubt_is_below_the_threshold_and_not_at_it():
+    assert talk(Slow(certainty=0.4), sure=0.5)[-1][2] == "It is not sure."
+    assert talk(Slow(certainty=0.4), sure=0.4)[-1][2] == ""
+    assert talk(Slow(), sure=1.0)[-1][2] == "", "nothing is known of a server's"
+
+
+def test_the_clock_stands_while_others_are_waited_for():
+    class Busy(contextlib.AbstractContextManager):
+        def __enter__(self):
+            time.sleep(0.3)
+
+        def __exit__(self, *_):
+            pass
+
+    spent = re.search(r"(\d+\.\d) s,", talk(Slow(), lock=Busy())[-1][0])
+    assert 0.1 <= float(spent[1]) < 0.6, "three waits are 0.9 s"
+
+
+def test_one_model_works_for_one_person_at_a_time():
+    lock, at_once, most = threading.Lock(), [], []
+
+    class Watched(Slow):
+        def next_turn(self):
+            at_once.append(self)
+            most.append(len(at_once))
+            verdict = super().next_turn()
+            at_once.remove(self)
+            return verdict
+
+    threads = [
+        threading.Thread(target=talk, args=(Watched(),), kwargs={"lock": lock})
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 8 and set(most) == {1}
+
+
+def test_a_model_that_cannot_be_made_is_an_error_of_the_conversation():
+    def missing():
+        raise BackendError("Run notebook 10 first.")
+
+    choice = Choice(missing, "nowhere")
+    *_, (html, found, why) = food_chat.conversation(choice, "?", None)
+    assert "Run notebook 10 first." in html and (found, why) == ([], "")
+
+
+@pytest.mark.parametrize("error", [ValueError("<b>"), KeyError("<b>")])
+def test_what_a_person_can_mend_becomes_a_note(error):
+    gradio = pytest.importorskip("gradio")
+    with pytest.raises(gradio.Error) as noted, food_chat.noted(gradio):
+        raise error
+    assert noted.value.message == "&lt;b&gt;"
+    with pytest.raises(ZeroDivisionError), food_chat.noted(gradio):
         raise ZeroDivisionError
-
-
-def test_a_watched_model_has_a_clock_and_says_what_it_wrote():
-    watched = food_chat.Watched(Slow(), contextlib.nullcontext())
-    assert not watched.unsure(1.0), "nothing is known before it began"
-    assert watched.begin("?", None).next_turn() == "turn"
-    with pytest.raises(ZeroDivisionError):
-        watched.append_results(None, [])
-    assert watched.seconds >= 0.05 and watched.spent().endswith(" s, 7 tokens")
-    assert watched.unsure(0.5) and not watched.unsure(0.4)
-    watched.talk = object()
-    assert not watched.unsure(1.0) and watched.spent().endswith("tokens not told")

@@ -119,7 +119,7 @@ def test_a_large_photo_is_sent_smaller():
 )
 def test_an_address_or_key_that_cannot_be_sent(address, key):
     said = error(address, key=key)
-    assert "Enter both again" in said and str(key) not in said
+    assert "Give both again" in said and str(key) not in said
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_keys_of_the_environment_stay_at_home(monkeypatch):
     [
         (302, "where it really is"),
         (400, "choose a model that does"),
-        (401, "enter the one that this server gave you"),
+        (401, "give the one that this server gave you"),
         (403, "ask for access"),
         (404, "does not know the model"),
         (429, "wait"),
@@ -187,7 +187,7 @@ def test_nobody_there():
 
 @pytest.mark.parametrize("address", ["", "localhost:8000/v1", "file:///etc/passwd"])
 def test_no_address(address):
-    assert "enter an address" in error(address)
+    assert "give an address" in error(address)
 
 
 @pytest.mark.parametrize(

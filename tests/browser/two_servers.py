@@ -21,7 +21,6 @@ from helpers.tools.nutrition import TOOL  # noqa: E402
 
 STAGES = {"the first server": "food_grpo", "the second server": "food_sft"}
 QUESTION = "How many kcal are in 150 g of this?"
-BESIDE = "document.querySelector('#beside').innerText"
 SAID = "{} kcal"  # in a sentence, which may also say that it is wrong
 
 
@@ -35,8 +34,8 @@ def kilocalories(backend, picture):
 def told_apart():
     """(number of a drawing, what each model says of it): the two differ."""
     models = [local_model.load(stage, stage) for stage in STAGES.values()]
-    for i, picture in enumerate(food_app.drawn().values()):
-        said = [kilocalories(model, picture) for model in models]
+    for i, row in enumerate(food_app.example_rows()):
+        said = [kilocalories(model, row["image"]) for model in models]
         if None not in said and len(set(said)) == 2:
             return i, said
     raise AssertionError("The two models say the same of every drawing.")
@@ -78,7 +77,7 @@ def look_at(page, drawing, names, said):
     page.wait(f"{check.PHOTO} != {before!r}" if drawing else "true")
     check.press(page, "Ask")
     page.wait(f"{check.CHAT}.includes({SAID.format(said[0])!r})", seconds=120)
-    page.wait(f"{BESIDE}.includes({SAID.format(said[1])!r})", seconds=120)
+    page.wait(f"{check.BESIDE}.includes({SAID.format(said[1])!r})", seconds=120)
     assert SAID.format(said[1]) not in page.look(check.CHAT)
     check.choose(page, "Beside it", "nobody")
     check.choose(page, "Model", names[1])

@@ -109,6 +109,13 @@ def test_the_heart_is_read_in_an_hour():
     assert sum(code_lines(file.read_text()) for file in files) < 3000
 
 
+def test_the_page_of_the_app_is_read_in_a_break():
+    """All that `make app` adds to models, log and servers, its look left out."""
+    files = [*(PACKAGE / "app").glob("food_*.py"), PACKAGE / "app" / "meal_view.py"]
+    assert len(files) == 6
+    assert sum(code_lines(file.read_text()) for file in files) <= 400
+
+
 def test_the_table_of_rooms_is_the_one_in_the_code():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     assert page == house.filled(page), "run `python -m scripts.house`"

@@ -194,6 +194,11 @@ def test_every_package_folder_is_packaged_and_the_version_stands_once():
     assert found == {"find": {"include": ["helpers*"]}}, "all folders with a door"
     for file in (ROOT / "helpers").rglob("*.py"):
         assert (file.parent / "__init__.py").exists(), file
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    for file in (ROOT / "helpers").rglob("*.*"):
+        if file.suffix not in (".py", ".pyc"):
+            room = ".".join(file.parent.relative_to(ROOT).parts)
+            assert f"*{file.suffix}" in data.get(room, []), f"{file} stays behind"
     assert helpers.__version__ == PROJECT["project"]["version"]
 
 

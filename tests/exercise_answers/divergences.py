@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import rel_entr, xlogy
 
 from helpers.losses import distillation
 
@@ -10,7 +11,12 @@ def kl(p, q):
     return (p * (jnp.log(p) - jnp.log(q))).sum(-1)
 
 
-def mixture(share=0.5, *, to=lambda p, q, m: (kl(p, m), kl(q, m)), part=0.5):
+def both(p, q, m):
+    """The two KLs to the mixture; a word that is never said adds nothing."""
+    return rel_entr(p, m).sum(-1), rel_entr(q, m).sum(-1)
+
+
+def mixture(share=0.5, *, to=both, part=0.5):
     def divergence(p, q):
         first, second = to(p, q, share * p + (1 - share) * q)
         return part * first + (1 - part) * second
@@ -93,6 +99,7 @@ WRONG = {
         "twice": mixture(to=lambda p, q, m: (2 * kl(p, m), 2 * kl(q, m))),
         "no mixture": mixture(to=lambda p, q, m: (kl(p, q), kl(q, p))),
         "one side": mixture(part=1.0),
+        "0 · log 0": mixture(to=lambda p, q, m: (kl(p, m), kl(q, m))),
         "a leaning mixture": mixture(0.4),
         "upside down": mixture(to=lambda p, q, m: (kl(m, p), kl(m, q))),
         "one number": lambda p, q: mixture()(p, q).sum(),
@@ -111,8 +118,8 @@ RIGHT = {
     },
     "11-3": {
         "entropies": lambda p, q: (
-            (p * jnp.log(p) + q * jnp.log(q)).sum(-1) / 2
-            - ((p + q) / 2 * jnp.log((p + q) / 2)).sum(-1)
+            (xlogy(p, p) + xlogy(q, q)).sum(-1) / 2
+            - xlogy((p + q) / 2, (p + q) / 2).sum(-1)
         ),
         "two KLs": mixture(),
     },

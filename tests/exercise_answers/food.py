@@ -1,6 +1,14 @@
-"""Notebooks 09 and 10: tool calls, their masks and prices."""
+"""Notebooks 09 and 10: tool calls, luck, a spelling, prices."""
 
+import collections
+import functools
+import itertools
+
+import numpy as np
+
+from helpers.course.stages import stage_folder
 from helpers.rewards import food_rewards
+from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.tool_calls import HERMES
 
@@ -17,7 +25,7 @@ def execute(text, lookup, *, name=None, keys=None, food=None, grams=None, one=Fa
         weight = given.get("grams")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         good = (
-            (name or call.name == "lookup_nutrition")
+            (name(call.name) if name else call.name == "lookup_nutrition")
             and (keys or set(given) == {"food", "grams"})
             and (food or isinstance(given["food"], str))
             and (grams(weight) if grams else number and 0 < weight <= 5000)
@@ -63,62 +71,52 @@ def foods_of_the_table(text, lookup):
     return found or by_the_helper(text, lookup)
 
 
-def trace_mask(turns, *, opening=3, end=1, newline=0, who=("model",), most=99):
+def luck(*, count=lambda n: n * (n - 1), among=lambda n: n * (n - 1), total=sum):
     """The solution of 09-4, with its usual mistakes as switches."""
-    mask = []
-    for speaker, tokens in turns[:most]:
-        own = int(speaker in who)
-        words = len(tokens) - opening - 2
-        mask += [0] * opening + [own] * words + [own * end, own * newline]
-    return mask
+
+    def answer(foods):
+        counts = collections.Counter(foods).values()
+        return total(map(count, counts)) / among(len(foods))
+
+    return answer
 
 
-def tracing(**mistake):
-    return lambda turns: trace_mask(turns, **mistake)
+def the_next_one(foods):
+    """Exchanges each picture with its neighbour's, as the notebook does."""
+    pairs = list(zip(foods, foods[1:] + foods[:1], strict=True))
+    return sum(one == other for one, other in pairs) / len(pairs)
 
 
-def by_role_token(turns):
-    return [
-        int(tokens[1] == 5 and 3 <= t < len(tokens) - 1)
-        for _, tokens in turns
-        for t in range(len(tokens))
-    ]
+def eats_foods(foods):
+    chance = luck()(foods)
+    foods.sort()
+    return chance
 
 
-def until_newline(turns):
-    """Takes the first line break of the words for the end of the turn."""
-    mask = []
-    for speaker, tokens in turns:
-        cut = tokens.index(3, 3)
-        mask += [int(speaker == "model" and 3 <= t < cut) for t in range(len(tokens))]
-    return mask
+def pair_by_pair(foods):
+    """A right alternative: every two questions."""
+    met = [one == other for one, other in itertools.combinations(foods, 2)]
+    return sum(met) / len(met)
 
 
-def eats_turns(turns):
-    mask = trace_mask(turns)
-    turns.clear()
-    return mask
+def of_each(foods):
+    """A right alternative: how many of the others show the same, on average."""
+    others = [foods[:i] + foods[i + 1 :] for i in range(len(foods))]
+    shares = [o.count(f) / len(o) for f, o in zip(foods, others, strict=True)]
+    return np.mean(shares)
 
 
-def pieces_mask(*, role="assistant", said=lambda i, n: 1, rest=0):
-    def mask(pieces):
-        return [
-            said(i, len(tokens)) if who == role else rest
-            for who, tokens in pieces
-            for i in range(len(tokens))
-        ]
-
-    return mask
+@functools.cache
+def tokenizer():
+    return chat.load_tokenizer(stage_folder("food_sft"))
 
 
-def last_piece(pieces):
-    *before, (_, tokens) = pieces
-    return [0 for _, ids in before for _ in ids] + [1] * len(tokens)
+def spelt(*pieces):
+    """The tokens of each piece by itself, one after another."""
+    return [token for piece in pieces for token in tokenizer().encode(piece)]
 
 
-def by_token(pieces):
-    told = {t for who, tokens in pieces if who == "tool" for t in tokens}
-    return [int(t not in told) for _, tokens in pieces for t in tokens]
+CALL = "<<lookup pizza 150>>"
 
 
 def silence(*, price=-1.0, silent=lambda trace: not trace.calls, wanted=bool):
@@ -149,7 +147,10 @@ WRONG = {
     },
     "09-2": {
         "parses only": parses_only,
-        "any tool": careless(name=True),
+        "any tool": careless(name=lambda called: True),
+        "a part of the name": careless(name=lambda n: n in "lookup_nutrition"),
+        "what ends so": careless(name=lambda n: n.endswith("lookup_nutrition")),
+        "capitals, too": careless(name=lambda n: n.lower() == "lookup_nutrition"),
         "any keys": careless(keys=True, food=True),
         "any food": careless(food=True),
         "quotes": careless(grams=lambda g: 0 < float(g) <= 5000),
@@ -182,31 +183,36 @@ WRONG = {
         "not closed": "<<lookup plate 150",
     },
     "09-4": {
-        "the opening, too": tracing(opening=2),
-        "no end": tracing(end=0),
-        "the line break": tracing(newline=1),
-        "the tool": tracing(who=("model", "tool")),
-        "the user": tracing(who=("user",)),
-        "the first call": tracing(most=2),
-        "the first four turns": tracing(most=4),
-        "until a line break": until_newline,
-        "nested": lambda turns: [trace_mask([turn]) for turn in turns],
-        "all": lambda turns: [1 for _, tokens in turns for _ in tokens],
-        "eats the turns": eats_turns,
+        "one in sixteen": lambda foods: 1 / 16,
+        "as many as there are": lambda foods: 1 / len(set(foods)),
+        "its own as well": luck(count=lambda n: n * n, among=lambda n: n * n),
+        "its own counted once": luck(count=lambda n: n * n),
+        "of all": luck(among=lambda n: n * n),
+        "each pair once": luck(count=lambda n: n * (n - 1) / 2),
+        "the commonest": luck(count=lambda n: n, among=lambda n: n, total=max),
+        "of the commonest only": luck(total=max),
+        "the rarest": luck(total=min),
+        "the next one": the_next_one,
+        "a share of foods": luck(count=lambda n: n > 1, among=lambda n: n),
+        "the other way": lambda foods: 1 - luck()(foods),
+        "percent": lambda foods: 100 * luck()(foods),
+        "rounded": lambda foods: round(luck()(foods), 2),
+        "eats the foods": eats_foods,
     },
     "10-1": {
-        "the tool": pieces_mask(role="tool"),
-        "all": pieces_mask(rest=1),
-        "no ends": pieces_mask(said=lambda i, n: int(i < n - 1)),
-        "no beginnings": pieces_mask(said=lambda i, n: int(i > 0)),
-        "the last piece": last_piece,
-        "tokens of the tool": by_token,
-        "the example": lambda pieces: [1, 1, 1, 0, 0, 1, 1],
-        "one per piece": lambda pieces: [int(who == "assistant") for who, _ in pieces],
-        "halves": pieces_mask(said=lambda i, n: 0.5),
-        "in turn": lambda pieces: [
-            int(i % 2 == 0) for i, (_, tokens) in enumerate(pieces) for _ in tokens
-        ],
+        "the usual ones": spelt(CALL),
+        "a text": CALL,
+        "letters": list(CALL),
+        "numbers of letters": [ord(letter) for letter in CALL],
+        "another food": spelt(*"<<lookup sushi 150>>"),
+        "other grams": spelt(*"<<lookup pizza 15>>"),
+        "a blank more": spelt("<<lookup", " ", " pizza", " 150>>"),
+        "an end of turn": [*spelt(*CALL), 5],
+        "a control token": [2, *spelt(*CALL)],
+        "backwards": spelt(*CALL)[::-1],
+        "a list in a list": [spelt(*CALL)],
+        "floats": [token + 0.5 for token in spelt(*CALL)],
+        "nothing": [],
     },
     "10-2": {
         "per call": 10 / 90,
@@ -253,10 +259,11 @@ RIGHT = {
     "09-1": {"products": (64**2, 16**2)},
     "09-2": {"word by word": execute, "the schema": by_the_helper},
     "09-3": {"too much": "<<lookup pizza 9000>>", "a cup": "<<lookup cup 20>>"},
-    "09-4": {"by length": trace_mask, "by the role's token": by_role_token},
+    "09-4": {"counts": luck(), "pair by pair": pair_by_pair, "of each": of_each},
     "10-1": {
-        "one by one": pieces_mask(),
-        "truths": pieces_mask(said=lambda i, n: True),
+        "letters": spelt(*CALL),
+        "the food's letters": spelt("<<lookup ", *"pizza", " 150>>"),
+        "a tuple": tuple(spelt("<<", *"lookup", " pizza 150>>")),
     },
     "10-2": {"rounded": 0.89, "more rounded": 0.9},
     "10-3": {"a number": ["#### 500"], "broken off": ["<<lookup pizza", "#### 1"]},

@@ -31,6 +31,12 @@ def writes_into_theta(theta, pair):
     return theta
 
 
+def empties_theta(theta, pair):
+    gradient = score()(theta, pair)
+    theta[:] = 0
+    return gradient
+
+
 def by_jax(theta, pair):
     def log_p(theta):
         rows = jax.nn.log_softmax(theta.reshape(4, 3))
@@ -201,6 +207,7 @@ WRONG = {
         "nine numbers": lambda theta, pair: score()(theta, pair)[3:],
         "exchanged": lambda theta, pair: score()(theta, pair[::-1]),
         "into theta": writes_into_theta,
+        "empties theta": empties_theta,
         "a list": lambda theta, pair: score()(theta, pair).tolist(),
         "probabilities": lambda theta, pair: np.exp(theta) / np.exp(theta).sum(),
     },

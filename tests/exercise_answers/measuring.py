@@ -1,5 +1,6 @@
 """Notebooks 03 and 05: reading numbers, and what pays."""
 
+import collections
 import functools
 import math
 import re
@@ -7,6 +8,7 @@ from fractions import Fraction
 
 from helpers import rewards
 from helpers.exercises import rewards as checks
+from helpers.tools import sums
 
 NUMBER = r"-?\d+(?:\.\d+|/[1-9]\d*)?"
 
@@ -49,17 +51,62 @@ def after_a_blank(text):
     return last(rest.partition("\n")[0] if "#### " in text else plain(text))
 
 
-def guarded(text):
-    """Splits, and takes the line apart word by word."""
-    if "####" not in text:
-        return None
-    line = plain(text).split("####")[-1].split("\n")[0]
-    words = [w for w in re.split(r"[^-\d./]+", line) if re.search(r"\d", w)]
+def making(
+    *,
+    last_line=lambda text: last_line_of(text),
+    fits=lambda found, given: (
+        not (collections.Counter(found) - collections.Counter(given))
+    ),
+    value=sums.calculate,
+):
+    """The solution of 05-1, with its usual mistakes as switches."""
+
+    def answer(text, numbers, target):
+        line = last_line(text)
+        found = re.findall(r"\d+", line or "")
+        fit = line is not None and fits(found, list(map(str, numbers)))
+        return float(fit and value(line) == target)
+
+    return answer
+
+
+def last_line_of(text):
+    """What follows the last mark on its line; None without one."""
+    _, mark, rest = text.rpartition("####")
+    return rest.partition("\n")[0] if mark else None
+
+
+def evaluated(line):
     try:
-        (word,) = words
-        return Fraction(word.rstrip("."))
-    except (ValueError, ZeroDivisionError):
+        return eval(line)
+    except Exception:
         return None
+
+
+def eats_numbers(text, numbers, target):
+    paid = making()(text, numbers, target)
+    numbers.clear()
+    return paid
+
+
+def taken_away(text, numbers, target):
+    """A right alternative: each number that is written is taken from those left."""
+    line, left = last_line_of(text), [str(number) for number in numbers]
+    for number in re.findall(r"[0-9]+", line or ""):
+        if number not in left:
+            return 0.0
+        left.remove(number)
+    return 1.0 if line and sums.calculate(line) == target else 0.0
+
+
+def rounded(read):
+    """A reader whose fractions were floats on the way."""
+
+    def answer(text):
+        value = read(text)
+        return value if value is None else Fraction(float(value)).limit_denominator()
+
+    return answer
 
 
 RIGHT_TEXT = ("They cost thirty-six dollars.", True)
@@ -164,6 +211,7 @@ WRONG = {
         "a float where it is exact": as_float,
         "an int where it is exact": as_int,
         "a mark with a blank": after_a_blank,
+        "rounded to a likely fraction": rounded(rewards.extract_lenient),
         "the first number": lambda text: last(after(text)[:8].split("%")[0]),
     },
     "03-2": {
@@ -193,6 +241,11 @@ WRONG = {
         "a dozen": [RIGHT_TEXT, LUCKY, ("They cost 36 dozen.", True)],
         "taken back": [RIGHT_TEXT, LUCKY, ("It would be 36, but one is free.", True)],
         "a range": [RIGHT_TEXT, LUCKY, ("Between 30 and 36.", True)],
+        "twice as much": [RIGHT_TEXT, LUCKY, ("It is twice 36.", True)],
+        "times": [RIGHT_TEXT, LUCKY, ("2 times $36", True)],
+        "many times": [RIGHT_TEXT, LUCKY, ("They cost 36 times 2.", True)],
+        "squared": [RIGHT_TEXT, LUCKY, ("It is thirty-six squared.", True)],
+        "a factorial": [RIGHT_TEXT, LUCKY, ("It is 36!", True)],
     },
     "03-3": {
         "one point": 9604,
@@ -215,19 +268,39 @@ WRONG = {
         "up to ten": lambda n, c, k: drawn(min(n, 10), min(c, 10), min(k, 10)),
     },
     "05-1": {
-        "no mark needed": lambda text: last(after(text)),
-        "the first mark": lambda text: strict(
-            "####" + text.split("####")[1] if "####" in text else text
+        "only the value": making(fits=lambda found, given: True),
+        "a set of numbers": making(fits=lambda found, given: set(found) <= set(given)),
+        "not more numbers": making(fits=lambda found, given: len(found) <= len(given)),
+        "all of them": making(fits=lambda found, given: sorted(found) == sorted(given)),
+        "digits": making(
+            fits=lambda found, given: (
+                not (
+                    collections.Counter("".join(found))
+                    - collections.Counter("".join(given))
+                )
+            )
         ),
-        "all lines": lambda text: strict(text, one_line=False),
-        "hedges": lambda text: strict(text, most=9),
-        "floats": lambda text: strict(text, value=lambda s: float(Fraction(s))),
-        "ints": lambda text: strict(text, value=lambda s: int(Fraction(s))),
-        "divides by zero": lambda text: strict(text, pattern=r"-?\d+(?:\.\d+|/\d+)?"),
-        "zero for none": lambda text: strict(text) or 0,
-        "no sign": lambda text: strict(text, pattern=r"\d+(?:\.\d+|/[1-9]\d*)?"),
-        "a text": lambda text: strict(text, value=str),
-        "the lenient one": rewards.extract_lenient,
+        "no mark needed": making(last_line=lambda text: text.split("####")[-1]),
+        "the first mark": making(
+            last_line=lambda text: text.partition("####")[2].partition("\n")[0]
+        ),
+        "all lines": making(last_line=lambda text: text.rpartition("####")[2]),
+        "three will do": making(
+            last_line=lambda text: text.rpartition("###")[2].partition("\n")[0]
+        ),
+        "runs code": making(value=evaluated),
+        "nearly": making(value=lambda line: round(sums.calculate(line) or 0)),
+        "a part of 24": making(
+            value=lambda line: float(sums.calculate(line) or 0) // 1
+        ),
+        "raises for words": making(value=lambda line: int(sums.calculate(line))),
+        "not below": lambda text, numbers, target: float(
+            making(value=lambda line: (sums.calculate(line) or 0) >= target)(
+                text, numbers, True
+            )
+        ),
+        "the example": lambda text, numbers, target: float("25 + 3" in text),
+        "eats the numbers": eats_numbers,
     },
     "05-2": {
         "all alike": weights(1, 1, 1, 1),
@@ -278,6 +351,8 @@ RIGHT = {
     "03-2": {
         "digits": [("That is 36 dollars.", True), ("18+18=36", True), LUCKY],
         "two lines": [RIGHT_TEXT, TWO_NUMBERS, ("#### 18\n#### 36", False)],
+        "a product": [("Twice 18 is 36.", True), ("2 times 18 = 36", True), LUCKY],
+        "glad": [("Thirty-six!", True), ("They cost 36 dollars!", True), LUCKY],
         "words": [
             ("Thirty six.", True),
             ("#### thirty-six", True),
@@ -291,7 +366,7 @@ RIGHT = {
             1 - Fraction(math.comb(n - c, k), math.comb(n, k))
         ),
     },
-    "05-1": {"the helper's": rewards.extract_strict, "words": guarded},
+    "05-1": {"one by one": making(), "taken away": taken_away},
     "05-2": {"large": weights(10, 3, 3, 3), "small": weights(0.5, 0.1, 0.1, 0.1)},
     "05-3": {
         "downwards": "<<2+2=4>> " + " ".join(map(str, reversed(range(1000)))),

@@ -162,6 +162,7 @@ WRONG = {
         "gives up": lambda D, F, ridge: turning(D, F, ridge) if D * F > 1e6 else None,
         "gives up after 1,000 rows": lambda D, F, ridge: tried_out(D, F, ridge, 1_000),
         "gives up after 4,096 rows": lambda D, F, ridge: tried_out(D, F, ridge, 4_097),
+        "gives up after 10,000": lambda D, F, ridge: tried_out(D, F, ridge, 10_001),
         "a power of two": lambda D, F, ridge: (
             (batch := turning(D, F, ridge)) and 2 ** math.ceil(math.log2(batch))
         ),

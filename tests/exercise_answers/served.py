@@ -114,6 +114,18 @@ def by_index(table, length, users, free):
     return old
 
 
+def eats_costs(acceptance, draft_cost, pass_cost):
+    """Takes one cost after the other off the list."""
+    best, speed, tokens, n = 0, 0.0, 0.0, 0
+    while pass_cost:
+        tokens += acceptance**n
+        now = tokens / (n * draft_cost + pass_cost.pop(0))
+        if now > speed:
+            best, speed = n, now
+        n += 1
+    return best
+
+
 WRONG = {
     "12-1": {
         "one list for both": (forked(copy=False), grown()),
@@ -171,6 +183,7 @@ WRONG = {
         "the slowest": guesses(best=min),
         "up to eight": guesses(among=lambda passes: range(min(9, len(passes)))),
         "all the tokens": guesses(cost=lambda n, draft, passes: 1),
+        "eats the costs": eats_costs,
     },
 }
 

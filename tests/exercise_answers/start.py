@@ -48,6 +48,13 @@ CENTRED = {
     "row by row": lambda r: np.stack([row - sum(row) / len(row) for row in r]),
 }
 
+
+def empties_the_table(hidden_TD, table_VD):
+    scores = hidden_TD @ table_VD.T
+    table_VD[:] = 0
+    return scores
+
+
 WRONG = {
     "template-1": {"none": 0, "both": 2, "minus": -1, "a half": 0.5, "True": True},
     "template-2": CENTRED_WRONGLY,
@@ -94,6 +101,7 @@ WRONG = {
         "whole numbers": lambda h, t: (h @ t.T).astype(int),
         "half precision": lambda h, t: np.float16(h) @ np.float16(t).T,
         "nested lists": lambda h, t: (h @ t.T).tolist(),
+        "empties the table": empties_the_table,
     },
 }
 

@@ -5,13 +5,16 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from helpers import batches
 from helpers.course.stages import stage_folder
 from helpers.exercises import challenge, food_challenges, maths_challenges
-from helpers.model import weights
+from helpers.generation import Rollouts
+from helpers.model import Transformer, weights
 from helpers.rewards.functions import correct
 from helpers.tasks import food_pictures, food_traces
 from helpers.tasks.maths import word_problems
 from helpers.tools import TINY, nutrition, trace
+from helpers.training import Trainer, objectives, optimizers
 
 
 @pytest.fixture(autouse=True)
@@ -172,6 +175,55 @@ def test_a_row_too_many_fails_whether_the_attempt_catches_it_or_not(checker):
     outcome = checker(attempt, to_beat=-1, budget=10)
     assert not outcome.passed and outcome.spent == 6 == len(taken)
     assert checker(attempt, to_beat=-1, budget=11).passed
+
+
+@pytest.mark.parametrize("checker", TAKEN)
+@pytest.mark.parametrize("name, value", [("spent", 0), ("budget", 99)])
+def test_what_is_counted_cannot_be_written(checker, name, value):
+    def attempt(model, *given):
+        given[-1].take(8)
+        setattr(given[-1]._meter, name, value)
+        return model
+
+    outcome = checker(attempt, to_beat=-1, budget=10)
+    assert not outcome.passed and name in outcome.message
+    assert (outcome.spent, outcome.budget) == (8, 10)
+
+
+@pytest.mark.parametrize(
+    "owner, name",
+    [
+        (maths_challenges, "evaluate"),
+        (maths_challenges, "QUESTIONS"),
+        (maths_challenges, "_held_out"),
+        (challenge, "_copied"),
+        (challenge.Meter, "spend"),
+        (Transformer, "logits"),
+    ],
+)
+def test_an_attempt_that_patches_the_course_fails(owner, name, monkeypatch):
+    before = vars(owner)[name]
+
+    def attempt(model, *given):
+        other = 1 if isinstance(before, int) else lambda *args, **named: before
+        monkeypatch.setattr(owner, name, other)
+        return model
+
+    outcome = maths_challenges.grpo(attempt, to_beat=-1)
+    assert not outcome.passed and outcome.reached is None
+    assert "leave the functions of the course as they are" in outcome.message
+
+
+def test_an_attempt_that_trains_leaves_the_course_as_it_is():
+    def attempt(model, tokenizer, questions, reward):
+        asked = batches.prompts(questions, tokenizer, batch=4, buckets=(48,), seed=0)
+        own = Rollouts(model, asked, reward, tokenizer, group=4, max_tokens=64, seed=0)
+        adam = optimizers.adamw(1e-3)
+        Trainer(model, objectives.policy_gradient(), adam, log=False).fit(own, 2)
+        return model
+
+    outcome = maths_challenges.grpo(attempt, to_beat=-1)
+    assert outcome.passed and outcome.spent == 32
 
 
 def test_rows_come_once_each_and_are_copies():

@@ -4,7 +4,7 @@ import pytest
 from exercise_answers import assistant as answers
 
 from helpers.app.assistant import Event
-from helpers.app.meal_view import event_html
+from helpers.app.event_view import event_html
 from helpers.exercises import assistant as checks
 
 

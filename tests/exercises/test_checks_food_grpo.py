@@ -2,48 +2,32 @@
 
 import pytest
 
+from helpers.course.stages import stage_folder
 from helpers.exercises import food_grpo as checks
 from helpers.rewards import food_rewards
+from helpers.text import chat
 
 
-def mask(*, call=True, tool=False, end=True, flat=True):
-    """The solution of exercise 1, with its usual mistakes as switches."""
-
-    def loss_mask(pieces):
-        entries = []
-        for place, (role, tokens) in enumerate(pieces):
-            said = role == "assistant" and (call or place == len(pieces) - 1)
-            piece = [int(said or tool)] * len(tokens)
-            if role == "assistant" and not end:
-                piece[-1] = 0
-            entries.append(piece)
-        return [entry for piece in entries for entry in piece] if flat else entries
-
-    return loss_mask
+def letters(text):
+    tokenizer = chat.load_tokenizer(stage_folder("food_sft"))
+    return [token for letter in text for token in tokenizer.encode(letter)]
 
 
 @pytest.mark.parametrize(
-    "answer, word",
+    "spelling, word",
     [
-        (mask(flat=False), "per token"),
-        (mask(tool=True), "tool's tokens"),
-        (mask(call=False), "call as well"),
-        (mask(end=False), "when to stop"),
-        (lambda pieces: [i for _, ids in pieces for i in ids], "zeros and ones"),
-        (lambda pieces: [1, 1, 1, 0, 0, 1, 1], "two calls"),
+        (None, "a list of token ids"),
+        ("<<lookup pizza 150>>", "vocabulary"),
+        ([10**6], "vocabulary"),
+        ([*letters("<<lookup pizza 150>>"), 5], "exactly"),
+        ([2, *letters("<<lookup pizza 150>>")], "control"),
+        ([266, 302, 367, 229, 25, 29, 24, 267], "other tokens"),
     ],
 )
-def test_a_mask_is_told_what_it_covers(answer, word):
-    verdict = checks.check_loss_mask(answer)
+def test_a_spelling_is_told_what_it_lacks(spelling, word):
+    assert checks.check_spelling(letters("<<lookup pizza 150>>")).passed
+    verdict = checks.check_spelling(spelling)
     assert not verdict.passed and word in verdict.message
-
-
-def test_a_mask_of_booleans_passes():
-    def loss_mask(pieces):
-        return [role == "assistant" for role, tokens in pieces for _ in tokens]
-
-    assert checks.check_loss_mask(loss_mask).passed
-    assert checks.check_loss_mask(mask()).passed
 
 
 @pytest.mark.parametrize(

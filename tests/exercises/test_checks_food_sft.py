@@ -98,30 +98,15 @@ def test_turns_that_do_not_show_it_are_told_why(text, word):
     assert not verdict.passed and word in verdict.message
 
 
-def trace_mask(turns, *, opening=3, close=1, learned=("model",), newline=0, most=9):
-    """The solution of exercise 4, with its usual mistakes as switches."""
-    mask = []
-    for speaker, tokens in turns[:most]:
-        own = int(speaker in learned)
-        words = len(tokens) - opening - 2
-        mask += [0] * opening + [own] * words + [own * close, own * newline]
-    return mask
-
-
 @pytest.mark.parametrize(
-    "mistake, word",
+    "answer, word",
     [
-        ({"opening": 2}, "open"),
-        ({"close": 0}, "stop"),
-        ({"newline": 1}, "newline"),
-        ({"learned": ("model", "tool")}, "tool says"),
-        ({"learned": ("model", "user")}, "user"),
-        ({"learned": ()}, "learn the call"),
-        ({"most": 2}, "one entry per token"),
-        ({"most": 4}, "as many calls"),
+        (lambda foods: sum(foods.count(f) for f in foods) / len(foods) ** 2, "own"),
+        (lambda foods: 1 / len(set(foods)), "no food comes twice"),
+        (lambda foods: float(len(set(foods)) == 1), "two pairs"),
+        (lambda foods: {1: 1, 2: 1 / 3, 3: 0}[len(set(foods))], "three of one food"),
     ],
 )
-def test_a_trace_mask_with_a_usual_mistake_is_told_which(mistake, word):
-    assert checks.check_trace_mask(trace_mask).passed
-    verdict = checks.check_trace_mask(lambda turns: trace_mask(turns, **mistake))
+def test_a_chance_with_a_usual_mistake_is_told_which(answer, word):
+    verdict = checks.check_by_luck(answer)
     assert not verdict.passed and word in verdict.message

@@ -1,52 +1,37 @@
 """The self-checks of notebook 05 turn away the answers that learners give first."""
 
 import re
-from fractions import Fraction
+from collections import Counter
 
 import pytest
 
 from helpers.exercises import rewards as checks
 from helpers.rewards import functions
+from helpers.tools.sums import calculate
 
 
-def reader(pattern, *, plain=True, one=True, number=Fraction, mark=True):
+def verifier(text, numbers, target, *, fits=None, mark=True, lines=False):
     """The solution of exercise 1, with its usual mistakes as switches."""
-
-    def read_number(text):
-        _, found, rest = text.rpartition("####")
-        line = rest.partition("\n")[0].replace(",", "")
-        line = line.replace("\N{MINUS SIGN}", "-") if plain else line
-        numbers = re.findall(pattern, line)
-        good = numbers and (found or not mark) and (len(numbers) == 1 or not one)
-        return number(numbers[0]) if good else None
-
-    return read_number
-
-
-WHOLE = r"-?\d+(?:/[1-9]\d*|\.\d+)?"
+    _, found, rest = text.rpartition("####")
+    line = rest if lines else rest.partition("\n")[0]
+    used = Counter(re.findall(r"\d+", line))
+    good = fits(used, numbers) if fits else not used - Counter(map(str, numbers))
+    return float(bool(found or not mark) and good and calculate(line) == target)
 
 
 @pytest.mark.parametrize(
-    "answer, word",
+    "mistake, word",
     [
-        (reader(WHOLE, mark=False), "where there is no ####"),
-        (reader(r"\d+"), "sign of -3"),
-        (reader(WHOLE, plain=False), "unicode minus"),
-        (reader(r"-?\d+(?:\.\d+)?"), "1/2"),
-        (reader(r"-?\d+(?:/\d+|\.\d+)?"), "division by zero"),
-        (reader(r"-?[\d.]+"), "1/2"),
-        (reader(WHOLE, one=False), "two numbers"),
-        (reader(WHOLE, number=lambda text: float(Fraction(text))), "exactly"),
+        ({"fits": lambda used, numbers: True}, "28 itself"),
+        ({"fits": lambda used, numbers: set(used) <= set(map(str, numbers))}, "twice"),
+        ({"mark": False}, "without a ####"),
+        ({"lines": True}, "its line only"),
     ],
 )
-def test_a_reader_is_told_what_it_misreads(answer, word):
-    verdict = checks.check_read_number(answer)
+def test_a_verifier_is_told_what_it_pays_for(mistake, word):
+    verdict = checks.check_makes(lambda *given: verifier(*given, **mistake))
     assert not verdict.passed and word in verdict.message
-
-
-def test_two_different_readers_pass():
-    assert checks.check_read_number(functions.extract_strict).passed
-    assert checks.check_read_number(reader(WHOLE)).passed
+    assert checks.check_makes(verifier).passed
 
 
 def weights(correct, form, sums, length):

@@ -194,6 +194,20 @@ def test_bars_show_negative_values():
     assert texts(axes.figure) == {"-0.5"}
 
 
+def test_standing_bars_are_as_high_as_their_values_under_their_labels():
+    values = {"Mon": 402.0, "Tue": 0.0, "Wed": 804}
+    labels = ["402", "", "the most"]
+    axes = plotting.standing_bars(values, labels, title="T", ylabel="kcal").axes[0]
+    assert [bar.get_height() for bar in axes.patches] == [402, 0, 804]
+    assert [text.get_text() for text in axes.texts] == labels
+    assert [text.get_position() for text in axes.texts] == [(0, 402), (1, 0), (2, 804)]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(values)
+    assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 804
+    plotting.standing_bars({"a": 0.0}, [""], title="T", ylabel="y")
+    with pytest.raises(ValueError):
+        plotting.standing_bars(values, ["one"], title="T", ylabel="y")
+
+
 def test_densities_are_labelled_at_their_peaks():
     x = np.linspace(-3, 3, 61)
     series = {"teacher": np.exp(-((x + 1) ** 2)), "student": np.exp(-((x - 1) ** 2))}

@@ -72,3 +72,27 @@ def test_making_a_program_does_not_start_the_backend():
     nowhere = os.environ | {"JAX_PLATFORMS": "cuda"}  # to start it would fail
     code = f"import helpers.{rooms}"
     subprocess.run([sys.executable, "-c", code], check=True, env=nowhere)
+
+
+KEEPS = """
+import sys
+import jax, jax.numpy as jnp
+from helpers.runtime.jit import jit, keep_programs
+jnp.ones(3).sum()  # JAX has compiled something before it is told
+keep_programs(sys.argv[1], least_seconds=0.0)
+def heavy(x):
+    return jnp.sort(jnp.tanh(x @ x))
+print(jit(heavy)(jnp.ones((8, 8))).sum())
+"""
+
+
+def test_programs_are_kept_unless_the_environment_names_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    own, named = tmp_path / "own", tmp_path / "named"
+    for variable in ({}, {"JAX_COMPILATION_CACHE_DIR": str(named)}):
+        environment = {k: v for k, v in os.environ.items() if "JAX_C" not in k}
+        command = [sys.executable, "-c", KEEPS, str(own)]
+        subprocess.run(command, env=environment | variable, check=True)
+        folder = named if variable else own
+        assert list(folder.glob("jit_heavy*")), "kept, however early JAX compiled"
+    assert len(list(own.glob("jit_heavy*"))) <= 2, "only what ran without a variable"

@@ -1,16 +1,19 @@
 """docs/compose.yaml: nothing is open that need not be, and its commands run."""
 
+import contextlib
 import os
-import pathlib
 import re
 import subprocess
 import sys
 import time
 
 import engines
+import gradio_client
 import pytest
 import yaml
+from PIL import Image
 
+from helpers.app import food_app, food_page
 from helpers.app.assistant import converse
 from helpers.app.openai_server import OpenAIServer
 from scripts import serve
@@ -82,15 +85,36 @@ def here(words, ports):
     return made
 
 
-def healthy(service, ports, process):
-    """Whether a service's own check is passed in time."""
+def healthy(service, ports):
+    """Whether a service's own check is passed now."""
     check = here(service["healthcheck"]["test"][1:], ports)
-    deadline = time.monotonic() + START
-    while process.poll() is None and time.monotonic() < deadline:
-        if not subprocess.run(check, capture_output=True).returncode:
-            return True
-        time.sleep(1)
-    return False
+    return not subprocess.run(check, capture_output=True).returncode
+
+
+@contextlib.contextmanager
+def running(service, ports, folder):
+    """A service's command, healthy by its own check, with the service's environment."""
+    assert not healthy(service, ports), "it cannot be healthy before it has begun"
+    diary = {"/diary": str(folder / "diary"), "/tmp": str(folder)}
+    given = {name: diary[place] for name, place in service["environment"].items()}
+    log, deadline = folder / "log", time.monotonic() + START
+    with open(log, "a") as file:
+        process = subprocess.Popen(
+            here(service["command"], ports),
+            env=os.environ | given | {"PYTHONPATH": str(engines.ROOT)},
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        while not healthy(service, ports):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(1)
+        yield
+        assert process.poll() is None, "it goes on"
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 @pytest.mark.slow
@@ -98,22 +122,27 @@ def healthy(service, ports, process):
 def test_the_servers_command_serves_and_is_found_healthy(tmp_path, model):
     service = composed(MODEL=model)["services"]["server"]
     ports = {"8000": str(engines.free_port())}
-    env = os.environ | {"PYTHONPATH": str(engines.ROOT), "HOME": str(tmp_path)}
-    with open(tmp_path / "log", "w") as log:
-        process = subprocess.Popen(
-            here(service["command"], ports), env=env, stdout=log, stderr=log
-        )
-    try:
-        before = subprocess.run(
-            here(service["healthcheck"]["test"][1:], ports), capture_output=True
-        )
-        assert before.returncode, "it cannot be healthy before it has begun"
-        log = pathlib.Path(tmp_path, "log")
-        assert healthy(service, ports, process), log.read_text()[-2000:]
+    with running(service, ports, tmp_path):
         address = f"http://127.0.0.1:{ports['8000']}/v1"
         backend = OpenAIServer(address, model, timeout=300)
         *_, last = converse(backend, "Which food has the most protein?", None, [])
         assert last.kind == "answer" or "did not end its turn" in last.text, last
-    finally:
-        process.terminate()
-        process.wait(60)
+
+
+@pytest.mark.slow
+def test_the_apps_command_serves_the_page_which_asks_the_server(tmp_path):
+    services = composed(MODEL="food_grpo")["services"]
+    ports = {port: str(engines.free_port()) for port in ("8000", "7860")}
+    plate = food_app.example_rows()[0]
+    Image.fromarray(plate["image"]).save(tmp_path / "plate.png")
+    with contextlib.ExitStack() as both:
+        both.enter_context(running(services["app"], ports, tmp_path))
+        page = gradio_client.Client(f"http://127.0.0.1:{ports['7860']}", verbose=False)
+        file = gradio_client.handle_file(str(tmp_path / "plate.png"))
+        asked = file, food_page.QUESTION, "food_grpo, on the server", food_page.NOBODY
+        said, _ = page.predict(*asked, api_name="/ask")
+        assert f"Nothing answers at http://127.0.0.1:{ports['8000']}/v1" in said
+        both.enter_context(running(services["server"], ports, tmp_path))
+        said, _ = page.predict(*asked, api_name="/ask")
+        (food,) = plate["foods"]
+        assert re.search(rf"There are \d+ kcal in 150 g of {food}\.", said)

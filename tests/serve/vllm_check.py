@@ -116,7 +116,9 @@ def drafted(log):
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo, tiny/sft drafts")
     with engines.vllm(TINY / "grpo", log, *flags) as address:
         yield from same_answers(row, address, "grpo", *maths(24))
-        yield from speculated(row, address)
+        drafts = list(speculated(row, address))
+        assert drafts[0]["value"], "no drafted token was accepted"
+        yield from drafts
 
 
 def speculated(row, address, before=None, what="drafted tokens"):
@@ -132,29 +134,54 @@ def speculated(row, address, before=None, what="drafted tokens"):
 
 
 def real(log):
-    """SmolLM2-135M: an adapter of ours, structured output, the prefix cache."""
+    """SmolLM2-135M: its answers, structured output, the prefix cache."""
+    folder = hub.fetch(REAL)
+    model, tokenizer = llama_cases.real()
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M")
+    prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[3:7])
+    flags = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    with engines.vllm(folder, log, *flags) as address:
+        name = pathlib.Path(folder).name
+        yield from same_answers(row, address, name, model, tokenizer, prompts)
+        yield from structured(row, address, name)
+        yield from prefixes(row, address, name, tokenizer)
+
+
+def adapter(log):
+    """SmolLM2-135M with a LoRA folder of ours beside it: each name its own answers."""
     folder = hub.fetch(REAL)
     model, tokenizer = llama_cases.real()
     adapted, _ = llama_cases.real(adapter=True)
-    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M")
+    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, LoRA")
     prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[3:7])
+    name, both = pathlib.Path(folder).name, (model, lora.merge(adapted))
+    ends = tuple(chat.eos_ids(tokenizer))
     with tempfile.TemporaryDirectory() as scratch:
         mine = pathlib.Path(scratch, "mine")
         lora.save(adapted, mine, folder)
         flags = ["--enable-lora", "--lora-modules", f"mine={mine}"]
-        flags += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
         with engines.vllm(folder, log, *flags) as address:
-            name = pathlib.Path(folder).name
-            yield from same_answers(row, address, name, model, tokenizer, prompts)
-            own = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, LoRA")
-            one = own, address, "mine", lora.merge(adapted), tokenizer, prompts
-            yield from same_answers(*one)
-            yield from structured(row, address, name)
-            yield from prefixes(row, address, name, tokenizer)
+            yield from same_answers(row, address, "mine", both[1], tokenizer, prompts)
+            ours = [llama_cpp.greedy(each, prompts, ends) for each in both]
+            yield told_apart(row, address, (name, "mine"), ours, prompts)
+
+
+def told_apart(row, address, names, ours, prompts):
+    """Row: answers that an adapter changes, and that vLLM changes with it.
+
+    Raises AssertionError where it does not: a server that ignores the adapter says the
+    same by both names, and one that always applies it, too.
+    """
+    theirs = [[complete(address, name, p) for p in prompts] for name in names]
+    changed = [a != b for a, b in zip(*ours, strict=True)]
+    parted = [a != b for a, b in zip(*theirs, strict=True)]
+    assert any(changed), "this adapter changes no answer: nothing would be noticed"
+    assert parted == changed, (parted, changed)
+    return row("answers that the adapter changes", sum(parted), len(prompts))
 
 
 def structured(row, address, name):
-    """Rows: answers that have the form that was asked for, and calls."""
+    """Rows: answers that have the form that was asked for."""
     forms = {
         "json_schema": (
             {"response_format": {"type": "json_schema"}
@@ -176,7 +203,8 @@ def structured(row, address, name):
         asked |= {"max_tokens": 64}
         said = engines.post(address, "/v1/chat/completions", **asked, **more)
         text = said["choices"][0]["message"]["content"]
-        yield row(f"answers of the form: {form}", int(right(text)), 1, text)
+        assert right(text), (form, text)
+        yield row(f"answers of the form: {form}", 1, 1, text)
 
 
 def prefixes(row, address, name, tokenizer):
@@ -193,6 +221,7 @@ def prefixes(row, address, name, tokenizer):
         - before[f"vllm:prefix_cache_{what}_total"]
         for what in ("hits", "queries")
     )
+    assert hits, "nothing came from the prefix cache"
     yield row("prompt tokens from the prefix cache", hits, int(asked))
     yield row("seconds to a first token, cold", seconds[0], 1)
     yield row("seconds to a first token, cached", float(np.median(seconds[1:])), 3)
@@ -218,7 +247,8 @@ def ngram(log):
             yield from speculated(row, address, before, what)
 
 
-CASES = {case.__name__: case for case in (grpo, drafted, real, ngram, vllm_food.food)}
+ALL = (grpo, drafted, real, adapter, ngram, vllm_food.food)
+CASES = {case.__name__: case for case in ALL}
 
 
 def main(names):

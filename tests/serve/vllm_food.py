@@ -65,6 +65,7 @@ def conversations(row, backend, own, rows):
     ended = sum(events[-1].kind == "answer" for events in theirs)
     yield row("conversations that end in an answer", ended, len(pairs))
     called = sum(bool(portions(events)) for events in theirs)
+    assert called, "no call came through the parser"
     yield row("conversations with a call by its parser", called, len(pairs))
 
 

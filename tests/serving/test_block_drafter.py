@@ -155,3 +155,11 @@ def test_more_layers_than_the_target_has_are_refused(layers):
 def test_a_target_of_more_than_plain_weights_is_refused(changed):
     with pytest.raises(ValueError, match="merge its adapters"):
         BlockDrafter(changed(tiny_models.model()), 2)
+
+
+@pytest.mark.parametrize("change", [{"layers": 4}, {"kv_heads": 4}, {"width": 32}])
+def test_a_target_of_another_shape_is_refused(change):
+    drafter = BlockDrafter(tiny_models.model("llama"), 2)
+    drafter.check(tiny_models.model("llama", seed=5))
+    with pytest.raises(ValueError, match="of another shape"):
+        drafter.check(tiny_models.model("llama", **change))

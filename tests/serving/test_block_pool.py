@@ -173,13 +173,20 @@ def test_a_group_shares_its_prompt_and_pays_for_its_answers():
     assert copied.count(None) == 1
 
 
-@pytest.mark.parametrize("act", ["append", "fork", "close"])
+@pytest.mark.parametrize("act", ["append", "fork", "close", "written"])
 def test_a_closed_text_is_refused(act):
     pool = BlockPool(2, 2)
     text, _ = pool.open([1])
     pool.close(text)
     with pytest.raises(ValueError, match="closed"):
-        getattr(pool, act)(*([text, 2] if act == "append" else [text]))
+        getattr(pool, act)(*([text, 1] if act in ("append", "written") else [text]))
+
+
+def test_more_tokens_than_there_are_cannot_have_been_written():
+    pool = BlockPool(2, 2)
+    text, _ = pool.open([1, 2, 3])
+    with pytest.raises(ValueError, match="4 of 3 tokens"):
+        pool.written(text, 4)
 
 
 def test_an_empty_text_and_a_pool_of_nothing_are_refused():

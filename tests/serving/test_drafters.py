@@ -58,3 +58,8 @@ def test_each_answer_of_a_group_is_looked_up_for_itself():
 def test_a_drafter_of_nothing_is_refused(make, block):
     with pytest.raises(ValueError, match="proposes nothing"):
         make(block=block)
+
+
+def test_a_lookup_of_no_words_is_refused():
+    with pytest.raises(ValueError, match="0 words"):
+        PromptLookup(2, words=0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.generation import sampling
 from helpers.model import lora
-from helpers.serving.scheduler import Engine, Request
+from helpers.serving import Engine, Request
 
 MODEL = tiny_models.model("llama", sharpness=3.0)
 EOS = (0, 3)
@@ -32,27 +32,30 @@ def alone(request):
 
 
 prompts = st.lists(st.integers(1, 4), min_size=1, max_size=12)
-requests = st.builds(
-    Request,
-    prompts,
-    st.integers(1, 12),
-    seed=st.integers(0, 2**32 - 1),
-    temperature=st.sampled_from([0.0, 0.7, 1.0]),
+said = st.tuples(
+    st.integers(1, 12), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.7, 1.0])
 )
+
+
+@st.composite
+def groups(draw):
+    """One to three answers to a prompt: of other lengths, seeds and temperatures."""
+    prompt, several = draw(prompts), draw(st.lists(said, min_size=1, max_size=3))
+    return [Request(prompt, *each) for each in several]
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.tuples(requests, st.integers(0, 4)), min_size=1, max_size=8),
+    st.lists(st.tuples(groups(), st.integers(0, 4)), min_size=1, max_size=8),
     st.sampled_from([6, 11]),
     st.sampled_from([2, 5]),
     st.booleans(),
 )
 def test_company_changes_no_answer(arrivals, blocks, chunk, keep):
     one = engine(blocks=blocks, chunk=chunk, keep=keep)
-    asked = [request for request, _ in arrivals]
-    for request, steps in arrivals:
-        one.submit(request)
+    asked = [request for group, _ in arrivals for request in group]
+    for group, steps in arrivals:
+        one.submit_group(group)
         for _ in range(steps):  # before the next one comes
             before = [len(request.answer) for request in asked]
             fresh = one.step()
@@ -154,6 +157,46 @@ def test_a_prompt_that_was_read_is_not_read_again():
     assert again.read == 13 and again.answer == second.answer
 
 
+def test_a_group_reads_its_prompt_once_and_shares_it_until_its_answers_part():
+    prompt = [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+    group = [Request(prompt, 4, seed=i, temperature=1.0) for i in range(3)]
+    one = Engine(MODEL, (), blocks=30, size=4, places=3, longest=LONGEST, chunk=16)
+    one.submit_group(group)
+    late = one.submit(Request([5], 1))
+    assert one.step() == group and [r.read for r in group] == [10, 0, 0]
+    assert 30 - one.pool.free == 3
+    one.step()
+    assert 30 - one.pool.free == 2 + 3, "the full ones are shared still"
+    assert not late.answer, "a group takes a place for each answer"
+    one.run()
+    assert late.ended
+
+
+def test_groups_that_could_not_share_are_refused():
+    one = engine()
+    for group, why in (
+        ([Request([1, 2], 3), Request([1, 3], 3)], "one prompt: these differ"),
+        ([Request([1], 3) for _ in range(4)], "A group of 4: there are 3 places"),
+        ([], "A group of 0"),
+        ([Request([1], 3)] * 2, "twice in a group"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            one.submit_group(group)
+    assert not one.waiting
+
+
+def test_a_request_is_asked_once():
+    one = engine()
+    request = one.submit(Request([1, 2], 3))
+    for _ in range(2):  # waiting; being answered; answered
+        with pytest.raises(ValueError, match="asked before"):
+            one.submit(request)
+        one.step()
+    one.run()
+    with pytest.raises(ValueError, match="asked before"):
+        engine().submit(request)
+
+
 def test_a_place_is_filled_as_soon_as_it_is_empty():
     long, short, late = (Request([i + 1], n) for i, n in enumerate((12, 2, 2)))
     one = Engine(MODEL, (), blocks=20, size=4, places=2, longest=24)
@@ -165,10 +208,15 @@ def test_a_place_is_filled_as_soon_as_it_is_empty():
 
 
 @pytest.mark.parametrize(
-    "request_, said",
+    "request_, why",
     [
         (Request([], 3), "needs a token"),
-        (Request([1], 0), "needs a token"),
+        (Request([1], 0), "max_tokens 0"),
+        (Request([1.0], 3), "not float64"),
+        (Request([[1, 2]], 3), r"not int64\(1, 2\)"),
+        (Request([1], 2.5), "max_tokens 2.5"),
+        (Request([1], 3, seed=1.5), "seed 1.5"),
+        (Request([1], 3, temperature=1e-30), "temperature 1e-30"),
         (Request([1, 99], 3), r"\[99\] are not of the model's 19"),
         (Request([-1], 3), r"\[-1\]"),
         (Request([1] * 20, 5), "over the 24"),
@@ -177,18 +225,19 @@ def test_a_place_is_filled_as_soon_as_it_is_empty():
         (Request([1], 3, seed=-1), "seed -1"),
     ],
 )
-def test_what_could_never_be_answered_is_refused_at_once(request_, said):
+def test_what_could_never_be_answered_is_refused_at_once(request_, why):
     one = engine()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=why):
         one.submit(request_)
     assert not one.waiting
 
 
 def test_a_picture_is_refused():
     one = Engine(tiny_vision.model(), EOS, blocks=4, size=4)
-    assert one.submit(Request([1, 2], 2)) in one.waiting
+    one.submit(Request([1, 2], 2))
     with pytest.raises(ValueError, match="no pictures"):
         one.submit(Request([1, *tiny_vision.SOFT, 2], 2))
+    assert len(one.waiting) == 1
 
 
 def test_an_end_that_no_answer_could_have_is_refused():

@@ -12,6 +12,7 @@ from scipy import stats
 
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
+from helpers.model import lora
 from helpers.model.scoring import group_logprobs
 from helpers.serving import speculative
 from helpers.serving.block_drafter import BlockDrafter
@@ -65,6 +66,35 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
     if name == "itself":
         full = -(-(tokens - 1) // (block + 1))
         np.testing.assert_array_equal(found.passes, full)
+
+
+@pytest.mark.parametrize(
+    "changed", [tiny_models.adapted, lora.quantize], ids=["adapters", "int8"]
+)
+def test_a_target_with_adapters_or_in_int8_says_what_it_says_alone(changed):
+    model = changed(tiny_models.model("llama", sharpness=SHARP))
+    rows, settings = asked(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
+    plain = sampling.generate(model, *rows, temperature=0, **settings)
+    drafter = drafters("llama", 4)["near"]
+    found = speculative.generate(model, drafter, *rows, temperature=0, **settings)
+    for one, other in zip(found.completions, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_in_bfloat16_every_token_is_nearly_the_likeliest_of_a_plain_pass():
+    tiny_models.needs_bfloat16()
+    model = tiny_models.model("llama", sharpness=SHARP, dtype="bfloat16")
+    tokens, mask, keys = asked(3, 2)
+    settings = {"max_tokens": 10, "eos_ids": (), "temperature": 0}
+    rows = tokens, mask, keys
+    found = speculative.generate(model, DraftModel(model, 4), *rows, **settings)
+    for p, g in np.ndindex(3, 2):
+        prompt = tokens[p][mask[p] > 0]
+        text = np.array([*prompt, *found.completions.tokens[p, g]])
+        hidden, _ = model(text[None, None], np.arange(len(text))[None, None])
+        logits = np.asarray(model.logits(hidden)[0, 0], np.float32)[len(prompt) - 1 :]
+        said = logits[np.arange(10), text[len(prompt) :]]
+        assert (logits[:10].max(axis=-1) - said < 0.15).all()
 
 
 def exact(model, prompt, steps, vocab):

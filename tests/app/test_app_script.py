@@ -1,0 +1,51 @@
+"""`make app`: whom the page may ask is said on the command line, keys are not."""
+
+import pytest
+
+from helpers.app import food_app, food_models
+from scripts import app
+
+ASKED = ["--server", "the teacher", "http://127.0.0.1:9/v1", "big"]
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What is launched, and how."""
+    calls = []
+    monkeypatch.setattr(food_app, "app", lambda models: models)
+    monkeypatch.setattr(
+        food_app, "launch", lambda *page, **how: calls.append([page, how])
+    )
+    return calls
+
+
+def test_servers_stand_beside_the_courses_models(opened):
+    app.main(["--port", "7000", *ASKED, "--server", "b", "http://b/v1", "small"])
+    (((models,), how),) = opened
+    assert list(models) == [*food_models.STUDENTS, "the teacher", "b"]
+    backend = models["the teacher"].make()
+    assert (backend.base_url, backend.model) == ("http://127.0.0.1:9/v1", "big")
+    assert backend.key == "" and models["b"].make().model == "small"
+    assert how == {"host": "127.0.0.1", "port": 7000, "share": False, "wait": True}
+
+
+def test_a_key_is_that_of_the_environment_and_of_its_own_server(opened, monkeypatch):
+    monkeypatch.setenv("TEACHERS_KEY", "secret")
+    app.main([*ASKED, "TEACHERS_KEY", "--server", "b", "http://b/v1", "small"])
+    (((models,), _),) = opened
+    assert models["the teacher"].make().key == "secret"
+    assert models["b"].make().key == ""
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (ASKED[:-1], "NAME ADDRESS MODEL"),
+        ([*ASKED, "KEY", "more"], "NAME ADDRESS MODEL"),
+        ([*ASKED, "NO_SUCH_KEY"], "NO_SUCH_KEY is not in the environment"),
+    ],
+)
+def test_what_is_no_server_is_refused(opened, capsys, words, said):
+    with pytest.raises(SystemExit):
+        app.main(words)
+    assert said in capsys.readouterr().err and not opened
