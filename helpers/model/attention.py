@@ -127,7 +127,8 @@ def _attend_backward(saved, gradient):
         for_keys = _summed("qh,qs->hs", query, slope, keys)
         weight = weight.astype(gradient.dtype)
         for_pieces.append((for_keys, _summed("qs,qh->sh", weight, gradient, values)))
-    return sum(for_queries).astype(query.dtype), for_pieces, None
+    for_query = functools.reduce(jnp.add, for_queries)
+    return for_query.astype(query.dtype), for_pieces, None
 
 
 attend.defvjp(_attend_forward, _attend_backward)
