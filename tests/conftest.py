@@ -32,6 +32,7 @@ MOST_GB = 3  # in a worker, before it forgets its compiled programs
 # A compiled program takes some 13 of the 65,530 mappings that Linux grants a process;
 # the one for which none is left crashes while it is loaded.
 MOST_MAPPINGS = 30_000
+TESTS = itertools.count()  # that this process has run
 LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
 
 
@@ -50,10 +51,10 @@ def _compiled_programs_do_not_pile_up():
 
 
 @pytest.fixture(autouse=True)
-def _no_process_runs_out_of_mappings(tests=itertools.count()):
+def _no_process_runs_out_of_mappings():
     """Counted after every eighth test: a long file alone can make thousands."""
     yield
-    if next(tests) % 8 == 7 and mappings() > MOST_MAPPINGS:
+    if next(TESTS) % 8 == 7 and mappings() > MOST_MAPPINGS:
         forget_programs()
 
 
