@@ -21,18 +21,18 @@ def matmul(x, weight):
 
 
 def _product(x, weight):
-    return jnp.matmul(*_narrowed(x, weight), preferred_element_type=x.dtype)
+    return jnp.matmul(*narrowed(x, weight), preferred_element_type=x.dtype)
 
 
 def _product_transposed(x, weight):
     if x.dtype == weight.dtype:
         return x @ weight.T
     # XLA on CPUs has bfloat16 instructions for this form, and none for weight.T.
-    both = _narrowed(x, weight)
+    both = narrowed(x, weight)
     return jnp.einsum("...d,vd->...v", *both, preferred_element_type=x.dtype)
 
 
-def _narrowed(x, y):
+def narrowed(x, y):
     """Both in the dtype of the one that has fewer bytes a number."""
     dtype = min(x.dtype, y.dtype, key=lambda dtype: dtype.itemsize)
     return x.astype(dtype), y.astype(dtype)
@@ -56,26 +56,6 @@ def _matmul_backward(saved, gradient):
 matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
-@jax.custom_vjp
-def matmul_transposed(x, weight):
-    """x @ weight.T, (..., in) by (out, in), rounded and summed as `matmul` does."""
-    return _product_transposed(x, weight)
-
-
-def _transposed_forward(x, weight):
-    return _product_transposed(x, weight), (x, weight)
-
-
-def _transposed_backward(saved, gradient):
-    x, weight = saved
-    rows, columns = weight.shape
-    for_weight = gradient.reshape(-1, rows).T @ x.reshape(-1, columns)
-    return _product(gradient, weight), for_weight.astype(weight.dtype)
-
-
-matmul_transposed.defvjp(_transposed_forward, _transposed_backward)
-
-
 def rms_norm(x, weight, eps, plus_one):
     """Root-mean-square norm over the last axis in float32 (1910.07467), dtype kept."""
     x32 = x.astype(jnp.float32)
@@ -84,12 +64,16 @@ def rms_norm(x, weight, eps, plus_one):
     return (x32 * scale).astype(x.dtype)
 
 
-# What the backward pass computes again: all of a layer (least memory), all but its
-# products with weights, or nothing (fastest where it fits).
-_KEEP_PRODUCTS = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+# What the backward pass computes again: all of a layer but what attention found (least
+# memory), all but that and its products with weights, or nothing.
+_policies = jax.checkpoint_policies
+_FOUND = _policies.save_only_these_names("attended", "attention_total")
+_PRODUCTS = _policies.save_from_both_policies(
+    _FOUND, _policies.dots_with_no_batch_dims_saveable
+)
 REMAT: dict[str, Callable] = {
-    "layer": jax.checkpoint,
-    "cheap": functools.partial(jax.checkpoint, policy=_KEEP_PRODUCTS),
+    "layer": functools.partial(jax.checkpoint, policy=_FOUND),
+    "cheap": functools.partial(jax.checkpoint, policy=_PRODUCTS),
     "none": lambda function: function,
 }
 

@@ -1,16 +1,11 @@
-"""How likely a model finds given tokens, without ever holding all its logits.
-
-`[tokens, vocabulary]` float32 is what runs small TPUs out of memory (16 Gi entries for
-64k tokens of a 262k vocabulary). Here logits live for one chunk of tokens at a time,
-and the backward pass recomputes them (2410.10989 does the same in a fused kernel).
-"""
+"""How likely a model finds given tokens: of packed rows, or of groups of answers."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 
-CHUNK = 8192
+from helpers.model.head import CHUNK, chosen_logprobs, in_chunks
 
 
 def answer_hidden(model, batch):
@@ -80,36 +75,6 @@ def hidden_targets_mask(model, batch):
     return row_hidden(model, batch), targets, mask
 
 
-def in_chunks(function, arrays, chunk=CHUNK):
-    """Maps a function of [n, …] arrays over token chunks, recomputed in the backward.
-
-    A chunk takes every `count`-th token, so that rows that lie over many devices give
-    each of them an equal part of every chunk.
-
-    Args:
-      function: takes one chunk of each array, returns a pytree of [n] arrays.
-      arrays: arrays whose first axis is the same number of tokens N.
-      chunk: tokens at a time; N is padded up to a multiple (padding is cut off again).
-    Returns:
-      What `function` returns for all N tokens.
-    """
-    N = arrays[0].shape[0]
-    if N <= chunk:
-        return jax.checkpoint(function)(*arrays)
-    count = -(-N // chunk)
-
-    def split(x):
-        padding = [(0, count * chunk - N)] + [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, padding).reshape(chunk, count, *x.shape[1:]).swapaxes(0, 1)
-
-    def join(x):
-        return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])[:N]
-
-    chunks = tuple(split(x) for x in arrays)
-    out = jax.lax.map(lambda xs: jax.checkpoint(function)(*xs), chunks)
-    return jax.tree.map(join, out)
-
-
 def token_logprobs(model, hidden, targets, chunk=CHUNK):
     """Log-probability of each target token, and the entropy of each prediction.
 
@@ -120,20 +85,13 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK):
       (logprobs, entropy), both float32 in the shape of targets, in nats. Entropy is a
       measurement: no gradient flows through it.
     """
-
-    read = model.reader()
-
-    def score(hidden_ND, targets_N):
-        logits_NV = read(hidden_ND)
-        total_N = jax.nn.logsumexp(logits_NV, axis=-1)
-        chosen_N = jnp.take_along_axis(logits_NV, targets_N[:, None], axis=-1)[:, 0]
-        still = jax.lax.stop_gradient((logits_NV, total_N))
-        p_NV = jnp.exp(still[0] - still[1][:, None])
-        return chosen_N - total_N, still[1] - jnp.sum(p_NV * still[0], axis=-1)
-
-    flat = (hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1))
-    scored = in_chunks(score, flat, chunk)
+    flat = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
+    scored = in_chunks(_of_targets, model.table(), None, flat, chunk)
     return jax.tree.map(functools.partial(jnp.reshape, shape=targets.shape), scored)
+
+
+def _of_targets(table, _, hidden_ND, targets_N):
+    return chosen_logprobs(hidden_ND, table, targets_N)
 
 
 def group_logprobs(model, batch, chunk=CHUNK):

@@ -15,7 +15,8 @@ from flax import nnx
 from helpers.model import quantized
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
-from helpers.model.ops import matmul, matmul_transposed, rematerialised, rms_norm
+from helpers.model.head import logits
+from helpers.model.ops import matmul, rematerialised, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread
@@ -230,24 +231,17 @@ class Transformer(nnx.Module):
 
     def logits(self, hidden):
         """Scores of every vocabulary entry, (..., D) -> (..., V) float32."""
-        return self.reader()(hidden)
+        return logits(hidden, self.table())
+
+    def table(self):
+        """The vocabulary's vectors (V, D) that `logits` compares with, gathered."""
+        name = "embed" if self.config.tied else "head"
+        return gathered({name: getattr(self, name)[...]}, self.activations)[name]
 
     def reader(self):
         """The function `logits`, with its table gathered once: for use in a loop."""
-        name = "embed" if self.config.tied else "head"
-        table = gathered({name: getattr(self, name)[...]}, self.activations)[name]
-
-        def read(hidden):
-            if hidden.dtype == jnp.float32 != table.dtype:
-                return matmul_transposed(hidden, table)
-            return jnp.einsum(
-                "...d,vd->...v",
-                hidden,
-                table.astype(hidden.dtype),
-                preferred_element_type=jnp.float32,
-            )
-
-        return read
+        table = self.table()
+        return lambda hidden: logits(hidden, table)
 
 
 def count_params(model: nnx.Module) -> int:

@@ -6,11 +6,33 @@ counted as often as the loop runs.
 
 import math
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 GB = 2**30
 
 
-class _Program:
+class Part(NamedTuple):
+    """One instruction: its line, what it is, and the names of what it is given."""
+
+    name: str
+    shape: str
+    opcode: str
+    operands: list[str]
+    line: str
+
+
+def _part(line) -> Part | None:
+    found = re.match(
+        r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\(([^)]*)", line
+    )
+    if not found:
+        return None
+    name, shape, opcode, given = found.groups()
+    return Part(name, shape, opcode, re.findall(r"%([\w.\-]+)", given), line)
+
+
+class Program:
     """The computations of a compiled program's text, and how often each one runs."""
 
     def __init__(self, text):
@@ -23,6 +45,27 @@ class _Program:
                 self.entry = name if head[1] else self.entry
             elif name is not None:
                 self.lines[name].append(line)
+        self.parts = {
+            name: [part for part in map(_part, lines) if part]
+            for name, lines in self.lines.items()
+        }
+        parts = (part for parts in self.parts.values() for part in parts)
+        self.shapes = {part.name: part.shape for part in parts}
+
+    def instruction(self, line) -> Part | None:
+        """What a line says, or None if it is no instruction."""
+        return _part(line)
+
+    def body(self, part: Part) -> list[Part]:
+        """The instructions that a fusion is made of; none of others."""
+        called = re.search(r" calls=%?([\w.\-]+)", part.line)
+        return self.parts.get(called[1], []) if called else []
+
+    def inside(self, part: Part) -> Iterator[Part]:
+        """An instruction, and those that it is made of, fusions in it opened."""
+        yield part
+        for inner in self.body(part):
+            yield from self.inside(inner)
 
     def trips(self, condition):
         """How often a loop runs: the largest constant its condition compares with."""
@@ -51,7 +94,7 @@ UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more
 def modelled_cycles(text: str) -> int:
     """Cycles of a compiled program by the compiler's own estimates, loops included."""
     total = 0
-    for line, times in _Program(text).walk():
+    for line, times in Program(text).walk():
         found = re.search(r'"estimated_cycles":"(\d+)"', line)
         if found and int(found[1]) < UNKNOWN:
             total += times * int(found[1])
@@ -71,7 +114,7 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "
 def collectives(text: str) -> dict:
     """{kind: (how many run, GiB their results hold on one chip)} of a program."""
     found: dict = {}
-    for line, times in _Program(text).walk():
+    for line, times in Program(text).walk():
         match = re.search(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(", line)
         if not match:
             continue

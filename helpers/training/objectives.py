@@ -15,11 +15,10 @@ from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import policy_gradient_loss
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.losses.supervised import sft_loss
+from helpers.model.head import CHUNK, in_chunks, logits
 from helpers.model.scoring import (
-    CHUNK,
     group_logprobs,
     hidden_targets_mask,
-    in_chunks,
     token_logprobs,
 )
 from helpers.training.contracts import Objective
@@ -179,16 +178,15 @@ def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
         hidden, targets, mask = hidden_targets_mask(model, batch)
         wise, _, _ = hidden_targets_mask(teacher, batch)
 
-        read, read_wise = model.reader(), teacher.reader()
-
-        def compare(hidden_ND, wise_ND, targets_N):
-            student_NV = jax.nn.log_softmax(read(hidden_ND))
-            teacher_NV = jax.nn.log_softmax(read_wise(wise_ND))
+        def compare(table_VD, wise_table_VD, hidden_ND, wise_ND, targets_N):
+            student_NV = jax.nn.log_softmax(logits(hidden_ND, table_VD))
+            teacher_NV = jax.nn.log_softmax(logits(wise_ND, wise_table_VD))
             chosen_N = jnp.take_along_axis(student_NV, targets_N[:, None], -1)[:, 0]
             return divergence(student_NV, teacher_NV), chosen_N
 
-        flat = (_flat(hidden), _flat(jax.lax.stop_gradient(wise)), targets.reshape(-1))
-        divergence_N, chosen_N = in_chunks(compare, flat, chunk)
+        flat = _flat(hidden), _flat(wise), targets.reshape(-1)
+        both = model.table(), teacher.table()
+        divergence_N, chosen_N = in_chunks(compare, *both, flat, chunk)
         loss, metrics = distillation_loss(divergence_N, mask.reshape(-1))
         return loss, metrics | {"nll": -masked_mean(chosen_N, mask.reshape(-1))}
 

@@ -21,7 +21,8 @@ from tiny_models import model as make
 
 from helpers.model import attention
 from helpers.model.attention import attend
-from helpers.model.ops import matmul, matmul_transposed
+from helpers.model.head import logits
+from helpers.model.ops import matmul
 from helpers.model.transformer import count_params
 
 T = 13
@@ -223,7 +224,7 @@ def test_a_product_with_a_bfloat16_weight_rounds_its_input_and_sums_in_float32(s
     learned = np.einsum("brd,brv->dv", *(np.asarray(y, np.float64) for y in (x, c)))
     for product, weight, turned in (
         (matmul, w, lambda y: y),
-        (matmul_transposed, w.T, np.transpose),
+        (logits, w.T, np.transpose),
     ):
         ours, backward = jax.vjp(product, x, weight)
         for_x, for_w = backward(c)

@@ -1,0 +1,191 @@
+"""Where a compiled TPU program's time goes, as its compiler reckons, and at least.
+
+The optimised program names, for most instructions, the cycles that the compiler reckons
+with and the line of Python they come from. Beside them stand the FLOPs and the bytes in
+HBM of the instruction itself: what a chip needs at least. Neither is a measurement:
+separate elementwise passes are priced too high, and asynchronous copies and calls of
+Pallas kernels have no price at all.
+"""
+
+import collections
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from helpers.tpu.generations import Generation
+from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Program
+from helpers.tpu.hlo_costs import hbm_bytes, product_flops
+
+# Instructions that take time even where the compiler writes no estimate for them.
+WORK = frozenset(
+    "all-gather all-reduce all-to-all async-start collective-permute convolution copy "
+    "copy-start custom-call dynamic-slice dynamic-update-slice fusion gather "
+    "reduce-scatter rng-bit-generator scatter slice-start sort".split()
+)
+
+
+class Instruction(NamedTuple):
+    """One instruction of the program; numbers are those of all times it runs.
+
+    Attributes:
+      name, opcode: as in the program's text.
+      place: the innermost function of the course it comes from: "attention.attend".
+      phase: "forward", "again" (computed again for the backward pass), "backward".
+      kind: "product", "reduction", "move" or "elementwise".
+      times: how often it runs.
+      cycles: as the compiler reckons; None where it has no estimate.
+      flops: of its products. bytes: of its operands and results in HBM.
+    """
+
+    name: str
+    opcode: str
+    place: str
+    phase: str
+    kind: str
+    times: int
+    cycles: int | None
+    flops: float
+    bytes: float
+
+
+class Share(NamedTuple):
+    """Some instructions together, in milliseconds and in what they compute and move.
+
+    Attributes:
+      label: what they have in common.
+      modelled_ms: by the compiler's estimates.
+      bound_ms: each instruction's FLOPs at the chip's peak or its bytes at the chip's
+        bandwidth, whichever takes longer: no chip is faster.
+      tflop, gb: of products, and to and from HBM.
+    """
+
+    label: str
+    modelled_ms: float
+    bound_ms: float
+    tflop: float
+    gb: float
+
+
+def instructions(text: str) -> list[Instruction]:
+    """What runs in a compiled program, loops' bodies as often as the loop runs.
+
+    Args:
+      text: of the optimised program, `compiled.as_text()`.
+    """
+    program = Program(text)
+    frames = _Frames(text)
+    return list(_read(program, frames))
+
+
+def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
+    for line, times in program.walk():
+        found = program.instruction(line)
+        if found is None or found.opcode in FREE | LOOPS or '="AllocateBuffer"' in line:
+            continue
+        estimate = re.search(r'"estimated_cycles":"(\d+)"', line)
+        cycles = int(estimate[1]) if estimate else UNKNOWN
+        is_free = found.opcode not in WORK or found.shape.partition("{")[0].endswith(
+            "[]"
+        )
+        if cycles >= UNKNOWN and is_free:
+            continue
+        inside = list(program.inside(found))
+        products = [part for part in inside if part.opcode in ("convolution", "dot")]
+        told = (products[0] if products else found).line
+        yield Instruction(
+            name=found.name,
+            opcode=found.opcode,
+            place=frames.place(told),
+            phase=_phase(told),
+            kind=_kind({part.opcode for part in inside}),
+            times=times,
+            cycles=None if cycles >= UNKNOWN else times * cycles,
+            flops=times * sum(product_flops(program.shapes, part) for part in products),
+            bytes=times * hbm_bytes(program, found),
+        )
+
+
+def _kind(opcodes: set[str]) -> str:
+    if opcodes & {"convolution", "dot"}:
+        return "product"
+    if opcodes & {"reduce", "reduce-window"}:
+        return "reduction"
+    moves = MOVES | FREE | {"convert", "fusion", "select"}
+    return "move" if opcodes <= moves else "elementwise"
+
+
+def _phase(line: str) -> str:
+    name = re.search(r'op_name="([^"]*)"', line)
+    if not name:
+        return ""
+    if "rematted_computation" in name[1]:
+        return "again"
+    return "backward" if "transpose(jvp" in name[1] else "forward"
+
+
+class _Frames:
+    """The tables of a program's text that lead from an instruction to Python."""
+
+    def __init__(self, text: str):
+        self.rows: dict[str, dict[int, str]] = collections.defaultdict(dict)
+        table = ""
+        for line in text.splitlines():
+            if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+                table = line
+            elif table and (row := re.match(r"(\d+) (.*)", line)):
+                self.rows[table][int(row[1])] = row[2]
+            else:
+                table = ""
+
+    def place(self, line: str) -> str:
+        """The innermost function of `helpers` that made an instruction, or ""."""
+        frame = _number("stack_frame_id", line)
+        while frame in self.rows["StackFrames"]:
+            row = self.rows["StackFrames"][frame]
+            at = self.rows["FileLocations"].get(_number("file_location_id", row), "")
+            file = self.rows["FileNames"].get(_number("file_name_id", at), "")
+            if "/helpers/" in file and "/helpers/tpu/" not in file:
+                name = self.rows["FunctionNames"][_number("function_name_id", at)]
+                stem = file.strip('"').rpartition("/")[2].removesuffix(".py")
+                return f"{stem}.{name.strip(chr(34)).partition('.<locals>')[0]}"
+            # Callers come before what they call, and are numbered from one more.
+            frame = _number("parent_frame_id", row) - 1
+        return ""
+
+
+def _number(name: str, text: str) -> int:
+    found = re.search(rf"{name}=(\d+)", text)
+    return int(found[1]) if found else 0
+
+
+def shares(
+    found: Iterable[Instruction],
+    chip: Generation,
+    by: Callable[[Instruction], str] = lambda one: one.place or "elsewhere",
+) -> list[Share]:
+    """Instructions summed up by what `by` calls them, the dearest first.
+
+    What the compiler has no estimate for counts in `bound_ms` alone.
+
+    Args:
+      chip: its peak, bandwidth and clock.
+    """
+    sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * 4)
+    for one in found:
+        bound = max(one.flops / (chip.tflops * 1e12), one.bytes / (chip.gbytes * 1e9))
+        modelled = (one.cycles or 0) / (chip.ghz * 1e9)
+        added = 1e3 * modelled, 1e3 * bound, one.flops / 1e12, one.bytes / 1e9
+        total = sums[by(one)]
+        for i, x in enumerate(added):
+            total[i] += x
+    rows = [Share(label, *total) for label, total in sums.items()]
+    return sorted(rows, key=lambda row: -max(row.modelled_ms, row.bound_ms))
+
+
+def unpriced(found: Iterable[Instruction]) -> dict[str, int]:
+    """How many runs of which instructions have no estimate, by opcode."""
+    counts = collections.Counter[str]()
+    for one in found:
+        if one.cycles is None:
+            counts[one.opcode] += one.times
+    return dict(counts.most_common())

@@ -1,0 +1,165 @@
+"""Numbers about tokens from hidden states, held to NumPy in float64."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.losses.distillation import reverse_kl
+from helpers.model import head
+
+N, D, V = 11, 6, 23
+
+
+def case(seed=0, size=1.0, dtype=jnp.float32):
+    """(hidden, table, targets, weights) of random tokens."""
+    rng = np.random.default_rng(seed)
+    hidden, table = (
+        jnp.asarray(size * rng.normal(size=shape), dtype) for shape in ((N, D), (V, D))
+    )
+    targets = jnp.asarray(rng.integers(V, size=N))
+    return hidden, table, targets, rng.normal(size=N)
+
+
+def truth(hidden, table, targets, weights):
+    """Log-probabilities, entropies, and the slopes of Σ weight · log-probability."""
+    hidden, table = (np.asarray(x, np.float64) for x in (hidden, table))
+    scores = hidden @ table.T
+    scores -= scores.max(axis=1, keepdims=True)
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    pull = weights[:, None] * (np.eye(V)[targets] - p)
+    logprobs = np.log(p)[np.arange(N), targets]
+    entropy = -(p * np.log(p)).sum(axis=1)
+    return logprobs, entropy, pull @ table, pull.T @ hidden
+
+
+def of_targets(table, _, hidden, targets):
+    return head.chosen_logprobs(hidden, table, targets)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def ours(hidden, table, targets, weights, chunk, train_table):
+    """The same four, in chunks; without a slope of the table unless it is trained."""
+
+    def total(hidden, table):
+        found = head.in_chunks(of_targets, table, None, (hidden, targets), chunk)
+        return (weights * found[0]).sum() + 0 * found[1].sum(), found
+
+    moved = (0, 1) if train_table else 0
+    slopes, found = jax.grad(total, moved, has_aux=True)(hidden, table)
+    return *found, *(slopes if train_table else (slopes, None))
+
+
+@pytest.mark.parametrize("train_table", [False, True])
+@pytest.mark.parametrize("chunk", [1, 4, 11, 100])
+def test_values_and_slopes_are_those_of_the_transcription(chunk, train_table):
+    """Chunks that divide the tokens and that do not; the table frozen, and trained."""
+    expected = truth(*case())
+    found = ours(*case(), chunk, train_table)
+    for x, y in zip(found[: 3 + train_table], expected, strict=False):
+        np.testing.assert_allclose(x, y, atol=2e-6)
+
+
+@given(seed=st.integers(0, 2**16), size=st.sampled_from([0.1, 1.0, 2.5]))
+def test_a_frozen_table_changes_no_slope(seed, size):
+    hidden, table, targets, weights = case(seed, size)
+    frozen = ours(hidden, table, targets, weights, 4, False)
+    trained = ours(hidden, table, targets, weights, 4, True)
+    for x, y in zip(frozen[:3], trained[:3], strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5)
+
+
+def test_a_frozen_table_saves_products():
+    lowered = [
+        ours.lower(*case(), 100, train_table).as_text() for train_table in (False, True)
+    ]
+    large = [text.count("stablehlo.dot_general") for text in lowered]
+    # Beside them stands each target's own logit, a product of two rows.
+    assert large[0] < large[1], large
+
+
+def test_a_likely_targets_slope_does_not_drown_in_bfloat16():
+    """p = 1 - 1e-4: the slope is 1e-4 of a row, and bfloat16 has 8 bits."""
+    rng = np.random.default_rng(0)
+    hidden = jnp.zeros((1, D)).at[0, 0].set(1.0).astype(jnp.bfloat16)
+    table = jnp.asarray(rng.normal(size=(V, D)), jnp.bfloat16)
+    table = table.at[:, 0].set(0).at[3, 0].set(12.25)
+    targets = jnp.array([3])
+
+    def total(hidden):
+        return of_targets(table, None, hidden, targets)[0].sum()
+
+    slope = np.asarray(jax.grad(total)(hidden), np.float64)
+    scores = np.asarray(hidden, np.float64) @ np.asarray(table, np.float64).T
+    p = np.exp(scores) / np.exp(scores).sum()
+    assert 1e-5 < 1 - p[0, 3] < 1e-3
+    expected = (np.eye(V)[[3]] - p) @ np.asarray(table, np.float64)
+    np.testing.assert_allclose(slope, expected, rtol=0.02, atol=1e-6)
+
+
+def test_a_target_far_below_the_best_word_counts_as_the_clamp_says():
+    """Finite, at most the clamp below its rivals, and still pushed the right way."""
+    table = jnp.asarray([[0.0], [200.0], [-3.0]])
+    hidden = jnp.ones((1, 1))
+
+    def logprob(hidden, target):
+        return of_targets(table, None, hidden, jnp.array([target]))[0][0]
+
+    assert logprob(hidden, 0) == -head.CLAMP
+    assert logprob(hidden, 1) == 0
+    assert jax.grad(logprob)(hidden, 0)[0, 0] == pytest.approx(-200.0)
+    near = jnp.full((1, 1), head.CLAMP / 200 * 0.99)
+    assert logprob(near, 0) == pytest.approx(-0.99 * head.CLAMP, rel=1e-5)
+
+
+def test_what_is_not_a_number_stays_visible():
+    hidden, table, targets, _ = case()
+    logprobs, _ = of_targets(table, None, hidden.at[2].set(jnp.nan), targets)
+    assert np.isnan(logprobs).tolist() == [i == 2 for i in range(N)]
+
+
+@pytest.mark.parametrize("train_table", [False, True])
+def test_any_function_of_the_logits_has_its_slope_too(train_table):
+    """A divergence from a teacher of another width, by central differences."""
+    hidden, table, targets, weights = case(size=0.5)
+    rng = np.random.default_rng(1)
+    wise, wise_table = (
+        jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((N, 4), (V, 4))
+    )
+
+    def compare(table, wise_table, hidden, wise):
+        student = jax.nn.log_softmax(head.logits(hidden, table))
+        return (reverse_kl(student, jax.nn.log_softmax(head.logits(wise, wise_table))),)
+
+    def total(hidden, table):
+        found = head.in_chunks(compare, table, wise_table, (hidden, wise), 4)
+        return (weights * found[0]).sum()
+
+    moved = (0, 1) if train_table else 0
+    slopes = jax.jit(jax.grad(total, moved))(hidden, table)
+    plain = np.asarray(jax.nn.log_softmax(wise @ wise_table.T), np.float64)
+
+    def exact(hidden, table):
+        scores = hidden @ table.T
+        scores = scores - scores.max(axis=1, keepdims=True)
+        log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return (weights * (np.exp(log_p) * (log_p - plain)).sum(axis=1)).sum()
+
+    at = [np.asarray(x, np.float64) for x in (hidden, table)]
+    for i, slope in enumerate(slopes if train_table else (slopes,)):
+        direction = rng.normal(size=at[i].shape)
+        ends = [[*at], [*at]]
+        for end, step in zip(ends, (1e-5, -1e-5), strict=True):
+            end[i] = at[i] + step * direction
+        rate = (exact(*ends[0]) - exact(*ends[1])) / 2e-5
+        assert (np.asarray(slope) * direction).sum() == pytest.approx(rate, rel=1e-4)
+
+
+def test_no_tokens_at_all_give_nothing():
+    hidden, table, targets, _ = case()
+    found = head.in_chunks(of_targets, table, None, (hidden[:0], targets[:0]), 8)
+    assert [x.shape for x in found] == [(0,), (0,)]
