@@ -120,16 +120,19 @@ class RayCrew:
     def publish(self, version: int, arrays: dict) -> None:
         """Puts weights into the object store; those before may go once nobody reads.
 
+        Ray writes to its disk what does not fit into memory.
+
         Raises:
-          RunStopped: they do not fit into it.
+          RunStopped: they fit into neither.
         """
         try:
             reference = self.ray.put(arrays)
-        except self.errors.ObjectStoreFullError:
+        except (self.errors.ObjectStoreFullError, self.errors.OutOfDiskError):
             size = sum(x.nbytes for x in arrays.values()) / 1e6
             raise RunStopped(
-                f"The object store has no room for {size:.1f} MB of weights. Start Ray"
-                " with a larger --object-store-memory; what is trained is saved."
+                f"{size:.1f} MB of weights fit neither into Ray's object store nor on"
+                " its disk. Make room in its --temp-dir, or start it with a larger"
+                " --object-store-memory; then run the same command again."
             ) from None
         self._published = self.life, version, [reference]
 

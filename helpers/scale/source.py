@@ -148,7 +148,11 @@ class FromWorkers:
         Where the run cannot go on it ends, so that the trainer saves; `close` raises.
         """
         version = self.buffer.version + bool(self.buffer.learning)
-        self.crew.publish(version, published.read(self.model))
+        try:
+            self.crew.publish(version, published.read(self.model))
+        except RunStopped as error:
+            self.stopped = error
+            raise StopIteration from None
         self.published.append(time.monotonic())
         if self._handed is not None:
             self.updating.append(self.published[-1] - self._handed)

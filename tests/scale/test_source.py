@@ -8,7 +8,6 @@ import json
 import threading
 import time
 
-import jax
 import numpy as np
 import pytest
 import toy_training
@@ -19,7 +18,6 @@ from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.scale.pieces import Piece
 from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
 from helpers.tasks.maths import word_problems
 from helpers.text.tokenizer import train_tokenizer
@@ -216,6 +214,19 @@ def test_what_fails_for_ever_ends_with_all_that_was_trained_saved(tmp_path):
     assert_same_run(trainer)
 
 
+def test_weights_that_go_nowhere_end_the_run_with_all_saved(tmp_path):
+    class Full(LocalCrew):
+        def publish(self, version, arrays):
+            if version == 2:
+                raise RunStopped("the disk is full")
+            super().publish(version, arrays)
+
+    with pytest.raises(RunStopped, match="disk is full"):
+        asynchronous(Full(make), folder=tmp_path)
+    records = list(tmp_path.glob("checkpoints/*/checkpoint.json"))
+    assert [json.loads(r.read_text())["record"]["step"] for r in records] == [2]
+
+
 def test_workers_of_another_run_are_refused_by_name():
     crew = LocalCrew(functools.partial(make, seed=8))
     with pytest.raises(RunStopped, match="seed was 7, here it is 8"):
@@ -244,8 +255,7 @@ def test_a_worker_without_weights_says_so():
         Worker(make).answer(make().get_state())
 
 
-def test_a_piece_says_how_long_it_took():
-    crew = LocalCrew(make)
-    _, source, _ = asynchronous(crew, steps=2)
-    assert len(source.seconds) == 2 and min(source.seconds) > 0
-    assert Piece._fields[-1] == "seconds" and jax.device_count() >= 1
+def test_it_is_kept_how_long_everything_took():
+    _, source, _ = asynchronous(LocalCrew(make), steps=3)
+    assert len(source.seconds) == len(source.published) == 3
+    assert len(source.updating) == 2 and min(*source.seconds, *source.updating) > 0
