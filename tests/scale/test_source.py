@@ -148,8 +148,10 @@ def test_running_ahead_is_bounded_and_weighed():
     assert max(ages) <= 2 and 0 < sum(ages)
     assert len(source.learned) == len({*source.learned}) == 8
     gaps = [row["logprob_gap"] for row in trainer.table]
-    for gap, age in zip(gaps, ages, strict=True):
-        assert (gap > 1e-4) == (age > 0), "what ran ahead was sampled by another policy"
+    by_age = [(age > 0, gap) for gap, age in zip(gaps, ages, strict=True)]
+    assert max(gap for old, gap in by_age if not old) < 1e-5
+    # Not of every batch: an update whose groups were all tied moves nothing.
+    assert max(gap for old, gap in by_age if old) > 1e-3, "sampled by another policy"
 
 
 def test_two_pieces_of_an_update_are_what_one_worker_would_have_made_of_both():
