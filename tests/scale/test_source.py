@@ -154,6 +154,7 @@ def test_running_ahead_is_bounded_and_weighed():
     assert max(gap for old, gap in by_age if old) > 1e-3, "sampled by another policy"
 
 
+@pytest.mark.slow
 def test_two_pieces_of_an_update_are_what_one_worker_would_have_made_of_both():
     """Whichever of two workers answers first."""
     runs = []
@@ -201,6 +202,7 @@ def test_a_straggler_is_dropped_and_the_run_goes_on():
     assert 0 in source.learned, "its questions were asked again"
 
 
+@pytest.mark.slow
 def test_what_fails_for_ever_ends_with_all_that_was_trained_saved(tmp_path):
     def fate(worker, asked, piece):
         if asked > 2:
@@ -235,6 +237,7 @@ def test_workers_of_another_run_are_refused_by_name():
         asynchronous(crew, patience=2)
 
 
+@pytest.mark.slow
 def test_batches_end_where_the_questions_end():
     rollouts = make(epochs=1)
     source = FromWorkers(rollouts, LocalCrew(functools.partial(make, epochs=1)))
