@@ -49,7 +49,7 @@ def mixed_policy():
 
 def adapted_policy():
     """Adapters whose products go together with those beside them, and keys as well."""
-    transformer.MANY = attention.JOINED = 1
+    transformer.MANY = transformer.LONG = attention.JOINED = 1
     return lora.add(policy(), 4)
 
 

@@ -23,7 +23,9 @@ from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import cut_over_model, gathered, spread
 
-MANY = 1024  # tokens from which on matrices are worth putting side by side
+# Tokens in all, and in each row, from which on matrices are put side by side. Decoding
+# has few in a row, and perhaps many rows, but these on many chips.
+MANY, LONG = 1024, 32
 
 
 class Layer(nnx.Module):
@@ -83,14 +85,14 @@ class Layer(nnx.Module):
                 y + bias[...].astype(y.dtype)
                 for y, bias in ((q, self.q_bias), (k, self.k_bias), (v, self.v_bias))
             )
-        q = q.reshape(P, G, T, c.heads, c.head_dim)
-        k = k.reshape(P, G, T, c.kv_heads, c.head_dim)
-        v = v.reshape(P, G, T, c.kv_heads, c.head_dim)
+        q, k, v = (  # heads before tokens, as attention takes them
+            y.reshape(P, G, T, -1, c.head_dim).swapaxes(2, 3) for y in (q, k, v)
+        )
         if c.qk_norm:
             q, k = self.norm(q, self.q_norm), self.norm(k, self.k_norm)
         q = rotate(q, cos_sin) * c.attention_scale
-        k, v = rotate(k, cos_sin).transpose(0, 1, 3, 4, 2), v.swapaxes(2, 3)
-        q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
+        k = rotate(k, cos_sin).swapaxes(3, 4)
+        q = q.reshape(P, G, c.kv_heads, -1, T, c.head_dim)
         out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks, ahead)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
         return self.project(out_PGTD, "o", widens=False), (k, v)
@@ -117,7 +119,8 @@ class Layer(nnx.Module):
         weights = [self.weight(name) for name in names]
         adapters = [self.adapter(name) for name in names]
         is_narrow = any(w.dtype.itemsize < x.dtype.itemsize for w in weights)
-        if x.size < MANY * x.shape[-1] or is_narrow or not any(adapters):
+        few = x.size < MANY * x.shape[-1] or x.shape[-2] < LONG
+        if few or is_narrow or not any(adapters):
             pairs = zip(weights, adapters, strict=True)
             found = [_beside(x, weight, adapter) for weight, adapter in pairs]
         else:

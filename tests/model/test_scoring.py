@@ -231,7 +231,7 @@ def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
 
 
 def test_recomputing_more_takes_less_memory():
-    """Temporaries as XLA counts them: everything kept, products kept, attention's, none."""
+    """Temporaries as XLA counts them: all kept, products, attention's, none."""
 
     def temporaries(remat):
         model = Transformer(ModelConfig("qwen3", 64, 32, 8, 2, 1, 16, 96), nnx.Rngs(0))
