@@ -8,7 +8,6 @@ presets only, `--preset` at one of all; both keep the other rows.
 
 import argparse
 import concurrent.futures
-import csv
 import hashlib
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ from importlib import metadata, util
 
 from helpers.recipes.presets import PRESETS
 from helpers.tpu import ahead_of_time, find_libtpu
-from scripts import tpu_cases
+from scripts import tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
@@ -101,10 +100,7 @@ def trained(case):
 
 def table():
     """The rows of the last run."""
-    if not TABLE.is_file():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def others():
@@ -114,11 +110,15 @@ def others():
 
 def write(rows):
     """Replaces the table."""
+<<<<<<< HEAD
     names = dict.fromkeys(name for row in reversed(rows) for name in row)
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+=======
+    tables.write(TABLE, rows)
+>>>>>>> main
 
 
 def tight(row):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 BLOCK, BLOCKS = 128, 8  # least tokens in a block of queries, most blocks
-JOINED = 32  # queries from which on a copy of all keys is small beside the scores
+JOINED = 128  # queries from which on a copy of all keys is small beside the scores
 
 
 class KV(NamedTuple):
