@@ -110,15 +110,9 @@ def others():
 
 def write(rows):
     """Replaces the table."""
-<<<<<<< HEAD
+    # Rows of another compiler may be older than a column.
     names = dict.fromkeys(name for row in reversed(rows) for name in row)
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-=======
-    tables.write(TABLE, rows)
->>>>>>> main
+    tables.write(TABLE, rows, names)
 
 
 def tight(row):
