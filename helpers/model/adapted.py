@@ -50,7 +50,7 @@ def _backward(widens, saved, gradients):
     """One matrix at a time: gradients side by side would be a large copy."""
     x, inner, weights, adapters = saved
     inners = iter(_cut(inner, [pair[0] for pair in adapters if pair]))
-    slopes = []
+    slopes: list[tuple] = []
     for weight, pair, gradient in zip(weights, adapters, gradients, strict=True):
         gradient = jax.lax.optimization_barrier(gradient)
         if not pair:

@@ -122,16 +122,19 @@ def _attend_forward(query, pieces, masks):
     highest = functools.reduce(
         jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
     )
-    mixed, total = 0, 0
+    all_mixed, totals = [], []
     for score, (_, values) in zip(scores, pieces, strict=True):
         weight = jnp.exp(score - highest)
         if _has_room(query):  # a column of ones makes the product sum up as well
             values = jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
-            product = _product("s,sh->h", weight.astype(values.dtype), values)
-            mixed, total = mixed + product[..., :-1], total + product[..., -1:]
+        mixed = _product("s,sh->h", weight.astype(values.dtype), values)
+        if _has_room(query):
+            mixed, total = mixed[..., :-1], mixed[..., -1:]
         else:
-            mixed += _product("s,sh->h", weight.astype(values.dtype), values)
-            total += weight.sum(axis=-1, keepdims=True)
+            total = weight.sum(axis=-1, keepdims=True)
+        all_mixed.append(mixed)
+        totals.append(total)
+    mixed, total = (functools.reduce(jnp.add, each) for each in (all_mixed, totals))
     mixed = checkpoint_name((mixed / total).astype(pieces[0][1].dtype), "attended")
     total = (highest + jnp.log(total))[..., 0]  # a last axis of 1 would be padded
     total = checkpoint_name(total, "attention_total")
