@@ -88,7 +88,7 @@ def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
     total_N = odds_NV.sum(axis=-1)
     entropy_N = jnp.log(total_N) - (odds_NV * above_NV).sum(axis=-1) / total_N
     values = -jnp.log(total_N), entropy_N
-    bend_N, dtype = jnp.ones(()), hidden_ND.dtype
+    bend_N, dtype = None, hidden_ND.dtype
     if softcap:  # the slope of the cap, which falls to 0 where it holds scores back
         bend_N = (1 - (own_N / softcap) ** 2).astype(dtype)
         odds_NV = odds_NV * (1 - ((above_NV + own_N[:, None]) / softcap) ** 2)
@@ -109,14 +109,19 @@ def _chosen_backward(_, saved, gradients):
     slope does not drown in the rounding of two large terms.
     """
     hidden_ND, table_VD, targets_N, odds_NV, total_N, bend_N = saved
-    gradient_N1, bend_N1 = gradients[0][:, None], bend_N[..., None]
+    gradient_N1, bent = gradients[0][:, None], _bent(bend_N)
     mean_ND = _product("nv,vd->nd", odds_NV, table_VD) / total_N[:, None]
-    for_hidden = gradient_N1 * (bend_N1 * table_VD[targets_N] - mean_ND)
+    for_hidden = gradient_N1 * (bent(table_VD[targets_N]) - mean_ND)
     is_target_NV = jnp.arange(table_VD.shape[0]) == targets_N[:, None]
-    pull_NV = gradient_N1 * (bend_N1 * is_target_NV - odds_NV / total_N[:, None])
+    pull_NV = gradient_N1 * (bent(is_target_NV) - odds_NV / total_N[:, None])
     pull_NV = pull_NV.astype(hidden_ND.dtype)
     for_table = _product("nv,nd->vd", pull_NV, hidden_ND)
     return for_hidden.astype(hidden_ND.dtype), for_table.astype(table_VD.dtype), None
+
+
+def _bent(bend_N):
+    """Multiplies each token's row by the slope of the cap, if there is one."""
+    return lambda rows: rows if bend_N is None else bend_N[:, None] * rows
 
 
 chosen_logprobs.defvjp(_chosen_forward, _chosen_backward)
