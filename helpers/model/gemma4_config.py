@@ -130,6 +130,11 @@ class Gemma4Config:
                 "enable_moe_block=True: Gemma 4 with experts (26B-A4B) is not "
                 "supported, only the dense ones: E2B, E4B, 31B."
             )
+        if hf.get("use_bidirectional_attention") not in (None, "vision"):
+            raise UnsupportedModel(
+                f"use_bidirectional_attention={hf['use_bidirectional_attention']!r}: "
+                "this knows 'vision', which says nothing of texts."
+            )
         per_layer = hf.get("hidden_size_per_layer_input") or 0
         if per_layer and hf["vocab_size_per_layer_input"] != hf["vocab_size"]:
             raise UnsupportedModel(

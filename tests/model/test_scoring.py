@@ -72,7 +72,10 @@ def weight_of(batch):
     return WEIGHT[..., : batch["loss_mask"].shape[-1]] * batch["loss_mask"]
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+SLOW = pytest.param("gemma4_text", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
 def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
     """Prompts and answers of unequal length; the entropy of each prediction too."""
     truth, hf = cached_tensors(family)
@@ -86,7 +89,7 @@ def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
         np.testing.assert_allclose(entropy[p, g, : len(at)], spread, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
 def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_answer(
     family,
 ):
@@ -103,7 +106,7 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     assert_same_gradient(ours, theirs)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "gemma4_text"])
 def test_the_gradient_is_the_slope_of_the_transcription(family):
     """Along a random direction through all weights, by central differences, float64."""
     model, (truth, hf) = cached_model(family), cached_tensors(family)
