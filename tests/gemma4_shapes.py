@@ -44,16 +44,16 @@ ALONE = {
     "slower rope": {"turned": (0.5, 4.0)},
     "shared keys": {"sharing": 3},
     "double wide": {"sharing": 2, "double_wide": True},
-    "per-layer vectors": {"per_layer": 3},
+    "per-layer vectors": {"per_layer": 8},
     "softcap": {"softcap": 2.0},
     "uneven layers": {"kinds": "lfflllf", "sharing": 2},
     "no local layers": {"kinds": "fff", "sharing": 1},
     "own head": {"tied": False},
 }
 # A part of what E2B has, with groups that repeat, in fewer layers.
-SMALL = {"kinds": "lflflf", "sharing": 2, "double_wide": True, "per_layer": 3}
+SMALL = {"kinds": "lflflf", "sharing": 2, "double_wide": True, "per_layer": 8}
 SMALL |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
-E2B = {"kinds": "llfllfllf", "sharing": 6, "double_wide": True, "per_layer": 3}
+E2B = {"kinds": "llfllfllf", "sharing": 6, "double_wide": True, "per_layer": 8}
 E2B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
 
 
@@ -75,7 +75,7 @@ def together(draw):
         "keys_are_values": values,
         "full_kv_heads": draw(st.sampled_from([1, 2, 4])) if values else 2,
         "double_wide": draw(st.booleans()),
-        "per_layer": draw(st.sampled_from([0, 3, 4])),
+        "per_layer": draw(st.sampled_from([0, 8, 9])),
         "softcap": draw(st.sampled_from([0.0, 2.0, 30.0])),
         "turned": draw(st.none() | turned),
         "tied": draw(st.booleans()),
