@@ -18,14 +18,13 @@ nearest to their bounds are printed.
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
 import statistics
 import sys
 
-from scripts import recording, seeds
+from scripts import recording, seeds, tables
 
 ROOT = recording.ROOT
 sys.path.insert(0, str(ROOT / "notebooks"))
@@ -113,20 +112,12 @@ def add(rows: list[dict]) -> None:
         [*kept, *text],
         key=lambda r: (r["notebook"], int(r["cell"]), r["assertion"], int(r["seed"])),
     )
-    aside = TABLE.with_suffix(".partial")
-    with open(aside, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-    os.replace(aside, TABLE)
+    tables.write(TABLE, table, FIELDS)
 
 
 def read() -> list[dict]:
     """The rows of the table as text; none before the first run."""
-    if not TABLE.exists():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def _written(value) -> str:

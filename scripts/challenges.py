@@ -11,7 +11,6 @@ docs/teaching.md.
 """
 
 import argparse
-import csv
 import os
 import pathlib
 import re
@@ -20,6 +19,8 @@ import time
 from typing import NamedTuple
 
 import nbformat
+
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "challenges.csv"
@@ -115,19 +116,13 @@ def row(number: str, seed: int, outcome, cpu_seconds: float) -> dict[str, str]:
 
 def read() -> list[dict[str, str]]:
     """The rows of the table so far."""
-    if not TABLE.exists():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def write(fresh: dict[str, str]) -> None:
     """Puts a row into the table, in the place of an older one of the same run."""
     runs = {(old["notebook"], old["seed"]): old for old in [*read(), fresh]}
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(runs[key] for key in sorted(runs))
+    tables.write(TABLE, [runs[key] for key in sorted(runs)], FIELDS)
 
 
 def sentence(rows: list[dict]) -> str:

@@ -7,7 +7,6 @@ text to be written again, and four that ask for a story. Seconds are the process
 one thread; with and without a drafter in turn, and the answers must be equal.
 """
 
-import csv
 import os
 import time
 
@@ -20,6 +19,7 @@ from helpers.model import hub, weights
 from helpers.serving import speculative
 from helpers.serving.drafters import PromptLookup
 from helpers.text import chat
+from scripts import tables
 from scripts.speculative import FIELDS, TABLE, read
 
 SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -110,10 +110,7 @@ def main():
             )
             print(rows[-1], flush=True)
     kept = [row for row in read() if row["target"] == "grpo"]
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*kept, *rows])
+    tables.write(TABLE, [*kept, *rows], FIELDS)
 
 
 if __name__ == "__main__":

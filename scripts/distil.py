@@ -13,7 +13,6 @@ The table is `data/results/distillation.csv`.
 """
 
 import argparse
-import csv
 import functools
 import os
 import pathlib
@@ -32,6 +31,7 @@ from helpers.text import chat
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "distillation.csv"
@@ -190,20 +190,14 @@ def main():
     """Runs the seeds that the table has not yet, and writes each as it comes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    done = []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            done = list(csv.DictReader(file))
+    done = tables.read(TABLE)
     for seed in parser.parse_args().seeds:
         if any(row["seed"] == str(seed) for row in done):
             continue
         for row in arms(seed, ROOT / "build" / "distil_start"):
             print(row, flush=True)
             done.append(row)
-        with open(TABLE, "w", newline="") as file:
-            writer = csv.DictWriter(file, done[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(done)
+        tables.write(TABLE, done)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ is then counted on test drawings, on plates of one colour, on noise, and on the 
 that scikit-image carries in its package: whole, and their four quarters.
 """
 
-import csv
 import pathlib
 from importlib import util
 
@@ -19,6 +18,7 @@ from helpers.app.assistant import converse, portions
 from helpers.course import recorded
 from helpers.tasks.food import food_pictures, food_questions, food_traces, photos
 from helpers.tools import nutrition
+from scripts import tables
 
 TRAIN, TEST, MADE = 400, 400, 100
 QUESTION = food_questions.ONE_FOOD[0].format(150)
@@ -47,10 +47,7 @@ def main():
         sure = threshold([certainty for certainty, _, _ in asked["training drawings"]])
         rows += [row(stage, kind, sure, answers) for kind, answers in asked.items()]
         print(f"{stage}: sure from {sure}", flush=True)
-    with open(recorded.FOLDER / "doubt.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    tables.write(recorded.FOLDER / "doubt.csv", rows)
 
 
 def threshold(certainties):

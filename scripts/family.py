@@ -11,7 +11,6 @@ where the clip binds.
 """
 
 import argparse
-import csv
 import os
 import pathlib
 
@@ -27,6 +26,7 @@ from helpers.text import chat
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "family.csv"
@@ -111,10 +111,7 @@ def _rollouts(policy, tokenizer, method, seed):
 
 def main():
     """Runs what the table has not yet, and writes each row as it comes."""
-    done = []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            done = list(csv.DictReader(file))
+    done = tables.read(TABLE)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     had = {(row["run"], int(row["seed"])) for row in done}
@@ -124,10 +121,7 @@ def main():
                 continue
             row = {"run": name, "seed": seed, "updates": updates}
             done.append(row | run(method, updates, seed))
-            with open(TABLE, "w", newline="") as file:
-                writer = csv.DictWriter(file, done[0], lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(done)
+            tables.write(TABLE, done)
             print(done[-1], flush=True)
 
 

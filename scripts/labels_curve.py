@@ -7,7 +7,6 @@ twice, for as many CPU-seconds as notebook 07 gives GRPO, and evaluated on the w
 Notebook 07 runs the first few seconds of it itself, and draws the rest from here.
 """
 
-import csv
 import os
 import pathlib
 
@@ -19,6 +18,7 @@ from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "labels.csv"
@@ -59,10 +59,7 @@ def curve(seed):
 def main():
     """Runs all seeds, and writes the table."""
     rows = [row for seed in SEEDS for row in curve(seed)]
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    tables.write(TABLE, rows)
     print(f"{TABLE.relative_to(ROOT)}: {len(rows)} rows")
 
 

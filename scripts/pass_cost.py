@@ -14,7 +14,6 @@ has to read. The table is `data/results/pass_cost.csv`.
 """
 
 import argparse
-import csv
 import functools
 import os
 import pathlib
@@ -31,6 +30,7 @@ from helpers.model.known import KNOWN
 from helpers.runtime.sharding import shardings
 from helpers.serving.drafters import only_before, write
 from helpers.tpu import abstract_programs, ahead_of_time
+from scripts import tables
 
 TABLE = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
 TABLE /= "pass_cost.csv"
@@ -129,23 +129,13 @@ def main():
     """Measures, and keeps what the table says of other machines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", default=("laptop", CHIP))
-    asked, kept = parser.parse_args().only, []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            kept = [row for row in csv.DictReader(file) if row["machine"] not in asked]
+    asked = parser.parse_args().only
+    kept = [row for row in tables.read(TABLE) if row["machine"] not in asked]
     for machine in asked:
         for row in rows_of(machine):
             print(row, flush=True)
             kept.append(row)
-            save(kept)
-
-
-def save(table):
-    """Writes the table."""
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+            tables.write(TABLE, kept, FIELDS)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ Seconds are CPU-seconds of training, those of all cores added up.
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ import publish  # noqa: E402
 import walk  # noqa: E402
 
 from helpers.course import preference_results  # noqa: E402
+from scripts import tables  # noqa: E402
 
 WORK = ROOT / "build" / "preferences"
 SHARES = ("greedy", "low", "high", "names_kept")
@@ -42,23 +42,16 @@ def add(rows: list[dict]) -> None:
 
     The file is replaced in one step.
     """
-    table, kept = preference_results.TABLE, []
+    table = preference_results.TABLE
     fresh = {str(row["seed"]) for row in rows}
-    if table.exists():
-        with open(table, newline="") as file:
-            kept = [row for row in csv.DictReader(file) if row["seed"] not in fresh]
+    kept = [row for row in tables.read(table) if row["seed"] not in fresh]
     written = [{name: _written(name, x) for name, x in row.items()} for row in rows]
     order = {row["method"]: i for i, row in enumerate(written)}
     both = sorted(
         [*kept, *written],
         key=lambda row: (order.get(row["method"], len(order)), int(row["seed"])),
     )
-    aside = table.with_suffix(".partial")
-    with open(aside, "w", newline="") as file:
-        writer = csv.DictWriter(file, preference_results.FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(both)
-    os.replace(aside, table)
+    tables.write(table, both, preference_results.FIELDS)
 
 
 def _written(name, value):

@@ -10,7 +10,6 @@ tokens with the same likeliest next token; logits are compared where the solutio
 in the logits' own unit.
 """
 
-import csv
 import pathlib
 
 import jax
@@ -23,6 +22,7 @@ from helpers.evaluation.evaluator import evaluate
 from helpers.model import lora, quantized, weights
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
+from scripts import tables
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
 TABLE = RESULTS / "quantized.csv"
@@ -95,14 +95,10 @@ def compare(stage):
 def main():
     """Compares all stages and writes the table."""
     rows = [row for stage in STAGES for row in compare(stage)]
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(
-                {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
-            )
-            print(row)
+    for row in rows:
+        print(row)
+        row |= {k: f"{v:.4g}" for k, v in row.items() if isinstance(v, float)}
+    tables.write(TABLE, rows)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ it was, and what was measured is not measured again.
 """
 
 import argparse
-import csv
 import functools
 import json
 import os
@@ -37,7 +36,7 @@ from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
-from scripts import real_one_step, real_sft, real_tool
+from scripts import real_one_step, real_sft, real_tool, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
@@ -164,10 +163,7 @@ def measure(there, task: str, rows, tools=None) -> dict:
 
 def read() -> list[dict]:
     """The rows of the table so far."""
-    if not TABLE.exists():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def write(row: dict) -> None:
@@ -179,10 +175,7 @@ def write(row: dict) -> None:
     table.sort(
         key=lambda r: (r["model"], order.index(r["stage"]), r["task"], r["seed"])
     )
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+    tables.write(TABLE, table, FIELDS)
 
 
 def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -> None:

@@ -10,7 +10,6 @@ that the model gave before any training.
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -25,7 +24,7 @@ from helpers.model.folder import ADAPTERS
 from helpers.recipes import maths, presets
 from helpers.text import chat
 from helpers.training import objectives
-from scripts import real
+from scripts import real, tables
 
 TABLE = pathlib.Path(__file__).resolve().parents[1] / "data/results/real_forgotten.csv"
 FIELDS = (
@@ -120,10 +119,7 @@ def main():
         rows.append(row | {"seed": given.seed})
         print(rows[-1], "\n ", said[0], flush=True)
         jax.clear_caches()
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    tables.write(TABLE, rows, FIELDS)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ this); so what the table says is what a learner gets. A seed decides the demonst
 that are drawn, the order of the data and every sampling key.
 """
 
-import csv
 import json
-import os
 import pathlib
+
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "learning.csv"
@@ -41,15 +41,7 @@ def add(rows: list[dict]) -> None:
     The file is replaced in one step.
     """
     fresh = {(row["stage"], row["seed"]) for row in rows}
-    kept = []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            kept = list(csv.DictReader(file))
-    kept = [row for row in kept if (row["stage"], row["seed"]) not in fresh]
-    aside = TABLE.with_suffix(".partial")
-    with open(aside, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        rank = lambda row: (row["stage"], int(row["seed"]))  # noqa: E731
-        writer.writerows(sorted([*kept, *rows], key=rank))
-    os.replace(aside, TABLE)
+    old = tables.read(TABLE)
+    kept = [row for row in old if (row["stage"], row["seed"]) not in fresh]
+    rank = lambda row: (row["stage"], int(row["seed"]))  # noqa: E731
+    tables.write(TABLE, sorted([*kept, *rows], key=rank), FIELDS)

@@ -13,7 +13,6 @@ The table is `data/results/speculative.csv`.
 """
 
 import argparse
-import csv
 import dataclasses
 import os
 import pathlib
@@ -40,7 +39,7 @@ from helpers.text import chat
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
-from scripts import distil
+from scripts import distil, tables
 
 TABLE = pathlib.Path(__file__).resolve().parents[1] / "data/results/speculative.csv"
 SEEDS, BLOCKS, TEMPERATURES = (0, 1, 2), (2, 4, 8, 16), (0.0, 1.0)
@@ -216,10 +215,7 @@ def measured(world: World, name: str, make: Callable, spent: float) -> Iterator[
 
 def read() -> list[dict]:
     """The rows of the table so far."""
-    if not TABLE.exists():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def main():
@@ -233,10 +229,7 @@ def main():
             continue
         world = World(weights.load(home), chat.load_tokenizer(home), seed)
         done += rows_of(world)
-        with open(TABLE, "w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(done)
+        tables.write(TABLE, done, FIELDS)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ presets only, `--preset` at one of all; both keep the other rows.
 
 import argparse
 import concurrent.futures
-import csv
 import hashlib
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ from importlib import metadata, util
 
 from helpers.recipes.presets import PRESETS
 from helpers.tpu import ahead_of_time, find_libtpu
-from scripts import tpu_cases
+from scripts import tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
@@ -99,10 +98,7 @@ def trained(case):
 
 def table():
     """The rows of the last run."""
-    if not TABLE.is_file():
-        return []
-    with open(TABLE, newline="") as file:
-        return list(csv.DictReader(file))
+    return tables.read(TABLE)
 
 
 def others():
@@ -112,10 +108,7 @@ def others():
 
 def write(rows):
     """Replaces the table."""
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    tables.write(TABLE, rows)
 
 
 def tight(row):

@@ -1,6 +1,7 @@
 """Set before anything imports JAX: tests run on the CPU and share one compile cache."""
 
 import gc
+import itertools
 import os
 import pathlib
 
@@ -28,6 +29,10 @@ if os.environ.get("COURSE_CI"):
 
 # These take minutes, and come first, so that no worker ends alone with one of them.
 MOST_GB = 3  # in a worker, before it forgets its compiled programs
+# A compiled program takes some 13 of the 65,530 mappings that Linux grants a process;
+# the one for which none is left crashes while it is loaded.
+MOST_MAPPINGS = 30_000
+TESTS = itertools.count()  # that this process has run
 LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
 
 
@@ -42,10 +47,29 @@ def _compiled_programs_do_not_pile_up():
     """What JAX keeps of one file's programs helps the next little, and grew to 7 GB."""
     yield
     if memory_gb() > MOST_GB:
-        import jax
+        forget_programs()
 
-        jax.clear_caches()
-        gc.collect()
+
+@pytest.fixture(autouse=True)
+def _no_process_runs_out_of_mappings():
+    """Counted after every eighth test: a long file alone can make thousands."""
+    yield
+    if next(TESTS) % 8 == 7 and mappings() > MOST_MAPPINGS:
+        forget_programs()
+
+
+def forget_programs():
+    """Those that JAX keeps, in case they are called again."""
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+
+
+def mappings():
+    """How many stretches of memory this process has mapped; 0 where /proc is not."""
+    maps = pathlib.Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 def memory_gb():

@@ -9,7 +9,7 @@ from flax import nnx
 from helpers.course.results import TPU_FIT
 from helpers.model.known import KNOWN
 from helpers.model.transformer import Transformer
-from helpers.tpu.ahead_of_time import SLICES
+from helpers.tpu.generations import SLICES
 
 GATED = "google/", "meta-llama/"  # need a licence accepted, and a token
 

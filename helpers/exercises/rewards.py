@@ -17,6 +17,23 @@ def check_makes(answer) -> Check:
         return answer(text, list(numbers), target)
 
     return judge(
+        *_makes_and_makes_not(pays),
+        *_reads_the_last_line(pays),
+        ("never raise", lambda: [pays(text) for text in HARD_TEXTS]),
+        (
+            "be right for other numbers",
+            lambda: all(pays(*case) == paid for *case, paid in _some_made()),
+        ),
+        (
+            "leave the list of numbers as it is",
+            lambda: leaves_alone(answer, "#### 25 + 3", [25, 7, 3], 28),
+        ),
+    )
+
+
+def _makes_and_makes_not(pays):
+    """Which calculations are paid, wherever they stand."""
+    return (
         ("pay 1 for #### 25 + 3, which makes 28", lambda: pays("#### 25 + 3") == 1),
         (
             "pay 1 for whatever calculation does it: 100 is (7 - 3) * 25",
@@ -43,18 +60,6 @@ def check_makes(answer) -> Check:
             lambda: pays("#### 25 + 3", (2, 5, 3)) == 0,
         ),
         (
-            "pay nothing without a ####; three # are a heading",
-            lambda: pays("25 + 3") == pays("### 25 + 3") == 0,
-        ),
-        (
-            "look at the last ####, and at its line only",
-            lambda: (
-                pays("#### 25 + 7\n#### 25 + 3") == 1
-                and pays("#### 25 + 3\n25 and 3 are 28.") == 1
-                and pays("#### 25 + 3\n#### none") == 0
-            ),
-        ),
-        (
             "be exact: 24 is 8 / (3 - 8 / 3)",
             lambda: pays("#### 8 / (3 - 8 / 3)", (3, 3, 8, 8), 24) == 1,
         ),
@@ -66,14 +71,23 @@ def check_makes(answer) -> Check:
             "run no code: (lambda: 25 + 3)() is no calculation",
             lambda: pays("#### (lambda: 25 + 3)()") == 0,
         ),
-        ("never raise", lambda: [pays(text) for text in HARD_TEXTS]),
+    )
+
+
+def _reads_the_last_line(pays):
+    """Where in a text the calculation is looked for."""
+    return (
         (
-            "be right for other numbers",
-            lambda: all(pays(*case) == paid for *case, paid in _some_made()),
+            "pay nothing without a ####; three # are a heading",
+            lambda: pays("25 + 3") == pays("### 25 + 3") == 0,
         ),
         (
-            "leave the list of numbers as it is",
-            lambda: leaves_alone(answer, "#### 25 + 3", [25, 7, 3], 28),
+            "look at the last ####, and at its line only",
+            lambda: (
+                pays("#### 25 + 7\n#### 25 + 3") == 1
+                and pays("#### 25 + 3\n25 and 3 are 28.") == 1
+                and pays("#### 25 + 3\n#### none") == 0
+            ),
         ),
     )
 

@@ -46,10 +46,13 @@ def check_prompts(tokens, mask, vocab):
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
     """Refuses settings of `sampling.generate` that mean nothing."""
     tempered = temperature == 0 or LEAST <= temperature < np.inf
-    if not (tempered and LEAST <= top_p <= 1 and top_k >= 0 and max_tokens >= 1):
+    whole = all(hasattr(number, "__index__") for number in (top_k, max_tokens))
+    sizes = whole and top_k >= 0 and max_tokens >= 1
+    if not (tempered and LEAST <= top_p <= 1 and sizes):
         raise ValueError(
-            f"temperature {temperature} must be 0 or at least {LEAST}, top_k {top_k} "
-            f"≥ 0, top_p {top_p} in [{LEAST}, 1], max_tokens {max_tokens} ≥ 1."
+            f"temperature {temperature} must be 0 or at least {LEAST}, top_p {top_p} "
+            f"in [{LEAST}, 1], and in whole numbers top_k {top_k} ≥ 0 and max_tokens "
+            f"{max_tokens} ≥ 1."
         )
     if strange := [token for token in eos_ids if not 0 <= token < vocab]:
         raise ValueError(
@@ -60,10 +63,10 @@ def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
 
 def check_keys(keys, rows):
     """Refuses keys that are not one row for each of the prompts."""
-    if keys.ndim != 2 or keys.shape[0] != rows:
+    if keys.ndim != 2 or keys.shape[0] != rows or not keys.size:
         raise ValueError(
-            f"keys_PG has shape {keys.shape} for {rows} prompts: pass a key for each "
-            "answer, from row_keys(key, step, prompts, group)."
+            f"keys_PG has shape {keys.shape} for {rows} prompts: pass at least one "
+            "prompt, and a key for each answer, row_keys(key, step, prompts, group)."
         )
 
 

@@ -119,15 +119,16 @@ def _attend_backward(saved, gradient):
     query, pieces, masks, mixed, total = saved
     wide = gradient.astype(jnp.float32) * mixed.astype(jnp.float32)
     mean = wide.sum(axis=-1, keepdims=True)
-    for_query, for_pieces = 0, []
+    for_queries, for_pieces = [], []
     for (keys, values), mask in zip(pieces, masks, strict=True):
         weight = jnp.exp(_masked_scores(query, keys, mask) - total)
         slope = weight * (_product("qh,sh->qs", gradient, values) - mean)
         slope = slope.astype(query.dtype)
-        for_query += _product("qs,hs->qh", slope, keys)
+        for_queries.append(_product("qs,hs->qh", slope, keys))
         for_keys = _summed("qh,qs->hs", query, slope, keys)
         weight = weight.astype(gradient.dtype)
         for_pieces.append((for_keys, _summed("qs,qh->sh", weight, gradient, values)))
+    for_query = functools.reduce(jnp.add, for_queries)
     return for_query.astype(query.dtype), for_pieces, None
 
 

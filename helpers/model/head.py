@@ -180,7 +180,7 @@ def _mapped_forward(function, *arguments):
 
 
 def _mapped_backward(function, saved, gradients):
-    first, slopes, again = gradients[0], *saved
+    first, (slopes, again) = gradients[0], saved
     if isinstance(first, SymbolicZero):
         return None, None, None, None
     if again is None:

@@ -1,8 +1,9 @@
 """What is known of TPUs, and what their compiler says."""
 
 from helpers.tpu import chips, profiles, roofline, topology
-from helpers.tpu.ahead_of_time import GENERATIONS, compile_for, mesh
+from helpers.tpu.ahead_of_time import compile_for, mesh
 from helpers.tpu.find_libtpu import find_compiler
+from helpers.tpu.generations import GENERATIONS
 from helpers.tpu.hlo import collectives, operation_kinds
 
 __all__ = [

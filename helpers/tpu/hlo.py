@@ -45,20 +45,27 @@ class Program:
                 self.entry = name if head[1] else self.entry
             elif name is not None:
                 self.lines[name].append(line)
-        parts = (_part(line) for lines in self.lines.values() for line in lines)
-        self.shapes = {part.name: part.shape for part in parts if part}
+        self.parts = {
+            name: [part for part in map(_part, lines) if part]
+            for name, lines in self.lines.items()
+        }
+        parts = (part for parts in self.parts.values() for part in parts)
+        self.shapes = {part.name: part.shape for part in parts}
 
     def instruction(self, line) -> Part | None:
         """What a line says, or None if it is no instruction."""
         return _part(line)
 
-    def inside(self, line) -> Iterator[Part]:
-        """The instruction of a line, and those of what it calls, fusions opened."""
-        if part := _part(line):
-            yield part
-        if called := re.search(r" calls=%?([\w.\-]+)", line):
-            for inner in self.lines.get(called[1], ()):
-                yield from self.inside(inner)
+    def body(self, part: Part) -> list[Part]:
+        """The instructions that a fusion is made of; none of others."""
+        called = re.search(r" calls=%?([\w.\-]+)", part.line)
+        return self.parts.get(called[1], []) if called else []
+
+    def inside(self, part: Part) -> Iterator[Part]:
+        """An instruction, and those that it is made of, fusions in it opened."""
+        yield part
+        for inner in self.body(part):
+            yield from self.inside(inner)
 
     def trips(self, condition):
         """How often a loop runs: the largest constant its condition compares with."""

@@ -11,7 +11,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from helpers.tpu.ahead_of_time import GENERATIONS
+from helpers.tpu.generations import GENERATIONS
 
 
 @dataclasses.dataclass(frozen=True)

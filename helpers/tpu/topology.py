@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from helpers.tpu.ahead_of_time import GENERATIONS, Generation
+from helpers.tpu.generations import GENERATIONS, Generation
 
 _FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16".split()
 _DEEP = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16".split()

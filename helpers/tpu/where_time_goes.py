@@ -2,8 +2,9 @@
 
 The optimised program names, for most instructions, the cycles that the compiler reckons
 with and the line of Python they come from. Beside them stand the FLOPs and the bytes in
-HBM of the instruction itself: what a chip needs at least. Neither is a measurement: separate elementwise passes are priced too high, and
-asynchronous copies and calls of Pallas kernels have no price at all.
+HBM of the instruction itself: what a chip needs at least. Neither is a measurement:
+separate elementwise passes are priced too high, and asynchronous copies and calls of
+Pallas kernels have no price at all.
 """
 
 import collections
@@ -11,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from helpers.tpu.ahead_of_time import Generation
+from helpers.tpu.generations import Generation
 from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Program
-from helpers.tpu.hlo_products import hbm_bytes, product_flops
+from helpers.tpu.hlo_costs import hbm_bytes, product_flops
 
 # Instructions that take time even where the compiler writes no estimate for them.
 WORK = frozenset(
@@ -79,13 +80,16 @@ def instructions(text: str) -> list[Instruction]:
 def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
     for line, times in program.walk():
         found = program.instruction(line)
-        if found is None or found.opcode in FREE | LOOPS:
+        if found is None or found.opcode in FREE | LOOPS or '="AllocateBuffer"' in line:
             continue
         estimate = re.search(r'"estimated_cycles":"(\d+)"', line)
         cycles = int(estimate[1]) if estimate else UNKNOWN
-        if cycles >= UNKNOWN and found.opcode not in WORK:
+        is_free = found.opcode not in WORK or found.shape.partition("{")[0].endswith(
+            "[]"
+        )
+        if cycles >= UNKNOWN and is_free:
             continue
-        inside = list(program.inside(line))
+        inside = list(program.inside(found))
         products = [part for part in inside if part.opcode in ("convolution", "dot")]
         told = (products[0] if products else found).line
         yield Instruction(
@@ -97,7 +101,7 @@ def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
             times=times,
             cycles=None if cycles >= UNKNOWN else times * cycles,
             flops=times * sum(product_flops(program.shapes, part) for part in products),
-            bytes=times * hbm_bytes(program.shapes, found),
+            bytes=times * hbm_bytes(program, found),
         )
 
 
@@ -135,17 +139,17 @@ class _Frames:
 
     def place(self, line: str) -> str:
         """The innermost function of `helpers` that made an instruction, or ""."""
-        frame, seen = _number("stack_frame_id", line), set()
-        while frame in self.rows["StackFrames"] and frame not in seen:
-            seen.add(frame)
+        frame = _number("stack_frame_id", line)
+        while frame in self.rows["StackFrames"]:
             row = self.rows["StackFrames"][frame]
             at = self.rows["FileLocations"].get(_number("file_location_id", row), "")
             file = self.rows["FileNames"].get(_number("file_name_id", at), "")
-            if "/helpers/" in file:
+            if "/helpers/" in file and "/helpers/tpu/" not in file:
                 name = self.rows["FunctionNames"][_number("function_name_id", at)]
                 stem = file.strip('"').rpartition("/")[2].removesuffix(".py")
                 return f"{stem}.{name.strip(chr(34)).partition('.<locals>')[0]}"
-            frame = _number("parent_frame_id", row)
+            # Callers come before what they call, and are numbered from one more.
+            frame = _number("parent_frame_id", row) - 1
         return ""
 
 

@@ -251,8 +251,18 @@ def test_a_bfloat16_model_samples_with_the_log_probs_of_its_trainer():
         {"top_p": 1.5},
         {"top_k": -1},
         {"max_tokens": 0},
+        {"max_tokens": 4.0},
+        {"top_k": 2.5},
     ],
 )
 def test_settings_without_meaning_are_refused(wrong):
     with pytest.raises(ValueError, match="|".join(wrong)):
         sample(cached_model(), **wrong)
+
+
+@pytest.mark.parametrize(("prompts", "group"), [(0, 2), (2, 0)])
+def test_nothing_to_answer_is_refused(prompts, group):
+    keys = row_keys(jax.random.key(0), 0, prompts, group)
+    rows = jnp.ones((prompts, 3), jnp.int32)
+    with pytest.raises(ValueError, match="at least one prompt, and a key for each"):
+        generate(cached_model(), rows, rows, keys, max_tokens=4, eos_ids=(1,))

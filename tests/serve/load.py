@@ -12,6 +12,7 @@ told in words, and ten who come afterwards must be answered.
 
 import contextlib
 import csv
+import functools
 import json
 import os
 import pathlib
@@ -27,8 +28,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import engines  # noqa: E402
+import serving_table  # noqa: E402
 import vllm_food  # noqa: E402
-from bench import environment, write  # noqa: E402
+from bench import environment  # noqa: E402
 
 from helpers.app.assistant import converse  # noqa: E402
 from scripts import serve  # noqa: E402
@@ -146,20 +148,10 @@ def killed(users, place, log, plates):
     return [made, after]
 
 
-def record(lines):
-    """Puts lines into the table, in place of those of the same engine and scenario."""
-    kept = []
-    if TABLE.exists():
-        with TABLE.open(newline="") as file:
-            kept = list(csv.DictReader(file))
-    new = {(made["engine"], made["scenario"]) for made in lines}
-    kept = [row for row in kept if (row["engine"], row["scenario"]) not in new]
-    write(kept + lines, TABLE)
-
-
 def main(engine="own", users=USERS, address=None):
     """Measures one engine."""
-    users = int(users)
+    users, key = int(users), ("engine", "scenario")
+    save = functools.partial(serving_table.record, table=TABLE, key=key)
     with (
         tempfile.TemporaryDirectory() as scratch,
         contextlib.ExitStack() as servers,
@@ -172,9 +164,9 @@ def main(engine="own", users=USERS, address=None):
             address = servers.enter_context(engines.vllm(FOLDER, log))
         name = "own" if engine == "own" else f"vllm {serve.NEEDS[0].split('==')[1]}"
         plates = expected(address)
-        record([under_load(name, address, users, place, plates)])
+        save([under_load(name, address, users, place, plates)])
         if engine == "own":
-            record(killed(users, place, log, plates))
+            save(killed(users, place, log, plates))
 
 
 if __name__ == "__main__":

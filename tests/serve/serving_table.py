@@ -1,11 +1,11 @@
 """The table of what engines do with our models, data/results/serving.csv."""
 
-import csv
 import os
 import sys
 
 import engines
-from bench import write
+
+from scripts import tables
 
 TABLE = engines.ROOT / "data" / "results" / "serving.csv"
 
@@ -23,12 +23,9 @@ def rows_of(engine, version, model):
     return row
 
 
-def record(rows, table=TABLE):
-    """Puts rows into the table, in place of those of the same engine and model."""
-    kept = []
-    if table.exists():
-        with table.open(newline="") as file:
-            kept = list(csv.DictReader(file))
-    new = {(row["engine"], row["model"]) for row in rows}
-    kept = [row for row in kept if (row["engine"], row["model"]) not in new]
-    write(kept + rows, table)
+def record(rows, table=TABLE, key=("engine", "model")):
+    """Puts rows into a table, in place of those of the same key."""
+    new = {tuple(row[name] for name in key) for row in rows}
+    old = tables.read(table)
+    kept = [row for row in old if tuple(row[name] for name in key) not in new]
+    tables.write(table, kept + rows)

@@ -1,0 +1,140 @@
+"""What an instruction computes and moves, against what it does."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from helpers.tpu.hlo import Program
+from helpers.tpu.hlo_costs import hbm_bytes, product_flops
+
+
+def program_of(function, *arguments):
+    """A function's program as JAX writes it, names marked as in a compiled one."""
+    text = jax.jit(function).lower(*arguments).as_text(dialect="hlo")
+    text = re.sub(r"(?<![\w.%])([a-z]\w*\.\d+)", r"%\1", text)
+    return Program(re.sub(r"ENTRY (\S+) \{", r"ENTRY \1 () -> f32[] {", text))
+
+
+def only(program, *opcodes):
+    (found,) = (
+        part
+        for parts in program.parts.values()
+        for part in parts
+        if part.opcode in opcodes
+    )
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 7),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_a_convolution_of_ones_adds_up_to_its_multiplications(
+    size, window, stride, padding, spread, step
+):
+    """Each product of two ones that meet adds 1 to the result; padding adds nothing."""
+    x, w = jnp.ones((2, size, 3)), jnp.ones((window, 3, 5))
+    span = (size - 1) * spread + 1 + sum(padding)
+
+    def convolve(x, w):
+        return jax.lax.conv_general_dilated(
+            x,
+            w,
+            (stride,),
+            [padding],
+            lhs_dilation=(spread,),
+            rhs_dilation=(step,),
+            dimension_numbers=("NHC", "HIO", "NHC"),
+        )
+
+    assume(span >= (window - 1) * step + 1)  # the window fits into what it walks over
+    program = program_of(convolve, x, w)
+    flops = product_flops(program.shapes, only(program, "convolution"))
+    assert flops == pytest.approx(2 * float(convolve(x, w).sum()))
+
+
+@pytest.mark.parametrize(
+    "axes", ["ij,jk->ik", "bij,bkj->bik", "abi,ab->i", "ij,kj->ki"]
+)
+def test_a_product_of_ones_adds_up_to_its_multiplications(axes):
+    size = {"a": 2, "b": 3, "i": 4, "j": 5, "k": 6}
+    left, right = axes.partition("->")[0].split(",")
+    x, y = (jnp.ones([size[axis] for axis in names]) for names in (left, right))
+    program = program_of(lambda x, y: jnp.einsum(axes, x, y), x, y)
+    flops = product_flops(program.shapes, only(program, "dot"))
+    assert flops == 2 * jnp.einsum(axes, x, y).sum()
+
+
+# As libtpu writes it; S(1) is the memory on the chip itself.
+STACKS = """
+%cut (p: bf16[24,64,128], i: s32[], x: bf16[32,64]) -> bf16[32,128] {
+  %p = bf16[24,64,128]{2,1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %x = bf16[32,64]{1,0} parameter(2)
+  %one = bf16[1,64,128]{2,1,0} dynamic-slice(%p, %i), dynamic_slice_sizes={1,64,128}
+  %w = bf16[64,128]{1,0} bitcast(%one)
+  ROOT %y = bf16[32,128]{1,0} convolution(%x, %w), dim_labels=bf_io->bf
+}
+
+%put (s: f32[24,32], z: f32[32], j: s32[]) -> (f32[24,32], f32[32]) {
+  %s = f32[24,32]{1,0} parameter(0)
+  %z = f32[32]{0} parameter(1)
+  %j = s32[] parameter(2)
+  %row = f32[1,32]{1,0} bitcast(%z)
+  %kept = f32[24,32]{1,0} dynamic-update-slice(%s, %row, %j)
+  %twice = f32[32]{0} add(%z, %z)
+  ROOT %both = (f32[24,32]{1,0}, f32[32]{0}) tuple(%kept, %twice)
+}
+
+%twice_read (q: f32[8,4]) -> f32[8,4] {
+  %q = f32[8,4]{1,0} parameter(0)
+  %head = f32[1,4]{1,0} slice(%q), slice={[0:1], [0:4]}
+  ROOT %sum = f32[8,4]{1,0} add(%q, %head)
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %stack = bf16[24,64,128]{2,1,0} parameter(0)
+  %near = bf16[32,64]{1,0:S(1)} parameter(1)
+  %n = s32[]{:S(6)} parameter(2)
+  %rows = f32[24,32]{1,0} parameter(3)
+  %new = f32[32]{0:S(1)} parameter(4)
+  %all = f32[8,4]{1,0} parameter(5)
+  %sliced = bf16[32,128]{1,0} fusion(%stack, %n, %near), kind=kOutput, calls=%cut
+  %stored = (f32[24,32]{1,0}, f32[32]{0}) fusion(%rows, %new, %n), calls=%put
+  %whole = f32[8,4]{1,0} fusion(%all), kind=kLoop, calls=%twice_read
+  %into = (f32[8,4]{1,0:S(1)}, f32[8,4]{1,0}, u32[]{:S(2)}) copy-start(%all)
+  %out = (f32[8,4]{1,0}, f32[8,4]{1,0:S(1)}, u32[]{:S(2)}) copy-start(%held)
+  %held = f32[8,4]{1,0:S(1)} copy-done(%into)
+  %some = ((bf16[24,64,128]{2,1,0}), bf16[64,128]{1,0:S(1)}, s32[]) slice-start(%stack)
+  %loose = bf16[1,64,128]{2,1,0} dynamic-slice(%stack, %n)
+  %put_in = f32[24,32]{1,0} dynamic-update-slice(%rows, %new, %n)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sliced", 2 * (64 * 128 + 32 * 128)),  # one layer's weights, the result
+        ("stored", 4 * (32 + 32)),  # a row of the stack, the second result
+        ("whole", 4 * (32 + 32)),
+        ("into", 4 * 32),  # from HBM to the chip's own memory: read once
+        ("out", 4 * 32),
+        ("some", 2 * 64 * 128),
+        ("loose", 2 * 2 * 64 * 128),
+        ("put_in", 2 * 4 * 32),
+    ],
+)
+def test_of_a_stack_the_piece_that_is_touched_counts(name, expected):
+    program = Program(STACKS)
+    (part,) = (part for part in program.parts["main"] if part.name == name)
+    assert hbm_bytes(program, part) == expected

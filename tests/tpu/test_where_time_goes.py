@@ -1,0 +1,79 @@
+"""A compiled program's account of itself, on a small program of libtpu 0.0.42.
+
+`small_program.hlo` is for v5e: four layers `tanh(matmul(rms_norm(x), w))` of 512 tokens
+and width 256 in bfloat16, each computed again for the gradient by the weights.
+"""
+
+import collections
+import pathlib
+
+import pytest
+
+from helpers.tpu import GENERATIONS, hlo
+from helpers.tpu.where_time_goes import instructions, shares, unpriced
+
+TEXT = (pathlib.Path(__file__).parent / "small_program.hlo").read_text()
+LAYERS, TOKENS, WIDTH = 4, 512, 256
+V5E = GENERATIONS["v5e"]
+
+
+def test_every_estimated_cycle_is_in_the_account():
+    assert sum(one.cycles or 0 for one in instructions(TEXT)) == hlo.modelled_cycles(
+        TEXT
+    )
+
+
+def test_products_are_those_of_the_layers_in_each_phase():
+    """Backward is two products a layer; what is computed again, as many as forward."""
+    product, found = LAYERS * 2 * TOKENS * WIDTH**2, collections.Counter()
+    for one in instructions(TEXT):
+        found[one.phase] += one.flops
+    assert found["forward"] == found["again"] == product
+    assert found["backward"] == 2 * product
+
+
+def test_bytes_are_those_that_no_order_of_the_work_avoids():
+    """Tokens once, weights forward and backward, their gradient once: the rest stays
+    in the chip's own memory."""
+    weights = 2 * LAYERS * WIDTH**2
+    moved = sum(one.bytes for one in instructions(TEXT))
+    assert moved == pytest.approx(2 * TOKENS * WIDTH + 3 * weights, rel=1e-3)
+
+
+def test_places_are_functions_of_the_course():
+    rows = {row.label: row for row in shares(instructions(TEXT), V5E)}
+    assert set(rows) == {"ops.rms_norm", "elsewhere"}
+    phases = {x.phase for x in instructions(TEXT) if x.place == "ops.rms_norm"}
+    assert phases == {"forward", "again", "backward"}
+    # The reductions over a row are the norm's alone.
+    assert {x.place for x in instructions(TEXT) if x.kind == "reduction"} == {
+        "ops.rms_norm"
+    }
+
+
+@pytest.mark.parametrize("by", ["place", "phase", "kind", "opcode"])
+def test_shares_add_up_to_the_whole_and_begin_with_the_dearest(by):
+    found = instructions(TEXT)
+    rows = shares(found, V5E, lambda one: getattr(one, by))
+    (whole,) = shares(found, V5E, lambda one: "all")
+    for number in ("modelled_ms", "bound_ms", "tflop", "gb"):
+        total = sum(getattr(row, number) for row in rows)
+        assert total == pytest.approx(getattr(whole, number))
+    dearest = [max(row.modelled_ms, row.bound_ms) for row in rows]
+    assert dearest == sorted(dearest, reverse=True)
+    assert whole.modelled_ms == pytest.approx(
+        1e3 * hlo.modelled_cycles(TEXT) / (V5E.ghz * 1e9)
+    )
+    least = whole.tflop / V5E.tflops, whole.gb / V5E.gbytes
+    assert 1e3 * max(least) <= whole.bound_ms <= 1e3 * sum(least)
+
+
+def test_what_has_no_estimate_is_listed_and_what_does_nothing_is_not():
+    assert unpriced(instructions(TEXT)) == {"copy-start": 2}
+    call = (
+        '  %k = f32[8,128]{1,0} custom-call(%x.1), custom_call_target="tpu_custom_call"'
+    )
+    head, _, rest = TEXT.partition("ENTRY ")
+    first, _, rest = rest.partition("\n")
+    found = instructions(f"{head}ENTRY {first}\n{call}\n{rest}")
+    assert unpriced(found) == {"copy-start": 2, "custom-call": 1}
