@@ -26,7 +26,10 @@ def logits(t, hf, tokens):
             made = t["model.per_layer_model_projection.weight"] @ rows[i] / D**0.5
             weight = t["model.per_layer_projection_norm.weight"]
             inputs[i] = [
-                (rms(made[E * n : E * n + E], hf, weight) + looked_up[E * n : E * n + E])
+                (
+                    rms(made[E * n : E * n + E], hf, weight)
+                    + looked_up[E * n : E * n + E]
+                )
                 / 2**0.5
                 for n in range(L)
             ]

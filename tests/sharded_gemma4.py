@@ -7,7 +7,7 @@ import gemma4_shapes
 import jax
 import numpy as np
 import tiny_models
-from sharded_run import V, Groups, Packed, imitate, reinforce
+from sharded_run import Groups, Packed, V, imitate, reinforce
 from toy_training import assert_same_weights
 
 from helpers.model import lora

@@ -119,7 +119,9 @@ class Gemma4Layers(nnx.Module):
             if span.shares and not shared:
                 pieces = [*pieces, _joined(made)]
                 shared = {
-                    kind: [(keys[kind][-1], values[kind][-1]) for keys, values in pieces]
+                    kind: [
+                        (keys[kind][-1], values[kind][-1]) for keys, values in pieces
+                    ]
                     for kind in made
                 }
             x, found = walk.span(span, x, used, inputs_LPGTE, pieces, shared)

@@ -8,7 +8,9 @@ from helpers.model.vision_config import UnsupportedModel
 
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
-SHARING = "sharing_"  # begins the name of a stack whose layers have no keys of their own
+SHARING = (
+    "sharing_"  # begins the name of a stack whose layers have no keys of their own
+)
 
 # What transformers assumes where a config is silent.
 SILENT: dict[str, Any] = {
@@ -214,7 +216,11 @@ def _full_sizes(hf, types):
     sizes = {tuple(sorted(said.get(i, {}).items())) for i in full}
     strange = {name for own in sizes for name, _ in own}
     strange -= {"head_dim", "num_key_value_heads"}
-    if strange or len(sizes) > 1 or any(own for i, own in said.items() if i not in full):
+    if (
+        strange
+        or len(sizes) > 1
+        or any(own for i, own in said.items() if i not in full)
+    ):
         raise UnsupportedModel(
             f"per_layer_config={hf['per_layer_config']}: this knows one head_dim and "
             "num_key_value_heads for all full layers."

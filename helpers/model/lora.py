@@ -80,7 +80,9 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     for layers in adapted.stacks().values():
         # In one order, as a set's differs from process to process.
         layers.adapters = tuple(name for name in matrices(layers) if name in targets)
-        layers.adapter_scale = float(alpha / rank)  # NumPy's would make bfloat16 float32
+        layers.adapter_scale = float(
+            alpha / rank
+        )  # NumPy's would make bfloat16 float32
         places += [(layers, name) for name in layers.adapters]
     keys = jax.random.split(jax.random.key(seed), len(places))
     for key, (layers, name) in zip(keys, places, strict=True):

@@ -56,7 +56,9 @@ def frequencies(head_dim: int, theta: float, stretch: Stretch | None = None):
         return frequency / stretch.factor
     if stretch.kind == "proportional":
         turned = int(stretch.share * head_dim // 2)
-        return np.where(np.arange(head_dim // 2) < turned, frequency, 0) / stretch.factor
+        return (
+            np.where(np.arange(head_dim // 2) < turned, frequency, 0) / stretch.factor
+        )
     waves = stretch.original * frequency / (2 * math.pi)  # in the original length
     kept = np.clip((waves - stretch.low) / (stretch.high - stretch.low), 0, 1)
     return kept * frequency + (1 - kept) * frequency / stretch.factor

@@ -44,8 +44,8 @@ def pages(model, blocks: int, size: int) -> Pages:
     c = model.config
     if c.gemma4:
         raise ValueError(
-            "Blocks hold keys of one shape, and Gemma 4's layers have two: serve it with"
-            " another engine, or answer with helpers.generation."
+            "Blocks hold keys of one shape, and the layers of Gemma 4 have two: serve "
+            "it with another engine, or answer with helpers.generation."
         )
     shape = (c.layers, blocks + 1, c.kv_heads, c.head_dim, size)
     keys = jnp.zeros(shape, model.activations)

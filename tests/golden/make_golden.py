@@ -61,8 +61,13 @@ ROWS, LENGTH = 2, 21  # longer than Gemma's window of 6
 
 def families():
     """The configuration of each family, as its users would write it."""
-    from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
-    from transformers import Gemma4TextConfig
+    from transformers import (
+        Gemma3TextConfig,
+        Gemma4TextConfig,
+        LlamaConfig,
+        Qwen2Config,
+        Qwen3Config,
+    )
 
     rope = {"rope_type": "default", "rope_theta": 1e5}
     both = {
@@ -104,7 +109,8 @@ def families():
         "gemma4_31b": Gemma4TextConfig(
             **SIZES | {"num_hidden_layers": 6},
             **GEMMA4,
-            layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"]
+            * 2,
             attention_k_eq_v=True,
             num_global_key_value_heads=1,
             hidden_size_per_layer_input=0,

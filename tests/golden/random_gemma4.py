@@ -1,7 +1,7 @@
 """Gemma 4 decoders of random shapes, here and in transformers: a part of `make parity`.
 
     python tests/golden/random_gemma4.py write FOLDER   in the course's environment
-    python tests/golden/random_gemma4.py check FOLDER   where torch, transformers, peft are
+    python tests/golden/random_gemma4.py check FOLDER   where torch and peft are
 
 Every switch alone, then shapes that hypothesis draws with any of them on: our folders,
 with logits of the text at once and in pieces beside them; adapters on some of them.

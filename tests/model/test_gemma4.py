@@ -1,4 +1,4 @@
-"""Gemma 4's own: its config.json in every spelling, its stacks, folders and adapters."""
+"""Gemma 4's own: its config.json in every spelling, stacks, folders, adapters."""
 
 import json
 
