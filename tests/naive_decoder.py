@@ -4,6 +4,7 @@ Written from the papers and from what Hugging Face files mean (names, matrices s
 (out, in)); it shares no code with the package. Slow, and meant to be read.
 """
 
+import naive_gemma4
 import numpy as np
 
 
@@ -19,6 +20,8 @@ def logits(tensors, hf, tokens):
     """
     gemma = hf["model_type"] == "gemma3_text"
     t = {name: np.asarray(value, np.float64) for name, value in tensors.items()}
+    if hf["model_type"] == "gemma4_text":
+        return naive_gemma4.logits(t, hf, tokens)
     embed = t["model.embed_tokens.weight"]
     rows = [
         embed[token] * (hf["hidden_size"] ** 0.5 if gemma else 1) for token in tokens

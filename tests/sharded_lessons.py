@@ -16,7 +16,7 @@ from helpers.generation import calculator_use
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
-from helpers.model import attention, lora, transformer, weights
+from helpers.model import attention, layer, lora, weights
 from helpers.rewards.functions import RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import gathered
@@ -49,7 +49,7 @@ def mixed_policy():
 
 def adapted_policy():
     """Adapters whose products go together with those beside them, and keys as well."""
-    transformer.MANY = transformer.LONG = attention.JOINED = 1
+    layer.MANY = layer.LONG = attention.JOINED = 1
     return lora.add(policy(), 4)
 
 

@@ -4,6 +4,7 @@ import functools
 import pathlib
 import tempfile
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,12 @@ VOCAB, WINDOW = 19, 4
 
 
 def config(family="gemma3_text", vocab=VOCAB, **changes):
-    """Three layers: Gemma's are local, global, local; heads share keys in groups."""
+    """Three layers: Gemma's are local, global, local; heads share keys in groups.
+
+    Gemma 4 has six, of which the last two share the keys of those before.
+    """
+    if family == "gemma4_text":
+        return gemma4_shapes.config(**gemma4_shapes.SMALL | changes)
     sizes = {
         "width": 16,
         "layers": 3,
@@ -43,17 +49,22 @@ def model(family="gemma3_text", seed=0, *, dtype=jnp.float32, sharpness=1.0, **c
     Args:
       sharpness: how far apart its logits lie.
     """
-    shapes = nnx.eval_shape(
-        lambda: Transformer(config(family, **changes), nnx.Rngs(0), dtype)
-    )
+    return of_config(config(family, **changes), seed, dtype, sharpness)
+
+
+def of_config(config, seed=0, dtype=jnp.float32, sharpness=1.0):
+    """`model`, of any config."""
+    shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
     graph, state = nnx.split(shapes)
     rng = np.random.default_rng(seed)
 
     def random(path, x):
         name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
-        if "norm" in name:
+        if "norm" in name or "scale" in name:
             scale = (1 + 0.3 * noise) * (sharpness if "final" in name else 1)
-            noise = scale - 1 if family == "gemma3_text" else scale
+            if config.gemma4 and ("q_norm" in name or "k_norm" in name):
+                scale *= 0.6  # nothing else keeps its scores small
+            noise = scale - 1 if config.norm_plus_one else scale
         else:
             noise *= 0.5 if "bias" in name else x.shape[1] ** -0.5
         return jnp.asarray(noise, dtype)

@@ -47,8 +47,9 @@ def closed_up(cache):
     """The cache with each answer's empty columns moved behind its tokens."""
     order_PGS = jnp.argsort(cache.segments == 0, axis=-1, stable=True)
 
-    def moved(x, axes, axis):
-        return jnp.take_along_axis(x, jnp.expand_dims(order_PGS, axes), axis=axis)
+    def moved(tree, axes, axis):
+        order = jnp.expand_dims(order_PGS, axes)
+        return jax.tree.map(lambda x: jnp.take_along_axis(x, order, axis=axis), tree)
 
     return KV(
         moved(cache.keys, (0, 3, 4), 5),

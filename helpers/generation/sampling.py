@@ -283,17 +283,24 @@ def _at(key, t):
 
 def empty_cache(prefix: KV, group, size) -> KV:
     """A cache for `size` own tokens per answer, shaped like the prompt's KV."""
-    L, P, _, K, H, _ = prefix.keys.shape
-    keys = jnp.zeros((L, P, group, K, H, size), prefix.keys.dtype)
-    index = jnp.zeros((P, group, size), jnp.int32)
-    return KV(keys, keys.swapaxes(4, 5), index, index)
+
+    def empty(keys):
+        L, P, _, K, H, _ = keys.shape
+        return jnp.zeros((L, P, group, K, H, size), keys.dtype)
+
+    keys = jax.tree.map(empty, prefix.keys)
+    values = jax.tree.map(lambda x: x.swapaxes(4, 5), keys)
+    index = jnp.zeros((len(prefix.positions), group, size), jnp.int32)
+    return KV(keys, values, index, index)
 
 
 def append(cache: KV, new: KV, at) -> KV:
     """Writes new tokens of every answer into the cache from column `at`, in place."""
 
-    def write(axis, old, value):
-        return jax.lax.dynamic_update_slice_in_dim(old, value, at, axis)
+    def write(axis, cache, new):
+        place = {"start_index": at, "axis": axis}
+        put = functools.partial(jax.lax.dynamic_update_slice_in_dim, **place)
+        return jax.tree.map(put, cache, new)
 
     return KV(*map(write, (5, 4, 2, 2), cache, new))
 

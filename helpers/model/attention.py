@@ -25,6 +25,7 @@ class KV(NamedTuple):
       shares. Tokens come last, so that a score is a plain matrix product (decoding a
       small model on a CPU: 1.15×).
     values: (layers, P, g, K, S, H).
+    Of Gemma 4 both are a dict of such arrays, by kind of layer: "local" and "full".
     positions: (P, g, S) int32. segments: (P, g, S) int32, 0 where there is no token.
     """
 

@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass
 
-from helpers.model.rope import STRETCHES, Stretch
+from helpers.model import gemma4_config
+from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.rope import Stretch
+from helpers.model.rope_config import kind_of, rope_of, stretch_of, theta_of
 from helpers.model.vision_config import UnsupportedModel, VisionConfig
 
 FAMILIES = {
     "gemma3_text": "Gemma3ForCausalLM",
+    "gemma4_text": "Gemma4ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "llama": "LlamaForCausalLM",
 }
-
+GEMMAS = ("gemma3_text", "gemma4_text")
 
 NEEDED = (
     "vocab_size",
@@ -22,8 +26,11 @@ NEEDED = (
 )
 NEEDED_BY = {
     "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
+    "gemma4_text": ("head_dim", "sliding_window"),
     "qwen3": ("head_dim",),
 }
+# How rotary angles may be stretched, by family.
+STRETCHED = {"gemma4_text": ("default", "proportional")}
 
 # What transformers assumes where the text_config of a Gemma 3 with vision is silent.
 GEMMA_TEXT = {
@@ -47,6 +54,8 @@ ABSENT = (
     "use_bidirectional_attention",
     "use_sliding_window",
 )
+# Of these Gemma 4 has the one, and the other is of its pictures alone.
+KNOWN_BY = {"gemma4_text": ("final_logit_softcapping", "use_bidirectional_attention")}
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,7 @@ class ModelConfig:
     `window` is the reach of local layers in tokens; one layer in `pattern` is global
     (sees everything), the others are local. `pattern == 1` means every layer is global.
     `stretch` is of global layers' rotary angles; local ones keep theirs. `vision` is
-    the tower beside the decoder, of Gemma 3 only.
+    the tower beside the decoder, of Gemma 3 only; `gemma4` what only Gemma 4 has.
     """
 
     family: str
@@ -77,6 +86,7 @@ class ModelConfig:
     norm_eps: float = 1e-6
     tied: bool = True
     vision: VisionConfig | None = None
+    gemma4: Gemma4Config | None = None
 
     def __post_init__(self):
         _known(self.family)
@@ -85,6 +95,11 @@ class ModelConfig:
                 f"num_attention_heads {self.heads} is not a multiple of "
                 f"num_key_value_heads {self.kv_heads}."
             )
+        if self.gemma4 and self.heads % self.gemma4.full_kv_heads:
+            raise UnsupportedModel(
+                f"num_attention_heads {self.heads} is not a multiple of "
+                f"num_global_key_value_heads {self.gemma4.full_kv_heads}."
+            )
         if self.head_dim % 2:
             raise UnsupportedModel(
                 f"head_dim={self.head_dim} is odd: rotary positions turn pairs."
@@ -92,13 +107,18 @@ class ModelConfig:
 
     @property
     def is_gemma(self) -> bool:
-        """Gemma scales embeddings, writes norms as 1 + w, norms after blocks too."""
+        """Gemma scales embeddings, has GELU, and norms after blocks too."""
+        return self.family in GEMMAS
+
+    @property
+    def norm_plus_one(self) -> bool:
+        """Gemma 3 writes the weights of its norms as 1 + w, all others as w."""
         return self.family == "gemma3_text"
 
     @property
     def qk_norm(self) -> bool:
-        """Gemma 3 and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not."""
-        return self.family in ("gemma3_text", "qwen3")
+        """Gemma and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not."""
+        return self.family in (*GEMMAS, "qwen3")
 
     @property
     def qkv_bias(self) -> bool:
@@ -110,8 +130,15 @@ class ModelConfig:
         """What query-key products are multiplied by (1/√head_dim unless said)."""
         return (self.query_scale or self.head_dim) ** -0.5
 
+    @property
+    def softcap(self) -> float:
+        """What the size of logits is kept below (Gemma 4); 0: nothing."""
+        return self.gemma4.softcap if self.gemma4 else 0.0
+
     def is_global(self, layer: int) -> bool:
         """Does this layer (0-based) see the whole past, or only the last `window`?"""
+        if self.gemma4:
+            return self.gemma4.kinds[layer] == "full"
         return (layer + 1) % self.pattern == 0
 
     @classmethod
@@ -126,10 +153,13 @@ class ModelConfig:
         tower = VisionConfig.from_hf(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = _text_half(hf)
+        if hf.get("model_type") in ("gemma4", "gemma4_text"):
+            hf = gemma4_config.text_half(hf)
         family = _known(hf.get("model_type"))
         _refuse_what_would_be_wrong(hf, family)
         _check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
-        gemma = family == "gemma3_text"
+        gemma, fourth = family in GEMMAS, family == "gemma4_text"
+        scale = 1 if fourth else hf.get("query_pre_attn_scalar")
         return cls(
             family=family,
             vocab_size=hf["vocab_size"],
@@ -141,15 +171,16 @@ class ModelConfig:
             or hf["hidden_size"] // hf["num_attention_heads"],
             ff=hf["intermediate_size"],
             window=hf["sliding_window"] if gemma else 0,
-            pattern=_pattern(hf) if gemma else 1,
-            rope_theta=_theta(hf, "full_attention", 1e6 if gemma else 1e4),
-            rope_local_theta=_theta(hf, "sliding_attention", 1e4) if gemma else 1e4,
-            stretch=_stretch(hf),
+            pattern=_pattern(hf) if gemma and not fourth else 1,
+            rope_theta=theta_of(hf, "full_attention", 1e6 if gemma else 1e4),
+            rope_local_theta=theta_of(hf, "sliding_attention", 1e4) if gemma else 1e4,
+            stretch=stretch_of(hf),
             max_positions=hf.get("max_position_embeddings") or 8192,
-            query_scale=float(hf["query_pre_attn_scalar"]) if gemma else 0.0,
+            query_scale=float(scale) if gemma else 0.0,
             norm_eps=hf.get("rms_norm_eps", 1e-6),
             tied=hf.get("tie_word_embeddings", gemma),
             vision=tower,
+            gemma4=Gemma4Config.from_hf(hf) if fourth else None,
         )
 
     def to_hf(self) -> dict:
@@ -170,6 +201,8 @@ class ModelConfig:
             "tie_word_embeddings": self.tied,
             "max_position_embeddings": self.max_positions,
         }
+        if self.gemma4:
+            return _gemma4_hf(self, hf)
         if self.stretch:
             hf["rope_scaling"] = self.stretch.to_hf()
         if self.is_gemma:
@@ -184,6 +217,20 @@ class ModelConfig:
             }
             del hf["hidden_act"]
         return self.vision.to_hf(hf) if self.vision else hf
+
+
+def _gemma4_hf(config, hf):
+    """The `config.json` of a Gemma 4, from what it has in common with the others."""
+    full = config.stretch.to_hf() if config.stretch else {"rope_type": "default"}
+    local = {"rope_type": "default", "rope_theta": config.rope_local_theta}
+    full["rope_theta"] = hf.pop("rope_theta")
+    del hf["hidden_act"]
+    return hf | {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rope_parameters": {"full_attention": full, "sliding_attention": local},
+        "sliding_window": config.window,
+        **config.gemma4.to_hf(config.vocab_size),
+    }
 
 
 def _whole(number: float) -> float:
@@ -232,69 +279,33 @@ def _pattern(hf: dict) -> int:
     return pattern
 
 
-def _theta(hf: dict, kind: str, default: float) -> float:
-    """The rotary base of one kind of layer, from wherever this release wrote it.
-
-    transformers 4 has one field for each kind; 5 has `rope_parameters`, by kind where
-    there are two kinds.
-    """
-    old = "rope_theta" if kind == "full_attention" else "rope_local_base_freq"
-    rope = hf.get("rope_parameters") or {}
-    return float(hf.get(old) or rope.get(kind, rope).get("rope_theta") or default)
-
-
-def _rope(hf: dict, kind: str) -> dict:
-    """The rotary settings of one kind of layer, old spelling or new."""
-    rope = hf.get("rope_parameters") or {}
-    if isinstance(rope.get(kind), dict):
-        return rope[kind]
-    scaled = kind == "full_attention" and hf.get("rope_scaling") or {}
-    return scaled if isinstance(scaled, dict) and scaled else rope
-
-
-def _rope_type(rope: dict) -> str:
-    return rope.get("rope_type") or rope.get("type") or "default"
-
-
-def _stretch(hf: dict) -> Stretch | None:
-    rope = _rope(hf, "full_attention")
-    kind = _rope_type(rope)
-    if kind == "default":
-        return None
-    for name in STRETCHES[kind].values():
-        value = rope.get(name)
-        if not isinstance(value, int | float) or value <= 0:
-            raise UnsupportedModel(f"rope_scaling {kind!r}: {name} is {value!r}.")
-    return Stretch.from_hf(rope | {"rope_type": kind})
-
-
 def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     """Raises on fields that change what the model computes, which nothing here does."""
     for field in ("rope_scaling", "rope_parameters"):
         if not isinstance(hf.get(field) or {}, dict):
             raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
     for layers, known in (
-        ("full_attention", ("default", *STRETCHES)),
-        ("sliding_attention", ("default",) if family == "gemma3_text" else ()),
+        ("full_attention", STRETCHED.get(family, ("default", "linear", "llama3"))),
+        ("sliding_attention", ("default",) if family in GEMMAS else ()),
     ):
-        rope = _rope(hf, layers)
+        rope = rope_of(hf, layers)
+        kind = kind_of(rope)
         share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
-        if share not in (None, 1):
+        if share not in (None, 1) and not (kind == "proportional" and kind in known):
             raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
-        kind = _rope_type(rope)
         if known and kind not in known:
             raise UnsupportedModel(
                 f"rope type {kind!r} of {layers} layers is not supported: "
                 f"this knows {', '.join(known)}."
             )
     for field in ABSENT:
-        if hf.get(field):
+        if hf.get(field) and field not in KNOWN_BY.get(family, ()):
             raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
     kinds = {"full_attention", "sliding_attention"}
-    kinds = kinds if family == "gemma3_text" else {"full_attention"}
+    kinds = kinds if family in GEMMAS else {"full_attention"}
     if strange := set(hf.get("layer_types") or ()) - kinds:
         raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
-    field = "hidden_activation" if family == "gemma3_text" else "hidden_act"
-    usual = "gelu_pytorch_tanh" if family == "gemma3_text" else "silu"
+    field = "hidden_activation" if family in GEMMAS else "hidden_act"
+    usual = "gelu_pytorch_tanh" if family in GEMMAS else "silu"
     if hf.get(field, usual) != usual:
         raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")

@@ -133,6 +133,8 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
     if config.vision:
         raise GGUFError("A model with vision has no GGUF file here: save a folder.")
+    if config.gemma4:
+        raise GGUFError("Gemma 4 is not written as GGUF yet: save a folder.")
     try:
         fields: dict[str, Any] = {
             "general.file_type": int(KINDS[kind]),

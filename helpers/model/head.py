@@ -22,13 +22,25 @@ CHUNK = 8192
 CLAMP = 75.0  # nats; e**75 times a vocabulary is still a float32
 
 
-@jax.custom_vjp
-def logits(hidden, table_VD):
+def logits(hidden, table_VD, softcap=0.0):
     """Scores of every word of the vocabulary, (..., D) -> (..., V) float32.
 
     As in `ops.matmul`, both are rounded to the narrower dtype of the two and products
     are summed in float32; so are those of the backward pass.
+
+    Args:
+      softcap: what Gemma 4 keeps the size of scores below (`capped`); 0: nothing.
     """
+    return capped(_logits(hidden, table_VD), softcap)
+
+
+def capped(scores, softcap):
+    """softcap · tanh(scores / softcap); the scores where softcap is 0."""
+    return softcap * jnp.tanh(scores / softcap) if softcap else scores
+
+
+@jax.custom_vjp
+def _logits(hidden, table_VD):
     return _product("...d,vd->...v", hidden, table_VD)
 
 
@@ -37,7 +49,7 @@ def _product(axes, x, y):
 
 
 def _logits_forward(hidden, table_VD):
-    return logits(hidden, table_VD), (hidden, table_VD)
+    return _logits(hidden, table_VD), (hidden, table_VD)
 
 
 def _logits_backward(saved, gradient):
@@ -48,11 +60,11 @@ def _logits_backward(saved, gradient):
     return for_hidden, _product("nv,nd->vd", *flat).astype(table_VD.dtype)
 
 
-logits.defvjp(_logits_forward, _logits_backward)
+_logits.defvjp(_logits_forward, _logits_backward)
 
 
-@jax.custom_vjp
-def chosen_logprobs(hidden_ND, table_VD, targets_N):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def chosen_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
     """Log-probability of each target, and the entropy of the prediction, in nats.
 
     Logits are counted from the target's own, l = logit - logit of the target: then
@@ -60,38 +72,56 @@ def chosen_logprobs(hidden_ND, table_VD, targets_N):
     log Σ e**l - Σ l e**l / Σ e**l costs nothing. Words that are more than `CLAMP` nats
     likelier than the target count as that many.
 
+    Args:
+      softcap: see `logits`.
     Returns:
       (logprobs_N, entropy_N), float32. No gradient flows through the entropy.
     """
-    return _chosen_forward(hidden_ND, table_VD, targets_N)[0]
+    return _chosen_forward(hidden_ND, table_VD, targets_N, softcap)[0]
 
 
-def _chosen_forward(hidden_ND, table_VD, targets_N):
-    own_N = _product("nd,nd->n", hidden_ND, table_VD[targets_N])
-    above_NV = logits(hidden_ND, table_VD) - own_N[:, None]
+def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
+    own_N = capped(_product("nd,nd->n", hidden_ND, table_VD[targets_N]), softcap)
+    above_NV = logits(hidden_ND, table_VD, softcap) - own_N[:, None]
     above_NV = jnp.minimum(above_NV, CLAMP)
     odds_NV = jnp.exp(above_NV)
     total_N = odds_NV.sum(axis=-1)
     entropy_N = jnp.log(total_N) - (odds_NV * above_NV).sum(axis=-1) / total_N
-    saved = hidden_ND, table_VD, targets_N, odds_NV.astype(hidden_ND.dtype), total_N
-    return (-jnp.log(total_N), entropy_N), saved
+    values = -jnp.log(total_N), entropy_N
+    bend_N, dtype = None, hidden_ND.dtype
+    if softcap:  # the slope of the cap, which falls to 0 where it holds scores back
+        bend_N = (1 - (own_N / softcap) ** 2).astype(dtype)
+        odds_NV = odds_NV * (1 - ((above_NV + own_N[:, None]) / softcap) ** 2)
+    return values, (
+        hidden_ND,
+        table_VD,
+        targets_N,
+        odds_NV.astype(dtype),
+        total_N,
+        bend_N,
+    )
 
 
-def _chosen_backward(saved, gradients):
+def _chosen_backward(_, saved, gradients):
     """The slope by the hidden state is the target's row minus the mean row.
 
     The target's odds are 1 without rounding, in any dtype, so a likely target's small
     slope does not drown in the rounding of two large terms.
     """
-    hidden_ND, table_VD, targets_N, odds_NV, total_N = saved
-    gradient_N1 = gradients[0][:, None]
+    hidden_ND, table_VD, targets_N, odds_NV, total_N, bend_N = saved
+    gradient_N1, bent = gradients[0][:, None], _bent(bend_N)
     mean_ND = _product("nv,vd->nd", odds_NV, table_VD) / total_N[:, None]
-    for_hidden = gradient_N1 * (table_VD[targets_N] - mean_ND)
+    for_hidden = gradient_N1 * (bent(table_VD[targets_N]) - mean_ND)
     is_target_NV = jnp.arange(table_VD.shape[0]) == targets_N[:, None]
-    pull_NV = gradient_N1 * (is_target_NV - odds_NV / total_N[:, None])
+    pull_NV = gradient_N1 * (bent(is_target_NV) - odds_NV / total_N[:, None])
     pull_NV = pull_NV.astype(hidden_ND.dtype)
     for_table = _product("nv,nd->vd", pull_NV, hidden_ND)
     return for_hidden.astype(hidden_ND.dtype), for_table.astype(table_VD.dtype), None
+
+
+def _bent(bend_N):
+    """Multiplies each token's row by the slope of the cap, if there is one."""
+    return lambda rows: rows if bend_N is None else bend_N[:, None] * rows
 
 
 chosen_logprobs.defvjp(_chosen_forward, _chosen_backward)

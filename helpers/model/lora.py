@@ -69,19 +69,23 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
             f"rank {rank} must be 1 or more, alpha {alpha} above 0, and targets "
             f"{sorted(targets)} at least one: nothing could be learned."
         )
-    if model.layers.adapters:
+    if has := adapters(model):
         raise ValueError(
-            f"The model has adapters on {', '.join(model.layers.adapters)} already, "
+            f"The model has adapters on {', '.join(has)} already, "
             "which new ones would replace. Pass lora.merge(model) to add to what they "
             "have learned, or lora.remove(model) to begin anew."
         )
     adapted = nnx.merge(*nnx.split(model))
-    layers = adapted.layers
-    # In one order, as a set's differs from process to process.
-    layers.adapters = tuple(name for name in ATTENTION + MLP if name in targets)
-    layers.adapter_scale = float(alpha / rank)  # NumPy's would make bfloat16 float32
-    keys = jax.random.split(jax.random.key(seed), len(layers.adapters))
-    for key, name in zip(keys, layers.adapters, strict=True):
+    places = []
+    for layers in adapted.stacks().values():
+        # In one order, as a set's differs from process to process.
+        layers.adapters = tuple(name for name in matrices(layers) if name in targets)
+        layers.adapter_scale = float(
+            alpha / rank
+        )  # NumPy's would make bfloat16 float32
+        places += [(layers, name) for name in layers.adapters]
+    keys = jax.random.split(jax.random.key(seed), len(places))
+    for key, (layers, name) in zip(keys, places, strict=True):
         L, rows, columns = quantized.shape(layers, name)
         noise = jax.random.normal(key, (L, rows, rank), jnp.float32) * rows**-0.5
         setattr(layers, f"{name}_a", Adapter(noise))
@@ -89,13 +93,25 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     return adapted
 
 
+def matrices(layers) -> tuple[str, ...]:
+    """Which of q k v o gate up down a stack of layers has; Gemma 4's lack some."""
+    return tuple(name for name in ATTENTION + MLP if hasattr(layers, name))
+
+
+def adapters(model: Transformer) -> tuple[str, ...]:
+    """The names of matrices that have adapters, in any stack of layers."""
+    has = {name for layers in model.stacks().values() for name in layers.adapters}
+    return tuple(name for name in ATTENTION + MLP if name in has)
+
+
 def remove(model: Transformer) -> Transformer:
     """The base of an adapted model: the same arrays, without adapters."""
     base = nnx.merge(*nnx.split(model))
-    for name in base.layers.adapters:
-        delattr(base.layers, f"{name}_a")
-        delattr(base.layers, f"{name}_b")
-    base.layers.adapters, base.layers.adapter_scale = (), 1.0
+    for layers in base.stacks().values():
+        for name in layers.adapters:
+            delattr(layers, f"{name}_a")
+            delattr(layers, f"{name}_b")
+        layers.adapters, layers.adapter_scale = (), 1.0
     return base
 
 
@@ -105,29 +121,31 @@ def merge(model: Transformer) -> Transformer:
     They are in the base's dtype: in bfloat16 each entry is off by up to 1/256 of it.
     """
     merged = remove(model)
-    scales = beside(merged)
-    for name in ATTENTION + MLP:
-        setattr(merged.layers, name, nnx.Param(matrix(model, name)))
-    for name in scales:
-        delattr(merged.layers, name)
+    scales, stacks = beside(merged), merged.stacks()
+    for path, layers in stacks.items():
+        for name in matrices(layers):
+            setattr(layers, name, nnx.Param(matrix(model, (*path, name))))
+    for *path, name in scales:
+        delattr(stacks[tuple(path)], name)
     return merged
 
 
-def matrix(model: Transformer, name):
+def matrix(model: Transformer, path):
     """What the model multiplies by: the matrix, its scales and its adapter in one.
 
     Args:
-      name: one of q k v o gate up down.
+      path: of the matrix, one of q k v o gate up down, as ("layers", "q").
     Returns:
       (layers, in, out) in the dtype of the base; of a quantized one, in that of the
       embeddings.
     Warns:
       UserWarning: in 16 bits most of what the adapter adds is rounded away.
     """
-    layers, adapters = model.layers, None
+    *stack, name = path
+    layers, adapters = model.stacks()[tuple(stack)], None
     stored = quantized.parts(layers, name)
     if name in layers.adapters:
-        adapters = tuple(getattr(layers, f"{name}_{part}")[...] for part in "ab")
+        adapters = tuple(pair[...] for pair in _pair(layers, name))
     dtype = stored[""].dtype
     if quantized.kind_of(layers, name):
         dtype = model.embed.dtype
@@ -167,23 +185,28 @@ def _joined(stored, adapters, factor, dtype):
     return joined, off.sum(), added.sum()
 
 
-def beside(model: Transformer) -> set[str]:
-    """Names in the layers of what `matrix` takes in: adapters, and scales of codes."""
-    layers = model.layers
-    adapters = {f"{name}_{part}" for name in layers.adapters for part in "ab"}
-    ends = {
-        name + end
-        for name in _kinds(model)
-        for end in quantized.ENDS
-        if hasattr(layers, name + end)
-    }
-    return adapters | ends
+def beside(model: Transformer) -> set[tuple[str, ...]]:
+    """Paths of what `matrix` takes in: adapters, and scales of codes."""
+    found = set()
+    for path, layers in model.stacks().items():
+        found |= {(*path, f"{n}_{part}") for n in layers.adapters for part in "ab"}
+        found |= {
+            (*path, name + end)
+            for name in matrices(layers)
+            for end in quantized.ENDS
+            if hasattr(layers, name + end)
+        }
+    return found
 
 
 def _kinds(model):
-    """{matrix: one of `quantized.KINDS`} of those that are quantized."""
-    found = {n: quantized.kind_of(model.layers, n) for n in ATTENTION + MLP}
-    return {name: kind for name, kind in found.items() if kind}
+    """{path of a matrix: one of `quantized.KINDS`} of those that are quantized."""
+    found = {
+        (*path, name): quantized.kind_of(layers, name)
+        for path, layers in model.stacks().items()
+        for name in matrices(layers)
+    }
+    return {path: kind for path, kind in found.items() if kind}
 
 
 def _kind(model):
@@ -214,10 +237,11 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
             " that it was made of, or lora.merge(model)."
         )
     small = nnx.merge(*nnx.split(model))
-    for name in ATTENTION + MLP:
-        weight = getattr(small.layers, name)[...]
-        for end, array in quantized.encode(weight, kind).items():
-            setattr(small.layers, name + end, Quantized(array))
+    for layers in small.stacks().values():
+        for name in matrices(layers):
+            weight = getattr(layers, name)[...]
+            for end, array in quantized.encode(weight, kind).items():
+                setattr(layers, name + end, Quantized(array))
     return small
 
 
@@ -234,8 +258,7 @@ def save(model: Transformer, folder, base="") -> None:
       ValueError: the model has no adapters.
       WeightsError: the disk is full, say, or a model is in that folder.
     """
-    layers = model.layers
-    if not layers.adapters:
+    if not adapters(model):
         raise ValueError(
             "The model has no adapters (were they merged?). Save it with weights.save."
         )
@@ -248,12 +271,14 @@ def save(model: Transformer, folder, base="") -> None:
             stacklevel=2,
         )
     arrays = {
-        name: tuple(whole(getattr(layers, f"{name}_{part}")[...]) for part in "ab")
+        (*path, name): tuple(whole(pair[...]) for pair in _pair(layers, name))
+        for path, layers in model.stacks().items()
         for name in layers.adapters
     }
-    rank = arrays[layers.adapters[0]][0].shape[-1]
+    first, *_ = arrays.values()
+    (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
     kept = peft_folder.Adapters(
-        rank, layers.adapter_scale, quantized.KINDS.get(kind, ""), arrays
+        first[0].shape[-1], factor, quantized.KINDS.get(kind, ""), arrays
     )
     peft_folder.save(folder, kept, model.config, str(base))
 
@@ -279,10 +304,17 @@ def load(model: Transformer, folder) -> Transformer:
             stacklevel=2,
         )
     alpha = found.factor * found.rank
-    adapted = add(model, found.rank, targets=found.arrays, alpha=alpha)
-    adapted.layers.adapter_scale = found.factor
-    for name, parts in found.arrays.items():
-        for part, array in zip("ab", parts, strict=True):
-            place = getattr(adapted.layers, f"{name}_{part}")
-            place[...] = jax.device_put(array, place[...].sharding)
+    targets = {name for *_, name in found.arrays}
+    adapted = add(model, found.rank, targets=targets, alpha=alpha)
+    for path, layers in adapted.stacks().items():
+        layers.adapter_scale = found.factor
+        for name in layers.adapters:
+            arrays = found.arrays[*path, name]
+            for place, array in zip(_pair(layers, name), arrays, strict=True):
+                place[...] = jax.device_put(array, place[...].sharding)
     return adapted
+
+
+def _pair(layers, name):
+    """Both thin matrices beside the one called `name`."""
+    return [getattr(layers, f"{name}_{part}") for part in "ab"]

@@ -4,12 +4,18 @@ import jax
 from flax import nnx
 
 from helpers.model.config import ModelConfig
+from helpers.model.gemma4_config import SHARING
 from helpers.model.transformer import Transformer
 
 OUTSIDE = {
     "embed": "model.embed_tokens.weight",
     "head": "lm_head.weight",
     "final_norm": "model.norm.weight",
+}
+PER_LAYER = {
+    "vectors": "model.embed_tokens_per_layer.weight",
+    "projection": "model.per_layer_model_projection.weight",
+    "norm": "model.per_layer_projection_norm.weight",
 }
 IN_LAYER = {
     "q": "self_attn.q_proj.weight",
@@ -31,6 +37,10 @@ IN_GEMMA_LAYER = IN_LAYER | {
     "post_attention_norm": "post_attention_layernorm.weight",
     "ff_norm": "pre_feedforward_layernorm.weight",
     "post_ff_norm": "post_feedforward_layernorm.weight",
+    "input_gate": "per_layer_input_gate.weight",  # these four are of Gemma 4
+    "input_out": "per_layer_projection.weight",
+    "input_norm": "post_per_layer_input_norm.weight",
+    "scale": "layer_scalar",
 }
 TOWER = "vision_tower.vision_model."
 OF_VISION = {
@@ -60,6 +70,8 @@ IN_VISION_LAYER = {
     "down": "mlp.fc2.weight",
     "down_bias": "mlp.fc2.bias",
 }
+# Tensors of Gemma 4's other parts.
+TOWERS = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
 # Where Gemma 3 with vision keeps its halves, and what we call that: in the hub's
 # folders, which all releases of transformers read, and inside it since 4.52.
 HALVES = {
@@ -72,19 +84,24 @@ HALVES = {
 
 
 def of_weight(path, config):
-    """[(layer or None, tensor name)] of the weight at a tree path like layers/q.
+    """[(place or None, tensor name)] of the weight at a tree path like layers/q.
 
-    Names are those of a text-only folder, and the hub's of vision; see `in_folder`.
+    A place is along the axis of layers. Names are those of a text-only folder, and the
+    hub's of vision; see `in_folder`.
     """
     if path[0] == "vision":
         if path[1] != "layers":
             return [(None, OF_VISION[path[1]])]
         stem, name = TOWER + "encoder.layers", IN_VISION_LAYER[path[2]]
         return [(i, f"{stem}.{i}.{name}") for i in range(config.vision.layers)]
+    if path[0] == "per_layer":
+        return [(None, PER_LAYER[path[1]])]
     if path[0] != "layers":
         return [(None, OUTSIDE[path[0]])]
-    name = (IN_GEMMA_LAYER if config.is_gemma else IN_LAYER)[path[1]]
-    return [(i, f"model.layers.{i}.{name}") for i in range(config.layers)]
+    *stack, name = path[1:]
+    numbers = config.gemma4.stacks[stack[0]] if stack else range(config.layers)
+    name = (IN_GEMMA_LAYER if config.is_gemma else IN_LAYER)[name]
+    return [(i, f"model.layers.{number}.{name}") for i, number in enumerate(numbers)]
 
 
 def of_model(config: ModelConfig) -> set[str]:
@@ -118,8 +135,23 @@ def ours(name: str) -> str:
 
 
 def of_vision(name: str) -> bool:
-    """Whether a tensor, by our name of it, belongs to the half that sees."""
-    return name.startswith(("vision_tower.", "multi_modal_projector."))
+    """Whether a tensor, by our name of it, belongs to the half that sees or hears."""
+    own = name.removeprefix("model.")
+    return own.startswith((*TOWERS, "multi_modal_projector."))
+
+
+def needless(config: ModelConfig) -> set[str]:
+    """Names of tensors that a checkpoint may hold beside those that are read.
+
+    The vocabulary's vectors a second time, and keys and values matrices of Gemma 4's
+    layers that have those of others.
+    """
+    found = {OUTSIDE["head"]}
+    for stack, numbers in (config.gemma4.stacks if config.gemma4 else {}).items():
+        if stack.startswith(SHARING):
+            names = [IN_LAYER[name] for name in ("k", "v", "k_norm")]
+            found |= {f"model.layers.{i}.{name}" for i in numbers for name in names}
+    return found
 
 
 def in_folder(name: str, config: ModelConfig) -> str:

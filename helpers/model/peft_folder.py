@@ -39,13 +39,14 @@ class Adapters(NamedTuple):
 
     factor: what the adapters' output is multiplied by. base: a word on the base they
     were trained on, "" if there is none.
-    arrays: {"q": (a (layers, in, rank), b (layers, rank, out)), …}, float32.
+    arrays: {path of the matrix: (a (layers, in, rank), b (layers, rank, out))},
+      float32, paths as ("layers", "q").
     """
 
     rank: int
     factor: float
     base: str
-    arrays: dict[str, tuple[np.ndarray, ...]]
+    arrays: dict[tuple[str, ...], tuple[np.ndarray, ...]]
 
 
 def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
@@ -57,8 +58,8 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
       WeightsError: the disk is full, say, or a model is in that folder.
     """
     tensors = {}
-    for target, parts in adapters.arrays.items():
-        for layer, name in _names(target, config):
+    for path, parts in adapters.arrays.items():
+        for layer, name in names.of_weight(path, config):
             name = BEFORE + names.in_transformers(name, config).removesuffix(".weight")
             for letter, array in zip("AB", parts, strict=True):
                 tensors[name + AFTER.format(letter)] = array[layer].T.copy()
@@ -87,7 +88,7 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
     """Reads a folder of `save` or of `peft`, for a model of this shape.
 
     Args:
-      targets: the matrices that may have adapters.
+      targets: the names of matrices that may have adapters.
     Raises:
       WeightsError: a file is missing or damaged, the adapters are of another kind or
         of another model, or some are missing.
@@ -98,16 +99,24 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
     factor = scale / (rank**0.5 if settings.get("use_rslora") else rank)
     tensors, about = _tensors(folder)
     arrays = {}
-    for target in targets:
-        own = [
-            [tensors.pop((name, letter), None) for letter in "AB"]
-            for _, name in _names(target, config)
-        ]
-        if all(part is None for parts in own for part in parts):
+    shapes = {
+        path: matrix.shape
+        for path, matrix in names.shapes(config).items()
+        if path[0] == "layers" and path[-1] in targets
+    }
+    there = {name for name, _ in tensors}
+    adapted = {
+        path[-1]
+        for path in shapes
+        if any(name in there for _, name in names.of_weight(path, config))
+    }
+    for path, (_, rows, columns) in shapes.items():
+        if path[-1] not in adapted:
             continue
-        shape = names.shapes(config)["layers", target].shape
-        wanted = (rank, shape[1]), (shape[2], rank)
-        for (_, name), parts in zip(_names(target, config), own, strict=True):
+        named = [name for _, name in names.of_weight(path, config)]
+        own = [[tensors.pop((n, letter), None) for letter in "AB"] for n in named]
+        wanted = (rank, rows), (columns, rank)
+        for name, parts in zip(named, own, strict=True):
             for part, size in zip(parts, wanted, strict=True):
                 if part is None or part.shape != size:
                     has = "none" if part is None else f"one of shape {part.shape}"
@@ -116,7 +125,7 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
                         f"has {has}: they are of another model."
                     )
         first, second = zip(*own, strict=True)
-        arrays[target] = tuple(
+        arrays[path] = tuple(
             np.stack([part.T for part in parts]).astype(np.float32)
             for parts in (first, second)
         )
@@ -138,10 +147,6 @@ def base_of(folder) -> str:
       WeightsError: as `read`, for its settings.
     """
     return str(_settings(pathlib.Path(folder)).get("base_model_name_or_path"))
-
-
-def _names(target, config):
-    return names.of_weight(("layers", target), config)
 
 
 def _settings(folder):

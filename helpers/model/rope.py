@@ -14,6 +14,7 @@ STRETCHES = {  # by kind, our name of each setting and the one in config.json
         "high": "high_freq_factor",
         "original": "original_max_position_embeddings",
     },
+    "proportional": {"factor": "factor", "share": "partial_rotary_factor"},
 }
 
 
@@ -22,7 +23,8 @@ class Stretch(NamedTuple):
 
     kind: "linear" divides every angle by `factor`; "llama3" only those whose wave is
     longer than `original / low` tokens, none whose wave is shorter than
-    `original / high`, and blends in between (Llama 3.1's `rope_scaling`).
+    `original / high`, and blends in between (Llama 3.1's `rope_scaling`);
+    "proportional" turns the first `share` of the pairs only (Gemma 4).
     original: the length in tokens the model was first trained on.
     """
 
@@ -31,6 +33,7 @@ class Stretch(NamedTuple):
     low: float = 1.0
     high: float = 4.0
     original: int = 8192
+    share: float = 1.0
 
     @classmethod
     def from_hf(cls, rope: dict) -> "Stretch":
@@ -51,6 +54,11 @@ def frequencies(head_dim: int, theta: float, stretch: Stretch | None = None):
         return frequency
     if stretch.kind == "linear":
         return frequency / stretch.factor
+    if stretch.kind == "proportional":
+        turned = int(stretch.share * head_dim // 2)
+        return (
+            np.where(np.arange(head_dim // 2) < turned, frequency, 0) / stretch.factor
+        )
     waves = stretch.original * frequency / (2 * math.pi)  # in the original length
     kept = np.clip((waves - stretch.low) / (stretch.high - stretch.low), 0, 1)
     return kept * frequency + (1 - kept) * frequency / stretch.factor

@@ -86,12 +86,13 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK):
       measurement: no gradient flows through it.
     """
     flat = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
-    scored = in_chunks(_of_targets, model.table(), None, flat, chunk)
+    of_targets = functools.partial(_of_targets, softcap=model.config.softcap)
+    scored = in_chunks(of_targets, model.table(), None, flat, chunk)
     return jax.tree.map(functools.partial(jnp.reshape, shape=targets.shape), scored)
 
 
-def _of_targets(table, _, hidden_ND, targets_N):
-    return chosen_logprobs(hidden_ND, table, targets_N)
+def _of_targets(table, _, hidden_ND, targets_N, softcap):
+    return chosen_logprobs(hidden_ND, table, targets_N, softcap)
 
 
 def group_logprobs(model, batch, chunk=CHUNK):

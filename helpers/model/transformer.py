@@ -1,153 +1,25 @@
-"""The decoder: Gemma 3, Qwen2.5, Qwen3 and Llama 3 in one small Flax NNX module.
+"""The decoder: Gemma 3 and 4, Qwen2.5, Qwen3, Llama 3 in one small Flax NNX module.
 
 Gemma 3 may have a tower that sees (`helpers.model.vision`) beside its decoder.
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
-`lax.scan`: compiling takes as long for 80 layers as for 4.
+`lax.scan`: compiling takes as long for 80 layers as for 4. Gemma 4 has several kinds of
+layer, and a stack of each (`helpers.model.gemma4`).
 """
-
-import functools
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
 
-from helpers.model import quantized
-from helpers.model.adapted import products
-from helpers.model.attention import KV, attend_causally, visible
+from helpers.model.attention import KV, visible
 from helpers.model.config import ModelConfig
+from helpers.model.gemma4 import Gemma4Layers, PerLayer
 from helpers.model.head import logits
-from helpers.model.ops import matmul, rematerialised, rms_norm
-from helpers.model.rope import frequencies, rotary, rotate
+from helpers.model.layer import Layer
+from helpers.model.ops import rematerialised, rms_norm
+from helpers.model.rope import frequencies, rotary
 from helpers.model.vision import Vision, image_runs, put_in
-from helpers.runtime.sharding import cut_over_model, gathered, spread
-
-# Tokens in all, and in each row, from which on matrices are put side by side. Decoding
-# has few in a row, and perhaps many rows, but these on many chips.
-MANY, LONG = 1024, 32
-
-
-class Layer(nnx.Module):
-    """One decoder block: attention, then a gated feed-forward, each added to x."""
-
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
-        D, F, H = config.width, config.ff, config.head_dim
-        N, K = config.heads, config.kv_heads
-        self.config = config
-        self.adapters, self.adapter_scale = (), 1.0  # helpers.model.lora fills these
-
-        def matrix(rows, columns):
-            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
-            return nnx.Param((noise * rows**-0.5).astype(dtype))
-
-        def vector(size, value):
-            return nnx.Param(jnp.full((size,), value, dtype))
-
-        one = 0.0 if config.is_gemma else 1.0
-        self.attention_norm, self.ff_norm = vector(D, one), vector(D, one)
-        self.q, self.k, self.v = matrix(D, N * H), matrix(D, K * H), matrix(D, K * H)
-        self.o = matrix(N * H, D)
-        self.gate, self.up, self.down = matrix(D, F), matrix(D, F), matrix(F, D)
-        if config.is_gemma:
-            self.post_attention_norm = vector(D, one)
-            self.post_ff_norm = vector(D, one)
-        if config.qk_norm:
-            self.q_norm, self.k_norm = vector(H, one), vector(H, one)
-        if config.qkv_bias:
-            self.q_bias, self.k_bias = vector(N * H, 0.0), vector(K * H, 0.0)
-            self.v_bias = vector(K * H, 0.0)
-
-    def norm(self, x, weight):
-        """The family's RMS norm over the last axis."""
-        return rms_norm(x, weight[...], self.config.norm_eps, self.config.is_gemma)
-
-    def __call__(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
-        """Returns the new x, and this layer's keys (P, G, K, H, T) and values."""
-        attended, kv = self.attention(
-            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, ahead
-        )
-        if self.config.is_gemma:
-            attended = self.norm(attended, self.post_attention_norm)
-        x_PGTD = x_PGTD + attended
-        fed = self.feed_forward(self.norm(x_PGTD, self.ff_norm))
-        if self.config.is_gemma:
-            fed = self.norm(fed, self.post_ff_norm)
-        return x_PGTD + fed, kv
-
-    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
-        """Queries of x look at the earlier pieces and, last, at x itself."""
-        c = self.config
-        P, G, T, _ = x_PGTD.shape
-        q, k, v = self.project_all(x_PGTD, "q", "k", "v")
-        if c.qkv_bias:
-            q, k, v = (
-                y + bias[...].astype(y.dtype)
-                for y, bias in ((q, self.q_bias), (k, self.k_bias), (v, self.v_bias))
-            )
-        q, k, v = (  # heads before tokens, as attention takes them
-            y.reshape(P, G, T, -1, c.head_dim).swapaxes(2, 3) for y in (q, k, v)
-        )
-        if c.qk_norm:
-            q, k = self.norm(q, self.q_norm), self.norm(k, self.k_norm)
-        q = rotate(q, cos_sin) * c.attention_scale
-        k = rotate(k, cos_sin).swapaxes(3, 4)
-        q = q.reshape(P, G, c.kv_heads, -1, T, c.head_dim)
-        out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks, ahead)
-        out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
-        return self.project(out_PGTD, "o", widens=False), (k, v)
-
-    def feed_forward(self, x_PGTD):
-        """Gated feed-forward: GeGLU for Gemma, SwiGLU for the others."""
-        gate, up = self.project_all(x_PGTD, "gate", "up")
-        gelu = functools.partial(jax.nn.gelu, approximate=True)
-        gate = gelu(gate) if self.config.is_gemma else jax.nn.silu(gate)
-        return self.project(gate * up, "down", widens=False)
-
-    def project(self, x, name, widens=True):
-        """x times the matrix called `name`, and times its adapter if it has one."""
-        return self.project_all(x, name, widens=widens)[0]
-
-    def project_all(self, x, *names, widens=True):
-        """`project` for each name: of many tokens all together, `adapted.products`.
-
-        For few, putting matrices side by side costs more than it saves; and x in more
-        digits than a matrix would lose them before it meets the adapter.
-        """
-        if len(names) > 1 and cut_over_model():  # side by side they would be dealt anew
-            return [self.project(x, name, widens=widens) for name in names]
-        weights = [self.weight(name) for name in names]
-        adapters = [self.adapter(name) for name in names]
-        is_narrow = any(w.dtype.itemsize < x.dtype.itemsize for w in weights)
-        few = x.size < MANY * x.shape[-1] or x.shape[-2] < LONG
-        if few or is_narrow or not any(adapters):
-            pairs = zip(weights, adapters, strict=True)
-            found = [_beside(x, weight, adapter) for weight, adapter in pairs]
-        else:
-            given = jax.tree.map(lambda y: y.astype(x.dtype), (weights, adapters))
-            found = products(x, *given, widens)
-        return [checkpoint_name(y, name) for y, name in zip(found, names, strict=True)]
-
-    def adapter(self, name):
-        """The thin matrices beside the one called `name`, scaled; () if it has none."""
-        if name not in self.adapters:
-            return ()
-        a, b = (getattr(self, f"{name}_{part}")[...] for part in "ab")
-        return a, b * self.adapter_scale
-
-    def weight(self, name):
-        """The matrix called `name`; one that is quantized, as float32."""
-        if not quantized.kind_of(self, name):
-            return getattr(self, name)[...]
-        return quantized.decode(quantized.parts(self, name))
-
-
-def _beside(x, weight, adapter):
-    y = matmul(x, weight)
-    if not adapter:
-        return y
-    a, b = (part.astype(x.dtype) for part in adapter)
-    return y + matmul(matmul(x, a), b)
+from helpers.runtime.sharding import gathered, spread
 
 
 class Transformer(nnx.Module):
@@ -181,7 +53,7 @@ class Transformer(nnx.Module):
         if not config.tied:
             self.head = table()
         self.final_norm = nnx.Param(
-            jnp.full((D,), 0.0 if config.is_gemma else 1.0, dtype)
+            jnp.full((D,), 0.0 if config.norm_plus_one else 1.0, dtype)
         )
 
         @nnx.split_rngs(splits=config.layers)
@@ -189,7 +61,12 @@ class Transformer(nnx.Module):
         def stack(rngs):
             return Layer(config, rngs, dtype)
 
-        self.layers = stack(rngs)
+        if config.gemma4:
+            self.layers = Gemma4Layers(config, rngs, dtype)
+            if config.gemma4.per_layer:
+                self.per_layer = PerLayer(config, rngs, dtype)
+        else:
+            self.layers = stack(rngs)
         if config.vision:
             self.vision = Vision(config.vision, D, rngs, dtype)
 
@@ -240,6 +117,15 @@ class Transformer(nnx.Module):
             x, runs = put_in(x, is_image, images_PID), image_runs(is_image)
             ahead = images_PID.shape[1]
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
+        pieces = [(kv.keys, kv.values) for kv in earlier]
+        walk = self._walk_kinds if c.gemma4 else self._walk
+        x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, ahead)
+        hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
+        return hidden, new._replace(keys=keys, values=values)
+
+    def _walk(self, x, _, positions_PGT, seen, pieces, ahead):
+        """All layers, one after the other: the new x, and their keys and values."""
+        c = self.config
         ropes = [
             rotary(positions_PGT, frequencies(c.head_dim, c.rope_theta, c.stretch)),
             rotary(positions_PGT, frequencies(c.head_dim, c.rope_local_theta)),
@@ -261,14 +147,24 @@ class Transformer(nnx.Module):
             return spread(x), kv
 
         is_global = jnp.array([c.is_global(i) for i in range(c.layers)])
-        pieces = [(kv.keys, kv.values) for kv in earlier]
-        x, (keys, values) = jax.lax.scan(one_layer, x, (weights, is_global, pieces))
-        hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.is_gemma)
-        return hidden, new._replace(keys=keys, values=values)
+        return jax.lax.scan(one_layer, x, (weights, is_global, pieces))
+
+    def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, ahead):
+        """`_walk` for Gemma 4; keys and values are by kind of layer."""
+        inputs = self.per_layer(tokens_PGT, x) if self.config.gemma4.per_layer else None
+        remat = rematerialised(self.remat)
+        return self.layers(x, inputs, positions_PGT, seen, pieces, ahead, remat)
+
+    def stacks(self) -> dict[tuple[str, ...], Layer]:
+        """The stacks of like layers by their path: one, or one of each kind."""
+        if self.config.gemma4 is None:
+            return {("layers",): self.layers}
+        names = self.config.gemma4.stacks
+        return {("layers", name): getattr(self.layers, name) for name in names}
 
     def logits(self, hidden):
         """Scores of every vocabulary entry, (..., D) -> (..., V) float32."""
-        return logits(hidden, self.table())
+        return logits(hidden, self.table(), self.config.softcap)
 
     def table(self):
         """The vocabulary's vectors (V, D) that `logits` compares with, gathered."""
@@ -277,8 +173,8 @@ class Transformer(nnx.Module):
 
     def reader(self):
         """The function `logits`, with its table gathered once: for use in a loop."""
-        table = self.table()
-        return lambda hidden: logits(hidden, table)
+        table, softcap = self.table(), self.config.softcap
+        return lambda hidden: logits(hidden, table, softcap)
 
 
 def count_params(model: nnx.Module) -> int:

@@ -81,6 +81,11 @@ class VisionConfig:
         Raises:
           UnsupportedModel: there is none, or one of another kind.
         """
+        if hf.get("model_type") == "gemma4":
+            raise UnsupportedModel(
+                "The vision tower of Gemma 4 is not read yet: load it with "
+                "vision=False, and give it no pictures."
+            )
         tower = hf.get("vision_config")
         if hf.get("model_type") != "gemma3" or not tower:
             raise UnsupportedModel(

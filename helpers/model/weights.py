@@ -62,7 +62,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
                     if vision or not names.of_vision(names.ours(name)):
                         _check_tensor(name, file.get_slice(name), tensors, path)
                         tensors[names.ours(name)] = file.get_slice(name)
-            _check_names(tensors.keys(), names.of_model(config), folder)
+            _check_names(tensors.keys(), config, folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
         raise WeightsError(f"{folder} has no {path.name}.") from None
@@ -124,8 +124,8 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     _check_weights(model, found, expected)
     tensors = {}
     for path in expected:
-        matrix = path[0] == "layers" and path[1] in lora.ATTENTION + lora.MLP
-        array = whole(lora.matrix(model, path[1]) if matrix else found[path])
+        matrix = path[0] == "layers" and path[-1] in lora.ATTENTION + lora.MLP
+        array = whole(lora.matrix(model, path) if matrix else found[path])
         for layer, name in names.of_weight(path, config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
@@ -159,12 +159,11 @@ def _habits(config):
 
 def _check_weights(model, found, expected):
     """Refuses a model whose weights are not those of its config."""
-    beside = {("layers", name) for name in lora.beside(model)}
     shapes = {path: array.shape for path, array in found.items()}
-    for name in lora.ATTENTION + lora.MLP:
-        if ("layers", name) in found:
-            shapes["layers", name] = quantized.shape(model.layers, name)
-    if strange := sorted(found.keys() - expected.keys() - beside):
+    for path, layers in model.stacks().items():
+        for name in lora.matrices(layers):
+            shapes[*path, name] = quantized.shape(layers, name)
+    if strange := sorted(found.keys() - expected.keys() - lora.beside(model)):
         raise WeightsError(
             f"The model has {'/'.join(strange[0])}, which a model folder has no place "
             "for: read back, it would be another model. Take it out, and save again."
@@ -238,14 +237,14 @@ def _check_tensor(name, tensor, before, path):
         )
 
 
-def _check_names(found, expected, folder):
-    found = set(found)
+def _check_names(found, config, folder):
+    found, expected = set(found), names.of_model(config)
     if missing := sorted(expected - found):
         raise WeightsError(
             f"The weights in {folder} lack {len(missing)} tensors that config.json "
             f"asks for, first {missing[0]}."
         )
-    if extra := sorted(found - expected - {names.OUTSIDE["head"]}):
+    if extra := sorted(found - expected - names.needless(config)):
         raise WeightsError(
             f"The weights in {folder} have {len(extra)} tensors this model has no "
             f"place for, first {extra[0]}: config.json and weights do not belong "

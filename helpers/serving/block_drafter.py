@@ -49,6 +49,11 @@ class BlockDrafter(Drafter):
         c = target.config
         if not 1 <= layers <= c.layers:
             raise ValueError(f"The target has {c.layers} layers, not {layers}.")
+        if c.gemma4:
+            raise ValueError(
+                "A block drafter is made of a target's last layers, and those of "
+                "Gemma 4 have no keys of their own: take another drafter."
+            )
         kinds = {type(x) for x in jax.tree.leaves(nnx.state(target), is_leaf=_is_one)}
         if kinds != {nnx.Param}:
             raise ValueError(

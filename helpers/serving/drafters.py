@@ -213,12 +213,14 @@ def put(old, new, column_PG, axis=0, before=0):
     """Writes each answer's part of `new` into `old`, from its own column on.
 
     Args:
-      old, new: arrays in which P and G stand after `before` axes.
+      old, new: arrays, or trees of them, in which P and G stand after `before` axes.
       axis: of one answer's part, along which it is written.
     """
 
     def one(old, new, column):
-        return jax.lax.dynamic_update_slice_in_dim(old, new, column, axis)
+        place = {"start_index": column, "axis": axis}
+        put = functools.partial(jax.lax.dynamic_update_slice_in_dim, **place)
+        return jax.tree.map(put, old, new)
 
     over = functools.partial(jax.vmap, in_axes=(before, before, 0), out_axes=before)
     return over(over(one))(old, new, column_PG)

@@ -36,8 +36,17 @@ class Pages(NamedTuple):
 
 
 def pages(model, blocks: int, size: int) -> Pages:
-    """Empty memory for so many blocks of `size` tokens, in the model's activations."""
+    """Empty memory for so many blocks of `size` tokens, in the model's activations.
+
+    Raises:
+      ValueError: a Gemma 4, whose layers' keys are of two shapes.
+    """
     c = model.config
+    if c.gemma4:
+        raise ValueError(
+            "Blocks hold keys of one shape, and the layers of Gemma 4 have two: serve "
+            "it with another engine, or answer with helpers.generation."
+        )
     shape = (c.layers, blocks + 1, c.kv_heads, c.head_dim, size)
     keys = jnp.zeros(shape, model.activations)
     return Pages(keys, keys.swapaxes(3, 4))

@@ -179,8 +179,9 @@ def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
         wise, _, _ = hidden_targets_mask(teacher, batch)
 
         def compare(table_VD, wise_table_VD, hidden_ND, wise_ND, targets_N):
-            student_NV = jax.nn.log_softmax(logits(hidden_ND, table_VD))
-            teacher_NV = jax.nn.log_softmax(logits(wise_ND, wise_table_VD))
+            student_NV = logits(hidden_ND, table_VD, model.config.softcap)
+            teacher_NV = logits(wise_ND, wise_table_VD, teacher.config.softcap)
+            student_NV, teacher_NV = map(jax.nn.log_softmax, (student_NV, teacher_NV))
             chosen_N = jnp.take_along_axis(student_NV, targets_N[:, None], -1)[:, 0]
             return divergence(student_NV, teacher_NV), chosen_N
 

@@ -59,7 +59,10 @@ def conversations(family, temperature):
     return [(PROMPTS[p], told[p, g]) for p, g in told]
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+SLOW = pytest.param("gemma4_text", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_every_token_is_predicted_from_all_that_was_said_and_heard(family, temperature):
     """Beyond the window, turns of unequal length; a full forward for each sentence."""

@@ -41,13 +41,33 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 48,
 }
+GEMMA4 = {
+    "sliding_window": 6,
+    "global_head_dim": 16,
+    "vocab_size_per_layer_input": SIZES["vocab_size"],
+    "final_logit_softcapping": 3.0,
+    "rope_parameters": {
+        "full_attention": {
+            "rope_type": "proportional",
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 100.0,
+        },
+        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+    },
+}
 PROMPT, NEW = 5, 64
 ROWS, LENGTH = 2, 21  # longer than Gemma's window of 6
 
 
 def families():
     """The configuration of each family, as its users would write it."""
-    from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+    from transformers import (
+        Gemma3TextConfig,
+        Gemma4TextConfig,
+        LlamaConfig,
+        Qwen2Config,
+        Qwen3Config,
+    )
 
     rope = {"rope_type": "default", "rope_theta": 1e5}
     both = {
@@ -77,6 +97,23 @@ def families():
             **SIZES,
             rope_parameters=rope | LLAMA3 | {"rope_theta": 20.0},
             tie_word_embeddings=True,
+        ),
+        "gemma4_e2b": Gemma4TextConfig(  # its habits: each two groups of layers
+            **SIZES | {"num_hidden_layers": 8},
+            **GEMMA4,
+            layer_types=["sliding_attention", "full_attention"] * 4,
+            num_kv_shared_layers=4,
+            use_double_wide_mlp=True,
+            hidden_size_per_layer_input=4,
+        ),
+        "gemma4_31b": Gemma4TextConfig(
+            **SIZES | {"num_hidden_layers": 6},
+            **GEMMA4,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"]
+            * 2,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+            hidden_size_per_layer_input=0,
         ),
     }
 
@@ -121,8 +158,11 @@ def write(folder=HERE):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config)
         for name, parameter in model.named_parameters():
-            centre = 1.0 if "norm" in name and "gemma" not in family else 0.0
+            centre = 1.0 if "norm" in name and "gemma3" not in family else 0.0
             torch.nn.init.normal_(parameter.data, centre, 0.3)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                torch.nn.init.normal_(buffer, 1.0, 0.3)
         model.save_pretrained(pathlib.Path(folder) / family)
         (pathlib.Path(folder) / family / "generation_config.json").unlink(
             missing_ok=True

@@ -35,6 +35,7 @@ def main():
         again, exports = pathlib.Path(scratch, "golden"), pathlib.Path(scratch, "ours")
         names = ("make_golden.py", "make_vision.py", "exports.py", "real_model.py")
         make, see, both, real = (str(HERE / name) for name in names)
+        drawn, shapes = str(HERE / "random_gemma4.py"), str(pathlib.Path(scratch, "g4"))
         files = str(pathlib.Path(scratch, "files"))
         for command in (
             [torch, make, "write", str(again)],
@@ -43,6 +44,8 @@ def main():
             [torch, see, "check"],
             [sys.executable, both, "write", str(exports)],
             [torch, both, "check", str(exports)],
+            [sys.executable, drawn, "write", shapes],
+            [torch, drawn, "check", shapes],
             [sys.executable, real, "write", files],
             [torch, real, "check", files],
         ):

@@ -25,13 +25,15 @@ def case(seed=0, size=1.0, dtype=jnp.float32):
     return hidden, table, targets, rng.normal(size=N)
 
 
-def truth(hidden, table, targets, weights):
+def truth(hidden, table, targets, weights, softcap=np.inf):
     """Log-probabilities, entropies, and the slopes of Σ weight · log-probability."""
     hidden, table = (np.asarray(x, np.float64) for x in (hidden, table))
-    scores = hidden @ table.T
+    scores, bend = hidden @ table.T, 1.0
+    if softcap < np.inf:
+        scores, bend = softcap * np.tanh(scores / softcap), np.cosh(scores / softcap)
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    pull = weights[:, None] * (np.eye(V)[targets] - p)
+    pull = weights[:, None] * (np.eye(V)[targets] - p) / bend**2
     logprobs = np.log(p)[np.arange(N), targets]
     entropy = -(p * np.log(p)).sum(axis=1)
     return logprobs, entropy, pull @ table, pull.T @ hidden
@@ -62,6 +64,27 @@ def test_values_and_slopes_are_those_of_the_transcription(chunk, train_table):
     found = ours(*case(), chunk, train_table)
     for x, y in zip(found[: 3 + train_table], expected, strict=False):
         np.testing.assert_allclose(x, y, atol=2e-6)
+
+
+@pytest.mark.parametrize("softcap, size", [(0.5, 1.0), (3.0, 2.0), (30.0, 1.0)])
+def test_capped_scores_have_the_values_and_slopes_of_the_transcription(softcap, size):
+    """Far below the cap, about it, and held back by it."""
+    hidden, table, targets, weights = case(size=size)
+
+    @jax.jit
+    def found(hidden, table):
+        def total(hidden, table):
+            found = head.chosen_logprobs(hidden, table, targets, softcap)
+            return (weights * found[0]).sum(), found
+
+        slopes, found = jax.grad(total, (0, 1), has_aux=True)(hidden, table)
+        return *found, *slopes
+
+    expected = truth(hidden, table, targets, weights, softcap)
+    for x, y in zip(found(hidden, table), expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5)
+    scores = head.logits(hidden, table, softcap)
+    assert np.abs(scores).max() <= softcap < np.abs(hidden @ table.T).max() + 29
 
 
 @given(seed=st.integers(0, 2**16), size=st.sampled_from([0.1, 1.0, 2.5]))

@@ -17,7 +17,8 @@ from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers import runtime
-from helpers.model import lora, quantized, transformer, weights
+from helpers.model import layer as layers
+from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
@@ -67,8 +68,8 @@ def test_many_tokens_meet_matrices_and_adapters_at_once_with_the_same_gradient(
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
 
     def slopes(many):
-        monkeypatch.setattr(transformer, "MANY", many)
-        monkeypatch.setattr(transformer, "LONG", 1)
+        monkeypatch.setattr(layers, "MANY", many)
+        monkeypatch.setattr(layers, "LONG", 1)
 
         def loss(params):
             hidden, _ = nnx.merge(graph, params, rest)(tokens, positions)

@@ -61,18 +61,21 @@ def gradient(model, batch, weight, chunk=8192):
     return _gradient(*nnx.split(model), batch, weight, chunk)
 
 
-def assert_same_gradient(ours, theirs):
+def assert_same_gradient(ours, theirs, atol=2e-5):
     ours, theirs = (jax.tree_util.tree_leaves_with_path(g) for g in (ours, theirs))
     for (path, x), (_, y) in zip(ours, theirs, strict=True):
         name = jax.tree_util.keystr(path)
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5, err_msg=name)
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=atol, err_msg=name)
 
 
 def weight_of(batch):
     return WEIGHT[..., : batch["loss_mask"].shape[-1]] * batch["loss_mask"]
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+SLOW = pytest.param("gemma4_text", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
 def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
     """Prompts and answers of unequal length; the entropy of each prediction too."""
     truth, hf = cached_tensors(family)
@@ -86,7 +89,7 @@ def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
         np.testing.assert_allclose(entropy[p, g, : len(at)], spread, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
 def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_answer(
     family,
 ):
@@ -100,10 +103,11 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     value, ours = gradient(model, groups, weight_of(groups))
     expected, theirs = gradient(model, rows, weight)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
-    assert_same_gradient(ours, theirs)
+    # Six layers of Gemma 4 with four norms each make more of a rounding.
+    assert_same_gradient(ours, theirs, 2e-4 if family == "gemma4_text" else 2e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "gemma4_text"])
 def test_the_gradient_is_the_slope_of_the_transcription(family):
     """Along a random direction through all weights, by central differences, float64."""
     model, (truth, hf) = cached_model(family), cached_tensors(family)

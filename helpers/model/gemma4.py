@@ -1,0 +1,251 @@
+"""Gemma 4's decoder: layers of several kinds, and vectors of tokens for every layer.
+
+Local layers see a window; full ones see everything, with wider heads and fewer of them
+for keys. The last layers have no keys and values: they use those that the last layer of
+their kind before them made, so a cache holds less. Layers of a kind are one stack, and
+the layers lie in groups that repeat (`Gemma4Config.spans`): a scan over groups holds a
+scan over a group's local layers, and one over its full ones. So four layers are
+compiled, at most, however many there are.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from helpers.model.config import ModelConfig
+from helpers.model.gemma4_config import SHARING
+from helpers.model.layer import Layer
+from helpers.model.ops import matmul, rms_norm
+from helpers.model.rope import frequencies, rotary
+from helpers.runtime.sharding import gathered, spread
+
+
+class Fixed(nnx.Variable):
+    """Numbers of a model that are not trained."""
+
+
+def config_of(config: ModelConfig, stack: str) -> ModelConfig:
+    """The config of a decoder that had only the layers of this stack."""
+    own, changes = config.gemma4, {}
+    assert own is not None
+    if stack.endswith("full"):
+        changes |= {"head_dim": own.full_head_dim, "kv_heads": own.full_kv_heads}
+    if stack.startswith(SHARING) and own.double_wide:
+        changes |= {"ff": 2 * config.ff}
+    return dataclasses.replace(config, **changes)
+
+
+class Gemma4Layer(Layer):
+    """One block of a stack: a `Layer`, then its vector of each token, then a scale."""
+
+    def __init__(self, config: ModelConfig, stack, rngs: nnx.Rngs, dtype=jnp.float32):
+        super().__init__(config_of(config, stack), rngs, dtype)
+        self.shares = stack.startswith(SHARING)
+        if self.shares:
+            del self.k, self.v, self.k_norm
+        elif stack.endswith("full") and config.gemma4.keys_are_values:
+            del self.v
+        D, E = config.width, config.gemma4.per_layer
+        if E:
+            self.input_gate = _random(rngs, D, E, dtype)
+            self.input_out = _random(rngs, E, D, dtype)
+            self.input_norm = nnx.Param(jnp.ones((D,), dtype))
+        self.scale = Fixed(jnp.ones((1,), dtype))
+
+    def __call__(self, x_PGTD, input_PGTE, cos_sin, earlier, masks, ahead=0):
+        """Returns the new x, and this layer's keys and values; None if it shares.
+
+        Args:
+          input_PGTE: this layer's vectors of the tokens, or None.
+          earlier: pieces; of a layer that shares, the new tokens' own among them.
+        """
+        x, kv = super().__call__(x_PGTD, cos_sin, earlier, masks, ahead)
+        if input_PGTE is not None:
+            gate = jax.nn.gelu(self.project(x, "input_gate"), approximate=True)
+            added = self.project(gate * input_PGTE, "input_out")
+            x = x + self.norm(added, self.input_norm)
+        return x * self.scale[...].astype(x.dtype), kv
+
+    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
+        """As `Layer.attention`; a layer that shares adds no keys of its own."""
+        if not self.shares:
+            return super().attention(x_PGTD, cos_sin, earlier, masks, ahead)
+        (q,) = self.heads(x_PGTD, "q")
+        return self.look(q, cos_sin, earlier, masks, ahead), None
+
+    def queries_keys_values(self, x_PGTD):
+        """As `Layer.queries_keys_values`; without a values matrix, keys are values."""
+        if hasattr(self, "v"):
+            return super().queries_keys_values(x_PGTD)
+        q, k = self.heads(x_PGTD, "q", "k")
+        return q, k, k
+
+    def pieces(self, k_PGKTH, v_PGKTH, cos_sin):
+        """As `Layer.pieces`; values are normalised, too, without a weight."""
+        v_PGKTH = rms_norm(v_PGKTH, jnp.ones(()), self.config.norm_eps, plus_one=False)
+        return super().pieces(k_PGKTH, v_PGKTH, cos_sin)
+
+
+class Gemma4Layers(nnx.Module):
+    """All layers: a stack of each kind, walked in the order in which they stand."""
+
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+        self.config = config
+
+        def stack(name, layers):
+            @nnx.split_rngs(splits=len(layers))
+            @nnx.vmap(in_axes=0, out_axes=0)
+            def made(rngs):
+                return Gemma4Layer(config, name, rngs, dtype)
+
+            return made(rngs)
+
+        for name, layers in config.gemma4.stacks.items():
+            setattr(self, name, stack(name, layers))
+
+    def __call__(self, x, inputs_LPGTE, positions_PGT, seen, pieces, ahead, remat):
+        """Returns the new x, and ({kind: keys}, {kind: values}) of the new tokens.
+
+        Args:
+          inputs_LPGTE: each layer's vectors of the tokens (`PerLayer`), or None.
+          seen: (allowed, distance) of each piece, the new tokens last.
+          pieces: (keys, values) of the earlier pieces, both by kind.
+          ahead: see `attention.attend_causally`.
+          remat: wraps one layer, see `ops.REMAT`.
+        """
+        walk = _Walk(self, positions_PGT, seen, ahead, remat)
+        made: dict[str, list] = {}
+        shared: dict[str, list] = {}
+        used = dict.fromkeys(self.config.gemma4.stacks, 0)
+        for span in self.config.gemma4.spans:
+            if span.shares and not shared:
+                pieces = [*pieces, _joined(made)]
+                shared = {
+                    kind: [
+                        (keys[kind][-1], values[kind][-1]) for keys, values in pieces
+                    ]
+                    for kind in made
+                }
+            x, found = walk.span(span, x, used, inputs_LPGTE, pieces, shared)
+            for kind, kv in found.items():
+                made.setdefault(kind, []).append(kv)
+        return x, _joined(made)
+
+
+class _Walk:
+    """What all layers of one pass have in common, by kind."""
+
+    def __init__(self, layers, positions_PGT, seen, ahead, remat):
+        c, own = layers.config, layers.config.gemma4
+        self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
+        self.layers, self.ahead, self.remat = own.stacks, ahead, remat
+        full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
+        local = frequencies(c.head_dim, c.rope_local_theta)
+        self.ropes = {
+            "full": rotary(positions_PGT, full),
+            "local": rotary(positions_PGT, local),
+        }
+        self.masks = {
+            "full": [allowed for allowed, _ in seen],
+            "local": [allowed & (distance < c.window) for allowed, distance in seen],
+        }
+
+    def span(self, span, x, used, inputs_LPGTE, pieces, shared):
+        """Groups that repeat: the new x, and {kind: (keys, values)} of those that own.
+
+        Args:
+          used: how many layers of each stack have been walked; counted on.
+          shared: pieces of the kinds, for layers that share.
+        """
+        order, runs = [], {}
+        for kind, count in (("local", span.local), ("full", span.full)):
+            name = (SHARING if span.shares else "") + kind
+            if count:
+                order.append(name)
+                first = used[name]
+                used[name] = last = first + span.repeats * count
+                numbers = np.array(self.layers[name][first:last])
+                held = [] if span.shares else _of_kind(pieces, kind)
+                inputs = None if inputs_LPGTE is None else inputs_LPGTE[numbers]
+                own = (self.stacks[name][1], held)
+                own = jax.tree.map(lambda a, i=first, j=last: a[i:j], own)
+                runs[name] = jax.tree.map(
+                    lambda a, n=count: a.reshape(span.repeats, n, *a.shape[1:]),
+                    (*own, inputs),
+                )
+
+        def group(x, runs):
+            found = {}
+            for name in order:
+                x, found[name] = self.run(name, x, runs[name], shared)
+            return x, found
+
+        x, found = jax.lax.scan(group, x, runs)
+        if span.shares:
+            return x, {}
+        return x, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), found)
+
+    def run(self, name, x, layers, shared):
+        """Layers of one kind, next to each other, in one scan."""
+        kind, graph = name.removeprefix(SHARING), self.stacks[name][0]
+        cos_sin, masks = self.ropes[kind], self.masks[kind]
+
+        @self.remat
+        def one_layer(x, layer_inputs):
+            weights, earlier, inputs = layer_inputs
+            layer = nnx.merge(graph, gathered(weights, x.dtype))
+            earlier = shared[kind] if layer.shares else earlier
+            x, kv = layer(spread(x), inputs, cos_sin, earlier, masks, self.ahead)
+            return spread(x), kv
+
+        return jax.lax.scan(one_layer, x, layers)
+
+
+def _of_kind(pieces, kind):
+    return [(keys[kind], values[kind]) for keys, values in pieces]
+
+
+def _joined(made):
+    """({kind: keys}, {kind: values}) of all layers that made some, in their order."""
+    both = ({}, {})
+    for kind, spans in made.items():
+        for all_layers, parts in zip(both, zip(*spans, strict=True), strict=True):
+            whole = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+            all_layers[kind] = whole
+    return both
+
+
+class PerLayer(nnx.Module):
+    """A small vector of every token for every layer: looked up, and made of x.
+
+    One table holds the vectors of all layers side by side; it is half of E2B, and a
+    token needs one row of it.
+    """
+
+    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
+        self.config = config
+        V, D, L = config.vocab_size, config.width, config.layers
+        E = config.gemma4.per_layer
+        self.vectors = _random(rngs, V, L * E, dtype, E)
+        self.projection = _random(rngs, L * E, D, dtype, D)
+        self.norm = nnx.Param(jnp.ones((E,), dtype))
+
+    def __call__(self, tokens_PGT, x_PGTD):
+        """(L, P, G, T, E), of tokens and what they are embedded as."""
+        c, L, E = self.config, self.config.layers, self.config.gemma4.per_layer
+        rows = spread(self.vectors[...][tokens_PGT]).astype(x_PGTD.dtype)
+        weights = gathered({"projection": self.projection[...]}, x_PGTD.dtype)
+        made = matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)
+        rows, made = (y.reshape(*y.shape[:-1], L, E) for y in (rows, made))
+        made = made * jnp.asarray(c.width**-0.5, made.dtype)
+        made = rms_norm(made, self.norm[...], c.norm_eps, plus_one=False)
+        both = (made + rows * jnp.asarray(E**0.5, rows.dtype)) * 2**-0.5
+        return jnp.moveaxis(both, -2, 0)
+
+
+def _random(rngs, rows, columns, dtype, size=None):
+    noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
+    return nnx.Param((noise * (size or rows) ** -0.5).astype(dtype))

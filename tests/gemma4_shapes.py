@@ -1,0 +1,82 @@
+"""Small Gemma 4 decoders: every switch alone, and together as hypothesis draws them."""
+
+from hypothesis import strategies as st
+
+from helpers.model.config import ModelConfig
+from helpers.model.gemma4_config import KINDS, Gemma4Config
+from helpers.model.rope import Stretch
+
+OWN = Gemma4Config.__dataclass_fields__
+LETTERS = {kind[0]: kind for kind in KINDS.values()}
+
+
+def config(kinds="llfllf", *, turned=None, **changes):
+    """A decoder in which no two sizes agree by chance, and no switch is on.
+
+    Args:
+      kinds: a letter for each layer.
+      turned: (share, factor) of proportional rope; None: full layers turn whole heads.
+    """
+    own = {name: changes.pop(name) for name in list(changes) if name in OWN}
+    sizes = {"heads": 4, "kv_heads": 2, "head_dim": 6} | changes
+    full = {"full_head_dim": sizes["head_dim"], "full_kv_heads": sizes["kv_heads"]}
+    gemma4 = Gemma4Config(tuple(LETTERS[kind] for kind in kinds), **full | own)
+    share, factor = turned or (None, None)
+    return ModelConfig(
+        "gemma4_text",
+        **{"vocab_size": 19, "width": 16, "layers": len(kinds), "ff": 20} | sizes,
+        window=4,
+        rope_theta=500.0,
+        rope_local_theta=20.0,
+        stretch=Stretch("proportional", factor, share=share) if turned else None,
+        query_scale=1.0,
+        norm_eps=1e-5,
+        gemma4=gemma4,
+    )
+
+
+ALONE = {
+    "none": {},
+    "wide heads": {"full_head_dim": 10},
+    "few key heads": {"keys_are_values": True, "full_kv_heads": 1},
+    "keys are values": {"keys_are_values": True},
+    "partial rope": {"turned": (0.25, 1.0), "full_head_dim": 16},
+    "slower rope": {"turned": (0.5, 4.0)},
+    "shared keys": {"sharing": 3},
+    "double wide": {"sharing": 2, "double_wide": True},
+    "per-layer vectors": {"per_layer": 8},
+    "softcap": {"softcap": 2.0},
+    "uneven layers": {"kinds": "lfflllf", "sharing": 2},
+    "no local layers": {"kinds": "fff", "sharing": 1},
+    "own head": {"tied": False},
+}
+# A part of what E2B has, with groups that repeat, in fewer layers.
+SMALL = {"kinds": "lflflf", "sharing": 2, "double_wide": True, "per_layer": 8}
+SMALL |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
+E2B = {"kinds": "llfllfllf", "sharing": 6, "double_wide": True, "per_layer": 8}
+E2B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
+
+
+@st.composite
+def together(draw):
+    """Arguments of `config` with any switches on."""
+    own = draw(st.text("lf", min_size=1, max_size=5))
+    rest = draw(st.text("".join(set(own)), max_size=4))
+    kinds = own + rest
+    sharing = len(rest)
+    if not kinds.endswith("f"):
+        kinds, sharing = f"{own}f{rest}f", len(rest) + 1
+    values = draw(st.booleans())
+    turned = st.tuples(st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([1.0, 8.0]))
+    return {
+        "kinds": kinds,
+        "sharing": sharing,
+        "full_head_dim": draw(st.sampled_from([6, 8, 12])),
+        "keys_are_values": values,
+        "full_kv_heads": draw(st.sampled_from([1, 2, 4])) if values else 2,
+        "double_wide": draw(st.booleans()),
+        "per_layer": draw(st.sampled_from([0, 8, 9])),
+        "softcap": draw(st.sampled_from([0.0, 2.0, 30.0])),
+        "turned": draw(st.none() | turned),
+        "tied": draw(st.booleans()),
+    }

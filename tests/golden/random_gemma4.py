@@ -1,0 +1,117 @@
+"""Gemma 4 decoders of random shapes, here and in transformers: a part of `make parity`.
+
+    python tests/golden/random_gemma4.py write FOLDER   in the course's environment
+    python tests/golden/random_gemma4.py check FOLDER   where torch and peft are
+
+Every switch alone, then shapes that hypothesis draws with any of them on: our folders,
+with logits of the text at once and in pieces beside them; adapters on some of them.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROWS, LENGTH, DRAWN = 2, 11, 12
+
+
+def shapes():
+    """{name: arguments of gemma4_shapes.config}; the same ones every time."""
+    import gemma4_shapes
+    from hypothesis import Phase, given, settings
+
+    found = []
+
+    @settings(max_examples=DRAWN, derandomize=True, phases=[Phase.generate])
+    @given(gemma4_shapes.together())
+    def collect(shape):
+        found.append(shape)
+
+    collect()
+    drawn = {f"drawn {i:02}": shape for i, shape in enumerate(found)}
+    return gemma4_shapes.ALONE | {"as E2B": gemma4_shapes.E2B} | drawn
+
+
+def write(folder):
+    """Our folders, and our logits beside them."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import gemma4_shapes
+    import jax
+    import jax.numpy as jnp
+    import tiny_models
+    from flax import nnx
+
+    from helpers.model import lora, weights
+
+    def logits(model, tokens, cuts):
+        """Of the text in pieces, each of which sees those before it."""
+        graph, state = nnx.split(model)
+
+        @jax.jit
+        def all_pieces(state):
+            model, earlier, parts = nnx.merge(graph, state), [], []
+            for start, end in zip((0, *cuts), (*cuts, LENGTH), strict=True):
+                positions = jnp.broadcast_to(
+                    jnp.arange(start, end), (ROWS, 1, end - start)
+                )
+                piece = jnp.asarray(tokens[:, None, start:end])
+                hidden, kv = model(piece, positions, earlier=tuple(earlier))
+                earlier.append(kv)
+                parts.append(model.logits(hidden)[:, 0])
+            return jnp.concatenate(parts, axis=1)
+
+        return np.asarray(all_pieces(state))
+
+    tokens = tiny_models.texts(ROWS, LENGTH)
+    for name, shape in shapes().items():
+        place = folder / name.replace(" ", "_")
+        model = tiny_models.of_config(gemma4_shapes.config(**shape))
+        weights.save(model, place)
+        found = {"tokens": tokens, "whole": logits(model, tokens, ())}
+        found["pieces"] = logits(model, tokens, (6, 7))
+        if not name.startswith("drawn") or name.endswith("0"):
+            adapted = tiny_models.adapted(model)
+            lora.save(adapted, place / "adapter", place)
+            found["adapted"] = logits(adapted, tokens, ())
+        np.savez(place / "ours.npz", **found)
+
+
+def check(folder):
+    """Their logits of our folders; prints the largest difference of each."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    worst = 0.0
+    for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
+        ours = np.load(place / "ours.npz")
+        tokens = torch.tensor(ours["tokens"].astype(np.int64))
+        model, report = AutoModelForCausalLM.from_pretrained(
+            place,
+            dtype=torch.float32,
+            attn_implementation="eager",
+            output_loading_info=True,
+        )
+        assert not report["missing_keys"] | report["unexpected_keys"], report
+        gaps = {}
+        with torch.no_grad():
+            # Without this, transformers 5.23 cuts off inputs that some shapes lack.
+            uncut = {"output_hidden_states": True}
+            theirs = model.eval()(tokens, **uncut).logits.numpy()
+            gaps["whole"] = np.abs(theirs - ours["whole"]).max()
+            gaps["pieces"] = np.abs(theirs - ours["pieces"]).max()
+            if "adapted" in ours:
+                model = PeftModel.from_pretrained(model, place / "adapter").eval()
+                gaps["adapter"] = np.abs(
+                    model(tokens, **uncut).logits.numpy() - ours["adapted"]
+                ).max()
+                assert np.abs(ours["adapted"] - ours["whole"]).max() > 0.1
+        said = ", ".join(f"{name} {gap:.1e}" for name, gap in gaps.items())
+        print(f"gemma4 {place.name}: {said}", flush=True)
+        worst = max(worst, *gaps.values())
+    assert 0 < worst <= 1e-4, worst
+
+
+if __name__ == "__main__":
+    {"write": write, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -1,0 +1,231 @@
+"""Gemma 4's own: its config.json in every spelling, stacks, folders, adapters."""
+
+import json
+
+import gemma4_shapes
+import jax
+import jax.numpy as jnp
+import naive_decoder
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+from test_model import forward
+
+from helpers.model import gguf, lora, names, weights
+from helpers.model.config import ModelConfig, UnsupportedModel
+from helpers.model.gemma4_config import Gemma4Config
+from helpers.serving import block_drafter, paged
+
+SMALL = gemma4_shapes.config(**gemma4_shapes.SMALL)
+
+
+def changed(**fields):
+    """The config.json of a small Gemma 4, with other fields."""
+    return SMALL.to_hf() | fields
+
+
+@given(gemma4_shapes.together())
+def test_configs_come_back_from_their_json(shape):
+    ours = gemma4_shapes.config(**shape)
+    assert ModelConfig.from_hf(json.loads(json.dumps(ours.to_hf()))) == ours
+
+
+def test_full_layers_are_read_as_either_release_of_transformers_writes_them():
+    hf = SMALL.to_hf()
+    del hf["global_head_dim"], hf["num_global_key_value_heads"]
+    new = {str(layer): {"head_dim": 10} for layer in (1, 3, 5)}
+    assert ModelConfig.from_hf(hf | {"per_layer_config": new}) == SMALL
+    few = {layer: sizes | {"num_key_value_heads": 1} for layer, sizes in new.items()}
+    read = ModelConfig.from_hf(hf | {"per_layer_config": few})
+    assert read.gemma4.full_kv_heads == 1
+    uneven = new | {"3": {"head_dim": 8}}
+    for strange in (uneven, new | {"0": {"head_dim": 8}}, {"1": {"head_dim": 10}}):
+        with pytest.raises(UnsupportedModel, match="per_layer_config"):
+            ModelConfig.from_hf(hf | {"per_layer_config": strange})
+
+
+def test_the_text_half_of_a_model_with_towers_is_read_and_its_tower_refused():
+    towers = {"vision_config": {"model_type": "gemma4_vision"}, "audio_config": {}}
+    whole = {"model_type": "gemma4", "text_config": SMALL.to_hf(), **towers}
+    assert ModelConfig.from_hf(whole) == SMALL
+    with pytest.raises(UnsupportedModel, match="tower of Gemma 4 is not read yet"):
+        ModelConfig.from_hf(whole, vision=True)
+
+
+def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
+    said = {"model_type": "gemma4_text", "num_hidden_layers": 8}
+    read = ModelConfig.from_hf(said)
+    assert (read.width, read.ff, read.heads, read.kv_heads) == (2304, 9216, 8, 4)
+    assert (read.window, read.rope_theta, read.rope_local_theta) == (512, 1e6, 1e4)
+    assert (read.stretch.kind, read.stretch.share) == ("proportional", 0.25)
+    own = read.gemma4
+    assert own.kinds == (*["local"] * 5, "full", "local", "full")
+    assert (own.full_head_dim, own.full_kv_heads, own.per_layer) == (512, 4, 256)
+    assert (own.sharing, own.softcap, own.double_wide) == (0, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"enable_moe_block": True}, "experts .26B-A4B. is not supported"),
+        ({"vocab_size_per_layer_input": 7}, "vocab_size_per_layer_input=7"),
+        ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 layers"),
+        ({"layer_types": ["sliding_attention"] * 6}, "last layer of Gemma 4 is full"),
+        ({"num_kv_shared_layers": 5}, "num_kv_shared_layers=5"),
+        ({"global_head_dim": 7}, "global_head_dim=7 is odd"),
+        ({"attention_bias": True}, "attention_bias=True"),
+        ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"hidden_activation": "silu"}, "hidden_activation='silu'"),
+        (
+            {"attention_k_eq_v": True, "num_global_key_value_heads": 3},
+            "num_global_key_value_heads 3",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(fields, said):
+    with pytest.raises(UnsupportedModel, match=said):
+        ModelConfig.from_hf(changed(**fields))
+
+
+@given(gemma4_shapes.together())
+def test_spans_are_all_layers_in_their_order(shape):
+    config = gemma4_shapes.config(**shape).gemma4
+    walked = []
+    for span in config.spans:
+        assert span.first == len(walked) and span.repeats and span.local + span.full
+        group = ["local"] * span.local + ["full"] * span.full
+        prefix = "sharing_" if span.shares else ""
+        walked += [prefix + kind for kind in group] * span.repeats
+    assert walked == [config.stack_of(i) for i in range(len(config.kinds))]
+    found = [layer for layers in config.stacks.values() for layer in layers]
+    assert sorted(found) == list(range(len(config.kinds)))
+
+
+@pytest.mark.parametrize(
+    "local, groups, sharing, spans",
+    [
+        (4, 7, 20, [(0, 3, 4, 1, False), (15, 4, 4, 1, True)]),  # E2B
+        (5, 7, 18, [(0, 4, 5, 1, False), (24, 3, 5, 1, True)]),  # E4B
+        (5, 10, 0, [(0, 10, 5, 1, False)]),  # 31B
+    ],
+)
+def test_published_shapes_are_two_spans_at_most(local, groups, sharing, spans):
+    """So four layers are compiled, and no stack of weights is cut."""
+    kinds = (("local",) * local + ("full",)) * groups
+    assert Gemma4Config(kinds, 512, 2, sharing=sharing).spans == spans
+
+
+@pytest.mark.slow
+@settings(max_examples=12)
+@given(gemma4_shapes.together(), st.integers(1, 9), st.integers(0, 99))
+def test_any_switches_give_the_transcription_at_once_and_in_pieces(shape, cut, seed):
+    model = tiny_models.of_config(gemma4_shapes.config(**shape), seed)
+    tensors, hf = tiny_models.tensors(model)
+    tokens = tiny_models.texts(1, 10, seed)
+    expected = naive_decoder.logits(tensors, hf, tokens[0].tolist())
+    _, found, _ = forward(model, tokens[:, None])
+    np.testing.assert_allclose(found[0, 0], expected, atol=5e-5)
+    positions, earlier, parts = np.arange(10)[None, None], [], []
+    for here in (slice(0, cut), slice(cut, 10)):
+        _, logits, kv = forward(
+            model, tokens[:, None, here], positions[..., here], earlier=earlier
+        )
+        earlier.append(kv)
+        parts.append(logits)
+    np.testing.assert_allclose(np.concatenate(parts, axis=2), found, atol=2e-5)
+
+
+def test_layers_that_share_keep_no_keys():
+    model = tiny_models.cached_model("gemma4_text")
+    tokens = jnp.zeros((1, 1, 5), jnp.int32)
+    graph, state = nnx.split(model)
+    _, kv = jax.eval_shape(lambda s: nnx.merge(graph, s)(tokens, tokens), state)
+    assert {kind: keys.shape for kind, keys in kv.keys.items()} == {
+        "local": (2, 1, 1, 2, 6, 5),
+        "full": (2, 1, 1, 2, 10, 5),
+    }
+    assert kv.values["full"].shape == (2, 1, 1, 2, 5, 10)
+    assert not hasattr(model.layers.sharing_full, "k")
+
+
+def test_the_hubs_folder_is_read_with_its_towers_and_needless_keys(tmp_path):
+    """Other parts' tensors are passed over, and shared layers' keys; no others."""
+    model = tiny_models.cached_model("gemma4_text")
+    weights.save(model, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    text = {
+        name.replace("model.", "model.language_model.", 1): x
+        for name, x in tensors.items()
+    }
+    beside = {"model.vision_tower.patch_embedder.input_proj.weight": np.ones((2, 2))}
+    beside |= {"model.audio_tower.layers.0.x": np.ones(2)}
+    beside |= {"model.embed_vision.embedding_projection.weight": np.ones((2, 2))}
+    shared = "model.language_model.layers.4.self_attn.k_proj.weight"
+    beside |= {shared: np.ones((12, 16))}
+    save_file(text | beside, tmp_path / "model.safetensors")
+    whole = {"model_type": "gemma4", "text_config": SMALL.to_hf()}
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    read = weights.load(tmp_path)
+    for (path, x), (_, y) in zip(
+        names.items(nnx.state(read)), names.items(nnx.state(model)), strict=True
+    ):
+        np.testing.assert_array_equal(x, y, err_msg=path)
+    strange = {shared.replace("layers.4", "layers.9"): np.ones((12, 16))}
+    save_file(text | strange, tmp_path / "model.safetensors")
+    with pytest.raises(weights.WeightsError, match=r"no place for.*layers\.9"):
+        weights.load(tmp_path)
+
+
+def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
+    base = tiny_models.cached_model("gemma4_text")
+    adapted = tiny_models.adapted(base)
+    assert adapted.layers.full.adapters == lora.ATTENTION + lora.MLP
+    assert adapted.layers.sharing_local.adapters == ("q", "o", *lora.MLP)
+    lora.save(adapted, tmp_path)
+    read = lora.load(base, tmp_path)
+    for (path, x), (_, y) in zip(
+        names.items(nnx.state(read)), names.items(nnx.state(adapted)), strict=True
+    ):
+        np.testing.assert_array_equal(x, y, err_msg=path)
+    stored = load_file(tmp_path / "adapter_model.safetensors")
+    assert len(stored) == 2 * (4 * 7 + 2 * 5)
+    some = {k: x for k, x in stored.items() if ".5." not in k}
+    save_file(some, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(weights.WeightsError, match=r"layers\.5.*has none"):
+        lora.load(base, tmp_path)
+
+
+def test_int8_and_adapters_are_what_their_merged_matrices_are():
+    model = lora.quantize(tiny_models.adapted(tiny_models.cached_model("gemma4_text")))
+    merged = lora.merge(model)
+    paths = {path for path, _ in names.items(nnx.state(merged))}
+    assert paths == set(names.shapes(SMALL))
+    tokens = tiny_models.texts(2, 7)[:, None]
+    _, ours, _ = forward(model, tokens)
+    tensors, hf = tiny_models.tensors(merged)
+    for row, logits in zip(tokens[:, 0], ours[:, 0], strict=True):
+        expected = naive_decoder.logits(tensors, hf, row.tolist())
+        np.testing.assert_allclose(logits, expected, atol=5e-5)
+
+
+def test_scales_of_layers_are_not_trained():
+    model = tiny_models.cached_model("gemma4_text")
+    trained = nnx.state(model, lora.trainable(model))
+    left = set(names.shapes(SMALL)) - {path for path, _ in names.items(trained)}
+    assert {path[-1] for path in left} == {"scale"}
+
+
+def test_what_cannot_hold_two_kinds_of_layer_says_so(tmp_path):
+    model = tiny_models.cached_model("gemma4_text")
+    for refused in (
+        lambda: paged.pages(model, 4, 8),
+        lambda: block_drafter.BlockDrafter(model),
+        lambda: gguf.save(model, tmp_path / "x.gguf", None),
+    ):
+        with pytest.raises(ValueError, match="Gemma 4"):
+            refused()

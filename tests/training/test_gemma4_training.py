@@ -1,0 +1,101 @@
+"""Gemma 4 is sampled and trained as the other families are."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+
+from helpers.generation.sampling import generate, row_keys
+from helpers.model import lora
+from helpers.model.scoring import group_logprobs
+from helpers.runtime.mesh import make_mesh
+from helpers.training.objectives import policy_gradient
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
+
+TESTS = pathlib.Path(__file__).parents[1]
+PROMPTS, _ = tiny_models.random_groups(seed=2)
+GROUP, BUDGET = 3, 9
+
+
+def answers(model, seed=0):
+    """A batch of answers that the model sampled, with the log-probs it noted."""
+    blank = tiny_models.group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
+    said = generate(
+        model,
+        blank["prompt"],
+        blank["prompt_mask"],
+        row_keys(jax.random.key(seed), 0, len(PROMPTS), GROUP),
+        max_tokens=BUDGET,
+        eos_ids=(0, 1),
+    )
+    return {
+        "prompt": blank["prompt"],
+        "prompt_mask": blank["prompt_mask"],
+        "completion": said.tokens,
+        "loss_mask": said.mask.astype(np.float32),
+        "logprobs": said.logprobs,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", ["", "int8", "nf4"])
+def test_what_was_sampled_is_what_the_trainer_scores(stored):
+    """Past the window; plain, and with adapters beside matrices in few bits."""
+    model = tiny_models.cached_model("gemma4_text")
+    if stored:
+        model = tiny_models.adapted(lora.quantize(model, stored))
+    batch = answers(model)
+    graph, state = nnx.split(model)
+    found = jax.jit(lambda s: group_logprobs(nnx.merge(graph, s), batch)[0])(state)
+    off = np.abs(found - batch["logprobs"]) * batch["loss_mask"]
+    assert off.max() < 3e-5 and batch["loss_mask"].sum() > 40
+
+
+@pytest.mark.slow
+def test_policy_gradients_make_rewarded_answers_likelier():
+    """Adapters alone move, beside int8; what shares keys has its own share in it."""
+    model = lora.add(lora.quantize(tiny_models.cached_model("gemma4_text")), 2)
+    batch = answers(model)
+    count = np.asarray(batch["completion"] == 5).sum(axis=-1) * 1.0
+    batch["advantages"] = count - count.mean(axis=1, keepdims=True)
+    batch = {name: np.asarray(x) for name, x in batch.items()}
+
+    class Same:
+        metrics, samples = {}, []
+
+        def __next__(self):
+            return batch
+
+        def get_state(self):
+            return {}
+
+    def gain(model):
+        found = group_logprobs(model, batch)[0] * batch["loss_mask"]
+        return float((found.sum(axis=-1) * batch["advantages"]).sum())
+
+    before = gain(model)
+    mesh = make_mesh(jax.devices()[:1])
+    trainer = Trainer(model, policy_gradient(), adamw(3e-3), mesh=mesh, log=False)
+    rows = trainer.fit(Same(), 4)
+    assert rows[0]["ratio_mean"] == pytest.approx(1, abs=1e-4)
+    assert gain(model) > before + 0.1
+    for layers in (model.layers.local, model.layers.sharing_full):
+        assert np.abs(layers.q_b[...]).max() > 1e-4
+
+
+@pytest.mark.slow
+def test_eight_devices_train_it_as_one_does():
+    env = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+    }
+    subprocess.run(
+        [sys.executable, str(TESTS / "sharded_gemma4.py")], check=True, env=env
+    )
