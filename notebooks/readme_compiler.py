@@ -21,7 +21,7 @@ def pictures_tables() -> str:
     ]
     updates = {
         row["group"]: f"{float(row['tflop']):,.0f} TFLOP and "
-        f"{float(row['modelled_ms']):,.0f} ms"
+        f"{results.quoted_ms(row):,.0f} ms"
         for row in _rows(program="grpo", pictures="1", topology="v5e-8")
     }
     said = (
@@ -44,7 +44,7 @@ def headline() -> str:
     for preset, machine in MACHINES.items():
         both = [_rows(preset=preset, program=name)[0] for name in ("rollout", "grpo")]
         memory = max(float(row["hbm_percent"]) for row in both)
-        seconds = sum(float(row["modelled_ms"]) for row in both) / 1e3
+        seconds = sum(map(results.quoted_ms, both)) / 1e3
         answers = int(both[0]["prompts"]) * int(both[0]["group"])
         parts.append(
             f"on {machine} with {answers} answers {memory:.0f}% of the memory and at "

@@ -16,7 +16,7 @@ from helpers.generation import calculator_use
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
-from helpers.model import lora, weights
+from helpers.model import attention, lora, transformer, weights
 from helpers.rewards.functions import RewardSet
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import gathered
@@ -45,6 +45,15 @@ def mixed_policy():
     model = make(vocab=len(TOKENIZER), width=16, ff=24, dtype=jnp.bfloat16)
     model.activations = "float32"
     return lora.add(model, 4)
+
+
+def adapted_policy():
+    """Adapters whose products go together with those beside them, and keys as well."""
+    transformer.MANY = transformer.LONG = attention.JOINED = 1
+    return lora.add(policy(), 4)
+
+
+POLICIES = {"mixed": mixed_policy, "adapters": adapted_policy, "cut": adapted_policy}
 
 
 def by_text(prompts, completions, **_):
@@ -106,6 +115,12 @@ LESSONS = {
         lambda model: rollouts(model, RewardSet({by_text: 1.0})),
         False,
     ),
+    "adapters": (
+        objectives.policy_gradient,
+        lambda model: rollouts(model, RewardSet({by_text: 1.0})),
+        False,
+    ),
+    "cut": (objectives.sft, sft_rows, False),
     "drafter": (objectives.policy_gradient, drafted, False),
     "calculator": (objectives.policy_gradient, often_calculated, False),
     "dpo": (objectives.dpo, preferred, True),
@@ -120,14 +135,16 @@ LESSONS = {
 def train(name, devices):
     """(metrics table, batches, final weights) of a lesson on so many devices."""
     objective, source_of, with_teacher = LESSONS[name]
-    model = mixed_policy() if name == "mixed" else policy()
+    model = POLICIES.get(name, policy)()
     source = source_of(model)
     trainer = Trainer(
         model,
         objective(),
         adamw(3e-3, b1=0.5, b2=0.5),
         frozen=(policy(1),) if with_teacher else (),
-        mesh=make_mesh(jax.devices()[:devices]),
+        mesh=make_mesh(
+            jax.devices()[:devices], min(devices, 2) if name == "cut" else 1
+        ),
         log=False,
     )
     table = trainer.fit(source, STEPS)
@@ -162,7 +179,7 @@ def check_lesson(name):
     for x, y in zip(jax.tree.leaves(state), jax.tree.leaves(alone), strict=True):
         atol = 1e-3 if name == "mixed" else 1e-4
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=atol)
-    start = nnx.state(mixed_policy() if name == "mixed" else policy())
+    start = nnx.state(POLICIES.get(name, policy)())
     moved = [
         np.abs(np.asarray(x) - y).max()
         for x, y in zip(jax.tree.leaves(state), jax.tree.leaves(start), strict=True)

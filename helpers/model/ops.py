@@ -24,7 +24,8 @@ def _product(x, weight):
     return jnp.matmul(*narrowed(x, weight), preferred_element_type=x.dtype)
 
 
-def _product_transposed(x, weight):
+def product_transposed(x, weight):
+    """x @ weight.T, rounded and summed as `matmul` does; without a rule of its own."""
     if x.dtype == weight.dtype:
         return x @ weight.T
     # XLA on CPUs has bfloat16 instructions for this form, and none for weight.T.
@@ -49,7 +50,7 @@ def _matmul_backward(saved, gradient):
     gradient = jax.lax.optimization_barrier(gradient)
     rows, columns = weight.shape
     for_weight = x.reshape(-1, rows).T @ gradient.reshape(-1, columns)
-    for_x = _product_transposed(gradient, weight)
+    for_x = product_transposed(gradient, weight)
     return for_x, for_weight.astype(weight.dtype)
 
 
@@ -65,14 +66,18 @@ def rms_norm(x, weight, eps, plus_one):
 
 
 # What the backward pass computes again: all of a layer but what attention found (least
-# memory), all but that and its products with weights, or nothing.
+# memory); also not attention's own products, nor the adapters' inner ones; only what is
+# no product with a weight; or nothing.
 _policies = jax.checkpoint_policies
-_FOUND = _policies.save_only_these_names("attended", "attention_total")
+_found = "attended", "attention_total"
+_FOUND = _policies.save_only_these_names(*_found)
+_ATTENTION = _policies.save_only_these_names(*_found, "q", "k", "v", "o", "inner")
 _PRODUCTS = _policies.save_from_both_policies(
     _FOUND, _policies.dots_with_no_batch_dims_saveable
 )
 REMAT: dict[str, Callable] = {
     "layer": functools.partial(jax.checkpoint, policy=_FOUND),
+    "attention": functools.partial(jax.checkpoint, policy=_ATTENTION),
     "cheap": functools.partial(jax.checkpoint, policy=_PRODUCTS),
     "none": lambda function: function,
 }

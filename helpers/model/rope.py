@@ -63,10 +63,10 @@ def rotary(positions_PGT, frequency):
     return jnp.cos(angle), jnp.sin(angle)
 
 
-def rotate(x_PGTNH, cos_sin):
-    """Turns each head's halves by its position; (P, G, T, heads, H), dtype kept."""
-    cos, sin = (part[..., None, :].astype(x_PGTNH.dtype) for part in cos_sin)
-    first, second = jnp.split(x_PGTNH, 2, axis=-1)
+def rotate(x_PGNTH, cos_sin):
+    """Turns each head's halves by its position; (P, G, heads, T, H), dtype kept."""
+    cos, sin = (part[:, :, None].astype(x_PGNTH.dtype) for part in cos_sin)
+    first, second = jnp.split(x_PGNTH, 2, axis=-1)
     return jnp.concatenate(
         [first * cos - second * sin, second * cos + first * sin], axis=-1
     )

@@ -11,15 +11,21 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from helpers.model import quantized
+from helpers.model.adapted import products
 from helpers.model.attention import KV, attend_causally, visible
 from helpers.model.config import ModelConfig
 from helpers.model.head import logits
 from helpers.model.ops import matmul, rematerialised, rms_norm
 from helpers.model.rope import frequencies, rotary, rotate
 from helpers.model.vision import Vision, image_runs, put_in
-from helpers.runtime.sharding import gathered, spread
+from helpers.runtime.sharding import cut_over_model, gathered, spread
+
+# Tokens in all, and in each row, from which on matrices are put side by side. Decoding
+# has few in a row, and perhaps many rows, but these on many chips.
+MANY, LONG = 1024, 32
 
 
 class Layer(nnx.Module):
@@ -73,44 +79,75 @@ class Layer(nnx.Module):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         c = self.config
         P, G, T, _ = x_PGTD.shape
-        q, k, v = (self.project(x_PGTD, name) for name in "qkv")
+        q, k, v = self.project_all(x_PGTD, "q", "k", "v")
         if c.qkv_bias:
             q, k, v = (
                 y + bias[...].astype(y.dtype)
                 for y, bias in ((q, self.q_bias), (k, self.k_bias), (v, self.v_bias))
             )
-        q = q.reshape(P, G, T, c.heads, c.head_dim)
-        k = k.reshape(P, G, T, c.kv_heads, c.head_dim)
-        v = v.reshape(P, G, T, c.kv_heads, c.head_dim)
+        q, k, v = (  # heads before tokens, as attention takes them
+            y.reshape(P, G, T, -1, c.head_dim).swapaxes(2, 3) for y in (q, k, v)
+        )
         if c.qk_norm:
             q, k = self.norm(q, self.q_norm), self.norm(k, self.k_norm)
         q = rotate(q, cos_sin) * c.attention_scale
-        k, v = rotate(k, cos_sin).transpose(0, 1, 3, 4, 2), v.swapaxes(2, 3)
-        q = q.reshape(P, G, T, c.kv_heads, -1, c.head_dim).transpose(0, 1, 3, 4, 2, 5)
+        k = rotate(k, cos_sin).swapaxes(3, 4)
+        q = q.reshape(P, G, c.kv_heads, -1, T, c.head_dim)
         out_PGKRTH = attend_causally(q, [*earlier, (k, v)], masks, ahead)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
-        return self.project(out_PGTD, "o"), (k, v)
+        return self.project(out_PGTD, "o", widens=False), (k, v)
 
     def feed_forward(self, x_PGTD):
         """Gated feed-forward: GeGLU for Gemma, SwiGLU for the others."""
-        gate = self.project(x_PGTD, "gate")
+        gate, up = self.project_all(x_PGTD, "gate", "up")
         gelu = functools.partial(jax.nn.gelu, approximate=True)
         gate = gelu(gate) if self.config.is_gemma else jax.nn.silu(gate)
-        return self.project(gate * self.project(x_PGTD, "up"), "down")
+        return self.project(gate * up, "down", widens=False)
 
-    def project(self, x, name):
+    def project(self, x, name, widens=True):
         """x times the matrix called `name`, and times its adapter if it has one."""
-        y = matmul(x, self.weight(name))
+        return self.project_all(x, name, widens=widens)[0]
+
+    def project_all(self, x, *names, widens=True):
+        """`project` for each name: of many tokens all together, `adapted.products`.
+
+        For few, putting matrices side by side costs more than it saves; and x in more
+        digits than a matrix would lose them before it meets the adapter.
+        """
+        if len(names) > 1 and cut_over_model():  # side by side they would be dealt anew
+            return [self.project(x, name, widens=widens) for name in names]
+        weights = [self.weight(name) for name in names]
+        adapters = [self.adapter(name) for name in names]
+        is_narrow = any(w.dtype.itemsize < x.dtype.itemsize for w in weights)
+        few = x.size < MANY * x.shape[-1] or x.shape[-2] < LONG
+        if few or is_narrow or not any(adapters):
+            pairs = zip(weights, adapters, strict=True)
+            found = [_beside(x, weight, adapter) for weight, adapter in pairs]
+        else:
+            given = jax.tree.map(lambda y: y.astype(x.dtype), (weights, adapters))
+            found = products(x, *given, widens)
+        return [checkpoint_name(y, name) for y, name in zip(found, names, strict=True)]
+
+    def adapter(self, name):
+        """The thin matrices beside the one called `name`, scaled; () if it has none."""
         if name not in self.adapters:
-            return y
-        a, b = (getattr(self, f"{name}_{part}")[...].astype(x.dtype) for part in "ab")
-        return y + matmul(matmul(x, a), b) * self.adapter_scale
+            return ()
+        a, b = (getattr(self, f"{name}_{part}")[...] for part in "ab")
+        return a, b * self.adapter_scale
 
     def weight(self, name):
         """The matrix called `name`; one that is quantized, as float32."""
         if not quantized.kind_of(self, name):
             return getattr(self, name)[...]
         return quantized.decode(quantized.parts(self, name))
+
+
+def _beside(x, weight, adapter):
+    y = matmul(x, weight)
+    if not adapter:
+        return y
+    a, b = (part.astype(x.dtype) for part in adapter)
+    return y + matmul(matmul(x, a), b)
 
 
 class Transformer(nnx.Module):

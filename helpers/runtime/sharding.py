@@ -110,6 +110,12 @@ def _mesh_in_use():
     return mesh if not mesh.empty and "data" in mesh.shape and mesh.size > 1 else None
 
 
+def cut_over_model() -> bool:
+    """Whether matrices stay cut, over the mesh axis "model", while they are used."""
+    mesh = _mesh_in_use()
+    return mesh is not None and mesh.shape["model"] > 1
+
+
 def spread(x):
     """Activations (rows, …) with their rows over the mesh axis "data"."""
     mesh = _mesh_in_use()

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import using
+from helpers.tpu import where_time_goes
 from helpers.tpu.generations import GENERATIONS, SLICES
 from helpers.tpu.hlo import GB, collectives, modelled_cycles, out_of_memory
 
@@ -67,8 +68,11 @@ class Report:
     `tflop` and `gbytes` are counted by hand: useful products, and GB that a chip must
     move at least, its arguments read and its new results written once. The compiler's
     own counts see the body of a loop once, however often it runs.
-    `modelled_ms` adds up the compiler's cycle estimates, loops times their trips;
-    collectives and copies without an estimate are not in it, so it is a lower bound.
+    `modelled_ms` adds up the compiler's cycle estimates, loops times their trips. It
+    has none for collectives, asynchronous copies and kernels of Pallas: `unpriced` says
+    how often which of them run. `roofline_ms` is what the program's products and bytes
+    take at least (`where_time_goes.roofline_ms`). `quoted_ms` is the longer of the two,
+    and `modelled_peak_percent` the useful FLOPs in that time, of the chip's peak.
     `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
     too. `links_ms` is what they take at least, over all links of a chip at once; a part
     of it hides behind other work.
@@ -86,10 +90,22 @@ class Report:
     gbytes: float = 0.0
     compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
+    roofline_ms: float = 0.0
+    unpriced: dict = dataclasses.field(default_factory=dict)
     modelled_peak_percent: float = 0.0
     links_ms: float = 0.0
     collectives: dict = dataclasses.field(default_factory=dict)
     verdict: str = ""
+
+    @property
+    def quoted_ms(self) -> float:
+        """The compiler's sum or the roofline, whichever is longer."""
+        return max(self.modelled_ms, self.roofline_ms)
+
+    @property
+    def pallas_calls(self) -> int:
+        """How many kernels of Pallas run."""
+        return self.unpriced.get("tpu_custom_call", 0)
 
     @property
     def hbm_percent(self) -> float:
@@ -103,13 +119,15 @@ class Report:
             f"{count} {kind} ({size:.2f} GiB)"
             for kind, (count, size) in self.collectives.items()
         )
+        missing = ", ".join(f"{n} {opcode}" for opcode, n in self.unpriced.items())
         return (
             f"{self.topology}: {self.hbm_gb:.2f} of {self.usable_gb:.2f} GiB a chip "
             f"({self.hbm_percent:.0f}%: arguments {self.arguments_gb:.2f}, temporaries "
             f"{self.temporaries_gb:.2f}); {self.tflop:.2f} TFLOP a chip (the compiler, "
             f"loops once: {self.compiler_tflop:.2f}), at least {self.gbytes:.2f} GB "
             f"moved ({self.compiler_gbytes:.2f}); modelled by the compiler, not "
-            f"measured: {self.modelled_ms:.1f} ms, "
+            f"measured: {self.modelled_ms:.1f} ms, without {missing or 'nothing'}; the "
+            f"roofline: {self.roofline_ms:.1f} ms; by the longer of the two "
             f"{self.modelled_peak_percent:.0f}% of peak; collectives: {kinds or 'none'}"
         )
 
@@ -151,7 +169,10 @@ def report(topology, count, lowered, flops=None) -> Report:
             return Report(topology, count, verdict=out_of_memory(str(error)))
     memory, text = compiled.memory_analysis(), compiled.as_text()
     cost = compiled.cost_analysis()
-    seconds = modelled_cycles(text) / (chip.ghz * 1e9)
+    found = where_time_goes.instructions(text)
+    modelled_ms = modelled_cycles(text) / (chip.ghz * 1e6)
+    roofline_ms = where_time_goes.roofline_ms(found, chip)
+    seconds = max(modelled_ms, roofline_ms) / 1e3
     one = flops / count if flops else cost.get("flops", 0.0)
     new = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = chip.tflops / chip.devices * 1e12
@@ -167,7 +188,9 @@ def report(topology, count, lowered, flops=None) -> Report:
         compiler_tflop=cost.get("flops", 0.0) / 1e12,
         gbytes=(memory.argument_size_in_bytes + new) / 1e9,
         compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
-        modelled_ms=1e3 * seconds,
+        modelled_ms=modelled_ms,
+        roofline_ms=roofline_ms,
+        unpriced=where_time_goes.unpriced(found),
         modelled_peak_percent=100 * one / peak / seconds if seconds else math.nan,
         links_ms=_links_ms(kinds, chip),
         collectives=kinds,

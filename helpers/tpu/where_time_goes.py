@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from helpers.tpu.generations import Generation
-from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Program
+from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Part, Program
 from helpers.tpu.hlo_costs import hbm_bytes, product_flops
 
 # Instructions that take time even where the compiler writes no estimate for them.
@@ -28,7 +28,7 @@ class Instruction(NamedTuple):
     """One instruction of the program; numbers are those of all times it runs.
 
     Attributes:
-      name, opcode: as in the program's text.
+      name, opcode: as in the program's text; for a call, what it calls.
       place: the innermost function of the course it comes from: "attention.attend".
       phase: "forward", "again" (computed again for the backward pass), "backward".
       kind: "product", "reduction", "move" or "elementwise".
@@ -80,21 +80,19 @@ def instructions(text: str) -> list[Instruction]:
 def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
     for line, times in program.walk():
         found = program.instruction(line)
-        if found is None or found.opcode in FREE | LOOPS or '="AllocateBuffer"' in line:
+        if found is None or found.opcode in FREE | LOOPS:
             continue
         estimate = re.search(r'"estimated_cycles":"(\d+)"', line)
         cycles = int(estimate[1]) if estimate else UNKNOWN
-        is_free = found.opcode not in WORK or found.shape.partition("{")[0].endswith(
-            "[]"
-        )
-        if cycles >= UNKNOWN and is_free:
+        if cycles >= UNKNOWN and not _works(found):
             continue
         inside = list(program.inside(found))
         products = [part for part in inside if part.opcode in ("convolution", "dot")]
         told = (products[0] if products else found).line
+        called = re.search(r'custom_call_target="([^"]*)"', line)
         yield Instruction(
             name=found.name,
-            opcode=found.opcode,
+            opcode=called[1] if called else found.opcode,
             place=frames.place(told),
             phase=_phase(told),
             kind=_kind({part.opcode for part in inside}),
@@ -103,6 +101,13 @@ def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
             flops=times * sum(product_flops(program.shapes, part) for part in products),
             bytes=times * hbm_bytes(program, found),
         )
+
+
+def _works(part: Part) -> bool:
+    """Whether an instruction takes time, though the compiler has no estimate for it."""
+    is_number = part.shape.partition("{")[0].endswith("[]")
+    reserves = 'custom_call_target="AllocateBuffer"' in part.line
+    return part.opcode in WORK and not is_number and not reserves
 
 
 def _kind(opcodes: set[str]) -> str:
@@ -172,9 +177,8 @@ def shares(
     """
     sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * 4)
     for one in found:
-        bound = max(one.flops / (chip.tflops * 1e12), one.bytes / (chip.gbytes * 1e9))
-        modelled = (one.cycles or 0) / (chip.ghz * 1e9)
-        added = 1e3 * modelled, 1e3 * bound, one.flops / 1e12, one.bytes / 1e9
+        modelled = (one.cycles or 0) / (chip.ghz * 1e6)
+        added = modelled, max(_least_ms(one, chip)), one.flops / 1e12, one.bytes / 1e9
         total = sums[by(one)]
         for i, x in enumerate(added):
             total[i] += x
@@ -182,8 +186,29 @@ def shares(
     return sorted(rows, key=lambda row: -max(row.modelled_ms, row.bound_ms))
 
 
+def _least_ms(one: Instruction, chip: Generation) -> tuple[float, float]:
+    """Milliseconds of its products at the peak, and of its bytes at the bandwidth."""
+    rates = chip.tflops / chip.devices * 1e9, chip.gbytes / chip.devices * 1e6
+    return one.flops / rates[0], one.bytes / rates[1]
+
+
+def roofline_ms(found: Iterable[Instruction], chip: Generation) -> float:
+    """What a device needs at least, given what it computes and moves in this program.
+
+    Instructions run one after another, each no faster than its products at the peak or
+    its bytes at the bandwidth. Copies that start early run beside them; but with them
+    all bytes together are no faster than the bandwidth either.
+    """
+    in_turn = moved = 0.0
+    for one in found:
+        compute, move = _least_ms(one, chip)
+        moved += move
+        in_turn += 0.0 if one.opcode.endswith("-start") else max(compute, move)
+    return max(in_turn, moved)
+
+
 def unpriced(found: Iterable[Instruction]) -> dict[str, int]:
-    """How many runs of which instructions have no estimate, by opcode."""
+    """How often which instructions without an estimate run, by opcode."""
     counts = collections.Counter[str]()
     for one in found:
         if one.cycles is None:

@@ -43,9 +43,10 @@ class Trainer:
 
     How the model computes is set on the model: its dtypes when it is loaded
     (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
-    computes again to save memory by `model.remat = "layer"`, "cheap" or "none". What is
-    trained in 16 bits keeps what rounding takes off each move for the next one; in
-    float32 with `activations="bfloat16"` it learns more in the same memory.
+    computes again to save memory by `model.remat = "layer"`, "attention", "cheap" or
+    "none". What is trained in 16 bits keeps what rounding takes off each move for the
+    next one; in float32 with `activations="bfloat16"` it learns more in the same
+    memory.
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.

@@ -48,6 +48,8 @@ def row(library, rows, report, versions):
         "hbm_gb": round(report["hbm_gb"], 2) if fits else "",
         "temporaries_gb": round(report["temporaries_gb"], 2) if fits else "",
         "modelled_ms": round(report["modelled_ms"], 1) if fits else "",
+        "roofline_ms": round(report["roofline_ms"], 1) if fits else "",
+        "pallas_calls": report["unpriced"].get("tpu_custom_call", 0),
         "verdict": report["verdict"].split("\n")[0],
         "versions": versions,
     }

@@ -161,6 +161,14 @@ def test_what_the_compiler_said_is_shown_for_one_preset_and_called_modelled(
     assert all(row.count("|") == head.count("|") for row in rows)
 
 
+def test_the_roofline_is_shown_where_the_compiler_says_less(monkeypatch, tmp_path):
+    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
+    head, row, *_ = FIT.splitlines()
+    for roofline, shown in (("900", "900 ms"), ("300", "412 ms"), ("", "412 ms")):
+        results.TPU_FIT.write_text(f"{head},roofline_ms\n{row},{roofline}\n")
+        assert shown in results.compiled("v5e-1")
+
+
 def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
     results.TPU_FIT.write_text(FIT)

@@ -73,10 +73,9 @@ def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
         turned = []
         for name, heads in (("q", 2), ("k", 1)):
             made = x @ np.asarray(weight(name))
-            turned.append(
-                rotate(jnp.asarray(made.reshape(1, 1, 5, heads, 32)), cos_sin)
-            )
-        return np.einsum("qhd,kod->hqk", turned[0][0, 0], turned[1][0, 0])
+            made = made.reshape(1, 1, 5, heads, 32).swapaxes(2, 3)
+            turned.append(rotate(jnp.asarray(made), cos_sin))
+        return np.einsum("hqd,okd->hqk", turned[0][0, 0], turned[1][0, 0])
 
     def weight(name):
         return dict(names.items(nnx.state(model)))[("layers", name)][0]

@@ -17,7 +17,7 @@ from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers import runtime
-from helpers.model import lora, quantized, weights
+from helpers.model import lora, quantized, transformer, weights
 from helpers.model.weights import WeightsError
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
@@ -46,6 +46,41 @@ def test_fresh_adapters_change_nothing_and_merged_ones_the_same(family):
     assert np.abs(logits(model) - logits(base)).max() > 0.1
     np.testing.assert_allclose(logits(lora.merge(model)), logits(model), atol=2e-5)
     np.testing.assert_allclose(logits(lora.remove(model)), logits(base), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "targets"),
+    [
+        ("qwen2", None, lora.ATTENTION + lora.MLP),
+        ("gemma3_text", "int8", ("q", "v", "up", "down")),
+        ("qwen3", "nf4", lora.MLP),
+    ],
+)
+def test_many_tokens_meet_matrices_and_adapters_at_once_with_the_same_gradient(
+    family, kind, targets, monkeypatch
+):
+    base = cached_model(family)
+    base = lora.quantize(base, kind) if kind else base
+    graph, params, rest = nnx.split(adapted(base, targets=targets), nnx.LoRAParam, ...)
+
+    tokens = jnp.asarray(TOKENS[:, None])
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
+
+    def slopes(many):
+        monkeypatch.setattr(transformer, "MANY", many)
+        monkeypatch.setattr(transformer, "LONG", 1)
+
+        def loss(params):
+            hidden, _ = nnx.merge(graph, params, rest)(tokens, positions)
+            return jnp.sin(hidden).sum()
+
+        program = jax.jit(jax.value_and_grad(loss)).lower(params)
+        return program.as_text().count("dot_general"), program.compile()(params)
+
+    (fewer, found), (more, expected) = slopes(1), slopes(10**9)
+    assert fewer < more  # the rule did choose
+    for x, y in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5 * float(jnp.abs(y).max()))
 
 
 def test_the_merged_matrix_is_base_plus_scaled_product():

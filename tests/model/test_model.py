@@ -280,5 +280,5 @@ def test_an_unknown_way_to_save_memory_is_refused_with_those_there_are():
     model = cached_model("qwen2")
     model = nnx.merge(*nnx.split(model))
     model.remat = "layers"
-    with pytest.raises(ValueError, match="remat is 'layers': choose one of layer, ch"):
+    with pytest.raises(ValueError, match="remat is 'layers': choose one of layer, at"):
         model(jnp.zeros((1, 1, 3), jnp.int32), jnp.arange(3)[None, None])

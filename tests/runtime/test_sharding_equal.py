@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).parents[1]
     "what",
     [
         *("sampling", "sft", "mixed", "grpo", "calculator", "drafter", "dpo"),
-        "distillation",
+        *("distillation", "adapters", "cut"),
         *("vision", "saving"),
     ],
 )

@@ -1,5 +1,6 @@
 """Facts about TPUs, and slices that do not exist."""
 
+import dataclasses
 import math
 
 import jax
@@ -37,6 +38,20 @@ def test_a_report_has_the_counts_by_hand_beside_the_compilers():
     assert report.gbytes * 1e9 == 2 * x.nbytes
     assert report.compiler_gbytes * 1e9 >= 3 * x.nbytes
     assert "loops once" in str(report)
+
+
+def test_the_longer_of_the_compilers_sum_and_the_roofline_is_quoted():
+    """Compiled here, where the compiler estimates nothing: that is said."""
+    x = jax.numpy.zeros((128, 128), jax.numpy.float32)
+    report = ahead_of_time.report("v5e-1", 1, jax.jit(lambda x: x @ x).lower(x))
+    assert report.modelled_ms == 0 < report.roofline_ms == report.quoted_ms
+    assert sum(report.unpriced.values()) >= 1 and report.pallas_calls == 0
+    assert report.modelled_peak_percent == pytest.approx(
+        100 * report.tflop / (197 * report.quoted_ms / 1e3)
+    )
+    kernels = dataclasses.replace(report, unpriced={"tpu_custom_call": 3})
+    assert kernels.pallas_calls == 3 and "without 3 tpu_custom_call" in str(kernels)
+    assert dataclasses.replace(report, modelled_ms=7.0).quoted_ms == 7
 
 
 def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():

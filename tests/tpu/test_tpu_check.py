@@ -1,5 +1,7 @@
 """The table of compiled programs: what is kept, what fails; and what is compiled."""
 
+import jax
+import numpy
 import pytest
 
 from helpers.model.known import KNOWN
@@ -21,6 +23,28 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     old = [row(), row(model="2"), row(versions="jax 0")]
     new = row(hbm_percent="60.0")
     assert tpu_check.merged(old, [new]) == [new, *old[1:]]
+
+
+def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_path):
+    monkeypatch.setattr(tpu_check, "TABLE", tmp_path / "tpu_fit.csv")
+    tpu_check.write([row(), row(roofline_ms="3.0")])
+    assert [old.get("roofline_ms") for old in tpu_check.table()] == ["", "3.0"]
+
+
+def test_a_row_of_before_the_roofline_is_compiled_again(monkeypatch):
+    """Its program and compiler are the same: only what was asked is not."""
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
+    program = jax.jit(lambda x: x @ x)
+    x = jax.numpy.zeros((8, 8))
+    monkeypatch.setattr(tpu_cases.Case, "build", lambda _: (program, (x,), 0.0))
+    monkeypatch.setattr(tpu_check, "versions", lambda: "jax 1")
+    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: numpy.zeros(1))
+    new = tpu_check.measure(case, {})
+    assert new["roofline_ms"] >= 0 and new["pallas_calls"] == 0
+    key = new["program_hash"]
+    assert tpu_check.measure(case, {key: {"roofline_ms": ""}}) == new
+    kept = {"roofline_ms": "1.0"}
+    assert tpu_check.measure(case, {key: kept}) is kept
 
 
 def test_a_preset_needs_room_to_spare_and_the_others_only_have_to_fit():

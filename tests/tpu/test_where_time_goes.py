@@ -10,7 +10,13 @@ import pathlib
 import pytest
 
 from helpers.tpu import GENERATIONS, hlo
-from helpers.tpu.where_time_goes import instructions, shares, unpriced
+from helpers.tpu.where_time_goes import (
+    Instruction,
+    instructions,
+    roofline_ms,
+    shares,
+    unpriced,
+)
 
 TEXT = (pathlib.Path(__file__).parent / "small_program.hlo").read_text()
 LAYERS, TOKENS, WIDTH = 4, 512, 256
@@ -76,4 +82,28 @@ def test_what_has_no_estimate_is_listed_and_what_does_nothing_is_not():
     head, _, rest = TEXT.partition("ENTRY ")
     first, _, rest = rest.partition("\n")
     found = instructions(f"{head}ENTRY {first}\n{call}\n{rest}")
-    assert unpriced(found) == {"copy-start": 2, "custom-call": 1}
+    assert unpriced(found) == {"copy-start": 2, "tpu_custom_call": 1}
+
+
+def of(opcode, compute_ms, move_ms, chip):
+    """An instruction whose products and bytes take so long on a device of a chip."""
+    flops = compute_ms * chip.tflops / chip.devices * 1e9
+    moved = move_ms * chip.gbytes / chip.devices * 1e6
+    return Instruction("", opcode, "", "", "", 1, None, flops, moved)
+
+
+@pytest.mark.parametrize("chip", [V5E, GENERATIONS["tpu7x"]], ids=lambda x: x.name)
+def test_a_roofline_hides_early_copies_behind_other_work_and_no_further(chip):
+    turns = [of("fusion", 2, 1, chip), of("fusion", 1, 3, chip)]
+    assert roofline_ms(turns, chip) == pytest.approx(2 + 3)
+    hidden = [*turns, of("copy-start", 0, 0.5, chip)]
+    assert roofline_ms(hidden, chip) == pytest.approx(2 + 3)
+    large = [*turns, of("copy-start", 0, 10, chip)]
+    assert roofline_ms(large, chip) == pytest.approx(1 + 3 + 10)
+
+
+def test_a_programs_roofline_is_below_the_compilers_sum_and_above_its_products():
+    found = instructions(TEXT)
+    products = LAYERS * 4 * 2 * TOKENS * WIDTH**2 / (V5E.tflops * 1e12)
+    modelled = hlo.modelled_cycles(TEXT) / (V5E.ghz * 1e9)
+    assert products < roofline_ms(found, V5E) / 1e3 < modelled
