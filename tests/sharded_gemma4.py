@@ -15,7 +15,12 @@ from helpers.runtime.mesh import make_mesh
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
-SHAPE = gemma4_shapes.SMALL | {"vocab_size": V, "full_head_dim": 8, "head_dim": 4}
+SHAPE = gemma4_shapes.SMALL | {
+    "vocab_size": V,
+    "full_head_dim": 8,
+    "head_dim": 4,
+    "ff": 24,
+}
 
 
 def train(objective, batches, devices, adapted):

@@ -159,7 +159,7 @@ class ModelConfig:
         _refuse_what_would_be_wrong(hf, family)
         _check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
         gemma, fourth = family in GEMMAS, family == "gemma4_text"
-        scale = 1 if fourth else hf.get("query_pre_attn_scalar")
+        scale = 1 if fourth else hf.get("query_pre_attn_scalar", 0)
         return cls(
             family=family,
             vocab_size=hf["vocab_size"],

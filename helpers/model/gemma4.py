@@ -9,6 +9,7 @@ compiled, at most, however many there are.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import SHARING
+from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.rope import frequencies, rotary
@@ -27,10 +28,16 @@ class Fixed(nnx.Variable):
     """Numbers of a model that are not trained."""
 
 
+def own_of(config: ModelConfig) -> Gemma4Config:
+    """What only Gemma 4 has in a config of Gemma 4."""
+    assert config.gemma4 is not None, "a decoder of another family"
+    return config.gemma4
+
+
 def config_of(config: ModelConfig, stack: str) -> ModelConfig:
     """The config of a decoder that had only the layers of this stack."""
-    own, changes = config.gemma4, {}
-    assert own is not None
+    own = own_of(config)
+    changes: dict[str, Any] = {}
     if stack.endswith("full"):
         changes |= {"head_dim": own.full_head_dim, "kv_heads": own.full_kv_heads}
     if stack.startswith(SHARING) and own.double_wide:
@@ -46,16 +53,18 @@ class Gemma4Layer(Layer):
         self.shares = stack.startswith(SHARING)
         if self.shares:
             del self.k, self.v, self.k_norm
-        elif stack.endswith("full") and config.gemma4.keys_are_values:
+        elif stack.endswith("full") and own_of(config).keys_are_values:
             del self.v
-        D, E = config.width, config.gemma4.per_layer
+        D, E = config.width, own_of(config).per_layer
         if E:
             self.input_gate = _random(rngs, D, E, dtype)
             self.input_out = _random(rngs, E, D, dtype)
             self.input_norm = nnx.Param(jnp.ones((D,), dtype))
         self.scale = Fixed(jnp.ones((1,), dtype))
 
-    def __call__(self, x_PGTD, input_PGTE, cos_sin, earlier, masks, ahead=0):
+    def __call__(  # type: ignore[override]
+        self, x_PGTD, input_PGTE, cos_sin, earlier, masks, ahead=0
+    ):
         """Returns the new x, and this layer's keys and values; None if it shares.
 
         Args:
@@ -103,7 +112,7 @@ class Gemma4Layers(nnx.Module):
 
             return made(rngs)
 
-        for name, layers in config.gemma4.stacks.items():
+        for name, layers in own_of(config).stacks.items():
             setattr(self, name, stack(name, layers))
 
     def __call__(self, x, inputs_LPGTE, positions_PGT, seen, pieces, ahead, remat):
@@ -119,8 +128,8 @@ class Gemma4Layers(nnx.Module):
         walk = _Walk(self, positions_PGT, seen, ahead, remat)
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
-        used = dict.fromkeys(self.config.gemma4.stacks, 0)
-        for span in self.config.gemma4.spans:
+        used = dict.fromkeys(own_of(self.config).stacks, 0)
+        for span in own_of(self.config).spans:
             if span.shares and not shared:
                 pieces = [*pieces, _joined(made)]
                 shared = {
@@ -139,7 +148,7 @@ class _Walk:
     """What all layers of one pass have in common, by kind."""
 
     def __init__(self, layers, positions_PGT, seen, ahead, remat):
-        c, own = layers.config, layers.config.gemma4
+        c, own = layers.config, own_of(layers.config)
         self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
         self.layers, self.ahead, self.remat = own.stacks, ahead, remat
         full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
@@ -210,7 +219,7 @@ def _of_kind(pieces, kind):
 
 def _joined(made):
     """({kind: keys}, {kind: values}) of all layers that made some, in their order."""
-    both = ({}, {})
+    both: tuple[dict, dict] = ({}, {})
     for kind, spans in made.items():
         for all_layers, parts in zip(both, zip(*spans, strict=True), strict=True):
             whole = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
@@ -228,14 +237,14 @@ class PerLayer(nnx.Module):
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         self.config = config
         V, D, L = config.vocab_size, config.width, config.layers
-        E = config.gemma4.per_layer
+        E = own_of(config).per_layer
         self.vectors = _random(rngs, V, L * E, dtype, E)
         self.projection = _random(rngs, L * E, D, dtype, D)
         self.norm = nnx.Param(jnp.ones((E,), dtype))
 
     def __call__(self, tokens_PGT, x_PGTD):
         """(L, P, G, T, E), of tokens and what they are embedded as."""
-        c, L, E = self.config, self.config.layers, self.config.gemma4.per_layer
+        c, L, E = self.config, self.config.layers, own_of(self.config).per_layer
         rows = spread(self.vectors[...][tokens_PGT]).astype(x_PGTD.dtype)
         weights = gathered({"projection": self.projection[...]}, x_PGTD.dtype)
         made = matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)

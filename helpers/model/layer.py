@@ -27,7 +27,8 @@ class Layer(nnx.Module):
         D, F, H = config.width, config.ff, config.head_dim
         N, K = config.heads, config.kv_heads
         self.config = config
-        self.adapters, self.adapter_scale = (), 1.0  # helpers.model.lora fills these
+        self.adapters: tuple[str, ...] = ()  # helpers.model.lora fills these
+        self.adapter_scale = 1.0
 
         def matrix(rows, columns):
             noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)

@@ -125,8 +125,8 @@ def merge(model: Transformer) -> Transformer:
     for path, layers in stacks.items():
         for name in matrices(layers):
             setattr(layers, name, nnx.Param(matrix(model, (*path, name))))
-    for *path, name in scales:
-        delattr(stacks[tuple(path)], name)
+    for *stack, name in scales:
+        delattr(stacks[tuple(stack)], name)
     return merged
 
 

@@ -7,6 +7,8 @@ All layers are one `Layer` whose weights carry a leading layer axis, walked by
 layer, and a stack of each (`helpers.model.gemma4`).
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -62,7 +64,7 @@ class Transformer(nnx.Module):
             return Layer(config, rngs, dtype)
 
         if config.gemma4:
-            self.layers = Gemma4Layers(config, rngs, dtype)
+            self.layers: Any = Gemma4Layers(config, rngs, dtype)
             if config.gemma4.per_layer:
                 self.per_layer = PerLayer(config, rngs, dtype)
         else:
@@ -151,7 +153,7 @@ class Transformer(nnx.Module):
 
     def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, ahead):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""
-        inputs = self.per_layer(tokens_PGT, x) if self.config.gemma4.per_layer else None
+        inputs = self.per_layer(tokens_PGT, x) if hasattr(self, "per_layer") else None
         remat = rematerialised(self.remat)
         return self.layers(x, inputs, positions_PGT, seen, pieces, ahead, remat)
 

@@ -167,7 +167,12 @@ def forward_flops(config, tokens, seen):
 
     Products of weights and of attention, two FLOPs for each multiply-add; a layer that
     looks no further than its window sees no more than that.
+
+    Raises:
+      ValueError: a Gemma 4, whose layers have several sizes.
     """
+    if config.gemma4:
+        raise ValueError("The FLOPs of Gemma 4's several kinds of layer: not counted.")
     c = config
     attention = c.width * c.head_dim * (2 * c.heads + 2 * c.kv_heads)
     weights = c.layers * (attention + 3 * c.width * c.ff) + c.width * c.vocab_size
