@@ -50,12 +50,17 @@ def policy(rank, dtype):
 
 @functools.cache
 def answers(dtype=jnp.bfloat16, mesh=None):
-    """A batch of answers that the model sampled, with the log-probs it noted."""
+    """A batch of answers that the model sampled, with the log-probs it noted.
+
+    They are off by some 0.003, as another engine's would be: ten times GSPO's clip.
+    """
     rows = word_problems.generate(500, seed=11, levels=(3,))
     tokenizer = chat.load_tokenizer(SFT)
     prompts = prompt_batches.prompts(rows, tokenizer, batch=16, buckets=(48,), seed=0)
     model = weights.load(SFT, dtype=dtype, mesh=mesh)
-    return next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
+    batch = next(Rollouts(model, prompts, correct, tokenizer, group=4, max_tokens=64))
+    off = np.random.default_rng(0).normal(0, 4e-3, batch["logprobs"].shape)
+    return batch | {"logprobs": batch["logprobs"] + off * batch["loss_mask"]}
 
 
 def step(
@@ -91,5 +96,5 @@ if __name__ == "__main__":
                 minibatches=2, accumulate=accumulate,
             )  # fmt: skip
             assert_exactly_on_policy(row)
-            assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-4, row
+            assert np.isfinite(row["logprob_gap"]) and row["logprob_gap"] > 1e-3, row
     print("all the same")

@@ -127,7 +127,7 @@ SETTINGS = {
     "not of LoRA": {"peft_type": "IA3"},
     "r=0": {"r": 0},
     "lora_alpha='x'": {"lora_alpha": "x"},
-    "should have an adapter of shape .4, 16.": {"r": 4},
+    "should have an adapter of shape .4, ": {"r": 4},
 }
 
 

@@ -35,15 +35,15 @@ HERE = Path(__file__).parents[1]
 def test_gspo_gives_every_answer_its_gradient_before_anything_has_moved(
     dtype, rank, minibatches, accumulate
 ):
-    """In bfloat16 the sampler's log-probs are off by more than the clip: .15 of all
-    tokens were clipped."""
+    """The sampler's log-probs are off by more than the clip: where the ratio was to
+    them, .15 of all tokens were clipped."""
     if dtype == "bfloat16":
         needs_bfloat16()
     row = step(
         answers(dtype), objectives.gspo(),
         rank=rank, dtype=dtype, minibatches=minibatches, accumulate=accumulate,
     )  # fmt: skip
-    assert row["logprob_gap"] > (1e-4 if dtype == "bfloat16" else 0)
+    assert row["logprob_gap"] > 1e-3
     assert_exactly_on_policy(row)
 
 
