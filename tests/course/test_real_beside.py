@@ -58,8 +58,8 @@ def test_bfloat16_lies_further_from_its_sampler_than_float32(tmp_path, monkeypat
         for kind in real_dtypes.KINDS
     }
     gaps = [float(row["gap_mean"]) for row in found.values()]
-    assert 10 * gaps[0] < gaps[1] < gaps[2] / 10, gaps
-    assert found["float32"]["outside_clip"] == 0 < found["bfloat16"]["outside_clip"]
+    assert 10 * gaps[0] < min(gaps[1:]), gaps
+    assert found["float32"]["outside_clip"] == 0
     for row in found.values():
         assert row["steps"] == disconnected.SMALL.sft.steps
         assert float(row["loss_last"]) < float(row["loss_first"])

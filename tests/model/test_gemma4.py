@@ -121,7 +121,7 @@ def test_published_shapes_are_two_spans_at_most(local, groups, sharing, spans):
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
+@settings(max_examples=12, deadline=None)
 @given(gemma4_shapes.together(), st.integers(1, 9), st.integers(0, 99))
 def test_any_switches_give_the_transcription_at_once_and_in_pieces(shape, cut, seed):
     model = tiny_models.of_config(gemma4_shapes.config(**shape), seed)
