@@ -28,6 +28,33 @@ def fit(picture, size):
       ValueError: an array of another shape or dtype, a PIL image of more bits, or a
         picture without pixels.
     """
+    resized = _upright(picture).resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(resized)
+
+
+def fit_whole(picture, vision):
+    """A picture as Gemma 4 sees it: upright RGB, its shape kept, bicubic, in a strip.
+
+    The same as the Gemma 4 processor of transformers does with Pillow.
+
+    Args:
+      picture: as for `fit`.
+      vision: the model's Gemma4VisionConfig; its budget says how large.
+    Returns:
+      uint8 (H, W, 3), as `helpers.model.gemma4_pictures` lays it out: the same shape
+      for every picture.
+    Raises:
+      ValueError: see `fit`; or a picture too narrow for the budget.
+    """
+    rgb = _upright(picture)
+    height, width = vision.target(rgb.height, rgb.width)
+    if rgb.size != (width, height):
+        rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
+    return vision.strip(np.asarray(rgb))
+
+
+def _upright(picture):
+    """An RGB image of PIL, from whatever `fit` takes."""
     if not isinstance(picture, Image.Image):
         picture = np.asarray(picture)
         if picture.dtype != np.uint8 or not (
@@ -45,8 +72,7 @@ def fit(picture, size):
             f"A picture of mode {picture.mode} has more than 8 bits a channel: read "
             "its file with tasks.photos.decode, or scale its values to 0 to 255."
         )
-    rgb = ImageOps.exif_transpose(picture).convert("RGB")
-    return np.asarray(rgb.resize((size, size), Image.Resampling.BILINEAR))
+    return ImageOps.exif_transpose(picture).convert("RGB")
 
 
 def counts(token_lists, vision):
@@ -60,9 +86,7 @@ def counts(token_lists, vision):
     """
     found = []
     for index, tokens in enumerate(token_lists):
-        is_image = np.pad(np.asarray(tokens) == vision.image_token, 1).astype(np.int8)
-        starts, ends = (np.flatnonzero(np.diff(is_image) == step) for step in (1, -1))
-        runs = ends - starts
+        runs = _runs(tokens, vision)
         if (runs % vision.tokens).any():
             raise ImageMismatch(
                 f"Prompt {index} has runs of {runs.tolist()} image tokens, and an image"
@@ -70,6 +94,13 @@ def counts(token_lists, vision):
             )
         found.append(int(runs.sum()) // vision.tokens)
     return found
+
+
+def _runs(tokens, vision):
+    """The lengths of the unbroken runs of image tokens in a prompt."""
+    is_image = np.pad(np.asarray(tokens) == vision.image_token, 1).astype(np.int8)
+    starts, ends = (np.flatnonzero(np.diff(is_image) == step) for step in (1, -1))
+    return ends - starts
 
 
 def stack(pictures, numbers, slots, vision):
@@ -126,7 +157,7 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
     prompt_PT, real_PT = np.asarray(prompt_PT), np.asarray(mask_PT) > 0
     rows = [row[real] for row, real in zip(prompt_PT, real_PT, strict=True)]
     if images is None:
-        images = np.zeros((len(rows), 0, 1, 1, 3), np.uint8)
+        images = np.zeros((len(rows), 0, 1, 2, 3), np.uint8)
     images = np.asarray(images)
     if len(images) != len(rows):
         raise ImageMismatch(f"{len(rows)} prompts, but {len(images)} rows of images.")
@@ -136,6 +167,8 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
             "normalises them itself. Make them with images.fit and images.stack."
         )
     images = images[:, None] if images.ndim == 4 else images
+    if hasattr(vision, "strip"):  # each image takes as many tokens as its shape says
+        return _check_strips(rows, images, vision)
     for index, number in enumerate(counts(rows, vision)):
         if number > images.shape[1]:
             raise ImageMismatch(
@@ -146,4 +179,18 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
             raise ImageMismatch(
                 f"Prompt {index} has tokens for {number} images, and more pictures were"
                 " given: the rest would not be seen. Put each into the question."
+            )
+
+
+def _check_strips(rows, images, vision):
+    """`check_prompts` where each image has as many tokens as its picture's squares."""
+    for index, (tokens, strips) in enumerate(zip(rows, images, strict=True)):
+        runs = _runs(tokens, vision).tolist()
+        takes = [vision.count(strip) for strip in strips]
+        used = [number for number in takes if number]
+        if runs != used or takes != used + [0] * (len(takes) - len(used)):
+            raise ImageMismatch(
+                f"Prompt {index} has images of {runs} tokens, and its pictures take "
+                f"{takes}: pass those of `vision.place(picture)` for each picture in "
+                "the question, in their order, and black ones after them."
             )

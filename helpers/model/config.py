@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from helpers.model import gemma4_config
 from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.rope import Stretch
 from helpers.model.rope_config import kind_of, rope_of, stretch_of, theta_of
 from helpers.model.vision_config import UnsupportedModel, VisionConfig
@@ -65,7 +66,7 @@ class ModelConfig:
     `window` is the reach of local layers in tokens; one layer in `pattern` is global
     (sees everything), the others are local. `pattern == 1` means every layer is global.
     `stretch` is of global layers' rotary angles; local ones keep theirs. `vision` is
-    the tower beside the decoder, of Gemma 3 only; `gemma4` what only Gemma 4 has.
+    the tower beside the decoder, of Gemma 3 and 4; `gemma4` what only Gemma 4 has.
     """
 
     family: str
@@ -85,7 +86,7 @@ class ModelConfig:
     query_scale: float = 0.0
     norm_eps: float = 1e-6
     tied: bool = True
-    vision: VisionConfig | None = None
+    vision: VisionConfig | Gemma4VisionConfig | None = None
     gemma4: Gemma4Config | None = None
 
     def __post_init__(self):
@@ -146,11 +147,11 @@ class ModelConfig:
         """Reads a parsed `config.json`.
 
         Args:
-          vision: of Gemma 3 with vision, read the tower's shape too.
+          vision: of Gemma 3 or 4 with vision, read the tower's shape too.
         Raises:
           UnsupportedModel: naming the field that this decoder cannot honour.
         """
-        tower = VisionConfig.from_hf(hf) if vision else None
+        tower = _tower(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = _text_half(hf)
         if hf.get("model_type") in ("gemma4", "gemma4_text"):
@@ -202,7 +203,8 @@ class ModelConfig:
             "max_position_embeddings": self.max_positions,
         }
         if self.gemma4:
-            return _gemma4_hf(self, hf)
+            hf = _gemma4_hf(self, hf)
+            return self.vision.to_hf(hf) if self.vision else hf
         if self.stretch:
             hf["rope_scaling"] = self.stretch.to_hf()
         if self.is_gemma:
@@ -243,6 +245,11 @@ def _known(family: object) -> str:
         known = ", ".join(FAMILIES)
         raise UnsupportedModel(f"model_type {family!r}: this knows {known}.")
     return family
+
+
+def _tower(hf: dict) -> VisionConfig | Gemma4VisionConfig:
+    fourth = hf.get("model_type") == "gemma4"
+    return Gemma4VisionConfig.from_hf(hf) if fourth else VisionConfig.from_hf(hf)
 
 
 def _text_half(hf: dict) -> dict:

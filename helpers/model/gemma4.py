@@ -158,7 +158,8 @@ class _Walk:
             "local": rotary(positions_PGT, local),
         }
         self.masks = {
-            "full": [allowed for allowed, _ in seen],
+            # Only local layers see an image in both directions.
+            "full": [allowed & (distance >= 0) for allowed, distance in seen],
             "local": [allowed & (distance < c.window) for allowed, distance in seen],
         }
 

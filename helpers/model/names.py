@@ -5,6 +5,7 @@ from flax import nnx
 
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING
+from helpers.model.gemma4_vision import BOUNDS, MATRICES
 from helpers.model.transformer import Transformer
 
 OUTSIDE = {
@@ -70,16 +71,34 @@ IN_VISION_LAYER = {
     "down": "mlp.fc2.weight",
     "down_bias": "mlp.fc2.bias",
 }
+OF_GEMMA4_VISION = {
+    "patches": TOWER + "patch_embedder.input_proj.weight",
+    "positions": TOWER + "patch_embedder.position_embedding_table",
+    "token_bias": TOWER + "std_bias",
+    "token_scale": TOWER + "std_scale",
+    "projection": "embed_vision.embedding_projection.weight",
+}
+# Its layers are called as the decoder's, but for the matrices, which may have bounds.
+_MATRICES = {name: IN_LAYER[name].removesuffix(".weight") for name in MATRICES}
+IN_GEMMA4_VISION_LAYER = (
+    IN_GEMMA_LAYER
+    | {name: f"{theirs}.linear.weight" for name, theirs in _MATRICES.items()}
+    | {f"{x}_{bound}": f"{_MATRICES[x]}.{bound}" for x in MATRICES for bound in BOUNDS}
+)
 # Tensors of Gemma 4's other parts.
-TOWERS = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
-# Where Gemma 3 with vision keeps its halves, and what we call that: in the hub's
-# folders, which all releases of transformers read, and inside it since 4.52.
+HEARING = ("audio_tower.", "embed_audio.")
+TOWERS = ("vision_tower.", "embed_vision.", *HEARING)
+# Where Gemmas with vision keep their halves, and what we call that: Gemma 3 in the
+# hub's folders, which all releases of transformers read, and inside it since 4.52.
 HALVES = {
     "language_model.model.": "model.",
     "model.language_model.": "model.",
     "language_model.lm_head.": "lm_head.",
     "model.vision_tower.": "vision_tower.",
     "model.multi_modal_projector.": "multi_modal_projector.",
+    "model.embed_vision.": "embed_vision.",
+    "model.audio_tower.": "audio_tower.",
+    "model.embed_audio.": "embed_audio.",
 }
 
 
@@ -90,9 +109,12 @@ def of_weight(path, config):
     hub's of vision; see `in_folder`.
     """
     if path[0] == "vision":
+        outside, inside = OF_VISION, IN_VISION_LAYER
+        if config.gemma4:
+            outside, inside = OF_GEMMA4_VISION, IN_GEMMA4_VISION_LAYER
         if path[1] != "layers":
-            return [(None, OF_VISION[path[1]])]
-        stem, name = TOWER + "encoder.layers", IN_VISION_LAYER[path[2]]
+            return [(None, outside[path[1]])]
+        stem, name = TOWER + "encoder.layers", inside[path[2]]
         return [(i, f"{stem}.{i}.{name}") for i in range(config.vision.layers)]
     if path[0] == "per_layer":
         return [(None, PER_LAYER[path[1]])]
@@ -136,8 +158,17 @@ def ours(name: str) -> str:
 
 def of_vision(name: str) -> bool:
     """Whether a tensor, by our name of it, belongs to the half that sees or hears."""
-    own = name.removeprefix("model.")
-    return own.startswith((*TOWERS, "multi_modal_projector."))
+    return name.startswith((*TOWERS, "multi_modal_projector."))
+
+
+def of_hearing(name: str) -> bool:
+    """Whether a tensor, by our name of it, is of what hears, which is never read."""
+    return name.startswith(HEARING)
+
+
+def is_read(name: str, vision: bool) -> bool:
+    """Whether a tensor, by our name of it, is read, with the tower that sees or not."""
+    return not of_hearing(name) and (vision or not of_vision(name))
 
 
 def needless(config: ModelConfig) -> set[str]:
@@ -156,9 +187,13 @@ def needless(config: ModelConfig) -> set[str]:
 
 def in_folder(name: str, config: ModelConfig) -> str:
     """The hub's name of a tensor in a folder of this model; undoes `ours`."""
-    if config.vision is None or of_vision(name):
+    if config.vision is None:
         return name
-    return f"language_model.{name}"
+    if config.gemma4:
+        if of_vision(name):
+            return "model." + name.replace(TOWER, "vision_tower.")
+        return name.replace("model.", "model.language_model.", 1)
+    return name if of_vision(name) else f"language_model.{name}"
 
 
 def in_transformers(name: str, config: ModelConfig) -> str:

@@ -1,6 +1,7 @@
 """The decoder: Gemma 3 and 4, Qwen2.5, Qwen3, Llama 3 in one small Flax NNX module.
 
-Gemma 3 may have a tower that sees (`helpers.model.vision`) beside its decoder.
+Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vision`,
+`helpers.model.gemma4_vision`).
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
 `lax.scan`: compiling takes as long for 80 layers as for 4. Gemma 4 has several kinds of
@@ -16,6 +17,8 @@ from flax import nnx
 from helpers.model.attention import KV, visible
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4 import Gemma4Layers, PerLayer
+from helpers.model.gemma4_vision import Gemma4Vision
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.head import logits
 from helpers.model.layer import Layer
 from helpers.model.ops import rematerialised, rms_norm
@@ -69,14 +72,18 @@ class Transformer(nnx.Module):
                 self.per_layer = PerLayer(config, rngs, dtype)
         else:
             self.layers = stack(rngs)
-        if config.vision:
+        if isinstance(config.vision, Gemma4VisionConfig):
+            self.vision: Any = Gemma4Vision(config.vision, D, rngs, dtype)
+        elif config.vision:
             self.vision = Vision(config.vision, D, rngs, dtype)
 
     def see(self, images):
         """Image embeddings for `__call__`, (P, N·M, D): N pictures, M tokens each.
 
         Args:
-          images: uint8 (P, H, W, 3), or (P, N, H, W, 3): one row of pictures a prompt.
+          images: uint8 (P, H, W, 3), or (P, N, H, W, 3): one row of pictures a prompt,
+            as `batches.images.fit` makes them, of Gemma 4 as `fit_whole` does: then M
+            is the most tokens of a picture, and a row's own come first.
         Raises:
           ValueError: pictures of another size, or a model without vision.
         """
@@ -98,7 +105,8 @@ class Transformer(nnx.Module):
             means one segment (1) without padding.
           earlier: KV pieces, e.g. a prompt shared by the group, then a cache.
           images_PID: from `see`; a row's i-th image token is its i-th embedding, and
-            tokens of one image see each other in both directions.
+            tokens of one image see each other in both directions (of Gemma 4 in local
+            layers, and only if its config says so).
         Returns:
           hidden states after the final norm (P, G, T, D), and the new tokens' KV.
         """
@@ -116,8 +124,11 @@ class Transformer(nnx.Module):
         if images_PID is not None:
             assert c.vision is not None, "such embeddings come from `see`"
             is_image = (tokens_PGT == c.vision.image_token) & (segments_PGT > 0)
-            x, runs = put_in(x, is_image, images_PID), image_runs(is_image)
-            ahead = images_PID.shape[1]
+            x = put_in(x, is_image, images_PID)
+            if isinstance(c.vision, Gemma4VisionConfig):  # its vectors are of padding
+                tokens_PGT = jnp.where(is_image, c.vision.pad_token, tokens_PGT)
+            if getattr(c.vision, "both_ways", True):
+                runs, ahead = image_runs(is_image), images_PID.shape[1]
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
         pieces = [(kv.keys, kv.values) for kv in earlier]
         walk = self._walk_kinds if c.gemma4 else self._walk

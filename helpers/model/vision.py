@@ -29,22 +29,31 @@ def layer_norm(x, scale, bias, eps):
     return (x32 * scale.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
 
 
-def attend_to_all(q_BSNH, k_BSNH, v_BSNH):
-    """Softmax attention without a mask, so many queries at a time; (B, S, N, H)."""
+def attend_to_all(q_BSNH, k_BSNH, v_BSNH, scale=None, there_BS=None):
+    """Softmax attention in both directions, so many queries at a time; (B, S, N, H).
+
+    Args:
+      scale: what products are multiplied by; None: 1/√H.
+      there_BS: bool, where there is a patch to look at; None: everywhere.
+    """
     B, S, N, H = q_BSNH.shape
+    scale = H**-0.5 if scale is None else scale
 
     @jax.checkpoint
     def block(q_BQNH):
         scores = jnp.einsum(
             "bqnh,bsnh->bnqs", q_BQNH, k_BSNH, preferred_element_type=jnp.float32
         )
-        weights = jax.nn.softmax(scores * H**-0.5, axis=-1).astype(v_BSNH.dtype)
+        if there_BS is not None:
+            scores = jnp.where(there_BS[:, None, None], scores, -1e30)
+        weights = jax.nn.softmax(scores * scale, axis=-1).astype(v_BSNH.dtype)
         return jnp.einsum("bnqs,bsnh->bqnh", weights, v_BSNH)
 
-    if S <= QUERIES or S % QUERIES:
+    if S <= QUERIES:
         return block(q_BSNH)
+    q_BSNH = jnp.pad(q_BSNH, [(0, 0), (0, -S % QUERIES), (0, 0), (0, 0)])
     blocks = q_BSNH.reshape(B, -1, QUERIES, N, H).swapaxes(0, 1)
-    return jax.lax.map(block, blocks).swapaxes(0, 1).reshape(B, S, N, H)
+    return jax.lax.map(block, blocks).swapaxes(0, 1).reshape(B, -1, N, H)[:, :S]
 
 
 class SeeingLayer(nnx.Module):

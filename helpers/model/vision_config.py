@@ -81,16 +81,11 @@ class VisionConfig:
         Raises:
           UnsupportedModel: there is none, or one of another kind.
         """
-        if hf.get("model_type") == "gemma4":
-            raise UnsupportedModel(
-                "The vision tower of Gemma 4 is not read yet: load it with "
-                "vision=False, and give it no pictures."
-            )
         tower = hf.get("vision_config")
         if hf.get("model_type") != "gemma3" or not tower:
             raise UnsupportedModel(
                 f"model_type {hf.get('model_type')!r} has no vision that this knows: "
-                "load it with vision=False, or take Gemma 3 4B or larger."
+                "load it with vision=False, or take Gemma 3 4B or larger, or Gemma 4."
             )
         for field, known in (
             ("model_type", "siglip_vision_model"),

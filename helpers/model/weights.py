@@ -36,7 +36,8 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     Args:
       folder: holds `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
-      vision: of Gemma 3 with vision, read the tower too; False reads the text half.
+      vision: of Gemma 3 or 4 with vision, read the tower too; False reads the text
+        half. What hears is never read, and a printed sentence says so.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
       dtype, activations: of the weights in memory, and between them (see Transformer).
     Returns:
@@ -55,13 +56,16 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     try:
         with contextlib.ExitStack() as stack:
             tensors: dict = {}
+            hears = False
             for path, listed in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
                 _check_place(path, file.keys(), listed)
                 for name in file.keys():
-                    if vision or not names.of_vision(names.ours(name)):
+                    own = names.ours(name)
+                    hears |= names.of_hearing(own)
+                    if names.is_read(own, vision):
                         _check_tensor(name, file.get_slice(name), tensors, path)
-                        tensors[names.ours(name)] = file.get_slice(name)
+                        tensors[own] = file.get_slice(name)
             _check_names(tensors.keys(), config, folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
@@ -70,6 +74,8 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
         raise WeightsError(
             f"{path} is damaged ({error}). Delete it and fetch or make it again."
         ) from None
+    if hears:
+        print(f"{folder} has an audio tower, which is left out: give it no sounds.")
     return nnx.merge(graph, weights)
 
 
@@ -131,7 +137,7 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
             is_matrix = layer is not None and part.ndim == 2
             if path == PATCH:
                 part = part.reshape(_kernel(part.shape)).transpose(3, 2, 0, 1)
-            part = np.ascontiguousarray(part.T if is_matrix else part)
+            part = np.asarray(part.T if is_matrix else part, order="C")
             tensors[names.in_folder(name, config)] = part
     return tensors
 
@@ -307,6 +313,7 @@ def _stacked(slices, shape, dtype, index):
     """A part of a weight whose layers are tensors of their own, matrices transposed."""
     ranges = [range(size)[i] for size, i in zip(shape, index, strict=True)]
     stacked = np.empty([len(r) for r in ranges], dtype)
-    for slot, layer in zip(stacked, ranges[0], strict=True):
-        slot[...] = slices[layer][index[:0:-1]].T
+    for slot, layer in enumerate(ranges[0]):  # of bounds, a layer has a bare number
+        part = slices[layer][index[:0:-1]] if len(shape) > 1 else slices[layer][...]
+        stacked[slot] = part.T
     return stacked

@@ -1,0 +1,219 @@
+"""The shape of Gemma 4's tower that sees, read from and written to `config.json`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from helpers.model import gemma4_pictures
+from helpers.model.vision_config import UnsupportedModel
+
+# Our name of each size of the tower, theirs, and what transformers assumes.
+TOWER = {
+    "width": ("hidden_size", 768),
+    "layers": ("num_hidden_layers", 16),
+    "heads": ("num_attention_heads", 12),
+    "kv_heads": ("num_key_value_heads", 12),
+    "head_dim": ("head_dim", 64),
+    "ff": ("intermediate_size", 3072),
+    "patch": ("patch_size", 16),
+    "pool": ("pooling_kernel_size", 3),
+    "positions": ("position_embedding_size", 10_240),
+    "clipped": ("use_clipped_linears", False),
+    "standardized": ("standardize", False),
+    "norm_eps": ("rms_norm_eps", 1e-6),
+}
+# The same beside the tower.
+BESIDE = {
+    "image_token": ("image_token_id", 258_880),
+    "begin_token": ("boi_token_id", 255_999),
+    "end_token": ("eoi_token_id", 258_882),
+    "budget": ("vision_soft_tokens_per_image", 280),
+}
+BOTH_WAYS = "use_bidirectional_attention"
+
+
+@dataclass(frozen=True)
+class Gemma4VisionConfig:
+    """Sizes of Gemma 4's tower, and of the way from it to the decoder.
+
+    A picture of any aspect ratio is cut into patches of `patch` × `patch` pixels, whose
+    columns and rows have an embedding for each of `positions` numbers; squares of
+    `pool` × `pool` patches are averaged to one image token each.
+
+    clipped: what goes into a product and comes out of it is kept within bounds.
+    standardized: a fixed vector is taken off image tokens, and another one scales them.
+    both_ways: in the decoder's local layers, tokens of one image see each other in both
+      directions; else, and in full layers always, they see as text does.
+    image_token: holds the place of an image token; begin_token and end_token stand
+      around an image. pad_token: whose per-layer vectors image tokens have.
+    budget: most image tokens of a picture; any of `gemma4_pictures.BUDGETS`. It is of
+      the pictures, not of the weights: `dataclasses.replace(vision, budget=560)`.
+    """
+
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ff: int
+    patch: int
+    pool: int
+    positions: int
+    image_token: int
+    begin_token: int
+    end_token: int
+    pad_token: int = 0
+    budget: int = 280
+    both_ways: bool = False
+    clipped: bool = False
+    standardized: bool = False
+    rope_theta: float = 100.0
+    norm_eps: float = 1e-6
+
+    def __post_init__(self):
+        if self.heads % self.kv_heads:
+            raise UnsupportedModel(
+                f"vision num_attention_heads {self.heads} is not a multiple of its "
+                f"num_key_value_heads {self.kv_heads}."
+            )
+        if self.head_dim % 4:
+            raise UnsupportedModel(
+                f"vision head_dim={self.head_dim} is no multiple of 4: positions turn "
+                "pairs, half of them by the column and half by the row."
+            )
+
+    @property
+    def side(self) -> int:
+        """Pixels along one side of the square that an image token stands for."""
+        return self.patch * self.pool
+
+    @property
+    def size(self) -> int:
+        """Refused: pictures have no one size."""
+        raise UnsupportedModel(_NO_ONE.format("size of a picture"))
+
+    @property
+    def tokens(self) -> int:
+        """Refused: pictures have no one number of tokens."""
+        raise UnsupportedModel(_NO_ONE.format("number of tokens of an image"))
+
+    def target(self, height, width) -> tuple[int, int]:
+        """(height, width) in pixels that a picture of this shape is scaled to.
+
+        Raises:
+          UnsupportedModel: the budget is none of those that the model was made for.
+          PictureTooLong: it is too narrow for the budget.
+        """
+        if self.budget not in gemma4_pictures.BUDGETS:
+            raise UnsupportedModel(
+                f"budget={self.budget}: Gemma 4 sees pictures in at most "
+                f"{', '.join(map(str, gemma4_pictures.BUDGETS))} tokens."
+            )
+        return gemma4_pictures.target(height, width, self.side, self.budget)
+
+    def strip(self, pixels) -> np.ndarray:
+        """A picture that has a `target`'s shape, as `gemma4_pictures.strip`."""
+        return gemma4_pictures.strip(pixels, self.side, self.budget)
+
+    def count(self, picture) -> int:
+        """How many image tokens a picture, a strip, takes; 0 of a black one."""
+        return int(gemma4_pictures.counts(picture))
+
+    def place(self, picture) -> list[int]:
+        """The ids that stand for a picture, a strip, in a prompt: begin to end."""
+        soft = [self.image_token] * self.count(picture)
+        return [self.begin_token, *soft, self.end_token]
+
+    @classmethod
+    def from_hf(cls, hf: dict) -> "Gemma4VisionConfig":
+        """Reads the tower from a parsed `config.json` of Gemma 4.
+
+        Raises:
+          UnsupportedModel: there is none, or one of another kind.
+        """
+        tower, text = hf.get("vision_config"), hf.get("text_config") or {}
+        if not tower:
+            raise UnsupportedModel(
+                "This Gemma 4 has no vision_config: load it with vision=False, and "
+                "give it no pictures."
+            )
+        rope = tower.get("rope_parameters") or {}
+        for field, value, known in (
+            ("model_type", tower.get("model_type"), ("gemma4_vision",)),
+            ("attention_bias", tower.get("attention_bias"), (False,)),
+            ("hidden_activation", tower.get("hidden_activation"), (_GELU,)),
+            # Of two axes; the first folders call it "default".
+            ("rope_type", rope.get("rope_type"), ("axial", "default")),
+        ):
+            if value is not None and value not in known:
+                raise UnsupportedModel(
+                    f"vision_config {field}={value!r}: this knows {known[0]!r}."
+                )
+        sizes = {our: tower.get(name, usual) for our, (name, usual) in TOWER.items()}
+        for our, (name, usual) in BESIDE.items():
+            sizes[our] = usual if hf.get(name) is None else hf[name]
+        return cls(
+            **sizes,
+            pad_token=text.get("pad_token_id") or 0,
+            both_ways=text.get(BOTH_WAYS) == "vision",
+            rope_theta=float(rope.get("rope_theta", 100.0)),
+        )
+
+    def to_hf(self, text: dict) -> dict:
+        """The `config.json` of the whole model, from that of its text half."""
+        own = {"pad_token_id": self.pad_token}
+        own[BOTH_WAYS] = "vision" if self.both_ways else None
+        return {
+            "architectures": ["Gemma4ForConditionalGeneration"],
+            "model_type": "gemma4",
+            "text_config": text | own,
+            "vision_config": {
+                "model_type": "gemma4_vision",
+                "hidden_activation": _GELU,
+                "rope_parameters": {
+                    "rope_type": "axial",
+                    "rope_theta": self.rope_theta,
+                },
+                **{name: getattr(self, our) for our, (name, _) in TOWER.items()},
+            },
+            "audio_config": None,
+            **{name: getattr(self, our) for our, (name, _) in BESIDE.items()},
+            "tie_word_embeddings": text["tie_word_embeddings"],
+        }
+
+    def preprocessor(self) -> dict:
+        """The `preprocessor_config.json` that makes transformers' pixels ours."""
+        return {
+            "image_processor_type": "Gemma4ImageProcessor",
+            "processor_class": "Gemma4Processor",
+            "do_convert_rgb": True,
+            "do_resize": True,
+            "resample": 3,
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": False,
+            "patch_size": self.patch,
+            "pooling_kernel_size": self.pool,
+            "max_soft_tokens": self.budget,
+            "image_seq_length": self.budget,
+        }
+
+    def processor(self) -> dict:
+        """The `processor_config.json` by which AutoProcessor spreads an image."""
+        return {"processor_class": "Gemma4Processor", "image_seq_length": self.budget}
+
+    def image_tokens(self) -> dict:
+        """The ids of an image's tokens, by what transformers calls their entries."""
+        return {
+            "boi_token": self.begin_token,
+            "eoi_token": self.end_token,
+            "image_token": self.image_token,
+        }
+
+
+_GELU = "gelu_pytorch_tanh"
+_NO_ONE = (
+    "Gemma 4 has no one {}: both follow from the picture's shape, and chat templates "
+    "and batches do not write that yet. Fit a picture with images.fit_whole(picture, "
+    "vision), and put vision.place(it) into the tokens of the prompt."
+)
