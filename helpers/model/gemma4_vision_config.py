@@ -82,6 +82,12 @@ class Gemma4VisionConfig:
                 "pairs, half of them by the column and half by the row."
             )
 
+        if self.pool < 2:
+            raise UnsupportedModel(
+                f"pooling_kernel_size={self.pool}: this averages squares of 2 × 2 "
+                "patches or more (transformers cannot leave them as they are, either)."
+            )
+
     @property
     def side(self) -> int:
         """Pixels along one side of the square that an image token stands for."""

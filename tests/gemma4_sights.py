@@ -1,0 +1,121 @@
+"""Small Gemma 4s that see: every switch of the tower alone, and drawn by hypothesis."""
+
+import dataclasses
+
+import gemma4_shapes
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from hypothesis import strategies as st
+
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
+from helpers.model.transformer import Transformer
+
+IMAGE, BEGIN, END, PAD = 18, 17, 16, 1
+
+
+def config(shape=gemma4_shapes.SMALL, **changes):
+    """A decoder with a tower in which no two sizes agree by chance; no switch is on."""
+    sizes = {"width": 12, "layers": 2, "heads": 3, "kv_heads": 3, "head_dim": 8}
+    sizes |= {"ff": 20, "patch": 2, "pool": 2, "positions": 40, "budget": 12}
+    tokens = {"image_token": IMAGE, "begin_token": BEGIN, "end_token": END}
+    vision = Gemma4VisionConfig(
+        **sizes | tokens | {"pad_token": PAD, "rope_theta": 7.0} | changes
+    )
+    return dataclasses.replace(gemma4_shapes.config(**shape), vision=vision)
+
+
+ALONE = {
+    "none": {},
+    "both ways": {"both_ways": True},
+    "clipped": {"clipped": True},
+    "standardized": {"standardized": True},
+    "few key heads": {"kv_heads": 1},
+    "one layer": {"layers": 1},
+    "patches of three": {"patch": 3},
+    "squares of three": {"pool": 3},
+}
+
+
+@st.composite
+def together(draw):
+    """(shape of the decoder, changes of the tower) with any switches on."""
+    heads = draw(st.integers(1, 4))
+    few = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
+    vision = {
+        "layers": draw(st.integers(1, 3)),
+        "heads": heads,
+        "kv_heads": few,
+        "head_dim": draw(st.sampled_from([4, 8, 12])),
+        "patch": draw(st.integers(1, 3)),
+        "pool": draw(st.integers(2, 3)),
+        "rope_theta": draw(st.sampled_from([3.0, 100.0])),
+    }
+    for switch in ("both_ways", "clipped", "standardized"):
+        vision[switch] = draw(st.booleans())
+    return draw(gemma4_shapes.together()), vision
+
+
+def of_config(config, seed=0):
+    """A model whose every weight is random, norms and bounds too; nothing compiles."""
+    graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
+    rng = np.random.default_rng(seed)
+
+    def random(path, x):
+        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+        if "_min" in name or "_max" in name:  # most of what it bounds lies within
+            sign = -1 if "_min" in name else 1
+            noise = sign * (0.7 + 0.1 * np.abs(noise))
+        elif "norm" in name or "scale" in name:
+            narrow = "'q_norm'" in name or "'k_norm'" in name
+            noise = (1 + 0.3 * noise) * (0.6 if narrow else 1)
+        elif "bias" in name:
+            noise *= 0.5
+        else:
+            noise *= x.shape[1] ** -0.5
+        return jnp.asarray(noise, jnp.float32)
+
+    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+
+
+SIZES = ((2, 3), (1, 4), (3, 1), (2, 2))  # squares high and wide, of four pictures
+
+
+def batch(vision, seed=0):
+    """Rows with one picture, two, none, and a long one: (tokens, mask, pixels, strips).
+
+    tokens, mask: int (4, 30), padded. pixels: of each row, a list of uint8 (H, W, 3).
+    strips: uint8 (4, 2, H, W, 3), black where there is none.
+    """
+    rng = np.random.default_rng(seed)
+    side = vision.side
+
+    def picture(rows, columns):
+        shape = rows * side, columns * side, 3
+        return rng.integers(0, 256, shape).astype(np.uint8)
+
+    def text(length):
+        return rng.integers(2, END, length).tolist()
+
+    pixels = [
+        [picture(*SIZES[0])],
+        [picture(*SIZES[1]), picture(*SIZES[2])],
+        [],
+        [picture(1, vision.budget)],
+    ]
+    found = [[vision.strip(x) for x in row] for row in pixels]
+    places = [[vision.place(x) for x in row] for row in found]
+    rows = [
+        text(5) + places[0][0] + text(9),
+        text(3) + places[1][0] + text(2) + places[1][1] + text(6),
+        text(30),
+        text(2) + places[3][0] + text(5),
+    ]
+    tokens, mask = np.full((4, 30), 5), np.zeros((4, 30), int)
+    strips = np.zeros((4, 2, (vision.budget + 1) * side, side, 3), np.uint8)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)], mask[i, : len(row)] = row, 1
+        for slot, strip in enumerate(found[i]):
+            strips[i, slot] = strip
+    return tokens, mask, pixels, strips

@@ -1,0 +1,137 @@
+"""Gemma 4s that see, of random shapes, here and in transformers: of `make parity`.
+
+    python tests/golden/random_gemma4_vision.py write FOLDER   here
+    python tests/golden/random_gemma4_vision.py check FOLDER   where torch and peft are
+
+Every switch of the tower alone, then shapes that hypothesis draws of tower and decoder:
+our folders, with logits beside them of prompts with pictures and without, at once and
+with what follows the pictures in a piece of its own; adapters on some of them.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DRAWN, CUT = 6, 22  # after all pictures of all rows
+sys.path.insert(0, str(ROOT / "tests"))
+
+
+def configs():
+    """{name: config}; the same ones every time."""
+    import gemma4_shapes
+    import gemma4_sights
+    from hypothesis import Phase, given, settings
+
+    found = []
+
+    @settings(max_examples=DRAWN, derandomize=True, phases=[Phase.generate])
+    @given(gemma4_sights.together())
+    def collect(drawn):
+        found.append(drawn)
+
+    collect()
+    alone = {
+        name: (gemma4_shapes.SMALL, changes)
+        for name, changes in gemma4_sights.ALONE.items()
+    }
+    every = {"both_ways": True, "clipped": True, "standardized": True}
+    alone["as E2B"] = gemma4_shapes.E2B, every
+    drawn = {f"drawn {i:02}": shape for i, shape in enumerate(found)}
+    return {
+        name: gemma4_sights.config(shape, **changes)
+        for name, (shape, changes) in (alone | drawn).items()
+    }
+
+
+def write(folder):
+    """Our folders, and our logits beside them."""
+    import gemma4_sights
+    import jax
+    import jax.numpy as jnp
+    import tiny_models
+    from flax import nnx
+
+    from helpers.model import lora, weights
+
+    def logits(model, tokens, mask, strips, cut=None):
+        """Of the text at once, or of what follows `cut` in a second piece."""
+        graph, state = nnx.split(model)
+
+        @jax.jit
+        def all_pieces(state):
+            model = nnx.merge(graph, state)
+            seen, earlier, parts = None, [], []
+            if strips is not None:
+                seen = model.see(jnp.asarray(strips))
+            for here in (slice(0, cut), slice(cut, None)) if cut else (slice(None),):
+                piece = jnp.asarray(tokens[:, None, here])
+                places = jnp.arange(tokens.shape[1])[here]
+                places = jnp.broadcast_to(places, piece.shape)
+                segments = jnp.asarray(mask[:, None, here])
+                hidden, kv = model(
+                    piece, places, segments, tuple(earlier), None if parts else seen
+                )
+                earlier.append(kv)
+                parts.append(model.logits(hidden)[:, 0])
+            return jnp.concatenate(parts, axis=1)
+
+        return np.asarray(all_pieces(state))
+
+    for name, config in configs().items():
+        place = folder / name.replace(" ", "_")
+        model = gemma4_sights.of_config(config)
+        weights.save(model, place)
+        again = weights.load(place, vision=True)
+        tokens, mask, pixels, strips = gemma4_sights.batch(config.vision)
+        text = np.where(tokens >= gemma4_sights.END, 3, tokens)
+        found = {"tokens": tokens, "mask": mask, "budget": config.vision.budget}
+        found["whole"] = logits(again, tokens, mask, strips)
+        found["pieces"] = logits(model, tokens, mask, strips, CUT)
+        found["text"] = logits(model, text, mask, None)
+        seen = [picture for row in pixels for picture in row]
+        found |= {f"picture_{i}": picture for i, picture in enumerate(seen)}
+        if not name.startswith("drawn") or name.endswith("0"):
+            adapted = tiny_models.adapted(model)
+            lora.save(adapted, place / "adapter", place)
+            found["adapted"] = logits(adapted, tokens, mask, strips)
+        np.savez(place / "ours.npz", **found)
+
+
+def check(folder):
+    """Their logits of our folders; prints the largest difference of each."""
+    import gemma4_sights_torch as theirs
+    from peft import PeftModel
+
+    worst = 0.0
+    for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
+        ours = dict(np.load(place / "ours.npz"))
+        names = sorted(name for name in ours if name.startswith("picture_"))
+        pictures, budget = [ours[name] for name in names], int(ours["budget"])
+        tokens, mask = ours["tokens"], ours["mask"]
+        model = theirs.load(place)
+
+        def gap(found, name, ours=ours, mask=mask):
+            return (np.abs(found - ours[name]) * mask[..., None]).max()
+
+        found = theirs.logits(model, tokens, mask, pictures, budget)
+        gaps = {name: gap(found, name) for name in ("whole", "pieces")}
+        blank = [255 - picture for picture in pictures]
+        moved = theirs.logits(model, tokens, mask, blank, budget) - found
+        assert (np.abs(moved[[0, 1, 3]]).max(axis=(1, 2)) > 0.01).all()
+        text = np.where(tokens >= model.config.eoi_token_id, 3, tokens)
+        gaps["text"] = gap(theirs.logits(model, text, mask, [], budget), "text")
+        if "adapted" in ours:
+            model = PeftModel.from_pretrained(model, place / "adapter").eval()
+            found = theirs.logits(model, tokens, mask, pictures, budget)
+            gaps["adapter"] = gap(found, "adapted")
+            assert gap(ours["adapted"], "whole") > 0.1
+        said = ", ".join(f"{name} {value:.1e}" for name, value in gaps.items())
+        print(f"gemma4 seeing, {place.name}: {said}", flush=True)
+        worst = max(worst, *gaps.values())
+    assert 0 < worst <= 1e-4, worst
+
+
+if __name__ == "__main__":
+    {"write": write, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))
