@@ -36,6 +36,8 @@ def main():
         names = ("make_golden.py", "make_vision.py", "exports.py", "real_model.py")
         make, see, both, real = (str(HERE / name) for name in names)
         drawn, shapes = str(HERE / "random_gemma4.py"), str(pathlib.Path(scratch, "g4"))
+        sights, photos = str(HERE / "make_gemma4_vision.py"), str(again.with_name("g4v"))
+        seeing = str(HERE / "random_gemma4_vision.py")
         files = str(pathlib.Path(scratch, "files"))
         for command in (
             [torch, make, "write", str(again)],
@@ -46,6 +48,10 @@ def main():
             [torch, both, "check", str(exports)],
             [sys.executable, drawn, "write", shapes],
             [torch, drawn, "check", shapes],
+            [torch, sights, "write", str(again)],
+            [torch, sights, "check"],
+            [sys.executable, seeing, "write", photos],
+            [torch, seeing, "check", photos],
             [sys.executable, real, "write", files],
             [torch, real, "check", files],
         ):

@@ -1,0 +1,91 @@
+"""Pictures and prompts give in Gemma 4 what they give in transformers (no torch).
+
+tests/golden/gemma4_vision holds a small random Gemma 4 that transformers saved and ran;
+tests/golden/make_gemma4_vision.py says how.
+"""
+
+import pathlib
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tiny_vision import forward, see
+
+from helpers.batches import images
+from helpers.model import gemma4_pictures, weights
+from helpers.model.config import UnsupportedModel
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma4_vision"
+STORED = dict(np.load(GOLDEN / "vision.npz"))
+TOKENS, MASK = (STORED[name].astype(np.int32) for name in ("tokens", "mask"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return weights.load(GOLDEN, vision=True)
+
+
+def strips(vision, change=lambda pixels: pixels):
+    """The batch's pictures: one, two, none, a long one; black where there is none."""
+    one, two, three, long = (
+        vision.strip(change(STORED[f"seen_{i}"])) for i in range(4)
+    )
+    none = np.zeros_like(one)
+    rows = [one, none], [two, three], [none, none], [long, none]
+    return np.stack([np.stack(row) for row in rows])
+
+
+def test_logits_are_those_of_transformers(model):
+    pictures = strips(model.config.vision)
+    images.check_prompts(TOKENS, MASK, pictures, model.config.vision)
+    ours = np.asarray(forward(model, TOKENS, see(model, pictures), MASK)[1])
+    assert (np.abs(ours - STORED["logits"]) * MASK[..., None]).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "shape", ["wide", "tall", "grey", "small", "narrow", "large", "same"]
+)
+def test_patches_are_those_of_the_image_processor(shape, model):
+    """One step of 255 apart at most: Pillow's releases round differently."""
+    vision = model.config.vision
+    strip = images.fit_whole(STORED[f"picture_{shape}"], vision)
+    places, theirs = STORED[f"places_{shape}"], STORED[f"pixels_{shape}"]
+    there = places[:, 0] >= 0
+    columns, rows = (places[there].max(axis=0) + 1) // vision.pool
+    assert gemma4_pictures.grids(strip).tolist() == [columns, rows]
+    side, patch = vision.side, vision.patch
+    squares = strip[side:].reshape(-1, side, side, 3)
+    whole = squares[: rows * columns].reshape(rows, columns, side, side, 3)
+    whole = whole.swapaxes(1, 2).reshape(rows * side, columns * side, 3)
+    for (column, row), pixels in zip(places[there], theirs[there], strict=True):
+        top, left = row * patch, column * patch
+        ours = whole[top : top + patch, left : left + patch].reshape(-1) / 255
+        np.testing.assert_allclose(ours, pixels, atol=1 / 255 + 1e-6)
+
+
+def test_a_folder_comes_back_and_its_audio_tower_is_named(model, tmp_path, capsys):
+    weights.save(model, tmp_path)
+    theirs = load_file(GOLDEN / "model.safetensors")
+    ours = load_file(tmp_path / "model.safetensors")
+    assert ours.keys() == theirs.keys()
+    for name, x in ours.items():
+        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
+    assert "audio" not in capsys.readouterr().out
+    heard = {"model.audio_tower.layers.0.x": np.ones(2, np.float32)}
+    save_file(ours | heard, tmp_path / "model.safetensors")
+    again = weights.load(tmp_path, vision=True)
+    assert "audio tower, which is left out" in capsys.readouterr().out
+    assert again.config == model.config
+
+
+def test_what_has_no_one_answer_or_does_not_fit_is_refused(model):
+    vision, pictures = model.config.vision, strips(model.config.vision)
+    for name in ("size", "tokens"):
+        with pytest.raises(UnsupportedModel, match=r"fit_whole.*vision\.place"):
+            getattr(vision, name)
+    with pytest.raises(images.ImageMismatch, match=r"images of \[6\].*take \[4, 3\]"):
+        images.check_prompts(TOKENS, MASK, pictures[[1, 0, 2, 3]], vision)
+    with pytest.raises(ValueError, match="fit_whole"):
+        model.see(pictures[..., :3, :])
+    with pytest.raises(ValueError, match="whole squares of 4"):
+        vision.strip(np.zeros((6, 8, 3), np.uint8))
