@@ -45,7 +45,11 @@ class Gemma4SeeingLayer(nnx.Module):
         self.q_norm, self.k_norm = ones(H), ones(H)
         self.q, self.k, self.v = matrix(C, N * H), matrix(C, K * H), matrix(C, K * H)
         self.o = matrix(N * H, C)
-        self.gate, self.up, self.down = matrix(C, c.ff), matrix(C, c.ff), matrix(c.ff, C)
+        self.gate, self.up, self.down = (
+            matrix(C, c.ff),
+            matrix(C, c.ff),
+            matrix(c.ff, C),
+        )
         for name in MATRICES if c.clipped else ():
             for bound in BOUNDS:
                 widest = jnp.inf if bound.endswith("max") else -jnp.inf

@@ -36,7 +36,10 @@ def main():
         names = ("make_golden.py", "make_vision.py", "exports.py", "real_model.py")
         make, see, both, real = (str(HERE / name) for name in names)
         drawn, shapes = str(HERE / "random_gemma4.py"), str(pathlib.Path(scratch, "g4"))
-        sights, photos = str(HERE / "make_gemma4_vision.py"), str(again.with_name("g4v"))
+        sights, photos = (
+            str(HERE / "make_gemma4_vision.py"),
+            str(again.with_name("g4v")),
+        )
         seeing = str(HERE / "random_gemma4_vision.py")
         files = str(pathlib.Path(scratch, "files"))
         for command in (
