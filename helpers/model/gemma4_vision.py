@@ -192,7 +192,7 @@ class Gemma4Vision(nnx.Module):
         B, M = squares.shape[:2]
         cut = squares.reshape(B, M, c.pool, c.patch, c.pool, c.patch, 3).swapaxes(3, 4)
         pixels = cut.reshape(B, -1, 3 * c.patch**2).astype(jnp.float32) / 127.5 - 1.0
-        inside = np.stack(np.mgrid[: c.pool, : c.pool][::-1], axis=-1)  # column, row
+        inside = np.moveaxis(np.mgrid[: c.pool, : c.pool][::-1], 0, -1)  # column, row
         places = places_BM2[:, :, None, None] * c.pool + inside
         places_BS2 = places.reshape(B, -1, 2)
         w = self.whole(activations, "patches", "positions")

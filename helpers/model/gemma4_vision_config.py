@@ -1,6 +1,7 @@
 """The shape of Gemma 4's tower that sees, read from and written to `config.json`."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -155,7 +156,9 @@ class Gemma4VisionConfig:
                 raise UnsupportedModel(
                     f"vision_config {field}={value!r}: this knows {known[0]!r}."
                 )
-        sizes = {our: tower.get(name, usual) for our, (name, usual) in TOWER.items()}
+        sizes: dict[str, Any] = {
+            our: tower.get(name, usual) for our, (name, usual) in TOWER.items()
+        }
         for our, (name, usual) in BESIDE.items():
             sizes[our] = usual if hf.get(name) is None else hf[name]
         return cls(
@@ -167,7 +170,7 @@ class Gemma4VisionConfig:
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
-        own = {"pad_token_id": self.pad_token}
+        own: dict[str, Any] = {"pad_token_id": self.pad_token}
         own[BOTH_WAYS] = "vision" if self.both_ways else None
         return {
             "architectures": ["Gemma4ForConditionalGeneration"],
