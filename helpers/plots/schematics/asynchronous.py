@@ -24,7 +24,8 @@ def trainer_and_workers() -> Picture:
         "Workers run ahead of the trainer, but not far",
         f"“Trainer” ({learned}) hands out “weights” along arrows to three "
         f"boxes: {told}. From the workers arrows lead with “answers” to “Buffer” "
-        f"({rule}), in which lies “{waiting}”. From the buffer an arrow leads back up to the trainer.",
+        f"({rule}), in which lies “{waiting}”. From the buffer an arrow leads back "
+        "up to the trainer.",
     )
     trainer = picture.box(12, picture.top, 306, "Trainer", learned, SAID)
     y = trainer.bottom + 42
