@@ -11,6 +11,7 @@ OTHER_ANSWER = "the exercise asks for any answer of its kind, and this is one"
 NEAR = "the check allows answers that are rounded"
 ALONE = "an axis of one entry has only this entry; JAX clips what is beyond"
 LAST = "axis 1 is the last of two"
+SMALLER = "the smaller of two is the same in either order"
 LARGER = "the larger of two is the same in either order"
 TRUTH = "a mask may be of booleans or floats"
 NAME = "how a backend is called does not change what it does"
@@ -211,6 +212,21 @@ SAME: dict[str, dict[str, str]] = {
         "gaps.append((min(end, begin) - free, free))": "the smaller of two either way",
         "free = max(begin + length, free)": "the larger of two either way",
         "free = max(free, length + begin)": ORDER,
+    },
+    "13b-1": {"room = pieces * (1 + limit) - out - len(fresh)": ORDER},
+    "13b-2": {
+        "weight = jnp.minimum(cap, jnp.exp(proximal - behaviour))": SMALLER,
+        "clipped = jnp.clip(1 - low, ratio, 1 + high)": (
+            "the larger of ratio and lower end, in either order"
+        ),
+        "clipped = jnp.clip(ratio, 1 - low, high + 1)": ORDER,
+        "return weight * jnp.minimum(clipped * advantages, ratio * advantages)": (
+            SMALLER
+        ),
+    },
+    "13b-4": {
+        "asked += job['replicas'] * pods['parallelism'] * "
+        "float(limits['google.com/tpu'])": "a count of chips as a float is equal",
     },
     "14-1": {"return None": "a generator gives no value at its end"},
     "14-4": {

@@ -108,6 +108,13 @@ LESSONS = {
         Lesson("12_serving", "Serving it fast", "serving", {"laptop": 2}, walk=False),
         Lesson("13_scaling", "Scaling out", "scaling out", {"laptop": 2}, walk=False),
         Lesson(
+            "13b_past_one_machine",
+            "Past one machine",
+            "past one machine",
+            {"laptop": 1},
+            walk=False,
+        ),
+        Lesson(
             "14_assistant",
             "The food-logging assistant",
             "assistant",

@@ -16,6 +16,7 @@ from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
+from helpers.model.unrolled import Unrolled, apart, pays, stacked
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import gathered, spread_rows, using
 
@@ -189,6 +190,9 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
     """
     hidden_PgD, length_PG, active_PG = state
     P, G = length_PG.shape
+    layers = Unrolled(model) if pays(model) else None
+    if layers:
+        prefix, cache = apart(prefix), apart(cache)
     read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
 
     def going(carry):
@@ -202,6 +206,7 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
             (length_PG + t - 1)[..., None],
             (~out.ended).astype(jnp.int32)[..., None],
             earlier=(prefix, cache),
+            layers=layers,
         )
         cache = append(cache, new, start + t - 1)
         token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
@@ -214,7 +219,7 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
     empty = Completions(numbers, numbers, numbers.astype(jnp.float32), ~active_PG)
     out = _record(empty, 0, token_PG, logprob_PG, eos)
     _, _, out, cache = jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))
-    return out, cache
+    return out, stacked(cache) if layers else cache
 
 
 def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
@@ -302,7 +307,7 @@ def append(cache: KV, new: KV, at) -> KV:
         put = functools.partial(jax.lax.dynamic_update_slice_in_dim, **place)
         return jax.tree.map(put, cache, new)
 
-    return KV(*map(write, (5, 4, 2, 2), cache, new))
+    return KV(*map(write, (-1, -2, 2, 2), cache, new))
 
 
 def _restrict(logits, top_k, top_p):

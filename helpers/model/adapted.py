@@ -33,23 +33,23 @@ def products(x, weights, adapters, widens):
 
 
 def _forward(x, weights, adapters, widens):
-    weight, thin, back = _side_by_side(weights, adapters)
+    weight, thin, back = side_by_side(weights, adapters)
     if widens:
         inner = checkpoint_name(_product(x, thin), "inner")
         whole = jnp.concatenate([x, inner], axis=-1)
         out = _product(whole, jnp.concatenate([weight, back]))
     else:
         out = _product(x, jnp.concatenate([weight, thin], axis=1))
-        out, inner = _cut(out, [weight, thin])
+        out, inner = cut(out, [weight, thin])
         inner = checkpoint_name(inner, "inner")
         out = out + _product(inner, back)
-    return _cut(out, weights), (x, inner, weights, adapters)
+    return cut(out, weights), (x, inner, weights, adapters)
 
 
 def _backward(widens, saved, gradients):
     """One matrix at a time: gradients side by side would be a large copy."""
     x, inner, weights, adapters = saved
-    inners = iter(_cut(inner, [pair[0] for pair in adapters if pair]))
+    inners = iter(cut(inner, [pair[0] for pair in adapters if pair]))
     slopes: list[tuple] = []
     for weight, pair, gradient in zip(weights, adapters, gradients, strict=True):
         gradient = jax.lax.optimization_barrier(gradient)
@@ -60,7 +60,7 @@ def _backward(widens, saved, gradients):
         a, b = pair
         if widens:
             both = product_transposed(gradient, jnp.concatenate([weight, b]))
-            for_x, for_inner = _cut(both, [weight.T, b.T])
+            for_x, for_inner = cut(both, [weight.T, b.T])
             for_x = for_x + product_transposed(for_inner, a)
         else:
             for_inner = product_transposed(gradient, b)
@@ -84,7 +84,7 @@ def _summed(x, gradient):
     return x.reshape(-1, x.shape[-1]).T @ gradient.reshape(-1, gradient.shape[-1])
 
 
-def _side_by_side(weights, adapters):
+def side_by_side(weights, adapters):
     """All matrices, all first halves, and the second halves on a diagonal."""
     pairs = [pair for pair in adapters if pair]
     rank = sum(a.shape[1] for a, _ in pairs)
@@ -99,7 +99,7 @@ def _side_by_side(weights, adapters):
     return tuple(jnp.concatenate(some, axis=1) for some in (weights, first, columns))
 
 
-def _cut(x, like):
+def cut(x, like):
     """x cut along its last axis into pieces as wide as some matrices."""
     ends = accumulate(matrix.shape[-1] for matrix in like)
     return jnp.split(x, list(ends)[:-1], axis=-1)

@@ -1,6 +1,7 @@
 """One block of the decoder: attention over pieces, and a gated feed-forward."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +30,7 @@ class Layer(nnx.Module):
         self.config = config
         self.adapters: tuple[str, ...] = ()  # helpers.model.lora fills these
         self.adapter_scale = 1.0
+        self.joined: Callable | None = None  # helpers.model.unrolled sets it
 
         def matrix(rows, columns):
             noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
@@ -123,6 +125,8 @@ class Layer(nnx.Module):
         For few, putting matrices side by side costs more than it saves; and x in more
         digits than a matrix would lose them before it meets the adapter.
         """
+        if self.joined:
+            return self.joined(self, x, names)
         if len(names) > 1 and cut_over_model():  # side by side they would be dealt anew
             return [self.project(x, name, widens=widens) for name in names]
         weights = [self.weight(name) for name in names]

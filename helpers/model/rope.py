@@ -78,3 +78,12 @@ def rotate(x_PGNTH, cos_sin):
     return jnp.concatenate(
         [first * cos - second * sin, second * cos + first * sin], axis=-1
     )
+
+
+def rotaries(positions, config):
+    """`rotary` of a model's global layers, and of its local ones."""
+    c = config
+    return [
+        rotary(positions, frequencies(c.head_dim, c.rope_theta, c.stretch)),
+        rotary(positions, frequencies(c.head_dim, c.rope_local_theta)),
+    ]

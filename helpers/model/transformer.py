@@ -22,7 +22,7 @@ from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.head import logits
 from helpers.model.layer import Layer
 from helpers.model.ops import rematerialised, rms_norm
-from helpers.model.rope import frequencies, rotary
+from helpers.model.rope import rotaries
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread
 
@@ -95,7 +95,13 @@ class Transformer(nnx.Module):
         return self.vision(images, self.activations, rematerialised(self.remat))
 
     def __call__(
-        self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=(), images_PID=None
+        self,
+        tokens_PGT,
+        positions_PGT,
+        segments_PGT=None,
+        earlier=(),
+        images_PID=None,
+        layers=None,
     ):
         """Runs new tokens, which see themselves (causally) and the earlier pieces.
 
@@ -107,6 +113,8 @@ class Transformer(nnx.Module):
           images_PID: from `see`; a row's i-th image token is its i-th embedding, and
             tokens of one image see each other in both directions (of Gemma 4 in local
             layers, and only if its config says so).
+          layers: an `Unrolled` that goes through the layers instead; keys and values,
+            given and returned, are lists of each layer's then.
         Returns:
           hidden states after the final norm (P, G, T, D), and the new tokens' KV.
         """
@@ -131,7 +139,7 @@ class Transformer(nnx.Module):
                 runs, ahead = image_runs(is_image), images_PID.shape[1]
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
         pieces = [(kv.keys, kv.values) for kv in earlier]
-        walk = self._walk_kinds if c.gemma4 else self._walk
+        walk = layers or (self._walk_kinds if c.gemma4 else self._walk)
         x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, ahead)
         hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
         return hidden, new._replace(keys=keys, values=values)
@@ -139,10 +147,7 @@ class Transformer(nnx.Module):
     def _walk(self, x, _, positions_PGT, seen, pieces, ahead):
         """All layers, one after the other: the new x, and their keys and values."""
         c = self.config
-        ropes = [
-            rotary(positions_PGT, frequencies(c.head_dim, c.rope_theta, c.stretch)),
-            rotary(positions_PGT, frequencies(c.head_dim, c.rope_local_theta)),
-        ]
+        ropes = rotaries(positions_PGT, c)
         graph, weights = nnx.split(self.layers)
 
         @rematerialised(self.remat)

@@ -7,6 +7,7 @@ must be refused and every one of RIGHT accepted (tests/exercises/test_answers.py
 
 from exercise_answers import (
     assistant,
+    asynchronous,
     divergences,
     food,
     gradients,
@@ -31,6 +32,7 @@ PARTS = (
     food,
     assistant,
     large,
+    asynchronous,
     own,
     served,
 )

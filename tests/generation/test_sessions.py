@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_models import VOCAB, cached_model, cached_tensors, group_batch, random_groups
 
-from helpers.generation import sessions
+from helpers.generation import sampling, sessions
 from helpers.generation.sampling import generate, row_keys
 
 PROMPTS, _ = random_groups(seed=4)
@@ -23,8 +23,19 @@ def heard_by(p, g, turn):
 
 
 @functools.cache
-def conversations(family, temperature):
-    """[(prompt, [(said, logprobs, heard), ...]), ...] of every answer."""
+def conversations(family, temperature, apart=False):
+    """[(prompt, [(said, logprobs, heard), ...]), ...] of every answer.
+
+    `apart`: with layers unrolled, as those in bfloat16 are.
+    """
+    if apart:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sampling, "pays", lambda model: True)
+            jax.clear_caches()
+            try:
+                return conversations.__wrapped__(family, temperature)
+            finally:
+                jax.clear_caches()
     model = cached_model(family)
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), GROUP)
@@ -59,16 +70,23 @@ def conversations(family, temperature):
     return [(PROMPTS[p], told[p, g]) for p, g in told]
 
 
-SLOW = pytest.param("gemma4_text", marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
+@pytest.mark.parametrize(
+    ("family", "apart"),
+    [
+        ("gemma3_text", False),
+        ("qwen2", False),
+        pytest.param("gemma4_text", False, marks=pytest.mark.slow),
+        ("gemma3_text", True),
+    ],
+)
 @pytest.mark.parametrize("temperature", [0, 1])
-def test_every_token_is_predicted_from_all_that_was_said_and_heard(family, temperature):
+def test_every_token_is_predicted_from_all_that_was_said_and_heard(
+    family, apart, temperature
+):
     """Beyond the window, turns of unequal length; a full forward for each sentence."""
     truth, hf = cached_tensors(family)
     turns = 0
-    for prompt, told in conversations(family, temperature):
+    for prompt, told in conversations(family, temperature, apart):
         text = list(prompt)
         for said, logprobs, heard in told:
             turns += 1

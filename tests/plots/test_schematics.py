@@ -427,6 +427,11 @@ def test_numbers_in_the_pictures_are_true(pictures):
     assert "= 6,144 numbers" in pictures["kv_cache"].words
     assert "32 hosts (the blocks), 256 chips" in pictures["chip_to_network"].words
     assert "(0.51 nats at this token" in pictures["teacher_and_student"].words
+    words = pictures["trainer_and_workers"].words
+    assert "at most η + 1 = 3 pieces under way; dropped if over η = 2" in words
+    for piece, version in ((7, 5), (8, 6), (9, 7)):  # out with the update before it
+        assert re.search(rf"piece {piece}(, | with )version {version}\b", words)
+    assert "version 5: 2 old" in words and "7 updates are done" in words
 
 
 @pytest.mark.parametrize("model", ["google/gemma-3-1b-it", "Qwen/Qwen3-1.7B"])

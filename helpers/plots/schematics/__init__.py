@@ -1,5 +1,6 @@
 """Schematics: ideas of the course that have a shape, drawn in one style."""
 
+from helpers.plots.schematics.asynchronous import trainer_and_workers
 from helpers.plots.schematics.caches import kv_cache, paged_cache
 from helpers.plots.schematics.distilling import teacher_and_student
 from helpers.plots.schematics.groups import grpo_cycle, preferences
@@ -21,6 +22,7 @@ __all__ = [
     "shared_prompt",  # a prompt computed once
     "speculation",  # guessed by one, checked by the other
     "teacher_and_student",  # on-policy distillation
+    "trainer_and_workers",  # who holds which piece, and how old
     "walk",  # the course in one picture
     "who_wrote",  # said and heard: the loss mask
 ]

@@ -1,0 +1,105 @@
+"""Layers as decoding reads them: one after the other, their matrices joined beforehand.
+
+Walking a stack of layers copies each one's weights, and its keys and values, before it
+uses them; a thin adapter beside a matrix leaves most of a TPU's units idle. Where the
+same weights serve hundreds of passes both are paid once: the layers lie apart, and a
+matrix and its adapter are one, x @ w + (x @ a) @ b = [x, x @ a] @ [w; b].
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from helpers.model import quantized
+from helpers.model.adapted import cut, side_by_side
+from helpers.model.attention import KV
+from helpers.model.ops import matmul
+from helpers.model.rope import rotaries
+from helpers.runtime.sharding import cut_over_model
+
+TOGETHER = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",))
+ROOM = 3 * 2**30  # bytes that a copy of all layers may take beside them
+
+
+def pays(model) -> bool:
+    """Whether decoding with the model gains by `unrolled`, and has room for it.
+
+    On CPUs, whose models are float32, it costs a tenth for many rows. A quantized base
+    would be kept in full beside its codes; and matrices cut over several devices would
+    be dealt anew. Gemma 4 has stacks of several kinds.
+    """
+    if model.config.gemma4 or model.activations != "bfloat16" or cut_over_model():
+        return False
+    stacked = nnx.state(model.layers)
+    if jax.tree.leaves(nnx.filter_state(stacked, quantized.Quantized)):
+        return False
+    return 2 * sum(math.prod(x.shape) for x in jax.tree.leaves(stacked)) <= ROOM
+
+
+class Unrolled:
+    """The layers of a model apart, for `Transformer.__call__` in a loop.
+
+    Args:
+      model: a Transformer whose weights are gathered and not quantized; not Gemma 4.
+    """
+
+    def __init__(self, model):
+        self.config = model.config
+        graph, stacked = nnx.split(model.layers)
+        self.layers = []
+        for i in range(self.config.layers):
+            layer = nnx.merge(graph, jax.tree.map(lambda x, i=i: x[i], stacked))
+            ready = {names: _joined(layer, names, model) for names in TOGETHER}
+            # Else the compiler joins them anew in every pass.
+            ready = jax.lax.optimization_barrier(ready)
+            layer.joined = functools.partial(_products, ready)
+            self.layers.append(layer)
+
+    def __call__(self, x, _, positions_PGT, seen, pieces, ahead):
+        """All layers: the new x, and lists of their keys and values."""
+        c = self.config
+        ropes = rotaries(positions_PGT, c)
+        everything = [allowed for allowed, _ in seen]
+        near = [allowed & (distance < c.window) for allowed, distance in seen]
+        new = []
+        for i, layer in enumerate(self.layers):
+            far = c.is_global(i)
+            earlier = [(keys[i], values[i]) for keys, values in pieces]
+            masks = everything if far else near
+            x, kv = layer(x, ropes[0 if far else 1], earlier, masks, ahead)
+            new.append(kv)
+        return x, tuple(map(list, zip(*new, strict=True)))
+
+
+def apart(kv: KV) -> KV:
+    """Keys and values as lists of each layer's own, as `Unrolled` takes them."""
+    return kv._replace(keys=list(kv.keys), values=list(kv.values))  # type: ignore[arg-type]
+
+
+def stacked(kv: KV) -> KV:
+    """Undoes `apart`."""
+    return kv._replace(keys=jnp.stack(kv.keys), values=jnp.stack(kv.values))
+
+
+def _joined(layer, names, model):
+    """Some matrices with their adapters as one, the thin halves, and all widths."""
+    whole = [layer.weight(name).astype(model.activations) for name in names]
+    thin = [
+        tuple(part.astype(model.activations) for part in layer.adapter(name))
+        for name in names
+    ]
+    if not any(thin):
+        return jnp.concatenate(whole, axis=1), None
+    weight, first, second = side_by_side(whole, thin)
+    return jnp.concatenate([weight, second]), first
+
+
+def _products(ready, layer, x, names):
+    """x times each matrix and its adapter."""
+    whole, thin = ready[names]
+    if thin is not None:
+        x = jnp.concatenate([x, matmul(x, thin)], axis=-1)
+    return cut(matmul(x, whole), [getattr(layer, name)[...] for name in names])

@@ -1,0 +1,93 @@
+"""Layers apart, with joined matrices: the same numbers as the stack they are of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from tiny_models import FAMILIES, VOCAB
+
+from helpers.generation.sampling import generate, row_keys
+from helpers.model import lora, unrolled
+
+SOME = ("q", "up", "down")  # of three products some matrices have no adapter
+P, G, SEEN = 2, 3, 9  # more tokens than a local layer sees
+
+
+def tokens(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).integers(3, VOCAB, shape))
+
+
+def pieces(model):
+    """What was said before: a prompt that a group shares, then own tokens."""
+    positions = jnp.broadcast_to(jnp.arange(SEEN), (P, G, SEEN))
+    _, prefix = model(tokens(0, P, 1, SEEN), positions[:, :1])
+    _, own = model(tokens(1, P, G, 2), positions[..., :2] + SEEN, earlier=(prefix,))
+    return prefix, own
+
+
+@pytest.mark.parametrize("adapters", [None, SOME])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_apart_compute_what_the_stack_does(family, adapters):
+    model = tiny_models.model(family)
+    if adapters:
+        model = tiny_models.adapted(model, targets=adapters)
+    graph, state = nnx.split(model)
+    asked = tokens(2, P, G, 1), jnp.full((P, G, 1), SEEN + 2)
+
+    @jax.jit
+    def both(state):
+        model = nnx.merge(graph, state)
+        earlier = pieces(model)
+        truth = model(*asked, earlier=earlier)
+        split = tuple(map(unrolled.apart, earlier))
+        layers = unrolled.Unrolled(model)
+        hidden, new = model(*asked, earlier=split, layers=layers)
+        return truth, (hidden, unrolled.stacked(new))
+
+    for a, b in zip(*map(jax.tree.leaves, both(state)), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_answers_in_bfloat16_are_of_the_model_that_trains():
+    """Their log-probs are those of a pass over whole answers, but for rounding."""
+    model = tiny_models.adapted(tiny_models.model("qwen2", dtype=jnp.bfloat16))
+    assert unrolled.pays(model)
+    prompts = tokens(3, 4, 6)
+    keys = row_keys(jax.random.key(0), 0, 4, 2)
+    made = generate(
+        model, prompts, jnp.ones_like(prompts), keys, max_tokens=8, eos_ids=(0,)
+    )
+    whole = jnp.concatenate(
+        [jnp.broadcast_to(prompts[:, None], (4, 2, 6)), made.tokens], axis=-1
+    )
+
+    @nnx.jit
+    def scored(model):
+        hidden, _ = model(whole, jnp.broadcast_to(jnp.arange(14), whole.shape))
+        logprobs = jax.nn.log_softmax(model.logits(hidden[:, :, 5:-1]))
+        return jnp.take_along_axis(logprobs, made.tokens[..., None], axis=-1)[..., 0]
+
+    gap = jnp.abs(scored(model) - made.logprobs) * made.mask
+    assert gap.max() < 0.1 and gap.mean() < 0.02
+    adapters = nnx.state(model, lora.Adapter)
+    nnx.update(model, jax.tree.map(lambda x: 0.5 * x, adapters))
+    gap = jnp.abs(scored(model) - made.logprobs) * made.mask
+    assert gap.mean() > 0.05  # else the adapters would not have counted
+
+
+def test_what_gains_nothing_or_has_no_room_stays_a_stack(monkeypatch):
+    def made(family="qwen3", dtype=jnp.bfloat16):
+        return tiny_models.model(family, dtype=dtype)
+
+    assert unrolled.pays(made()) and unrolled.pays(tiny_models.adapted(made()))
+    assert not unrolled.pays(made(dtype=jnp.float32))
+    assert not unrolled.pays(made("gemma4_text"))
+    for kind in ("int8", "nf4"):
+        assert not unrolled.pays(lora.quantize(tiny_models.adapted(made()), kind))
+    numbers = sum(x.size for x in jax.tree.leaves(nnx.state(made().layers)))
+    monkeypatch.setattr(unrolled, "ROOM", 2 * numbers)
+    assert unrolled.pays(made())
+    monkeypatch.setattr(unrolled, "ROOM", 2 * numbers - 1)
+    assert not unrolled.pays(made())
