@@ -206,7 +206,7 @@ def check():
         for name, array in processed(scratch).items():
             np.testing.assert_array_equal(array, stored[name], err_msg=name)
     print(f"transformers {transformers.__version__} {FOLDER}: {gap.max():.1e}")
-    assert gap.max() < 1e-5
+    assert gap.max() < 5e-5  # as in make_golden
 
 
 if __name__ == "__main__":
