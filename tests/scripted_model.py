@@ -24,9 +24,16 @@ class Scripted(nnx.Module):
         self.lengths = nnx.Param(jnp.asarray(lengths_P, jnp.float32))
 
     def __call__(
-        self, tokens_PGT, positions_PGT, segments_PGT=None, earlier=(), images_PID=None
+        self,
+        tokens_PGT,
+        positions_PGT,
+        segments_PGT=None,
+        earlier=(),
+        images_PID=None,
+        layers=None,
     ):
         """The hidden state (P, g, T, G) holds the next token of all members."""
+        assert layers is None, "a script has none"
         script_PTG = self.script[...].swapaxes(1, 2)
         next_PGT = (
             positions_PGT + 1 - self.lengths[...].astype(jnp.int32)[:, None, None]

@@ -238,7 +238,7 @@ def test_a_model_that_never_calls_answers_as_it_does_without_tools():
     for name in ("completion", "loss_mask"):
         np.testing.assert_array_equal(ours[name][..., :T], theirs[name])
         assert not ours[name][..., T:].any()
-    np.testing.assert_allclose(ours["logprobs"][..., :T], theirs["logprobs"], atol=1e-6)
+    np.testing.assert_allclose(ours["logprobs"][..., :T], theirs["logprobs"], atol=5e-6)
 
 
 def test_a_resumed_run_plays_the_same_conversations(often_ends):
