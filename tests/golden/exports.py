@@ -44,7 +44,7 @@ def write(folder):
         base = nnx.merge(nnx.graphdef(half), base)
         model = lora.add(base, 3, alpha=5, seed=1)
         graph, adapters, rest = nnx.split(model, lora.Adapter, ...)
-        adapters = jax.tree.map(lambda x: x + 0.1, adapters)
+        adapters = jax.tree.map(lambda x: x + 0.05, adapters)
         model = nnx.merge(graph, adapters, rest)
         place = folder / golden.name
         weights.save(half, place / "bfloat16")
