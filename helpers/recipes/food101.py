@@ -1,4 +1,4 @@
-"""The food recipe on real weights: Gemma 3 4B that sees, photos of Food-101.
+"""The food recipe on real weights: a Gemma that sees, photos of Food-101.
 
 As `helpers.recipes.maths`, for pictures: on a TPU the last section of the food
 notebooks makes its calls with what stands here. The sizes are those of the programs
@@ -14,7 +14,7 @@ import jax
 from flax import nnx
 
 from helpers import runtime
-from helpers.batches import prompt_batches
+from helpers.batches import images, prompt_batches
 from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
@@ -74,7 +74,7 @@ class Recipe(maths.Recipe):
         """The photo of a row as the tower takes it, in a list."""
         tower = self.policy.config.vision
         assert tower is not None, "`load` reads the tower too"
-        return [food101.with_image(row, tower.size)["image"]]
+        return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
     def evaluate(self, n=256):
         """A ToolReport on the first n test photos, greedily."""

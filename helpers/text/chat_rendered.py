@@ -3,6 +3,8 @@
 Used by `helpers.text.chat`, which turns the text into tokens and masks.
 """
 
+from jinja2 import TemplateError
+
 from helpers.text import chat_encoding as encoding
 
 
@@ -51,7 +53,11 @@ def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
             if not str(message.get(part) or "").strip():
                 continue
             less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
-            if encoding.render(tokenizer, less, False, **switches) == whole:
+            try:
+                changes = encoding.render(tokenizer, less, False, **switches) != whole
+            except TemplateError:  # results of a call that is gone, say
+                changes = True
+            if not changes:
                 raise ValueError(
                     f"The template leaves out the {part} of message {index} (role "
                     f"{message['role']!r}). Write it into a content that the template "
