@@ -3,8 +3,6 @@
 Used by `helpers.text.chat`, which turns the text into tokens and masks.
 """
 
-from jinja2 import TemplateError
-
 from helpers.text import chat_encoding as encoding
 
 
@@ -46,6 +44,8 @@ def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
 
     Of earlier answers that are not learned the template may drop the thinking.
     """
+    from jinja2 import TemplateError  # what lacks it is told so when it renders
+
     for index, message in enumerate(messages):
         if message["role"] == "assistant" and index not in learned:
             continue
