@@ -127,7 +127,7 @@ def counts(token_lists, vision):
     Raises:
       ImageMismatch: image tokens that are no whole number of images.
     """
-    found = []
+    found: list[list[int]] = []
     for index, tokens in enumerate(token_lists):
         runs = _runs(tokens, vision)
         try:

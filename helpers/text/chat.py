@@ -241,27 +241,14 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
       ValueError: the template leaves out a message.
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
-    call_end = encoding.call_end(tokenizer)
-    told = any(message["role"] == "tool" for message in messages)
-    if ended is None and told:
-        ended = call_end
-    answer = {"role": "assistant", "content": _MARKER}
-    if call_end is not None and ended == call_end:
-        function = {"name": _MARKER, "arguments": {}}
-        calls = [{"type": "function", "function": function}]
-        answer = {"role": "assistant", "content": "", "tool_calls": calls}
-    elif call_end is not None and told:
-        shown = "\n".join(message["content"] for message in messages)
-        messages = [{"role": "user", "content": shown}]
-    answered = [*encoding.PROBE, answer, *messages]
+    told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
+    answered = [*encoding.PROBE, *told]
     controls = encoding.controls_of(tokenizer)
     answered, switches, spelled = encoding.defused(controls, answered, switches)
     whole = encoding.render(tokenizer, answered, False, **switches)
     rendered.check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
     text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
     (ids,) = encoding.encode(tokenizer, [text], spelled)
-    within = "tool_calls" in answer
-    end = call_end if within else encoding.turn_end(tokenizer)[0][-1]
     return ids[ids.index(end) + 1 :]
 
 

@@ -63,3 +63,30 @@ def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
                     f"{message['role']!r}). Write it into a content that the template "
                     "has, or take a model whose template knows it."
                 )
+
+
+def after_answer(tokenizer, messages, ended, marker):
+    """Messages as they follow an answer, and the id that ends it.
+
+    Where results stand in the model's own turn, one that opened its result gets them
+    there; one that closed its turn gets them in a turn of the user's.
+
+    Args:
+      ended: id of the token that the model wrote last; None: what the template writes.
+      marker: str that is to stand in the answer.
+    Returns:
+      (the answer and the messages, the id that the template writes after the answer).
+    """
+    call_end = encoding.call_end(tokenizer)
+    turn_end = encoding.turn_end(tokenizer)[0][-1]
+    plain = {"role": "assistant", "content": marker}
+    results = any(message["role"] == "tool" for message in messages)
+    if call_end is None or not results and ended != call_end:
+        return [plain, *messages], turn_end
+    if ended not in (None, call_end):
+        shown = "\n".join(message["content"] for message in messages)
+        return [plain, {"role": "user", "content": shown}], turn_end
+    function = {"name": marker, "arguments": {}}
+    calls = [{"type": "function", "function": function}]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    return [called, *messages], call_end
