@@ -66,7 +66,7 @@ def measure(case, kept):
     lowered = ahead_of_time.lower(function, *arguments)
     text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    if kept.get(key, {}).get("roofline_ms"):  # else of before it was asked for
+    if kept.get(key, {}).get("unpriced_calls"):  # else of before it was asked for
         return kept[key]
     chips = ahead_of_time.mesh(case.topology).size
     start = time.process_time()
@@ -87,6 +87,7 @@ def measure(case, kept):
         "modelled_ms": round(report.modelled_ms, 1),
         "roofline_ms": round(report.roofline_ms, 1),
         "pallas_calls": report.pallas_calls,
+        "unpriced_calls": report.unpriced_calls,
         "links_ms": round(report.links_ms, 1),
         "collectives": "; ".join(kinds),
         "verdict": report.verdict.replace("\n", " "),
