@@ -50,6 +50,7 @@ def settings(words, changes):
 
     file = pathlib.Path(MAXTEXT_CONFIGS_DIR) / "post_train" / "rl.yml"
     given = dict(word.split("=", 1) for word in words) | changes
+    del given["load_parameters_path"]  # there is none here
     argv = ["", str(file), *(f"{name}={value}" for name, value in given.items())]
     return pyconfig.initialize(argv, config_class=kinds.RLConfig)
 
@@ -81,7 +82,6 @@ def main():
     pandas.DataFrame(asked["rows"]).to_parquet(here / "rows.parquet")
     changes = asked["changes"] | {
         "base_output_directory": str(here),
-        "load_parameters_path": "",
         "hardware": "cpu",
         "dataset_name": "rows",
         "hf_train_files": str(here / "rows.parquet"),

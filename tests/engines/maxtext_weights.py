@@ -97,7 +97,7 @@ def main():
         argv,
         hf_model_path=str(source),
         save_dtype="float32",
-        simulated_cpu_devices_count=1,
+        simulated_cpu_devices_count=2,  # with 1 it cannot save what it loads lazily
     )
     argv = words(name, overrides, load_parameters_path=there / "0" / "items")
     found = {"gap": gap(argv, folder)}
