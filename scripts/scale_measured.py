@@ -95,7 +95,9 @@ def main():
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
         for made in rows:
-            text = {n: f"{x:.4g}" if isinstance(x, float) else x for n, x in made.items()}
+            text = {
+                n: f"{x:.4g}" if isinstance(x, float) else x for n, x in made.items()
+            }
             writer.writerow(text)
 
 
