@@ -8,7 +8,7 @@ A run folder looks like this; the newest two checkpoints are kept:
     began.txt                             checksum of the weights the run began with
     earlier-1/                            what was here when a run began afresh
 
-In a bucket (`helpers.training.bucket`) nothing can be renamed. There checkpoint.json is
+In a bucket (`helpers.runtime.bucket`) nothing can be renamed. There checkpoint.json is
 written last and removed first, and a folder without it is no checkpoint.
 
 Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
@@ -31,10 +31,10 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
+from helpers.runtime import bucket
+from helpers.runtime.bucket import BucketRun
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.run_identity import REMEDY, differences, listed
-from helpers.training import bucket
-from helpers.training.bucket import BucketRun
 from helpers.training.checkpoint_record import FORMAT, NAME, finish, read_record, remove
 
 # What a run leaves in its folder, but for the lock.

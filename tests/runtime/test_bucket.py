@@ -153,7 +153,7 @@ def test_an_object_that_is_missing_or_another_is_damage_with_a_name(bucket):
 
 WRITES = """
 import sys
-sys.path.insert(0, "tests/training")
+sys.path.insert(0, "tests/runtime")
 from test_bucket import Checkpoints, arrays
 checkpoints = Checkpoints("gs://course/killed")
 with checkpoints.locked():
@@ -244,7 +244,7 @@ class Refuses(http.server.BaseHTTPRequestHandler):
 
 
 BEGINS = """
-from helpers.training import bucket
+from helpers.runtime import bucket
 from helpers.training.checkpoints import Checkpoints
 bucket.SECONDS = 4.0
 with Checkpoints("gs://course/refused").locked():
