@@ -1,8 +1,8 @@
 """Two and four processes train like one; one that is gone stops the others.
 
-Four launches of `distributed_run.py`, each on 8 simulated devices in all. What they left
-is compared here, file by file: every lesson fresh in one, two and four processes, and
-gone on with from step 3 in another number of processes.
+Four launches of `distributed_run.py`, each on 8 simulated devices in all. What they
+left is compared here, file by file: every lesson fresh in one, two and four processes,
+and gone on with from step 3 in another number of processes.
 """
 
 import json
