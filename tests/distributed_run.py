@@ -40,7 +40,6 @@ from helpers.runtime.processes import OtherProcessFailed, gather, join, share
 from helpers.runtime.sharding import place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
-from helpers.tools.tool_calls import Call, Verdict
 from helpers.training import objectives
 from helpers.training.metrics_log import is_timing
 from helpers.training.optimizers import adamw
@@ -92,33 +91,10 @@ def grpo(model, reward=by_text, resample=0, tools=None):
     return Rollouts(model, prompts, reward, TOKENIZER, **settings)
 
 
-class Chatty:
-    """A grammar in which a random model calls with about half of its turns."""
-
-    name = "chatty"
-
-    def parse(self, text):
-        if zlib.crc32(text.encode()) % 2:
-            return Verdict(text=text)
-        return Verdict(calls=(Call("add", {"n": len(text)}),))
-
-    def results(self, results, calls=()):
-        return [{"role": "user", "content": str(results[0]["sum"])}]
-
-    def schemas(self, tools):
-        return None
-
-
 def grpo_with_tools(model):
     """Processes need not call in the same turns, and yet must sample together."""
-    add = toy_tools.make("add", lambda n: {"sum": 2 * n}, n="integer")
-    use = ToolUse(Chatty(), [add], turns=2, max_result_tokens=24)
+    use = ToolUse(toy_tools.Chatty(), [toy_tools.TWICE], turns=2, max_result_tokens=24)
     return grpo(model, tools=use)
-
-
-def often_ends(tokenizer, real=chat.eos_ids):
-    """A sixth of all tokens end a turn: a call counts only in a turn that has ended."""
-    return (*real(tokenizer), *range(20, len(TOKENIZER), 6))
 
 
 LESSONS = {
@@ -160,10 +136,8 @@ def train(name, folder, devices=8, wrapper=lambda source: source):
         log=False,
         **settings,
     )
-    ends = mock.patch.object(
-        chat, "eos_ids", often_ends if name == "tools" else chat.eos_ids
-    )
-    with ends:
+    ends = toy_tools.often_ends if name == "tools" else chat.eos_ids
+    with mock.patch.object(chat, "eos_ids", ends):
         table = trainer.fit(wrapper(source_of(model)), STEPS)
     rows = [{key: x for key, x in row.items() if not is_timing(key)} for row in table]
     (folder / f"table-{share()[0]}.json").write_text(json.dumps(rows))
