@@ -32,6 +32,7 @@ EXACT = {
     "weight_dtype": "float32",
     "matmul_precision": "highest",
     "attention": "dot_product",
+    "logits_dot_in_fp32": "true",  # else a tied head multiplies in bfloat16
     "scan_layers": "false",
     "hardware": "cpu",
     "skip_jax_distributed_system": "true",
