@@ -46,7 +46,9 @@ class Preset:
       chunk: tokens of a chip whose logits exist at once.
       sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
-      pieces: in which an update's batch is computed, to save memory.
+      pieces: in which an update on groups is computed, to save memory.
+      remat: what its backward pass computes again, one of `model.ops.REMAT`. More
+        pieces leave room to keep more.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
     """
@@ -64,6 +66,7 @@ class Preset:
     rl: Stage
     minutes: int
     pieces: int = 1
+    remat: str = "layer"
     levels: tuple[int, ...] = ()
 
     @property
@@ -127,6 +130,8 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         prompts=16,
         prompt_tokens=256,
         completion_tokens=256,
+        pieces=2,
+        remat="attention",
         **_QWEN,
     ),
     "v5e-8": Preset(
@@ -170,8 +175,9 @@ OWN["laptop"] = OWN["laptop-real"]
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts) in LARGER.items():  # else as their machine's
     _machine = _name[: len("v5e-1")]
+    _sizes = {"prompts": _prompts, "pieces": 1, "remat": "layer"}
     PRESETS[_name] = dataclasses.replace(
-        PRESETS[_machine], name=_name, model=_model, prompts=_prompts
+        PRESETS[_machine], name=_name, model=_model, **_sizes
     )
     FOOD[_name] = FOOD[_machine]
 OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}

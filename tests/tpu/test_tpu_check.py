@@ -1,12 +1,15 @@
 """The table of compiled programs: what is kept, what fails; and what is compiled."""
 
+import dataclasses
+
 import jax
 import numpy
 import pytest
 
 from helpers.model.known import KNOWN
-from helpers.recipes.presets import PRESETS
-from helpers.tpu import ahead_of_time
+from helpers.recipes.presets import FOOD, PRESETS
+from helpers.runtime.mesh import make_mesh
+from helpers.tpu import abstract_programs, ahead_of_time
 from scripts import tpu_cases, tpu_check
 
 
@@ -88,6 +91,27 @@ def test_every_preset_has_all_five_programs_with_its_own_sizes():
             rows = PRESETS[name].group if case.program == "evaluation" else 1
             assert case.prompts == PRESETS[name].prompts * rows
             assert case.rank == PRESETS[name].lora_rank
+            cut = case.program in ("grpo", "distillation")
+            assert case.pieces == (PRESETS[name].pieces if cut else 1)
+
+
+def test_a_compiled_program_computes_again_what_its_preset_says(monkeypatch):
+    models = []
+
+    def update(model, *given, **split):
+        models.append(model)
+        return None, None
+
+    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: make_mesh(jax.devices()[:1]))
+    monkeypatch.setattr(abstract_programs, "update", update)
+    other = dataclasses.replace(PRESETS["v5e-1"], remat="cheap")
+    monkeypatch.setitem(PRESETS, "v5e-1", other)
+    seeing = dataclasses.replace(FOOD["v5e-1"], remat="none")
+    monkeypatch.setitem(FOOD, "v5e-1", seeing)
+    tpu_cases.of_preset("v5e-1", "v5e-1", ["grpo"])[0].build()
+    tpu_cases.SeeingCase(tpu_cases.GEMMA4B, "sft", "v5e-1").build()
+    tpu_cases.Case(tpu_cases.QWEN, "sft", "v5e-1").build()
+    assert [model.remat for model in models] == ["cheap", "none", "layer"]
 
 
 def test_a_larger_models_preset_is_compiled_for_the_machine_it_is_named_after():
