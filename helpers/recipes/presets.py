@@ -130,8 +130,6 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         prompts=16,
         prompt_tokens=256,
         completion_tokens=256,
-        pieces=2,
-        remat="attention",
         **_QWEN,
     ),
     "v5e-8": Preset(
@@ -175,9 +173,8 @@ OWN["laptop"] = OWN["laptop-real"]
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts) in LARGER.items():  # else as their machine's
     _machine = _name[: len("v5e-1")]
-    _sizes = {"prompts": _prompts, "pieces": 1, "remat": "layer"}
     PRESETS[_name] = dataclasses.replace(
-        PRESETS[_machine], name=_name, model=_model, **_sizes
+        PRESETS[_machine], name=_name, model=_model, prompts=_prompts
     )
     FOOD[_name] = FOOD[_machine]
 OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}

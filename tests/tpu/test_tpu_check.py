@@ -26,6 +26,19 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     old = [row(), row(model="2"), row(versions="jax 0")]
     new = row(hbm_percent="60.0")
     assert tpu_check.merged(old, [new]) == [new, *old[1:]]
+    cut = row(pieces="2")
+    assert tpu_check.merged(old, [cut]) == [cut, *old[1:]]
+
+
+def test_a_case_is_old_until_this_compiler_has_counted_its_calls(monkeypatch):
+    monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
+    new = {name: str(x) for name, x in tpu_check.named(case).items()}
+    new |= {"versions": "jax 2", "unpriced_calls": "0", "pieces": "7"}
+    assert not tpu_check.is_old(case, [new])
+    assert tpu_check.is_old(case, [])
+    for change in ({"versions": "jax 1"}, {"unpriced_calls": ""}, {"prompts": "9"}):
+        assert tpu_check.is_old(case, [new | change])
 
 
 def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_path):
