@@ -46,7 +46,8 @@ class Preset:
       chunk: tokens of a chip whose logits exist at once.
       sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
-      pieces: in which an update on groups is computed, to save memory.
+      pieces: in which an update on groups, or any with pictures, is computed, to save
+        memory.
       remat: what its backward pass computes again, one of `model.ops.REMAT`. More
         pieces leave room to keep more.
       levels: of the generated problems that the model is trained on, in steps; none:
