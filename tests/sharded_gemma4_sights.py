@@ -71,13 +71,16 @@ def train(objective, batch, devices, adapted):
     mesh = make_mesh(jax.devices()[:devices])
     trainer = Trainer(model, objective, adamw(1e-3), mesh=mesh, log=False)
     losses = [row["loss"] for row in trainer.fit(Same(batch), 2)]
+    return trainer, model, losses
+
+
+def answers(model):
     groups = batches()[1]
-    said = generate(
+    return generate(
         model, groups["prompt"], groups["prompt_mask"],
         row_keys(jax.random.key(0), 0, len(groups["prompt"]), G), max_tokens=T,
         eos_ids=(), images=groups["images"],
     )  # fmt: skip
-    return trainer, model, losses, said
 
 
 def main():
@@ -87,13 +90,14 @@ def main():
         (objectives.sft(), packed, False),
         (objectives.policy_gradient(), groups, True),
     ):
-        trainer, many, losses, ours = train(objective, batch, 8, adapted)
-        _, alone, expected, theirs = train(objective, batch, 1, adapted)
+        trainer, many, losses = train(objective, batch, 8, adapted)
+        _, alone, expected = train(objective, batch, 1, adapted)
         np.testing.assert_allclose(losses, expected, rtol=1e-4)
         assert_same_weights(many, alone, rtol=1e-4, atol=2e-4)
-        assert ours.tokens.sharding.spec[0] == "data"
-        np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-        np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
+    ours, theirs = answers(many), answers(alone)
+    assert ours.tokens.sharding.spec[0] == "data"
+    np.testing.assert_array_equal(ours.tokens, theirs.tokens)
+    np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
     tower = many.vision.layers.q[...]
     shares = {shard.data.shape for shard in tower.addressable_shards}
     assert shares != {tower.shape}, shares
