@@ -14,6 +14,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.generation import sampling
 from helpers.model import lora
+from helpers.model.gemma4 import config_of
+from helpers.model.gemma4_config import SHARING
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
 from helpers.training import rounding
@@ -118,7 +121,11 @@ def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):
 def _pictures(rows, vision):
     if vision is None:
         return {}
-    return {"images": ((rows, 1, vision.size, vision.size, 3), jnp.uint8)}
+    if isinstance(vision, Gemma4VisionConfig):  # a strip, and its first square
+        shape = (vision.budget + 1) * vision.side, vision.side
+    else:
+        shape = vision.size, vision.size
+    return {"images": ((rows, 1, *shape, 3), jnp.uint8)}
 
 
 def packed_batch(rows, length, vision=None):
@@ -166,26 +173,46 @@ def forward_flops(config, tokens, seen):
     """FLOPs of predicting after `tokens` tokens that see `seen` earlier ones each.
 
     Products of weights and of attention, two FLOPs for each multiply-add; a layer that
-    looks no further than its window sees no more than that.
-
-    Raises:
-      ValueError: a Gemma 4, whose layers have several sizes.
+    looks no further than its window sees no more than that. Rows that are looked up in
+    a table cost none.
     """
-    if config.gemma4:
-        raise ValueError("The FLOPs of Gemma 4's several kinds of layer: not counted.")
     c = config
-    attention = c.width * c.head_dim * (2 * c.heads + 2 * c.kv_heads)
-    weights = c.layers * (attention + 3 * c.width * c.ff) + c.width * c.vocab_size
-    spans = [seen if c.is_global(i) else min(seen, c.window) for i in range(c.layers)]
-    return 2 * tokens * (weights + 2 * c.heads * c.head_dim * sum(spans))
+    products = c.width * c.vocab_size
+    if c.gemma4:
+        products += c.width * c.layers * c.gemma4.per_layer  # each layer's vectors
+    for i in range(c.layers):
+        weights, heads = _layer_products(c, i)
+        span = seen if c.is_global(i) else min(seen, c.window)
+        products += weights + 2 * heads * span
+    return 2 * tokens * products
+
+
+def _layer_products(config, i):
+    """Of layer i: numbers in its matrices, and width of its heads side by side."""
+    c, own, keys = config, config.gemma4, 2
+    if own:
+        stack = own.stack_of(i)
+        c = config_of(config, stack)
+        if stack.startswith(SHARING):
+            keys = 0  # and values: those of an earlier layer
+        elif stack == "full" and own.keys_are_values:
+            keys = 1
+    attention = c.width * c.head_dim * (2 * c.heads + keys * c.kv_heads)
+    inputs = 2 * c.width * own.per_layer if own else 0
+    return attention + 3 * c.width * c.ff + inputs, c.heads * c.head_dim
 
 
 def vision_flops(vision, images):
     """FLOPs of encoding so many pictures: the tower's products, and its attention.
 
-    Every patch sees every patch; the way to the decoder is a small rest, left out.
+    Every patch sees every patch, of Gemma 4 all that its budget has room for; the way
+    to the decoder is a small rest, left out.
     """
-    patches = vision.grid**2
-    weights = vision.layers * (4 * vision.width**2 + 2 * vision.width * vision.ff)
-    attention = vision.layers * 2 * patches * vision.width
-    return 2 * images * patches * (weights + attention)
+    c = vision
+    if isinstance(vision, Gemma4VisionConfig):
+        patches, heads = c.budget * c.pool**2, c.heads * c.head_dim
+        weights = 2 * c.width * (heads + c.kv_heads * c.head_dim) + 3 * c.width * c.ff
+    else:
+        patches, heads = c.grid**2, c.width
+        weights = 4 * c.width**2 + 2 * c.width * c.ff
+    return 2 * images * patches * c.layers * (weights + 2 * patches * heads)
