@@ -26,6 +26,8 @@ from helpers.runtime import processes
 # after the feed-forward. The vocabulary of embed and head is cut as well.
 MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
 TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
+# Tables that lie in the memory of the chips' host (`model.per_layer`).
+ON_HOST = {"host_vectors"}
 
 
 def partition(
@@ -70,9 +72,10 @@ def _name(path: tuple) -> str:
 
 
 def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """`partition` on a mesh with axes ("data", "model")."""
+    """`partition` on a mesh with axes ("data", "model"), and in which memory."""
     spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
-    return NamedSharding(mesh, spec)
+    memory = "pinned_host" if _name(path) in ON_HOST else None
+    return NamedSharding(mesh, spec, memory_kind=memory)
 
 
 def shardings(tree, mesh: Mesh):
@@ -137,6 +140,8 @@ def gathered(tree, dtype):
         return tree
 
     def whole(path, x):
+        if _name(path) in ON_HOST:
+            return x  # rows of it are sent, one for each token
         spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
         if _name(path) in MAKES | TAKES and x.dtype.itemsize > width:
             x = x.astype(dtype)
