@@ -13,6 +13,7 @@ QWEN3 = "Qwen/Qwen3-0.6B"
 SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 GEMMAS = ("google/gemma-3-270m-it", "google/gemma-3-1b-it")
 GEMMA4B = "google/gemma-3-4b-it"
+E2B, E4B, LARGEST = (f"google/gemma-4-{size}-it" for size in ("E2B", "E4B", "31B"))
 LARGE = "meta-llama/Llama-3.1-70B-Instruct"
 ADAMW = optimizers.adamw(1e-4)
 PROGRAMS = ("sft", "rollout", "grpo", "evaluation")
@@ -29,7 +30,7 @@ class Case:
     """
 
     model: str
-    program: str  # sft, rollout, grpo, evaluation or distillation
+    program: str  # sft, rollout, grpo, evaluation, distillation; answers: of a teacher
     topology: str
     rank: int = 32
     prompts: int = 32
@@ -41,11 +42,20 @@ class Case:
     preset: str = ""
     stored = ""  # how the frozen base is, if not in bfloat16: int8 or NF4
     pictures = 0  # in every prompt
+    teacher = TEACHER  # in bfloat16
+    table_on_host = False  # Gemma 4's per-layer table
+    cut = 1  # chips that share each matrix, the axis "model" of the mesh
 
     @property
     def config(self):
         """The model's shape."""
         return KNOWN[self.model]
+
+    @property
+    def teacher_config(self):
+        """The shape of the teacher, who sees what its student does."""
+        tower = SEES[self.teacher] if self.pictures else None
+        return dataclasses.replace(KNOWN[self.teacher], vision=tower)
 
     @property
     def answers(self):
@@ -60,11 +70,17 @@ class Case:
 
     def build(self):
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
-        mesh, vision = ahead_of_time.mesh(self.topology), self.config.vision
-        model = abstract_programs.abstract_model(
-            self.config, rank=self.rank, stored=self.stored
-        )
+        mesh, vision = ahead_of_time.mesh(self.topology, self.cut), self.config.vision
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
+        if self.program == "answers":
+            model = abstract_programs.frozen_model(self.config, stored=self.stored)
+            return *abstract_programs.rollout(model, self.prompts, *sizes, mesh), 0.0
+        model = abstract_programs.abstract_model(
+            self.config,
+            rank=self.rank,
+            stored=self.stored,
+            table_on_host=self.table_on_host,
+        )
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
             job = abstract_programs.rollout(
@@ -84,7 +100,7 @@ class Case:
         """The lesson's objective, and the frozen modules it is given."""
         chunk = self.chunk * chips
         if self.program == "distillation":
-            teacher = abstract_programs.frozen_model(KNOWN[TEACHER])
+            teacher = abstract_programs.frozen_model(self.teacher_config)
             return objectives.distillation(chunk=chunk), (teacher,)
         make = objectives.sft if self.program == "sft" else objectives.policy_gradient
         return make(chunk=chunk), ()
@@ -134,6 +150,28 @@ class SeeingCase(Case):
     def config(self):
         """The model's shape, with the tower that it sees with."""
         return dataclasses.replace(KNOWN[self.model], vision=SEES[self.model])
+
+
+@dataclasses.dataclass(frozen=True)
+class Gemma4Case(Case):
+    """A program of Gemma 4, with one picture in every prompt or none.
+
+    Sizes are those of SeeingCase; of a prompt's tokens 282 are the picture's.
+    """
+
+    prompt_tokens: int = 384
+    completion_tokens: int = 128
+    pictures: int = 1
+    stored: str = ""
+    table_on_host: bool = False
+    teacher: str = E4B
+    cut: int = 1
+
+    @property
+    def config(self):
+        """The model's shape, with the tower if it is given pictures."""
+        tower = SEES[self.model] if self.pictures else None
+        return dataclasses.replace(KNOWN[self.model], vision=tower)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +241,34 @@ def four_bits():
     yield FourBitCase(GEMMA4B, "grpo", "v5e-1", prompts=8, pieces=4)
 
 
+def students():
+    """Gemma 4's small models, with photos and without, on both free machines.
+
+    On one chip the whole of E2B fits in bfloat16. Of E4B the matrices are int8 there,
+    and the per-layer table is in the host's memory.
+    """
+    for pictures in (1, 0):
+        for program in ("sft", "rollout", "grpo", "distillation"):
+            one = {"pictures": pictures, "prompts": 8}
+            one["pieces"] = 1 if program == "rollout" else 4
+            many = {"pictures": pictures, "prompts": 16}
+            small = {"stored": "int8", "table_on_host": True}
+            yield Gemma4Case(E2B, program, "v5e-8", **many)
+            yield Gemma4Case(E4B, program, "v5e-8", **many | {"teacher": LARGEST})
+            if program != "distillation":
+                yield Gemma4Case(E2B, program, "v5e-1", **one)
+                yield Gemma4Case(E4B, program, "v5e-1", **one | small)
+
+
+def teachers():
+    """The largest Gemma 4: it answers on eight chips, and is distilled into E2B."""
+    rows = {"rank": 0, "prompts": 64, "group": 1, "cut": 8}
+    yield Gemma4Case(LARGEST, "answers", "v6e:2x4", **rows)
+    yield Gemma4Case(LARGEST, "answers", "v5e-8", stored="int8", **rows)
+    for topology in ("v6e:2x4", "v5p:4x4x1"):
+        yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=LARGEST)
+
+
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
     yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
@@ -213,4 +279,4 @@ def far():
 def cases():
     """All of them, the presets' first."""
     ours = [*shipped(), *larger(), *far(), *families(), *choices()]
-    return [*ours, *seeing(), *four_bits()]
+    return [*ours, *seeing(), *four_bits(), *students(), *teachers()]

@@ -93,8 +93,14 @@ def measure(case, kept):
 
 
 def trained(case):
-    """What a case trains, and beside what if the frozen base is in four bits."""
+    """What a case trains, and beside what if that is not a base on the chip alone."""
+    if case.program == "answers":
+        return "nothing"
     beside = " on NF4" if case.stored.startswith("nf4") else ""
+    if case.table_on_host:
+        beside += " with a table on the host"
+    if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
+        beside += f" from {case.teacher.rpartition('/')[2]}"
     return f"LoRA {case.rank}{beside}" if case.rank else "all"
 
 
