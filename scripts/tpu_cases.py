@@ -156,10 +156,11 @@ class SeeingCase(Case):
 class Gemma4Case(Case):
     """A program of Gemma 4, with one picture in every prompt or none.
 
-    Sizes are those of SeeingCase; of a prompt's tokens 282 are the picture's.
+    Of a prompt's tokens 282 are the picture's and about 150 tell of the tool; answers
+    are those of SeeingCase.
     """
 
-    prompt_tokens: int = 384
+    prompt_tokens: int = 448
     completion_tokens: int = 128
     pictures: int = 1
     stored: str = ""
