@@ -63,7 +63,7 @@ def measure(case, kept):
     lowered = ahead_of_time.lower(function, *arguments)
     text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    if kept.get(key, {}).get("roofline_ms"):  # else of before it was asked for
+    if kept.get(key, {}).get("unpriced_calls"):  # else of before it was asked for
         return kept[key]
     chips = ahead_of_time.mesh(case.topology).size
     report = ahead_of_time.report(case.topology, chips, lowered, case.flops())
@@ -83,6 +83,7 @@ def measure(case, kept):
         "modelled_ms": round(report.modelled_ms, 1),
         "roofline_ms": round(report.roofline_ms, 1),
         "pallas_calls": report.pallas_calls,
+        "unpriced_calls": report.unpriced_calls,
         "modelled_peak_percent": round(report.modelled_peak_percent, 1),
         "links_ms": round(report.links_ms, 1),
         "collectives": "; ".join(kinds),
