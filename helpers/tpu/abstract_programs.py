@@ -14,9 +14,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.generation import sampling
 from helpers.model import lora
-from helpers.model.gemma4 import config_of
-from helpers.model.gemma4_config import SHARING
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.per_layer import keep_on_host
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
@@ -131,11 +128,7 @@ def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):
 def _pictures(rows, vision):
     if vision is None:
         return {}
-    if isinstance(vision, Gemma4VisionConfig):  # a strip, and its first square
-        shape = (vision.budget + 1) * vision.side, vision.side
-    else:
-        shape = vision.size, vision.size
-    return {"images": ((rows, 1, *shape, 3), jnp.uint8)}
+    return {"images": ((rows, 1, *vision.shape), jnp.uint8)}
 
 
 def packed_batch(rows, length, vision=None):
@@ -177,52 +170,3 @@ def rollout(
     )
     arguments = (_placed(state, mesh), tokens, tokens, keys, number, number, *images)
     return jax.jit(generate), arguments
-
-
-def forward_flops(config, tokens, seen):
-    """FLOPs of predicting after `tokens` tokens that see `seen` earlier ones each.
-
-    Products of weights and of attention, two FLOPs for each multiply-add; a layer that
-    looks no further than its window sees no more than that. Rows that are looked up in
-    a table cost none.
-    """
-    c = config
-    products = c.width * c.vocab_size
-    if c.gemma4:
-        products += c.width * c.layers * c.gemma4.per_layer  # each layer's vectors
-    for i in range(c.layers):
-        weights, heads = _layer_products(c, i)
-        span = seen if c.is_global(i) else min(seen, c.window)
-        products += weights + 2 * heads * span
-    return 2 * tokens * products
-
-
-def _layer_products(config, i):
-    """Of layer i: numbers in its matrices, and width of its heads side by side."""
-    c, own, keys = config, config.gemma4, 2
-    if own:
-        stack = own.stack_of(i)
-        c = config_of(config, stack)
-        if stack.startswith(SHARING):
-            keys = 0  # and values: those of an earlier layer
-        elif stack == "full" and own.keys_are_values:
-            keys = 1
-    attention = c.width * c.head_dim * (2 * c.heads + keys * c.kv_heads)
-    inputs = 2 * c.width * own.per_layer if own else 0
-    return attention + 3 * c.width * c.ff + inputs, c.heads * c.head_dim
-
-
-def vision_flops(vision, images):
-    """FLOPs of encoding so many pictures: the tower's products, and its attention.
-
-    Every patch sees every patch, of Gemma 4 all that its budget has room for; the way
-    to the decoder is a small rest, left out.
-    """
-    c = vision
-    if isinstance(vision, Gemma4VisionConfig):
-        patches, heads = c.budget * c.pool**2, c.heads * c.head_dim
-        weights = 2 * c.width * (heads + c.kv_heads * c.head_dim) + 3 * c.width * c.ff
-    else:
-        patches, heads = c.grid**2, c.width
-        weights = 4 * c.width**2 + 2 * c.width * c.ff
-    return 2 * images * patches * c.layers * (weights + 2 * patches * heads)

@@ -62,9 +62,9 @@ ROWS, LENGTH = 2, 21  # longer than Gemma's window of 6
 # Another processor adds up in another order. Weights moved by one rounding, 6e-8 of
 # themselves, move logits by up to 4e-5.
 ROUNDING = 5e-5
-# Gemma 4 does not divide scores by the root of their width. With norms of random queries
-# and keys around 1 one rounding then moves the logits of gemma4_e2b by 7e-5, with these
-# by 2e-5.
+# Gemma 4 does not divide scores by the root of their width. With norms of queries and
+# keys around 1 one rounding then moves the logits of gemma4_e2b by 7e-5, with these by
+# 2e-5.
 CALMER = 0.4
 
 

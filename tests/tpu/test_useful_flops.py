@@ -1,0 +1,157 @@
+"""FLOPs counted by hand, beside XLA's count and beside masks counted out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.model import lora
+from helpers.model.attention import KV, visible
+from helpers.model.config import ModelConfig
+from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.gemma4_vision import Gemma4Vision
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
+from helpers.model.ops import REMAT
+from helpers.model.transformer import Transformer
+from helpers.model.vision import Vision
+from helpers.model.vision_config import VisionConfig
+from helpers.tpu import useful_flops
+from helpers.training import objectives
+
+# One layer, so that no loop hides anything from XLA's count; so narrow that attention
+# and adapters are a large part of it.
+CONFIG = ModelConfig("qwen3", 192, 32, 1, 4, 2, 32, 48)
+P, G, TP, TC, RANK = 2, 2, 32, 96, 16
+
+
+def counted_by_xla(rank):
+    """XLA's FLOPs of GRPO's forward pass, and of its gradient, nothing recomputed."""
+    model = Transformer(CONFIG, nnx.Rngs(0))
+    model = lora.add(model, rank) if rank else model
+    model.remat = "none"
+    graph, trained, rest = nnx.split(model, lora.trainable(model), ...)
+    batch = {
+        "prompt": jnp.zeros((P, TP), jnp.int32),
+        "prompt_mask": jnp.ones((P, TP), jnp.int32),
+        "completion": jnp.zeros((P, G, TC), jnp.int32),
+        "loss_mask": jnp.ones((P, G, TC)),
+        "old_logprobs": jnp.zeros((P, G, TC)),
+        "logprobs": jnp.zeros((P, G, TC)),
+        "advantages": jnp.ones((P, G)),
+    }
+    objective = objectives.policy_gradient()
+
+    def loss(trained, rest, batch):
+        model = nnx.merge(graph, trained, rest)
+        return objective.loss(objective.scores(model, batch), batch)[0]
+
+    given = trained, rest, batch
+    programs = [jax.jit(f).lower(*given).compile() for f in (loss, jax.grad(loss))]
+    return [program.cost_analysis()["flops"] for program in programs]
+
+
+@pytest.mark.parametrize("rank", [0, RANK])
+def test_products_of_a_gradient_are_those_xla_counts(rank):
+    texts = [(P, 0, TP), (P * G, TP, TC)]
+    forward = useful_flops.forward_flops(CONFIG, texts, P * G * TC, rank)
+    # XLA computes scores that are masked, too.
+    whole = 4 * CONFIG.heads * CONFIG.head_dim * P * (TP**2 + G * TC * (TP + TC))
+    forward = forward._replace(attention=whole)
+    update = useful_flops.update_flops(forward, trains_base=not rank)
+    if rank:  # and not the gradient of q, k and v in the first layer by their input
+        columns = (CONFIG.heads + 2 * CONFIG.kv_heads) * CONFIG.head_dim + 3 * rank
+        update -= 2 * P * (TP + G * TC) * CONFIG.width * columns
+    else:  # and logits once more for the gradient of their table
+        update += forward.head
+    # The rest is no product of matrices: exponentials, norms.
+    found = counted_by_xla(rank)
+    assert sum(forward) <= found[0] <= 1.06 * sum(forward)
+    assert update <= found[1] <= 1.06 * update
+
+
+@settings(deadline=None)
+@given(st.integers(0, 20), st.integers(1, 20), st.one_of(st.none(), st.integers(1, 30)))
+def test_pairs_are_those_of_the_models_own_mask(before, own, window):
+    positions = np.arange(before + own)[None, None]
+    piece = KV(None, None, positions, np.ones_like(positions))
+    mine = positions[..., before:]
+    allowed, distance = visible(mine, np.ones_like(mine), piece)
+    if window is not None:
+        allowed = allowed & (distance < window)
+    assert useful_flops.seen(before, own, window) == allowed.sum()
+
+
+def test_local_layers_see_their_window_and_global_ones_all():
+    shape = "gemma3_text", 192, 32, 6, 4, 2, 32, 48
+    local = ModelConfig(*shape, window=8, pattern=6)
+    texts = [(3, 5, 40)]
+    found = useful_flops.forward_flops(local, texts, 0)
+    pairs = 5 * useful_flops.seen(5, 40, 8) + useful_flops.seen(5, 40)
+    assert found.attention == 3 * 4 * 4 * 32 * pairs and found.head == 0
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_flops_of_gemma_4_are_those_xla_counts(same):
+    """A layer of each kind, and one that shares: all loops have one round."""
+    own = Gemma4Config(
+        ("local", "full") * 2, 64, 8, same, 2, double_wide=True, per_layer=48
+    )
+    config = ModelConfig(
+        "gemma4_text", 512, 128, 4, 8, 8, 32, 128, window=8, gemma4=own
+    )
+    model, T = lora.add(Transformer(config, nnx.Rngs(0)), RANK), 32
+    graph, state = nnx.split(model)
+
+    def forward(state, tokens, positions):
+        model = nnx.merge(graph, state)
+        return model.logits(model(tokens, positions)[0])
+
+    tokens = jnp.zeros((2, 1, T), jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
+    compiled = jax.jit(forward).lower(state, tokens, positions).compile()
+    forward = useful_flops.forward_flops(config, [(2, 0, T)], 2 * T, RANK)
+    # The program computes scores that are masked, too: of 32 and of 64 wide heads.
+    forward = forward._replace(attention=4 * 2 * T**2 * 8 * 2 * (32 + 64))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(sum(forward), rel=0.03)
+
+
+def test_gemma_4_looks_as_far_as_its_layers():
+    own = Gemma4Config(("local", "full", "full"), 64, 2)
+    config = ModelConfig("gemma4_text", 64, 32, 3, 4, 2, 16, 48, window=8, gemma4=own)
+    found = useful_flops.forward_flops(config, [(3, 5, 40)], 0)
+    near, far = useful_flops.seen(5, 40, 8), useful_flops.seen(5, 40)
+    assert found.attention == 3 * 4 * 4 * (16 * near + 2 * 64 * far)
+
+
+def test_flops_of_gemma_4s_tower_are_those_xla_counts():
+    shape = Gemma4VisionConfig(
+        64, 1, 4, 2, 16, 160, 4, 2, 64, 9, 7, 8, budget=16, clipped=True
+    )
+    tower = Gemma4Vision(shape, 32, nnx.Rngs(0))
+    graph, state = nnx.split(tower)
+
+    def see(state, images):
+        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
+
+    images = jnp.zeros((2, 1, *shape.shape), jnp.uint8)
+    compiled = jax.jit(see).lower(state, images).compile()
+    counted = useful_flops.vision_flops(shape, len(images))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
+
+
+def test_flops_of_a_tower_are_those_xla_counts():
+    """One layer and so few patches that their attention is one piece."""
+    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
+    tower = Vision(shape, 32, nnx.Rngs(0))
+    graph, state = nnx.split(tower)
+
+    def see(state, images):
+        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
+
+    images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
+    compiled = jax.jit(see).lower(state, images).compile()
+    counted = useful_flops.vision_flops(shape, len(images))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
