@@ -246,31 +246,33 @@ def four_bits():
 
 
 def students():
-    """Gemma 4's small models, with photos and without, on both free machines.
+    """Gemma 4's small models with a photo in every prompt, GRPO also without.
 
-    On one chip the whole of E2B fits in bfloat16. Of E4B the matrices are int8 there,
-    and the per-layer table is in the host's memory.
+    On one chip E2B is in bfloat16. Of E4B the matrices are int8 there, and the
+    per-layer table is in the host's memory.
     """
-    for pictures in (1, 0):
-        for program in ("sft", "rollout", "grpo", "distillation"):
-            one = {"pictures": pictures, "prompts": 8}
-            one["pieces"] = 1 if program == "rollout" else 4
-            many = {"pictures": pictures, "prompts": 16}
+    for pictures, programs in ((1, ("sft", "rollout", "grpo")), (0, ("grpo",))):
+        for program in programs:
+            pieces = 1 if program == "rollout" else 4
+            one = {"pictures": pictures, "prompts": 8, "pieces": pieces}
             small = {"stored": "int8", "table_on_host": True}
-            yield Gemma4Case(E2B, program, "v5e-8", **many)
-            yield Gemma4Case(E4B, program, "v5e-8", **many | {"teacher": LARGEST})
-            if program != "distillation":
-                yield Gemma4Case(E2B, program, "v5e-1", **one)
-                yield Gemma4Case(E4B, program, "v5e-1", **one | small)
+            yield Gemma4Case(E2B, program, "v5e-1", **one)
+            yield Gemma4Case(E4B, program, "v5e-1", **one | small)
+            for model in (E2B, E4B):
+                yield Gemma4Case(model, program, "v5e-8", prompts=16, pictures=pictures)
 
 
 def teachers():
-    """The largest Gemma 4: it answers on eight chips, and is distilled into E2B."""
+    """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B."""
     rows = {"rank": 0, "prompts": 64, "group": 1, "cut": 8}
     yield Gemma4Case(LARGEST, "answers", "v6e:2x4", **rows)
     yield Gemma4Case(LARGEST, "answers", "v5e-8", stored="int8", **rows)
-    for topology in ("v6e:2x4", "v5p:4x4x1"):
-        yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=LARGEST)
+    for topology, teacher in (
+        ("v5e-8", E4B),
+        ("v6e:2x4", LARGEST),
+        ("v5p:4x4x1", LARGEST),
+    ):
+        yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=teacher)
 
 
 def far():
