@@ -26,6 +26,8 @@ class PerLayer(nnx.Module):
     in the host's memory.
     """
 
+    host_vectors: OnHost
+
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         self.config = config
         V, D, L = config.vocab_size, config.width, config.layers
