@@ -24,13 +24,13 @@ SWEEP = ("v5e-1", "v5e-8", "v5e:8x8", "v5e:16x16")
 class Case:
     """One program: what is trained, on which slice, and with which sizes.
 
-    `rank` 0 trains all weights. A batch has `prompts` questions with `group` answers
-    each, or `prompts` packed rows of both budgets together for SFT. `chunk` is the
-    tokens of a chip whose logits exist at once.
+    `rank` 0 trains all weights; answers are those of a frozen model. A batch has
+    `prompts` questions with `group` answers each, or `prompts` packed rows of both
+    budgets together for SFT. `chunk` is the tokens of a chip whose logits exist at once.
     """
 
     model: str
-    program: str  # sft, rollout, grpo, evaluation, distillation; answers: of a teacher
+    program: str  # sft, rollout, grpo, gspo, evaluation, distillation, or answers
     topology: str
     rank: int = 32
     prompts: int = 32
@@ -102,7 +102,8 @@ class Case:
         if self.program == "distillation":
             teacher = abstract_programs.frozen_model(self.teacher_config)
             return objectives.distillation(chunk=chunk), (teacher,)
-        make = objectives.sft if self.program == "sft" else objectives.policy_gradient
+        makers = {"sft": objectives.sft, "gspo": objectives.gspo}
+        make = makers.get(self.program, objectives.policy_gradient)
         return make(chunk=chunk), ()
 
     def flops(self):
@@ -277,7 +278,8 @@ def teachers():
 
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
-    yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
+    for program in ("grpo", "gspo"):
+        yield Case(LARGE, program, "v5p:4x4x4", rank=0, prompts=64)
     for topology, chips in zip(SWEEP, (1, 8, 64, 256), strict=True):
         yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
 

@@ -11,7 +11,6 @@ from sharded_run import Groups, Packed, V, imitate, reinforce
 from toy_training import assert_same_weights
 
 from helpers.model import lora
-from helpers.model.per_layer import keep_on_host
 from helpers.runtime.mesh import make_mesh
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -27,17 +26,14 @@ SHAPE = gemma4_shapes.SMALL | {
 def train(objective, batches, devices, adapted):
     model = tiny_models.of_config(gemma4_shapes.config(**SHAPE))
     if adapted:
-        model = keep_on_host(tiny_models.adapted(lora.quantize(model)))
+        model = tiny_models.adapted(lora.quantize(model))
     mesh = make_mesh(jax.devices()[:devices])
     trainer = Trainer(model, objective, adamw(1e-3), mesh=mesh, log=False)
     return trainer, model, [row["loss"] for row in trainer.fit(batches, 2)]
 
 
 def main():
-    """SFT of all weights, and policy gradients of adapters beside int8.
-
-    The second has its per-layer table in the host's memory, a part for each device.
-    """
+    """SFT of all weights, and policy gradients of adapters beside int8."""
     for objective, source, adapted in (
         (imitate, Packed, False),
         (reinforce, Groups, True),

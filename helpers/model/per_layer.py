@@ -63,13 +63,13 @@ class PerLayer(nnx.Module):
 def keep_on_host(model):
     """A model whose per-layer table is in the host's memory, 4.4 GiB of E2B's 8.9.
 
-    It computes the same. The table is frozen there; of what it would be on several
-    chips each one's host holds a part.
+    It computes the same, on one device; there the table is frozen.
 
     Args:
       model: a Transformer of Gemma 4; stays as it is.
     Raises:
-      ValueError: the model has no such table, or it is there already.
+      ValueError: the model has no such table, it is there already, or it is spread
+        over several devices.
     """
     if not hasattr(getattr(model, "per_layer", None), "vectors"):
         raise ValueError(
@@ -77,7 +77,14 @@ def keep_on_host(model):
             "and E4B have one, and it can be moved once."
         )
     moved = nnx.merge(*nnx.split(model))
-    table = jax.device_put(moved.per_layer.vectors[...], jax.memory.Space.Host)
+    table = moved.per_layer.vectors[...]
+    layout = getattr(table, "sharding", None)  # shapes alone have none
+    if layout is not None and len(layout.device_set) > 1:
+        raise ValueError(
+            f"The model is spread over {len(layout.device_set)} devices: a table in the"
+            " host's memory serves one."
+        )
+    table = jax.device_put(table, jax.memory.Space.Host)
     moved.per_layer.host_vectors = OnHost(table)
     del moved.per_layer.vectors
     return moved

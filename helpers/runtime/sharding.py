@@ -72,7 +72,16 @@ def _name(path: tuple) -> str:
 
 
 def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """`partition` on a mesh with axes ("data", "model"), and in which memory."""
+    """`partition` on a mesh with axes ("data", "model"), and in which memory.
+
+    Raises:
+      ValueError: a table in the host's memory, and several devices.
+    """
+    if _name(path) in ON_HOST and mesh.size > 1:
+        raise ValueError(
+            f"A table in the host's memory serves one device, not {mesh.size}: leave "
+            "it in theirs, where each holds a part (no keep_on_host)."
+        )
     spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
     memory = "pinned_host" if _name(path) in ON_HOST else None
     return NamedSharding(mesh, spec, memory_kind=memory)
@@ -140,8 +149,6 @@ def gathered(tree, dtype):
         return tree
 
     def whole(path, x):
-        if _name(path) in ON_HOST:
-            return x  # rows of it are sent, one for each token
         spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
         if _name(path) in MAKES | TAKES and x.dtype.itemsize > width:
             x = x.astype(dtype)

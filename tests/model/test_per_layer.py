@@ -1,5 +1,7 @@
 """Gemma 4's per-layer table computes the same from the host's memory."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
 from helpers.model.per_layer import keep_on_host
 from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import place
+from helpers.runtime.sharding import place, shardings
 from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -120,3 +122,11 @@ def test_a_model_without_such_a_table_is_refused():
     for model in (moved, tiny_models.cached_model("qwen3")):
         with pytest.raises(ValueError, match="no per-layer table in the chip's memory"):
             keep_on_host(model)
+
+
+def test_several_devices_are_refused():
+    """The mesh is not there: what it is asked for first is its size."""
+    _, moved = both()
+    mesh = types.SimpleNamespace(size=8, shape={"data": 8, "model": 1})
+    with pytest.raises(ValueError, match="serves one device, not 8"):
+        shardings({"per_layer": {"host_vectors": table(moved)}}, mesh)
