@@ -26,7 +26,7 @@ class Case:
 
     `rank` 0 trains all weights; answers are those of a frozen model. A batch has
     `prompts` questions with `group` answers each, or `prompts` packed rows of both
-    budgets together for SFT. `chunk` is the tokens of a chip whose logits exist at once.
+    budgets together for SFT. `chunk`: tokens of a chip whose logits exist at once.
     """
 
     model: str
