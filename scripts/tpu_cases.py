@@ -3,7 +3,7 @@
 import dataclasses
 
 from helpers.model.known import KNOWN, SEES
-from helpers.recipes.presets import LARGER, PRESETS
+from helpers.recipes.presets import FOOD, LARGER, PRESETS
 from helpers.tpu import abstract_programs, ahead_of_time, useful_flops
 from helpers.training import objectives, optimizers
 
@@ -58,6 +58,11 @@ class Case:
         return dataclasses.replace(KNOWN[self.teacher], vision=tower)
 
     @property
+    def remat(self):
+        """What its backward pass computes again: as its preset says."""
+        return PRESETS[self.preset].remat if self.preset else "layer"
+
+    @property
     def answers(self):
         """Answers to each question; packed rows and greedy evaluation have one."""
         return 1 if self.program in ("sft", "evaluation") else self.group
@@ -81,6 +86,7 @@ class Case:
             stored=self.stored,
             table_on_host=self.table_on_host,
         )
+        model.remat = self.remat
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
             job = abstract_programs.rollout(
@@ -146,6 +152,11 @@ class SeeingCase(Case):
     pictures = 1
 
     @property
+    def remat(self):
+        """As the preset of its machine says."""
+        return FOOD[self.topology].remat
+
+    @property
     def stored(self):
         """How the frozen base is stored; "": in bfloat16."""
         return "int8" if self.int8 else ""
@@ -192,9 +203,10 @@ def of_preset(name, topology, programs):
     sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
     sizes = {size: getattr(preset, size) for size in sizes}
     sizes |= {"rank": preset.lora_rank, "preset": name}
-    one_answer = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    own = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    own |= dict.fromkeys(("grpo", "distillation"), {"pieces": preset.pieces})
     return [
-        Case(preset.model, program, topology, **sizes | one_answer.get(program, {}))
+        Case(preset.model, program, topology, **sizes | own.get(program, {}))
         for program in programs
     ]
 
