@@ -3,7 +3,7 @@
     python -m scripts.scale_measured
 
 Two cores cannot sample three times as fast as one, so every piece waits for a judge
-(`scale_task.judge`) that takes five seconds and no processor, as one on another machine
+(`scale_task.judge`) that takes four seconds and no processor, as one on another machine
 does: sampling is the slower half, and workers are what it lacks. Step times come from
 one worker that never runs ahead, and from no other run; all else is predicted from
 them. Rows go to data/results/async_measured.csv: updates per second and staleness,
@@ -22,8 +22,8 @@ from scripts.scale_chaos import say
 
 TABLE = ROOT / "data" / "results" / "async_measured.csv"
 FOLDER = ROOT / "build" / "scale-measured"
-PIECES, WAIT, STEPS = 8, 5.0, 9
-FIRST = 3  # updates that compile, and are left out
+PIECES, WAIT, STEPS = 4, 4.0, 7
+FIRST = 2  # updates that compile, and are left out
 WORKERS, LIMITS = (1, 2, 3), (0, 2)
 
 
