@@ -1,104 +1,136 @@
-"""The simulation against real runs of one, two and three workers.
+"""The simulation against Ray's real workers: one, two and three of them.
 
     python -m scripts.scale_measured
 
-Two cores cannot sample three times as fast as one, so every piece waits for a judge
-(`scale_task.judge`) that takes four seconds and no processor, as one on another machine
-does: sampling is the slower half, and workers are what it lacks. Step times come from
-one worker that never runs ahead, and from no other run; all else is predicted from
-them. Rows go to data/results/async_measured.csv: updates per second and staleness,
-predicted and measured.
+Two cores cannot sample three times as fast as one. So here nobody computes: a worker
+waits two seconds for each piece, more or less, as it would for a chip of its own, and
+the trainer waits for its update. Everything between the two is that of `make scale`:
+Ray, its actors, the published weights, `FromWorkers` and its buffer. Sampling is the
+slower half everywhere.
+
+How long things take comes from one worker that never runs ahead, and from no other run;
+all else is predicted from that. Rows go to data/results/async_measured.csv: updates per
+second and staleness, predicted and measured.
 """
 
 import csv
-import json
-import shutil
+import itertools
+import os
+import random
 import statistics
 import subprocess
+import sys
+import time
 
+import numpy as np
+
+from helpers.model import weights
+from helpers.scale import FromWorkers
 from helpers.scale.simulation import Times, simulate
 from scripts.scale import ROOT, Head, environment, settings_of_workers
 from scripts.scale_chaos import say
+from scripts.scale_task import SFT
 
 TABLE = ROOT / "data" / "results" / "async_measured.csv"
-FOLDER = ROOT / "build" / "scale-measured"
-PIECES, WAIT, STEPS = 4, 4.0, 7
-FIRST = 2  # updates that compile, and are left out
-WORKERS, LIMITS = (1, 2, 3), (0, 2)
+PIECES, SAMPLE, SPREAD, UPDATE = 4, 2.0, 0.25, 1.2
+UPDATES, FIRST = 11, 1  # the first is left out: workers start
+RUNS = [(workers, limit) for workers in (3, 2, 1) for limit in (0, 2)]
 
 
-def run(python, workers: int, limit: int) -> dict:
-    """A real run: what its steps took, and how old its pieces were."""
-    folder = FOLDER / f"{workers}-{limit}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    asked = {"workers": workers, "limit": limit, "pieces": PIECES, "wait": WAIT}
-    asked |= {"steps": STEPS, "questions": 8, "deadline": 300}
-    flags = [text for name, x in asked.items() for text in (f"--{name}", str(x))]
-    command = [str(python), "-m", "scripts.scale_trainer", str(folder), *flags]
-    with Head(python, folder / "ray.log") as head:
-        env = settings_of_workers() | {"RAY_ADDRESS": head.address}
-        subprocess.run(command, env=env, check=True)
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    ages = [row["staleness"] for row in rows]
-    found = json.loads((folder / "result.json").read_text())
-    return found | {"staleness": statistics.mean(ages[FIRST:])}
+class Waits:
+    """Rollouts that take their time and no processor, with always the same content."""
+
+    resample, group = 0, 2
+
+    def __init__(self):
+        self.model, self.prompts, self.step = weights.load(SFT), itertools.count(), 0
+        self.metrics, self.samples = {"reward": 0.0}, []
+
+    def get_state(self):
+        return {"step": self.step}
+
+    def set_state(self, state):
+        self.step = state["step"]
+
+    def __next__(self):
+        shape = SPREAD**-2
+        time.sleep(random.Random(self.step).gammavariate(shape, SAMPLE / shape))
+        batch = dict.fromkeys(("prompt", "prompt_mask"), np.zeros((1, 4), np.int32))
+        batch["completion"] = np.zeros((1, self.group, 8), np.int32)
+        answers = dict.fromkeys(("loss_mask", "logprobs"), np.zeros((1, self.group, 8)))
+        return (
+            batch | answers | dict.fromkeys(("rewards", "advantages"), np.zeros((1, 2)))
+        )
 
 
-def seconds_an_update(found: dict) -> float:
+def run(workers: int, limit: int) -> FromWorkers:
+    """A real run, by its batch source; what its batches' staleness was is in `ages`."""
+    from helpers.scale.ray_crew import RayCrew
+
+    crew = RayCrew(Waits, workers, "measured", cpus=0.1)
+    while len(crew.workers()) < workers:
+        time.sleep(0.5)
+    source = FromWorkers(Waits(), crew, pieces=PIECES, limit=limit, say=say)
+    source.ages = []
+    with source as batches:
+        for _ in range(UPDATES):
+            next(batches)
+            source.ages.append(batches.metrics["staleness"])
+            time.sleep(UPDATE)
+    crew.ray.shutdown()
+    return source
+
+
+def seconds_an_update(source: FromWorkers) -> float:
     """On the clock, from one set of new weights to the next."""
-    moments = found["published"][FIRST:]
+    moments = source.published[FIRST:]
     return (moments[-1] - moments[0]) / (len(moments) - 1)
 
 
-def fitted(found: dict) -> Times:
-    """Step times, from the run of one worker that never runs ahead.
-
-    Handing a piece out and taking it in counts as sampling.
-    """
-    update = statistics.mean(found["updating"][FIRST:])
-    sampling = found["sampling"][FIRST * PIECES :]
+def fitted(source: FromWorkers) -> Times:
+    """Step times, from one worker that never runs ahead; handing out is sampling."""
+    update, sampling = statistics.mean(source.updating), source.seconds
     return Times(
-        sample=(seconds_an_update(found) - update) / PIECES,
+        sample=(seconds_an_update(source) - update) / PIECES,
         update=update,
         spread=statistics.stdev(sampling) / statistics.mean(sampling),
     )
 
 
-def row(times: Times, workers: int, limit: int, found: dict) -> dict:
-    """Predicted and measured, of one run."""
-    told = simulate(times, workers, pieces=PIECES, limit=limit, updates=1000)
-    return {
-        "workers": workers,
-        "limit": limit,
-        "pieces": PIECES,
-        "sample": times.sample,
-        "update": times.update,
-        "predicted": told.updates,
-        "measured": 1 / seconds_an_update(found),
-        "staleness_predicted": told.staleness,
-        "staleness_measured": found["staleness"],
-    }
+def rows() -> list[dict]:
+    """All runs, predicted and measured."""
+    found = {asked: run(*asked) for asked in RUNS}
+    times = fitted(found[1, 0])
+    made = []
+    for (workers, limit), source in sorted(found.items()):
+        told = simulate(times, workers, pieces=PIECES, limit=limit, updates=1000)
+        row = {"workers": workers, "limit": limit, "pieces": PIECES}
+        row |= {"sample": times.sample, "update": times.update}
+        row |= {"spread": times.spread}
+        row |= {"predicted": told.updates, "measured": 1 / seconds_an_update(source)}
+        row |= {"staleness_predicted": told.staleness}
+        row |= {"staleness_measured": statistics.mean(source.ages[FIRST:])}
+        say(str(row))
+        made.append(row)
+    return made
 
 
 def main():
-    """Runs all of them, and writes the table."""
-    python = environment()
-    rows, times = [], None
-    for limit in LIMITS:
-        for workers in WORKERS:
-            found = run(python, workers, limit)
-            times = times or fitted(found)
-            rows.append(row(times, workers, limit, found))
-            say(str(rows[-1]))
+    """Starts a cluster and itself in it; there it runs all, and writes the table."""
+    if "RAY_ADDRESS" not in os.environ:
+        python = environment()
+        with Head(python, ROOT / "build" / "scale-measured.log") as head:
+            env = settings_of_workers() | {"RAY_ADDRESS": head.address}
+            command = [str(python), "-m", "scripts.scale_measured"]
+            sys.exit(subprocess.run(command, env=env).returncode)
+    made = rows()
     with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer = csv.DictWriter(file, made[0], lineterminator="\n")
         writer.writeheader()
-        for made in rows:
-            text = {
-                n: f"{x:.4g}" if isinstance(x, float) else x for n, x in made.items()
-            }
-            writer.writerow(text)
+        for row in made:
+            writer.writerow(
+                {n: f"{x:.4g}" if isinstance(x, float) else x for n, x in row.items()}
+            )
 
 
 if __name__ == "__main__":

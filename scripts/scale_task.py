@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import time
 
 from helpers import recipes, runtime
 from helpers.batches import prompt_batches
@@ -19,26 +18,13 @@ SIZES = recipes.PRESETS["laptop"]
 SAVED = 4  # steps between checkpoints
 
 
-def judge(seconds: float):
-    """A reward of 0 that takes so long, as one from a model on another machine does."""
-
-    def judge(prompts, completions, **_):
-        time.sleep(seconds)
-        return [0.0] * len(completions)
-
-    return judge
-
-
-def rollouts(
-    seed: int, prompts: int, pids: pathlib.Path | None = None, wait: float = 0.0
-) -> Rollouts:
+def rollouts(seed: int, prompts: int, pids: pathlib.Path | None = None) -> Rollouts:
     """The groups that trainer and workers are made for.
 
     Args:
       seed: of questions, their order and all noise.
       prompts: of a piece.
       pids: folder where a worker notes its process, for those who kill.
-      wait: seconds that a piece's answers wait for a judge; 0: there is none.
     """
     tokenizer, model = chat.load_tokenizer(SFT), weights.load(SFT)
     rows = word_problems.generate(20_000, seed=11 + 100 * seed, levels=(3,))
@@ -46,11 +32,10 @@ def rollouts(
     questions = prompt_batches.prompts(
         rows, tokenizer, batch=prompts, buckets=widths, seed=seed
     )
-    worth = {correct: 1.0, format_reward: 0.1}
     made = Rollouts(
         model,
         questions,
-        RewardSet(worth | ({judge(wait): 0.0} if wait else {})),
+        RewardSet({correct: 1.0, format_reward: 0.1}),
         tokenizer,
         seed=seed,
         group=SIZES.group,

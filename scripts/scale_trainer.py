@@ -38,8 +38,7 @@ def asynchronous(asked, rollouts):
     from helpers.scale.ray_crew import RayCrew
 
     pids = asked.folder / "pids"
-    task = asked.seed, _prompts(asked), pids, asked.wait
-    make = functools.partial(scale_task.rollouts, *task)
+    make = functools.partial(scale_task.rollouts, asked.seed, _prompts(asked), pids)
     run = f"{asked.folder.name}-{asked.seed}"
     crew = RayCrew(make, asked.workers, run, cpus=0.5)
     say(f"{crew.attached} of {asked.workers} workers were there already")
@@ -77,10 +76,9 @@ def main():
     parser.add_argument("--limit", type=int, default=2)
     parser.add_argument("--deadline", type=float, default=90.0)
     parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--wait", type=float, default=0.0, help="seconds, for a judge")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    rollouts = scale_task.rollouts(asked.seed, _prompts(asked), wait=asked.wait)
+    rollouts = scale_task.rollouts(asked.seed, _prompts(asked))
     say(f"trainer {os.getpid()} starts")
     if asked.workers:
         try:
