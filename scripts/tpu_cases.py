@@ -29,7 +29,7 @@ class Case:
     """
 
     model: str
-    program: str  # sft, rollout, grpo, evaluation or distillation
+    program: str  # sft, rollout, grpo, gspo, evaluation or distillation
     topology: str
     rank: int = 32
     prompts: int = 32
@@ -86,7 +86,8 @@ class Case:
         if self.program == "distillation":
             teacher = abstract_programs.frozen_model(KNOWN[TEACHER])
             return objectives.distillation(chunk=chunk), (teacher,)
-        make = objectives.sft if self.program == "sft" else objectives.policy_gradient
+        makers = {"sft": objectives.sft, "gspo": objectives.gspo}
+        make = makers.get(self.program, objectives.policy_gradient)
         return make(chunk=chunk), ()
 
     def flops(self):
@@ -206,7 +207,8 @@ def four_bits():
 
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
-    yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
+    for program in ("grpo", "gspo"):
+        yield Case(LARGE, program, "v5p:4x4x4", rank=0, prompts=64)
     for topology, chips in zip(SWEEP, (1, 8, 64, 256), strict=True):
         yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
 

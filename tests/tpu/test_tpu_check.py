@@ -2,6 +2,7 @@
 
 import jax
 import numpy
+import numpy as np
 import pytest
 
 from helpers.model.known import KNOWN
@@ -105,6 +106,29 @@ def test_tokens_count_a_prompt_once_for_its_group():
         "Qwen/Qwen3-0.6B", "grpo", "v5e-1", prompts=3, group=4, prompt_tokens=5
     )
     assert case.tokens == 3 * (5 + 4 * 256)
+
+
+def test_gspo_is_counted_as_grpo_and_clips_answers():
+    """Where every token of an answer moves alike, its ratio clips none at 0.2."""
+    rng = np.random.default_rng(0)
+    old = rng.normal(-1, 0.1, (1, 2, 4))
+    moved = old + np.array([[[1e-3], [-1e-3]]])  # beyond 3e-4, far within 0.2
+    batch = {
+        "old_logprobs": old,
+        "logprobs": old,
+        "loss_mask": np.ones((1, 2, 4)),
+        "advantages": np.array([[1.0, -1.0]]),
+    }
+    scores = {"logprobs": moved, "entropy": np.zeros((1, 2, 4))}
+    clipped = {}
+    for program in ("grpo", "gspo"):
+        case = tpu_cases.Case(tpu_cases.QWEN3, program, "v5e-1")
+        objective, _ = case.objective(1)
+        clipped[program] = float(objective.loss(scores, batch)[1]["clip_fraction"])
+    assert clipped == {"grpo": 0.0, "gspo": 1.0}
+    one, other = list(tpu_cases.far())[:2]
+    assert (one.program, other.program) == ("grpo", "gspo")
+    assert one.flops() == other.flops() and one.topology == other.topology
 
 
 @pytest.mark.parametrize(
