@@ -3,8 +3,9 @@
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
 trainer's update, the sampler's rollout, as the notebooks would run them. A row whose
 program, compiler and sizes are unchanged is kept. `--quick` looks at the two default
-presets only, `--preset` at one of all; both keep the other rows. `--restate` compiles
-nothing and counts the useful work of all rows anew.
+presets only, `--preset` at one of all, `--old` at those whose row is of an older
+program; all three keep the other rows. `--restate` compiles nothing and counts the
+useful work of all rows anew.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 from importlib import metadata, util
 
 from helpers.course import results
-from helpers.recipes.presets import PRESETS
+from helpers.recipes.presets import LARGER
 from helpers.tpu import ahead_of_time, find_libtpu
 from helpers.tpu.generations import GENERATIONS
 from scripts import tables, tpu_cases
@@ -74,8 +75,7 @@ def measure(case, kept):
     seconds = time.process_time() - start
     percent = report.hbm_percent + 100 * resident / report.usable_gb
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
-    row = {name: getattr(case, name) for name in SIZES} | {
-        "trained": trained(case),
+    row = named(case) | {
         "group": case.answers,
         "chips": chips,
         "hbm_percent": "" if report.verdict else round(percent, 1),
@@ -118,26 +118,44 @@ def stated(row, case):
     return row
 
 
-def restated(rows):
-    """Rows of the table by today's count; those of programs that are gone, as before.
+def named(case):
+    """The columns that say what a row is of."""
+    return {name: getattr(case, name) for name in SIZES} | {"trained": trained(case)}
 
-    How an update is cut into pieces does not change what it computes.
-    """
-    sizes = [name for name in SIZES if name != "pieces"]
-    known = {
-        (*(str(getattr(case, name)) for name in sizes), trained(case)): case
-        for case in tpu_cases.cases()
-    }
-    keys = [(*(row[name] for name in sizes), row["trained"]) for row in rows]
+
+def place(row):
+    """What a row is of, however its update is cut: pieces change no work."""
+    return tuple(str(row[name]) for name in (*SIZES, "trained") if name != "pieces")
+
+
+def restated(rows):
+    """Rows by today's count of their work; of programs that are gone, as before."""
+    known = {place(named(case)): case for case in tpu_cases.cases()}
+    keys = map(place, rows)
     return [
         stated(row, known[key]) if key in known else row
         for row, key in zip(rows, keys, strict=True)
     ]
 
 
+def is_old(case, rows):
+    """Whether no row of this compiler counts the case's calls without an estimate."""
+    return not any(
+        row["versions"] == versions() and row.get("unpriced_calls")
+        for row in rows
+        if place(row) == place(named(case))
+    )
+
+
 def trained(case):
-    """What a case trains, and beside what if the frozen base is in four bits."""
+    """What a case trains, and beside what if that is not a base on the chip alone."""
+    if case.program == "answers":
+        return "nothing"
     beside = " on NF4" if case.stored.startswith("nf4") else ""
+    if case.table_on_host:
+        beside += " with a table on the host"
+    if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
+        beside += f" from {case.teacher.rpartition('/')[2]}"
     return f"LoRA {case.rank}{beside}" if case.rank else "all"
 
 
@@ -189,10 +207,9 @@ def main(chosen):
 
 def merged(old, new):
     """Rows of two runs; of the same case and compiler, the new ones."""
-    names = (*SIZES, "trained", "versions")
 
     def keyed(rows):
-        return {tuple(str(row[name]) for name in names): row for row in rows}
+        return {(place(row), row["versions"]): row for row in rows}
 
     return list((keyed(old) | keyed(new)).values())
 
@@ -201,8 +218,9 @@ def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the default presets only")
-    names = [name for name in PRESETS if name.startswith("v5e")]
+    names = [*ahead_of_time.SLICES, *LARGER]
     parser.add_argument("--preset", choices=names, help="this preset only")
+    parser.add_argument("--old", action="store_true", help="where a row is older only")
     parser.add_argument("--restate", action="store_true", help="compile nothing")
     options = parser.parse_args(arguments)
     if options.restate:
@@ -215,6 +233,8 @@ def run(arguments):
         chosen = list(tpu_cases.shipped())
     if options.preset:
         chosen = [case for case in tpu_cases.cases() if case.preset == options.preset]
+    if options.old:
+        chosen = [case for case in chosen if is_old(case, table())]
     rows = main(chosen)
     if len(chosen) == len(tpu_cases.cases()):
         write(rows + others())  # without the rows of programs that are gone
