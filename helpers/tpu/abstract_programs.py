@@ -13,6 +13,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.generation import sampling
+from helpers.generation.choosing import tempering
 from helpers.model import lora
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
@@ -158,7 +159,8 @@ def rollout(
         top_k=0,
         nucleus=False,
     )
-    arguments = (_placed(state, mesh), tokens, tokens, keys, number, number, *images)
+    heat = number if greedy else tempering(1.0)
+    arguments = (_placed(state, mesh), tokens, tokens, keys, heat, number, *images)
     return jax.jit(generate), arguments
 
 
