@@ -192,9 +192,9 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
             (length_PG + t - 1)[..., None],
             (~out.ended).astype(jnp.int32)[..., None],
             earlier=(prefix, cache),
-            layers=layers,
+            layers=layers and functools.partial(layers, at=start + t - 1),
         )
-        cache = append(cache, new, start + t - 1)
+        cache = append(cache, new, start + t - 1, is_in=bool(layers))
         token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
         return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
@@ -232,12 +232,20 @@ def empty_cache(prefix: KV, group, size) -> KV:
     return KV(keys, values, index, index)
 
 
-def append(cache: KV, new: KV, at) -> KV:
-    """Writes new tokens of every answer into the cache from column `at`, in place."""
+def append(cache: KV, new: KV, at, is_in=False) -> KV:
+    """Writes new tokens of every answer into the cache from column `at`, in place.
+
+    Args:
+      is_in: their keys and values were written by the layers.
+    """
 
     def write(axis, cache, new):
         place = {"start_index": at, "axis": axis}
         put = functools.partial(jax.lax.dynamic_update_slice_in_dim, **place)
         return jax.tree.map(put, cache, new)
 
-    return KV(*map(write, (-1, -2, 2, 2), cache, new))
+    keys, values = new.keys, new.values
+    if not is_in:
+        keys, values = write(-1, cache.keys, keys), write(-2, cache.values, values)
+    positions = write(2, cache.positions, new.positions)
+    return KV(keys, values, positions, write(2, cache.segments, new.segments))
