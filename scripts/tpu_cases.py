@@ -4,7 +4,7 @@ import dataclasses
 
 from helpers.model.known import KNOWN, SEES
 from helpers.recipes.presets import LARGER, PRESETS
-from helpers.tpu import abstract_programs, ahead_of_time
+from helpers.tpu import abstract_programs, ahead_of_time, useful_flops
 from helpers.training import objectives, optimizers
 
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -90,25 +90,26 @@ class Case:
         return make(chunk=chunk), ()
 
     def flops(self):
-        """Useful FLOPs of one call on all chips: no recomputation is counted.
+        """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
 
-        A frozen weight costs a forward product and the gradient of its input; a trained
-        one a third product. A teacher is asked once.
+        Packed rows are scored whole, as one text each; of groups the answers are. A
+        teacher is asked once, and so is a tower, which is frozen.
         """
-        config, seen = self.config, self.prompt_tokens + self.completion_tokens
-        forward = abstract_programs.forward_flops(config, self.tokens, seen // 2)
-        looking = (
-            abstract_programs.vision_flops(config.vision, self.prompts)
-            if config.vision
-            else 0
-        )
+        config, vision = self.config, self.config.vision
+        rows = self.prompts * self.answers
+        texts = [(self.prompts, 0, self.prompt_tokens)]
+        texts += [(rows, self.prompt_tokens, self.completion_tokens)]
+        scored = rows * self.completion_tokens
+        if self.program == "sft":
+            scored = self.tokens
+        forward = useful_flops.forward_flops(config, texts, scored, self.rank)
+        total = useful_flops.vision_flops(vision, self.prompts) if vision else 0
         if self.program in ("rollout", "evaluation"):
-            return looking + forward
-        total = looking + forward * (2 if self.rank else 3)
+            return total + sum(forward)
+        total += useful_flops.update_flops(forward, trains_base=not self.rank)
         if self.program == "distillation":
-            total += abstract_programs.forward_flops(
-                KNOWN[TEACHER], self.tokens, seen // 2
-            )
+            asked = useful_flops.forward_flops(KNOWN[TEACHER], texts, scored)
+            total += sum(asked)
         return total
 
 

@@ -14,6 +14,7 @@ LAST = "axis 1 is the last of two"
 SMALLER = "the smaller of two is the same in either order"
 LARGER = "the larger of two is the same in either order"
 TRUTH = "a mask may be of booleans or floats"
+WHOLE = "a float that is a whole number is one"
 NAME = "how a backend is called does not change what it does"
 
 SAME: dict[str, dict[str, str]] = {
@@ -144,6 +145,15 @@ SAME: dict[str, dict[str, str]] = {
     },
     "06-3": {"silent = [3, 0]": "a list of indices, in any order"},
     "07-1": {"tied_P = (1 - solved_P) ** group + solved_P ** group": ORDER},
+    "07-2": {
+        "before_PGT = is_end_PGT - np.cumsum(is_end_PGT, axis=-1)": (
+            "only whether it is 0 is asked"
+        ),
+        "return is_end_PGT.any(axis=-1, keepdims=True) & (before_PGT == 0)": ORDER,
+        "return (before_PGT <= 0) & is_end_PGT.any(axis=-1, keepdims=True)": (
+            "a count is never below 0"
+        ),
+    },
     "07-4": {
         "right = correct(completions, completions, answer)": (
             "`correct` does not look at the prompts"
@@ -153,11 +163,13 @@ SAME: dict[str, dict[str, str]] = {
         ),
     },
     "08-1": {
-        "sequence_ratio = 0.5 * 2.0": "1 to any power is 1",
-        "sequence_ratio = (0.5 * 2.0) ** 1.5": "1 to any power is 1",
-        "sequence_ratio = (0.5 * 2.0) ** -0.5": "1 to any power is 1",
+        "end = 1 + high if ratio >= 1 else 1 - low": "at 1 both ends give 0, so 1",
+        "end = high + 1 if ratio > 1 else 1 - low": ORDER,
+        "return max(int(np.ceil(np.log(ratio) / np.log(end))), 1)": LARGER,
+        "return max(1, np.ceil(np.log(ratio) / np.log(end)))": WHOLE,
+        "return max(1, float(np.ceil(np.log(ratio) / np.log(end))))": WHOLE,
     },
-    "08-4": {
+    "08-3": {
         "weight_PGT = jax.lax.stop_gradient(jnp.minimum(1 + high, ratio_PGT))": (
             "the smaller of two is the same in either order"
         ),

@@ -20,6 +20,10 @@ from helpers.text import chat, tokenizer
 
 SPECIAL = {
     "gemma3_text": ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"),
+    "gemma4": ("<pad>", "<eos>", "<bos>", "<|turn>", "<turn|>", "<|tool>", "<tool|>")
+    + ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>")
+    + ('<|"|>', "<|channel>", "<channel|>", "<|think|>")
+    + ("<|image>", "<|image|>", "<image|>"),
     "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     "qwen3": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     "llama": ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>")
@@ -28,6 +32,7 @@ SPECIAL = {
 # Added, but not special, as in the families' own files.
 TAGS = {
     "gemma3_text": ("<table>",),
+    "gemma4": (),
     "qwen2": ("<tool_call>", "</tool_call>"),
     "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
     + ("<think>", "</think>"),
@@ -36,13 +41,14 @@ TAGS = {
 # What tokenizer_config.json of the instruct models calls the end.
 EOS = {
     "gemma3_text": "<eos>",
+    "gemma4": "<eos>",
     "qwen2": "<|im_end|>",
     "qwen3": "<|im_end|>",
     "llama": "<|eot_id|>",
 }
 WORDS = """user model system assistant ipython tool Hi Yo Bye Ciao Be brief think I look
-it up Milk has kcal Hmm easy name arguments parameters lookup food milk response You are
-Qwen created by Alibaba Cloud a helpful""".split()
+it up Milk has kcal Hmm easy call value thought name arguments parameters lookup food
+milk response You are Qwen created by Alibaba Cloud a helpful""".split()
 TEXTS = (" ".join(["", *WORDS]), "\n".join(WORDS), "\n\n")
 
 
@@ -83,6 +89,12 @@ def save(folder, family, special=None, **config):
 def written(tokenizer, ids):
     """The text of each token, a list of str."""
     return [tokenizer.decode([i], clean_up_tokenization_spaces=False) for i in ids]
+
+
+def controls(tokenizer, tokens):
+    """Control tokens and tags among tokens, in their order."""
+    added = tokenizer.added_tokens_decoder
+    return [added[t].content for t in tokens if t in added]
 
 
 # --- messages ---

@@ -92,14 +92,15 @@ class LocalModel:
         return self._read(messages, picture).write()
 
     def _read(self, messages, picture):
-        row = {"question": messages}
         vision = self.model.config.vision
         shown = {"tools": self.schemas}
         if picture is not None:
             if vision is None:
                 raise BackendError(f"{self.name} cannot see: choose another model.")
-            fitted = images.fit(picture, vision.size)
+            messages = images.shaped(messages, [picture])
+            fitted = images.fit_for(picture, vision)
             shown |= {"pictures": lambda row: [fitted], "vision": vision}
+        row = {"question": messages}
         try:
             prompt = next(
                 prompt_batches.prompts(
@@ -140,11 +141,11 @@ class _Conversation:
     """One conversation: a session with one answer, always the likeliest token.
 
     tokens: how many it has written. certainty: the probability that it gave to all of
-    its first turn, 0 to 1; None before that.
+    its first turn, 0 to 1; None before that. ended: the last token it has written.
     """
 
     def __init__(self, backend, prompt):
-        self.tokens, self.certainty = 0, None
+        self.tokens, self.certainty, self.ended = 0, None, None
         self.backend, self.read = backend, int(prompt["prompt_mask"].sum())
         self.session = sessions.prefill(
             backend.model,
@@ -179,6 +180,7 @@ class _Conversation:
         tokens, mask, logprobs, ended = (a[0, 0] for a in own_rows(completions))
         own, logprobs = tokens[mask > 0], logprobs[mask > 0]
         self.tokens += own.size
+        self.ended = int(own[-1])
         if self.certainty is None:
             self.certainty = float(np.exp(logprobs.sum()))
         text = turn_text(backend.tokenizer, own, ended)
@@ -187,7 +189,9 @@ class _Conversation:
     def append_results(self, verdict, results):
         backend = self.backend
         try:
-            ids = result_turn(backend, backend.tokenizer, verdict, results).tokens
+            ids = result_turn(
+                backend, backend.tokenizer, verdict, results, self.ended
+            ).tokens
         except ValueError as error:
             raise BackendError(f"{backend.name}: {error}") from error
         tokens, real = np.zeros((2, 1, 1, backend.max_result_tokens), np.int32)

@@ -1,9 +1,10 @@
-"""Pictures as the model takes them: square, uint8, one slot per image of a prompt.
+"""Pictures as the model takes them: uint8, one slot per image of a prompt.
 
-A prompt holds an image's place with so many image tokens, `VisionConfig.tokens` of them
-in an unbroken run for each picture. Batches carry the pictures beside the prompts in
-`images (P, N, H, W, 3)` uint8: those of row p come first, in the order of their tokens,
-and slots that it does not need are black. Normalising is the model's first step.
+A prompt holds an image's place with an unbroken run of image tokens: of Gemma 3 as many
+for every picture, of Gemma 4 as many as the picture has squares. Batches carry the
+pictures beside the prompts in `images (P, N, H, W, 3)` uint8: those of row p come
+first, in the order of their tokens, and slots that it does not need are black.
+Normalising is the model's first step.
 """
 
 import numpy as np
@@ -12,6 +13,48 @@ from PIL import Image, ImageOps
 
 class ImageMismatch(ValueError):
     """The image tokens of a prompt and the pictures given for it do not agree."""
+
+
+def fit_for(picture, vision):
+    """A picture as a model with this `config.vision` sees it: `fit` or `fit_whole`."""
+    keeps_shape = hasattr(vision, "strip")
+    return fit_whole(picture, vision) if keeps_shape else fit(picture, vision.size)
+
+
+def shaped(messages, pictures):
+    """The messages, whose images now say the shapes of their pictures.
+
+    Args:
+      messages: for a chat template, with {"type": "image"} for each picture.
+      pictures: list of what `fit` takes, not fitted yet, in the order of the images.
+    Returns:
+      new messages, with {"type": "image", "shape": [height, width]}: in pixels, as the
+      upright picture has them.
+    Raises:
+      ImageMismatch: there are more or fewer pictures than images.
+    """
+    shapes = [[upright.height, upright.width] for upright in map(_upright, pictures)]
+    left, told = iter(shapes), []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = [
+                {**part, "shape": next(left, None)} if part["type"] == "image" else part
+                for part in content
+            ]
+        told.append({**message, "content": content})
+    images = [part for m in told for part in _parts(m) if "shape" in part]
+    if [part["shape"] for part in images] != shapes:
+        raise ImageMismatch(
+            f"The messages have {len(images)} images, and {len(shapes)} pictures were "
+            "given. Give one picture for every image in the question."
+        )
+    return told
+
+
+def _parts(message):
+    content = message["content"]
+    return content if isinstance(content, list) else []
 
 
 def fit(picture, size):
@@ -76,62 +119,69 @@ def _upright(picture):
 
 
 def counts(token_lists, vision):
-    """How many images the tokens of each prompt stand for, a list of int.
+    """How many tokens each image of each prompt has, P lists of int.
 
     Args:
       token_lists: P lists of token ids, without padding.
-      vision: the model's VisionConfig.
+      vision: the model's `config.vision`.
     Raises:
       ImageMismatch: image tokens that are no whole number of images.
     """
-    found = []
+    found: list[list[int]] = []
     for index, tokens in enumerate(token_lists):
         runs = _runs(tokens, vision)
-        if (runs % vision.tokens).any():
+        try:
+            found.append(sum(map(vision.images_in, runs), []))
+        except ValueError as error:
             raise ImageMismatch(
-                f"Prompt {index} has runs of {runs.tolist()} image tokens, and an image"
-                f" takes {vision.tokens}: it was cut, or written for another model."
-            )
-        found.append(int(runs.sum()) // vision.tokens)
+                f"Prompt {index} has runs of {runs} image tokens, and {error}: it was "
+                "cut, or written for another model."
+            ) from error
     return found
 
 
 def _runs(tokens, vision):
-    """The lengths of the unbroken runs of image tokens in a prompt."""
+    """The lengths of the unbroken runs of image tokens in a prompt, a list of int."""
     is_image = np.pad(np.asarray(tokens) == vision.image_token, 1).astype(np.int8)
     starts, ends = (np.flatnonzero(np.diff(is_image) == step) for step in (1, -1))
-    return ends - starts
+    return (ends - starts).tolist()
 
 
-def stack(pictures, numbers, slots, vision):
+def stack(pictures, counts, slots, vision):
     """The `images` of a batch from each prompt's own pictures.
 
     Args:
-      pictures: P lists of uint8 (H, W, 3), made by `fit`.
-      numbers: from `counts`: how many each prompt has tokens for.
-      slots: N, at least the largest of them; the same in all batches, so that one
-        program serves them.
-      vision: the model's VisionConfig.
+      pictures: P lists of uint8 (H, W, 3), made by `fit_for`.
+      counts: from `counts`: the tokens of each image in each prompt.
+      slots: N, at least the most images of a prompt; the same in all batches, so that
+        one program serves them.
+      vision: the model's `config.vision`.
     Returns:
       uint8 (P, N, H, W, 3).
     Raises:
-      ImageMismatch: a prompt has more or fewer pictures than places for them.
+      ImageMismatch: a prompt has more or fewer pictures than places for them, or one
+        that takes more or fewer tokens than its place has.
     """
-    size = vision.size
-    images = np.zeros((len(pictures), slots, size, size, 3), np.uint8)
-    for index, (own, number) in enumerate(zip(pictures, numbers, strict=True)):
-        if len(own) != number:
+    images = np.zeros((len(pictures), slots, *vision.shape), np.uint8)
+    for index, (own, places) in enumerate(zip(pictures, counts, strict=True)):
+        if len(own) != len(places):
             raise ImageMismatch(
-                f"Prompt {index} has tokens for {number} images, and {len(own)} were "
-                "given for it. Give one picture for every image in the question."
+                f"Prompt {index} has tokens for {len(places)} images, and {len(own)} "
+                "were given for it. Give one picture for every image in the question."
             )
-        for slot, picture in enumerate(own):
+        for slot, (picture, tokens) in enumerate(zip(own, places, strict=True)):
             picture = np.asarray(picture)
-            if picture.shape != images.shape[2:] or picture.dtype != np.uint8:
+            if picture.shape != vision.shape or picture.dtype != np.uint8:
                 raise ImageMismatch(
                     f"Picture {slot} of prompt {index} is {picture.dtype}"
-                    f"{picture.shape}, the model sees uint8{images.shape[2:]}: pass it "
-                    f"through images.fit(picture, {size})."
+                    f"{picture.shape}, the model sees uint8{vision.shape}: pass it "
+                    "through images.fit_for(picture, vision)."
+                )
+            if vision.count(picture) != tokens:
+                raise ImageMismatch(
+                    f"Picture {slot} of prompt {index} takes {vision.count(picture)} "
+                    f"tokens, and its place has {tokens}: the question says another "
+                    "shape. Write it with images.shaped(messages, pictures)."
                 )
             images[index, slot] = picture
     return images
@@ -169,7 +219,7 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
     images = images[:, None] if images.ndim == 4 else images
     if hasattr(vision, "strip"):  # each image takes as many tokens as its shape says
         return _check_strips(rows, images, vision)
-    for index, number in enumerate(counts(rows, vision)):
+    for index, number in enumerate(map(len, counts(rows, vision))):
         if number > images.shape[1]:
             raise ImageMismatch(
                 f"Prompt {index} has tokens for {number} images, and {images.shape[1]} "
@@ -185,7 +235,7 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
 def _check_strips(rows, images, vision):
     """`check_prompts` where each image has as many tokens as its picture's squares."""
     for index, (tokens, strips) in enumerate(zip(rows, images, strict=True)):
-        runs = _runs(tokens, vision).tolist()
+        runs = _runs(tokens, vision)
         takes = [vision.count(strip) for strip in strips]
         used = [number for number in takes if number]
         if runs != used or takes != used + [0] * (len(takes) - len(used)):

@@ -51,8 +51,8 @@ def packed_rows(
         batch apart, and training ends with the first that does.
       truncate: cut what is longer than `length`, and count it in
         metrics["truncated"], instead of raising.
-      pictures: `pictures(index)` gives the list of an example's pictures, `images.fit`
-        each, when its batch is made; None: no example has any.
+      pictures: `pictures(index)` gives the list of an example's pictures, each from
+        `images.fit_for`, when its batch is made; None: no example has any.
       vision: the model's `config.vision`, needed with pictures.
       slots: N, the most pictures in one row.
     Returns:
@@ -74,8 +74,8 @@ def packed_rows(
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     source = _PackedRows(examples, run, epochs, too_long)
     if pictures:
-        numbers = images.counts([tokens for tokens, _ in examples], vision)
-        source.show(pictures, numbers, slots, vision)
+        counts = images.counts([tokens for tokens, _ in examples], vision)
+        source.show(pictures, counts, slots, vision)
     return source
 
 
@@ -83,7 +83,8 @@ class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut = examples, cut
-        self._numbers, self._slots, self._pictures = [0] * len(examples), 0, None
+        self._counts: list[list[int]] = [[]] * len(examples)
+        self._slots, self._pictures = 0, None
         self._images: Callable[[list], dict] = lambda rows: {}
 
     def describe_data(self):
@@ -97,19 +98,19 @@ class _PackedRows(Source):
             described["pictures"] = describe_pictures(self._pictures, indices)
         return described
 
-    def show(self, pictures, numbers, slots, vision):
-        """From now on batches have `images`, `numbers` of them to each example."""
-        if max(numbers) > slots:
+    def show(self, pictures, counts, slots, vision):
+        """From now on batches have `images`, of so many tokens (`images.counts`)."""
+        if (most := max(map(len, counts))) > slots:
             raise images.ImageMismatch(
-                f"An example has {max(numbers)} images, a row takes {slots}: pass "
-                f"slots={max(numbers)} or more."
+                f"An example has {most} images, a row takes {slots}: pass slots={most} "
+                "or more."
             )
-        self._numbers, self._slots, self._pictures = numbers, slots, pictures
+        self._counts, self._slots, self._pictures = counts, slots, pictures
         self._run["slots"] = slots
 
         def of_rows(rows):
             own = [[x for i in row for x in pictures(i)] for row in rows]
-            wanted = [sum(numbers[i] for i in row) for row in rows]
+            wanted = [[n for i in row for n in counts[i]] for row in rows]
             return {"images": images.stack(own, wanted, slots, vision)}
 
         self._images = of_rows
@@ -135,7 +136,7 @@ class _PackedRows(Source):
         rows: list[list[int]] = [[] for _ in room]
 
         def place(index):
-            size, number = len(self._data[index][0]), self._numbers[index]
+            size, number = len(self._data[index][0]), len(self._counts[index])
             for row, free in enumerate(room):
                 if size <= free and number <= slots[row]:
                     rows[row].append(index)

@@ -56,8 +56,8 @@ def prompts(
         finite run may be smaller.
       shard: (index, count): this process reads the index-th of every count rows;
         None: as many shares as there are processes.
-      pictures: `pictures(row)` gives the list of a row's pictures, `images.fit` each,
-        when its batch is made; None: no row has any.
+      pictures: `pictures(row)` gives the list of a row's pictures, each from
+        `images.fit_for`, when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
       tools: JSON schemas that the chat template is told, `ToolUse.schemas`; None: none.
     Returns:
@@ -118,13 +118,14 @@ class _Prompts(Source):
             described["pictures"] = describe_pictures(self._pictures, self._rows)
         return described
 
-    def show(self, pictures, numbers, vision):
-        """From now on batches have `images`, `numbers` of them to each row."""
+    def show(self, pictures, counts, vision):
+        """From now on batches have `images`, of so many tokens (`images.counts`)."""
+        slots = max(1, *map(len, counts))
 
         def of_rows(drawn):
             own = [pictures(self._rows[i]) for i in drawn]
-            wanted = [numbers[i] for i in drawn]
-            return {"images": images.stack(own, wanted, max(1, *numbers), vision)}
+            wanted = [counts[i] for i in drawn]
+            return {"images": images.stack(own, wanted, slots, vision)}
 
         self._images, self._pictures = of_rows, pictures
 

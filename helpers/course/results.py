@@ -195,7 +195,9 @@ def compiled(preset: str, **columns) -> str:
     """What a preset's programs ask of each chip, as a Markdown table.
 
     The TPU compiler's words, not measurements: data/results/tpu_fit.csv
-    (`make tpu-check`).
+    (`make tpu-check`). Time is a pair, the compiler's own sum and what products and
+    bytes take at least; the share of peak is by the longer one. "–": of a row from
+    before it was asked for.
 
     Args:
       preset: as in `recipes.PRESETS`, such as "v5e-1".
@@ -224,13 +226,13 @@ def compiled(preset: str, **columns) -> str:
         f"Modelled by the compiler for {preset}, not measured:",
         "",
         "| model | program | tokens | of HBM | arguments | temporaries | work "
-        "| modelled time | of peak |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+        "| compiler's sum | roofline | without a price | of peak |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in programs:
         name = row["model"].split("/")[-1]
         if not row["hbm_percent"]:
-            lines.append(f"| {name} | {row['program']} | does not fit |{' |' * 6}")
+            lines.append(f"| {name} | {row['program']} | does not fit |{' |' * 8}")
             continue
         cells = (
             name,
@@ -240,11 +242,18 @@ def compiled(preset: str, **columns) -> str:
             f"{float(row['arguments_gb']):.2f} GiB",
             f"{float(row['temporaries_gb']):.2f} GiB",
             f"{float(row['tflop']):.1f} TFLOP",
-            f"{quoted_ms(row):,.0f} ms",
+            _known(row, "modelled_ms", " ms"),
+            _known(row, "roofline_ms", " ms"),
+            _known(row, "unpriced_calls", ""),
             f"{float(row['modelled_peak_percent']):.0f}%",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _known(row, column, unit):
+    """A cell of a column that older rows lack."""
+    return f"{float(row[column]):,.0f}{unit}" if row.get(column) else "–"
 
 
 def quoted_ms(row: dict) -> float:

@@ -199,9 +199,9 @@ def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
     prompt, mask = pad_prompts(tokens, buckets)
     prompts = {"prompt": prompt, "prompt_mask": mask}
     if pictures:
-        numbers = images.counts(tokens, vision)
-        own, slots = [pictures(row) for row in rows], max(1, *numbers)
-        prompts["images"] = images.stack(own, numbers, slots, vision)
+        counts = images.counts(tokens, vision)
+        own, slots = [pictures(row) for row in rows], max(1, *map(len, counts))
+        prompts["images"] = images.stack(own, counts, slots, vision)
     return prompts
 
 

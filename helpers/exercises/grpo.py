@@ -64,20 +64,53 @@ def check_smallest_group(answer) -> Check:
     )
 
 
-def check_stops_at(answer) -> Check:
-    """A prediction: where the clip stops pushing a bad token down."""
+def _kept(tokens_PGT, ends):
+    """The loss mask, token by token."""
+    mask = np.zeros(tokens_PGT.shape)
+    for place in np.ndindex(tokens_PGT.shape[:2]):
+        found = [t for t, token in enumerate(tokens_PGT[place]) if token in ends]
+        if found:
+            mask[place][: found[0] + 1] = 1
+    return mask
+
+
+def check_loss_mask(answer) -> Check:
+    """Which tokens the loss sees: up to the end, and none of an answer without one."""
+    rng = np.random.default_rng(5)
+    tokens = np.array([[[5, 6, 1, 0], [5, 6, 7, 8], [5, 1, 1, 5], [6, 7, 8, 1]]])
+    batches = [rng.integers(0, 6, (3, 2, n)) for n in (1, 4, 9) for _ in range(9)]
+
+    def mask(tokens_PGT, ends=(1,)):
+        return np.asarray(answer(tokens_PGT.copy(), ends))
+
     return judge(
-        ("be filled in", filled(answer, what="a probability")),
-        ("be a number", lambda: float(answer) is not None),
-        ("lie below the 0.5 it was sampled with", lambda: answer < 0.5),
+        ("give one number per token", lambda: mask(tokens).shape == tokens.shape),
         (
-            "use the lower end of the clip, not the upper",
-            lambda: answer > 0.5 * (1 - 0.28),
+            "keep an answer up to its end, the end included",
+            lambda: mask(tokens)[0, 0].tolist() == [1, 1, 1, 0],
+        ),
+        ("leave an answer without an end out", lambda: not mask(tokens)[0, 1].any()),
+        (
+            "stop at the first end, whatever stands after it",
+            lambda: mask(tokens)[0, 2].tolist() == [1, 1, 0, 0],
         ),
         (
-            "be the probability at which the ratio meets the clip",
-            lambda: abs(answer - 0.4) < 0.005,
+            "keep an answer that ends with its last token",
+            lambda: mask(tokens)[0, 3].all(),
         ),
+        (
+            "know every id of `ends`",
+            lambda: np.array_equal(mask(tokens, (1, 7)), _kept(tokens, (1, 7))),
+        ),
+        (
+            "be right for other answers as well",
+            lambda: all(
+                np.array_equal(mask(some, ends), _kept(some, ends))
+                for some in batches
+                for ends in ((0,), (2, 5))
+            ),
+        ),
+        ("leave what it is given alone", lambda: leaves_alone(answer, tokens, (1,))),
     )
 
 

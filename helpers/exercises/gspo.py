@@ -1,22 +1,47 @@
 """Self-checks of notebook 08."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, whole
+from helpers.exercises.check import Check, judge, whole
 
 
-def check_sequence_ratio(answer) -> Check:
-    """A prediction: the geometric mean of two token ratios."""
+def _overlooked(ratio, low, high, tokens):
+    """Whether an answer's ratio stays inside of the clip."""
+    return 1 - low <= ratio ** (1 / tokens) <= 1 + high
+
+
+def check_fewest_tokens(answer) -> Check:
+    """How long an answer has to be for GSPO's clip to overlook one token."""
+    rng = np.random.default_rng(8)
+    others = [
+        (math.exp(rng.uniform(-2, 2)), *rng.uniform(0.003, 0.1, 2)) for _ in range(60)
+    ]
+
+    def right(ratio, low, high):
+        found = answer(ratio, low, high)
+        fits = _overlooked(ratio, low, high, found)
+        return fits and (found == 1 or not _overlooked(ratio, low, high, found - 1))
+
     return judge(
-        ("be filled in", filled(answer, what="a number")),
-        ("be a number", lambda: float(answer) == answer),
-        ("lie between the two token ratios", lambda: 0.5 < answer < 2),
-        ("be the geometric, not the arithmetic mean", lambda: answer < 1.2),
-        ("say how likely the whole answer is now", lambda: abs(answer - 1) < 1e-6),
+        ("give a whole number of tokens", lambda: whole(answer(3.0, 0.1, 0.1))),
+        ("be 1 where the token is inside", lambda: answer(1.05, 0.1, 0.1) == 1),
+        ("need one token at least", lambda: answer(1.0, 0.1, 0.1) == 1),
+        (
+            "be long enough above",
+            lambda: _overlooked(3.0, 0.2, 0.1, answer(3.0, 0.2, 0.1)),
+        ),
+        ("be no longer than needed above", lambda: right(3.0, 0.2, 0.1)),
+        (
+            "ask the lower end of a token that became rarer",
+            lambda: right(0.2, 0.1, 0.3),
+        ),
+        ("be right at GSPO's own clip", lambda: right(3.0, 3e-4, 4e-4)),
+        ("be right for other ratios and clips", lambda: all(right(*o) for o in others)),
     )
 
 
@@ -59,16 +84,6 @@ def _rollouts():
     lengths = np.array([[5, 2, 4], [1, 3, 5]])
     mask = (np.arange(5) < lengths[..., None]).astype(np.float32)
     return tuple(map(jnp.asarray, (new, old, advantages, mask)))
-
-
-def check_updates(answer) -> Check:
-    """When GSPO and GRPO cannot differ."""
-    return judge(
-        ("be filled in", filled(answer, what="a number of updates")),
-        ("be a whole number of updates", lambda: whole(answer)),
-        ("be at least one: without updates nothing is learned", lambda: answer >= 1),
-        ("leave no update after the policy has moved", lambda: answer == 1),
-    )
 
 
 def check_cispo(answer) -> Check:

@@ -152,7 +152,8 @@ class _Conversation:
         if not self.awaits_results:
             return []
         results = self.results or [{"error": self.verdict.error}]
-        turn = result_turn(self.use, self.tokenizer, self.verdict, results)
+        ended = self.tokens[-1]
+        turn = result_turn(self.use, self.tokenizer, self.verdict, results, ended)
         if self.verdict.calls:
             self.calls += zip(self.verdict.calls, turn.results, strict=True)
         self.segments += [("tool", message["content"]) for message in turn.messages]
@@ -178,19 +179,20 @@ class ResultTurn(NamedTuple):
     tokens: list
 
 
-def result_turn(use, tokenizer, verdict, results) -> ResultTurn:
+def result_turn(use, tokenizer, verdict, results, ended) -> ResultTurn:
     """The turn that shows a model what its calls gave; errors where it is too long.
 
     Args:
       use: a ToolUse, or what has its grammar, schemas and `max_result_tokens`.
       verdict: of the turn that called, or that could not be read.
       results: one dict per call; one error where the turn could not be read.
+      ended: id of the token that ended that turn.
     Raises:
       ValueError: even a short error takes more than `use.max_result_tokens` tokens.
     """
     for shown in (results, [{"error": "too long"}] * len(results)):
         messages = use.grammar.results(shown, verdict.calls)
-        tokens = chat.turn_tokens(tokenizer, messages, tools=use.schemas)
+        tokens = chat.turn_tokens(tokenizer, messages, tools=use.schemas, ended=ended)
         if len(tokens) <= use.max_result_tokens:
             return ResultTurn(shown, messages, tokens)
     raise ValueError(

@@ -54,6 +54,8 @@ ALGORITHMS = {
     },
 }
 REWARDS = "/course/helpers/handover/maxtext_rewards.py"  # in the image
+# MaxText's own asks for <answer> tags, which these rewards do not read.
+ROWS = "/course/helpers/handover/maxtext_data.py"
 TRAIN = "maxtext.trainers.post_train.rl.train_rl"
 
 _NAME = "[a-z]([-a-z0-9]{0,26}[a-z0-9])?"  # with Kueue's additions 63 letters at most
@@ -130,6 +132,7 @@ class Order:
             "use_pathways": str(pathways).lower(),
             **SHARED,
             **ALGORITHMS[self.algorithm],
+            "dataset_processor_path": ROWS,
             "reward_functions_path": REWARDS,
             "reward_functions": "correct,format_reward",
         }

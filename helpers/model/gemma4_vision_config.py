@@ -95,6 +95,21 @@ class Gemma4VisionConfig:
         return self.patch * self.pool
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of a picture's array, uint8: a strip."""
+        return (self.budget + 1) * self.side, self.side, 3
+
+    @property
+    def marker(self) -> int:
+        """The token that chat templates write for an image."""
+        return self.image_token
+
+    @property
+    def around(self) -> str:
+        """What a prompt has on both sides of an image: nothing."""
+        return ""
+
+    @property
     def size(self) -> int:
         """Refused: pictures have no one size."""
         raise UnsupportedModel(_NO_ONE.format("size of a picture"))
@@ -103,6 +118,32 @@ class Gemma4VisionConfig:
     def tokens(self) -> int:
         """Refused: pictures have no one number of tokens."""
         raise UnsupportedModel(_NO_ONE.format("number of tokens of an image"))
+
+    def takes(self, part: dict) -> int:
+        """How many image tokens an image in a message takes, by its "shape".
+
+        Raises:
+          ValueError: it says no shape, or see `target`.
+        """
+        if "shape" not in part:
+            raise ValueError(
+                "An image of the conversation does not say its shape, from which "
+                "Gemma 4's number of image tokens follows. Write it as {'type': "
+                "'image', 'shape': [height, width]}, or pass the messages through "
+                "helpers.batches.images.shaped(messages, pictures)."
+            )
+        height, width = self.target(*part["shape"])
+        return height * width // self.side**2
+
+    def images_in(self, run: int) -> list[int]:
+        """The tokens of each image in an unbroken run of image tokens: it is one.
+
+        Raises:
+          ValueError: it is longer than the budget.
+        """
+        if run > self.budget:
+            raise ValueError(f"an image takes at most {self.budget} tokens")
+        return [run]
 
     def target(self, height, width) -> tuple[int, int]:
         """(height, width) in pixels that a picture of this shape is scaled to.
@@ -222,7 +263,7 @@ class Gemma4VisionConfig:
 
 _GELU = "gelu_pytorch_tanh"
 _NO_ONE = (
-    "Gemma 4 has no one {}: both follow from the picture's shape, and chat templates "
-    "and batches do not write that yet. Fit a picture with images.fit_whole(picture, "
-    "vision), and put vision.place(it) into the tokens of the prompt."
+    "Gemma 4 has no one {}: both follow from the picture's shape. Fit a picture with "
+    "images.fit_for(picture, vision), and let images.shaped(messages, pictures) write "
+    "its shape into the question."
 )

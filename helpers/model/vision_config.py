@@ -65,6 +65,39 @@ class VisionConfig:
             )
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of a picture's array, uint8."""
+        return self.size, self.size, 3
+
+    @property
+    def marker(self) -> int:
+        """The token that chat templates write for an image."""
+        return self.begin_token
+
+    @property
+    def around(self) -> str:
+        """What a prompt has on both sides of an image, as Gemma 3 reads it."""
+        return "\n\n"
+
+    def takes(self, part: dict) -> int:
+        """How many image tokens an image in a message takes: all the same."""
+        return self.tokens
+
+    def images_in(self, run: int) -> list[int]:
+        """The tokens of each image in an unbroken run of image tokens.
+
+        Raises:
+          ValueError: it is no whole number of images.
+        """
+        if run % self.tokens:
+            raise ValueError(f"an image takes {self.tokens} tokens")
+        return [self.tokens] * (run // self.tokens)
+
+    def count(self, picture) -> int:
+        """How many image tokens a picture takes: all the same."""
+        return self.tokens
+
+    @property
     def grid(self) -> int:
         """Patches along one side of a picture."""
         return self.size // self.patch

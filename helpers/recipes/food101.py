@@ -1,4 +1,4 @@
-"""The food recipe on real weights: Gemma 3 4B that sees, photos of Food-101.
+"""The food recipe on real weights: a Gemma that sees, photos of Food-101.
 
 As `helpers.recipes.maths`, for pictures: on a TPU the last section of the food
 notebooks makes its calls with what stands here. The sizes are those of the programs
@@ -9,12 +9,13 @@ chip the decoder's frozen matrices are stored as int8.
 import dataclasses
 import json
 import os
+from typing import NamedTuple
 
 import jax
 from flax import nnx
 
 from helpers import runtime
-from helpers.batches import prompt_batches
+from helpers.batches import images, prompt_batches
 from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
@@ -25,15 +26,11 @@ from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import GEMMA3
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, Grammar
 
 RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
-ASK = (
-    "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
-    '"pizza", grams=150)\n```\nwith the right food and grams, and wait for the result.'
-    " Then end with a line such as #### 402, the kcal."
-)
+END = "Then end with a line such as #### 402, the kcal."
 
 
 def _shown(result, call=None):
@@ -42,7 +39,28 @@ def _shown(result, call=None):
     return json.dumps(told or result)
 
 
-GRAMMAR = dataclasses.replace(GEMMA3, show=_shown)
+class Form(NamedTuple):
+    """How a family calls the tool, and what a question says of it."""
+
+    grammar: Grammar
+    ask: str
+
+
+FORM_GEMMA3 = Form(
+    dataclasses.replace(GEMMA3, show=_shown),
+    "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
+    '"pizza", grams=150)\n```\nwith the right food and grams, and wait for the result. '
+    + END,
+)
+# Its chat template tells the model of the tool.
+FORM_GEMMA4 = Form(
+    dataclasses.replace(GEMMA4, show=_shown), "\nFirst look the food up. " + END
+)
+
+
+def form_of(config) -> Form:
+    """The Form of a model by its ModelConfig."""
+    return FORM_GEMMA4 if config.gemma4 else FORM_GEMMA3
 
 
 class Recipe(maths.Recipe):
@@ -51,7 +69,7 @@ class Recipe(maths.Recipe):
     Its preset is a row of `presets.FOOD`; `completion_tokens` holds two turns and the
     tool's result between them. Rows are those of `food_traces.ask` about photos, which
     are decoded when their batch is made; a question ends by saying how to call the
-    tool.
+    tool, unless the chat template does.
     """
 
     REPORT = tool_evaluate.ToolReport
@@ -67,14 +85,17 @@ class Recipe(maths.Recipe):
     def tools(self):
         """The nutrition tool as this model calls it, once."""
         return ToolUse(
-            GRAMMAR, [nutrition.TOOL], turns=2, max_result_tokens=RESULT_TOKENS
+            form_of(self.policy.config).grammar,
+            [nutrition.TOOL],
+            turns=2,
+            max_result_tokens=RESULT_TOKENS,
         )
 
     def pictures(self, row):
         """The photo of a row as the tower takes it, in a list."""
         tower = self.policy.config.vision
         assert tower is not None, "`load` reads the tower too"
-        return [food101.with_image(row, tower.size)["image"]]
+        return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
     def evaluate(self, n=256):
         """A ToolReport on the first n test photos, greedily."""
@@ -92,10 +113,13 @@ class Recipe(maths.Recipe):
 
     def demonstrations(self, seed):
         """Packed rows of right conversations, a batch source for SFT."""
-        vision = self.policy.config.vision
+        vision, tools = self.policy.config.vision, self.tools
         examples = [
             chat.conversation_tokens(
-                self.tokenizer, food_traces.demonstration(row, GRAMMAR), vision=vision
+                self.tokenizer,
+                food_traces.demonstration(row, tools.grammar),
+                tools=tools.schemas,
+                vision=vision,
             )
             for row in self.train
         ]
@@ -125,6 +149,7 @@ class Recipe(maths.Recipe):
             seed=seed,
             pictures=self.pictures,
             vision=self.policy.config.vision,
+            tools=self.tools.schemas,
         )
         return Rollouts(
             self.policy,
@@ -151,19 +176,21 @@ def load(preset):
     return nnx.merge(graph, place(state, mesh))
 
 
-def photos():
+def photos(ask):
     """(train, test) rows of Food-101: some photos of each class, every sixth a test.
 
-    Both are of the hub's validation files, a quarter of what passes by for its train
-    files. COURSE_FOOD101 may name a folder with them, where there is no network.
+    Questions end with `ask` and say the shape of their photo, which Gemma 4 needs. Both
+    are of the hub's validation files, a quarter of what passes by for its train files.
+    COURSE_FOOD101 may name a folder with them, where there is no network.
     """
     folder = os.environ.get("COURSE_FOOD101")
     rows = food101.load(folder, "validation", per_class=EACH)
     rows = sorted(rows, key=lambda row: row["foods"])  # a folder's may be in any order
-    asked = [
-        {**row, "question": food_traces.shown(row["text"] + ASK)}
-        for row in food_traces.ask(rows, seed=0)
-    ]
+    asked = []
+    for row in food_traces.ask(rows, seed=0):
+        photo = food101.with_image(row, None)["image"]
+        question = images.shaped(food_traces.shown(row["text"] + ask), [photo])
+        asked.append({**row, "question": question})
     test = asked[::HELD_OUT]
     return [row for i, row in enumerate(asked) if i % HELD_OUT], test
 
@@ -178,8 +205,8 @@ def recipe(preset) -> Recipe:
         to do.
     """
     tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
-    train, test = photos()
-    print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     policy = lora.add(load(preset), preset.lora_rank)
+    train, test = photos(form_of(policy.config).ask)
+    print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
     return Recipe(preset, policy, tokenizer, train, test)

@@ -43,6 +43,7 @@ TEXT_END = {
     "<end_of_turn>": "<eos>",
     "<|im_end|>": "<|endoftext|>",
     "<|eot_id|>": "<|end_of_text|>",
+    "<turn|>": "<eos>",
 }
 
 
@@ -82,7 +83,8 @@ def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):
       tools: list of JSON schemas of functions; None: none.
       vision: the model's `config.vision`; a content may then be a list of parts,
         {"type": "image"} (the picture itself goes beside the tokens) and
-        {"type": "text", "text": ...}.
+        {"type": "text", "text": ...}. For Gemma 4 an image says the picture's "shape",
+        [height, width] in pixels, see `batches.images.shaped`.
     Returns:
       list of token ids, ending where the answer begins.
     Raises:
@@ -180,7 +182,7 @@ def conversation_tokens(
       last_only: learn the last answer only; earlier ones are part of its prompt.
     Returns:
       (tokens, loss_mask): two lists of int of one length. The mask is 1 on each answer
-      (its content, tool calls and end-of-turn token), 0 on everything else, tool
+      (its content, tool calls and the token that ends it), 0 on everything else, tool
       results included.
     Raises:
       ValueError: nobody answers; the template leaves out a part of an answer, or
@@ -198,24 +200,27 @@ def conversation_tokens(
     controls = encoding.controls_of(tokenizer)
     messages, switches, spelled = encoding.defused(controls, messages, switches)
     whole = encoding.render(tokenizer, messages, False, **switches)
-    end = encoding.turn_end(tokenizer)[0][-1]
-    starts = []
+    turn_end = encoding.turn_end(tokenizer)[0][-1]
+    call_end = encoding.call_end(tokenizer) or turn_end
+    starts, ends = [], []
     for index in learned:
         start, own = rendered.answer(tokenizer, messages, index, whole, switches)
+        end = call_end if messages[index].get("tool_calls") else turn_end
         rendered.check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
         starts.append(start)
+        ends.append(end)
     rendered.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
     pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
     first, *others = encoding.encode(tokenizer, pieces, spelled)
     tokens, mask = list(first), [0] * len(first)
-    for ids in others:
+    for ids, end in zip(others, ends, strict=True):
         own = ids.index(end) + 1
         tokens += ids
         mask += [1] * own + [0] * (len(ids) - own)
     return tokens, mask
 
 
-def turn_tokens(tokenizer, messages, thinking=None, tools=None):
+def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     """Encode the turns between two answers, such as the results of tools.
 
     The ids of prompt, answer and its end-of-turn token, as they were sampled, go on
@@ -226,26 +231,29 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None):
       messages: list of messages, none of them the assistant's; see
         `helpers.tools.tool_calls.Grammar.results`.
       thinking, tools: as in the prompt, see `prompt_tokens`.
+      ended: id of the token that ended the answer; None: the one that the template
+        writes there. Where results stand in the model's own turn (Gemma 4) and it has
+        closed that turn, they are a turn of the user's.
     Returns:
-      list of token ids: what follows an answer's end-of-turn token, up to where the
+      list of token ids: what follows the token that ended the answer, up to where the
       next answer begins.
     Raises:
       ValueError: the template leaves out a message.
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
-    answered = [*encoding.PROBE, {"role": "assistant", "content": _MARKER}, *messages]
+    told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
+    answered = [*encoding.PROBE, *told]
     controls = encoding.controls_of(tokenizer)
     answered, switches, spelled = encoding.defused(controls, answered, switches)
     whole = encoding.render(tokenizer, answered, False, **switches)
     rendered.check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
     text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
     (ids,) = encoding.encode(tokenizer, [text], spelled)
-    end = encoding.turn_end(tokenizer)[0][-1]
     return ids[ids.index(end) + 1 :]
 
 
 def eos_ids(tokenizer):
-    """Return the ids that end an answer: end-of-turn first, then end-of-text.
+    """Return the ids that end an answer: end-of-turn first, end-of-text, end of a call.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
@@ -255,7 +263,7 @@ def eos_ids(tokenizer):
     end = encoding.turn_end(tokenizer)[0][-1]
     of_family = TEXT_END.get(tokenizer.convert_ids_to_tokens(end))
     text_end = tokenizer.get_added_vocab().get(of_family)
-    ids = [end, tokenizer.eos_token_id, text_end]
+    ids = [end, tokenizer.eos_token_id, text_end, encoding.call_end(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
 
 

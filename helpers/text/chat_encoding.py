@@ -42,8 +42,8 @@ def _any_of(tokens):
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
     """Apply the chat template; `switches` are its own, like tools. Returns str.
 
-    Where it writes the begin of an image, `vision` (the model's VisionConfig) says how
-    many image tokens follow; around them stand two line breaks, as Gemma 3 reads them.
+    Where it writes an image, `vision` (the model's `config.vision`) says what stands
+    there: a begin, so many image tokens and an end.
     """
     text = tokenizer.apply_chat_template(
         list(messages),
@@ -53,10 +53,26 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     )
     if vision is None:
         return text
-    ids = vision.begin_token, vision.image_token, vision.end_token
-    begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
-    image = f"\n\n{begin}{soft * vision.tokens}{end}\n\n"
-    return text.replace(begin, image)
+    return _with_image_tokens(tokenizer, text, messages, vision)
+
+
+def _with_image_tokens(tokenizer, text, messages, vision):
+    """What the template wrote, with all tokens of each image of the messages."""
+    ids = vision.marker, vision.begin_token, vision.image_token, vision.end_token
+    marker, begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
+    contents = [m.get("content") for m in messages]
+    parts = [part for own in contents if isinstance(own, list) for part in own]
+    parts = [part for part in parts if part.get("type") == "image"]
+    first, *pieces = text.split(marker)
+    if len(pieces) != len(parts):
+        raise ValueError(
+            f"The messages have {len(parts)} images, and the chat template wrote "
+            f"{len(pieces)} of them. Take the template of the model's own folder."
+        )
+    for part, piece in zip(parts, pieces, strict=True):
+        image = f"{begin}{soft * vision.takes(part)}{end}"
+        first += f"{vision.around}{image}{vision.around}{piece}"
+    return first
 
 
 def can_think(tokenizer):
@@ -73,11 +89,11 @@ def switches_of(tokenizer, thinking, tools, vision=None):
     """
     switches = {}
     if vision is not None:
-        begin = tokenizer.convert_ids_to_tokens(vision.begin_token)
-        if begin is None or begin not in _with_image(tokenizer):
+        marker = tokenizer.convert_ids_to_tokens(vision.marker)
+        if marker is None or marker not in _with_image(tokenizer):
             raise ValueError(
-                f"This chat template writes no {begin} for an image: take the "
-                "template of a model that sees (Gemma 3 4B or larger)."
+                f"This chat template writes no {marker} for an image: take the "
+                "template of a model that sees (Gemma 3 4B or larger, Gemma 4)."
             )
         switches["vision"] = vision
     if thinking is not None:
@@ -217,3 +233,27 @@ def turn_end(tokenizer):
         "control token: a model trained on it could not stop. Use an instruct "
         "model's template."
     )
+
+
+def call_end(tokenizer):
+    """The id that the template writes after a call which awaits its result, or None.
+
+    It is that of the begin of a result, in the families whose results stand in the
+    model's own turn (Gemma 4): the model writes it, and stops. None: a call ends as
+    every turn does, or the template knows of no calls.
+    """
+    marker = "ANSWER"
+    calls = [{"type": "function", "function": {"name": marker, "arguments": {}}}]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    try:
+        text = render(tokenizer, [*PROBE, called], False)
+    except ImportError:  # of Jinja: that is not the template's fault
+        raise
+    except Exception:  # it refuses calls: templates fail in any way
+        return None
+    (ids,) = encode(tokenizer, [text.rpartition(marker)[2]])
+    added = tokenizer.added_tokens_decoder
+    special = [i for i in ids if i in added and added[i].special]
+    if not special or turn_end(tokenizer)[0][-1] in special:
+        return None
+    return special[-1]

@@ -44,6 +44,8 @@ def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
 
     Of earlier answers that are not learned the template may drop the thinking.
     """
+    from jinja2 import TemplateError  # what lacks it is told so when it renders
+
     for index, message in enumerate(messages):
         if message["role"] == "assistant" and index not in learned:
             continue
@@ -51,9 +53,40 @@ def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
             if not str(message.get(part) or "").strip():
                 continue
             less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
-            if encoding.render(tokenizer, less, False, **switches) == whole:
+            try:
+                changes = encoding.render(tokenizer, less, False, **switches) != whole
+            except TemplateError:  # results of a call that is gone, say
+                changes = True
+            if not changes:
                 raise ValueError(
                     f"The template leaves out the {part} of message {index} (role "
                     f"{message['role']!r}). Write it into a content that the template "
                     "has, or take a model whose template knows it."
                 )
+
+
+def after_answer(tokenizer, messages, ended, marker):
+    """Messages as they follow an answer, and the id that ends it.
+
+    Where results stand in the model's own turn, one that opened its result gets them
+    there; one that closed its turn gets them in a turn of the user's.
+
+    Args:
+      ended: id of the token that the model wrote last; None: what the template writes.
+      marker: str that is to stand in the answer.
+    Returns:
+      (the answer and the messages, the id that the template writes after the answer).
+    """
+    call_end = encoding.call_end(tokenizer)
+    turn_end = encoding.turn_end(tokenizer)[0][-1]
+    plain = {"role": "assistant", "content": marker}
+    results = any(message["role"] == "tool" for message in messages)
+    if call_end is None or not results and ended != call_end:
+        return [plain, *messages], turn_end
+    if ended not in (None, call_end):
+        shown = "\n".join(message["content"] for message in messages)
+        return [plain, {"role": "user", "content": shown}], turn_end
+    function = {"name": marker, "arguments": {}}
+    calls = [{"type": "function", "function": function}]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    return [called, *messages], call_end

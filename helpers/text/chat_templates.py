@@ -1,7 +1,8 @@
 """The turns of known model families, for folders whose tokenizer has no template.
 
 A base model's folder often has none. The formats are public, and written here anew:
-Gemma 3 (ai.google.dev, "Gemma formatting and system instructions"), Qwen2.5 and Qwen3
+Gemma 3 (ai.google.dev, "Gemma formatting and system instructions"), Gemma 4
+(`helpers.text.gemma4_template`), Qwen2.5 and Qwen3
 (qwen.readthedocs.io, "Function calling": ChatML with Hermes-style tools), Llama 3
 (llama.com, "Model cards and prompt formats"). A folder's own template always wins.
 """
@@ -9,6 +10,7 @@ Gemma 3 (ai.google.dev, "Gemma formatting and system instructions"), Qwen2.5 and
 import json
 from typing import NamedTuple
 
+from helpers.text.gemma4_template import GEMMA4
 from helpers.text.tokenizer import CHAT_TEMPLATE as GEMMA3
 
 # Thinking before the last question is dropped, as Qwen3 was trained; the last answer
@@ -139,6 +141,12 @@ class Family(NamedTuple):
 
 
 _GEMMA = Family(GEMMA3, ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"))
+_GEMMA4 = Family(
+    GEMMA4,
+    ("<bos>", "<eos>", "<|turn>", "<turn|>", "<|tool>", "<tool|>", '<|"|>')
+    + ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>")
+    + ("<|channel>", "<channel|>", "<|think|>"),
+)
 _QWEN_CONTROLS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 _LLAMA_CONTROLS = (
     "<|begin_of_text|>",
@@ -152,6 +160,8 @@ _LLAMA_CONTROLS = (
 FAMILIES = {
     "gemma3": _GEMMA,
     "gemma3_text": _GEMMA,
+    "gemma4": _GEMMA4,
+    "gemma4_text": _GEMMA4,
     "qwen2": Family(QWEN2, _QWEN_CONTROLS),
     "qwen3": Family(QWEN3, _QWEN_CONTROLS),
     "llama": Family(LLAMA3, _LLAMA_CONTROLS),

@@ -162,32 +162,3 @@ def rollout(
     heat = number if greedy else tempering(1.0)
     arguments = (_placed(state, mesh), tokens, tokens, keys, heat, number, *images)
     return jax.jit(generate), arguments
-
-
-def forward_flops(config, tokens, seen):
-    """FLOPs of predicting after `tokens` tokens that see `seen` earlier ones each.
-
-    Products of weights and of attention, two FLOPs for each multiply-add; a layer that
-    looks no further than its window sees no more than that.
-
-    Raises:
-      ValueError: a Gemma 4, whose layers have several sizes.
-    """
-    if config.gemma4:
-        raise ValueError("The FLOPs of Gemma 4's several kinds of layer: not counted.")
-    c = config
-    attention = c.width * c.head_dim * (2 * c.heads + 2 * c.kv_heads)
-    weights = c.layers * (attention + 3 * c.width * c.ff) + c.width * c.vocab_size
-    spans = [seen if c.is_global(i) else min(seen, c.window) for i in range(c.layers)]
-    return 2 * tokens * (weights + 2 * c.heads * c.head_dim * sum(spans))
-
-
-def vision_flops(vision, images):
-    """FLOPs of encoding so many pictures: the tower's products, and its attention.
-
-    Every patch sees every patch; the way to the decoder is a small rest, left out.
-    """
-    patches = vision.grid**2
-    weights = vision.layers * (4 * vision.width**2 + 2 * vision.width * vision.ff)
-    attention = vision.layers * 2 * patches * vision.width
-    return 2 * images * patches * (weights + attention)

@@ -70,7 +70,8 @@ class Report:
     own counts see the body of a loop once, however often it runs.
     `modelled_ms` adds up the compiler's cycle estimates, loops times their trips. It
     has none for collectives, asynchronous copies and kernels of Pallas: `unpriced` says
-    how often which of them run. `roofline_ms` is what the program's products and bytes
+    how often which of them run. `by_kind` splits the sum: products, reductions,
+    elementwise passes, moves. `roofline_ms` is what the program's products and bytes
     take at least (`where_time_goes.roofline_ms`). `quoted_ms` is the longer of the two,
     and `modelled_peak_percent` the useful FLOPs in that time, of the chip's peak.
     `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
@@ -90,6 +91,7 @@ class Report:
     gbytes: float = 0.0
     compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
+    by_kind: dict = dataclasses.field(default_factory=dict)
     roofline_ms: float = 0.0
     unpriced: dict = dataclasses.field(default_factory=dict)
     modelled_peak_percent: float = 0.0
@@ -101,6 +103,11 @@ class Report:
     def quoted_ms(self) -> float:
         """The compiler's sum or the roofline, whichever is longer."""
         return max(self.modelled_ms, self.roofline_ms)
+
+    @property
+    def unpriced_calls(self) -> int:
+        """How many instructions run that `modelled_ms` has no time for."""
+        return sum(self.unpriced.values())
 
     @property
     def pallas_calls(self) -> int:
@@ -189,12 +196,19 @@ def report(topology, count, lowered, flops=None) -> Report:
         gbytes=(memory.argument_size_in_bytes + new) / 1e9,
         compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
         modelled_ms=modelled_ms,
+        by_kind=_by_kind(found, chip),
         roofline_ms=roofline_ms,
         unpriced=where_time_goes.unpriced(found),
         modelled_peak_percent=100 * one / peak / seconds if seconds else math.nan,
         links_ms=_links_ms(kinds, chip),
         collectives=kinds,
     )
+
+
+def _by_kind(found, chip):
+    """Modelled milliseconds of each kind of instruction."""
+    rows = where_time_goes.shares(found, chip, lambda one: one.kind)
+    return {row.label: row.modelled_ms for row in rows}
 
 
 def _links_ms(kinds, chip):

@@ -155,18 +155,26 @@ def test_what_the_compiler_said_is_shown_for_one_preset_and_called_modelled(
     assert "v5e-1" in said and "not measured" in said
     assert rows == [
         "| Qwen2.5-0.5B-Instruct | grpo | 18,432 | 41% | 1.04 GiB | 5.50 GiB "
-        "| 36.6 TFLOP | 412 ms | 45% |",
-        "| gemma-3-1b-it | grpo | does not fit |" + " |" * 6,
+        "| 36.6 TFLOP | 412 ms | – | – | 45% |",
+        "| gemma-3-1b-it | grpo | does not fit |" + " |" * 8,
     ]
     assert all(row.count("|") == head.count("|") for row in rows)
 
 
-def test_the_roofline_is_shown_where_the_compiler_says_less(monkeypatch, tmp_path):
+def test_both_times_are_shown_and_the_longer_one_is_quoted(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
     head, row, *_ = FIT.splitlines()
-    for roofline, shown in (("900", "900 ms"), ("300", "412 ms"), ("", "412 ms")):
-        results.TPU_FIT.write_text(f"{head},roofline_ms\n{row},{roofline}\n")
+    for roofline, shown, longer in (
+        ("900", "| 412 ms | 900 ms | 1,234 | 45% |", 900),
+        ("300", "| 412 ms | 300 ms | 1,234 | 45% |", 412.4),
+        ("", "| 412 ms | – | 1,234 | 45% |", 412.4),
+    ):
+        results.TPU_FIT.write_text(
+            f"{head},roofline_ms,unpriced_calls\n{row},{roofline},1234\n"
+        )
         assert shown in results.compiled("v5e-1")
+        named = {"modelled_ms": "412.4", "roofline_ms": roofline}
+        assert results.quoted_ms(named) == longer
 
 
 def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Notebooks 06, 07 and 08: scores, advantages, ratios, losses."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,64 @@ def writes_into_solved(solved_P, share):
     found = smallest()(solved_P, share)
     solved_P[:] = 1 - solved_P
     return found
+
+
+def is_end(tokens_PGT, ends):
+    return np.isin(tokens_PGT, ends)
+
+
+def up_to_end(tokens_PGT, ends):
+    """1 up to the first end; all of an answer that has none."""
+    is_end_PGT = is_end(tokens_PGT, ends)
+    return (np.cumsum(is_end_PGT, -1) - is_end_PGT == 0).astype(float)
+
+
+def masked(tokens_PGT, ends):
+    return up_to_end(tokens_PGT, ends) * is_end(tokens_PGT, ends).any(-1, keepdims=True)
+
+
+def one_by_one(tokens_PGT, ends):
+    mask = np.zeros(tokens_PGT.shape, int)
+    for group, rows in zip(tokens_PGT.tolist(), mask, strict=True):
+        for tokens, row in zip(group, rows, strict=True):
+            places = [t for t in range(len(tokens)) if tokens[t] in ends]
+            row[: places[0] + 1 if places else 0] = 1
+    return mask
+
+
+def by_argmax(tokens_PGT, ends):
+    hit = is_end(tokens_PGT, ends)
+    last = np.where(hit.any(-1), hit.argmax(-1), -1)
+    return np.arange(tokens_PGT.shape[-1]) <= last[..., None]
+
+
+def cut_in_place(tokens_PGT, ends):
+    mask = masked(tokens_PGT, ends)
+    tokens_PGT[mask == 0] = 0
+    return mask
+
+
+def fewest(
+    *,
+    up=lambda low, high: math.log1p(high),
+    down=lambda low, high: math.log1p(-low),
+    rounded=math.ceil,
+    least=1,
+):
+    """The solution of 08-1, with its usual mistakes as switches."""
+
+    def answer(ratio, low, high):
+        end = up(low, high) if ratio > 1 else down(low, high)
+        return max(least, rounded(math.log(ratio) / end))
+
+    return answer
+
+
+def counting_up(ratio, low, high):
+    tokens = 1
+    while not 1 - low <= ratio ** (1 / tokens) <= 1 + high:
+        tokens += 1
+    return tokens
 
 
 def brevity(
@@ -164,7 +223,7 @@ def in_a_dict(prompts, completions, answer, **columns):
 
 
 def loss(*, sign=-1, low=None, constant=True, count=None, weigh=True, axis=None):
-    """The solution of 08-4, with its usual mistakes as switches."""
+    """The solution of 08-3, with its usual mistakes as switches."""
 
     def cispo(new, old, advantages_PG, mask, high=0.28):
         ratio = jnp.exp(new - old)
@@ -277,13 +336,34 @@ WRONG = {
         "65 for none": lambda p, share: smallest()(p, share) or 65,
     },
     "07-2": {
-        "the upper end": 0.5 / 1.28,
-        "above": 0.6,
-        "0.64": 0.5 * 1.28,
-        "a ratio": 0.8,
-        "what it was": 0.5,
-        "twice": 0.32,
-        "minus 0.2": 0.3,
+        "cut off ones, too": lambda tokens, ends: up_to_end(tokens, ends),
+        "without the end": lambda tokens, ends: (
+            masked(tokens, ends) - is_end(tokens, ends)
+        ),
+        "the first id alone": lambda tokens, ends: masked(tokens, ends[:1]),
+        "all but ends": lambda tokens, ends: (
+            ~is_end(tokens, ends) & is_end(tokens, ends).any(-1, keepdims=True)
+        ),
+        "up to the last end": lambda tokens, ends: (
+            np.cumsum(is_end(tokens, ends)[..., ::-1], -1)[..., ::-1] > 0
+        ),
+        "only what ends early": lambda tokens, ends: (
+            masked(tokens, ends) * ~is_end(tokens, ends)[..., -1:]
+        ),
+        "what the batch has": lambda tokens, ends: (
+            up_to_end(tokens, ends) * is_end(tokens, ends).any()
+        ),
+        "the group's end": lambda tokens, ends: (
+            up_to_end(tokens, ends)
+            * is_end(tokens, ends).any(axis=(1, 2), keepdims=True)
+        ),
+        "the second end": lambda tokens, ends: (
+            (np.cumsum(is_end(tokens, ends), -1) - is_end(tokens, ends) < 2)
+            & is_end(tokens, ends).any(-1, keepdims=True)
+        ),
+        "one number an answer": lambda tokens, ends: is_end(tokens, ends).any(-1),
+        "padding is zero": lambda tokens, ends: tokens != 0,
+        "writes into the tokens": cut_in_place,
     },
     "07-3": {
         "turned": {"healthy": "B", "reward never given": "C", "learning rate": "A"},
@@ -333,12 +413,25 @@ WRONG = {
         "cuts the texts": cuts_texts,
     },
     "08-1": {
-        "the mean": 1.25,
-        "the sum": 2.5,
-        "the first": 0.5,
-        "the second": 2.0,
-        "of logarithms": 0.0,
-        "a text": "1",
+        "the upper end alone": fewest(down=lambda low, high: math.log1p(high)),
+        "ends exchanged": fewest(
+            up=lambda low, high: -math.log1p(-low),
+            down=lambda low, high: -math.log1p(high),
+        ),
+        "rounded down": fewest(rounded=math.floor),
+        "rounded": fewest(rounded=round),
+        "one more": fewest(rounded=lambda x: math.ceil(x) + 1),
+        "at least two": fewest(least=2),
+        "none": fewest(least=0),
+        "by the arithmetic mean": lambda ratio, low, high: max(
+            1, math.ceil((ratio - 1) / (high if ratio > 1 else -low))
+        ),
+        "the size of it": lambda ratio, low, high: max(
+            1, math.ceil(abs(math.log(ratio)) / math.log1p(high))
+        ),
+        "the paper's clip": lambda ratio, low, high: fewest()(ratio, 3e-4, 4e-4),
+        "a float": lambda ratio, low, high: fewest()(ratio, low, high) + 0.5,
+        "below by 1 + low": fewest(down=lambda low, high: -math.log1p(low)),
     },
     "08-2": {
         "the sum": lambda n, o, m: jnp.exp(((n - o) * m).sum(-1)),
@@ -358,8 +451,7 @@ WRONG = {
             ((n - o) * m).sum(-1) / m.sum(-1).max()
         ),
     },
-    "08-3": {"none": 0, "two": 2, "four": 4, "a half": 0.5, "minus": -1, "True": True},
-    "08-4": {
+    "08-3": {
         "the wrong sign": loss(sign=1),
         "weights with a slope": loss(constant=False),
         "clipped below": loss(low=0.8),
@@ -388,7 +480,7 @@ RIGHT = {
         "with a baseline": lambda p, q: stop(p - q + 1) * p,
     },
     "07-1": {"two loops": in_two_loops, "next": smallest()},
-    "07-2": {"0.4": 0.4},
+    "07-2": {"token by token": one_by_one, "by argmax": by_argmax},
     "07-3": {
         "another order": {
             "learning rate": "C",
@@ -397,13 +489,12 @@ RIGHT = {
         }
     },
     "07-4": {"two ends": in_a_dict, "row by row": brevity()},
-    "08-1": {"a whole number": 1},
+    "08-1": {"counting up": counting_up, "logarithms": fewest()},
     "08-2": {
         "a product": lambda n, o, m: (
             jnp.prod(jnp.where(m > 0, jnp.exp(n - o), 1), -1) ** (1 / m.sum(-1))
         ),
         "NumPy": lambda n, o, m: np.exp(np.average(n - o, axis=-1, weights=m)),
     },
-    "08-3": {"a float": 1.0},
-    "08-4": {"where": by_where, "minimum": loss()},
+    "08-3": {"where": by_where, "minimum": loss()},
 }

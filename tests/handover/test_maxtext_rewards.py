@@ -3,11 +3,15 @@
 import importlib.util
 import json
 import pathlib
+import types
 
 import pytest
+from food_conversations import CASES, NAMES
 
 from helpers import rewards
 from helpers.handover import maxtext_rewards as theirs
+from helpers.tools import HERMES, Call
+from helpers.tools.nutrition import TINY
 
 RIGHT, WRONG, BARE = "2+2=4\n#### 4", "2+2=5\n#### 5", "four"
 
@@ -51,3 +55,36 @@ def test_the_file_stands_alone_as_maxtext_loads_it():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.correct([""], [RIGHT], None, answer=['["4"]']) == [1.0]
+
+
+# By hand: what is right all the way, each of its parts, the price of a needless call.
+WEIGHTS = (1.0, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.4, 0.2)
+QWEN = types.SimpleNamespace(model_name="qwen3-0.6b")
+ONE_TURN = [name for name, (_, texts, _) in CASES.items() if len(texts) == 1]
+
+
+def as_qwen_writes(text):
+    """A turn of the tiny model in Qwen's words; it is malformed if it was."""
+    turn = TINY.parse(text)
+    if turn.error:
+        return f"{turn.text} <tool_call>"
+    if not turn.calls:
+        return text
+    return turn.text + HERMES.render([Call(c.name, c.arguments) for c in turn.calls])
+
+
+@pytest.mark.parametrize("name", ONE_TURN)
+def test_food_is_the_weighed_sum_of_what_is_written(name):
+    portions, (text,), expected = CASES[name]
+    total = sum(w * x for w, x in zip(WEIGHTS, expected, strict=True))
+    got = theirs.food(
+        [""], [as_qwen_writes(text)], QWEN, portions=[json.dumps(portions)]
+    )
+    assert got == pytest.approx([total])
+    assert len(WEIGHTS) == len(NAMES)
+
+
+def test_a_model_whose_calls_are_unknown_is_refused():
+    for settings in (None, types.SimpleNamespace(model_name="llama3.1-70b")):
+        with pytest.raises(ValueError, match="writes calls is not known"):
+            theirs.food([""], [RIGHT], settings, portions=["[]"])

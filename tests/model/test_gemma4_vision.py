@@ -88,7 +88,7 @@ def test_a_folder_comes_back_and_its_audio_tower_is_named(model, tmp_path, capsy
 def test_what_has_no_one_answer_or_does_not_fit_is_refused(model):
     vision, pictures = model.config.vision, strips(model.config.vision)
     for name in ("size", "tokens"):
-        with pytest.raises(UnsupportedModel, match=r"fit_whole.*vision\.place"):
+        with pytest.raises(UnsupportedModel, match=r"fit_for.*images\.shaped"):
             getattr(vision, name)
     with pytest.raises(images.ImageMismatch, match=r"images of \[6\].*take \[4, 3\]"):
         images.check_prompts(TOKENS, MASK, pictures[[1, 0, 2, 3]], vision)

@@ -10,7 +10,8 @@ from helpers.model.config import ModelConfig
 from helpers.model.known import KNOWN, SEES
 from helpers.model.transformer import Transformer
 
-# Parameters as the models' pages count them (text half, tied tables once).
+# Parameters as the models' pages count them (text half, tied tables once). Those of
+# Gemma 4 round them; below, they are counted by hand.
 PUBLISHED = {
     "Qwen/Qwen2.5-0.5B-Instruct": 494_032_768,
     "Qwen/Qwen2.5-1.5B-Instruct": 1_543_714_304,
@@ -19,6 +20,9 @@ PUBLISHED = {
     "google/gemma-3-270m-it": 268_098_176,
     "google/gemma-3-1b-it": 999_885_952,
     "google/gemma-3-4b-it": 3_880_263_168,
+    "google/gemma-4-E2B-it": 4_628_569_379,
+    "google/gemma-4-E4B-it": 7_463_013_418,
+    "google/gemma-4-31B-it": 30_697_345_340,
     "HuggingFaceTB/SmolLM2-135M-Instruct": 134_515_008,
     "meta-llama/Llama-3.1-70B-Instruct": 70_553_706_496,
 }
@@ -46,3 +50,65 @@ def test_a_model_that_sees_has_the_published_number_of_parameters():
     assert round(seeing / 1e6) == 417 + 3
     assert ModelConfig.from_hf(config.to_hf(), vision=True) == config
     assert ModelConfig.from_hf(config.to_hf()) == KNOWN[name]
+
+
+AUDIO = 0.3e9  # of the E models, which the course has not
+
+
+@pytest.mark.parametrize(
+    "name, effective, everything", [("E2B", 2.3, 5.1), ("E4B", 4.6, 7.9)]
+)
+def test_gemma_4_has_the_parameters_of_its_page(name, effective, everything):
+    """Effective ones leave out the table that is only looked up. The models' pages say
+    2.3 and 5.1 billion, and of E4B 4.5 and 8."""
+    config = seeing(f"google/gemma-4-{name}-it")
+    held, seen = counted(config), counted(config)["vision"]
+    table = config.vocab_size * config.layers * config.gemma4.per_layer
+    text = sum(held.values()) - seen
+    assert round((text - table) / 1e9, 1) == effective
+    assert round((text + seen + AUDIO) / 1e9, 1) == everything
+
+
+@pytest.mark.parametrize("name, millions", [("E2B", 150), ("E4B", 150), ("31B", 550)])
+def test_gemma_4_has_the_tower_of_its_page(name, millions):
+    """The page counts what looks; the tables of places and the way out come on top."""
+    config = seeing(f"google/gemma-4-{name}-it")
+    tower, out = config.vision, config.width * config.vision.width
+    places = 2 * tower.positions * tower.width
+    looking = counted(config)["vision"] - places - out
+    assert looking / 1e6 == pytest.approx(millions, rel=0.03)
+    assert ModelConfig.from_hf(config.to_hf(), vision=True) == config
+
+
+@pytest.mark.parametrize("name", ["E2B", "E4B", "31B"])
+def test_gemma_4_counted_by_hand(name):
+    """Layer by layer, from the shapes in google-deepmind/gemma, gm/nn/gemma4."""
+    width, heads, ff, kv, full_kv, group, layers, sharing, wide, E, same = {
+        "E2B": (1536, 8, 6144, 1, 1, 5, 35, 20, 2, 256, False),
+        "E4B": (2560, 8, 10_240, 2, 2, 6, 42, 18, 1, 256, False),
+        "31B": (5376, 32, 21_504, 16, 4, 6, 60, 0, 1, 0, True),
+    }[name]
+    total = 262_144 * width + width
+    for layer in range(layers):
+        full, shares = layer % group == group - 1, layer >= layers - sharing
+        size, keys = (512, full_kv) if full else (256, kv)
+        matrices = 0 if shares else 1 if full and same else 2
+        total += 2 * width * heads * size + matrices * width * keys * size
+        total += size * (1 if shares else 2)  # norms of queries and of keys
+        total += 3 * width * ff * (wide if shares else 1)
+        total += 4 * width + 1  # norms around both halves, and the layer's scale
+        total += 2 * width * E + (width if E else 0)
+    if E:
+        total += (262_144 + width) * layers * E + E
+    assert total == PUBLISHED[f"google/gemma-4-{name}-it"]
+
+
+def seeing(name):
+    """The shape of a known model together with its tower."""
+    return dataclasses.replace(KNOWN[name], vision=SEES[name])
+
+
+def counted(config):
+    """{part: its parameters} of a model of this shape."""
+    state = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
+    return {part: sum(x.size for x in jax.tree.leaves(state[part])) for part in state}

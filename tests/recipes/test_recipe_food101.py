@@ -3,8 +3,12 @@
 import dataclasses
 import io
 import json
+import types
 
 import course_notebooks
+import family_tokenizers
+import gemma4_shapes
+import gemma4_sights
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +20,7 @@ from PIL import Image
 from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import weights
+from helpers.model.known import KNOWN
 from helpers.recipes import food101, presets
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures
@@ -30,6 +35,23 @@ def model_folder(tmp_path_factory):
     tokenizer = food_corpus.make_tokenizer(food_corpus.pictures(200, seed=0))
     folder = tmp_path_factory.mktemp("gemma")
     weights.save(tiny_food.new_model(tokenizer), folder, tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gemma4_folder(tmp_path_factory):
+    """A Gemma 4 that sees, with random weights and all of its family's tokens."""
+    folder = family_tokenizers.save(tmp_path_factory.mktemp("gemma4"), "gemma4")
+    tokenizer = chat.load_tokenizer(folder)
+    names = (
+        ("begin_token", "<|image>"),
+        ("image_token", "<|image|>"),
+        ("end_token", "<image|>"),
+    )
+    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in names}
+    shape = gemma4_shapes.SMALL | {"vocab_size": len(tokenizer)}
+    config = gemma4_sights.config(shape, **ids, budget=70, positions=140)
+    weights.save(gemma4_sights.of_config(config), folder, tokenizer)
     return folder
 
 
@@ -85,7 +107,8 @@ def test_the_sizes_are_those_of_the_programs_that_were_compiled():
         for size in "prompts group prompt_tokens completion_tokens pieces".split():
             assert getattr(sizes, size) == getattr(case, size)
         assert sizes.lora_rank == case.rank
-        world = food101.Recipe(sizes, None, None, [], [])
+        policy = types.SimpleNamespace(config=KNOWN[sizes.model])
+        world = food101.Recipe(sizes, policy, None, [], [])
         assert world.tools.width(world.turn) == case.completion_tokens
 
 
@@ -113,7 +136,40 @@ def test_demonstrations_are_right_conversations_with_their_own_photo(there):
         assert said.endswith(f"#### {row['expected']:.0f}")
         heard = chat.decode(there.tokenizer, tokens[(mask == 0) & (tokens > 0)])
         assert f'{{"kcal": {row["expected"]:.0f}}}' in heard
-        assert food101.ASK in heard
+        assert food101.FORM_GEMMA3.ask in heard
+
+
+def test_gemma_4_demonstrates_with_its_own_tokens(gemma4_folder, photo_files):
+    """Photos as strips, the tool told by the template, one turn with the call in it."""
+    sizes = dataclasses.replace(small(gemma4_folder), prompt_tokens=1280)
+    there = food101.recipe(sizes)
+    vision, tokenizer = there.policy.config.vision, there.tokenizer
+    batch = next(there.demonstrations(seed=0))
+    assert batch["images"].shape == (4, 1, *vision.shape)
+    photos = {there.pictures(row)[0].tobytes(): row for row in there.train}
+    for tokens, mask, image in zip(
+        batch["tokens"], batch["loss_mask"], batch["images"], strict=True
+    ):
+        (portion,) = photos[image[0].tobytes()]["portions"]
+        kcal = f"{photos[image[0].tobytes()]['expected']:.0f}"
+        food = portion["food"].replace("_", " ")
+        assert tokenizer.decode(tokens[mask > 0]) == (
+            f'<|tool_call>call:lookup_nutrition{{food:<|"|>{food}<|"|>,grams:'
+            f"{portion['grams']}}}<tool_call|><|tool_response>#### {kcal}<turn|>"
+        )
+        heard = tokenizer.decode(tokens[mask == 0])
+        assert f'value:<|"|>{{"kcal": {kcal}}}<|"|>}}<tool_response|>' in heard
+        assert heard.count("<|tool>declaration:lookup_nutrition") == 1
+        assert heard.count("<|image|>") == vision.count(image[0]) == 64
+
+
+@pytest.mark.slow
+def test_gemma_4_looks_at_photos_and_is_scored(gemma4_folder, photo_files):
+    sizes = dataclasses.replace(small(gemma4_folder), prompt_tokens=1280)
+    there = food101.recipe(sizes)
+    batch = next(there.rollouts({food_rewards.final_format: 1.0}, seed=0))
+    assert batch["images"].shape == (4, 1, *there.policy.config.vision.shape)
+    assert batch["rewards"].shape == (4, 2)
 
 
 def test_rollouts_look_at_photos_and_are_scored(there):

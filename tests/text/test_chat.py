@@ -328,7 +328,7 @@ sys.modules["jinja2"] = None
 from helpers.text import chat
 from helpers import runtime
 tokenizer = chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "food_sft")
-vision = types.SimpleNamespace(begin_token=6, image_token=7, end_token=8, tokens=1)
+vision = types.SimpleNamespace(marker=6, image_token=7, end_token=8, tokens=1)
 for sees in (None, vision):
     try:
         chat.prompt_tokens(tokenizer, "Hi", vision=sees)

@@ -8,6 +8,7 @@ from helpers.text.tokenizer import train_tokenizer
 
 FRAMES = {
     "gemma3_text": (9, None),  # a system turn would stand in the user's
+    "gemma4": (9, None),
     "qwen2": (
         len(QWEN_HI) - 1 + 5 + 15,  # <|im_start|> system \n … <|im_end|> \n
         "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",

@@ -10,6 +10,7 @@ from helpers.text import chat
 
 FIRST = {
     "gemma3_text": "<bos>",
+    "gemma4": "<bos>",
     "qwen2": "<|im_start|>",
     "qwen3": "<|im_start|>",
     "llama": "<|begin_of_text|>",
@@ -22,6 +23,9 @@ FIRST = {
         ("gemma3_text", {"model_type": "gemma3", "text_config": {}}),
         ("gemma3_text", {"architectures": ["Gemma3ForConditionalGeneration"]}),
         ("gemma3_text", {"architectures": ["Gemma3ForCausalLM"]}),
+        ("gemma4", {"model_type": "gemma4", "text_config": {}}),
+        ("gemma4", {"model_type": "gemma4_text"}),
+        ("gemma4", {"architectures": ["Gemma4ForConditionalGeneration"]}),
         ("qwen2", {"architectures": ["Qwen2ForCausalLM"]}),
         ("qwen3", {"architectures": ["Qwen3ForCausalLM"]}),
         ("llama", {"architectures": ["LlamaForCausalLM"]}),

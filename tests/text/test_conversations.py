@@ -7,6 +7,7 @@ from family_tokenizers import (
     QWEN_HI,
     TOOLS,
     assistant,
+    controls,
     hold,
     system,
     tool,
@@ -66,7 +67,7 @@ def test_the_mask_is_transformers_own_where_the_template_marks_answers(families,
     assert (tokens, mask) == (theirs["input_ids"], theirs["assistant_masks"])
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "llama"])
+@pytest.mark.parametrize("family", ["gemma3_text", "gemma4", "qwen2", "llama"])
 def test_an_answer_begins_where_its_prompt_ends(families, family):
     tokenizer = families[family]
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
@@ -81,6 +82,7 @@ def test_an_answer_begins_where_its_prompt_ends(families, family):
     "family, ends",
     [
         ("gemma3_text", ["<end_of_turn>", "<eos>"]),
+        ("gemma4", ["<turn|>", "<eos>", "<|tool_response>"]),
         ("qwen2", ["<|im_end|>", "<|endoftext|>"]),
         ("qwen3", ["<|im_end|>", "<|endoftext|>"]),
         ("llama", ["<|eot_id|>", "<|end_of_text|>"]),
@@ -94,12 +96,6 @@ def test_what_ends_an_answer(families, family, ends):
 
 
 # --- text that spells out control tokens ---
-
-
-def controls(tokenizer, tokens):
-    """Control tokens and tags among tokens, in their order."""
-    added = tokenizer.added_tokens_decoder
-    return [added[t].content for t in tokens if t in added]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -131,13 +131,20 @@ class Chatty:
 
 @functools.cache
 def policy(family, vocab):
+    if family == "gemma4":
+        return make("gemma4_text", vocab_size=vocab)
     return make(family, vocab=vocab)
 
 
 @pytest.mark.parametrize(
     "family, grammar",
-    [("gemma3_text", TINY), ("gemma3_text", GEMMA3), ("qwen3", HERMES)],
-    ids=["tiny", "gemma3", "hermes"],
+    [
+        ("gemma3_text", TINY),
+        ("gemma3_text", GEMMA3),
+        ("gemma4", GEMMA4),
+        ("qwen3", HERMES),
+    ],
+    ids=["tiny", "gemma3", "gemma4", "hermes"],
 )
 def test_rollouts_run_both(families, family, grammar, monkeypatch):
     """Token by token: what the model said, and between it what both tools gave."""

@@ -11,9 +11,7 @@ from flax import nnx
 from helpers.generation import choosing, sampling
 from helpers.model import lora
 from helpers.model.config import ModelConfig
-from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
-from helpers.model.vision import Vision
 from helpers.model.vision_config import VisionConfig
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import place_batch
@@ -110,38 +108,6 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
     )
     found = function.lower(*arguments).as_text()
     assert _counts(without_sharding(found)) == _counts(without_sharding(expected))
-
-
-def test_flops_counted_by_hand_are_those_xla_counts():
-    """One layer, so that no loop hides anything from the compiler's count."""
-    config = ModelConfig("qwen3", 512, 128, 1, 4, 2, 32, 384)
-    model, T = Transformer(config, nnx.Rngs(0)), 32
-    graph, state = nnx.split(model)
-
-    def forward(state, tokens, positions):
-        model = nnx.merge(graph, state)
-        return model.logits(model(tokens, positions)[0])
-
-    tokens = jnp.zeros((2, 1, T), jnp.int32)
-    positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
-    compiled = jax.jit(forward).lower(state, tokens, positions).compile()
-    counted = abstract_programs.forward_flops(config, tokens.size, T)
-    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.1)
-
-
-def test_flops_of_a_tower_are_those_xla_counts():
-    """One layer and so few patches that their attention is one piece."""
-    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
-    tower = Vision(shape, 32, nnx.Rngs(0))
-    graph, state = nnx.split(tower)
-
-    def see(state, images):
-        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
-
-    images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
-    compiled = jax.jit(see).lower(state, images).compile()
-    counted = abstract_programs.vision_flops(shape, len(images))
-    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
 
 
 def test_a_batch_with_pictures_has_one_for_every_prompt():

@@ -31,7 +31,7 @@ def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_pa
     assert [old.get("roofline_ms") for old in tpu_check.table()] == ["", "3.0"]
 
 
-def test_a_row_of_before_the_roofline_is_compiled_again(monkeypatch):
+def test_a_row_of_before_calls_were_counted_is_compiled_again(monkeypatch):
     """Its program and compiler are the same: only what was asked is not."""
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
     program = jax.jit(lambda x: x @ x)
@@ -40,11 +40,35 @@ def test_a_row_of_before_the_roofline_is_compiled_again(monkeypatch):
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 1")
     monkeypatch.setattr(ahead_of_time, "mesh", lambda _: numpy.zeros(1))
     new = tpu_check.measure(case, {})
-    assert new["roofline_ms"] >= 0 and new["pallas_calls"] == 0
+    assert new["roofline_ms"] >= 0 and new["pallas_calls"] == 0 <= new["compile_s"]
+    assert new["unpriced_calls"] >= 1  # this machine's compiler has no prices
     key = new["program_hash"]
-    assert tpu_check.measure(case, {key: {"roofline_ms": ""}}) == new
-    kept = {"roofline_ms": "1.0"}
+    assert tpu_check.measure(case, {key: {"unpriced_calls": ""}}) == new
+    kept = {"unpriced_calls": "0"}
     assert tpu_check.measure(case, {key: kept}) is kept
+
+
+def test_shares_of_the_peak_are_with_all_links_hidden_and_with_none():
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-8")
+    told = {"chips": "8", "modelled_ms": "600", "roofline_ms": "750"}
+    found = tpu_check.stated(told | {"links_ms": "250"}, case)
+    assert found["tflop"] == round(case.flops() / 1e12, 2)
+    hidden = 100 * case.flops() / (8 * 197e12 * 0.75)
+    assert found["modelled_peak_percent"] == pytest.approx(hidden, abs=0.05)
+    assert found["serial_peak_percent"] == pytest.approx(0.75 * hidden, abs=0.05)
+    too_large = {"links_ms": "0", "modelled_ms": "0", "roofline_ms": "0"}
+    none = tpu_check.stated(told | too_large, case)
+    assert none["modelled_peak_percent"] == none["serial_peak_percent"] == ""
+
+
+def test_old_rows_are_counted_anew_however_their_update_was_cut():
+    rows = tpu_check.table()
+    first = rows[0]
+    changed = [row | {"tflop": "0", "pieces": "99"} for row in rows]
+    gone = first | {"prompts": "12345"}
+    *found, same = tpu_check.restated([*changed, gone])
+    assert [row["tflop"] for row in found] == [float(row["tflop"]) for row in rows]
+    assert same == gone and found[0]["pieces"] == "99"
 
 
 def test_a_preset_needs_room_to_spare_and_the_others_only_have_to_fit():

@@ -72,9 +72,9 @@ def with_image(row, size):
 
     Args:
       row: from `load`.
-      size: H = W in pixels.
+      size: H = W in pixels; None: as the photo is.
     Returns:
-      A new row; "image" is uint8 (size, size, 3).
+      A new row; "image" is uint8 (H, W, 3).
     Raises:
       PhotoError: the photo cannot be decoded.
     """

@@ -1,0 +1,136 @@
+"""Conversations with tools, as engines hand them to reward functions, made traces.
+
+TRL hands on messages: what the model said, its calls apart, and what the tools told it.
+Tunix and MaxText hand on a text, which is one turn of the model: Tunix's learner of
+agents takes the first turn of a conversation and nothing else. The food rewards judge
+`tools.traces.Trace`.
+"""
+
+import dataclasses
+import functools
+import json
+
+from helpers.rewards.functions import completion_text
+from helpers.tools import strict_json
+from helpers.tools.tool import run_call
+from helpers.tools.tool_calls import MOST_CALLS, Call, Verdict
+from helpers.tools.traces import Trace
+
+
+class ConversationRefused(ValueError):
+    """A conversation is no trace: what it says cannot be judged."""
+
+
+def on_conversations(reward, grammar, tools):
+    """A food reward for an engine: of texts or messages, and a column of JSON or lists.
+
+    Args:
+      reward: of `rewards.food_rewards`, or one like it.
+      grammar: the `Grammar` in which the model writes calls.
+      tools: list of `Tool`, those that there are. They are run again, so a result must
+        depend on the call alone; what the engine told the model must be the same.
+    Returns:
+      The reward function, of the same name.
+    """
+
+    @functools.wraps(reward)
+    def judged(prompts, completions, portions, **columns):
+        traces = [as_trace(completion, grammar, tools) for completion in completions]
+        wanted = [json.loads(x) if isinstance(x, str) else x for x in portions]
+        return reward(prompts, traces, portions=wanted, **columns)
+
+    return judged
+
+
+def as_trace(completion, grammar, tools) -> Trace:
+    """The trace of a completion of an engine.
+
+    Args:
+      completion: a text, one turn; or messages of "assistant" and "tool", where calls
+        stand in `tool_calls` or in the content as the grammar writes them.
+      grammar, tools: as for `on_conversations`.
+    Raises:
+      ConversationRefused: another role, calls said twice, a turn after the answer, or
+        tools that told the model something else than they say here.
+    """
+    if isinstance(completion, str):
+        completion = [{"role": "assistant", "content": completion}]
+    segments: list[tuple[str, str]] = []
+    turns: list[Verdict] = []
+    calls: list[tuple[Call, dict]] = []
+    due: list[tuple[dict, Call | None]] = []  # what the model must be told next
+    for message in completion:
+        text = completion_text([message | {"role": "assistant"}])
+        segments.append((message["role"], text))
+        if message["role"] == "tool":
+            _require_told(text, due, grammar)
+        elif message["role"] == "assistant":
+            if turns and not (turns[-1].calls or turns[-1].error):
+                raise ConversationRefused(f"The turn {text[:40]!r} follows an answer.")
+            verdict = _verdict(message, text, grammar)
+            results = [run_call(tools, call) for call in verdict.calls]
+            calls += zip(verdict.calls, results, strict=True)
+            due = list(zip(results, verdict.calls, strict=True))
+            due += [({"error": verdict.error}, None)] if verdict.error else []
+            turns.append(verdict)
+        else:
+            raise ConversationRefused(
+                f"A message of role {message['role']!r}: only the assistant's and the "
+                "tools' stand in a completion."
+            )
+    return Trace(tuple(segments), tuple(turns), tuple(calls))
+
+
+def _verdict(message, text, grammar):
+    """What a turn of the model is, its calls in the text or beside it."""
+    found = grammar.parse(text)
+    if thought := message.get("reasoning_content"):
+        found = dataclasses.replace(found, thought=thought)
+    beside = message.get("tool_calls") or []
+    if not beside:
+        return found
+    if found.calls or found.error:
+        raise ConversationRefused(f"Calls in the text and beside it: {text[:60]!r}.")
+    try:
+        calls = tuple(_call(each["function"]) for each in beside)
+        if len(calls) > MOST_CALLS:
+            raise strict_json.Malformed(f"there are more than {MOST_CALLS} calls")
+    except strict_json.Malformed as reason:
+        return dataclasses.replace(found, error=f"This is no call: {reason}.")
+    return dataclasses.replace(found, calls=calls)
+
+
+def _call(function):
+    """A call of which the arguments are a dict, or JSON of one."""
+    arguments = function["arguments"]
+    if isinstance(arguments, str):
+        arguments, end = strict_json.read(arguments)
+    if not isinstance(arguments, dict):
+        raise strict_json.Malformed("the arguments are no object")
+    return Call(function["name"], arguments)
+
+
+def _require_told(text, due, grammar):
+    """Takes from `due` what a tool's message told the model: one result, or all."""
+    if not due:
+        raise ConversationRefused(f"The tool's {text[:60]!r} answers no call.")
+    results, calls = zip(*due, strict=True)
+    ours = grammar.results(results, calls)
+    if len(ours) == 1 and text == ours[0]["content"]:
+        due.clear()
+        return
+    result, _ = due.pop(0)
+    told = text == str(result) or _json(text) == result
+    # Of errors the words may differ: engines write their own.
+    if not told and not ("error" in result and "error" in text.lower()):
+        raise ConversationRefused(
+            f"The model was told {text[:80]!r}, and the tool says {result} here: it "
+            "would be judged by what it did not see."
+        )
+
+
+def _json(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
