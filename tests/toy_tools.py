@@ -1,7 +1,11 @@
-"""Tools for tests: a schema in one line, and a second real tool."""
+"""Tools for tests: a schema in one line, a second real tool, and who calls often."""
 
+import zlib
+
+from helpers.text import chat
 from helpers.tools.tiny_calls import Short
 from helpers.tools.tool import Tool
+from helpers.tools.tool_calls import Call, Verdict
 
 
 def make(name, run, **kinds):
@@ -37,3 +41,27 @@ GRAMS = Tool(
     to_grams,
 )
 GRAMS_IN_SHORT = Short("weigh", GRAMS.schema, example="5 ounces", field="grams")
+
+TWICE = make("twice", lambda n: {"twice": 2 * n}, n="integer")
+
+
+class Chatty:
+    """A grammar in which a random model calls `TWICE` with about half of its turns."""
+
+    name = "chatty"
+
+    def parse(self, text):
+        if zlib.crc32(text.encode()) % 2:
+            return Verdict(text=text)
+        return Verdict(calls=(Call("twice", {"n": len(text)}),))
+
+    def results(self, results, calls=()):
+        return [{"role": "user", "content": str(results[0]["twice"])}]
+
+    def schemas(self, tools):
+        return None
+
+
+def often_ends(tokenizer, real=chat.eos_ids):
+    """For `chat.eos_ids`: a sixth of all tokens end a turn, in which it may call."""
+    return (*real(tokenizer), *range(20, len(tokenizer), 6))

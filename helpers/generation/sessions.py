@@ -75,8 +75,8 @@ def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Sessi
     graph, weights = nnx.split(model)
     rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)]
     rows += [] if images is None else [jnp.asarray(images)]
+    rows = spread_rows(rows, weights)
     with using(weights):
-        rows = spread_rows(rows, weights)
         return _prefill(graph, weights, *rows, group=group, size=size)
 
 
@@ -124,9 +124,9 @@ def generate(
     sampling_checks.check_keys(keys_PG, len(active_PG))
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
+    rows = [keys_PG, active_PG, *(heard or ())]
+    keys_PG, active_PG, *heard_by = spread_rows(rows, weights)
     with using(weights):
-        rows = [keys_PG, active_PG, *(heard or ())]
-        keys_PG, active_PG, *heard_by = spread_rows(rows, weights)
         return _generate(
             graph,
             weights,
@@ -197,8 +197,8 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
     _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
     graph, weights = nnx.split(model)
     rows = [jnp.asarray(x, jnp.int32) for x in (tokens_PGT, mask_PGT)]
+    rows = spread_rows(rows, weights)
     with using(weights):
-        rows = spread_rows(rows, weights)
         return _append_tokens(graph, weights, session, *rows)
 
 
@@ -245,8 +245,8 @@ def resume(model, session, active_PG):
     active_PG = jnp.asarray(active_PG, bool)
     _check_turn(session, np.asarray(active_PG), False, 0)
     graph, weights = nnx.split(model)
+    (active_PG,) = spread_rows((active_PG,), weights)
     with using(weights):
-        (active_PG,) = spread_rows((active_PG,), weights)
         return _resume(graph, weights, session, active_PG)
 
 

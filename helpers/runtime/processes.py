@@ -1,9 +1,10 @@
 """Several processes that train one model, each on its share of the data.
 
-Start the same script once per host, with `jax.distributed.initialize()` as its first
-call of JAX (https://docs.jax.dev/en/latest/multi_process.html). Every process then runs
-the same program: it reads its own rows, the devices of all form one mesh, and process 0
-writes what is written once. A folder of a run must be on a disk that all of them see.
+Start the same script once per host, with `join()` as its first call of JAX
+(https://docs.jax.dev/en/latest/multi_process.html). Every process then runs the same
+program: it reads its own rows, the devices of all form one mesh, and process 0 writes
+what is written once. A folder of a run must be on a disk that all of them see, or in a
+bucket.
 
 With one process, the usual case, every function here does nothing of note.
 """
@@ -14,9 +15,27 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+SILENCE = 30  # seconds without a sign of life, after which a process counts as gone
+
 
 class OtherProcessFailed(RuntimeError):
     """This process stops because another one cannot go on."""
+
+
+def join(
+    address: str | None = None, count: int | None = None, index: int | None = None
+):
+    """Makes this process one of several; on TPU hosts no argument is needed.
+
+    When one of them is killed or hangs, JAX ends all others within a minute, and says
+    on their standard error which one is gone.
+
+    Args:
+      address: host:port of process 0.
+      count: of processes.
+      index: of this one.
+    """
+    jax.distributed.initialize(address, count, index, heartbeat_timeout_seconds=SILENCE)
 
 
 def share() -> tuple[int, int]:

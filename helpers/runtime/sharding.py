@@ -166,6 +166,8 @@ def own_places(mesh: Mesh) -> int:
 def spread_rows(arrays, weights):
     """Arrays with their rows over the devices that the weights lie on, for sampling.
 
+    Call it outside of `using`: there JAX spreads what one process has over all of them.
+
     Args:
       arrays: with the same leading axis; each process passes its own rows.
       weights: a tree of parameters. If they are on one device, or the rows cannot be

@@ -164,6 +164,12 @@ def lower(jitted, *arguments):
         return jitted.lower(*arguments)
 
 
+def text(jitted, *arguments) -> str:
+    """The optimised program that the compiler makes for its arguments' devices."""
+    with _quiet():
+        return lower(jitted, *arguments).compile().as_text()
+
+
 def report(topology, count, lowered, flops=None) -> Report:
     """Compiles a lowered program for `count` devices of a slice; see `compile_for`."""
     chip = GENERATIONS[SLICES.get(topology, topology).partition(":")[0]]

@@ -8,6 +8,9 @@ A run folder looks like this; the newest two checkpoints are kept:
     began.txt                             checksum of the weights the run began with
     earlier-1/                            what was here when a run began afresh
 
+In a bucket (`helpers.runtime.bucket`) nothing can be renamed. There checkpoint.json is
+written last and removed first, and a folder without it is no checkpoint.
+
 Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
 not within the promises made here (tried with Orbax 0.12.8). It reads what it finds: of
 40 checkpoints with one flipped bit it returned 40 with wrong numbers, and it renames by
@@ -19,22 +22,21 @@ by returning False. What a full disk cut off it leaves lying until the next star
 import contextlib
 import fcntl
 import itertools
-import json
 import logging
 import os
-import re
 import shutil
 import warnings
-import zlib
 from pathlib import Path
 
 import jax
 import orbax.checkpoint as ocp
 
+from helpers.runtime import bucket
+from helpers.runtime.bucket import BucketRun
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.run_identity import REMEDY, differences, listed
+from helpers.training.checkpoint_record import FORMAT, NAME, finish, read_record, remove
 
-FORMAT = 2  # of checkpoint.json: runs are described item by item
 # What a run leaves in its folder, but for the lock.
 OURS = ("checkpoints", "began.txt", "metrics.jsonl", "samples.jsonl", "events")
 
@@ -47,7 +49,7 @@ class Checkpoints:
     """The checkpoints of one run folder.
 
     Args:
-      folder: the run folder; it is created.
+      folder: the run folder, which is created; on a disk, or "gs://bucket/…".
       keep: how many of the newest checkpoints stay.
     Raises:
       ValueError: keep is less than 1.
@@ -56,7 +58,8 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
         if keep < 1:
             raise ValueError(f"keep is {keep}: the newest checkpoint always stays.")
-        self.run = Path(folder).absolute()
+        self.run = bucket.place(folder)
+        self.bucket = BucketRun(self.run) if bucket.is_bucket(folder) else None
         self.folder = self.run / "checkpoints"
         self.keep = keep
         self.orbax = ocp.Checkpointer(ocp.StandardCheckpointHandler())
@@ -66,12 +69,13 @@ class Checkpoints:
         """Holds the run folder, for all processes of this run.
 
         Raises:
-          CheckpointError: another run trains in this folder, or not all processes of
-            this one see it.
+          CheckpointError: another run trains in this folder, not all processes of
+            this one see it, or it is in a bucket that cannot be used.
         """
         with contextlib.ExitStack() as stack:
-            on_first(lambda: stack.enter_context(self._lock()))
-            if not all(gather(self.folder.is_dir())):
+            lock = self._claim(self.bucket) if self.bucket else self._lock()
+            on_first(lambda: stack.enter_context(lock))
+            if not all(gather((self.run / "run.lock").exists())):
                 raise CheckpointError(
                     f"Not every process sees {self.run}. Choose a folder on a disk that"
                     " all hosts share."
@@ -100,19 +104,57 @@ class Checkpoints:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
-            for unfinished in self.folder.glob("writing-*"):
-                shutil.rmtree(unfinished)
+            self._clean_up()
             yield
+
+    @contextlib.contextmanager
+    def _claim(self, run: BucketRun):
+        """Holds a run folder in a bucket, until another process takes it over."""
+        try:
+            run.claim()
+        except OSError as error:
+            raise CheckpointError(str(error)) from None
+        try:
+            self._clean_up()
+            yield
+        finally:
+            run.release()
+
+    def _clean_up(self):
+        """Removes what a kill or a full disk left half written, or half removed."""
+        whole = self.all()
+        half = [path for path in self._numbered() if path not in whole]
+        remove([*half, *self.folder.glob("writing-*")])
+
+    def _numbered(self):
+        if not self.folder.is_dir():  # in a bucket, as long as nothing is in it
+            return []
+        return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
+
+    def logs(self) -> Path:
+        """Where the logs of this run grow, as they were with its last checkpoint."""
+        if self.bucket is None:
+            return self.run
+        self.bucket.fetch_logs()
+        return self.bucket.logs
 
     def set_aside(self) -> None:
         """Moves the run that is here, if any, into a folder of its own: earlier-1, ….
 
         Call it while the folder is `locked`. Files that are not a run's stay.
+
+        Raises:
+          CheckpointError: the folder holds a run, and is in a bucket.
         """
         on_first(self._set_aside)
 
     def _set_aside(self):
         found = [self.run / name for name in OURS if (self.run / name).exists()]
+        if self.bucket and found:
+            raise CheckpointError(
+                f"{self.run} holds a run, and nothing can be moved in a bucket. Give"
+                " this run another folder, or delete what is there."
+            )
         if self.all() or found != [self.folder]:
             names = (f"earlier-{number}" for number in itertools.count(1))
             aside = next(x for x in map(self.run.joinpath, names) if not x.exists())
@@ -123,7 +165,8 @@ class Checkpoints:
 
     def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first."""
-        return sorted(p for p in self.folder.glob("[0-9]*") if p.is_dir())
+        found = self._numbered()
+        return [p for p in found if (p / NAME).exists()] if self.bucket else found
 
     def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
         """Writes a checkpoint, then removes those older than the newest `keep`.
@@ -134,26 +177,47 @@ class Checkpoints:
           record: what JSON can hold: data position, lengths of the logs, ….
 
         Raises:
-          CheckpointError: the disk is full or not writable.
+          CheckpointError: the disk is full or not writable, or another process has
+            taken over a run in a bucket.
         """
-        side = self.folder / f"writing-{step:08d}"
         final = self.folder / f"{step:08d}"
+        side = final if self.bucket else self.folder / f"writing-{step:08d}"
         try:
+            on_first(self._require_claim)
             with quiet_orbax():
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
-            on_first(lambda: finish(side, final, {"step": step, **record}))
-        except (OSError, ValueError) as error:
-            shutil.rmtree(side, ignore_errors=True)
-            needed = sum(x.nbytes for x in arrays.values()) / 1e6
-            free = shutil.disk_usage(self.folder).free / 1e6
-            raise CheckpointError(
-                f"The checkpoint of step {step} could not be written: {cause(error)}."
-                f" It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
-                f" {self.folder}. Make room there and run the same command again: it"
-                f" goes on from {self.newest()}."
-            ) from None
+            on_first(lambda: self._finish(side, final, {"step": step, **record}))
+        except bucket.trouble(self.run) as error:
+            raise CheckpointError(self._said(error, side, arrays)) from None
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
+
+    def _require_claim(self):
+        if self.bucket:
+            self.bucket.require_claim()
+
+    def _finish(self, side, final, record):
+        if self.bucket:
+            self.bucket.push_logs()
+            self.bucket.require_claim()
+        finish(side, record)
+        if side != final:
+            side.rename(final)
+
+    def _said(self, error, side, arrays):
+        """What stopped a checkpoint, and what to do; room is made for the next try."""
+        step, why = int(side.name.removeprefix("writing-")), bucket.cause(error)
+        text = f"The checkpoint of step {step} could not be written: {why}."
+        if self.bucket:
+            return f"{text} Started again, the run goes on from its last checkpoint."
+        shutil.rmtree(side, ignore_errors=True)
+        needed = sum(x.nbytes for x in arrays.values()) / 1e6
+        free = shutil.disk_usage(self.folder).free / 1e6
+        return (
+            f"{text} It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
+            f" {self.folder}. Make room there and run the same command again: it goes"
+            f" on from {self.newest()}."
+        )
 
     def newest(self) -> str:
         """The newest checkpoint in words, for messages."""
@@ -239,12 +303,6 @@ class Checkpoints:
             )
 
 
-def remove(folders: list[Path]) -> None:
-    """Removes folders with all that is in them."""
-    for folder in folders:
-        shutil.rmtree(folder)
-
-
 @contextlib.contextmanager
 def quiet_orbax():
     """Keeps Orbax from logging, with a page of traceback, what it then raises."""
@@ -255,58 +313,3 @@ def quiet_orbax():
         yield
     finally:
         logger.setLevel(level)
-
-
-def cause(error: Exception) -> str:
-    """What the operating system said, from an OSError or from Orbax's long message."""
-    code = re.search(r"os_error_code='(\d+)'", str(error))
-    number = int(code[1]) if code else getattr(error, "errno", None)
-    return os.strerror(number) if number else str(error)
-
-
-def checksums(folder: Path) -> dict[str, int]:
-    """CRC-32 of every file below a folder, by its path relative to the folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): checksum(path) for path in files}
-
-
-def checksum(path: Path) -> int:
-    """CRC-32 of a file, read in pieces of 16 MB."""
-    crc = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 24):
-            crc = zlib.crc32(piece, crc)
-    return crc
-
-
-def finish(side: Path, final: Path, record: dict) -> None:
-    """Adds the record to what was written to the side, and renames that."""
-    write_record(side, record | {"format": FORMAT, "files": checksums(side)})
-    side.rename(final)
-
-
-def write_record(folder: Path, record: dict) -> None:
-    """Writes checkpoint.json, with a checksum of its own content."""
-    crc = zlib.crc32(json.dumps(record).encode())
-    text = json.dumps({"checksum": crc, "record": record}, indent=1)
-    (folder / "checkpoint.json").write_text(text)
-
-
-def read_record(folder: Path) -> tuple[dict, str | None]:
-    """The record of a checkpoint, and what is damaged in the folder (None: nothing)."""
-    path = folder / "checkpoint.json"
-    try:
-        content = json.loads(path.read_text())
-        record = content["record"]
-        whole = content["checksum"] == zlib.crc32(json.dumps(record).encode())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return {}, f"{path}: {error!r}"
-    if not whole:
-        return {}, f"{path} is not what was written"
-    for name, crc in record.get("files", {}).items():
-        path = folder / name
-        if not path.is_file():
-            return {}, f"{path} is missing"
-        if checksum(path) != crc:
-            return {}, f"{path} is not what was written"
-    return record, None

@@ -12,7 +12,6 @@ checkpoint.
 
 import contextlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import jax
 import optax
@@ -62,7 +61,8 @@ class Trainer:
       accumulate: gradient accumulation: pieces each update is computed in, to save
         memory; the update is that of the whole. None: one, but on a lone CPU as many
         as keep its caches warm.
-      folder: where checkpoints and logs go; None writes no file.
+      folder: where checkpoints and logs go, on a disk or "gs://bucket/…"; None
+        writes no file.
       fresh: start again in a folder that holds a run, which is moved aside into
         `earlier-1` there; take it away again, or a killed run starts again as well.
       save_every: steps between checkpoints; 0 writes one at the end only.
@@ -223,10 +223,8 @@ class Trainer:
                 callback.on_step(self, row)
 
     def _resume(self, batches: BatchSource):
-        folder: Path | None = None
         position: dict = {}
         if self.checkpoints:
-            folder = self.checkpoints.run
             if self.fresh:
                 self.checkpoints.set_aside()
             # What the run is: looked at before it changes its model and its data.
@@ -243,7 +241,7 @@ class Trainer:
         self.saved = self.step
         first = processes.is_first()
         loggers = self.loggers if first else ()
-        writes = folder if first else None
+        writes = self.checkpoints.logs() if self.checkpoints and first else None
         self.log = MetricsLog(writes, position, self.step, loggers)
         self.log.rows = processes.gather(self.log.rows)[0]
         self.step_log = StepLog(

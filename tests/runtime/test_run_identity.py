@@ -21,7 +21,8 @@ from helpers.runtime.run_identity import fingerprint
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import nutrition
 from helpers.tools.tool import Tool
-from helpers.training.checkpoints import CheckpointError, write_record
+from helpers.training.checkpoint_record import write_record
+from helpers.training.checkpoints import CheckpointError
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

@@ -6,7 +6,7 @@ import math
 import jax
 import pytest
 
-from helpers.tpu import ahead_of_time
+from helpers.tpu import ahead_of_time, where_time_goes
 
 
 @pytest.mark.parametrize("name", ahead_of_time.GENERATIONS)
@@ -38,6 +38,14 @@ def test_a_report_has_the_counts_by_hand_beside_the_compilers():
     assert report.gbytes * 1e9 == 2 * x.nbytes
     assert report.compiler_gbytes * 1e9 >= 3 * x.nbytes
     assert "loops once" in str(report)
+
+
+def test_the_text_of_a_program_has_its_products():
+    x = jax.numpy.zeros((128, 64), jax.numpy.float32)
+    found = where_time_goes.instructions(
+        ahead_of_time.text(jax.jit(lambda x: x @ x.T @ x), x)
+    )
+    assert sum(one.flops for one in found) == 2 * 2 * 128 * 128 * 64
 
 
 def test_the_longer_of_the_compilers_sum_and_the_roofline_is_quoted():
