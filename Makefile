@@ -1,7 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
-  bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-peers real-model \
+  bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-published tpu-peers real-model \
   real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 
@@ -110,6 +110,9 @@ tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tp
 
 tpu-floor: $(READY)  ## the same for the default preset, with the jax that Colab has
 	$(PY) -m scripts.tpu_floor
+
+tpu-published: $(READY)  ## compile what others measured, into data/results/tpu_published.csv
+	$(PY) -m scripts.tpu_published
 
 tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
 	$(PY) tests/bench/tpu_peers.py

@@ -169,6 +169,8 @@ def readme(text: str) -> str:
 def compiler(text: str) -> str:
     """docs/compiler.md with its tables as the data have them now."""
     text = fill(text, "tpu", readme_compiler.tpu_tables())
+    text = fill(text, "witnesses", readme_compiler.witnesses())
+    text = fill(text, "published", readme_compiler.published_table())
     return fill(text, "pictures", readme_compiler.pictures_tables())
 
 

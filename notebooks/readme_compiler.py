@@ -1,9 +1,11 @@
 """What the TPU's compiler says, for docs/compiler.md, and its headline for README."""
 
 import csv
+import gzip
 
 from helpers.course import results
-from helpers.tpu import ahead_of_time
+from helpers.tpu import GENERATIONS, ahead_of_time, kept_programs, where_time_goes
+from scripts import tables, tpu_published
 
 MACHINES = {"v5e-1": "one chip (Colab)", "v5e-8": "eight chips (Kaggle)"}
 
@@ -36,6 +38,63 @@ def pictures_tables() -> str:
         "The update on one chip once more, beside a base stored in four bits (NF4):"
     )
     return "\n\n".join([*tables, said, beside, four_bits])
+
+
+def published_table() -> str:
+    """Steps that others measured on real chips, and the compiler's of our program."""
+    lines = [
+        "| model | slice | batch | measured | the same, causal | a step "
+        "| compiler's sum | of it products | roofline | links | without a price "
+        "| by the longer |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in tables.read(tpu_published.TABLE):
+        batch = f"{row['rows']} × {int(row['length']):,} a chip"
+        cells = [
+            f"[{row['model']}]({row['source']})",
+            row["topology"],
+            batch,
+            f"{float(row['published_percent']):.0f}%",
+            f"{float(row['published_percent_causal']):.0f}%",
+            f"{float(row['published_ms']) / 1e3:.1f} s",
+        ]
+        if row["verdict"]:
+            cells += ["does not fit", *[""] * 5]
+        elif not row["modelled_ms"]:
+            cells += ["not compiled yet", *[""] * 5]
+        else:
+            seconds = ("modelled_ms", "product_ms", "roofline_ms", "links_ms")
+            cells += [f"{float(row[name]) / 1e3:.1f} s" for name in seconds]
+            cells.append(f"{int(row['unpriced_calls']):,}")
+            cells.append(f"{float(row['modelled_percent']):.0f}%")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def witnesses() -> str:
+    """Where the compiler's sum and the roofline part, in notebook 01's two programs."""
+    chip, priced, wholes = GENERATIONS["v5e"], [], []
+    for again in (False, True):
+        text = gzip.decompress(kept_programs.file(again).read_bytes()).decode()
+        found = where_time_goes.instructions(text)
+        wholes += where_time_goes.shares(found, chip, lambda one: "all")
+        rows = where_time_goes.shares(found, chip, lambda one: (one.phase, one.kind))
+        (row,) = (row for row in rows if row.label == ("forward", "product"))
+        priced.append(row.modelled_ms * chip.tflops / row.tflop / 1e3)
+    kept, twice = wholes
+    more = {
+        name: f"{getattr(twice, name) / getattr(kept, name) - 1:+.0%}"
+        for name in ("tflop", "modelled_ms", "bound_ms")
+    }
+    return (
+        "- Large products are priced near the peak, and wait for what they write: the "
+        f"forward products of notebook 01's program take {priced[1]:.2f} times what "
+        "their FLOPs take at the peak where little is kept for the backward pass, and "
+        f"{priced[0]:.2f} times where all of it is written out.\n"
+        "- So the sum can shrink where the roofline grows. With each layer computed "
+        f"again that program's FLOPs change by {more['tflop']}, the compiler's sum by "
+        f"{more['modelled_ms']}, its roofline by {more['bound_ms']}."
+    )
 
 
 def headline() -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from helpers.model.known import KNOWN, SEES
-from helpers.recipes.presets import LARGER, PRESETS
+from helpers.recipes.presets import FOOD, LARGER, PRESETS
 from helpers.tpu import abstract_programs, ahead_of_time, useful_flops
 from helpers.training import objectives, optimizers
 
@@ -29,7 +29,7 @@ class Case:
     """
 
     model: str
-    program: str  # sft, rollout, grpo, evaluation or distillation
+    program: str  # sft, rollout, grpo, gspo, evaluation or distillation
     topology: str
     rank: int = 32
     prompts: int = 32
@@ -48,6 +48,11 @@ class Case:
         return KNOWN[self.model]
 
     @property
+    def remat(self):
+        """What its backward pass computes again: as its preset says."""
+        return PRESETS[self.preset].remat if self.preset else "layer"
+
+    @property
     def answers(self):
         """Answers to each question; packed rows and greedy evaluation have one."""
         return 1 if self.program in ("sft", "evaluation") else self.group
@@ -64,6 +69,7 @@ class Case:
         model = abstract_programs.abstract_model(
             self.config, rank=self.rank, stored=self.stored
         )
+        model.remat = self.remat
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
@@ -86,7 +92,8 @@ class Case:
         if self.program == "distillation":
             teacher = abstract_programs.frozen_model(KNOWN[TEACHER])
             return objectives.distillation(chunk=chunk), (teacher,)
-        make = objectives.sft if self.program == "sft" else objectives.policy_gradient
+        makers = {"sft": objectives.sft, "gspo": objectives.gspo}
+        make = makers.get(self.program, objectives.policy_gradient)
         return make(chunk=chunk), ()
 
     def flops(self):
@@ -127,6 +134,11 @@ class SeeingCase(Case):
     pictures = 1
 
     @property
+    def remat(self):
+        """As the preset of its machine says."""
+        return FOOD[self.topology].remat
+
+    @property
     def stored(self):
         """How the frozen base is stored; "": in bfloat16."""
         return "int8" if self.int8 else ""
@@ -150,9 +162,10 @@ def of_preset(name, topology, programs):
     sizes = ("prompts", "group", "prompt_tokens", "completion_tokens", "chunk")
     sizes = {size: getattr(preset, size) for size in sizes}
     sizes |= {"rank": preset.lora_rank, "preset": name}
-    one_answer = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    own = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    own |= dict.fromkeys(("grpo", "distillation"), {"pieces": preset.pieces})
     return [
-        Case(preset.model, program, topology, **sizes | one_answer.get(program, {}))
+        Case(preset.model, program, topology, **sizes | own.get(program, {}))
         for program in programs
     ]
 
@@ -206,7 +219,8 @@ def four_bits():
 
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
-    yield Case(LARGE, "grpo", "v5p:4x4x4", rank=0, prompts=64)
+    for program in ("grpo", "gspo"):
+        yield Case(LARGE, program, "v5p:4x4x4", rank=0, prompts=64)
     for topology, chips in zip(SWEEP, (1, 8, 64, 256), strict=True):
         yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
 

@@ -3,8 +3,9 @@
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
 trainer's update, the sampler's rollout, as the notebooks would run them. A row whose
 program, compiler and sizes are unchanged is kept. `--quick` looks at the two default
-presets only, `--preset` at one of all; both keep the other rows. `--restate` compiles
-nothing and counts the useful work of all rows anew.
+presets only, `--preset` at one of all, `--old` at those whose row is of an older
+program; all three keep the other rows. `--restate` compiles nothing and counts the
+useful work of all rows anew.
 """
 
 import argparse
@@ -74,8 +75,7 @@ def measure(case, kept):
     seconds = time.process_time() - start
     percent = report.hbm_percent + 100 * resident / report.usable_gb
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
-    row = {name: getattr(case, name) for name in SIZES} | {
-        "trained": trained(case),
+    row = named(case) | {
         "group": case.answers,
         "chips": chips,
         "hbm_percent": "" if report.verdict else round(percent, 1),
@@ -118,21 +118,33 @@ def stated(row, case):
     return row
 
 
-def restated(rows):
-    """Rows of the table by today's count; those of programs that are gone, as before.
+def named(case):
+    """The columns that say what a row is of."""
+    return {name: getattr(case, name) for name in SIZES} | {"trained": trained(case)}
 
-    How an update is cut into pieces does not change what it computes.
-    """
-    sizes = [name for name in SIZES if name != "pieces"]
-    known = {
-        (*(str(getattr(case, name)) for name in sizes), trained(case)): case
-        for case in tpu_cases.cases()
-    }
-    keys = [(*(row[name] for name in sizes), row["trained"]) for row in rows]
+
+def place(row):
+    """What a row is of, however its update is cut: pieces change no work."""
+    return tuple(str(row[name]) for name in (*SIZES, "trained") if name != "pieces")
+
+
+def restated(rows):
+    """Rows by today's count of their work; of programs that are gone, as before."""
+    known = {place(named(case)): case for case in tpu_cases.cases()}
+    keys = map(place, rows)
     return [
         stated(row, known[key]) if key in known else row
         for row, key in zip(rows, keys, strict=True)
     ]
+
+
+def is_old(case, rows):
+    """Whether no row of this compiler counts the case's calls without an estimate."""
+    return not any(
+        row["versions"] == versions() and row.get("unpriced_calls")
+        for row in rows
+        if place(row) == place(named(case))
+    )
 
 
 def trained(case):
@@ -189,10 +201,9 @@ def main(chosen):
 
 def merged(old, new):
     """Rows of two runs; of the same case and compiler, the new ones."""
-    names = (*SIZES, "trained", "versions")
 
     def keyed(rows):
-        return {tuple(str(row[name]) for name in names): row for row in rows}
+        return {(place(row), row["versions"]): row for row in rows}
 
     return list((keyed(old) | keyed(new)).values())
 
@@ -203,6 +214,7 @@ def run(arguments):
     parser.add_argument("--quick", action="store_true", help="the default presets only")
     names = [name for name in PRESETS if name.startswith("v5e")]
     parser.add_argument("--preset", choices=names, help="this preset only")
+    parser.add_argument("--old", action="store_true", help="where a row is older only")
     parser.add_argument("--restate", action="store_true", help="compile nothing")
     options = parser.parse_args(arguments)
     if options.restate:
@@ -215,6 +227,8 @@ def run(arguments):
         chosen = list(tpu_cases.shipped())
     if options.preset:
         chosen = [case for case in tpu_cases.cases() if case.preset == options.preset]
+    if options.old:
+        chosen = [case for case in chosen if is_old(case, table())]
     rows = main(chosen)
     if len(chosen) == len(tpu_cases.cases()):
         write(rows + others())  # without the rows of programs that are gone

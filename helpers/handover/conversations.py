@@ -30,16 +30,26 @@ def on_conversations(reward, grammar, tools):
       tools: list of `Tool`, those that there are. They are run again, so a result must
         depend on the call alone; what the engine told the model must be the same.
     Returns:
-      The reward function, of the same name.
+      The reward function, of the same name; it raises `ConversationRefused`.
     """
 
     @functools.wraps(reward)
     def judged(prompts, completions, portions, **columns):
         traces = [as_trace(completion, grammar, tools) for completion in completions]
-        wanted = [json.loads(x) if isinstance(x, str) else x for x in portions]
+        wanted = [_portions(told) for told in portions]
         return reward(prompts, traces, portions=wanted, **columns)
 
     return judged
+
+
+def _portions(told):
+    """What is on a picture, of JSON or a list; an empty list says that nothing is."""
+    wanted = _json(told) if isinstance(told, str) else told
+    if not isinstance(wanted, list):
+        raise ConversationRefused(
+            f"portions are {told!r}: neither a list nor JSON of one. [] is no food."
+        )
+    return wanted
 
 
 def as_trace(completion, grammar, tools) -> Trace:

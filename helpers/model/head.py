@@ -80,10 +80,34 @@ def chosen_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
     return _chosen_forward(hidden_ND, table_VD, targets_N, softcap)[0]
 
 
-def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
+def all_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
+    """Log-probability of every word, (N, V) float32, counted as `chosen_logprobs` does.
+
+    So no maximum is looked for in (N, V); words more than `CLAMP` nats likelier than
+    the target count as that many. That the target's own score moves all others and
+    their total alike changes no log-probability, so no slope goes through it.
+
+    Args:
+      targets_N: the words to count from; for the clamp's sake no impossible ones.
+      softcap: see `logits`.
+    Returns:
+      (logprobs_NV, those of the targets (N)).
+    """
+    _, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
+    total_N = jnp.log(jnp.exp(above_NV).sum(axis=-1))
+    return above_NV - total_N[:, None], -total_N
+
+
+def _above(hidden_ND, table_VD, targets_N, softcap):
+    """The target's own score (N), and how far all words are above it (N, V)."""
     own_N = capped(_product("nd,nd->n", hidden_ND, table_VD[targets_N]), softcap)
+    own_N = jax.lax.stop_gradient(own_N)
     above_NV = logits(hidden_ND, table_VD, softcap) - own_N[:, None]
-    above_NV = jnp.minimum(above_NV, CLAMP)
+    return own_N, jnp.minimum(above_NV, CLAMP)
+
+
+def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
+    own_N, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
     odds_NV = jnp.exp(above_NV)
     total_N = odds_NV.sum(axis=-1)
     entropy_N = jnp.log(total_N) - (odds_NV * above_NV).sum(axis=-1) / total_N

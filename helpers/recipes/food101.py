@@ -206,6 +206,7 @@ def recipe(preset) -> Recipe:
     """
     tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
     policy = lora.add(load(preset), preset.lora_rank)
+    policy.remat = preset.remat
     train, test = photos(form_of(policy.config).ask)
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")

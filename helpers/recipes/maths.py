@@ -299,6 +299,7 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
             f" longer than {preset.prompt_tokens} tokens are left out"
         )
     policy = lora.add(load(preset, preset.model), preset.lora_rank)
+    policy.remat = preset.remat
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
     print(frame(tokenizer))
     return kind(preset, policy, tokenizer, **splits)

@@ -46,7 +46,10 @@ class Preset:
       chunk: tokens of a chip whose logits exist at once.
       sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
-      pieces: in which an update's batch is computed, to save memory.
+      pieces: in which an update on groups, or any with pictures, is computed, to save
+        memory.
+      remat: what its backward pass computes again, one of `model.ops.REMAT`. More
+        pieces leave room to keep more.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
     """
@@ -64,6 +67,7 @@ class Preset:
     rl: Stage
     minutes: int
     pieces: int = 1
+    remat: str = "layer"
     levels: tuple[int, ...] = ()
 
     @property

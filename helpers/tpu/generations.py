@@ -18,7 +18,9 @@ class Generation:
       devices: devices of JAX on one chip.
       host: largest block of chips on one host.
       wraps: a ring closes along an axis of this many chips (full torus).
-      links: to neighbouring chips, each `link_gbytes` GB/s one way; 0: not published.
+      links: to neighbouring chips, each `link_gbytes` GB/s one way, as How to scale
+        your model has them: nine tenths of the published sum of a chip, by its links.
+        That sum is 1,200 GB/s both ways for v5p and for tpu7x.
     """
 
     name: str
@@ -41,7 +43,7 @@ GENERATIONS = {
         Generation("v5e", 16, 15.75, 819, 197, 1.5, 1, (2, 4, 1), 16, 4, 45),
         Generation("v5p", 95, 95.74, 2765, 459, 1.75, 1, (2, 2, 1), 4, 6, 90),
         Generation("v6e", 32, 31.25, 1638, 918, 1.75, 1, (2, 4, 1), 16, 4, 90),
-        Generation("tpu7x", 192, 94.75, 7380, 2307, 2.2, 2, (2, 2, 1), 4, 6, 0),
+        Generation("tpu7x", 192, 94.75, 7380, 2307, 2.2, 2, (2, 2, 1), 4, 6, 90),
     )
 }
 SLICES = {"v5e-1": "v5e:1x1", "v5e-8": "v5e:2x4"}

@@ -15,7 +15,7 @@ from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import policy_gradient_loss
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.losses.supervised import sft_loss
-from helpers.model.head import CHUNK, in_chunks, logits
+from helpers.model.head import CHUNK, all_logprobs, in_chunks
 from helpers.model.scoring import (
     group_logprobs,
     hidden_targets_mask,
@@ -179,10 +179,12 @@ def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
         wise, _, _ = hidden_targets_mask(teacher, batch)
 
         def compare(table_VD, wise_table_VD, hidden_ND, wise_ND, targets_N):
-            student_NV = logits(hidden_ND, table_VD, model.config.softcap)
-            teacher_NV = logits(wise_ND, wise_table_VD, teacher.config.softcap)
-            student_NV, teacher_NV = map(jax.nn.log_softmax, (student_NV, teacher_NV))
-            chosen_N = jnp.take_along_axis(student_NV, targets_N[:, None], -1)[:, 0]
+            student_NV, chosen_N = all_logprobs(
+                hidden_ND, table_VD, targets_N, model.config.softcap
+            )
+            teacher_NV, _ = all_logprobs(
+                wise_ND, wise_table_VD, targets_N, teacher.config.softcap
+            )
             return divergence(student_NV, teacher_NV), chosen_N
 
         flat = _flat(hidden), _flat(wise), targets.reshape(-1)

@@ -78,13 +78,14 @@ class BenchError(RuntimeError):
     """A peer could not be installed, or a library could not run its case."""
 
 
-def environment(peer, requirements, folder=None):
+def environment(peer, requirements, folder=None, base="python3.11"):
     """The Python of a peer's own environment, made if it is not there yet.
 
     Args:
       peer: "tunix" or "trl".
       requirements: lists of pip requirements, installed one list after the other.
       folder: where environments live; build/bench of this repository.
+      base: the interpreter that it is made with; this one where it is not installed.
     Raises:
       BenchError: pip failed; the message ends with what pip said last.
     """
@@ -93,8 +94,8 @@ def environment(peer, requirements, folder=None):
     if done.exists() and json.loads(done.read_text()) == list(requirements):
         return python
     print(f"installing {peer} into {home} …", flush=True)
-    base = shutil.which("python3.11") or sys.executable
-    commands = [[base, "-m", "venv", "--clear", str(home)]]
+    made_with = shutil.which(base) or sys.executable
+    commands = [[made_with, "-m", "venv", "--clear", str(home)]]
     commands += [
         [str(python), "-m", "pip", "install", *names] for names in requirements
     ]

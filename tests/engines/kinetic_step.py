@@ -73,11 +73,14 @@ def pod():
 
 def refusal(scores):
     """What Kinetic says on a machine without the tools of Google Cloud."""
+    path, os.environ["PATH"] = os.environ["PATH"], ""
     try:
         scores([], [])
     except RuntimeError as error:
         return str(error)
-    return "nothing"
+    finally:
+        os.environ["PATH"] = path
+    raise AssertionError("Kinetic sent a job without Google Cloud's tools")
 
 
 def send(scores, asked, folder):

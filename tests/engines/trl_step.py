@@ -10,11 +10,31 @@ import tempfile
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
+import conversations  # noqa: E402
 import heard  # noqa: E402
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+
+
+def judged(trainer):
+    """What the trainer's own call of rewards says of hand-written conversations.
+
+    TRL tells rewards the messages, tool results included.
+    """
+    given = conversations.in_messages()
+    trainer.reward_funcs = conversations.rewards()
+    trainer.reward_func_names = [f.__name__ for f in trainer.reward_funcs]
+    trainer.reward_processing_classes = [None] * len(trainer.reward_funcs)
+    prompt = [{"role": "user", "content": "How much is it?"}]
+    scores = trainer._calculate_rewards(
+        [{"prompt": prompt, "portions": portions} for _, portions, _ in given],
+        [prompt] * len(given),
+        [messages for messages, _, _ in given],
+        [[0]] * len(given),
+    )
+    return scores.tolist()
 
 
 def main():
@@ -63,6 +83,10 @@ def main():
     )
     version = importlib.metadata.version("trl")
     found = {"version": version, "rewards": notes, "moved": moved}
+    conversations.require(
+        judged(trainer), [scores for *_, scores in conversations.in_messages()], "trl"
+    )
+    found["conversations"] = len(conversations.in_messages())
     pathlib.Path(asked["out"]).write_text(json.dumps(found))
 
 

@@ -6,15 +6,14 @@ import pathlib
 import sys
 import warnings
 
+import conversations
 import heard
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
+import tunix_weights
 from flax import nnx
 from transformers import AutoTokenizer
-from tunix.models.qwen3 import model as qwen3
-from tunix.models.qwen3 import params
 from tunix.rl import rl_cluster
 from tunix.rl.grpo.grpo_learner import GRPOConfig, GRPOLearner
 from tunix.rl.rollout.base_rollout import RolloutConfig
@@ -22,38 +21,6 @@ from tunix.rl.rollout.base_rollout import RolloutConfig
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 NEVER = 10**9
 PROMPT = 96  # tokens
-
-
-def load(folder, mesh):
-    """Our folder, by Tunix's loader of safetensors."""
-    told = json.loads((pathlib.Path(folder) / "config.json").read_text())
-    config = qwen3.ModelConfig(
-        num_layers=told["num_hidden_layers"],
-        vocab_size=told["vocab_size"],
-        embed_dim=told["hidden_size"],
-        hidden_dim=told["intermediate_size"],
-        num_heads=told["num_attention_heads"],
-        head_dim=told["head_dim"],
-        num_kv_heads=told["num_key_value_heads"],
-        rope_theta=int(told["rope_theta"]),
-        norm_eps=told["rms_norm_eps"],
-        use_tied_embedding=True,
-        dtype=jnp.float32,
-        param_dtype=jnp.float32,
-    )
-    return params.create_model_from_safe_tensors(
-        str(folder), config, mesh, dtype=jnp.float32
-    )
-
-
-def gap(model, folder):
-    """The largest difference between its logits and ours."""
-    ours = np.load(pathlib.Path(folder) / "logits.npy")
-    tokens = jnp.arange(3, 43, dtype=jnp.int32).reshape(2, 20)
-    places = jnp.broadcast_to(jnp.arange(20), tokens.shape)
-    seen = jnp.broadcast_to(jnp.tril(jnp.ones((20, 20), bool)), (2, 20, 20))
-    logits, _ = model(tokens, places, None, seen)
-    return float(np.abs(np.asarray(logits) - ours).max())
 
 
 def cluster(actor, tokenizer, asked, mesh):
@@ -86,6 +53,25 @@ def cluster(actor, tokenizer, asked, mesh):
     )
 
 
+def judged(learner):
+    """What the learner's own call of rewards says of hand-written turns.
+
+    Tunix tells rewards texts, and adds up what they say: they are asked one by one.
+    """
+    texts, portions, _ = zip(*conversations.in_one_turn(), strict=True)
+    columns = []
+    for reward in conversations.rewards():
+        learner.reward_manager.reward_fns = [reward]
+        columns.append(
+            learner.reward_manager(
+                prompts=["How much is it?"] * len(texts),
+                completions=list(texts),
+                portions=list(portions),
+            )["rewards"].tolist()
+        )
+    return list(zip(*columns, strict=True))
+
+
 def main():
     """Takes the step that the file of the command line asks for."""
     asked = json.loads(pathlib.Path(sys.argv[1]).read_text())
@@ -93,8 +79,7 @@ def main():
     mesh = jax.make_mesh((1, 1), ("fsdp", "tp"), axis_types=(auto, auto))
     tokenizer = AutoTokenizer.from_pretrained(asked["model"])
     with mesh:
-        actor = load(asked["model"], mesh)
-        apart = gap(actor, asked["model"])
+        actor, _ = tunix_weights.load(pathlib.Path(asked["model"]), mesh)
     before = [np.array(x) for x in jax.tree.leaves(nnx.state(actor, nnx.Param))]
     prompts = [
         tokenizer.apply_chat_template(
@@ -125,8 +110,10 @@ def main():
         "version": importlib.metadata.version("google-tunix"),
         "rewards": notes,
         "moved": max(float(np.abs(a - b).max()) for a, b in pairs),
-        "gap": apart,
     }
+    turns = conversations.in_one_turn()
+    conversations.require(judged(learner), [row for *_, row in turns], "tunix")
+    found["conversations"] = len(turns)
     pathlib.Path(asked["out"]).write_text(json.dumps(found))
 
 

@@ -98,6 +98,14 @@ def test_arguments_may_be_json_and_what_is_none_is_no_call():
     assert "more than 4 calls" in five.turns[0].error and not five.calls
 
 
+@pytest.mark.parametrize("told", [None, "", "null", "{}", 5])
+def test_portions_that_are_missing_are_not_no_food(told):
+    judged = on_conversations(fr.declined, TINY, [TOOL])
+    assert judged([""], ["#### no food"], portions=["[]"]) == [1.0]
+    with pytest.raises(ConversationRefused, match="portions are"):
+        judged([""], ["#### no food"], portions=[told])
+
+
 def test_errors_of_an_engine_have_its_own_words():
     asked = {"role": "assistant", "content": "Hm. <<lookup moon dust 5>>"}
     told = {"role": "tool", "content": "{'error': 'Tool failed.'}"}

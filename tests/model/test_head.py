@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.losses.distillation import reverse_kl
+from helpers.losses.distillation import forward_kl, jsd, reverse_kl
 from helpers.model import head
 
 N, D, V = 11, 6, 23
@@ -145,41 +145,77 @@ def test_what_is_not_a_number_stays_visible():
     assert np.isnan(logprobs).tolist() == [i == 2 for i in range(N)]
 
 
+DIVERGENCES = {
+    "forward": (forward_kl, lambda p, q: q * np.log(q / p)),
+    "reverse": (reverse_kl, lambda p, q: p * np.log(p / q)),
+    "jsd": (
+        functools.partial(jsd, beta=0.3),
+        lambda p, q: (
+            0.3 * q * np.log(q / (0.3 * q + 0.7 * p))
+            + 0.7 * p * np.log(p / (0.3 * q + 0.7 * p))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
 @pytest.mark.parametrize("train_table", [False, True])
-def test_any_function_of_the_logits_has_its_slope_too(train_table):
-    """A divergence from a teacher of another width, by central differences."""
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap):
+    """From a teacher of another width: the equation, and its central differences."""
     hidden, table, targets, weights = case(size=0.5)
     rng = np.random.default_rng(1)
     wise, wise_table = (
         jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((N, 4), (V, 4))
     )
+    divergence, equation = DIVERGENCES[name]
 
-    def compare(table, wise_table, hidden, wise):
-        student = jax.nn.log_softmax(head.logits(hidden, table))
-        return (reverse_kl(student, jax.nn.log_softmax(head.logits(wise, wise_table))),)
+    def compare(table, wise_table, hidden, wise, targets):
+        student, chosen = head.all_logprobs(hidden, table, targets, softcap)
+        teacher, _ = head.all_logprobs(wise, wise_table, targets, softcap)
+        return divergence(student, teacher), chosen
 
     def total(hidden, table):
-        found = head.in_chunks(compare, table, wise_table, (hidden, wise), 4)
-        return (weights * found[0]).sum()
+        given = hidden, wise, targets
+        found = head.in_chunks(compare, table, wise_table, given, 4)
+        return (weights * found[0]).sum(), found
 
     moved = (0, 1) if train_table else 0
-    slopes = jax.jit(jax.grad(total, moved))(hidden, table)
-    plain = np.asarray(jax.nn.log_softmax(wise @ wise_table.T), np.float64)
+    slopes, found = jax.jit(jax.grad(total, moved, has_aux=True))(hidden, table)
+
+    def softmax(hidden, table):
+        scores = hidden @ table.T
+        scores = softcap * np.tanh(scores / softcap) if softcap else scores
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    at, teacher = (
+        [np.asarray(x, np.float64) for x in pair]
+        for pair in ((hidden, table), (wise, wise_table))
+    )
+    teacher = softmax(*teacher)
 
     def exact(hidden, table):
-        scores = hidden @ table.T
-        scores = scores - scores.max(axis=1, keepdims=True)
-        log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        return (weights * (np.exp(log_p) * (log_p - plain)).sum(axis=1)).sum()
+        return equation(softmax(hidden, table), teacher).sum(axis=1)
 
-    at = [np.asarray(x, np.float64) for x in (hidden, table)]
+    np.testing.assert_allclose(found[0], exact(*at), rtol=1e-5, atol=1e-6)
+    chosen = np.log(softmax(*at)[np.arange(N), targets])
+    np.testing.assert_allclose(found[1], chosen, rtol=1e-5)
     for i, slope in enumerate(slopes if train_table else (slopes,)):
         direction = rng.normal(size=at[i].shape)
         ends = [[*at], [*at]]
         for end, step in zip(ends, (1e-5, -1e-5), strict=True):
             end[i] = at[i] + step * direction
-        rate = (exact(*ends[0]) - exact(*ends[1])) / 2e-5
+        rate = (weights * (exact(*ends[0]) - exact(*ends[1]))).sum() / 2e-5
         assert (np.asarray(slope) * direction).sum() == pytest.approx(rate, rel=1e-4)
+
+
+def test_all_words_are_counted_from_the_target_as_far_as_the_clamp():
+    table, hidden = jnp.asarray([[0.0], [200.0], [-3.0]]), jnp.ones((1, 1))
+    found, chosen = head.all_logprobs(hidden, table, jnp.array([0]))
+    assert chosen[0] == -head.CLAMP and found[0].tolist() == [-head.CLAMP, 0, -78]
+    found, chosen = head.all_logprobs(hidden, table, jnp.array([1]))
+    assert chosen[0] == 0 and found[0].tolist() == [-200, 0, -203]
 
 
 def test_no_tokens_at_all_give_nothing():

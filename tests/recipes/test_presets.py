@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from helpers import runtime
+from helpers.model.ops import REMAT
 from helpers.recipes import presets
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
@@ -96,3 +97,11 @@ def test_the_laptops_budgets_hold_every_question_and_solution():
     )
     assert max(map(len, questions)) <= chosen.prompt_tokens
     assert max(sum(mask) for _, mask in examples) <= chosen.completion_tokens
+
+
+@pytest.mark.parametrize("table", [presets.PRESETS, presets.FOOD, presets.OWN])
+def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
+    for name, row in table.items():
+        devices = 8 if name.startswith("v5e-8") else 1
+        assert row.prompts % (row.pieces * devices) == 0
+        assert row.remat in REMAT

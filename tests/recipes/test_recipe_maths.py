@@ -65,6 +65,13 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
     assert there.policy.layers.q_a.shape[-1] == 4
 
 
+def test_the_policy_computes_again_what_the_preset_says_after_a_stage_too(gsm8k_files):
+    there = maths.recipe(dataclasses.replace(SMALL, remat="cheap"))
+    assert there.policy.remat == "cheap" != SMALL.remat
+    there.keep("sft")
+    assert there.start("sft").policy.remat == "cheap"
+
+
 def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
     batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out

@@ -1,12 +1,16 @@
 """The table of compiled programs: what is kept, what fails; and what is compiled."""
 
+import dataclasses
+
 import jax
 import numpy
+import numpy as np
 import pytest
 
 from helpers.model.known import KNOWN
-from helpers.recipes.presets import PRESETS
-from helpers.tpu import ahead_of_time
+from helpers.recipes.presets import FOOD, PRESETS
+from helpers.runtime.mesh import make_mesh
+from helpers.tpu import abstract_programs, ahead_of_time
 from scripts import tpu_cases, tpu_check
 
 
@@ -23,6 +27,19 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     old = [row(), row(model="2"), row(versions="jax 0")]
     new = row(hbm_percent="60.0")
     assert tpu_check.merged(old, [new]) == [new, *old[1:]]
+    cut = row(pieces="2")
+    assert tpu_check.merged(old, [cut]) == [cut, *old[1:]]
+
+
+def test_a_case_is_old_until_this_compiler_has_counted_its_calls(monkeypatch):
+    monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
+    new = {name: str(x) for name, x in tpu_check.named(case).items()}
+    new |= {"versions": "jax 2", "unpriced_calls": "0", "pieces": "7"}
+    assert not tpu_check.is_old(case, [new])
+    assert tpu_check.is_old(case, [])
+    for change in ({"versions": "jax 1"}, {"unpriced_calls": ""}, {"prompts": "9"}):
+        assert tpu_check.is_old(case, [new | change])
 
 
 def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_path):
@@ -88,6 +105,27 @@ def test_every_preset_has_all_five_programs_with_its_own_sizes():
             rows = PRESETS[name].group if case.program == "evaluation" else 1
             assert case.prompts == PRESETS[name].prompts * rows
             assert case.rank == PRESETS[name].lora_rank
+            cut = case.program in ("grpo", "distillation")
+            assert case.pieces == (PRESETS[name].pieces if cut else 1)
+
+
+def test_a_compiled_program_computes_again_what_its_preset_says(monkeypatch):
+    models = []
+
+    def update(model, *given, **split):
+        models.append(model)
+        return None, None
+
+    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: make_mesh(jax.devices()[:1]))
+    monkeypatch.setattr(abstract_programs, "update", update)
+    other = dataclasses.replace(PRESETS["v5e-1"], remat="cheap")
+    monkeypatch.setitem(PRESETS, "v5e-1", other)
+    seeing = dataclasses.replace(FOOD["v5e-1"], remat="none")
+    monkeypatch.setitem(FOOD, "v5e-1", seeing)
+    tpu_cases.of_preset("v5e-1", "v5e-1", ["grpo"])[0].build()
+    tpu_cases.SeeingCase(tpu_cases.GEMMA4B, "sft", "v5e-1").build()
+    tpu_cases.Case(tpu_cases.QWEN, "sft", "v5e-1").build()
+    assert [model.remat for model in models] == ["cheap", "none", "layer"]
 
 
 def test_a_larger_models_preset_is_compiled_for_the_machine_it_is_named_after():
@@ -105,6 +143,29 @@ def test_tokens_count_a_prompt_once_for_its_group():
         "Qwen/Qwen3-0.6B", "grpo", "v5e-1", prompts=3, group=4, prompt_tokens=5
     )
     assert case.tokens == 3 * (5 + 4 * 256)
+
+
+def test_gspo_is_counted_as_grpo_and_clips_answers():
+    """Where every token of an answer moves alike, its ratio clips none at 0.2."""
+    rng = np.random.default_rng(0)
+    old = rng.normal(-1, 0.1, (1, 2, 4))
+    moved = old + np.array([[[1e-3], [-1e-3]]])  # beyond 3e-4, far within 0.2
+    batch = {
+        "old_logprobs": old,
+        "logprobs": old,
+        "loss_mask": np.ones((1, 2, 4)),
+        "advantages": np.array([[1.0, -1.0]]),
+    }
+    scores = {"logprobs": moved, "entropy": np.zeros((1, 2, 4))}
+    clipped = {}
+    for program in ("grpo", "gspo"):
+        case = tpu_cases.Case(tpu_cases.QWEN3, program, "v5e-1")
+        objective, _ = case.objective(1)
+        clipped[program] = float(objective.loss(scores, batch)[1]["clip_fraction"])
+    assert clipped == {"grpo": 0.0, "gspo": 1.0}
+    one, other = list(tpu_cases.far())[:2]
+    assert (one.program, other.program) == ("grpo", "gspo")
+    assert one.flops() == other.flops() and one.topology == other.topology
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""What `handover.py` checks beside steps and manifests: weights, Kinetic, MaxText."""
+
+import json
+import pathlib
+
+import numpy as np
+import weights_out
+from ask import ROOT, run, told_by
+from conversations import CASES
+from handover_orders import LLAMA
+from safetensors.numpy import load_file
+
+from helpers.handover import Order
+from helpers.rewards import (
+    RewardSet,
+    correct,
+    food_rewards,
+    format_reward,
+    length_penalty,
+)
+from helpers.tasks import word_problems
+from helpers.tools import HERMES, Call, nutrition, trace
+
+CLOSE = 1e-4
+# MaxText asks for all of TPUs' software; these are what is imported on the way here.
+MAXTEXT = (
+    ["--no-deps", "maxtext==0.2.5"],
+    ["google-tunix==0.1.7", "jax==0.11.1", "flax>=0.12.9", "orbax-checkpoint>=0.12.4"],
+    """transformers aqtp absl-py array-record datasets drjax einshape etils gcsfs grain
+    omegaconf pydantic pathwaysutils ml-collections ml-goodput-measurement jaxtyping
+    cloud-accelerator-diagnostics google-cloud-mldiagnostics qwix tensorboardx tokamax
+    sentencepiece tiktoken safetensors math-verify latex2sympy2-extended pylatexenc
+    optax chex psutil jsonlines huggingface-hub tabulate sympy google-cloud-storage
+    google-metrax ninja""".split(),
+)
+# Of MaxText's models, with our small sizes.
+SIZES = """base_emb_dim=64 base_num_query_heads=4 base_num_kv_heads=2 base_mlp_dim=128
+head_dim=16""".split()
+SHAPES = {
+    "qwen3": ("qwen3-0.6b", ["base_num_decoder_layers=2"]),
+    "gemma3-4b": ("gemma3-4b", ["base_num_decoder_layers=7", "sliding_window_size=8"]),
+}
+
+
+def through_tunix(python, scratch):
+    """Our folders by Tunix's loaders, and what it writes, by ours: the same logits."""
+    folders = [scratch / "weights" / name for name in weights_out.SHAPES]
+    for folder in folders:
+        weights_out.write(folder.name, folder)
+    run(python, scratch, "tunix_weights.py", *folders)
+    found = json.loads((scratch / "weights" / "found.json").read_text())
+    for folder in folders:
+        there = found["gaps"][folder.name]
+        assert there < CLOSE, f"Tunix reads our {folder.name} otherwise: {there}"
+        said = f"tunix: our {folder.name} there {there:.1e} from ours"
+        back = folder.with_name(f"{folder.name}-back")
+        if back.is_dir():
+            theirs = np.load(back / "logits.npy")
+            moved = np.abs(theirs - np.load(folder / "logits.npy")).max()
+            apart = np.abs(weights_out.read(back) - theirs).max()
+            assert apart < CLOSE < moved, f"{folder.name}: {apart}, moved {moved}"
+            said += f"; back with adapters merged, which move logits by {moved:.1f},"
+            said += f" {apart:.1e}"
+        print(said)
+
+
+def sent(python, scratch):
+    """A function through Kinetic: what its pod says, and what Kubernetes is asked."""
+    texts, answers = ["#### 4", "#### 5"], ["4", "4"]
+    asked = {"texts": texts, "answers": answers, "course": str(ROOT / "helpers")}
+    found = told_by("kinetic", python, asked, scratch)
+    place, scores = found["back"]
+    assert scores == correct(texts, texts, answers), scores
+    assert not pathlib.Path(place).is_relative_to(ROOT), "the pod read this checkout"
+    assert found["labels"]["cloud.google.com/gke-tpu-topology"] == "2x4"
+    print(
+        f"kinetic {found['version']}: without Google Cloud's tools it says "
+        f"{found['refused']!r}; a pod that runs here scored as we do, sent "
+        f"{found['sent_mb']:.2f} MB; {found['chips']} chips, the largest slices "
+        f"{found['largest']}"
+    )
+
+
+def in_maxtext(python, scratch):
+    """Our settings, rewards and rows in MaxText, and our weights in its converter."""
+    asked = maxtext_asks()
+    found = told_by("maxtext", python, asked, scratch)
+    for algorithm, words in asked["commands"].items():
+        given = dict(word.split("=", 1) for word in words)
+        wanted = {name: x for name, x in given.items() if name.startswith("rl.")}
+        read = {name: found["settings"][algorithm][name] for name in wanted}
+        same = all(_same(read[name], x) for name, x in wanted.items())
+        assert same, f"{algorithm}: MaxText reads {read} of {wanted}"
+    texts = asked["texts"]
+    answers = [json.loads(x)[0] for x in asked["answers"]]
+    traces = [trace(HERMES, [text], [nutrition.TOOL]) for text in texts]
+    portions = [json.loads(x) for x in asked["portions"]]
+    totals, _ = RewardSet(food_rewards.WEIGHTS)(texts, traces, portions=portions)
+    ours = {
+        "correct": correct(texts, texts, answers),
+        "format_reward": format_reward(texts, texts),
+        "length_penalty": length_penalty(2000, soft=400)(texts, texts),
+        "food": totals,
+    }
+    assert found["scores"] == ours, f"{found['scores']} {ours}"
+    golds = sorted(
+        json.dumps([row["answer"].split("#### ")[1]]) for row in asked["rows"]
+    )
+    assert sorted(found["batch"]["answer"]) == golds
+    print(
+        f"maxtext {found['version']}: settings of {[*asked['commands']]} read as given;"
+        f" {len(ours)} rewards of {len(texts)} texts as here; a batch of "
+        f"{len(golds)} rows; without the stand-in for vLLM: {found['refused']}"
+    )
+    for name, (model, overrides) in SHAPES.items():
+        converted(python, scratch, name, model, overrides)
+
+
+def converted(python, scratch, name, model, overrides):
+    """Our folder through MaxText's converter: its logits there, and the way back."""
+    folder = scratch / name
+    weights_out.write(name, folder)
+    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
+    words = [*SIZES, *overrides, f"vocab_size={vocabulary}"]
+    run(python, scratch, "maxtext_weights.py", folder, model, *words)
+    gap = json.loads((scratch / f"{name}-gap.json").read_text())["gap"]
+    assert gap < CLOSE, f"MaxText reads our {name} otherwise: {gap}"
+    ours = load_file(folder / "model.safetensors")
+    back = load_file(scratch / f"{name}-back" / "model.safetensors")
+    back = {
+        key.replace("model.language_model.", "model."): x for key, x in back.items()
+    }
+    assert set(ours) <= set(back), f"{name}: {set(ours) ^ set(back)}"
+    changed = max(np.abs(back[key] - x).max() for key, x in ours.items())
+    assert changed < 1e-6, f"{name} comes back changed by {changed}"
+    print(f"maxtext: our {name} as {model}: logits {gap:.1e} from ours, and back")
+
+
+def maxtext_asks():
+    """What `maxtext_step.py` is asked."""
+    here = ROOT / "helpers" / "handover"
+    call = HERMES.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
+    texts = ["2 + 2\n#### 4", "four", "x" * 1800, f"I see pizza. {call}"]
+    texts += [texts[0] for _, texts, _ in CASES.values() if len(texts) == 1]
+    portions = [[{"food": "pizza", "grams": 150}]] * 4
+    portions += [wanted for wanted, texts, _ in CASES.values() if len(texts) == 1]
+    orders = {
+        algorithm: Order(**LLAMA | {"model": "qwen3-0.6b", "algorithm": algorithm})
+        for algorithm in ("grpo", "gspo-token")
+    }
+    return {
+        "commands": {name: row.training(False)[3:] for name, row in orders.items()},
+        "changes": {
+            "reward_functions_path": str(here / "maxtext_rewards.py"),
+            "dataset_processor_path": str(here / "maxtext_data.py"),
+            "reward_functions": "correct,format_reward,length_penalty,food",
+        },
+        "rows": word_problems.generate(4, seed=3, levels=(1,)),
+        "model": str(weights_out.TINY),
+        "texts": texts,
+        "answers": [json.dumps(["4"])] * len(texts),
+        "portions": [json.dumps(wanted) for wanted in portions],
+    }
+
+
+def _same(read, given):
+    """Whether two texts are one setting."""
+    try:
+        return float(read) == float(given)
+    except ValueError:
+        return read == given
