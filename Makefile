@@ -99,7 +99,7 @@ serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm
 gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv
 	$(PY) tests/golden/llama_cpp.py
 
-scale: $(READY)  ## asynchronous RL whose workers and trainer are killed on the way
+scale: $(READY)  ## asynchronous RL whose workers and trainer are killed: 500 CPU-seconds
 	$(PY) -m scripts.scale $(SCALE_ARGS)
 
 handover-check: $(READY)  ## our rewards in TRL and Tunix, our rows in XPK

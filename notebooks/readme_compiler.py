@@ -17,14 +17,15 @@ def tpu_tables() -> str:
 
 def pictures_tables() -> str:
     """What Gemma 3 4B with pictures asks for, and what sharing a picture saves."""
+    model = "google/gemma-3-4b-it"
     tables = [
-        results.compiled(machine, pictures=1, prompts=prompts)
+        results.compiled(machine, model=model, pictures=1, prompts=prompts)
         for machine, prompts in (("v5e-8", 16), ("v5e-1", 8))
     ]
     updates = {
         row["group"]: f"{float(row['tflop']):,.0f} TFLOP and "
         f"{results.quoted_ms(row):,.0f} ms"
-        for row in _rows(program="grpo", pictures="1", topology="v5e-8")
+        for row in _rows(model=model, program="grpo", pictures="1", topology="v5e-8")
     }
     said = (
         "The answers of a group share their picture: the update of 16 questions with 8 "
@@ -32,7 +33,7 @@ def pictures_tables() -> str:
         f"it would take {updates['1']}."
     )
     four_bits = results.compiled(
-        "v5e-1", pictures=1, prompts=8, trained="LoRA 32 on NF4"
+        "v5e-1", model=model, pictures=1, prompts=8, trained="LoRA 32 on NF4"
     )
     beside = (
         "The update on one chip once more, beside a base stored in four bits (NF4):"

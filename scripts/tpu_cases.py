@@ -13,6 +13,7 @@ QWEN3 = "Qwen/Qwen3-0.6B"
 SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 GEMMAS = ("google/gemma-3-270m-it", "google/gemma-3-1b-it")
 GEMMA4B = "google/gemma-3-4b-it"
+E2B, E4B, LARGEST = (f"google/gemma-4-{size}-it" for size in ("E2B", "E4B", "31B"))
 LARGE = "meta-llama/Llama-3.1-70B-Instruct"
 ADAMW = optimizers.adamw(1e-4)
 PROGRAMS = ("sft", "rollout", "grpo", "evaluation")
@@ -23,13 +24,13 @@ SWEEP = ("v5e-1", "v5e-8", "v5e:8x8", "v5e:16x16")
 class Case:
     """One program: what is trained, on which slice, and with which sizes.
 
-    `rank` 0 trains all weights. A batch has `prompts` questions with `group` answers
-    each, or `prompts` packed rows of both budgets together for SFT. `chunk` is the
-    tokens of a chip whose logits exist at once.
+    `rank` 0 trains all weights; answers are those of a frozen model. A batch has
+    `prompts` questions with `group` answers each, or `prompts` packed rows of both
+    budgets together for SFT. `chunk`: tokens of a chip whose logits exist at once.
     """
 
     model: str
-    program: str  # sft, rollout, grpo, gspo, evaluation or distillation
+    program: str  # sft, rollout, grpo, gspo, evaluation, distillation, or answers
     topology: str
     rank: int = 32
     prompts: int = 32
@@ -41,11 +42,20 @@ class Case:
     preset: str = ""
     stored = ""  # how the frozen base is, if not in bfloat16: int8 or NF4
     pictures = 0  # in every prompt
+    teacher = TEACHER  # in bfloat16
+    table_on_host = False  # Gemma 4's per-layer table
+    cut = 1  # chips that share each matrix, the axis "model" of the mesh
 
     @property
     def config(self):
         """The model's shape."""
         return KNOWN[self.model]
+
+    @property
+    def teacher_config(self):
+        """The shape of the teacher, who sees what its student does."""
+        tower = SEES[self.teacher] if self.pictures else None
+        return dataclasses.replace(KNOWN[self.teacher], vision=tower)
 
     @property
     def remat(self):
@@ -65,12 +75,18 @@ class Case:
 
     def build(self):
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
-        mesh, vision = ahead_of_time.mesh(self.topology), self.config.vision
+        mesh, vision = ahead_of_time.mesh(self.topology, self.cut), self.config.vision
+        sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
+        if self.program == "answers":
+            model = abstract_programs.frozen_model(self.config, stored=self.stored)
+            return *abstract_programs.rollout(model, self.prompts, *sizes, mesh), 0.0
         model = abstract_programs.abstract_model(
-            self.config, rank=self.rank, stored=self.stored
+            self.config,
+            rank=self.rank,
+            stored=self.stored,
+            table_on_host=self.table_on_host,
         )
         model.remat = self.remat
-        sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
             job = abstract_programs.rollout(
@@ -90,7 +106,7 @@ class Case:
         """The lesson's objective, and the frozen modules it is given."""
         chunk = self.chunk * chips
         if self.program == "distillation":
-            teacher = abstract_programs.frozen_model(KNOWN[TEACHER])
+            teacher = abstract_programs.frozen_model(self.teacher_config)
             return objectives.distillation(chunk=chunk), (teacher,)
         makers = {"sft": objectives.sft, "gspo": objectives.gspo}
         make = makers.get(self.program, objectives.policy_gradient)
@@ -100,7 +116,7 @@ class Case:
         """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
 
         Packed rows are scored whole, as one text each; of groups the answers are. A
-        teacher is asked once, and so is a tower, which is frozen.
+        teacher is asked once, and so are towers, which are frozen.
         """
         config, vision = self.config, self.config.vision
         rows = self.prompts * self.answers
@@ -111,12 +127,14 @@ class Case:
             scored = self.tokens
         forward = useful_flops.forward_flops(config, texts, scored, self.rank)
         total = useful_flops.vision_flops(vision, self.prompts) if vision else 0
-        if self.program in ("rollout", "evaluation"):
+        if self.program in ("rollout", "evaluation", "answers"):
             return total + sum(forward)
         total += useful_flops.update_flops(forward, trains_base=not self.rank)
         if self.program == "distillation":
-            asked = useful_flops.forward_flops(KNOWN[TEACHER], texts, scored)
-            total += sum(asked)
+            teacher = self.teacher_config
+            total += sum(useful_flops.forward_flops(teacher, texts, scored))
+            if teacher.vision:
+                total += useful_flops.vision_flops(teacher.vision, self.prompts)
         return total
 
 
@@ -147,6 +165,29 @@ class SeeingCase(Case):
     def config(self):
         """The model's shape, with the tower that it sees with."""
         return dataclasses.replace(KNOWN[self.model], vision=SEES[self.model])
+
+
+@dataclasses.dataclass(frozen=True)
+class Gemma4Case(Case):
+    """A program of Gemma 4, with one picture in every prompt or none.
+
+    Of a prompt's tokens 282 are the picture's and about 150 tell of the tool; answers
+    are those of SeeingCase.
+    """
+
+    prompt_tokens: int = 448
+    completion_tokens: int = 128
+    pictures: int = 1
+    stored: str = ""
+    table_on_host: bool = False
+    teacher: str = E4B
+    cut: int = 1
+
+    @property
+    def config(self):
+        """The model's shape, with the tower if it is given pictures."""
+        tower = SEES[self.model] if self.pictures else None
+        return dataclasses.replace(KNOWN[self.model], vision=tower)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +258,36 @@ def four_bits():
     yield FourBitCase(GEMMA4B, "grpo", "v5e-1", prompts=8, pieces=4)
 
 
+def students():
+    """Gemma 4's small models with a photo in every prompt, GRPO also without.
+
+    On one chip E2B is in bfloat16. Of E4B the matrices are int8 there, and the
+    per-layer table is in the host's memory.
+    """
+    for pictures, programs in ((1, ("sft", "rollout", "grpo")), (0, ("grpo",))):
+        for program in programs:
+            pieces = 1 if program == "rollout" else 4
+            one = {"pictures": pictures, "prompts": 8, "pieces": pieces}
+            small = {"stored": "int8", "table_on_host": True}
+            yield Gemma4Case(E2B, program, "v5e-1", **one)
+            yield Gemma4Case(E4B, program, "v5e-1", **one | small)
+            for model in (E2B, E4B):
+                yield Gemma4Case(model, program, "v5e-8", prompts=16, pictures=pictures)
+
+
+def teachers():
+    """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B."""
+    rows = {"rank": 0, "prompts": 64, "group": 1, "cut": 8}
+    yield Gemma4Case(LARGEST, "answers", "v6e:2x4", **rows)
+    yield Gemma4Case(LARGEST, "answers", "v5e-8", stored="int8", **rows)
+    for topology, teacher in (
+        ("v5e-8", E4B),
+        ("v6e:2x4", LARGEST),
+        ("v5p:4x4x1", LARGEST),
+    ):
+        yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=teacher)
+
+
 def far():
     """Past this machine: 70 billion parameters on 64 chips, one model on 1 to 256."""
     for program in ("grpo", "gspo"):
@@ -228,4 +299,4 @@ def far():
 def cases():
     """All of them, the presets' first."""
     ours = [*shipped(), *larger(), *far(), *families(), *choices()]
-    return [*ours, *seeing(), *four_bits()]
+    return [*ours, *seeing(), *four_bits(), *students(), *teachers()]

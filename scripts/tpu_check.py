@@ -20,7 +20,7 @@ import time
 from importlib import metadata, util
 
 from helpers.course import results
-from helpers.recipes.presets import PRESETS
+from helpers.recipes.presets import LARGER
 from helpers.tpu import ahead_of_time, find_libtpu
 from helpers.tpu.generations import GENERATIONS
 from scripts import tables, tpu_cases
@@ -148,8 +148,14 @@ def is_old(case, rows):
 
 
 def trained(case):
-    """What a case trains, and beside what if the frozen base is in four bits."""
+    """What a case trains, and beside what if that is not a base on the chip alone."""
+    if case.program == "answers":
+        return "nothing"
     beside = " on NF4" if case.stored.startswith("nf4") else ""
+    if case.table_on_host:
+        beside += " with a table on the host"
+    if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
+        beside += f" from {case.teacher.rpartition('/')[2]}"
     return f"LoRA {case.rank}{beside}" if case.rank else "all"
 
 
@@ -212,7 +218,7 @@ def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the default presets only")
-    names = [name for name in PRESETS if name.startswith("v5e")]
+    names = [*ahead_of_time.SLICES, *LARGER]
     parser.add_argument("--preset", choices=names, help="this preset only")
     parser.add_argument("--old", action="store_true", help="where a row is older only")
     parser.add_argument("--restate", action="store_true", help="compile nothing")

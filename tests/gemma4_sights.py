@@ -26,6 +26,16 @@ def config(shape=gemma4_shapes.SMALL, **changes):
     return dataclasses.replace(gemma4_shapes.config(**shape), vision=vision)
 
 
+NAMES = {"begin_token": "<|image>", "image_token": "<|image|>", "end_token": "<image|>"}
+
+
+def for_tokenizer(tokenizer):
+    """A config with the vocabulary and image tokens of a tokenizer of the family."""
+    ids = {name: tokenizer.convert_tokens_to_ids(NAMES[name]) for name in NAMES}
+    shape = gemma4_shapes.SMALL | {"vocab_size": len(tokenizer)}
+    return config(shape, **ids, budget=70, positions=140)
+
+
 ALONE = {
     "none": {},
     "both ways": {"both_ways": True},

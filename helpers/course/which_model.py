@@ -11,7 +11,7 @@ from helpers.model.known import KNOWN
 from helpers.model.transformer import Transformer
 from helpers.tpu.generations import SLICES
 
-GATED = "google/", "meta-llama/"  # need a licence accepted, and a token
+GATED = "google/gemma-3", "meta-llama/"  # need a licence accepted, and a token
 
 
 def choices() -> str:
@@ -66,6 +66,7 @@ def _is_choice(row):
         row["program"] == "grpo"
         and row["topology"] in SLICES
         and row["trained"].startswith("LoRA")
+        and "on the host" not in row["trained"]  # which no recipe does
         and int(row["group"]) > 1
         and not row["verdict"]
     )

@@ -1,4 +1,4 @@
-"""Gemma 4's decoder: layers of several kinds, and vectors of tokens for every layer.
+"""Gemma 4's decoder: layers of several kinds.
 
 Local layers see a window; full ones see everything, with wider heads and fewer of them
 for keys. The last layers have no keys and values: they use those that the last layer of
@@ -19,7 +19,7 @@ from flax import nnx
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
-from helpers.model.ops import matmul, rms_norm
+from helpers.model.ops import rms_norm
 from helpers.model.rope import frequencies, rotary
 from helpers.runtime.sharding import gathered, spread
 
@@ -57,8 +57,8 @@ class Gemma4Layer(Layer):
             del self.v
         D, E = config.width, own_of(config).per_layer
         if E:
-            self.input_gate = _random(rngs, D, E, dtype)
-            self.input_out = _random(rngs, E, D, dtype)
+            self.input_gate = random_matrix(rngs, D, E, dtype)
+            self.input_out = random_matrix(rngs, E, D, dtype)
             self.input_norm = nnx.Param(jnp.ones((D,), dtype))
         self.scale = Fixed(jnp.ones((1,), dtype))
 
@@ -228,34 +228,7 @@ def _joined(made):
     return both
 
 
-class PerLayer(nnx.Module):
-    """A small vector of every token for every layer: looked up, and made of x.
-
-    One table holds the vectors of all layers side by side; it is half of E2B, and a
-    token needs one row of it.
-    """
-
-    def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
-        self.config = config
-        V, D, L = config.vocab_size, config.width, config.layers
-        E = own_of(config).per_layer
-        self.vectors = _random(rngs, V, L * E, dtype, E)
-        self.projection = _random(rngs, L * E, D, dtype, D)
-        self.norm = nnx.Param(jnp.ones((E,), dtype))
-
-    def __call__(self, tokens_PGT, x_PGTD):
-        """(L, P, G, T, E), of tokens and what they are embedded as."""
-        c, L, E = self.config, self.config.layers, own_of(self.config).per_layer
-        rows = spread(self.vectors[...][tokens_PGT]).astype(x_PGTD.dtype)
-        weights = gathered({"projection": self.projection[...]}, x_PGTD.dtype)
-        made = matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)
-        rows, made = (y.reshape(*y.shape[:-1], L, E) for y in (rows, made))
-        made = made * jnp.asarray(c.width**-0.5, made.dtype)
-        made = rms_norm(made, self.norm[...], c.norm_eps, plus_one=False)
-        both = (made + rows * jnp.asarray(E**0.5, rows.dtype)) * 2**-0.5
-        return jnp.moveaxis(both, -2, 0)
-
-
-def _random(rngs, rows, columns, dtype, size=None):
+def random_matrix(rngs, rows, columns, dtype, size=None):
+    """A parameter (rows, columns) of noise with a deviation of 1 / √size, or √rows."""
     noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
     return nnx.Param((noise * (size or rows) ** -0.5).astype(dtype))

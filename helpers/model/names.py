@@ -18,6 +18,7 @@ PER_LAYER = {
     "projection": "model.per_layer_model_projection.weight",
     "norm": "model.per_layer_projection_norm.weight",
 }
+TABLE, HOST_TABLE = ("per_layer", "vectors"), ("per_layer", "host_vectors")
 IN_LAYER = {
     "q": "self_attn.q_proj.weight",
     "k": "self_attn.k_proj.weight",

@@ -16,12 +16,13 @@ from flax import nnx
 
 from helpers.model.attention import KV, visible
 from helpers.model.config import ModelConfig
-from helpers.model.gemma4 import Gemma4Layers, PerLayer
+from helpers.model.gemma4 import Gemma4Layers
 from helpers.model.gemma4_vision import Gemma4Vision
 from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.head import logits
 from helpers.model.layer import Layer
 from helpers.model.ops import rematerialised, rms_norm
+from helpers.model.per_layer import PerLayer
 from helpers.model.rope import rotaries
 from helpers.model.vision import Vision, image_runs, put_in
 from helpers.runtime.sharding import gathered, spread

@@ -126,6 +126,8 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
       WeightsError: the model has weights that no folder has a place for, or lacks some.
     """
     config, found = model.config, dict(names.items(nnx.state(model)))
+    if names.HOST_TABLE in found:  # where a table lies is no matter of the folder
+        found[names.TABLE] = found.pop(names.HOST_TABLE)
     expected = names.shapes(config)
     _check_weights(model, found, expected)
     tensors = {}

@@ -26,6 +26,8 @@ from helpers.runtime import processes
 # after the feed-forward. The vocabulary of embed and head is cut as well.
 MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
 TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
+# Tables that lie in the memory of the chips' host (`model.per_layer`).
+ON_HOST = {"host_vectors"}
 
 
 def partition(
@@ -70,9 +72,19 @@ def _name(path: tuple) -> str:
 
 
 def layout(path: tuple, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
-    """`partition` on a mesh with axes ("data", "model")."""
+    """`partition` on a mesh with axes ("data", "model"), and in which memory.
+
+    Raises:
+      ValueError: a table in the host's memory, and several devices.
+    """
+    if _name(path) in ON_HOST and mesh.size > 1:
+        raise ValueError(
+            f"A table in the host's memory serves one device, not {mesh.size}: leave "
+            "it in theirs, where each holds a part (no keep_on_host)."
+        )
     spec = partition(path, shape, mesh.shape["data"], mesh.shape["model"])
-    return NamedSharding(mesh, spec)
+    memory = "pinned_host" if _name(path) in ON_HOST else None
+    return NamedSharding(mesh, spec, memory_kind=memory)
 
 
 def shardings(tree, mesh: Mesh):

@@ -15,19 +15,23 @@ from jax.sharding import NamedSharding, PartitionSpec
 from helpers.generation import sampling
 from helpers.generation.choosing import tempering
 from helpers.model import lora
+from helpers.model.per_layer import keep_on_host
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
 from helpers.training import rounding
 from helpers.training.update import build_update
 
 
-def abstract_model(config, *, rank=0, stored="", dtype=jnp.bfloat16):
+def abstract_model(
+    config, *, rank=0, stored="", dtype=jnp.bfloat16, table_on_host=False
+):
     """A model without numbers: LoRA on a frozen base, or all of it trained in float32.
 
     Args:
       rank: of the adapters; 0 trains everything, and then weights are float32.
       stored: how the frozen base is, one of `quantized.KINDS`; "": in `dtype`.
       dtype: of a frozen base, and of all activations.
+      table_on_host: whether Gemma 4's per-layer table is in the host's memory.
     """
 
     def build():
@@ -35,14 +39,20 @@ def abstract_model(config, *, rank=0, stored="", dtype=jnp.bfloat16):
         model = Transformer(config, nnx.Rngs(0), held, activations=dtype)
         if stored:
             model = lora.quantize(model, stored)
+        model = keep_on_host(model) if table_on_host else model
         return lora.add(model, rank) if rank else model
 
     return nnx.eval_shape(build)
 
 
-def frozen_model(config, dtype=jnp.bfloat16):
+def frozen_model(config, dtype=jnp.bfloat16, stored=""):
     """A model that is only asked, never trained: a teacher, or one to evaluate."""
-    return nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
+
+    def build():
+        model = Transformer(config, nnx.Rngs(0), dtype)
+        return lora.quantize(model, stored) if stored else model
+
+    return nnx.eval_shape(build)
 
 
 def _placed(state, mesh):
@@ -119,7 +129,7 @@ def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):
 def _pictures(rows, vision):
     if vision is None:
         return {}
-    return {"images": ((rows, 1, vision.size, vision.size, 3), jnp.uint8)}
+    return {"images": ((rows, 1, *vision.shape), jnp.uint8)}
 
 
 def packed_batch(rows, length, vision=None):

@@ -7,6 +7,10 @@ logits of prompts' tokens, scores of keys that a token may not see.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from helpers.model.gemma4 import config_of
+from helpers.model.gemma4_config import SHARING
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
+
 
 class Products(NamedTuple):
     """FLOPs of a forward pass, two for each multiply-add.
@@ -30,15 +34,12 @@ def forward_flops(config, texts: Iterable, scored: int, rank: int = 0) -> Produc
         of one picture see each other both ways is left out.
       scored: tokens whose successor is asked for; no others need the vocabulary.
       rank: of adapters beside all seven matrices; 0: there are none.
-    Raises:
-      ValueError: a Gemma 4, whose layers have several sizes.
     """
-    if config.gemma4:
-        raise ValueError("The FLOPs of Gemma 4's several kinds of layer: not counted.")
     c, texts = config, list(texts)
-    query, key = c.heads * c.head_dim, c.kv_heads * c.head_dim
-    shapes = [(c.width, query), *[(c.width, key)] * 2, (query, c.width)]
-    shapes += [(c.width, c.ff)] * 2 + [(c.ff, c.width)]
+    layers = [_shapes(c, i) for i in range(c.layers)]
+    shapes = [shape for layer in layers for shape in layer]
+    # Of Gemma 4 each layer's vectors of a token: made of it, gated and added.
+    vectors = 3 * c.layers * c.width * c.gemma4.per_layer if c.gemma4 else 0
     tokens = sum(count * own for count, _, own in texts)
     spans = [c.window if not c.is_global(i) else None for i in range(c.layers)]
     pairs = {
@@ -46,11 +47,33 @@ def forward_flops(config, texts: Iterable, scored: int, rank: int = 0) -> Produc
         for span in set(spans)
     }
     return Products(
-        base=2 * tokens * c.layers * sum(rows * columns for rows, columns in shapes),
+        base=2 * tokens * (sum(rows * columns for rows, columns in shapes) + vectors),
         head=2 * scored * c.width * c.vocab_size,
-        adapters=2 * tokens * c.layers * rank * sum(map(sum, shapes)),
-        attention=4 * query * sum(pairs[span] for span in spans),
+        adapters=2 * tokens * rank * sum(map(sum, shapes)),
+        attention=4
+        * sum(
+            layer[0][1] * pairs[span] for layer, span in zip(layers, spans, strict=True)
+        ),
     )
+
+
+def _shapes(config, i):
+    """(rows, columns) of layer i's matrices, that of queries first.
+
+    Of Gemma 4 the layers that share have none for keys and values, and full ones may
+    have one for both.
+    """
+    c, own, keys = config, config.gemma4, 2
+    if own:
+        stack = own.stack_of(i)
+        c = config_of(config, stack)
+        if stack.startswith(SHARING):
+            keys = 0
+        elif stack == "full" and own.keys_are_values:
+            keys = 1
+    query, key = c.heads * c.head_dim, c.kv_heads * c.head_dim
+    shapes = [(c.width, query), *[(c.width, key)] * keys, (query, c.width)]
+    return shapes + [(c.width, c.ff)] * 2 + [(c.ff, c.width)]
 
 
 def seen(before: int, own: int, window: int | None = None) -> int:
@@ -76,9 +99,14 @@ def update_flops(forward: Products, trains_base: bool) -> float:
 def vision_flops(vision, images: int) -> float:
     """FLOPs of encoding so many pictures: the tower's products, and its attention.
 
-    Every patch sees every patch; the way to the decoder is a small rest, left out.
+    Every patch sees every patch, of Gemma 4 all that its budget has room for; the way
+    to the decoder is a small rest, left out.
     """
-    patches = vision.grid**2
-    weights = vision.layers * (4 * vision.width**2 + 2 * vision.width * vision.ff)
-    attention = vision.layers * 2 * patches * vision.width
-    return 2 * images * patches * (weights + attention)
+    c = vision
+    if isinstance(vision, Gemma4VisionConfig):
+        patches, heads = c.budget * c.pool**2, c.heads * c.head_dim
+        weights = 2 * c.width * (heads + c.kv_heads * c.head_dim) + 3 * c.width * c.ff
+    else:
+        patches, heads = c.grid**2, c.width
+        weights = 4 * c.width**2 + 2 * c.width * c.ff
+    return 2 * images * patches * c.layers * (weights + 2 * patches * heads)

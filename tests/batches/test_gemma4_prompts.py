@@ -1,10 +1,6 @@
-"""Gemma 4's pictures in prompts: as many tokens as transformers' processor writes.
+"""Gemma 4's pictures in prompts: as many tokens as transformers' processor writes."""
 
-The processor's two halves run here without torch: its image processor, and the
-function that writes an image's tokens. `make parity` runs the whole of it.
-"""
-
-import types
+import copy
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from helpers.batches.images import ImageMismatch
 from helpers.model.gemma4_pictures import BUDGETS
 from helpers.text import chat
 
-unhurried = settings(deadline=None, max_examples=30)
+unhurried = settings(deadline=None, max_examples=15)
 IMAGE = {"type": "image"}
 NAMES = "<|image>", "<|image|>", "<image|>"
 
@@ -39,6 +35,7 @@ def picture(height, width, seed=0):
 
 
 def processor(tower):
+    """Transformers' image processor of the tower."""
     module = pytest.importorskip(
         "transformers.models.gemma4.image_processing_pil_gemma4"
     )
@@ -49,28 +46,40 @@ def processor(tower):
     )
 
 
-def theirs(tokenizer, messages, pictures, tower):
-    """The ids of a prompt, as transformers' processor spreads what a template says."""
-    whole = pytest.importorskip("transformers.models.gemma4.processing_gemma4")
-    begin, soft, end = NAMES
-    own = types.SimpleNamespace(boi_token=begin, image_token=soft, eoi_token=end)
-    found = processor(tower)(list(map(Image.fromarray, pictures)))
-    first, *pieces = tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    ).split(soft)
-    for index, piece in enumerate(pieces):
-        first += whole.Gemma4Processor.replace_image_token(own, found, index) + piece
-    return tokenizer(first, add_special_tokens=False)["input_ids"]
+@pytest.fixture(scope="module")
+def whole(families):
+    """Transformers' whole processor, which makes ids of messages, without videos."""
+    module = pytest.importorskip("transformers.models.gemma4.processing_gemma4")
+
+    class Processor(module.Gemma4Processor):
+        def check_argument_for_proper_class(self, name, argument):
+            """Videos need torchvision, and none are shown."""
+
+    own = copy.deepcopy(families["gemma4"])
+    names = ("boi_token", "image_token", "eoi_token", "audio_token", "boa_token")
+    names += ("eoa_token", "pad_token")
+    for name, token in zip(names, (*NAMES, *["<pad>"] * 4), strict=True):
+        setattr(own, name, token)
+    own.image_token_id = own.convert_tokens_to_ids("<|image|>")
+    return Processor(None, processor(vision(own)), own, None, own.chat_template)
 
 
-side = st.integers(1, 90)
+def theirs(whole, messages, pictures, tower):
+    """The ids of a prompt with pictures, by the processor with the tower's budget."""
+    whole.image_processor = processor(tower)
+    text = whole.apply_chat_template(messages, add_generation_prompt=True)
+    shown = [list(map(Image.fromarray, pictures))]
+    return whole(text=[text], images=shown, add_special_tokens=False)["input_ids"][0]
+
+
+side = st.integers(4, 90)  # fewer may be taken for colours by their processor
 
 
 @unhurried
 @given(
     st.lists(st.tuples(side, side), min_size=1, max_size=3), st.sampled_from(BUDGETS)
 )
-def test_prompts_have_the_tokens_of_transformers_processor(families, shapes, budget):
+def test_prompts_are_those_of_transformers(families, whole, shapes, budget):
     tokenizer = families["gemma4"]
     tower = vision(tokenizer, budget=budget)
     pictures = [picture(*shape) for shape in shapes]
@@ -78,34 +87,30 @@ def test_prompts_have_the_tokens_of_transformers_processor(families, shapes, bud
     messages = [{"role": "user", "content": parts}]
     asked = images.shaped(messages, pictures)
     ours = chat.prompt_tokens(tokenizer, asked, vision=tower)
-    assert ours == theirs(tokenizer, messages, pictures, tower)
+    assert ours == theirs(whole, messages, pictures, tower)
     strips = [images.fit_for(x, tower) for x in pictures]
     assert images.counts([ours], tower) == [[tower.count(strip) for strip in strips]]
     assert messages[0]["content"][1] is IMAGE and "shape" not in IMAGE
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("shape", [(300, 400), (97, 31), (20, 700), (3, 5)])
+@pytest.mark.parametrize("shape", [(97, 31), (20, 700)])
 def test_pixels_are_those_of_the_image_processor(families, budget, shape):
     """Within one step of 255: bicubic numbers are rounded at other places."""
     tower = vision(families["gemma4"], budget=budget, patch=4, pool=3)
-    pixels = picture(*shape)
+    pixels, k, p = picture(*shape), tower.pool, tower.patch
     strip = images.fit_for(pixels, tower)
     out = processor(tower)(Image.fromarray(pixels), return_tensors="np")
     places, values = out["image_position_ids"][0], out["pixel_values"][0]
-    assert tower.count(strip) == (places[:, 0] >= 0).sum() // tower.pool**2
-    (columns, rows), k, p = (
-        (places.max(axis=0) + 1) // tower.pool,
-        tower.pool,
-        tower.patch,
-    )
-    squares = strip[tower.side :].reshape(-1, k, p, k, p, 3)[: rows * columns]
-    assert not strip[(rows * columns + 1) * tower.side :].any()
-    for (column, row), patch in zip(places, values, strict=True):
-        if column >= 0:
-            square = squares[row // k * columns + column // k]
-            ours = square[row % k, :, column % k].reshape(-1) / 255
-            np.testing.assert_allclose(ours, patch, atol=1 / 255 + 1e-6)
+    there = places[:, 0] >= 0
+    columns, rows = (places.max(axis=0) + 1) // k
+    assert tower.count(strip) == rows * columns == there.sum() // k**2
+    squares = strip[tower.side :].reshape(-1, k, p, k, p, 3)
+    assert not squares[rows * columns :].any()
+    column, row = places[there].T
+    ours = squares[row // k * columns + column // k, row % k, :, column % k]
+    ours = ours.reshape(len(ours), -1) / 255
+    np.testing.assert_allclose(ours, values[there], atol=1 / 255 + 1e-6)
 
 
 def test_a_conversation_learns_the_answers_and_no_image(families):
@@ -192,7 +197,7 @@ def test_what_does_not_fit_is_refused(families):
         images.stack([[picture(30, 30)]], counts, 1, tower)
     with pytest.raises(ImageMismatch, match=r"runs of \[71\].*at most 70"):
         images.counts([[tower.image_token] * 71], tower)
-    with pytest.raises(ValueError, match=r"writes no <\|image\|> for an image"):
+    with pytest.raises(ValueError, match="writes no .* for an image"):
         chat.prompt_tokens(families["qwen3"], question, vision=tower)
 
 

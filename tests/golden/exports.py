@@ -4,8 +4,8 @@
     python tests/golden/exports.py check FOLDER   where torch, transformers and peft are
 
 For every golden model: the model in bfloat16, a LoRA adapter on it, and the two merged,
-each with the logits that this course's decoder gives; of the one with vision, the
-adapter is on its text half, and the logits are those of a batch with pictures.
+each with the logits that this course's decoder gives; of those with vision, the
+adapter is on their text half, and the logits are those of a batch with pictures.
 """
 
 import pathlib
@@ -16,6 +16,19 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 INPUTS = ("tokens", "mask", "images")
+FIRST = "seen_0"  # a picture of a Gemma 4
+
+
+def strips(stored, vision):
+    """Gemma 4's pictures, as they are and as the strips of each row."""
+    from make_gemma4_vision import OF_ROW
+
+    seen = {f"seen_{i}": stored[f"seen_{i}"] for i in range(sum(map(len, OF_ROW)))}
+    images = np.zeros((len(OF_ROW), max(map(len, OF_ROW)), *vision.shape), np.uint8)
+    for row, own in enumerate(OF_ROW):
+        for slot, i in enumerate(own):
+            images[row, slot] = vision.strip(seen[f"seen_{i}"])
+    return seen | {"images": images}
 
 
 def write(folder):
@@ -39,7 +52,10 @@ def write(folder):
         batch = {name: stored[name] for name in INPUTS if name in stored}
         batch = {"mask": np.ones_like(batch["tokens"])} | batch
         options = {"dtype": jnp.bfloat16, "activations": jnp.float32}
-        half = weights.load(golden, vision="images" in batch, **options)
+        sees = "images" in batch or FIRST in stored
+        half = weights.load(golden, vision=sees, **options)
+        if FIRST in stored:
+            batch |= strips(stored, half.config.vision)
         base = jax.tree.map(lambda x: x.astype(jnp.float32), nnx.state(half))
         base = nnx.merge(nnx.graphdef(half), base)
         model = lora.add(base, 3, alpha=5, seed=1)
@@ -61,13 +77,17 @@ def write(folder):
 
 def check(folder):
     """Their logits of our folders; bfloat16 tensors bit for bit those of the base."""
+    import gemma4_sights_torch
     import torch
+    from make_gemma4_vision import BUDGET
     from make_vision import inputs
     from make_vision import load as load_vision
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
     def load(path):
+        if FIRST in ours:
+            return gemma4_sights_torch.load(path)
         if "images" in ours:
             return load_vision(path)
         return AutoModelForCausalLM.from_pretrained(
@@ -75,6 +95,11 @@ def check(folder):
         ).eval()
 
     def gap(model, expected):
+        if FIRST in ours:
+            seen = [ours[name] for name in sorted(ours) if name.startswith("seen_")]
+            batch = ours["tokens"], ours["mask"], seen, BUDGET
+            off = np.abs(gemma4_sights_torch.logits(model, *batch) - expected)
+            return (off * ours["mask"][..., None]).max()
         arguments = {"input_ids": torch.tensor(ours["tokens"].astype(np.int64))}
         if "images" in ours:
             arguments = inputs(*(ours[name] for name in INPUTS))

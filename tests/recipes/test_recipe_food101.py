@@ -7,7 +7,6 @@ import types
 
 import course_notebooks
 import family_tokenizers
-import gemma4_shapes
 import gemma4_sights
 import jax
 import jax.numpy as jnp
@@ -43,14 +42,7 @@ def gemma4_folder(tmp_path_factory):
     """A Gemma 4 that sees, with random weights and all of its family's tokens."""
     folder = family_tokenizers.save(tmp_path_factory.mktemp("gemma4"), "gemma4")
     tokenizer = chat.load_tokenizer(folder)
-    names = (
-        ("begin_token", "<|image>"),
-        ("image_token", "<|image|>"),
-        ("end_token", "<image|>"),
-    )
-    ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in names}
-    shape = gemma4_shapes.SMALL | {"vocab_size": len(tokenizer)}
-    config = gemma4_sights.config(shape, **ids, budget=70, positions=140)
+    config = gemma4_sights.for_tokenizer(tokenizer)
     weights.save(gemma4_sights.of_config(config), folder, tokenizer)
     return folder
 

@@ -116,7 +116,7 @@ def test_a_compiled_program_computes_again_what_its_preset_says(monkeypatch):
         models.append(model)
         return None, None
 
-    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: make_mesh(jax.devices()[:1]))
+    monkeypatch.setattr(ahead_of_time, "mesh", lambda *_: make_mesh(jax.devices()[:1]))
     monkeypatch.setattr(abstract_programs, "update", update)
     other = dataclasses.replace(PRESETS["v5e-1"], remat="cheap")
     monkeypatch.setitem(PRESETS, "v5e-1", other)

@@ -12,6 +12,8 @@ from helpers.model import lora
 from helpers.model.attention import KV, visible
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.gemma4_vision import Gemma4Vision
+from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
 from helpers.model.vision import Vision
@@ -91,11 +93,53 @@ def test_local_layers_see_their_window_and_global_ones_all():
     assert found.attention == 3 * 4 * 4 * 32 * pairs and found.head == 0
 
 
-def test_several_kinds_of_layer_are_refused_by_name():
-    gemma4 = object.__new__(ModelConfig)
-    object.__setattr__(gemma4, "gemma4", object.__new__(Gemma4Config))
-    with pytest.raises(ValueError, match="Gemma 4"):
-        useful_flops.forward_flops(gemma4, [], 0)
+@pytest.mark.parametrize("same", [False, True])
+def test_flops_of_gemma_4_are_those_xla_counts(same):
+    """A layer of each kind, and one that shares: all loops have one round."""
+    own = Gemma4Config(
+        ("local", "full") * 2, 64, 8, same, 2, double_wide=True, per_layer=48
+    )
+    config = ModelConfig(
+        "gemma4_text", 512, 128, 4, 8, 8, 32, 128, window=8, gemma4=own
+    )
+    model, T = lora.add(Transformer(config, nnx.Rngs(0)), RANK), 32
+    graph, state = nnx.split(model)
+
+    def forward(state, tokens, positions):
+        model = nnx.merge(graph, state)
+        return model.logits(model(tokens, positions)[0])
+
+    tokens = jnp.zeros((2, 1, T), jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
+    compiled = jax.jit(forward).lower(state, tokens, positions).compile()
+    forward = useful_flops.forward_flops(config, [(2, 0, T)], 2 * T, RANK)
+    # The program computes scores that are masked, too: of 32 and of 64 wide heads.
+    forward = forward._replace(attention=4 * 2 * T**2 * 8 * 2 * (32 + 64))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(sum(forward), rel=0.03)
+
+
+def test_gemma_4_looks_as_far_as_its_layers():
+    own = Gemma4Config(("local", "full", "full"), 64, 2)
+    config = ModelConfig("gemma4_text", 64, 32, 3, 4, 2, 16, 48, window=8, gemma4=own)
+    found = useful_flops.forward_flops(config, [(3, 5, 40)], 0)
+    near, far = useful_flops.seen(5, 40, 8), useful_flops.seen(5, 40)
+    assert found.attention == 3 * 4 * 4 * (16 * near + 2 * 64 * far)
+
+
+def test_flops_of_gemma_4s_tower_are_those_xla_counts():
+    shape = Gemma4VisionConfig(
+        64, 1, 4, 2, 16, 160, 4, 2, 64, 9, 7, 8, budget=16, clipped=True
+    )
+    tower = Gemma4Vision(shape, 32, nnx.Rngs(0))
+    graph, state = nnx.split(tower)
+
+    def see(state, images):
+        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
+
+    images = jnp.zeros((2, 1, *shape.shape), jnp.uint8)
+    compiled = jax.jit(see).lower(state, images).compile()
+    counted = useful_flops.vision_flops(shape, len(images))
+    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
 
 
 def test_flops_of_a_tower_are_those_xla_counts():

@@ -1,0 +1,171 @@
+"""Gemma 4's pictures in what is sampled and trained, held to a pass over all tokens."""
+
+import gemma4_sights
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_models
+from flax import nnx
+from tiny_vision import forward, see
+
+from helpers.generation import sessions
+from helpers.generation.sampling import generate, row_keys
+from helpers.model import lora
+from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
+
+GROUP, BUDGET = 2, 5
+SWITCHES = {"both_ways": True, "clipped": True, "standardized": True}
+CONFIG = gemma4_sights.config(**SWITCHES)
+TOKENS, MASK, _, STRIPS = gemma4_sights.batch(CONFIG.vision)
+KEYS = row_keys(jax.random.key(3), 0, len(TOKENS), GROUP)
+
+
+def model(kind):
+    made = gemma4_sights.of_config(CONFIG)
+    if kind == "int8":
+        return tiny_models.adapted(lora.quantize(made))
+    if kind == "bfloat16":
+        graph, state = nnx.split(made)
+        made = nnx.merge(graph, jax.tree.map(lambda x: x.astype(jnp.bfloat16), state))
+        made.activations = "bfloat16"
+    return made
+
+
+def rows_of(answers_PGT, masks_PGT):
+    """Every answer behind its own prompt and pictures: tokens, mask, strips, places."""
+    lengths, G = MASK.sum(axis=1), answers_PGT.shape[1]
+    shape = len(TOKENS) * G, TOKENS.shape[1] + answers_PGT.shape[2]
+    tokens, mask, places = np.full(shape, 5), np.zeros(shape, int), []
+    for row in range(len(tokens)):
+        p, g = divmod(row, G)
+        length, own = lengths[p], answers_PGT[p, g][masks_PGT[p, g] > 0]
+        tokens[row, :length] = TOKENS[p, :length]
+        tokens[row, length : length + len(own)] = own
+        mask[row, : length + len(own)] = 1
+        places.append(range(length, length + len(own)))
+    return tokens, mask, np.repeat(STRIPS, G, axis=0), places
+
+
+def plainly(model, answers_PGT, masks_PGT):
+    """Log-probs of answers by one pass over all tokens, no cache; 0 where none."""
+    tokens, mask, strips, places = rows_of(answers_PGT, masks_PGT)
+    _, logits = forward(model, tokens, see(model, strips), mask)
+    logprobs = np.asarray(jax.nn.log_softmax(logits.astype(jnp.float32)))
+    found = np.zeros(masks_PGT.shape, np.float32)
+    for row, here in enumerate(places):
+        p, g = divmod(row, masks_PGT.shape[1])
+        real = np.flatnonzero(masks_PGT[p, g])
+        found[p, g, real] = [logprobs[row, i - 1, tokens[row, i]] for i in here]
+    return found
+
+
+def no_images(masks, tokens):
+    """The mask up to where an answer spells an image: words there, not pictures."""
+    return masks * (np.cumsum(tokens == gemma4_sights.IMAGE, axis=-1) == 0)
+
+
+@pytest.mark.parametrize(
+    "kind, gap",
+    [
+        ("float32", 1e-4),
+        pytest.param("int8", 1e-4, marks=pytest.mark.slow),
+        pytest.param("bfloat16", 0.15, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
+    """Bfloat16 is held to float32 arithmetic with the same, rounded weights."""
+    own = model(kind)
+    said = generate(
+        own, TOKENS, MASK, KEYS, max_tokens=BUDGET, eos_ids=(0,), images=STRIPS
+    )
+    tokens, mask = np.asarray(said.tokens), np.asarray(said.mask)
+    if kind == "bfloat16":
+        graph, state = nnx.split(own)
+        exact = nnx.merge(graph, jax.tree.map(lambda x: x.astype(jnp.float32), state))
+        exact.activations = "float32"
+    else:
+        exact = own
+    real = no_images(mask, tokens)
+    expected = plainly(exact, tokens, real)
+    assert real.sum() > 25
+    assert np.abs((said.logprobs - expected) * real).max() < gap
+    batch = {"prompt": TOKENS, "prompt_mask": MASK, "completion": tokens}
+    batch = jax.tree.map(jnp.asarray, batch | {"images": STRIPS})
+    graph, state = nnx.split(own)
+    scored = jax.jit(lambda s: group_logprobs(nnx.merge(graph, s), batch)[0])(state)
+    assert np.abs((scored - expected) * real).max() < gap
+    blank = batch | {
+        "images": 255
+        - batch["images"]
+        .at[:, :, : CONFIG.vision.side]
+        .set(255 - batch["images"][:, :, : CONFIG.vision.side])
+    }  # other pixels, the same shapes
+    other = jax.jit(lambda s: group_logprobs(nnx.merge(graph, s), blank)[0])(state)
+    moved = np.abs((other - scored) * real).max(axis=(1, 2))
+    assert (moved[[0, 1, 3]] > 1e-3).all() and moved[2] < 1e-6
+
+
+def test_a_session_goes_on_in_text_after_its_pictures():
+    """Turn, something heard, turn: as one pass over all of it."""
+    own, P = model("float32"), len(TOKENS)
+    size = sessions.columns(2, BUDGET, 4)
+    session = sessions.prefill(own, TOKENS, MASK, GROUP, size, STRIPS)
+    limits = {"max_tokens": BUDGET, "eos_ids": (0,)}
+    active = np.ones((P, GROUP), bool)
+    session, first = sessions.generate(own, session, KEYS, active, **limits)
+    heard = np.random.default_rng(0).integers(2, 15, (P, GROUP, 4)).astype(np.int32)
+    session = sessions.append_tokens(own, session, heard, np.ones_like(heard))
+    session, second = sessions.generate(own, session, KEYS, active, **limits)
+    parts = [(first.tokens, first.mask), (heard, np.ones_like(heard))]
+    parts += [(second.tokens, second.mask)]
+    tokens, mask = (np.concatenate(x, axis=-1) for x in zip(*parts, strict=True))
+    noted = np.concatenate([first.logprobs, heard * 0.0, second.logprobs], axis=-1)
+    said = np.concatenate([first.mask, heard * 0, second.mask], axis=-1)
+    real = said * no_images(mask, tokens)
+    found = np.zeros_like(noted)
+    expected = plainly(own, tokens, mask)
+    found = np.abs((noted - expected) * real)
+    assert found.max() < 1e-4 and real[..., BUDGET + 4 :].sum() > 10
+
+
+def packed(seed=0):
+    """All prompts with two answers each, packed rows that carry their pictures."""
+    rng = np.random.default_rng(seed)
+    answers = rng.integers(2, 15, (len(TOKENS), GROUP, BUDGET)).astype(np.int32)
+    tokens, mask, strips, places = rows_of(answers, np.ones_like(answers))
+    learned = np.zeros(mask.shape, np.float32)
+    for row, here in enumerate(places):
+        learned[row, list(here)] = 1
+    positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+    rows = {"tokens": tokens, "segment_ids": mask, "positions": positions}
+    rows |= {"loss_mask": learned, "images": strips}
+    groups = {"prompt": TOKENS, "prompt_mask": MASK, "completion": answers}
+    groups |= {"loss_mask": np.ones(answers.shape, np.float32), "images": STRIPS}
+    return [jax.tree.map(jnp.asarray, batch) for batch in (rows, groups)]
+
+
+@pytest.mark.slow
+def test_gradients_of_groups_are_those_of_whole_rows():
+    """A prompt and its pictures seen once, or anew for each answer; the tower too."""
+    graph, params, rest = nnx.split(model("float32"), nnx.Param, ...)
+
+    def total(params, batch):
+        own = nnx.merge(graph, params, rest)
+        states, targets, mask = hidden_targets_mask(own, batch)
+        logprobs, _ = token_logprobs(own, states, targets)
+        return (logprobs * mask * (1 + jnp.sin(targets))).sum()
+
+    values = [jax.jit(jax.value_and_grad(total))(params, x) for x in packed()]
+    (flat, flat_gradient), (value, gradient) = values
+    np.testing.assert_allclose(value, flat, rtol=1e-5)
+    in_tower = 0
+    for (path, ours), theirs in zip(
+        jax.tree_util.tree_leaves_with_path(gradient),
+        jax.tree.leaves(flat_gradient),
+        strict=True,
+    ):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
+        in_tower += "vision" in jax.tree_util.keystr(path) and scale > 1e-3
+    assert in_tower >= 10
