@@ -5,7 +5,8 @@
 
 Every switch of the tower alone, then shapes that hypothesis draws of tower and decoder:
 our folders, with logits beside them of prompts with pictures and without, at once and
-with what follows the pictures in a piece of its own; adapters on some of them.
+with what follows the pictures, or stands before them, in a piece of its own; adapters
+on some of them.
 """
 
 import pathlib
@@ -14,7 +15,7 @@ import sys
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DRAWN, CUT = 6, 22  # after all pictures of all rows
+DRAWN, BEFORE, CUT = 6, 2, 22  # before and after all pictures of all rows
 sys.path.insert(0, str(ROOT / "tests"))
 
 
@@ -55,8 +56,11 @@ def write(folder):
 
     from helpers.model import lora, weights
 
-    def logits(model, tokens, mask, strips, cut=None):
-        """Of the text at once, or of what follows `cut` in a second piece."""
+    def logits(model, tokens, mask, strips, cut=None, shown=0):
+        """Of the text at once, or of what follows `cut` in a second piece.
+
+        `shown` says in which piece the pictures are.
+        """
         graph, state = nnx.split(model)
 
         @jax.jit
@@ -70,9 +74,8 @@ def write(folder):
                 places = jnp.arange(tokens.shape[1])[here]
                 places = jnp.broadcast_to(places, piece.shape)
                 segments = jnp.asarray(mask[:, None, here])
-                hidden, kv = model(
-                    piece, places, segments, tuple(earlier), None if parts else seen
-                )
+                own = seen if len(parts) == shown else None
+                hidden, kv = model(piece, places, segments, tuple(earlier), own)
                 earlier.append(kv)
                 parts.append(model.logits(hidden)[:, 0])
             return jnp.concatenate(parts, axis=1)
@@ -89,6 +92,7 @@ def write(folder):
         found = {"tokens": tokens, "mask": mask, "budget": config.vision.budget}
         found["whole"] = logits(again, tokens, mask, strips)
         found["pieces"] = logits(model, tokens, mask, strips, CUT)
+        found["later"] = logits(model, tokens, mask, strips, BEFORE, 1)
         found["text"] = logits(model, text, mask, None)
         seen = [picture for row in pixels for picture in row]
         found |= {f"picture_{i}": picture for i, picture in enumerate(seen)}
@@ -116,7 +120,7 @@ def check(folder):
             return (np.abs(found - ours[name]) * mask[..., None]).max()
 
         found = theirs.logits(model, tokens, mask, pictures, budget)
-        gaps = {name: gap(found, name) for name in ("whole", "pieces")}
+        gaps = {name: gap(found, name) for name in ("whole", "pieces", "later")}
         blank = [255 - picture for picture in pictures]
         moved = theirs.logits(model, tokens, mask, blank, budget) - found
         assert (np.abs(moved[[0, 1, 3]]).max(axis=(1, 2)) > 0.01).all()

@@ -1,5 +1,10 @@
 """Gemma 4's pictures in what is sampled and trained, held to a pass over all tokens."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import gemma4_sights
 import jax
 import jax.numpy as jnp
@@ -14,6 +19,7 @@ from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 
+TESTS = pathlib.Path(__file__).parents[1]
 GROUP, BUDGET = 2, 5
 SWITCHES = {"both_ways": True, "clipped": True, "standardized": True}
 CONFIG = gemma4_sights.config(**SWITCHES)
@@ -169,3 +175,15 @@ def test_gradients_of_groups_are_those_of_whole_rows():
         np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
         in_tower += "vision" in jax.tree_util.keystr(path) and scale > 1e-3
     assert in_tower >= 10
+
+
+@pytest.mark.slow
+def test_eight_devices_see_and_train_as_one_does():
+    eight = "--xla_force_host_platform_device_count=8"
+    env = os.environ | {
+        "XLA_FLAGS": f"{eight} {os.environ['XLA_FLAGS']}",
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
+    }
+    subprocess.run(
+        [sys.executable, str(TESTS / "sharded_gemma4_sights.py")], check=True, env=env
+    )
