@@ -14,15 +14,12 @@ from flax import nnx
 
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
+from helpers.generation.choosing import chooser, tempering
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.model.unrolled import Unrolled, apart, pays, stacked
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import gathered, spread_rows, using
-
-# Tokens in a block of the cumulative distribution: few for a small vocabulary; a large
-# one is cut as a TPU's registers are, 128 wide (a fifth of the time a token takes).
-BLOCK, WIDE_BLOCK, WIDE = 32, 128, 8192
 
 
 class Completions(NamedTuple):
@@ -95,7 +92,7 @@ def generate(
             graph,
             weights,
             *rows[:3],
-            jnp.float32(temperature),
+            tempering(temperature),
             jnp.float32(top_p),
             *rows[3:],
             max_tokens=max_tokens,
@@ -150,7 +147,7 @@ def _generate(
 ):
     model = gathered_model(graph, weights)
     (P, _), G = prompt_PT.shape, keys_PG.shape[1]
-    choose = chooser(keys_PG, None if greedy else temperature, top_k, top_p, nucleus)
+    choose = chooser(keys_PG, 0 if greedy else temperature, top_k, top_p, nucleus)
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
     pieces = prefix, empty_cache(prefix, G, max_tokens)
@@ -163,17 +160,6 @@ def gathered_model(graph, weights):
     """The model with its weights gathered once, as every token needs them again."""
     activations = nnx.merge(graph, weights).activations
     return nnx.merge(graph, gathered(weights, activations))
-
-
-def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
-    """The function (logits, t or t_PG) -> token t of each answer and its log-prob."""
-    return functools.partial(
-        _choose,
-        keys_PG=keys_PG,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p if nucleus else None,
-    )
 
 
 def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose):
@@ -206,9 +192,9 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
             (length_PG + t - 1)[..., None],
             (~out.ended).astype(jnp.int32)[..., None],
             earlier=(prefix, cache),
-            layers=layers,
+            layers=layers and functools.partial(layers, at=start + t - 1),
         )
-        cache = append(cache, new, start + t - 1)
+        cache = append(cache, new, start + t - 1, is_in=bool(layers))
         token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
         return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
@@ -222,18 +208,6 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
     return out, stacked(cache) if layers else cache
 
 
-def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
-    """Token t of each answer, and its log-probability; greedily without temperature."""
-    if temperature is None:
-        token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
-    else:
-        kept = _restrict(logits_PGV / temperature, top_k, top_p)
-        uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
-        token_PG = draw(kept, uniform(keys_PG, jnp.broadcast_to(t, keys_PG.shape)))
-    chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
-    return token_PG, chosen - jax.nn.logsumexp(logits_PGV, axis=-1)
-
-
 def _record(out, t, token_PG, logprob_PG, eos):
     """Writes token t of the answers that have not ended."""
     real_PG = ~out.ended
@@ -243,47 +217,6 @@ def _record(out, t, token_PG, logprob_PG, eos):
         out.logprobs.at[..., t].set(jnp.where(real_PG, logprob_PG, 0.0)),
         out.ended | jnp.isin(token_PG, eos),
     )
-
-
-def draw(logits, uniform):
-    """One token per row, with the probability its logits give it.
-
-    The inverse of the cumulative distribution, first over blocks of tokens, then inside
-    the block that was hit: one random number a row, where the Gumbel trick needs one
-    for every entry of the vocabulary (half of a small model's decoding time).
-
-    Args:
-      logits: (..., V) float32; -inf forbids a token.
-      uniform: (...) float32 in [0, 1).
-    Returns:
-      (...) int32.
-    """
-    V = logits.shape[-1]
-    size = WIDE_BLOCK if V >= WIDE else BLOCK
-    weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
-    padding = [(0, 0)] * (weights.ndim - 1) + [(0, -V % size)]
-    blocks = jnp.pad(weights, padding).reshape(*weights.shape[:-1], -1, size)
-    edges = jnp.cumsum(blocks.sum(axis=-1), axis=-1)
-    target = uniform[..., None] * edges[..., -1:]
-    block = _first_above(edges, target)
-    before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
-    inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
-    place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
-    return (block * size + place)[..., 0].astype(jnp.int32)
-
-
-def _first_above(edges, target):
-    """Index (..., 1) of the first edge above the target, at worst the last rise."""
-    last_rise = jnp.argmax(edges, axis=-1, keepdims=True)
-    return jnp.minimum((edges <= target).sum(axis=-1, keepdims=True), last_rise)
-
-
-def _pick(array, index):
-    return jnp.take_along_axis(array, index, axis=-1)
-
-
-def _at(key, t):
-    return jax.random.fold_in(key, t)
 
 
 def empty_cache(prefix: KV, group, size) -> KV:
@@ -299,26 +232,20 @@ def empty_cache(prefix: KV, group, size) -> KV:
     return KV(keys, values, index, index)
 
 
-def append(cache: KV, new: KV, at) -> KV:
-    """Writes new tokens of every answer into the cache from column `at`, in place."""
+def append(cache: KV, new: KV, at, is_in=False) -> KV:
+    """Writes new tokens of every answer into the cache from column `at`, in place.
+
+    Args:
+      is_in: their keys and values were written by the layers.
+    """
 
     def write(axis, cache, new):
         place = {"start_index": at, "axis": axis}
         put = functools.partial(jax.lax.dynamic_update_slice_in_dim, **place)
         return jax.tree.map(put, cache, new)
 
-    return KV(*map(write, (-1, -2, 2, 2), cache, new))
-
-
-def _restrict(logits, top_k, top_p):
-    """Sets the logits of tokens outside top-k, then outside top-p, to -inf."""
-    if top_k:
-        kth = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
-        logits = jnp.where(logits < kth, -jnp.inf, logits)
-    if top_p is not None:
-        descending = jnp.sort(logits, axis=-1)[..., ::-1]
-        p = jax.nn.softmax(descending, axis=-1)
-        before = jnp.cumsum(p, axis=-1) - p
-        least = jnp.where(before < top_p, descending, jnp.inf)
-        logits = jnp.where(logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits)
-    return logits
+    keys, values = new.keys, new.values
+    if not is_in:
+        keys, values = write(-1, cache.keys, keys), write(-2, cache.values, values)
+    positions = write(2, cache.positions, new.positions)
+    return KV(keys, values, positions, write(2, cache.segments, new.segments))

@@ -17,10 +17,10 @@ from flax import nnx
 
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
+from helpers.generation.choosing import chooser, tempering
 from helpers.generation.interruptions import Heard, closed_up, hearing
 from helpers.generation.sampling import (
     append,
-    chooser,
     decode_turn,
     empty_cache,
     gathered_model,
@@ -133,7 +133,7 @@ def generate(
             session,
             keys_PG,
             active_PG,
-            jnp.float32(temperature),
+            tempering(temperature),
             *heard_by,
             max_tokens=max_tokens,
             eos_ids=tuple(eos_ids),
@@ -159,7 +159,7 @@ def _generate(
     greedy,
 ):
     model = gathered_model(graph, weights)
-    choose = chooser(keys, None if greedy else temperature)
+    choose = chooser(keys, 0 if greedy else temperature)
     if heard:
         choose = hearing(choose, session.column, Heard(*heard))
     state = session.hidden, session.length, active

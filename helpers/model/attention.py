@@ -35,6 +35,16 @@ class KV(NamedTuple):
     segments: jax.Array
 
 
+def written(room, new, at):
+    """Keys and values with new tokens' own from column `at` on, in place in a loop.
+
+    A column of ones behind the values (`summing`) stays.
+    """
+    put = jax.lax.dynamic_update_slice_in_dim
+    (keys, values), (new_keys, new_values) = room, new
+    return put(keys, new_keys, at, axis=-1), put(values, new_values, at, axis=-2)
+
+
 def visible(positions_PGT, segments_PGT, piece: KV, runs_PGT=None):
     """Which keys of a piece each query may see: causal, same segment, not padding.
 
@@ -107,7 +117,7 @@ def attend(query_PGKRTH, pieces, masks):
     Args:
       query_PGKRTH: queries, already scaled.
       pieces: (keys, values) per piece, (P, g, K, H, S) and (P, g, K, S, H) with g in
-        {1, G}.
+        {1, G}. Values that are kept for long may be `summing`: without a gradient.
       masks: (P, G, T, S) bool per piece.
     Returns:
       (P, G, K, R, T, H), in the dtype of the values.
@@ -126,10 +136,10 @@ def _attend_forward(query, pieces, masks):
     all_mixed, totals = [], []
     for score, (_, values) in zip(scores, pieces, strict=True):
         weight = jnp.exp(score - highest)
-        if _has_room(query):  # a column of ones makes the product sum up as well
-            values = jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
+        if query.shape[-2] >= JOINED:  # of few, the copy costs more than the sum
+            values = summing(values, query.shape[-1])
         mixed = _product("s,sh->h", weight.astype(values.dtype), values)
-        if _has_room(query):
+        if values.shape[-1] > query.shape[-1]:
             mixed, total = mixed[..., :-1], mixed[..., -1:]
         else:
             total = weight.sum(axis=-1, keepdims=True)
@@ -163,12 +173,15 @@ def _attend_backward(saved, gradient):
 attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _has_room(query):
-    """Whether one more column costs a TPU's units of 128 × 128 nothing.
+def summing(values, H):
+    """Values with a column of ones, for a product that sums weights up as well.
 
-    For few queries the copy of the values would cost more than the pass it saves.
+    Left as they are where they have one, or where one more column than H would not fit
+    beside the others into a TPU's units of 128 × 128.
     """
-    return query.shape[-2] >= JOINED and query.shape[-1] % 128 > 0
+    if H % 128 == 0 or values.shape[-1] > H:
+        return values
+    return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
 def _masked_scores(query, keys, mask):

@@ -78,10 +78,10 @@ class Gemma4Layer(Layer):
             x = x + self.norm(added, self.input_norm)
         return x * self.scale[...].astype(x.dtype), kv
 
-    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
+    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
         """As `Layer.attention`; a layer that shares adds no keys of its own."""
         if not self.shares:
-            return super().attention(x_PGTD, cos_sin, earlier, masks, ahead)
+            return super().attention(x_PGTD, cos_sin, earlier, masks, ahead, at)
         (q,) = self.heads(x_PGTD, "q")
         return self.look(q, cos_sin, earlier, masks, ahead), None
 

@@ -10,7 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from helpers.model import quantized
 from helpers.model.adapted import products
-from helpers.model.attention import attend_causally
+from helpers.model.attention import attend_causally, written
 from helpers.model.config import ModelConfig
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.rope import rotate
@@ -58,10 +58,15 @@ class Layer(nnx.Module):
         c = self.config
         return rms_norm(x, weight[...], c.norm_eps, c.norm_plus_one)
 
-    def __call__(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
-        """Returns the new x, and this layer's keys (P, G, K, H, T) and values."""
+    def __call__(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
+        """Returns the new x, and this layer's keys (P, G, K, H, T) and values.
+
+        Args:
+          at: the column of the last earlier piece into which they are written before
+            anything looks at it; that piece is returned then. None: they stand beside.
+        """
         attended, kv = self.attention(
-            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, ahead
+            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, ahead, at
         )
         if self.config.is_gemma:
             attended = self.norm(attended, self.post_attention_norm)
@@ -71,10 +76,13 @@ class Layer(nnx.Module):
             fed = self.norm(fed, self.post_ff_norm)
         return x_PGTD + fed, kv
 
-    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0):
+    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         q, k, v = self.queries_keys_values(x_PGTD)
         own = self.pieces(k, v, cos_sin)
+        if at is not None:
+            *earlier, room = earlier
+            own = written(room, own, at)
         return self.look(q, cos_sin, [*earlier, own], masks, ahead), own
 
     def queries_keys_values(self, x_PGTD):

@@ -15,7 +15,7 @@ from flax import nnx
 
 from helpers.model import quantized
 from helpers.model.adapted import cut, side_by_side
-from helpers.model.attention import KV
+from helpers.model.attention import KV, summing
 from helpers.model.ops import matmul
 from helpers.model.rope import rotaries
 from helpers.runtime.sharding import cut_over_model
@@ -58,30 +58,47 @@ class Unrolled:
             layer.joined = functools.partial(_products, ready)
             self.layers.append(layer)
 
-    def __call__(self, x, _, positions_PGT, seen, pieces, ahead):
-        """All layers: the new x, and lists of their keys and values."""
+    def __call__(self, x, _, positions_PGT, seen, pieces, ahead, at):
+        """All layers: the new x, and lists of their caches' keys and values.
+
+        Args:
+          at: the column of the last piece, the cache, into which each layer writes its
+            own before it looks. Else a TPU would read the cache once to look at it, and
+            once more to write into it.
+        """
         c = self.config
         ropes = rotaries(positions_PGT, c)
         everything = [allowed for allowed, _ in seen]
         near = [allowed & (distance < c.window) for allowed, distance in seen]
+        everything, near = (_one_piece(masks, at) for masks in (everything, near))
         new = []
         for i, layer in enumerate(self.layers):
             far = c.is_global(i)
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
-            x, kv = layer(x, ropes[0 if far else 1], earlier, masks, ahead)
+            x, kv = layer(x, ropes[0 if far else 1], earlier, masks, ahead, at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 
 
+def _one_piece(masks, at):
+    """The new tokens' own mask in their columns of the cache's."""
+    *earlier, cache, own = masks
+    put = jax.lax.dynamic_update_slice_in_dim
+    return [*earlier, put(cache, own, at, axis=-1)]
+
+
 def apart(kv: KV) -> KV:
     """Keys and values as lists of each layer's own, as `Unrolled` takes them."""
-    return kv._replace(keys=list(kv.keys), values=list(kv.values))  # type: ignore[arg-type]
+    H = kv.keys.shape[-2]
+    values = [summing(x, H) for x in kv.values]
+    return kv._replace(keys=list(kv.keys), values=values)  # type: ignore[arg-type]
 
 
 def stacked(kv: KV) -> KV:
     """Undoes `apart`."""
-    return kv._replace(keys=jnp.stack(kv.keys), values=jnp.stack(kv.values))
+    keys, values = jnp.stack(kv.keys), jnp.stack(kv.values)
+    return kv._replace(keys=keys, values=values[..., : keys.shape[-2]])
 
 
 def _joined(layer, names, model):

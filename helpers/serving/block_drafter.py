@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.generation.sampling import draw
+from helpers.generation.choosing import draw
 from helpers.model.attention import KV, visible
 from helpers.model.ops import rms_norm
 from helpers.model.rope import frequencies, rotary

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.generation.sampling import draw, empty_cache
+from helpers.generation.choosing import draw
+from helpers.generation.sampling import empty_cache
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 

@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.generation import sampling_checks
-from helpers.generation.sampling import draw
+from helpers.generation.choosing import draw
 from helpers.serving import paged
 from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
 from helpers.serving.request import Request, check

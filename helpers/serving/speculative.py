@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.generation import sampling_checks
+from helpers.generation.choosing import draw
 from helpers.generation.sampling import (
     Completions,
-    draw,
     empty_cache,
     gathered_model,
     prepared,

@@ -13,6 +13,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.generation import sampling
+from helpers.generation.choosing import tempering
 from helpers.model import lora
 from helpers.model.per_layer import keep_on_host
 from helpers.model.transformer import Transformer
@@ -168,5 +169,6 @@ def rollout(
         top_k=0,
         nucleus=False,
     )
-    arguments = (_placed(state, mesh), tokens, tokens, keys, number, number, *images)
+    heat = number if greedy else tempering(1.0)
+    arguments = (_placed(state, mesh), tokens, tokens, keys, heat, number, *images)
     return jax.jit(generate), arguments

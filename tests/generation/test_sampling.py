@@ -18,7 +18,7 @@ from tiny_models import (
 )
 from tiny_models import model as make
 
-from helpers.generation.sampling import draw, generate, row_keys
+from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
 
 PROMPTS, _ = random_groups(seed=4)
@@ -194,35 +194,6 @@ def test_two_tokens_are_drawn_with_their_exact_probabilities(temperature, top_k,
     assert stats.chi2.sf(chi_square, len(wanted) - 1) > 1e-3, (observed, wanted)
     uniform = np.full(len(wanted), 6000 / len(wanted))
     assert ((observed - uniform) ** 2 / uniform).sum() > 10 * len(wanted)
-
-
-@pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024, 8191, 8200])
-def test_draw_inverts_the_cumulative_distribution(size):
-    """Against a sorted search in float64, for vocabularies of any number of blocks."""
-    rng = np.random.default_rng(size)
-    logits = 3 * rng.normal(size=(400, size))
-    logits[rng.random((400, size)) < 0.3] = -np.inf
-    logits[:, rng.integers(size)] = 1.0
-    uniform = rng.random(400).astype(np.float32)
-    ours = np.asarray(draw(jnp.asarray(logits, jnp.float32), jnp.asarray(uniform)))
-    p = np.exp(logits)
-    edges = np.cumsum(p, axis=-1) / p.sum(axis=-1, keepdims=True)
-    for row, token in enumerate(ours):
-        low = edges[row, token] - p[row, token] / p[row].sum()
-        assert p[row, token] > 0
-        assert low - 1e-5 <= uniform[row] <= edges[row, token] + 1e-5
-
-
-@pytest.mark.parametrize("size", [7, 33, 1024, 8200])
-def test_draw_never_picks_what_is_forbidden_at_the_ends(size):
-    """u = 0 and the largest u below 1, with the first and last tokens at -inf."""
-    logits = np.full((2, size), -np.inf, np.float32)
-    logits[:, 3:5] = [-2.0, 1.0]
-    uniform = np.array([0, np.nextafter(np.float32(1), np.float32(0))], np.float32)
-    assert np.asarray(draw(jnp.asarray(logits), jnp.asarray(uniform))).tolist() == [
-        3,
-        4,
-    ]
 
 
 def test_the_likeliest_of_one_is_greedy():

@@ -83,3 +83,27 @@ def test_pieces_side_by_side_say_what_each_on_its_own_says(T, monkeypatch):
         monkeypatch.setattr(attention, "JOINED", joined)
         found = jax.jit(attention.attend_causally)(query, pieces, masks)
         np.testing.assert_allclose(found, expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("T", [1, attention.JOINED])
+def test_a_column_of_ones_that_values_keep_sums_weights_up(T):
+    """A cache with room, whose ones stay where new tokens are written into it."""
+    query, pieces, masks = case((7, 12), (True, False), T, jnp.float32)
+    (keys, values), there = pieces[1], slice(4, 6)
+    new = keys[..., :2] + 1, values[..., :2, :] + 1
+    kept = [(k, attention.summing(v, H)) for k, v in pieces]
+    kept[1] = attention.written(kept[1], new, there.start)
+    keys = keys.at[..., there].set(new[0])
+    pieces[1] = keys, values.at[..., there, :].set(new[1])
+    assert kept[1][1].shape[-1] == H + 1
+    found = jax.jit(attention.attend)(query, kept, masks)
+    np.testing.assert_allclose(found, plain(query, pieces, masks), atol=3e-6)
+
+
+def test_ones_are_added_once_and_only_beside_what_leaves_room():
+    values = jnp.zeros((1, 1, 1, 3, 64))
+    wide = attention.summing(values, 64)
+    assert wide.shape[-1] == 65 and bool((wide[..., -1] == 1).all())
+    assert attention.summing(wide, 64) is wide
+    full = jnp.zeros((1, 1, 1, 3, 256))
+    assert attention.summing(full, 256) is full

@@ -1,5 +1,7 @@
 """Layers apart, with joined matrices: the same numbers as the stack they are of."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,9 @@ import tiny_models
 from flax import nnx
 from tiny_models import FAMILIES, VOCAB
 
-from helpers.generation.sampling import generate, row_keys
+from helpers.generation.sampling import append, generate, row_keys
 from helpers.model import lora, unrolled
+from helpers.model.attention import KV
 
 SOME = ("q", "up", "down")  # of three products some matrices have no adapter
 P, G, SEEN = 2, 3, 9  # more tokens than a local layer sees
@@ -27,6 +30,18 @@ def pieces(model):
     return prefix, own
 
 
+def with_room(kv, room):
+    """A cache of these tokens and as many free columns, which hold rubbish."""
+
+    def wider(axis, x, filling):
+        shape = [*x.shape]
+        shape[axis] = room
+        return jnp.concatenate([x, jnp.full(shape, filling, x.dtype)], axis=axis)
+
+    fillings = (-1, 7.0), (-2, 7.0), (2, SEEN), (2, 0)
+    return KV(*(wider(a, x, y) for x, (a, y) in zip(kv, fillings, strict=True)))
+
+
 @pytest.mark.parametrize("adapters", [None, SOME])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_apart_compute_what_the_stack_does(family, adapters):
@@ -39,12 +54,15 @@ def test_layers_apart_compute_what_the_stack_does(family, adapters):
     @jax.jit
     def both(state):
         model = nnx.merge(graph, state)
-        earlier = pieces(model)
-        truth = model(*asked, earlier=earlier)
-        split = tuple(map(unrolled.apart, earlier))
-        layers = unrolled.Unrolled(model)
+        prefix, cache = pieces(model)
+        hidden, new = model(*asked, earlier=(prefix, cache))
+        cache = with_room(cache, 3)
+        truth = hidden, append(cache, new, 2)
+        split = unrolled.apart(prefix), unrolled.apart(cache)
+        layers = functools.partial(unrolled.Unrolled(model), at=2)
         hidden, new = model(*asked, earlier=split, layers=layers)
-        return truth, (hidden, unrolled.stacked(new))
+        new = unrolled.stacked(append(split[1], new, 2, is_in=True))
+        return truth, (hidden, new)
 
     for a, b in zip(*map(jax.tree.leaves, both(state)), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from helpers.generation import sampling
+from helpers.generation import choosing, sampling
 from helpers.model import lora
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -95,7 +95,7 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
         prompt,
         prompt,
         keys,
-        jnp.float32(1),
+        choosing.tempering(1.0),
         jnp.float32(1),
         max_tokens=Tc,
         eos_ids=(1,),

@@ -1,0 +1,116 @@
+"""From logits to a token and its log-probability: greedy, or drawn with one number."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+# Tokens in a block of the cumulative distribution: few for a small vocabulary; a large
+# one is cut as a TPU's registers are, 128 wide (a fifth of the time a token takes).
+BLOCK, WIDE_BLOCK, WIDE = 32, 128, 8192
+
+
+def tempering(temperature):
+    """What a compiled sampler is given: None for 1, so that it saves a pass."""
+    return None if temperature == 1 else jnp.float32(temperature)
+
+
+def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
+    """The function (logits, t or t_PG) -> token t of each answer and its log-prob.
+
+    Args:
+      temperature: from `tempering`, or the number 0: greedy.
+    """
+    return functools.partial(
+        _choose,
+        keys_PG=keys_PG,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p if nucleus else None,
+    )
+
+
+def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
+    """Token t of each answer, and its log-probability under the untempered model."""
+    if isinstance(temperature, int):
+        token_PG, total_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32), None
+    else:
+        kept = logits_PGV if temperature is None else logits_PGV / temperature
+        kept = _restrict(kept, top_k, top_p)
+        uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
+        noise_PG = uniform(keys_PG, jnp.broadcast_to(t, keys_PG.shape))
+        token_PG, total_PG = _draw(kept, noise_PG)
+        if kept is not logits_PGV:
+            total_PG = None
+    if total_PG is None:
+        total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
+    chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
+    return token_PG, chosen - total_PG
+
+
+def draw(logits, uniform):
+    """One token per row, with the probability its logits give it.
+
+    The inverse of the cumulative distribution, first over blocks of tokens, then inside
+    the block that was hit: one random number a row, where the Gumbel trick needs one
+    for every entry of the vocabulary (half of a small model's decoding time).
+
+    Args:
+      logits: (..., V) float32; -inf forbids a token.
+      uniform: (...) float32 in [0, 1).
+    Returns:
+      (...) int32.
+    """
+    return _draw(logits, uniform)[0]
+
+
+def _draw(logits, uniform):
+    """`draw`, and the logarithm of all weights' sum, which it comes by anyway.
+
+    A large vocabulary goes through memory once: the weights of the block that was hit
+    are made again.
+    """
+    V = logits.shape[-1]
+    size = WIDE_BLOCK if V >= WIDE else BLOCK
+    highest = logits.max(axis=-1)
+    padding = [(0, 0)] * (logits.ndim - 1) + [(0, -V % size)]
+    blocks = jnp.pad(logits, padding, constant_values=-jnp.inf)
+    blocks = blocks.reshape(*logits.shape[:-1], -1, size)
+    weights = jnp.exp(blocks - highest[..., None, None])
+    edges = jnp.cumsum(weights.sum(axis=-1), axis=-1)
+    target = uniform[..., None] * edges[..., -1:]
+    block = _first_above(edges, target)
+    before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
+    inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
+    inside = jnp.exp(inside - highest[..., None])
+    place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
+    token = (block * size + place)[..., 0].astype(jnp.int32)
+    return token, highest + jnp.log(edges[..., -1])
+
+
+def _first_above(edges, target):
+    """Index (..., 1) of the first edge above the target, at worst the last rise."""
+    last_rise = jnp.argmax(edges, axis=-1, keepdims=True)
+    return jnp.minimum((edges <= target).sum(axis=-1, keepdims=True), last_rise)
+
+
+def _pick(array, index):
+    return jnp.take_along_axis(array, index, axis=-1)
+
+
+def _at(key, t):
+    return jax.random.fold_in(key, t)
+
+
+def _restrict(logits, top_k, top_p):
+    """Sets the logits of tokens outside top-k, then outside top-p, to -inf."""
+    if top_k:
+        kth = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
+        logits = jnp.where(logits < kth, -jnp.inf, logits)
+    if top_p is not None:
+        descending = jnp.sort(logits, axis=-1)[..., ::-1]
+        p = jax.nn.softmax(descending, axis=-1)
+        before = jnp.cumsum(p, axis=-1) - p
+        least = jnp.where(before < top_p, descending, jnp.inf)
+        logits = jnp.where(logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits)
+    return logits
