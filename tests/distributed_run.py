@@ -16,9 +16,11 @@ import sys
 import warnings
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
+import toy_tools
 from flax import nnx
 from safetensors.numpy import load_file
 from tiny_models import adapted
@@ -27,11 +29,12 @@ from tiny_models import model as make
 from helpers.batches import prompt_batches
 from helpers.course import set_up
 from helpers.generation.rollouts import Rollouts
+from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
 from helpers.model.names import items
 from helpers.rewards.functions import RewardError
 from helpers.runtime.mesh import make_mesh
-from helpers.runtime.processes import OtherProcessFailed, gather
+from helpers.runtime.processes import OtherProcessFailed, gather, join
 from helpers.runtime.sharding import place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
@@ -41,6 +44,7 @@ from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
+SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
 ROWS = [
     {"question": f"{i} pears?" + " Mia" * (i % 3), "answer": f"#### {i}"}
@@ -49,7 +53,7 @@ ROWS = [
 
 
 def by_text(prompts, completions, **_):
-    return [zlib.crc32(text.encode()) % 7 / 6 for text in completions]
+    return [zlib.crc32(str(text).encode()) % 7 / 6 for text in completions]
 
 
 def fails_in_process_1(prompts, completions, **_):
@@ -73,7 +77,7 @@ def sft(model):
     )
 
 
-def grpo(model, reward=by_text, resample=0):
+def grpo(model, reward=by_text, resample=0, tools=None):
     prompts = prompt_batches.prompts(
         ROWS,
         TOKENIZER,
@@ -82,12 +86,20 @@ def grpo(model, reward=by_text, resample=0):
         seed=0,
     )
     settings = {"group": 2, "max_tokens": 12, "mask_truncated": False}
-    return Rollouts(model, prompts, reward, TOKENIZER, resample=resample, **settings)
+    settings |= {"resample": resample, "tools": tools}
+    return Rollouts(model, prompts, reward, TOKENIZER, **settings)
+
+
+def grpo_with_tools(model):
+    """Processes need not call in the same turns, and yet must sample together."""
+    use = ToolUse(toy_tools.Chatty(), [toy_tools.TWICE], turns=2, max_result_tokens=24)
+    return grpo(model, tools=use)
 
 
 LESSONS = {
     "sft": (objectives.sft, sft, {"accumulate": 2}),
     "grpo": (objectives.policy_gradient, grpo, {"minibatches": 2}),
+    "tools": (objectives.policy_gradient, grpo_with_tools, {"minibatches": 2}),
     "distillation": (objectives.distillation, lambda model: grpo(model, None), {}),
 }
 
@@ -123,7 +135,9 @@ def train(name, folder=None, devices=8, wrapper=lambda source: source):
         log=False,
         **settings,
     )
-    table = trainer.fit(wrapper(source_of(model)), STEPS)
+    ends = toy_tools.often_ends if name == "tools" else chat.eos_ids
+    with mock.patch.object(chat, "eos_ids", ends):
+        table = trainer.fit(wrapper(source_of(model)), STEPS)
     return model, [
         {key: x for key, x in row.items() if not is_timing(key)} for row in table
     ]
@@ -133,7 +147,7 @@ def close(table, expected, what):
     """Losses and what was sampled, to 1e-5; what depends on the packing is left out."""
     assert [row["step"] for row in table] == list(range(1, STEPS + 1)), what
     for row, other in zip(table, expected, strict=True):
-        for key in row.keys() & {"loss", "tokens", "reward", "length", "tied_groups"}:
+        for key in row.keys() & SAME:
             np.testing.assert_allclose(
                 row[key], other[key], rtol=1e-5, atol=1e-7, err_msg=f"{what} {key}"
             )
@@ -195,6 +209,8 @@ def alone(folder):
         assert two == json.loads((folder / f"{name}-1.json").read_text())
         _, expected = train(name)
         close(two, expected, name)
+        if name == "tools":
+            assert all(0 < row["calls"] < row["turns"] < 2 for row in expected)
         for devices in (1, 4, 8):
             moved = folder / f"{name}-on-{devices}"
             shutil.copytree(folder / name, moved)
@@ -213,7 +229,7 @@ def alone(folder):
 if __name__ == "__main__":
     if sys.argv[1] != "alone":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
+        join(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
     assert len(jax.devices()) == 8
     what, folder = sys.argv[1], Path(sys.argv[-1])
     if what == "whole":

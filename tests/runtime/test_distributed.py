@@ -75,7 +75,7 @@ def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lesson", ["sft", "grpo", "distillation"])
+@pytest.mark.parametrize("lesson", ["sft", "grpo", "tools", "distillation"])
 def test_what_is_written_is_written_once(whole, lesson):
     assert [row["step"] for row in read_table(whole / lesson)] == [1, 2, 3, 4, 5, 6]
     checkpoints = sorted((whole / lesson / "checkpoints").iterdir())
@@ -88,10 +88,12 @@ def test_what_is_written_is_written_once(whole, lesson):
 
 @pytest.mark.slow
 def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
-    """Process 1 is killed at step 5, and process 0, which waits for it, after that."""
+    """Process 1 is killed at step 5; process 0 ends within a minute, and says why."""
     processes, logs = two("killed", tmp_path)
     try:
         assert processes[1].wait(SECONDS) == -signal.SIGKILL, logs[1].read_text()
+        assert processes[0].wait(60) not in (0, -signal.SIGKILL)
+        assert "stopped sending heartbeats" in logs[0].read_text()
     finally:
         for process in processes:
             process.kill()
