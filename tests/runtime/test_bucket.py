@@ -180,12 +180,22 @@ def test_a_writer_that_is_killed_in_the_middle_of_a_checkpoint(bucket, port):
     assert not bucket.names(prefix)
 
 
-def trained(run, steps, model=None):
-    model = model or Toy()
-    trainer = Trainer(
-        model, squared_error, adamw(1e-2), folder=run, save_every=2, log=False
-    )
-    return model, trainer.fit(Rows(), steps)
+def trained(run, steps):
+    """The model and its rows; started again, as the error says, if an answer was cut.
+
+    On a busy machine TensorStore has hung up on the emulator once, and found no
+    generation in what it had got of the answer.
+    """
+    for cut in ("Malformed StorageGeneration", None):
+        model = Toy()
+        trainer = Trainer(
+            model, squared_error, adamw(1e-2), folder=run, save_every=2, log=False
+        )
+        try:
+            return model, trainer.fit(Rows(), steps)
+        except CheckpointError as error:
+            if not cut or cut not in str(error):
+                raise
 
 
 def lines(rows):
