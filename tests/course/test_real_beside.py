@@ -59,8 +59,10 @@ def test_bfloat16_lies_further_from_its_sampler_than_float32(tmp_path, monkeypat
         kind: real_dtypes.measured(disconnected.SMALL, kind, seed=0)
         for kind in real_dtypes.KINDS
     }
-    gaps = [float(row["gap_mean"]) for row in found.values()]
-    assert 10 * gaps[0] < min(gaps[1:]), gaps
+    gap = {kind: float(row["gap_mean"]) for kind, row in found.items()}
+    assert 10 * gap["float32"] < gap["bfloat16"], gap
+    # Some processors round what multiplies a bfloat16 weight, too, and others do not.
+    assert gap["float32"] < 2 * gap["weights"] < 4 * gap["bfloat16"], gap
     assert found["float32"]["outside_clip"] == 0 < found["bfloat16"]["outside_clip"]
     for row in found.values():
         assert row["steps"] == disconnected.SMALL.sft.steps
