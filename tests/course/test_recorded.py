@@ -7,7 +7,7 @@ import pytest
 
 from helpers.course import recorded
 from helpers.recipes.family import FAMILY, table
-from scripts import distil, family
+from scripts import distil, family, lora_ranks
 
 
 def test_numbers_are_numbers_and_seeds_are_told_by_mean_and_range(
@@ -52,6 +52,21 @@ def test_students_were_run_whole():
         assert row["low"] <= row["greedy"] <= row["high"]
         assert row["pass1"] <= row["pass8"] and row["questions"] <= budget
         assert row["questions"] == budget or "KL" not in row["arm"]
+
+
+def test_ranks_were_run_whole_and_trained_as_many_numbers_as_they_say():
+    rows = recorded.rows("lora_ranks")
+    arms = {"rank 2": 2, "rank 8": 8, "rank 32": 32}
+    assert sorted((row["arm"], row["seed"]) for row in rows) == sorted(
+        (arm, seed) for arm in (*arms, "all weights") for seed in lora_ranks.SEEDS
+    )
+    # Width 96, heads of 32: three of queries, one of keys; 256 inside; four layers.
+    sides = 2 * (96 + 96) + 2 * (96 + 32) + 3 * (96 + 256)
+    for row in rows:
+        assert row["low"] <= row["greedy"] <= row["high"]
+        assert row["numbers"] == 4 * sides * arms.get(row["arm"], 0) or (
+            row["arm"] == "all weights" and row["numbers"] == 459_712
+        )
 
 
 @pytest.mark.parametrize("name", FAMILY)
