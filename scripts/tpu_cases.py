@@ -204,6 +204,7 @@ def of_preset(name, topology, programs):
     sizes = {size: getattr(preset, size) for size in sizes}
     sizes |= {"rank": preset.lora_rank, "preset": name}
     own = {"evaluation": {"prompts": preset.prompts * preset.group}}
+    own |= {"sft": {"prompts": preset.rows}}
     own |= dict.fromkeys(("grpo", "distillation"), {"pieces": preset.pieces})
     return [
         Case(preset.model, program, topology, **sizes | own.get(program, {}))

@@ -66,12 +66,15 @@ def rms_norm(x, weight, eps, plus_one):
 
 
 # What the backward pass computes again: all of a layer but what attention found (least
-# memory); also not attention's own products, nor the adapters' inner ones; only what is
-# no product with a weight; or nothing.
+# memory); also not attention's own products, the adapters' inner ones and what the
+# feed-forward gave, which Gemma normalises; only what is no product with a weight; or
+# nothing. Of a name that the backward pass does not ask for, nothing is kept.
 _policies = jax.checkpoint_policies
 _found = "attended", "attention_total"
 _FOUND = _policies.save_only_these_names(*_found)
-_ATTENTION = _policies.save_only_these_names(*_found, "q", "k", "v", "o", "inner")
+_ATTENTION = _policies.save_only_these_names(
+    *_found, "q", "k", "v", "o", "down", "inner"
+)
 _PRODUCTS = _policies.save_from_both_policies(
     _FOUND, _policies.dots_with_no_batch_dims_saveable
 )

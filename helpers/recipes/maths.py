@@ -206,7 +206,7 @@ class Recipe:
             f" {length} tokens are left out"
         )
         return prompt_batches.packed_rows(
-            fitting, batch=self.preset.prompts, length=length, seed=seed
+            fitting, batch=self.preset.rows, length=length, seed=seed
         )
 
     def rollouts(self, reward, seed: int, group: int | None = None) -> Rollouts:

@@ -71,7 +71,8 @@ class Report:
     `modelled_ms` adds up the compiler's cycle estimates, loops times their trips. It
     has none for collectives, asynchronous copies and kernels of Pallas: `unpriced` says
     how often which of them run. `by_kind` splits the sum: products, reductions,
-    elementwise passes, moves. `roofline_ms` is what the program's products and bytes
+    elementwise passes, moves; `by_place`, a list of `where_time_goes.Share`, by the
+    course's functions. `roofline_ms` is what the program's products and bytes
     take at least (`where_time_goes.roofline_ms`). `quoted_ms` is the longer of the two,
     and `modelled_peak_percent` the useful FLOPs in that time, of the chip's peak.
     `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
@@ -92,6 +93,7 @@ class Report:
     compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
     by_kind: dict = dataclasses.field(default_factory=dict)
+    by_place: list = dataclasses.field(default_factory=list)
     roofline_ms: float = 0.0
     unpriced: dict = dataclasses.field(default_factory=dict)
     modelled_peak_percent: float = 0.0
@@ -203,6 +205,7 @@ def report(topology, count, lowered, flops=None) -> Report:
         compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
         modelled_ms=modelled_ms,
         by_kind=_by_kind(found, chip),
+        by_place=where_time_goes.shares(found, chip),
         roofline_ms=roofline_ms,
         unpriced=where_time_goes.unpriced(found),
         modelled_peak_percent=100 * one / peak / seconds if seconds else math.nan,

@@ -21,9 +21,10 @@ GROUP = 8
 def main(rows, prompt_tokens, completion_tokens):
     """Print the report of one batch as JSON."""
     model = abstract_programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
+    model.remat = "attention"
     graph, state = nnx.split(model)
     chip = SingleDeviceSharding(ahead_of_time.devices("v5e-1")[0])
-    objective = objectives.policy_gradient(chunk=1024)
+    objective = objectives.policy_gradient(chunk=2048)
     sizes = rows // GROUP, GROUP, prompt_tokens, completion_tokens
     batch = {
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=chip)

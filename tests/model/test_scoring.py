@@ -253,3 +253,26 @@ def test_recomputing_more_takes_less_memory():
     none, cheap, attention, layer = map(temporaries, kinds)
     assert layer < 0.7 * cheap < 0.7 * none
     assert layer < attention < cheap
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+def test_what_is_kept_of_attention_spares_its_products_and_the_feed_forwards_last(
+    family,
+):
+    """Products of a gradient, by output: of a layer's seven only two run again."""
+    model = Transformer(ModelConfig(family, 64, 32, 2, 2, 1, 16, 96), nnx.Rngs(0))
+    graph, state = nnx.split(model)
+    tokens = jnp.zeros((2, 1, 8), jnp.int32)
+
+    def products(remat):
+        def loss(state):
+            model = nnx.merge(graph, state)
+            model.remat = remat
+            return model(tokens, tokens)[0].sum()
+
+        program = str(jax.make_jaxpr(jax.grad(loss))(state))
+        return program.count("= dot_general")
+
+    none, attention, layer = map(products, ("none", "attention", "layer"))
+    assert attention == none + 2  # gate and up
+    assert layer == none + (7 if family == "gemma3_text" else 6)

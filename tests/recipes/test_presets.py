@@ -105,3 +105,19 @@ def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
         devices = 8 if name.startswith("v5e-8") else 1
         assert row.prompts % (row.pieces * devices) == 0
         assert row.remat in REMAT
+
+
+@pytest.mark.parametrize("minibatches", [2, 4])
+def test_minibatches_of_notebooks_08_and_15_can_be_cut_into_their_pieces(minibatches):
+    """They divide a preset's pieces among the updates of a batch."""
+    for name, row in presets.PRESETS.items():
+        pieces = row.pieces // minibatches or 1
+        devices = 8 if name.startswith("v5e-8") else 1
+        assert row.prompts % (minibatches * pieces * devices) == 0
+        assert row.prompts // minibatches // pieces <= row.prompts // row.pieces
+
+
+def test_a_batch_of_sft_has_as_many_rows_as_prompts_or_its_own_number():
+    """Enough rollouts for a chip's bandwidth would be four epochs of GSM8K in SFT."""
+    assert presets.PRESETS["laptop"].rows == presets.PRESETS["laptop"].prompts
+    assert presets.PRESETS["v5e-1"].rows == 16 < presets.PRESETS["v5e-1"].prompts

@@ -55,6 +55,7 @@ def test_the_longer_of_the_compilers_sum_and_the_roofline_is_quoted():
     assert report.modelled_ms == 0 < report.roofline_ms == report.quoted_ms
     assert sum(report.unpriced.values()) == report.unpriced_calls >= 1
     assert report.pallas_calls == 0 and report.by_kind == {"product": 0}
+    assert sum(share.tflop for share in report.by_place) == 2 * 128**3 / 1e12
     assert report.modelled_peak_percent == pytest.approx(
         100 * report.tflop / (197 * report.quoted_ms / 1e3)
     )

@@ -31,15 +31,17 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     assert tpu_check.merged(old, [cut]) == [cut, *old[1:]]
 
 
-def test_a_case_is_old_until_this_compiler_has_counted_its_calls(monkeypatch):
+def test_a_case_is_old_until_this_compiler_has_said_where_its_time_goes(monkeypatch):
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
     new = {name: str(x) for name, x in tpu_check.named(case).items()}
-    new |= {"versions": "jax 2", "unpriced_calls": "0", "pieces": "7"}
+    new |= {"versions": "jax 2", "places": "elsewhere 1.0 2.0", "verdict": ""}
+    new |= {"pieces": "7"}
     assert not tpu_check.is_old(case, [new])
     assert tpu_check.is_old(case, [])
-    for change in ({"versions": "jax 1"}, {"unpriced_calls": ""}, {"prompts": "9"}):
+    for change in ({"versions": "jax 1"}, {"places": ""}, {"prompts": "9"}):
         assert tpu_check.is_old(case, [new | change])
+    assert not tpu_check.is_old(case, [new | {"places": "", "verdict": "Too large"}])
 
 
 def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_path):
@@ -48,7 +50,7 @@ def test_a_table_of_old_and_new_rows_has_the_columns_of_both(monkeypatch, tmp_pa
     assert [old.get("roofline_ms") for old in tpu_check.table()] == ["", "3.0"]
 
 
-def test_a_row_of_before_calls_were_counted_is_compiled_again(monkeypatch):
+def test_a_row_of_before_places_were_told_is_compiled_again(monkeypatch):
     """Its program and compiler are the same: only what was asked is not."""
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
     program = jax.jit(lambda x: x @ x)
@@ -60,9 +62,11 @@ def test_a_row_of_before_calls_were_counted_is_compiled_again(monkeypatch):
     assert new["roofline_ms"] >= 0 and new["pallas_calls"] == 0 <= new["compile_s"]
     assert new["unpriced_calls"] >= 1  # this machine's compiler has no prices
     key = new["program_hash"]
-    assert tpu_check.measure(case, {key: {"unpriced_calls": ""}}) == new
-    kept = {"unpriced_calls": "0"}
-    assert tpu_check.measure(case, {key: kept}) is kept
+    place, modelled, least = new["places"].split()
+    assert (place, modelled) == ("elsewhere", "0.0") and 0 <= float(least) < 1
+    assert tpu_check.measure(case, {key: {"places": ""}}) == new
+    for kept in ({"places": new["places"]}, {"verdict": "Too large"}):
+        assert tpu_check.measure(case, {key: kept}) is kept
 
 
 def test_shares_of_the_peak_are_with_all_links_hidden_and_with_none():
@@ -79,7 +83,8 @@ def test_shares_of_the_peak_are_with_all_links_hidden_and_with_none():
 
 
 def test_old_rows_are_counted_anew_however_their_update_was_cut():
-    rows = tpu_check.table()
+    known = {tpu_check.place(tpu_check.named(case)) for case in tpu_cases.cases()}
+    rows = [row for row in tpu_check.table() if tpu_check.place(row) in known]
     first = rows[0]
     changed = [row | {"tflop": "0", "pieces": "99"} for row in rows]
     gone = first | {"prompts": "12345"}
@@ -103,7 +108,9 @@ def test_every_preset_has_all_five_programs_with_its_own_sizes():
         for case in mine:
             assert case.topology == name and case.model == PRESETS[name].model
             rows = PRESETS[name].group if case.program == "evaluation" else 1
-            assert case.prompts == PRESETS[name].prompts * rows
+            sft = case.program == "sft"
+            prompts = PRESETS[name].rows if sft else PRESETS[name].prompts
+            assert case.prompts == prompts * rows
             assert case.rank == PRESETS[name].lora_rank
             cut = case.program in ("grpo", "distillation")
             assert case.pieces == (PRESETS[name].pieces if cut else 1)

@@ -1,0 +1,84 @@
+"""Where the target programs' modelled time goes, for docs/compiler.md."""
+
+import collections
+
+from readme_compiler import _rows
+
+from helpers.course import results
+
+GEMMA = "google/gemma-3-4b-it"
+TARGETS = (  # what a program is called, which row it is, and the share it aims at
+    ("SFT", {"preset": "v5e-1", "program": "sft"}, 35),
+    ("GRPO", {"preset": "v5e-1", "program": "grpo"}, 35),
+    ("distillation", {"preset": "v5e-1", "program": "distillation"}, 38),
+    ("rollout", {"preset": "v5e-1", "program": "rollout"}, 25),
+    ("Gemma 3 1B, GRPO", {"preset": "v5e-1-gemma3-1b", "program": "grpo"}, 42),
+    (
+        "Gemma 3 4B with photos, GRPO, eight chips",
+        {"model": GEMMA, "topology": "v5e-8", "program": "grpo"}
+        | {"pictures": "1", "prompts": "16"},
+        45,
+    ),
+    (
+        "the same on one chip, int8",
+        {"model": GEMMA, "topology": "v5e-1", "program": "grpo"}
+        | {"pictures": "1", "trained": "LoRA 32"},
+        40,
+    ),
+    (
+        "Llama-3.1-70B, GRPO, v5p:4x4x4",
+        {"topology": "v5p:4x4x4", "program": "grpo"},
+        50,
+    ),
+)
+GROUPS = {  # the functions of the course that make each part
+    "weights": ("layer.Layer.project", "layer._beside", "adapted.", "unrolled._"),
+    "attention": ("attention.", "layer.Layer.", "rope."),
+    "vocabulary": ("head.", "scoring.", "distillation.", "choosing."),
+    "norms": ("ops.rms_norm",),
+    "slices and copies": ("transformer.", "elsewhere"),
+}
+
+
+def grouped(places: str) -> dict[str, tuple[float, float]]:
+    """{part of the program: (priced, bound)} in ms, of a row's column of places.
+
+    What belongs to no group is "rest".
+    """
+    sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for told in places.split("; "):
+        name, modelled, least = told.rsplit(" ", 2)
+        of = (group for group, starts in GROUPS.items() if name.startswith(starts))
+        group = next(of, "rest")
+        sums[group][0] += float(modelled)
+        sums[group][1] += float(least)
+    return {group: (priced, bound) for group, (priced, bound) in sums.items()}
+
+
+def left_table() -> str:
+    """Each target program: its share of peak, and the parts of its time."""
+    names = [*GROUPS, "rest"]
+    lines = [
+        f"| program | aimed at | of peak | with links | products, of useful "
+        f"| compiler's sum | {' | '.join(names)} |",
+        f"|---|{'--:|' * (5 + len(names))}",
+    ]
+    for name, wanted, aim in TARGETS:
+        row = next(iter(_rows(**wanted)), None)
+        if row is None or not row.get("places"):
+            lines.append(f"| {name} | {aim}% | not compiled anew |{' |' * 9}")
+            continue
+        parts = grouped(row["places"])
+        chips = int(row["chips"])
+        times = [
+            f"{parts[part][0]:,.0f} ({parts[part][1]:,.0f})" if part in parts else "–"
+            for part in names
+        ]
+        made = float(row["executed_tflop"]) * chips / float(row["tflop"])
+        cells = (
+            *(name, f"{aim}%", f"{float(row['modelled_peak_percent']):.0f}%"),
+            *(f"{float(row['serial_peak_percent']):.0f}%", f"{made:.2f} times"),
+            *(f"{results.quoted_ms(row):,.0f} ms", *times),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
