@@ -170,6 +170,8 @@ def trained(case):
     beside = " on NF4" if case.stored.startswith("nf4") else ""
     if case.table_on_host:
         beside += " with a table on the host"
+    if case.cut > 1:
+        beside += f", each matrix over {case.cut} chips"
     if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
         beside += f" from {case.teacher.rpartition('/')[2]}"
     return f"LoRA {case.rank}{beside}" if case.rank else "all"

@@ -47,6 +47,7 @@ class Published(NamedTuple):
         saw all others.
       source: the page.
       pieces: in how many parts our update takes the batch, so that it fits.
+      cut: how many chips share each matrix of ours (`tpu_cases.LargeCase`).
     """
 
     model: str
@@ -56,6 +57,7 @@ class Published(NamedTuple):
     share: float
     source: str
     pieces: int
+    cut: int
 
 
 PUBLISHED = (
@@ -67,6 +69,7 @@ PUBLISHED = (
         413.433 / 918,  # TFLOP/s a chip in the log that the page shows, of its peak
         f"{RECIPES}/trillium/Llama3.1-8B-MaxText/v6e-8/README.md",
         pieces=3,
+        cut=1,
     ),
     Published(
         "Llama-2-70B",
@@ -75,7 +78,8 @@ PUBLISHED = (
         4,
         0.65,
         f"{MAXTEXT}/getting_started/Run_Llama2.md",
-        pieces=1,
+        pieces=4,
+        cut=4,
     ),
     Published(
         "Llama-2-70B",
@@ -84,13 +88,17 @@ PUBLISHED = (
         2,
         0.57,
         f"{MAXTEXT}/getting_started/Run_Llama2.md",
-        pieces=2,
+        pieces=4,
+        cut=4,
     ),
 )
 
 
+@dataclasses.dataclass(frozen=True)
 class Training(tpu_cases.Case):
     """All weights of a published shape, trained on packed rows."""
+
+    cut: int = 1
 
     @property
     def config(self):
@@ -115,6 +123,7 @@ def case(one: Published) -> Training:
         prompt_tokens=half,
         completion_tokens=one.length - half,
         pieces=one.pieces,
+        cut=one.cut,
     )
 
 
@@ -140,6 +149,7 @@ def published(one: Published) -> dict:
         "length": one.length,
         "rows": one.rows,
         "pieces": one.pieces,
+        "cut": one.cut,
         "published_percent": round(100 * one.share, 1),
         "published_percent_causal": round(100 * share, 1),
         "published_ms": round(at_peak / share),
