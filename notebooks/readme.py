@@ -16,6 +16,7 @@ import re
 import human_minutes
 import publish
 import readme_compiler
+import readme_left
 import readme_learning
 import readme_peers
 import readme_real
@@ -169,6 +170,7 @@ def readme(text: str) -> str:
 def compiler(text: str) -> str:
     """docs/compiler.md with its tables as the data have them now."""
     text = fill(text, "tpu", readme_compiler.tpu_tables())
+    text = fill(text, "left", readme_left.left_table())
     text = fill(text, "witnesses", readme_compiler.witnesses())
     text = fill(text, "published", readme_compiler.published_table())
     return fill(text, "pictures", readme_compiler.pictures_tables())

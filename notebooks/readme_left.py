@@ -32,7 +32,10 @@ TARGETS = (  # what a program is called, which row it is, and the share it aims 
     ),
 )
 GROUPS = {  # the functions of the course that make each part
-    "weights": ("layer.Layer.project", "layer._beside", "adapted.", "unrolled._"),
+    "weights": (
+        *("layer.Layer.project", "layer.Layer.feed_forward", "layer._beside"),
+        *("adapted.", "unrolled._", "ops._product"),
+    ),
     "attention": ("attention.", "layer.Layer.", "rope."),
     "vocabulary": ("head.", "scoring.", "distillation.", "choosing."),
     "norms": ("ops.rms_norm",),

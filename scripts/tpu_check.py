@@ -182,9 +182,11 @@ def table():
     return tables.read(TABLE)
 
 
-def others():
-    """Rows of other compilers, such as Colab's."""
-    return [row for row in table() if row["versions"] != versions()]
+def of_today(rows):
+    """Rows of programs that are cases still, and those of another compiler."""
+    known = {place(named(case)) for case in tpu_cases.cases()}
+    mine = versions()
+    return [row for row in rows if row["versions"] != mine or place(row) in known]
 
 
 def write(rows):
@@ -254,8 +256,7 @@ def run(arguments):
     if options.old:
         chosen = [case for case in chosen if is_old(case, table())]
     rows = main(chosen)
-    if len(chosen) == len(tpu_cases.cases()):
-        write(rows + others())  # without the rows of programs that are gone
+    write(of_today(table()))
     if bad := [f"{row['topology']} {row['program']}" for row in rows if tight(row)]:
         return f"Too large, or a preset's with under {SPARE}% free: {', '.join(bad)}."
     return 0

@@ -9,6 +9,7 @@ import course_notebooks as course  # finds notebooks/readme.py, too
 import pytest
 import readme
 import readme_learning
+import readme_left
 import readme_real
 from PIL import Image
 
@@ -53,6 +54,27 @@ def test_notebooks_show_what_the_docs_show_of_the_compiler():
                     old = [x for x in text.splitlines() if x not in shown]
                     assert not old, f"{file.name} is of an older table: {old[0]}"
     assert found >= 5
+
+
+def test_a_programs_time_is_summed_by_parts_and_what_is_unknown_is_the_rest():
+    told = "layer.Layer.project_all 5.0 4.0; layer.Layer.look 1.0 0.5; rope.rotate 2 0; "
+    told += "ops.rms_norm 0.5 0.25; elsewhere 3 8; gradients.whole_gradient 1 1"
+    assert readme_left.grouped(told) == {
+        "weights": (5, 4),
+        "attention": (3, 0.5),
+        "norms": (0.5, 0.25),
+        "slices and copies": (3, 8),
+        "rest": (1, 1),
+    }
+
+
+def test_each_row_of_a_target_is_one_program_of_the_table():
+    with open(KEPT / "tpu_fit.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    newest = [row for row in rows if row["versions"] == rows[0]["versions"]]
+    for name, wanted, _ in readme_left.TARGETS:
+        found = [row for row in newest if wanted.items() <= row.items()]
+        assert len(found) == 1, name
 
 
 def test_a_screen_holds_what_it_is_the_picture_and_the_two_commands():

@@ -31,6 +31,15 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     assert tpu_check.merged(old, [cut]) == [cut, *old[1:]]
 
 
+def test_programs_that_are_gone_leave_the_table_but_for_another_compilers(monkeypatch):
+    monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
+    mine = {name: str(x) for name, x in tpu_check.named(case).items()}
+    mine |= {"versions": "jax 2"}
+    gone, colabs = mine | {"prompts": "9"}, mine | {"prompts": "9", "versions": "jax 1"}
+    assert tpu_check.of_today([mine, gone, colabs]) == [mine, colabs]
+
+
 def test_a_case_is_old_until_this_compiler_has_said_where_its_time_goes(monkeypatch):
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
