@@ -184,9 +184,14 @@ OWN = {  # notebook 15: a short run on rows of one's own
 OWN["laptop"] = OWN["laptop-real"]
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machine's
-    _machine, _sizes = _name[: len("v5e-1")], {"prompts": _prompts, "pieces": _pieces}
+    _machine = _name[: len("v5e-1")]
     PRESETS[_name] = dataclasses.replace(
-        PRESETS[_machine], name=_name, model=_model, packed=0, **_sizes
+        PRESETS[_machine],
+        name=_name,
+        model=_model,
+        packed=0,
+        prompts=_prompts,
+        pieces=_pieces,
     )
     FOOD[_name] = FOOD[_machine]
 OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}
