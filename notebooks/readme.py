@@ -171,6 +171,7 @@ def compiler(text: str) -> str:
     """docs/compiler.md with its tables as the data have them now."""
     text = fill(text, "tpu", readme_compiler.tpu_tables())
     text = fill(text, "left", readme_left.left_table())
+    text = fill(text, "meshes", readme_left.meshes_table())
     text = fill(text, "witnesses", readme_compiler.witnesses())
     text = fill(text, "published", readme_compiler.published_table())
     return fill(text, "pictures", readme_compiler.pictures_tables())

@@ -174,7 +174,7 @@ def trained(case):
         beside += f", each matrix over {case.cut} chips"
     if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
         beside += f" from {case.teacher.rpartition('/')[2]}"
-    return f"LoRA {case.rank}{beside}" if case.rank else "all"
+    return f"LoRA {case.rank}{beside}" if case.rank else f"all{beside}"
 
 
 def table():

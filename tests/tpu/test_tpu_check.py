@@ -31,6 +31,12 @@ def test_a_program_compiled_anew_replaces_its_row_and_no_other():
     assert tpu_check.merged(old, [cut]) == [cut, *old[1:]]
 
 
+def test_every_case_has_a_row_of_its_own():
+    places = [tpu_check.place(tpu_check.named(case)) for case in tpu_cases.cases()]
+    twice = {place for place in places if places.count(place) > 1}
+    assert not twice
+
+
 def test_programs_that_are_gone_leave_the_table_but_for_another_compilers(monkeypatch):
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 2")
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
