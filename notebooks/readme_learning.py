@@ -165,8 +165,8 @@ def order(found: dict[str, list[dict]]) -> str:
     return (
         f"Means of {_seeds(found)}, and from the lowest to the highest. Another seed "
         "moves a figure by a few points, and so does another machine, which rounds "
-        "otherwise: we have seen one seed of GRPO end at 88.8% on one machine and, "
-        "below GSPO, at 86.8% on another. So read no order into differences of that "
+        "otherwise: we have seen one seed of GRPO end anywhere from 84.2% to 88.8%, by "
+        "machine. So read no order into differences of that "
         f"size. Here GRPO ended ahead of GSPO in {ahead} of {seeds} seeds, "
         f"{said(found['grpo'])} against {said(found['gspo'])}."
     )

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.course import recorded
 from helpers.recipes.family import FAMILY, table
-from scripts import distil, family, lora_ranks
+from scripts import distil, family, food_arms, lora_ranks
 
 
 def test_numbers_are_numbers_and_seeds_are_told_by_mean_and_range(
@@ -67,6 +67,22 @@ def test_ranks_were_run_whole_and_trained_as_many_numbers_as_they_say():
         assert row["numbers"] == 4 * sides * arms.get(row["arm"], 0) or (
             row["arm"] == "all weights" and row["numbers"] == 459_712
         )
+
+
+def test_ways_of_imitating_traces_were_run_whole():
+    rows = recorded.rows("food_arms")
+    assert sorted((row["arm"], row["seed"]) for row in rows) == sorted(
+        (arm, seed)
+        for arm in food_arms.ARMS
+        for seed in (food_arms.SEEDS if arm != "base" else food_arms.SEEDS[:1])
+    )
+    for row in rows:
+        assert row["n"] == 360 and row["right_of_food"] <= row["looks_up"]
+        # Of all pictures, those without food can all be right or none of them.
+        food, all_right = row["n_food"], row["right"] * row["n"]
+        without = all_right - row["right_of_food"] * food
+        assert -0.1 <= without <= row["n"] - food + 0.1
+        assert (row["arm"] == "base") == (row["looks_up"] == 0)
 
 
 @pytest.mark.parametrize("name", FAMILY)
