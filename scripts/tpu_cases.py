@@ -311,7 +311,7 @@ def far():
     """
     for program in ("grpo", "gspo"):
         yield LargeCase(LARGE, program, "v5p:4x4x4")
-    for cut in (1, 8):
+    for cut in (1, 16):
         yield LargeCase(LARGE, "grpo", "v5p:4x4x4", cut=cut)
     for topology, chips in zip(SWEEP, (1, 8, 64, 256), strict=True):
         yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
