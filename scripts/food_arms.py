@@ -1,6 +1,6 @@
 """What twenty traces cost a model that sees, into `data/results/food_arms.csv`.
 
-    python -m scripts.food_arms    some five CPU-minutes; goes on where stopped
+    python -m scripts.food_arms    some three CPU-minutes; goes on where stopped
 
 The base model of notebook 09 imitates its traces in four ways: with all weights, with
 the tower frozen, at half the rate, and frozen at a quarter of the rate for twice the

@@ -1,6 +1,6 @@
 """Adapters of three ranks beside all weights, into `data/results/lora_ranks.csv`.
 
-    python -m scripts.lora_ranks    some five CPU-minutes; goes on where stopped
+    python -m scripts.lora_ranks    some three CPU-minutes; goes on where stopped
 
 The base model takes three times the updates of notebook 04 on its demonstrations, the
 same in the same order: with adapters beside its frozen weights, at ten times the rate,
