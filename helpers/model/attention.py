@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-BLOCK, BLOCKS = 128, 8  # least tokens in a block of queries, most blocks
 JOINED = 128  # queries from which on a copy of all keys is small beside the scores
 
 
@@ -64,49 +63,6 @@ def visible(positions_PGT, segments_PGT, piece: KV, runs_PGT=None):
     return ordered & same & there, distance
 
 
-def attend_causally(query_PGKRTH, pieces, masks, ahead=0):
-    """`attend`, where the last piece is the queries' own tokens, in the same order.
-
-    A token sees nothing after itself, so queries go in blocks and each block gets only
-    the keys up to its own end: almost half of a long text's scores are never computed.
-
-    Args, returns: as `attend`; `ahead` is how many later tokens one may see after all,
-      inside an image.
-    """
-    G, T = query_PGKRTH.shape[1], query_PGKRTH.shape[4]
-    if T >= JOINED and len(pieces) > 1:
-        pieces, masks = [_joined(pieces, G)], [_side_by_side(masks, G)]
-    size = max(BLOCK, -(-T // BLOCKS))
-    *earlier, (keys, values) = pieces
-    before = keys.shape[-1] - T
-    blocks = []
-    for start in range(0, T, size):
-        end = min(start + size, T)
-        last = before + min(end + ahead, T)
-        own = keys[..., :last], values[..., :last, :]
-        allowed = [mask[:, :, start:end] for mask in masks[:-1]]
-        allowed.append(masks[-1][:, :, start:end, :last])
-        query = query_PGKRTH[..., start:end, :]
-        blocks.append(attend(query, [*earlier, own], allowed))
-    return jnp.concatenate(blocks, axis=4) if len(blocks) > 1 else blocks[0]
-
-
-def _joined(pieces, G):
-    """Several pieces as one, each repeated for every row of the group."""
-    keys, values = (
-        [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in each]
-        for each in zip(*pieces, strict=True)
-    )
-    return jnp.concatenate(keys, axis=-1), jnp.concatenate(values, axis=-2)
-
-
-def _side_by_side(masks, G):
-    wide = [
-        jnp.broadcast_to(mask, (mask.shape[0], G, *mask.shape[2:])) for mask in masks
-    ]
-    return jnp.concatenate(wide, axis=-1)
-
-
 @jax.custom_vjp
 def attend(query_PGKRTH, pieces, masks):
     """Softmax attention over all pieces together, divided by the total at the end.
@@ -126,6 +82,18 @@ def attend(query_PGKRTH, pieces, masks):
 
 
 def _attend_forward(query, pieces, masks):
+    mixed, total = named(*mixed_and_total(query, pieces, masks))
+    return mixed, (query, pieces, masks, mixed, total)
+
+
+def named(mixed, total):
+    """What is kept for the backward pass, by the names that `ops.REMAT` knows."""
+    mixed = checkpoint_name(mixed, "attended")
+    return mixed, checkpoint_name(total, "attention_total")
+
+
+def mixed_and_total(query, pieces, masks):
+    """What queries find, and the logarithm of each one's total."""
     scores = [
         _masked_scores(query, keys, mask)
         for (keys, _), mask in zip(pieces, masks, strict=True)
@@ -133,7 +101,7 @@ def _attend_forward(query, pieces, masks):
     highest = functools.reduce(
         jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
     )
-    all_mixed, totals = [], []
+    allmixed_and_total, totals = [], []
     for score, (_, values) in zip(scores, pieces, strict=True):
         weight = jnp.exp(score - highest)
         if query.shape[-2] >= JOINED:  # of few, the copy costs more than the sum
@@ -143,16 +111,16 @@ def _attend_forward(query, pieces, masks):
             mixed, total = mixed[..., :-1], mixed[..., -1:]
         else:
             total = weight.sum(axis=-1, keepdims=True)
-        all_mixed.append(mixed)
+        allmixed_and_total.append(mixed)
         totals.append(total)
-    mixed, total = (functools.reduce(jnp.add, each) for each in (all_mixed, totals))
-    mixed = checkpoint_name((mixed / total).astype(pieces[0][1].dtype), "attended")
-    total = (highest + jnp.log(total))[..., 0]  # a last axis of 1 would be padded
-    total = checkpoint_name(total, "attention_total")
-    return mixed, (query, pieces, masks, mixed, total)
+    mixed, total = (
+        functools.reduce(jnp.add, each) for each in (allmixed_and_total, totals)
+    )
+    mixed = (mixed / total).astype(pieces[0][1].dtype)
+    return mixed, (highest + jnp.log(total))[..., 0]  # a last axis of 1 would be padded
 
 
-def _attend_backward(saved, gradient):
+def attend_backward(saved, gradient):
     """The rule of a softmax: a weight gains by how far its value beats the mean."""
     query, pieces, masks, mixed, total = saved
     wide = gradient.astype(jnp.float32) * mixed.astype(jnp.float32)
@@ -170,7 +138,7 @@ def _attend_backward(saved, gradient):
     return for_query.astype(query.dtype), for_pieces, None
 
 
-attend.defvjp(_attend_forward, _attend_backward)
+attend.defvjp(_attend_forward, attend_backward)
 
 
 def summing(values, H):

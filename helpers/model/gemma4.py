@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from helpers.model.attention_blocks import EVERYTHING, Reach
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
@@ -63,7 +64,7 @@ class Gemma4Layer(Layer):
         self.scale = Fixed(jnp.ones((1,), dtype))
 
     def __call__(  # type: ignore[override]
-        self, x_PGTD, input_PGTE, cos_sin, earlier, masks, ahead=0
+        self, x_PGTD, input_PGTE, cos_sin, earlier, masks, reach=EVERYTHING
     ):
         """Returns the new x, and this layer's keys and values; None if it shares.
 
@@ -71,19 +72,19 @@ class Gemma4Layer(Layer):
           input_PGTE: this layer's vectors of the tokens, or None.
           earlier: pieces; of a layer that shares, the new tokens' own among them.
         """
-        x, kv = super().__call__(x_PGTD, cos_sin, earlier, masks, ahead)
+        x, kv = super().__call__(x_PGTD, cos_sin, earlier, masks, reach)
         if input_PGTE is not None:
             gate = jax.nn.gelu(self.project(x, "input_gate"), approximate=True)
             added = self.project(gate * input_PGTE, "input_out")
             x = x + self.norm(added, self.input_norm)
         return x * self.scale[...].astype(x.dtype), kv
 
-    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
+    def attention(self, x_PGTD, cos_sin, earlier, masks, reach=EVERYTHING, at=None):
         """As `Layer.attention`; a layer that shares adds no keys of its own."""
         if not self.shares:
-            return super().attention(x_PGTD, cos_sin, earlier, masks, ahead, at)
+            return super().attention(x_PGTD, cos_sin, earlier, masks, reach, at)
         (q,) = self.heads(x_PGTD, "q")
-        return self.look(q, cos_sin, earlier, masks, ahead), None
+        return self.look(q, cos_sin, earlier, masks, reach), None
 
     def queries_keys_values(self, x_PGTD):
         """As `Layer.queries_keys_values`; without a values matrix, keys are values."""
@@ -122,7 +123,7 @@ class Gemma4Layers(nnx.Module):
           inputs_LPGTE: each layer's vectors of the tokens (`PerLayer`), or None.
           seen: (allowed, distance) of each piece, the new tokens last.
           pieces: (keys, values) of the earlier pieces, both by kind.
-          ahead: see `attention.attend_causally`.
+          ahead: see `attention_blocks.Reach`.
           remat: wraps one layer, see `ops.REMAT`.
         """
         walk = _Walk(self, positions_PGT, seen, ahead, remat)
@@ -150,7 +151,8 @@ class _Walk:
     def __init__(self, layers, positions_PGT, seen, ahead, remat):
         c, own = layers.config, own_of(layers.config)
         self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
-        self.layers, self.ahead, self.remat = own.stacks, ahead, remat
+        self.layers, self.remat = own.stacks, remat
+        self.reach = {"full": Reach(ahead), "local": Reach(ahead, c.window)}
         full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
         local = frequencies(c.head_dim, c.rope_local_theta)
         self.ropes = {
@@ -208,7 +210,8 @@ class _Walk:
             weights, earlier, inputs = layer_inputs
             layer = nnx.merge(graph, gathered(weights, x.dtype))
             earlier = shared[kind] if layer.shares else earlier
-            x, kv = layer(spread(x), inputs, cos_sin, earlier, masks, self.ahead)
+            reach = self.reach[kind]
+            x, kv = layer(spread(x), inputs, cos_sin, earlier, masks, reach)
             return spread(x), kv
 
         return jax.lax.scan(one_layer, x, layers)

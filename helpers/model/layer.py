@@ -10,7 +10,8 @@ from jax.ad_checkpoint import checkpoint_name
 
 from helpers.model import quantized
 from helpers.model.adapted import products
-from helpers.model.attention import attend_causally, written
+from helpers.model.attention import written
+from helpers.model.attention_blocks import EVERYTHING, attend_causally
 from helpers.model.config import ModelConfig
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.rope import rotate
@@ -58,7 +59,7 @@ class Layer(nnx.Module):
         c = self.config
         return rms_norm(x, weight[...], c.norm_eps, c.norm_plus_one)
 
-    def __call__(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
+    def __call__(self, x_PGTD, cos_sin, earlier, masks, reach=EVERYTHING, at=None):
         """Returns the new x, and this layer's keys (P, G, K, H, T) and values.
 
         Args:
@@ -66,7 +67,7 @@ class Layer(nnx.Module):
             anything looks at it; that piece is returned then. None: they stand beside.
         """
         attended, kv = self.attention(
-            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, ahead, at
+            self.norm(x_PGTD, self.attention_norm), cos_sin, earlier, masks, reach, at
         )
         if self.config.is_gemma:
             attended = self.norm(attended, self.post_attention_norm)
@@ -76,14 +77,14 @@ class Layer(nnx.Module):
             fed = self.norm(fed, self.post_ff_norm)
         return x_PGTD + fed, kv
 
-    def attention(self, x_PGTD, cos_sin, earlier, masks, ahead=0, at=None):
+    def attention(self, x_PGTD, cos_sin, earlier, masks, reach=EVERYTHING, at=None):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         q, k, v = self.queries_keys_values(x_PGTD)
         own = self.pieces(k, v, cos_sin)
         if at is not None:
             *earlier, room = earlier
             own = written(room, own, at)
-        return self.look(q, cos_sin, [*earlier, own], masks, ahead), own
+        return self.look(q, cos_sin, [*earlier, own], masks, reach), own
 
     def queries_keys_values(self, x_PGTD):
         """Each (P, G, its heads, T, H), neither normalised nor turned yet."""
@@ -95,7 +96,7 @@ class Layer(nnx.Module):
             k_PGKTH = self.norm(k_PGKTH, self.k_norm)
         return rotate(k_PGKTH, cos_sin).swapaxes(3, 4), v_PGKTH
 
-    def look(self, q_PGNTH, cos_sin, pieces, masks, ahead=0):
+    def look(self, q_PGNTH, cos_sin, pieces, masks, reach=EVERYTHING):
         """What queries find in the pieces, of which the last is their own."""
         c = self.config
         P, G, _, T, H = q_PGNTH.shape
@@ -103,7 +104,7 @@ class Layer(nnx.Module):
             q_PGNTH = self.norm(q_PGNTH, self.q_norm)
         q_PGNTH = rotate(q_PGNTH, cos_sin) * c.attention_scale
         q_PGKRTH = q_PGNTH.reshape(P, G, c.kv_heads, -1, T, H)
-        out_PGKRTH = attend_causally(q_PGKRTH, pieces, masks, ahead)
+        out_PGKRTH = attend_causally(q_PGKRTH, pieces, masks, reach)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
         return self.project(out_PGTD, "o", widens=False)
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model.attention import KV, visible
+from helpers.model.attention_blocks import Reach
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4 import Gemma4Layers
 from helpers.model.gemma4_vision import Gemma4Vision
@@ -148,7 +149,7 @@ class Transformer(nnx.Module):
     def _walk(self, x, _, positions_PGT, seen, pieces, ahead):
         """All layers, one after the other: the new x, and their keys and values."""
         c = self.config
-        ropes = rotaries(positions_PGT, c)
+        ropes, window = rotaries(positions_PGT, c), c.window if c.pattern > 1 else 0
         graph, weights = nnx.split(self.layers)
 
         @rematerialised(self.remat)
@@ -162,7 +163,8 @@ class Transformer(nnx.Module):
                     for allowed, distance in seen
                 ]
             layer = nnx.merge(graph, gathered(weights, x.dtype))
-            x, kv = layer(spread(x), cos_sin, earlier, masks, ahead)
+            reach = Reach(ahead, window, is_global)
+            x, kv = layer(spread(x), cos_sin, earlier, masks, reach)
             return spread(x), kv
 
         is_global = jnp.array([c.is_global(i) for i in range(c.layers)])

@@ -16,6 +16,7 @@ from flax import nnx
 from helpers.model import quantized
 from helpers.model.adapted import cut, side_by_side
 from helpers.model.attention import KV, summing
+from helpers.model.attention_blocks import Reach
 from helpers.model.ops import matmul
 from helpers.model.rope import rotaries
 from helpers.runtime.sharding import cut_over_model
@@ -76,7 +77,8 @@ class Unrolled:
             far = c.is_global(i)
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
-            x, kv = layer(x, ropes[0 if far else 1], earlier, masks, ahead, at)
+            ropes_of = ropes[0 if far else 1]
+            x, kv = layer(x, ropes_of, earlier, masks, Reach(ahead), at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 

@@ -20,6 +20,7 @@ from flax import nnx
 
 from helpers.generation.choosing import draw
 from helpers.model.attention import KV, visible
+from helpers.model.attention_blocks import Reach
 from helpers.model.ops import rms_norm
 from helpers.model.rope import frequencies, rotary
 from helpers.model.scoring import prefill
@@ -152,7 +153,7 @@ class BlockDrafter(Drafter):
                 for allowed, distance in seen
             ]
             layer = nnx.merge(graph, weights)
-            return layer(x, cos_sin, earlier, masks, ahead=self.block)[0], None
+            return layer(x, cos_sin, earlier, masks, Reach(self.block))[0], None
 
         is_global = jnp.array([c.is_global(i) for i in self.chosen])
         past = [(kv.keys[chosen], kv.values[chosen]) for kv in pieces]

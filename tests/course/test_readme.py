@@ -57,7 +57,9 @@ def test_notebooks_show_what_the_docs_show_of_the_compiler():
 
 
 def test_a_programs_time_is_summed_by_parts_and_what_is_unknown_is_the_rest():
-    told = "layer.Layer.project_all 5.0 4.0; layer.Layer.look 1.0 0.5; rope.rotate 2 0; "
+    told = (
+        "layer.Layer.project_all 5.0 4.0; layer.Layer.look 1.0 0.5; rope.rotate 2 0; "
+    )
     told += "ops.rms_norm 0.5 0.25; elsewhere 3 8; gradients.whole_gradient 1 1"
     assert readme_left.grouped(told) == {
         "weights": (5, 4),
