@@ -16,8 +16,8 @@ import re
 import human_minutes
 import publish
 import readme_compiler
-import readme_left
 import readme_learning
+import readme_left
 import readme_peers
 import readme_real
 from publish import ROOT
