@@ -185,7 +185,8 @@ def main(chosen: list[str]) -> int:
     rows = {row["topology"]: row for row in tables.read(TABLE)}
     for one in PUBLISHED:
         before = rows.get(one.topology, {})
-        kept = {name: before.get(name, "") for name in COMPILED}
+        same = all(before.get(x) == str(getattr(one, x)) for x in ("pieces", "cut"))
+        kept = {name: before.get(name, "") if same else "" for name in COMPILED}
         rows[one.topology] = published(one) | kept | {"source": one.source}
     for one in PUBLISHED:
         if not chosen or one.topology in chosen:

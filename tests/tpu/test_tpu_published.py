@@ -75,3 +75,8 @@ def test_only_the_slices_asked_for_are_compiled(monkeypatch, tmp_path):
     rows = tables.read(tpu_published.TABLE)
     assert [row["modelled_ms"] for row in rows] == ["7", "8", ""]
     assert [row["topology"] for row in rows] == [one.topology for one in PUBLISHED]
+    other = [PUBLISHED[0]._replace(cut=2), *PUBLISHED[1:]]
+    monkeypatch.setattr(tpu_published, "PUBLISHED", other)
+    assert tpu_published.main(["nowhere"]) == 0
+    rows = tables.read(tpu_published.TABLE)
+    assert [row["modelled_ms"] for row in rows] == ["", "8", ""], "of another program"
