@@ -264,14 +264,14 @@ def seeing():
     """Food-101's programs; the last repeats GRPO's with a picture for every answer."""
     for program in ("sft", "rollout", "grpo"):
         yield SeeingCase(GEMMA4B, program, "v5e-8", prompts=16)
-        pieces = 1 if program == "rollout" else 4
+        pieces = 1 if program == "rollout" else 2
         yield SeeingCase(GEMMA4B, program, "v5e-1", prompts=8, pieces=pieces, int8=True)
     yield SeeingCase(GEMMA4B, "grpo", "v5e-8", prompts=128, group=1)
 
 
 def four_bits():
     """GRPO of Food-101 once more, as on one chip, with a frozen base of four bits."""
-    yield FourBitCase(GEMMA4B, "grpo", "v5e-1", prompts=8, pieces=4)
+    yield FourBitCase(GEMMA4B, "grpo", "v5e-1", prompts=8, pieces=2)
 
 
 def students():
