@@ -8,6 +8,7 @@ shows, so it is always an argument. Tables of answers and tokens are in `markup.
 import base64
 import html
 import io
+import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -81,13 +82,29 @@ def image(fig: Figure, alt: str) -> str:
     Raises:
       ValueError: the alt text is empty.
     """
+    return _element(png(fig), alt, round(fig.get_figwidth() * PIXELS_PER_INCH))
+
+
+def show_file(file: pathlib.Path, alt: str, width: int = 672) -> None:
+    """Put a picture of a PNG file into the notebook's output, with alt text.
+
+    Args:
+      file: the PNG.
+      alt: as for `show`.
+      width: in pixels of the page, where there is room.
+    Raises:
+      ValueError: the alt text is empty.
+    """
+    markup.display(_element(file.read_bytes(), alt, width))
+
+
+def _element(data: bytes, alt: str, width: int) -> str:
     if not alt.strip():
         raise ValueError("A figure needs alt text: say what it shows and finds.")
-    data = base64.b64encode(png(fig)).decode()
-    width = round(fig.get_figwidth() * PIXELS_PER_INCH)
+    text = base64.b64encode(data).decode()
     return (
         f'<img alt="{html.escape(alt, quote=True)}" width="{width}" '
-        f'style="max-width:100%;background:white" src="data:image/png;base64,{data}">'
+        f'style="max-width:100%;background:white" src="data:image/png;base64,{text}">'
     )
 
 

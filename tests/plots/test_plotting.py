@@ -1,5 +1,6 @@
 """Figures say what they should: data drawn, labels apart, white canvas, alt text."""
 
+import base64
 import html
 import io
 import re
@@ -67,6 +68,17 @@ def test_show_refuses_a_figure_without_alt_text(shown):
     with pytest.raises(ValueError, match="alt text"):
         plotting.show(fig, " ")
     assert not shown
+
+
+def test_a_picture_of_a_file_is_shown_as_it_is_and_with_alt_text(shown, tmp_path):
+    file = tmp_path / "seen.png"
+    file.write_bytes(data := b"\x89PNG any bytes")
+    plotting.show_file(file, "Bars & a line", width=300)
+    (output,) = shown
+    tag = re.fullmatch(r'<img alt="([^"]*)" width="300" [^<>]*base64,(\S+)">', output)
+    assert tag[1] == "Bars &amp; a line" and base64.b64decode(tag[2]) == data
+    with pytest.raises(ValueError, match="alt text"):
+        plotting.show_file(file, "")
 
 
 @pytest.mark.parametrize(
