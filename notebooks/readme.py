@@ -172,6 +172,7 @@ def compiler(text: str) -> str:
     text = fill(text, "tpu", readme_compiler.tpu_tables())
     text = fill(text, "left", readme_left.left_table())
     text = fill(text, "meshes", readme_left.meshes_table())
+    text = fill(text, "peers", readme_left.peers_table())
     text = fill(text, "witnesses", readme_compiler.witnesses())
     text = fill(text, "published", readme_compiler.published_table())
     return fill(text, "pictures", readme_compiler.pictures_tables())

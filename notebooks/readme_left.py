@@ -5,6 +5,9 @@ import collections
 from readme_compiler import _rows
 
 from helpers.course import results
+from scripts import tables
+
+PEERS = results.TPU_FIT.with_name("tpu_peers.csv")
 
 GEMMA = "google/gemma-3-4b-it"
 TARGETS = (  # what a program is called, which row it is, and the share it aims at
@@ -37,7 +40,8 @@ GROUPS = {  # the functions of the course that make each part
         *("layer.Layer.project", "layer.Layer.feed_forward", "layer._beside"),
         *("adapted.", "unrolled._", "ops._product"),
     ),
-    "attention": ("attention.", "layer.Layer.", "rope."),
+    "attention": ("attention.", "attention_blocks.", "layer.Layer.", "rope."),
+    "tower": ("vision.",),
     "vocabulary": ("head.", "scoring.", "distillation.", "choosing."),
     "norms": ("ops.rms_norm",),
     "slices and copies": ("transformer.", "elsewhere"),
@@ -70,7 +74,7 @@ def left_table() -> str:
     for name, wanted, aim in TARGETS:
         row = next(iter(_rows(**wanted)), None)
         if row is None or not row.get("places"):
-            lines.append(f"| {name} | {aim}% | not compiled anew |{' |' * 9}")
+            lines.append(f"| {name} | {aim}% | not compiled anew |{' |' * (2 + len(names))}")
             continue
         parts = grouped(row["places"])
         chips = int(row["chips"])
@@ -106,5 +110,31 @@ def meshes_table() -> str:
             f"{float(row['modelled_peak_percent']):.0f}%",
             f"{float(row['serial_peak_percent']):.0f}%",
         )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def peers_table() -> str:
+    """GRPO's loss and gradient on one chip, ours and google-tunix's."""
+    found: dict[str, dict] = collections.defaultdict(dict)
+    for row in tables.read(PEERS):
+        found[row["answers"]][row["library"]] = row
+    lines = [
+        "| answers | ours | google-tunix | as fast | memory, ours | google-tunix |",
+        f"|--:|{'--:|' * 5}",
+    ]
+    for answers, both in found.items():
+        if len(both) < 2:  # the run was cut
+            continue
+        ours, theirs = both["ours"], both["tunix"]
+        cells = [answers, f"{float(ours['modelled_ms']):,.0f} ms"]
+        if theirs["fits"] == "True":
+            ratio = float(theirs["modelled_ms"]) / float(ours["modelled_ms"])
+            cells += [f"{float(theirs['modelled_ms']):,.0f} ms", f"{ratio:.2f} times"]
+            memory = f"{float(theirs['hbm_gb']):.1f} GiB"
+        else:
+            cells += ["does not fit", "–"]
+            memory = theirs["verdict"].partition("needs ")[2].partition(" of")[0]
+        cells += [f"{float(ours['hbm_gb']):.1f} GiB", memory]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
