@@ -75,12 +75,11 @@ def measure(case, kept):
     start = time.process_time()
     report = ahead_of_time.report(case.topology, chips, lowered, case.flops())
     seconds = time.process_time() - start
-    percent = report.hbm_percent + 100 * resident / report.usable_gb
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     row = named(case) | {
         "group": case.answers,
         "chips": chips,
-        "hbm_percent": "" if report.verdict else round(percent, 1),
+        "hbm_percent": "" if report.verdict else used_percent(report, resident),
         "arguments_gb": round(report.arguments_gb, 3),
         "temporaries_gb": round(report.temporaries_gb, 3),
         "resident_gb": round(resident, 3),
@@ -100,6 +99,11 @@ def measure(case, kept):
         "compile_s": round(seconds),
     }
     return stated(row, case)
+
+
+def used_percent(report, resident):
+    """Of a chip's memory, with the GiB that stay there beside the program."""
+    return round(report.hbm_percent + 100 * resident / report.usable_gb, 1)
 
 
 def places(report):

@@ -84,6 +84,19 @@ def test_a_row_of_before_places_were_told_is_compiled_again(monkeypatch):
         assert tpu_check.measure(case, {key: kept}) is kept
 
 
+def test_a_program_that_does_not_fit_has_a_row_that_says_so(monkeypatch):
+    case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-1")
+    program, x = jax.jit(lambda x: x @ x), jax.numpy.zeros((8, 8))
+    monkeypatch.setattr(tpu_cases.Case, "build", lambda _: (program, (x,), 1.0))
+    monkeypatch.setattr(tpu_check, "versions", lambda: "jax 1")
+    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: numpy.zeros(1))
+    none = ahead_of_time.Report("v5e-1", 1, verdict="Does not fit:\nneeds 20G.")
+    monkeypatch.setattr(ahead_of_time, "report", lambda *_: none)
+    found = tpu_check.measure(case, {})
+    assert found["verdict"] == "Does not fit: needs 20G." and tpu_check.tight(found)
+    assert found["hbm_percent"] == found["modelled_peak_percent"] == ""
+
+
 def test_shares_of_the_peak_are_with_all_links_hidden_and_with_none():
     case = tpu_cases.Case("Qwen/Qwen3-0.6B", "grpo", "v5e-8")
     told = {"chips": "8", "modelled_ms": "600", "roofline_ms": "750"}
