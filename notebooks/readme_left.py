@@ -74,7 +74,9 @@ def left_table() -> str:
     for name, wanted, aim in TARGETS:
         row = next(iter(_rows(**wanted)), None)
         if row is None or not row.get("places"):
-            lines.append(f"| {name} | {aim}% | not compiled anew |{' |' * (2 + len(names))}")
+            lines.append(
+                f"| {name} | {aim}% | not compiled anew |{' |' * (2 + len(names))}"
+            )
             continue
         parts = grouped(row["places"])
         chips = int(row["chips"])

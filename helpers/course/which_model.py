@@ -58,7 +58,9 @@ def largest_that_fits(machine: str, spare: float) -> str:
 
 def _rows():
     with open(TPU_FIT, newline="") as file:
-        return [row for row in csv.DictReader(file) if _is_choice(row)]
+        rows = list(csv.DictReader(file))
+    newest = rows[0]["versions"]  # Colab's older compiler was asked too
+    return [row for row in rows if row["versions"] == newest and _is_choice(row)]
 
 
 def _is_choice(row):

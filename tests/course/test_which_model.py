@@ -20,6 +20,7 @@ ROW = {
     "trained": "LoRA 32",
     "hbm_percent": "41.4",
     "verdict": "",
+    "versions": "jax 2",
 }
 
 
@@ -54,6 +55,13 @@ def test_the_presets_own_program_comes_first_then_text_alone(table):
     assert line[3] == "70% (16 × 8)" and line[4] == "–"
     assert table(other, {})[0][3] == "41% (16 × 8)"
     assert table(other)[0][3] == "95% (16 × 8, with a photo)"
+
+
+def test_rows_of_an_older_compiler_are_not_the_presets_of_today(table):
+    colabs = {"preset": "v5e-1", "hbm_percent": "39", "versions": "jax 1"}
+    today = {"preset": "v5e-1", "hbm_percent": "41", "prompts": "64"}
+    (line,) = table({"program": "rollout"}, colabs, today)
+    assert line[3] == "41% (64 × 8)"
 
 
 def test_what_is_no_choice_is_left_out(table):

@@ -32,6 +32,8 @@ SMALL = dataclasses.replace(
     dtype="float32",
     lora_rank=4,
     prompts=4,
+    packed=2,
+    pieces=2,
     group=4,
     prompt_tokens=128,
     completion_tokens=32,
@@ -75,7 +77,7 @@ def test_the_policy_computes_again_what_the_preset_says_after_a_stage_too(gsm8k_
 def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
     batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
-    assert batch["tokens"].shape == (SMALL.prompts, 160)
+    assert batch["tokens"].shape == (SMALL.rows, 160)
 
 
 def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):
