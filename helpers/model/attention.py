@@ -101,7 +101,7 @@ def mixed_and_total(query, pieces, masks):
     highest = functools.reduce(
         jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
     )
-    allmixed_and_total, totals = [], []
+    all_mixed, totals = [], []
     for score, (_, values) in zip(scores, pieces, strict=True):
         weight = jnp.exp(score - highest)
         if query.shape[-2] >= JOINED:  # of few, the copy costs more than the sum
@@ -111,11 +111,9 @@ def mixed_and_total(query, pieces, masks):
             mixed, total = mixed[..., :-1], mixed[..., -1:]
         else:
             total = weight.sum(axis=-1, keepdims=True)
-        allmixed_and_total.append(mixed)
+        all_mixed.append(mixed)
         totals.append(total)
-    mixed, total = (
-        functools.reduce(jnp.add, each) for each in (allmixed_and_total, totals)
-    )
+    mixed, total = (functools.reduce(jnp.add, each) for each in (all_mixed, totals))
     mixed = (mixed / total).astype(pieces[0][1].dtype)
     return mixed, (highest + jnp.log(total))[..., 0]  # a last axis of 1 would be padded
 

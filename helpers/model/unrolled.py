@@ -77,8 +77,8 @@ class Unrolled:
             far = c.is_global(i)
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
-            ropes_of = ropes[0 if far else 1]
-            x, kv = layer(x, ropes_of, earlier, masks, Reach(ahead), at)
+            cos_sin = ropes[0 if far else 1]
+            x, kv = layer(x, cos_sin, earlier, masks, Reach(ahead), at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 
