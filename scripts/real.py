@@ -40,6 +40,7 @@ from scripts import real_one_step, real_sft, real_tool, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
+ANSWERED = "real_right.csv"  # beside it: which of the questions were answered right
 WORK = ROOT / "build" / "real"
 NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo", "gspo": "08_gspo"}
 NOTEBOOKS |= {"student": "11_distillation"}
@@ -88,6 +89,7 @@ FIELDS = (
     *("n", "greedy", "low", "high", "lenient", "pass1", "pass8", "truncated"),
     *("seconds", "versions", "load"),
 )
+ONE_BY_ONE = (*KEY, "right")  # a 1 or 0 for each question, in their order
 
 
 def section(stage: str):
@@ -139,7 +141,7 @@ def asked_well(there) -> Callable[[list[dict]], list[dict]]:
 
 
 def measure(there, task: str, rows, tools=None) -> dict:
-    """The columns of the table that an evaluation on one task fills."""
+    """The columns of both tables that an evaluation on one task fills."""
     size = there.preset
     settings = {
         "max_tokens": size.completion_tokens,
@@ -158,7 +160,8 @@ def measure(there, task: str, rows, tools=None) -> dict:
     }
     figures |= {name: round(getattr(few, name), 4) for name in ("pass1", "pass8")}
     print(f"  {task}: {greedy}\n  sampled: {few}", flush=True)
-    return figures | {"n": greedy.n}
+    right = "".join(str(int(strict)) for strict in greedy.column("strict"))
+    return figures | {"n": greedy.n, "right": right}
 
 
 def read() -> list[dict]:
@@ -167,15 +170,17 @@ def read() -> list[dict]:
 
 
 def write(row: dict) -> None:
-    """Puts a row into the table, in the place of an earlier one of the same key."""
+    """Puts a row into both tables, in the place of an earlier one of the same key."""
     same = [str(row[name]) for name in KEY]
-    table = [old for old in read() if [old[name] for name in KEY] != same]
     order = [*BASE, *STAGES]
-    table.append({name: str(row[name]) for name in FIELDS})
-    table.sort(
-        key=lambda r: (r["model"], order.index(r["stage"]), r["task"], r["seed"])
-    )
-    tables.write(TABLE, table, FIELDS)
+    for path, fields in (TABLE, FIELDS), (TABLE.with_name(ANSWERED), ONE_BY_ONE):
+        table = tables.read(path)
+        table = [old for old in table if [old[name] for name in KEY] != same]
+        table.append({name: str(row[name]) for name in fields})
+        table.sort(
+            key=lambda r: (r["model"], order.index(r["stage"]), r["task"], r["seed"])
+        )
+        tables.write(path, table, fields)
 
 
 def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -> None:

@@ -67,15 +67,19 @@ ALLOWED = {
     "zone": "[a-z]+-[a-z]+[0-9]+-[a-z]",
     "model": "[a-z][a-z0-9.-]{0,60}",
     "tokenizer": _PATH,
-    "slice": "|".join(map(re.escape, SLICES)),
-    "algorithm": "|".join(map(re.escape, ALGORITHMS)),
     "image": r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)+"
     r"(:[A-Za-z0-9_][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
     "bucket": r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9][\w.-]*)*",
 }
+KNOWN: dict[str, list[str]] = {"slice": [*SLICES], "algorithm": [*ALGORITHMS]}
 # What YAML 1.1 takes for something else than a text.
 NO_TEXT = re.compile("y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
-SECRET = re.compile(r"hf_[A-Za-z0-9]{8}|ya29\.|AIza|gh[pousr]_|sk-[A-Za-z0-9]{8}")
+# How tokens and keys begin that people paste: of Hugging Face, Google, GitHub, GitLab,
+# OpenAI and Anthropic, Amazon, Slack. Behind a letter, as in disk-image, it is a name.
+SECRET = re.compile(
+    r"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{8}|ya29\.|AIza|GOCSPX-|gh[pousr]_|github_pat_"
+    r"|glpat-|sk-[\w-]*[A-Za-z0-9]{16}|AKIA[0-9A-Z]{12}|xox[abp]-)"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,6 +145,18 @@ class Order:
 
 
 def _require_plain(name, value):
+    if isinstance(value, str) and SECRET.search(value):
+        raise OrderRefused(
+            f"{name} looks like a secret, which would be read by all who see the"
+            " manifest. Keep it in a Secret of the cluster."
+        )
+    if name in KNOWN:
+        if value not in KNOWN[name]:
+            raise OrderRefused(
+                f"{name}={value!r} is not known here. Choose one of"
+                f" {', '.join(KNOWN[name])}, or add its row to helpers/handover/orders."
+            )
+        return
     rules = ALLOWED[name]
     if not isinstance(value, str) or not re.fullmatch(rules, value, re.ASCII):
         raise OrderRefused(
@@ -149,8 +165,3 @@ def _require_plain(name, value):
         )
     if NO_TEXT.fullmatch(value):
         raise OrderRefused(f"{name}={value!r} is no text in YAML; choose another.")
-    if SECRET.search(value):
-        raise OrderRefused(
-            f"{name} looks like a secret, which would be read by all who see the"
-            " manifest. Keep it in a Secret of the cluster."
-        )

@@ -118,12 +118,15 @@ class FromWorkers:
         self._closed = False
 
     def _draw(self):
-        """A ticket: where the rollouts stand before a batch, for `Worker.answer`."""
+        """A ticket: where the rollouts stand before a batch, for `Worker.answer`.
+
+        It also says how many prompts the batch has; the last one may be smaller.
+        """
         ticket = self.rollouts.get_state()
-        if next(self.rollouts.prompts, None) is None:
+        if (drawn := next(self.rollouts.prompts, None)) is None:
             return None
         self.rollouts.step += 1
-        return ticket
+        return ticket | {"count": len(drawn["prompt"])}
 
     def get_state(self) -> dict:
         """Where it stands: what was not learned yet will be asked again."""
@@ -236,8 +239,13 @@ class FromWorkers:
     def _receive(self, handle):
         try:
             piece = self.crew.result(handle)
-            vocab = self.model.config.vocab_size
-            require_whole(piece, self.rollouts.group, vocab)
+            require_whole(
+                piece,
+                self.rollouts.group,
+                self.model.config.vocab_size,
+                self._errands[handle].lease.ticket["count"],
+                self.buffer.version + bool(self.buffer.learning),
+            )
         except (WorkerLost, BrokenPiece) as error:
             self._fail(handle, str(error))
             return

@@ -9,7 +9,7 @@ import pytest
 from helpers import runtime
 from helpers.recipes import maths, presets
 from helpers.tasks.maths import word_problems
-from scripts import real
+from scripts import real, tables
 
 TINY = runtime.ROOT / "data" / "tiny"
 SMALL = dataclasses.replace(
@@ -22,7 +22,7 @@ SMALL = dataclasses.replace(
 
 
 def row(stage, task="one_step", seed=0, **figures):
-    blank = dict.fromkeys(real.FIELDS, 0)
+    blank = dict.fromkeys([*real.FIELDS, "right"], 0)
     return blank | {"model": "m", "stage": stage, "task": task, "seed": seed} | figures
 
 
@@ -91,6 +91,11 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     with open(tmp_path / "real.csv", newline="") as file:
         table = list(csv.DictReader(file))
     assert [r["stage"] for r in table] == stages
+    one_by_one = tables.read(tmp_path / real.ANSWERED)
+    for figures, found in zip(table, one_by_one, strict=True):
+        assert [figures[name] for name in real.KEY] == [found[n] for n in real.KEY]
+        assert float(figures["greedy"]) == round(found["right"].count("1") / 6, 4)
+        assert len(found["right"]) == 6
     assert said.count("asked as") == 5 and said.index("asked as") < said.index("sft, ")
     for found in table:
         seed = "0" if found["stage"] in real.BASE else "3"

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from helpers.handover.jobset import as_text, jobset
-from helpers.handover.orders import ALLOWED, Order, OrderRefused
+from helpers.handover.orders import ALLOWED, KNOWN, Order, OrderRefused
 from helpers.handover.xpk import pathways_command
 
 HOSTILE = [
@@ -88,10 +88,46 @@ def test_what_is_no_slice_algorithm_bucket_or_holds_a_secret_is_refused(field, v
         order(**{field: value})
 
 
+@pytest.mark.parametrize("name", ["slice", "algorithm"])
+def test_what_is_not_in_the_table_is_said_to_be_unknown_with_what_is(name):
+    with pytest.raises(OrderRefused, match="not known here") as refused:
+        order(**{name: "v5p-256"})
+    assert all(one in str(refused.value) for one in KNOWN[name])
+
+
+SECRETS = (
+    *("github_pat_11ABCDEFG0", "ghp_0123456789", "glpat-abcdefgh", "ya29.a0AfH6"),
+    *("sk-proj-abcDEF0123456789x", "sk-ant-api03-abcDEF0123456789x", "xoxb-123-abc"),
+    *("AKIAIOSFODNN7EXAMPLE", "GOCSPX-abcdef", "sk-abcDEF0123456789xyz", "AIzaSyA"),
+    "hf_abcdefghij",
+)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("before", ["", "gs://my-bucket/", "a value with blanks "])
+def test_a_secret_is_refused_and_is_not_said_aloud(secret, before):
+    for field in ("tokenizer", "bucket", "slice"):
+        with pytest.raises(OrderRefused, match="looks like a secret") as refused:
+            order(**{field: before + secret})
+        assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        *(("name", x) for x in ("task-distill1", "disk-benchmarks", "desk-0123456789")),
+        ("bucket", "gs://task-outputs1-of-everyone/x"),
+        ("tokenizer", "risk-classifier-0123456789abcdef/model"),
+    ],
+)
+def test_an_innocent_name_is_no_secret(field, value):
+    assert getattr(order(**{field: value}), field) == value
+
+
 ONES = {
     name: st.from_regex(re.compile(r, re.ASCII), fullmatch=True)
     for name, r in ALLOWED.items()
-}
+} | {name: st.sampled_from(known) for name, known in KNOWN.items()}
 
 
 @given(st.fixed_dictionaries(ONES))

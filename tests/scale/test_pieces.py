@@ -5,12 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.scale.pieces import BrokenPiece, Piece, joined, require_whole
+from helpers.scale.pieces import (
+    PER_TOKEN,
+    BrokenPiece,
+    Piece,
+    joined,
+    require_whole,
+)
 
-GROUP, VOCAB = 2, 11
+PROMPTS, GROUP, VOCAB = 3, 2, 11
 
 
-def piece(prompts=3, width=5, length=4, seed=0):
+def piece(prompts=PROMPTS, width=5, length=4, seed=0):
     rng = np.random.default_rng(seed)
     shape = prompts, GROUP, length
     batch = {
@@ -26,7 +32,7 @@ def piece(prompts=3, width=5, length=4, seed=0):
 
 
 def test_a_whole_piece_passes():
-    require_whole(piece(), GROUP, VOCAB)
+    require_whole(piece(), GROUP, VOCAB, PROMPTS, 0)
 
 
 BREAKS = {
@@ -42,6 +48,19 @@ BREAKS = {
     "a flat array": lambda b: b.update(completion=b["completion"].reshape(-1)),
     "a list": lambda b: b.update(rewards=b["rewards"].tolist()),
     "nothing": lambda b: b.clear(),
+    "objects": lambda b: b.update(rewards=np.full((PROMPTS, GROUP), None)),
+    "tokens and a half": lambda b: b.update(completion=b["completion"] + 0.5),
+    "half the prompts": lambda b: b.update({n: x[:1] for n, x in b.items()}),
+    "no prompts": lambda b: b.update({n: x[:0] for n, x in b.items()}),
+    "no tokens": lambda b: b.update({n: b[n][..., :0] for n in PER_TOKEN}),
+    "a mask of 1000": lambda b: b.update(loss_mask=b["loss_mask"] * 1000),
+    "more than float32 holds": lambda b: b.update(advantages=np.full((3, 2), 1e300)),
+}
+DESCRIPTIONS = {
+    "version": (None, 1, -1, 0.0, True),
+    "metrics": (None, {"reward": None}, {"reward": np.nan}, {"reward": "1"}),
+    "seconds": (None, np.inf),
+    "samples": (None, "abc"),
 }
 
 
@@ -50,13 +69,21 @@ def test_a_broken_piece_is_refused(how):
     broken = piece()
     BREAKS[how](broken.batch)
     with pytest.raises(BrokenPiece):
-        require_whole(broken, GROUP, VOCAB)
+        require_whole(broken, GROUP, VOCAB, PROMPTS, 0)
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_what_is_said_of_a_piece_is_looked_at_as_well(name):
+    for value in DESCRIPTIONS[name]:
+        with pytest.raises(BrokenPiece, match=name):
+            broken = piece()._replace(**{name: value})
+            require_whole(broken, GROUP, VOCAB, PROMPTS, 0)
 
 
 @pytest.mark.parametrize("thing", [None, 3, {"batch": {}}, ([],)])
 def test_what_is_no_piece_is_refused(thing):
     with pytest.raises(BrokenPiece, match="no batch of answers"):
-        require_whole(thing, GROUP, VOCAB)
+        require_whole(thing, GROUP, VOCAB, PROMPTS, 0)
 
 
 @settings(deadline=None, max_examples=30)
