@@ -15,6 +15,7 @@ the attempt.
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -66,7 +67,13 @@ class Meter:
         Raises:
           OverBudget: they are more than what is left; nothing is counted then, and the
             attempt has failed, whether it catches this or not.
+          ValueError: not a whole number from 0 on.
         """
+        if not isinstance(count, Integral) or count < 0:
+            raise ValueError(
+                f"{count!r} {self.what} cannot be taken: ask for a whole number, 0 or "
+                "more."
+            )
         if self.spent + count > self.budget:
             self._refused = True
             raise OverBudget(

@@ -107,7 +107,7 @@ def check_mistakes(answer, gold) -> Check:
         ),
         (
             f"be honest: what you call right ends in {gold}, in digits or words, and "
-            "says so plainly, without `not` or `or`, `about` or `half`",
+            "says so plainly, in words of prices, sums and answers alone",
             lambda: all(_plainly_says(t, int(gold)) for t, right in answer if right),
         ),
         (
@@ -121,11 +121,22 @@ def check_mistakes(answer, gold) -> Check:
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _ONES = "one two three four five six seven eight nine".split()
 _SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
-_HEDGE = re.compile(
-    r"\b(?:not?|n?or|never|cannot|wrong|cents?|dozen|hundred|[mb]illion|thousand"
-    r"|about|almost|nearly|roughly|around|maybe|perhaps|hardly|than|between|far|but"
-    r"|would|could|half)\b|n['’]t\b|[%?]|\d!"
+# Whatever takes a number back is said in other words than these; "each" is, too, unless
+# it is said of 18.
+_PLAIN = frozenset(
+    """a all altogether amount and answer are as at be both buck bucks buy buys by come
+    comes cost costing costs dollar dollars double eighteen end equal equals final
+    follows for gets give gives has have hence her him his i in is it it's its make
+    makes must need needs of on one paid pay pays person plus price prices result she
+    he so spend spends sum that that's the them then there therefore these they this
+    those thus ticket tickets times to together total twice two us usd was we were which
+    will with you your""".split()
 )
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_EACH = re.compile(
+    r"(?:\$?18 (?:dollars? )?each|each (?:ticket )?(?:costs?|is) \$?18)\b"
+)
+_SIGNS = re.compile(r"[^\w\s$.,:;!+*/()<>=#’'-]|\d!(?=\S)|_")
 # The number is a part of a product that is left to the reader.
 _FACTOR = re.compile(r"\b(?:twice|double|times)\s+(?:of\s+)?\$?$")
 _MULTIPLE = re.compile(r"\s*(?:times|squared)\b")
@@ -138,9 +149,10 @@ def _plainly_says(text, gold):
         ten, one = spoken.groups()
         return str(10 * _TENS.index(ten) + 20 + (_ONES.index(one) + 1 if one else 0))
 
-    if _HEDGE.search(text.lower().replace(",", "")):
-        return False
     plain = _SPOKEN.sub(digits, text.lower().replace(",", ""))
+    words = _WORD.findall(_EACH.sub("", plain))
+    if not {*words} <= _PLAIN or _SIGNS.search(plain):
+        return False
     plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
     numbers = re.finditer(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)
     *_, last = [None, *numbers]

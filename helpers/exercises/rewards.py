@@ -106,6 +106,11 @@ def check_weights(weights) -> Check:
     """Weights under which being right is worth more than all style together."""
     names = {"correct", "format_reward", "annotations_hold", "length_penalty"}
 
+    def as_paid():
+        """As `RewardSet` has them, in float32."""
+        with np.errstate(over="ignore"):  # what is too large is infinite there
+            return [float(np.float32(weight)) for weight in weights.values()]
+
     def margin():
         worst_right = weights["correct"] - weights["length_penalty"]
         best_wrong = weights["format_reward"] + weights["annotations_hold"]
@@ -113,8 +118,8 @@ def check_weights(weights) -> Check:
 
     return judge(
         ("have one weight for each of the four", lambda: set(weights) == names),
-        ("hold finite numbers", lambda: all(map(math.isfinite, weights.values()))),
-        ("pay something for each: weights above 0", lambda: min(weights.values()) > 0),
+        ("be finite, in float32 too", lambda: all(map(math.isfinite, as_paid()))),
+        ("pay something for each: weights above 0", lambda: min(as_paid()) > 0),
         (
             "pay a right answer that is long and untidy more than a wrong one that is "
             "short and tidy",

@@ -31,7 +31,8 @@ def _gspo(level):
 
 
 _EVEN = {"clip": (0.2, 0.2)}
-# Clips: DAPO and GSPO name theirs, CISPO does not; the others' is PPO's usual 0.2.
+# Clips: DAPO and GSPO name theirs, CISPO does not, GRPO's is PPO's usual 0.2; RLOO has
+# neither a ratio nor a clip.
 FAMILY = {
     "GRPO": Method(
         "2402.03300",

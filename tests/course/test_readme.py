@@ -146,8 +146,12 @@ def test_ranges_are_said_and_no_order_that_some_seed_contradicts():
     text = readme_learning.table(measured(grpo=(0.88, 0.9, 0.86), gspo=(0.9, 0.8, 0.8)))
     (row,) = [line for line in text.splitlines() if line.startswith("| GRPO |")]
     assert "| 88.0% (86.0 to 90.0) |" in row
-    assert "GRPO ended ahead of GSPO in 2 of 3 seeds" in text
-    assert "88.0% (86.0 to 90.0) against 83.3% (80.0 to 90.0)" in text
+    ranges = "GRPO, 88.0% (86.0 to 90.0), and of GSPO, 83.3% (80.0 to 90.0), "
+    assert f"{ranges}overlap: no ranking" in text
+    apart = readme_learning.table(measured(grpo=(0.9, 0.9, 0.9), gspo=(0.8, 0.8, 0.89)))
+    assert "do not overlap" in apart and "no ranking" not in apart
+    here = readme_learning.walked("grpo")
+    assert f"ended at 88.0% where the seeds were walked, and at {here:.1%}" in text
     assert "Means of three seeds" in text
     assert "two seeds" in readme_learning.image(measured(grpo=(0.5, 0.6)))
 

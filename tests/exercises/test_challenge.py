@@ -36,6 +36,16 @@ def changed(model, change):
     return model
 
 
+@pytest.mark.parametrize("count", [-20, 2.5, None, "3"])
+def test_a_meter_counts_whole_numbers_and_never_backwards(count):
+    meter = challenge.Meter(20, "rows")
+    rows = challenge.Rows([{"n": i} for i in range(40)], meter)
+    rows.take(15)
+    with pytest.raises(ValueError, match="cannot be taken"):
+        rows.take(count)
+    assert meter.spent == 15 and rows.take(0) == []
+
+
 CHECKERS = (
     maths_challenges.grpo,
     food_challenges.food_sft,

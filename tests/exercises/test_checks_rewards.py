@@ -45,6 +45,8 @@ def weights(correct, form, sums, length):
         (weights(1, 0.1, 0.1, 0), "something for each"),
         (weights(1, 0.5, 0.25, 0.25), "untidy"),  # a tie is not more
         ({"correct": 1.0}, "one weight"),
+        (weights(1e40, 0.1, 0.1, 0.1), "float32"),
+        (weights(1, 1e-300, 1e-300, 1e-300), "something for each"),
     ],
 )
 def test_weights_that_let_style_win_are_turned_away(answer, word):
