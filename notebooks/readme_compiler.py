@@ -38,7 +38,15 @@ def pictures_tables() -> str:
     beside = (
         "The update on one chip once more, beside a base stored in four bits (NF4):"
     )
-    return "\n\n".join([*tables, said, beside, four_bits])
+    demo = [
+        results.compiled(machine, model=f"google/gemma-4-{model}-it")
+        for machine, model in (("v6e:2x4", "31B"), ("v5e-1", "E2B"))
+    ]
+    gemma4 = (
+        "Gemma 4's 31B answering 64 photos at once on eight chips, and eight answers to"
+        " each of eight photos by E2B on one:"
+    )
+    return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])
 
 
 def published_table() -> str:

@@ -89,3 +89,10 @@ def display(markup: str) -> None:
     import IPython.display  # only notebooks have it
 
     IPython.display.display(IPython.display.HTML(markup))
+
+
+def display_markdown(text: str) -> None:
+    """Shows Markdown, such as a table, below a notebook's cell."""
+    import IPython.display  # only notebooks have it
+
+    IPython.display.display(IPython.display.Markdown(text))
