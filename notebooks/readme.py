@@ -157,6 +157,7 @@ def readme(text: str) -> str:
         "results": results.markdown(kept_run()),
         "real": readme_real.image(real := readme_real.measured()),
         "real-table": readme_real.table(real),
+        "real-changes": readme_real.changes(),
         "speed": speed(),
         "speed-tables": speed_tables(),
         "real-peers": readme_peers.section(),

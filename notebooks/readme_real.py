@@ -5,9 +5,11 @@ import csv
 from publish import ROOT
 from readme_learning import described
 
+from helpers.evaluation.intervals import compare
 from helpers.plots import plotting
 
 REAL = ROOT / "data" / "results" / "real.csv"
+RIGHT = REAL.with_name("real_right.csv")
 TASKS = {"one_step": "one step", "two_step": "two steps", "three_step": "three steps"}
 STAGES = {
     "base": ("as it comes", plotting.GREY),
@@ -17,6 +19,8 @@ STAGES = {
     "grpo_one_step": ("then GRPO on one step", plotting.PINK),
     "tool_sft": ("SFT with a calculator", plotting.BLACK),
 }
+SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
+SINCE |= {"tool_sft": "sft", "tool_grpo": "tool_sft"}
 
 
 def measured() -> dict[tuple[str, str], list[dict]]:
@@ -139,6 +143,33 @@ def table(found: dict) -> str:
             f"{mean['truncated']:.1f}%",
         )
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def changes() -> str:
+    """What each stage changed, problem by problem, as Markdown; none recorded: ""."""
+    if not RIGHT.exists():
+        return ""
+    with open(RIGHT, newline="") as file:
+        rows = list(csv.DictReader(file))
+    right = {(r["stage"], r["task"], r["seed"]): [*map(int, r["right"])] for r in rows}
+    lines = [
+        "| stage | since | problems | seed | before | after | change, in points "
+        "| gained | lost |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for (stage, task, seed), after in right.items():
+        before = right.get((SINCE.get(stage), task, seed))
+        if before:
+            found = compare(before, after)
+            span = f"({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+            cells = (
+                *(stage, SINCE[stage], TASKS.get(task, task), seed),
+                *(f"{100 * sum(x) / len(x):.1f}%" for x in (before, after)),
+                f"{100 * found.difference:+.1f} {span}".replace("-", "−"),
+                *(str(found.gained), str(found.lost)),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -41,6 +41,7 @@ from scripts import real_one_step, real_sft, real_tool, tables
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
 ANSWERED = "real_right.csv"  # beside it: which of the questions were answered right
+CURVES = "real_curves.csv"  # and how each run on rewards went
 WORK = ROOT / "build" / "real"
 NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo", "gspo": "08_gspo"}
 NOTEBOOKS |= {"student": "11_distillation"}
@@ -216,6 +217,25 @@ def trained_seconds(folder) -> float:
     return sum(json.loads(line)["seconds"] for line in lines)
 
 
+def keep_curve(stage: str, seed: int, folder) -> None:
+    """Puts a run on rewards into the table of curves, beside those at other rates."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines]
+    if "reward/correct" not in steps[0]:
+        return
+    key = {"stage": stage, "seed": str(seed)}
+    key |= {"rate": f"{max(step['learning_rate'] for step in steps):g}"}
+    path = TABLE.with_name(CURVES)
+    table = [row for row in tables.read(path) if key.items() - row.items()]
+    for step in steps:
+        row = {"step": step["step"], "sampled": round(step["reward/correct"], 4)}
+        row |= {"held_out": step.get("eval/right", "")}
+        row |= {"seconds": round(step["seconds"], 1)}
+        table.append(key | {name: str(x) for name, x in row.items()})
+    table.sort(key=lambda r: (r["stage"], r["seed"], float(r["rate"]), int(r["step"])))
+    tables.write(path, table)
+
+
 def run(preset, stages, seed: int) -> None:
     """Trains and measures the stages in order, in a build folder of the seed's own."""
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
@@ -234,6 +254,8 @@ def run(preset, stages, seed: int) -> None:
         tools = CalculatorUse() if stage.calculator else None
         there = maths.recipe(preset).start(stage.adapters)
         record(there, name, seed, trained_seconds(folder), tools)
+        if stage.train:
+            keep_curve(name, seed, folder)
 
 
 def main():

@@ -19,7 +19,7 @@ def grpo(preset, seed: int) -> None:
     """GRPO on one-step problems from SFT's model, kept as "grpo_one_step"."""
     one = dataclasses.replace(preset, levels=(1,), completion_tokens=TOKENS)
     there = maths.recipe(one).start("sft")
-    steps, rate = preset.rl.steps, preset.rl.rate / 2
+    steps, rate = preset.rl.steps, preset.rl.rate
     trainer = Trainer(
         there.policy,
         objectives.policy_gradient(chunk=there.chunk),

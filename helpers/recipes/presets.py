@@ -129,7 +129,7 @@ PRESETS = {  # maths: notebooks 03 to 08, and 11
         completion_tokens=64,
         chunk=1024,
         sft=Stage(40, 1e-3),
-        rl=Stage(28, 2e-4),
+        rl=Stage(28, 1e-4),
         minutes=45,
         levels=(1, 2, 3),
     ),

@@ -15,6 +15,7 @@ from PIL import Image
 
 from helpers.course import results
 from helpers.course.syllabus import LESSONS, STAGES
+from scripts import tables
 
 ROOT = course.FOLDER.parent
 KEPT = ROOT / "data" / "results"
@@ -115,6 +116,26 @@ def test_a_real_models_bars_are_a_seeds_interval_or_the_range_of_several():
     found = {("base", task): seeds[:1] for task in readme_real.TASKS}
     found |= {("sft", "one_step"): seeds}
     assert readme_real.stages(found) == ["base"], "a stage is shown once it is whole"
+
+
+def test_a_stage_is_held_against_the_one_before_it_problem_by_problem(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(readme_real, "RIGHT", tmp_path / "right.csv")
+    assert readme_real.changes() == "", "nothing was kept yet"
+    rows = [
+        {"stage": stage, "task": "one_step", "seed": seed, "right": right}
+        for stage, seed, right in (
+            ("sft", "0", "1100" * 50),
+            ("grpo", "0", "1011" * 50),
+            ("grpo", "1", "1111" * 50),
+        )
+    ]
+    tables.write(tmp_path / "right.csv", rows)
+    (line,) = readme_real.changes().splitlines()[2:]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:6] == ["grpo", "sft", "one step", "0", "50.0%", "75.0%"]
+    assert cells[6].startswith("+25.0 (+") and cells[7:] == ["100", "50"]
 
 
 def test_the_picture_shows_means_and_the_ends_of_all_seeds():

@@ -96,6 +96,15 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
         assert [figures[name] for name in real.KEY] == [found[n] for n in real.KEY]
         assert float(figures["greedy"]) == round(found["right"].count("1") / 6, 4)
         assert len(found["right"]) == 6
+    curves = tables.read(tmp_path / real.CURVES)
+    assert {r["stage"] for r in curves} == {"grpo", "grpo_one_step", "tool_grpo"}
+    for stage in ("grpo", "tool_grpo"):
+        own = [r for r in curves if r["stage"] == stage]
+        assert [(r["seed"], r["rate"], r["step"]) for r in own] == [
+            ("3", "0.001", "1"),
+            ("3", "0.001", "2"),
+        ]
+        assert all(0 <= float(r["sampled"]) <= 1 for r in own)
     assert said.count("asked as") == 5 and said.index("asked as") < said.index("sft, ")
     for found in table:
         seed = "0" if found["stage"] in real.BASE else "3"
