@@ -113,10 +113,24 @@ def image(found: dict) -> str:
     for count, names in sorted(by_count.items(), reverse=True):
         if count > 1:
             means += f", or the range of {count} seeds ({', '.join(names)})"
+    alone = [
+        STAGES[stage][0]
+        for stage in stages(found)
+        if stage != "base" and len(found[stage, "one_step"]) == 1
+    ]
+    first = " / ".join(
+        f"{100 * row['greedy']:.1f}"
+        for task in TASKS
+        for row in found.get(("sft", task), [])
+        if row["seed"] == "0"
+    )
+    began = (
+        f" Of seed 0 alone: {', '.join(alone)}; its SFT has {first}." if alone else ""
+    )
     return (
         f"![{alt(found)}](data/results/real.png)\n\n"
         f"*Held-out problems answered right, %, 200 problems a level; the line is "
-        f"{means}.*"
+        f"{means}.{began}*"
     )
 
 

@@ -18,6 +18,7 @@ from helpers.model.folder import INDEX, MODEL, write, write_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.runtime.processes import on_first
 from helpers.text import chat, gguf_tokenizer
+from helpers.text.template_limits import TemplateRefused, require_modest
 
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
 # What `save` writes, and how `general.file_type` calls it.
@@ -45,8 +46,20 @@ def to_folder(path, folder) -> pathlib.Path:
     try:
         config = gguf_names.read_config(file)
         tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-    except (gguf_tokenizer.GGUFTokenizerError, UnsupportedModel) as error:
+        if tokenizer.chat_template:
+            require_modest(tokenizer.chat_template)
+    except (
+        gguf_tokenizer.GGUFTokenizerError,
+        TemplateRefused,
+        UnsupportedModel,
+    ) as error:
         raise GGUFError(f"{path}: {error}") from None
+    ends = _ends(tokenizer, path)
+    if config.layers > len(file.entries):  # before a name is made for each
+        raise GGUFError(
+            f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
+            "tensors for all of them."
+        )
     places = gguf_names.tensors(config)
     _check_tensors(file, places, config)
     if len(tokenizer) > config.vocab_size:
@@ -59,7 +72,7 @@ def to_folder(path, folder) -> pathlib.Path:
         chat.save_tokenizer(tokenizer, aside)
         ids = {
             "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": list(chat.eos_ids(tokenizer)),
+            "eos_token_id": ends,
             "pad_token_id": tokenizer.pad_token_id,
         }
         write_json(ids, aside / "generation_config.json")
@@ -79,6 +92,16 @@ def to_folder(path, folder) -> pathlib.Path:
 
     write(folder, MODEL, fill)
     return pathlib.Path(folder)
+
+
+def _ends(tokenizer, path):
+    """The ids that end an answer, as the template writes one."""
+    try:
+        return list(chat.eos_ids(tokenizer))
+    except Exception as error:  # a template is a program, and may raise anything
+        raise GGUFError(
+            f"{path}: its chat template cannot be used: {str(error)[:200]}"
+        ) from None
 
 
 def _parts(file, places):

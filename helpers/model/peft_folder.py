@@ -129,6 +129,11 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
             np.stack([part.T for part in parts]).astype(np.float32)
             for parts in (first, second)
         )
+        if not all(np.isfinite(array).all() for array in arrays[path]):
+            raise WeightsError(
+                f"{folder}: adapters of {path[-1]} have numbers that are not finite. "
+                "Fetch the folder or make it again."
+            )
     if tensors:
         name, letter = min(tensors)
         raise WeightsError(
@@ -171,8 +176,13 @@ def _settings(folder):
             "base the adapters are of no use. Convert them with peft, as it describes."
         )
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if type(rank) is not int or rank < 1 or type(alpha) not in (int, float):
-        raise WeightsError(f"{path}: r={rank!r}, lora_alpha={alpha!r}.")
+    if type(rank) is not int or rank < 1:
+        raise WeightsError(f"{path}: r={rank!r}, and a rank is a whole number above 0.")
+    if type(alpha) not in (int, float) or not 0 < alpha < float("inf"):
+        raise WeightsError(
+            f"{path}: lora_alpha={alpha!r}, and the adapters' factor is a number above "
+            "0. Fetch the folder or make it again."
+        )
     return settings
 
 

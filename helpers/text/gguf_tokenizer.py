@@ -13,6 +13,7 @@ from helpers.text.gguf_cuts import CUTS, byte_level, cut_by
 from helpers.text.tokenizer import tokenizer_class
 
 BYTE_PAIRS, SENTENCE_PIECE = "gpt2", "llama"
+LONGEST = 1000  # characters of an entry, whose every cut in two is tried for a merge
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
@@ -201,6 +202,10 @@ def _entries(fields):
     kinds = fields.get("tokenizer.ggml.token_type", [NORMAL] * len(entries))
     if not entries or len(set(entries)) < len(entries):
         raise GGUFTokenizerError("tokenizer.ggml.tokens is empty, or has one twice.")
+    if (most := max(map(len, entries))) > LONGEST:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.tokens has an entry of {most:,} characters."
+        )
     if not isinstance(kinds, list) or len(kinds) != len(entries):
         raise GGUFTokenizerError("tokenizer.ggml.token_type has another length.")
     if strange := set(kinds) - set(range(NORMAL, BYTE + 1)):

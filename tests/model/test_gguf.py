@@ -1,5 +1,8 @@
 """Models by way of GGUF files: what is read computes what was written."""
 
+import copy
+import struct
+
 import gguf
 import jax.numpy as jnp
 import numpy as np
@@ -275,6 +278,49 @@ def test_more_entries_than_embeddings_are_refused(tmp_path):
     with pytest.raises(GGUFError, match="19 entries .* embeddings of 17"):
         gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize(
+    "template, said",
+    [
+        (
+            "{{ 'x' * 9999999999 }} and more text<|end|>",
+            "needs more than 10 seconds, 2 GiB",
+        ),
+        (
+            "{{ raise_exception('y' * 5000) }} and more",
+            "chat template cannot be used: y{200}$",
+        ),
+    ],
+)
+def test_a_hostile_template_is_refused_and_nothing_is_written(template, said, tmp_path):
+    path, tokenizer = tmp_path / "m.gguf", copy.deepcopy(small_tokenizer())
+    tokenizer.chat_template = tokenizer.chat_template.ljust(len(template))
+    gguf_files.save(made("llama"), path, tokenizer, "F32")
+    raw, fine = path.read_bytes(), tokenizer.chat_template.encode()
+    assert raw.count(fine) == 1 and len(fine) == len(template)
+    path.write_bytes(raw.replace(fine, template.encode()))  # `save` would render it
+    with pytest.raises(GGUFError, match=said):
+        gguf_files.to_folder(path, tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize("layers", [1000, 2**31 - 1])
+def test_more_layers_than_tensors_are_refused_before_each_gets_a_name(
+    layers, tmp_path, monkeypatch
+):
+    path = tmp_path / "m.gguf"
+    gguf_files.save(made("llama"), path, small_tokenizer(), "F32")
+    key, number = (
+        b"llama.block_count",
+        struct.pack("<II", 4, made("llama").config.layers),
+    )
+    raw = path.read_bytes()
+    assert raw.count(key + number) == 1
+    path.write_bytes(raw.replace(key + number, key + struct.pack("<II", 4, layers)))
+    monkeypatch.setattr(gguf_files.gguf_names, "tensors", None)  # to call it would fail
+    with pytest.raises(GGUFError, match=f"names {layers:,} layers"):
+        gguf_files.to_folder(path, tmp_path / "hf")
 
 
 def test_rows_without_an_entry_are_kept(tmp_path):

@@ -127,6 +127,10 @@ SETTINGS = {
     "not of LoRA": {"peft_type": "IA3"},
     "r=0": {"r": 0},
     "lora_alpha='x'": {"lora_alpha": "x"},
+    "lora_alpha=inf": {"lora_alpha": float("inf")},
+    "lora_alpha=nan": {"lora_alpha": float("nan")},
+    "lora_alpha=0, and": {"lora_alpha": 0},
+    "lora_alpha=-8": {"lora_alpha": -8},
     "should have an adapter of shape .4, ": {"r": 4},
 }
 
@@ -146,6 +150,10 @@ NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
     [
         ("q_proj.weight should have .* has none", lambda t: t.pop(NAME)),
         ("of shape .3, 5.", lambda t: t.update({NAME: np.ones((3, 5), np.float32)})),
+        (
+            "adapters of q have numbers that are not finite",
+            lambda t: t.update({NAME: np.full_like(t[NAME], np.nan)}),
+        ),
         (
             "lm_head.lora_A.weight|no place for",
             lambda t: t.update(

@@ -107,6 +107,13 @@ def test_scores_join_what_sentencepiece_joins(text):
     assert chat.decode(SENTENCE_PIECE, ids) == text
 
 
+def test_an_entry_longer_than_any_word_is_refused():
+    """Every cut of it in two would be tried: 320,000 characters took 16 seconds."""
+    longer = pieces(tokens=[*PIECES[:-1], "b" * 320_000])
+    with pytest.raises(GGUFTokenizerError, match="an entry of 320,000 characters"):
+        to_tokenizer(longer)
+
+
 def test_what_the_user_defined_is_one_token_and_shown():
     assert SENTENCE_PIECE.tokenize("a\n\nb<eos>") == ["a", "\n\n", "b", "<eos>"]
     ids = SENTENCE_PIECE("a\n\nb<eos>")["input_ids"]
