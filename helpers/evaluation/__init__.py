@@ -3,6 +3,7 @@
 from helpers.evaluation import tool_evaluate
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
+from helpers.evaluation.kept import kept_score
 from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
 from helpers.evaluation.wordings import by_wording
@@ -13,6 +14,7 @@ __all__ = [
     "by_wording",  # which way of asking suits a model
     "compare",  # two models on the same questions
     "evaluate",  # answer and grade
+    "kept_score",  # `score`, which a session that goes on does not repeat
     "pass_at_k",  # any of k samples right
     "score",  # answer, and let a reward of your own judge
     "tool_evaluate",  # the same, with tools

@@ -4,6 +4,7 @@ A baseline costs minutes on a real model, and a session that was cut off would p
 twice. What it was measured on stands beside it; of anything else it is measured anew.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,8 +13,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from helpers.evaluation.report import Report
+from helpers.evaluation.scored import Scores, score
+from helpers.runtime import run_identity
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", Report, Scores)
 LEFT_OUT = ("trace",)  # of an answer: a whole conversation; its text stays
 
 
@@ -25,15 +28,16 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
       about: what decides the report, texts by name, such as `run_identity.describe`
         gives of a model.
       measure: makes it.
-      kind: the class of report that it makes. One that was read lacks the traces of
-        its conversations.
+      kind: the dataclass that it makes, `Report` or `Scores`. One that was read lacks
+        the traces of its conversations.
     """
     path = pathlib.Path(path)
     about = json.loads(json.dumps(about))
-    found = _read(path)
+    names = [field.name for field in dataclasses.fields(kind)]
+    found = _read(path, names)
     if found and found["about"] == about:
         print(f"measured before: {path}")
-        return kind(found["answers"], found["samples"])
+        return kind(**{name: found[name] for name in names})
     report = measure()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial")
@@ -41,17 +45,36 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
         {name: x for name, x in answer.items() if name not in LEFT_OUT}
         for answer in report.answers
     ]
-    whole = {"about": about, "samples": report.samples, "answers": answers}
+    whole = {name: getattr(report, name) for name in names}
+    whole |= {"about": about, "answers": answers}
     aside.write_text(json.dumps(whole), "utf-8")
     os.replace(aside, path)
     return report
 
 
-def _read(path):
+def kept_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
+    """`score`, read again from a file if model, rows, reward and settings are the same.
+
+    Args:
+      path: as for `kept`. The others are those of `score`.
+    """
+    about = {
+        "model": run_identity.describe(model),
+        "tokenizer": run_identity.describe(tokenizer),
+        "rows": run_identity.describe_rows(rows),
+        "reward": run_identity.describe(reward),
+        "settings": settings,
+    }
+    return kept(
+        path, about, lambda: score(model, tokenizer, rows, reward, **settings), Scores
+    )
+
+
+def _read(path, names):
     """The content of a file; None if there is none, or what is there is no report."""
     try:
         found = json.loads(path.read_text("utf-8"))
-        if {"about", "samples", "answers"} <= found.keys():
+        if {"about", *names} <= found.keys():
             return found
         said = "it has other entries"
     except FileNotFoundError:

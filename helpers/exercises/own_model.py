@@ -23,8 +23,18 @@ ANSWERS = {
     "Mia has <<1=1>> =5#### 5": False,
     "Mia has <<1=1>>, so n=5>>\n#### 5": False,
     "Mia has <<2+3=5>>5 pens.\n#### none": False,
+    "It is <<2-7=-5>>-5 degrees.\n#### -5": True,
+    "Each gets <<12/4=3>>3.\n#### 3": True,
     "": False,
 }
+# Sums that hold and compute nothing.
+IDLE = (
+    "<<5=5>>\n#### 5",
+    "<<1=1>><<7=7>>#### 7",
+    "<<05=5>>#### 5",
+    "<<-5=-5>>\n#### -5",
+    "<<2+3=5>>5, so <<5=5>>5.\n#### 5",
+)
 # Right answers that a hasty reader misreads.
 READ = {
     "<<2+3=5>>5 pens, and 9 >> 5 > 1 < 2 << 3.\n#### 5": False,  # a << without a sum
@@ -111,6 +121,7 @@ def check_sum_is_used(answer) -> Check:
             lambda: of("Mia has <<1=1>>5 pens.\n#### 5"),
         ),
         ("look at the last sum, and at all of them", lambda: pays(False)),
+        ("pay nothing for a sum that computes nothing", lambda: all(map(of, IDLE))),
         (
             "not be led astray by <, >, = and line breaks between the words",
             lambda: all(float(answer(text)) == good for text, good in READ.items()),

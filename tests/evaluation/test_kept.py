@@ -1,11 +1,16 @@
 """A report that is kept: read where it is about the same, measured anew elsewhere."""
 
+import jax
 import pytest
+from flax import nnx
 
+from helpers.course.stages import stage_folder
 from helpers.evaluation import kept as module
 from helpers.evaluation.kept import kept
 from helpers.evaluation.report import MathsReport
 from helpers.evaluation.tool_evaluate import ToolReport
+from helpers.model import weights
+from helpers.text import chat
 
 ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
 ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}
@@ -76,3 +81,29 @@ def test_a_report_on_conversations_is_kept_without_their_traces(tmp_path):
     ]
     assert found[1].answers == [answer] and found[1].since(found[0]).n == 1
     assert str(found[1]) == str(found[0])
+
+
+def long(prompts, completions, **_):
+    return [float(len(text)) for text in completions]
+
+
+def short(prompts, completions, **_):
+    return [-float(len(text)) for text in completions]
+
+
+def test_a_score_is_kept_for_the_same_model_rows_reward_and_budget(tmp_path, capsys):
+    path, rows = tmp_path / "s.json", [{"question": f"{i} apples?"} for i in range(2)]
+    model = weights.load(stage_folder("base"))
+    tokenizer = chat.load_tokenizer(stage_folder("base"))
+
+    def ask(rows=rows, reward=long, **budget):
+        budget = {"max_tokens": 4, "buckets": (48,)} | budget
+        found = module.kept_score(path, model, tokenizer, rows, reward, **budget)
+        return found, "measured before" in capsys.readouterr().out
+
+    first, again = ask(), ask()
+    assert first == (again[0], False) and again[1] and again[0].since(first[0]).n == 2
+    for other in ({"reward": short}, {"rows": rows[:1]}, {"max_tokens": 5}):
+        assert not ask(**other)[1] and ask(**other)[1]
+    nnx.update(model, jax.tree.map(lambda x: 1.01 * x, nnx.state(model)))
+    assert not ask(**other)[1]

@@ -51,6 +51,15 @@ def test_rows_that_are_refused_or_true(row, said):
 def used(text):
     """The course's own: the last sum's value is the number."""
     said, _, number = text.rstrip().rpartition("#### ")
+    left, _, value = said.split("<<")[-1].split(">>")[0].rpartition("=")
+    holds = annotations(text)
+    computes = any(sign in left[1:] for sign in "+-*/")
+    return float(computes and bool(holds) and all(holds) and value == number)
+
+
+def of_any_value(text):
+    """The same, and a sum need not compute anything."""
+    said, _, number = text.rstrip().rpartition("#### ")
     value = said.split("<<")[-1].split(">>")[0].split("=")[-1]
     holds = annotations(text)
     return float(bool(holds) and all(holds) and value == number)
@@ -90,6 +99,7 @@ def as_a_beginning(text):
             "not the number",
         ),
         (lambda text: float(extract_strict(text) == 5), "pay 1.0"),
+        (of_any_value, "computes nothing"),
         (any_sum_holds, "all of them"),
         (value_anywhere, "the last sum"),
         (value_as_an_ending, "the last sum"),
