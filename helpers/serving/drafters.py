@@ -54,14 +54,24 @@ class Drafter(nnx.Module):
         """Refuses a target that it cannot draft for.
 
         Raises:
-          ValueError: its vocabulary has another size. That two vocabularies of one size
-            are the same cannot be seen here; if not, hardly a token will be kept.
+          ValueError: its vocabulary has another size, or its weights lie on other
+            devices. That two vocabularies of one size are the same cannot be seen here;
+            if not, hardly a token will be kept.
         """
         if self.vocab_size not in (None, target.config.vocab_size):
             raise ValueError(
                 f"The drafter has {self.vocab_size} tokens and the target "
                 f"{target.config.vocab_size}: what one writes the other cannot read. "
                 "Take a drafter of its family."
+            )
+        theirs = target.embed[...].devices()
+        arrays = jax.tree.leaves(nnx.state(self))
+        other = next((x for x in arrays if x.devices() != theirs), None)
+        if other is not None:
+            raise ValueError(
+                f"The drafter lies on {len(other.devices())} device(s) and the target "
+                f"on {len(theirs)}: load both over the same devices, with "
+                "`weights.load(folder, mesh=runtime.make_mesh())`."
             )
 
 

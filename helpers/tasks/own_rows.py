@@ -20,6 +20,7 @@ from typing import NamedTuple
 from helpers.text import chat, chat_encoding
 
 COLUMNS = ("question", "answer")
+TAKEN = frozenset({"prompts", "completions"})  # of `rewards.RewardSet`'s own arguments
 LONGEST_LINE = 1_000_000  # bytes
 SHOWN = 5  # places that a report names of each fault
 
@@ -165,6 +166,11 @@ def _row(record, columns, gold):
     if not isinstance(record, Mapping):
         raise Fault("no JSON object with named columns")
     theirs = {name: columns.get(name, name) for name in COLUMNS}
+    if taken := TAKEN.intersection(record) - {*theirs.values()}:
+        raise Fault(
+            f'the column "{min(taken)}" is what a reward calls its own: rename it, or '
+            "say in columns= which of ours it is"
+        )
     row = {name: x for name, x in record.items() if name not in theirs.values()}
     for name, column in theirs.items():
         if not isinstance(record.get(column), str):
@@ -172,6 +178,7 @@ def _row(record, columns, gold):
         row[name] = record[column].strip()
         if not row[name]:
             raise Fault(f"the {name} is empty")
+        _require_unicode(row[name])
     if gold is not None and gold(row["answer"]) is None:
         raise Fault("the answer has nothing to be graded by")
     return row
@@ -182,12 +189,19 @@ def _parsed(line):
         raise Fault(f"a line of more than {LONGEST_LINE:,} bytes")
     try:
         record = json.loads(line.decode("utf-8"), parse_constant=_no_number)
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeError:  # half of a character pair, too
+        _require_unicode(json.dumps(record, ensure_ascii=False))
+    except UnicodeError:
         raise Fault("no UTF-8 text") from None
     except (ValueError, RecursionError):
         raise Fault("no JSON") from None
     return record
+
+
+def _require_unicode(text):
+    try:
+        text.encode("utf-8")
+    except UnicodeError:  # half of a character pair
+        raise Fault("no UTF-8 text") from None
 
 
 def _no_number(name):

@@ -1,6 +1,9 @@
 """A drafter changes how long an answer takes, and nothing else."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -211,3 +214,41 @@ def test_what_sampling_refuses_is_refused_here_too(wrong, said):
         speculative.generate(
             tiny_models.model(), PromptLookup(2), *asked(1, 1), **settings
         )
+
+
+EIGHT = """
+import sys
+sys.path[:0] = ["tests", "tests/serving"]
+import jax, numpy as np, tiny_models
+from flax import nnx
+from helpers import runtime
+from helpers.runtime import sharding
+from helpers.serving import BlockDrafter, DraftModel, speculative
+from test_speculative import EOS, asked
+
+def over_all(model):
+    graph, state = nnx.split(model)
+    return nnx.merge(graph, sharding.place(state, runtime.make_mesh()))
+
+settings = {"max_tokens": 6, "eos_ids": (EOS,), "temperature": 0.0}
+one, many = tiny_models.model(), over_all(tiny_models.model())
+for kind in (DraftModel, BlockDrafter):
+    expected = speculative.generate(one, kind(one, 2), *asked(8, 1), **settings)
+    drafter = kind(many, 2)
+    found = speculative.generate(many, drafter, *asked(8, 1), **settings)
+    np.testing.assert_array_equal(
+        found.completions.tokens, expected.completions.tokens
+    )
+    try:
+        speculative.generate(many, kind(one, 2), *asked(8, 1), **settings)
+        raise SystemExit("it drafted from another device")
+    except ValueError as error:
+        assert "on 1 device(s) and the target on 8" in str(error), error
+"""
+
+
+@pytest.mark.slow
+def test_on_eight_devices_answers_are_equal_and_a_drafter_elsewhere_is_refused():
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    environment = {**os.environ, "XLA_FLAGS": flags}
+    subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)

@@ -114,6 +114,23 @@ def test_answers_that_cannot_be_graded_are_left_out():
     assert found.faults == {"the answer has nothing to be graded by": ["row 2"]}
 
 
+@pytest.mark.parametrize("name", ["prompts", "completions"])
+def test_a_column_that_rewards_call_their_own_is_a_fault(name):
+    rows = [{"question": f"{i}?", "answer": "a", name: "x"} for i in range(3)]
+    rows.append({"question": "4?", "answer": "b"})
+    found = own_rows.check(rows)
+    assert len(found.rows) == 1 and f'the column "{name}"' in str(found)
+    theirs = [{"question": "5?", name: "c"}]
+    (row,) = own_rows.check(theirs, columns={"answer": name}).rows
+    assert row == {"question": "5?", "answer": "c"}
+
+
+def test_half_a_character_is_a_fault_wherever_the_rows_are_from():
+    rows = [{"question": "a\ud83d", "answer": "b"}, {"question": "c", "answer": "d"}]
+    found = own_rows.check(rows)
+    assert len(found.rows) == 1 and found.faults == {"no UTF-8 text": ["row 1"]}
+
+
 def test_rows_over_the_budget_are_left_out(tokenizer):
     long = GOOD | {"question": "Count. " * 50}
     talk = {"question": "And 3 + 3?", "answer": "3 + 3 = 6. " * 50}
