@@ -38,6 +38,8 @@ FLAGS += "--enforce-eager --max-num-seqs 32 --block-size 32"
 # vLLM's Gemma 3 joins line breaks around pictures by these entries, which a vocabulary
 # of bytes does not have: nothing is ever cut into them, and nothing is joined.
 LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
+# vLLM's names for how families call tools; none reads Gemma 3's ```tool_code fences.
+PARSERS = dict.fromkeys(("qwen2", "qwen3"), "hermes") | {"gemma4": "gemma4"}
 # Calls and their results as our tiny models read them, before their own template.
 CALLS = """\
 {%- set told = namespace(turns=[], results='') -%}
@@ -93,6 +95,8 @@ def environment(home=ROOT / "build" / "vllm"):
     python, done = home / "bin" / "python", home / "installed.json"
     if done.exists() and json.loads(done.read_text()) == list(NEEDS):
         return python
+    if sys.platform != "linux":
+        raise SystemExit("vLLM's wheel is for Linux: take --engine own.")
     base = shutil.which("python3.11")
     if base is None:
         raise SystemExit("vLLM's wheel wants Python 3.11: install it, or --engine own.")
@@ -122,6 +126,17 @@ def settings(environ=os.environ):
 def sees(folder):
     """Whether the folder's model takes pictures."""
     return "vision_config" in json.loads((folder / "config.json").read_text())
+
+
+def is_tiny(folder):
+    """Whether a model calls tools as our tiny ones do, by its chat template."""
+    own, ours = (place / "chat_template.jinja" for place in (folder, FOLDER))
+    return sees(folder) and own.is_file() and own.read_text() == ours.read_text()
+
+
+def family(folder):
+    """What the model's config.json calls its architecture, such as "gemma3"."""
+    return json.loads((folder / "config.json").read_text()).get("model_type")
 
 
 def calls_template():
@@ -165,7 +180,9 @@ def vllm_command(python, folder, host, port, more=()):
     """What starts vLLM on a model folder."""
     folder, tools = pathlib.Path(folder).resolve(), []
     name = folder.name
-    if sees(folder):
+    if parser := PARSERS.get(family(folder)):
+        tools = ["--enable-auto-tool-choice", "--tool-call-parser", parser]
+    elif is_tiny(folder):
         folder = for_vllm(folder, ROOT / "build" / "serve" / name)
         tools = ["--enable-auto-tool-choice", "--tool-call-parser", "tiny"]
         tools += ["--tool-parser-plugin", str(PARSER)]
@@ -183,11 +200,14 @@ def serve_own(folder, port):
     from helpers.model import weights
     from helpers.text import chat
     from helpers.tools import nutrition
+    from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES
 
     model = weights.load(folder, vision=sees(folder))
-    backend = LocalModel(
-        model, chat.load_tokenizer(folder), nutrition.TINY, folder.name
-    )
+    families = {"gemma3": GEMMA3, "gemma4": GEMMA4, "qwen2": HERMES, "qwen3": HERMES}
+    grammar = families.get(family(folder), nutrition.TINY)
+    if is_tiny(folder):
+        grammar = nutrition.TINY
+    backend = LocalModel(model, chat.load_tokenizer(folder), grammar, folder.name)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with ChatServer(backend, folder.name, tools=[nutrition.TOOL], port=port) as server:

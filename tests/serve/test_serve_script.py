@@ -85,6 +85,26 @@ def test_vllm_is_told_of_tools_only_for_models_that_have_them(tmp_path, monkeypa
         assert command[-1] == "--enable-lora"
 
 
+@pytest.mark.parametrize(
+    "family, parser",
+    [("gemma3", None), ("gemma4", "gemma4"), ("qwen3", "hermes"), ("llama", None)],
+)
+def test_another_family_is_never_told_to_write_calls_as_the_tiny_models_do(
+    family, parser, tmp_path
+):
+    """Gemma 3 with its own template, say; vLLM reads the calls of those it knows."""
+    config = {"model_type": family, "vision_config": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    assert not serve.is_tiny(tmp_path) and serve.is_tiny(FOOD)
+    command = serve.vllm_command("python", tmp_path, "127.0.0.1", 8000)
+    assert command[command.index("--model") + 1] == str(tmp_path), "not a changed copy"
+    if parser is None:
+        assert "--tool-call-parser" not in command
+    else:
+        assert command[command.index("--tool-call-parser") + 1] == parser
+
+
 def test_vllm_gets_the_cores_that_are_ours_and_no_network():
     said = serve.settings({"HF_HUB_OFFLINE": "0", "VLLM_CPU_KVCACHE_SPACE": "4"})
     cores = {int(core) for core in said["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
