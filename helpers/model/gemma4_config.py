@@ -137,7 +137,7 @@ class Gemma4Config:
                 f"use_bidirectional_attention={hf['use_bidirectional_attention']!r}: "
                 "this knows 'vision', which says nothing of texts."
             )
-        per_layer = hf.get("hidden_size_per_layer_input") or 0
+        per_layer = _number(hf, "hidden_size_per_layer_input", int)
         if per_layer and hf["vocab_size_per_layer_input"] != hf["vocab_size"]:
             raise UnsupportedModel(
                 f"vocab_size_per_layer_input={hf['vocab_size_per_layer_input']} is not "
@@ -155,10 +155,10 @@ class Gemma4Config:
             full_head_dim=full_head_dim,
             full_kv_heads=full_kv_heads,
             keys_are_values=bool(hf.get("attention_k_eq_v")),
-            sharing=hf.get("num_kv_shared_layers") or 0,
+            sharing=_number(hf, "num_kv_shared_layers", int),
             double_wide=bool(hf.get("use_double_wide_mlp")),
             per_layer=per_layer,
-            softcap=float(hf.get("final_logit_softcapping") or 0),
+            softcap=float(_number(hf, "final_logit_softcapping", (int, float))),
         )
 
     def to_hf(self, vocab_size: int) -> dict:
@@ -176,6 +176,15 @@ class Gemma4Config:
             "final_logit_softcapping": self.softcap or None,
             "enable_moe_block": False,
         }
+
+
+def _number(hf, name, kinds):
+    """A field that may be missing or none, which is 0, as a number from 0 on."""
+    value = hf.get(name) or 0
+    plain = isinstance(value, kinds) and not isinstance(value, bool)
+    if not plain or not 0 <= value < float("inf"):
+        raise UnsupportedModel(f"{name}={value!r} is not a number from 0 on.")
+    return value
 
 
 def text_half(hf: dict) -> dict:

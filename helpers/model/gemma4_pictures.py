@@ -28,7 +28,10 @@ def target(height, width, side, budget):
 
     Raises:
       PictureTooLong: a strip one square wide would not hold it.
+      ValueError: the picture is empty.
     """
+    if height < 1 or width < 1:
+        raise ValueError(f"A picture of {height} by {width} pixels shows nothing.")
     scale = math.sqrt(budget * side**2 / (height * width))
     rows, columns = (math.floor(scale * size / side) for size in (height, width))
     if not rows and not columns:

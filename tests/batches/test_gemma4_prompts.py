@@ -11,6 +11,7 @@ from PIL import Image
 
 from helpers.batches import images, prompt_batches
 from helpers.batches.images import ImageMismatch
+from helpers.model import gemma4_pictures
 from helpers.model.gemma4_pictures import BUDGETS
 from helpers.text import chat
 
@@ -206,3 +207,9 @@ def test_a_photo_that_was_held_sideways_says_its_upright_shape():
     sideways.getexif()[0x0112] = 6
     (told,) = images.shaped([user([IMAGE])], [sideways])
     assert told["content"][0]["shape"] == [30, 20]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_an_empty_picture_is_refused(shape):
+    with pytest.raises(ValueError, match=f"{shape[0]} by {shape[1]} pixels shows"):
+        gemma4_pictures.target(*shape, 48, 70)
