@@ -178,7 +178,11 @@ def _settings(folder):
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
     if type(rank) is not int or rank < 1:
         raise WeightsError(f"{path}: r={rank!r}, and a rank is a whole number above 0.")
-    if type(alpha) not in (int, float) or not 0 < alpha < float("inf"):
+    if (
+        isinstance(alpha, bool)
+        or not isinstance(alpha, int | float)
+        or not 0 < alpha < float("inf")
+    ):
         raise WeightsError(
             f"{path}: lora_alpha={alpha!r}, and the adapters' factor is a number above "
             "0. Fetch the folder or make it again."

@@ -1,5 +1,6 @@
 """What a worker sends back: a small batch of groups, looked at before it is used."""
 
+import math
 from numbers import Real
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ def _require_described(piece):
     """What the log will say of it can be averaged, and shown."""
     numbers = piece.metrics.values() if isinstance(piece.metrics, dict) else [None]
     for x in (*numbers, piece.seconds):
-        if not isinstance(x, Real) or not np.isfinite(x):
+        if not isinstance(x, Real) or not math.isfinite(x):
             raise BrokenPiece(f"its metrics or seconds hold {x!r}, not a number")
     if not isinstance(piece.samples, list):
         raise BrokenPiece(f"its samples are a {type(piece.samples).__name__}")
