@@ -51,7 +51,7 @@ def picture(found: dict):
     """Three groups of bars, one for each level; a Matplotlib figure."""
     first, *later = (bar(found[stage, "one_step"])[0] for stage in stages(found))
     title = f"135M parameters, one step: {first:.0f}% → {max(later):.0f}% right"
-    fig, axes = plotting.figure(title, x="", y="", width=5.0, height=3.8)
+    fig, axes = plotting.figure(title, x="", y="", width=5.0, height=4.0)
     width = 0.87 / len(stages(found))
     for i, task in enumerate(TASKS):
         for j, stage in enumerate(stages(found)):
@@ -66,7 +66,7 @@ def picture(found: dict):
                 xytext=(0, 3),
                 textcoords="offset points",
                 ha="center",
-                fontsize=12,
+                fontsize=10.6,
                 fontweight="bold",
             )
             if i == 0:
