@@ -247,18 +247,16 @@ SAME: dict[str, dict[str, str]] = {
     },
     "15-3": {
         "said, _, number = text.rpartition('####')": "the space is stripped later",
-        "value = said.rpartition('<<')[2].partition('>>')[0].partition('=')[2]": (
+        "left, _, value = said.rpartition('<<')[2].partition('>>')[0].partition('=')": (
             "a sum with two = does not hold anyway"
         ),
-        "value = said.rpartition('<<')[2].partition('>')[0].rpartition('=')[2]": (
+        "left, _, value = said.rpartition('<<')[2].partition('>')[0].rpartition('=')": (
             "a sum with a > inside does not hold anyway"
         ),
-        "return bool(holds) and all(holds) and (value == number.strip())": (
+        "return computes and all(annotations(text)) and (value == number.strip())": (
             "True is paid as 1.0 and False as 0.0"
         ),
-        "return int(bool(holds) and all(holds) and (value == number.strip()))": (
-            "1 is equal to 1.0, and 0 to 0.0"
-        ),
+        "return int(computes and all(annotations(text)) and (value == number.strip()))": "1 is equal to 1.0, and 0 to 0.0",
     },
     "12-1": {"if length % 4 <= 0:": "a remainder is never negative"},
     "12-2": {"missing = np.maximum(0, p - q)": ORDER},

@@ -25,6 +25,7 @@ ANSWERS = {
     "Mia has <<2+3=5>>5 pens.\n#### none": False,
     "It is <<2-7=-5>>-5 degrees.\n#### -5": True,
     "Each gets <<12/4=3>>3.\n#### 3": True,
+    "<<4*6=24>>24 pens.\n#### 24": True,
     "": False,
 }
 # Sums that hold and compute nothing.

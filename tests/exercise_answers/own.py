@@ -20,7 +20,17 @@ def last_value(text):
     return said.rpartition("<<")[2].partition(">>")[0].rpartition("=")[2]
 
 
-def used(text, value=last_value, good=holds, number=lambda t: t.rpartition("#### ")[2]):
+def computes(text):
+    said = text.rpartition("#### ")[0].rpartition("<<")[2].partition(">>")[0]
+    return any(sign in said.rpartition("=")[0][1:] for sign in "+-*/")
+
+
+def used(
+    text,
+    value=last_value,
+    good=lambda text: holds(text) and computes(text),
+    number=lambda t: t.rpartition("#### ")[2],
+):
     return float(good(text) and value(text) == number(text).strip())
 
 
@@ -36,10 +46,12 @@ def across_the_words(text):
 def by_numbers(text):
     """A right alternative: numbers are compared, not letters."""
     said, mark, _ = text.rpartition("#### ")
-    sums = re.findall(r"<<[^<>=]+=([^<>=]+)>>", said)
+    sums = re.findall(r"<<([^<>=]+)=([^<>=]+)>>", said)
     if not (mark and sums and all(annotations(text))):
         return 0
-    return int(extract_strict(f"#### {sums[-1]}") == extract_strict(text))
+    left, value = sums[-1]
+    right = extract_strict(f"#### {value}") == extract_strict(text)
+    return int(right and re.search(r".[-+*/]", left) is not None)
 
 
 WRONG = {
@@ -66,6 +78,7 @@ WRONG = {
         "any sum": holds,
         "the right form": lambda text: float("<<" in text and "#### " in text),
         "false sums, too": with_mistake(good=lambda text: "<<" in text),
+        "a sum of nothing": with_mistake(good=holds),
         "one true sum": with_mistake(good=lambda text: any(annotations(text))),
         "the first sum": with_mistake(
             value=lambda text: text.partition("=")[2].partition(">>")[0]
