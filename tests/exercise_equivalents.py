@@ -256,9 +256,8 @@ SAME: dict[str, dict[str, str]] = {
         "return computes and all(annotations(text)) and (value == number.strip())": (
             "True is paid as 1.0 and False as 0.0"
         ),
-        "return int(computes and all(annotations(text)) and (value == number.strip()))": (
-            "1 is equal to 1.0, and 0 to 0.0"
-        ),
+        "return int(computes and all(annotations(text)) "
+        "and (value == number.strip()))": "1 is equal to 1.0, and 0 to 0.0",
     },
     "12-1": {"if length % 4 <= 0:": "a remainder is never negative"},
     "12-2": {"missing = np.maximum(0, p - q)": ORDER},
