@@ -239,12 +239,14 @@ class FromWorkers:
     def _receive(self, handle):
         try:
             piece = self.crew.result(handle)
+            with self._changed:  # weights are published before they are counted
+                newest = self.buffer.version + bool(self.buffer.learning)
             require_whole(
                 piece,
                 self.rollouts.group,
                 self.model.config.vocab_size,
                 self._errands[handle].lease.ticket["count"],
-                self.buffer.version + bool(self.buffer.learning),
+                newest,
             )
         except (WorkerLost, BrokenPiece) as error:
             self._fail(handle, str(error))
