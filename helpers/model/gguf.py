@@ -43,30 +43,9 @@ def to_folder(path, folder) -> pathlib.Path:
       WeightsError: the disk is full, say.
     """
     file = GGUFFile(path)
-    try:
-        config = gguf_names.read_config(file)
-        tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-        if tokenizer.chat_template:
-            require_modest(tokenizer.chat_template)
-    except (
-        gguf_tokenizer.GGUFTokenizerError,
-        TemplateRefused,
-        UnsupportedModel,
-    ) as error:
-        raise GGUFError(f"{path}: {error}") from None
-    ends = _ends(tokenizer, path)
-    if config.layers > len(file.entries):  # before a name is made for each
-        raise GGUFError(
-            f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
-            "tensors for all of them."
-        )
+    config, tokenizer, ends = _described(file)
     places = gguf_names.tensors(config)
     _check_tensors(file, places, config)
-    if len(tokenizer) > config.vocab_size:
-        raise GGUFError(
-            f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
-            f"{config.vocab_size}: they do not belong together."
-        )
 
     def fill(aside):
         chat.save_tokenizer(tokenizer, aside)
@@ -92,6 +71,33 @@ def to_folder(path, folder) -> pathlib.Path:
 
     write(folder, MODEL, fill)
     return pathlib.Path(folder)
+
+
+def _described(file):
+    """(config, tokenizer, ids that end an answer) of a file, which fit together."""
+    path = file.path
+    try:
+        config = gguf_names.read_config(file)
+        tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
+        if tokenizer.chat_template:
+            require_modest(tokenizer.chat_template)
+    except (
+        gguf_tokenizer.GGUFTokenizerError,
+        TemplateRefused,
+        UnsupportedModel,
+    ) as error:
+        raise GGUFError(f"{path}: {error}") from None
+    if config.layers > len(file.entries):  # before a name is made for each
+        raise GGUFError(
+            f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
+            "tensors for all of them."
+        )
+    if len(tokenizer) > config.vocab_size:
+        raise GGUFError(
+            f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
+            f"{config.vocab_size}: they do not belong together."
+        )
+    return config, tokenizer, _ends(tokenizer, path)
 
 
 def _ends(tokenizer, path):
