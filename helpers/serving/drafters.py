@@ -54,8 +54,8 @@ class Drafter(nnx.Module):
         """Refuses a target that it cannot draft for.
 
         Raises:
-          ValueError: its vocabulary has another size, or its weights lie on other
-            devices. That two vocabularies of one size are the same cannot be seen here;
+          ValueError: its vocabulary has another size, or its weights were
+            placed on other devices. That two vocabularies of one size are the same cannot be seen here;
             if not, hardly a token will be kept.
         """
         if self.vocab_size not in (None, target.config.vocab_size):
@@ -65,8 +65,9 @@ class Drafter(nnx.Module):
                 "Take a drafter of its family."
             )
         theirs = target.embed[...].devices()
-        arrays = jax.tree.leaves(nnx.state(self))
-        other = next((x for x in arrays if x.devices() != theirs), None)
+        # JAX itself moves what was made in memory and never placed.
+        placed = (x for x in jax.tree.leaves(nnx.state(self)) if x.committed)
+        other = next((x for x in placed if x.devices() != theirs), None)
         if other is not None:
             raise ValueError(
                 f"The drafter lies on {len(other.devices())} device(s) and the target "

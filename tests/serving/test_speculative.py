@@ -232,6 +232,8 @@ def over_all(model):
 
 settings = {"max_tokens": 6, "eos_ids": (EOS,), "temperature": 0.0}
 one, many = tiny_models.model(), over_all(tiny_models.model())
+graph, state = nnx.split(one)
+loaded = nnx.merge(graph, jax.device_put(state, jax.devices()[0]))
 for kind in (DraftModel, BlockDrafter):
     expected = speculative.generate(one, kind(one, 2), *asked(8, 1), **settings)
     drafter = kind(many, 2)
@@ -239,8 +241,12 @@ for kind in (DraftModel, BlockDrafter):
     np.testing.assert_array_equal(
         found.completions.tokens, expected.completions.tokens
     )
+    found = speculative.generate(many, kind(one, 2), *asked(8, 1), **settings)
+    np.testing.assert_array_equal(
+        found.completions.tokens, expected.completions.tokens
+    )
     try:
-        speculative.generate(many, kind(one, 2), *asked(8, 1), **settings)
+        speculative.generate(many, kind(loaded, 2), *asked(8, 1), **settings)
         raise SystemExit("it drafted from another device")
     except ValueError as error:
         assert "on 1 device(s) and the target on 8" in str(error), error
@@ -248,7 +254,7 @@ for kind in (DraftModel, BlockDrafter):
 
 
 @pytest.mark.slow
-def test_on_eight_devices_answers_are_equal_and_a_drafter_elsewhere_is_refused():
+def test_on_eight_devices_answers_are_equal_and_a_drafter_placed_elsewhere_is_refused():
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
     environment = {**os.environ, "XLA_FLAGS": flags}
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)
