@@ -93,7 +93,7 @@ serve: $(READY)  ## serve a model folder with vLLM (SERVE_ARGS="FOLDER --engine 
 	$(PY) -m scripts.serve $(SERVE_ARGS)
 
 ENGINE ?= transformers
-serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm or load
+serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm, load, browser
 	$(PY) tests/serve/serve.py $(ENGINE) $(CHECK_ARGS)
 
 gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv

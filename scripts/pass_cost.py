@@ -4,13 +4,15 @@
 
 Decoding reads every weight for one token of each text; a pass that checks drafted
 tokens reads them once for several. The cost of such a pass decides whether drafting
-pays. Each text has 256 tokens in its cache already.
+pays. Each text has 256 tokens in its cache already; 256 new ones of one text are what
+reading a prompt costs.
 
 On this machine, the tiny GRPO model and SmolLM2-135M in float32: processor milliseconds
 of the quickest of several passes, one thread. For a v5e chip, Qwen2.5's target and
 drafter in bfloat16: milliseconds as its compiler models them, not measured (run with
-libtpu on the path, see `make tpu-check`). `weights_mb` and `cache_mb` are what a pass
-has to read. The table is `data/results/pass_cost.csv`.
+libtpu on the path, see `make tpu-check`): what each pass of a loop adds, as a copy of
+the weights that is made once before it serves hundreds. `weights_mb` and `cache_mb` are
+what a pass has to read. The table is `data/results/pass_cost.csv`.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from helpers.course import stages
 from helpers.model import hub, weights
 from helpers.model.attention import KV
 from helpers.model.known import KNOWN
+from helpers.model.unrolled import for_decoding, stacked
 from helpers.runtime.sharding import shardings
 from helpers.serving.drafters import only_before, write
 from helpers.tpu import abstract_programs, ahead_of_time
@@ -36,42 +39,56 @@ TABLE = pathlib.Path(__file__).resolve().parents[1] / "data" / "results"
 TABLE /= "pass_cost.csv"
 SMOL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SEEN, ROOM, CHIP = 256, 32, "v5e-1"
-TOKENS, ROWS = (1, 2, 3, 5, 9, 17), (1, 8, 64)
+TOKENS, ROWS, PROMPT = (1, 2, 3, 5, 9, 17), (1, 8, 64), 256
+FEW, MORE = 2, 6  # passes of two loops, whose difference is what a pass costs
 MODELLED = ("Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct")
 FIELDS = ("machine", "model", "rows", "tokens", "ms", "weights_mb", "cache_mb", "load")
 
 
-def empty(config, rows, dtype) -> KV:
-    """A cache of `rows` texts that have read 256 tokens, and room for a block."""
-    c, columns = config, SEEN + ROOM
+def widths(rows):
+    """How many tokens of each text passes are over."""
+    return (*TOKENS, PROMPT) if rows == 1 else TOKENS
+
+
+def empty(config, rows, dtype, count) -> KV:
+    """A cache of `rows` texts that have read 256 tokens, and room for `count` more."""
+    c, columns = config, SEEN + max(ROOM, count)
     keys = jnp.zeros((c.layers, rows, 1, c.kv_heads, c.head_dim, columns), dtype)
     place = jnp.broadcast_to(jnp.arange(columns), (rows, 1, columns))
     segments = (place < SEEN).astype(jnp.int32)
     return KV(keys, keys.swapaxes(4, 5).copy(), place.astype(jnp.int32), segments)
 
 
-def program(graph):
-    """One pass: (weights, cache, tokens (rows, 1, n)) -> (next tokens, cache)."""
+def program(graph, steps=1):
+    """Passes in a row: weights, cache, tokens (rows, 1, n) -> next tokens, cache."""
 
     @functools.partial(jax.jit, donate_argnums=1)
-    def one_pass(state, cache, tokens):
+    def passes(state, cache, tokens):
         model = nnx.merge(graph, state)
+        layers, (cache,) = for_decoding(model, cache)
         column = jnp.full(tokens.shape[:2], SEEN)
-        cache = only_before(cache, column)
         at = column[..., None] + jnp.arange(tokens.shape[-1])
-        hidden, new = model(tokens, at, earlier=(cache,))
-        return model.logits(hidden).argmax(axis=-1), write(cache, new, column)
 
-    return one_pass
+        def one_pass(_, carry):
+            tokens, cache = carry
+            cache = only_before(cache, column)
+            hidden, new = model(tokens, at, earlier=(cache,), layers=layers)
+            tokens = model.logits(hidden).argmax(axis=-1).astype(jnp.int32)
+            return tokens, write(cache, new, column)
+
+        tokens, cache = jax.lax.fori_loop(0, steps, one_pass, (tokens, cache))
+        return tokens, stacked(cache) if layers else cache
+
+    return passes
 
 
 def measured(name, model, rows):
     """Rows of the table for a model that is here."""
     graph, state = nnx.split(model)
     one_pass = program(graph)
-    for count in TOKENS:
-        cache, tokens = empty(model.config, rows, "float32"), jnp.ones((rows, 1, count))
-        tokens, quickest = tokens.astype(jnp.int32), float("inf")
+    for count in widths(rows):
+        cache, quickest = empty(model.config, rows, "float32", count), float("inf")
+        tokens = jnp.ones((rows, 1, count), jnp.int32)
         for _ in range(12):
             start = time.process_time()
             found, cache = one_pass(state, cache, tokens)
@@ -87,15 +104,21 @@ def modelled(name, rows):
     graph, state = nnx.split(model)
     placed = functools.partial(jax.tree.map, _placed)
     state = placed(state, shardings(state, mesh))
-    cache = jax.eval_shape(lambda: empty(KNOWN[name], rows, jnp.bfloat16))
-    cache = placed(cache, shardings(cache, mesh))
-    for count in TOKENS:
+    for count in widths(rows):
+        cache = functools.partial(empty, KNOWN[name], rows, jnp.bfloat16, count)
+        cache = jax.eval_shape(cache)
+        cache = placed(cache, shardings(cache, mesh))
         tokens = jax.ShapeDtypeStruct((rows, 1, count), jnp.int32)
         tokens = _placed(tokens, shardings(tokens, mesh))
-        found = ahead_of_time.compile_for(CHIP, program(graph), state, cache, tokens)
-        if found.verdict:
-            raise MemoryError(f"{name}, {rows} rows: {found.verdict}")
-        yield _row(CHIP, name, state, cache, rows, count, found.modelled_ms)
+        ms = {}
+        for steps in (FEW, MORE):
+            passes = program(graph, steps)
+            found = ahead_of_time.compile_for(CHIP, passes, state, cache, tokens)
+            if found.verdict:
+                raise MemoryError(f"{name}, {rows} rows: {found.verdict}")
+            ms[steps] = found.modelled_ms
+        a_pass = (ms[MORE] - ms[FEW]) / (MORE - FEW)
+        yield _row(CHIP, name, state, cache, rows, count, a_pass)
 
 
 def _placed(x, place):

@@ -17,7 +17,7 @@ from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
-from helpers.model.unrolled import Unrolled, apart, pays, stacked
+from helpers.model.unrolled import for_decoding, stacked
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import gathered, spread_rows, using
 
@@ -176,9 +176,7 @@ def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose)
     """
     hidden_PgD, length_PG, active_PG = state
     P, G = length_PG.shape
-    layers = Unrolled(model) if pays(model) else None
-    if layers:
-        prefix, cache = apart(prefix), apart(cache)
+    layers, (prefix, cache) = for_decoding(model, prefix, cache)
     read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
 
     def going(carry):

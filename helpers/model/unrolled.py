@@ -59,19 +59,21 @@ class Unrolled:
             layer.joined = functools.partial(_products, ready)
             self.layers.append(layer)
 
-    def __call__(self, x, _, positions_PGT, seen, pieces, ahead, at):
-        """All layers: the new x, and lists of their caches' keys and values.
+    def __call__(self, x, _, positions_PGT, seen, pieces, ahead, at=None):
+        """All layers: the new x, and lists of their keys and values.
 
         Args:
           at: the column of the last piece, the cache, into which each layer writes its
-            own before it looks. Else a TPU would read the cache once to look at it, and
-            once more to write into it.
+            own before it looks; the cache's are returned. Else a TPU would read the
+            cache once to look at it, and once more to write into it. None: the new
+            tokens' own stand beside it, where answers have columns of their own.
         """
         c = self.config
         ropes = rotaries(positions_PGT, c)
         everything = [allowed for allowed, _ in seen]
         near = [allowed & (distance < c.window) for allowed, distance in seen]
-        everything, near = (_one_piece(masks, at) for masks in (everything, near))
+        if at is not None:
+            everything, near = (_one_piece(masks, at) for masks in (everything, near))
         new = []
         for i, layer in enumerate(self.layers):
             far = c.is_global(i)
@@ -88,6 +90,19 @@ def _one_piece(masks, at):
     *earlier, cache, own = masks
     put = jax.lax.dynamic_update_slice_in_dim
     return [*earlier, put(cache, own, at, axis=-1)]
+
+
+def for_decoding(model, *pieces):
+    """A model's layers apart, and KV pieces as they take them.
+
+    Where it does not pay: None, and the pieces as they are.
+
+    Args:
+      pieces: KV of the model's whole stack.
+    """
+    if not pays(model):
+        return None, pieces
+    return Unrolled(model), tuple(map(apart, pieces))
 
 
 def apart(kv: KV) -> KV:

@@ -115,7 +115,8 @@ class BlockDrafter(Drafter):
 
         Args:
           first_PG: int32, the last known tokens. place_PG: their positions.
-          pieces: the target's KV of all tokens before, of all its layers.
+          pieces: the target's KV of all tokens before, of all its layers, which may
+            lie apart.
         """
         c, size = self.config, self.block
         shape = (*first_PG.shape, size)
@@ -138,7 +139,7 @@ class BlockDrafter(Drafter):
 
     def _through(self, x, positions, pieces, seen):
         """All layers, each of the target's kind: its window, its rotation."""
-        c, chosen = self.config, np.array(self.chosen)
+        c = self.config
         ropes = [
             rotary(positions, frequencies(c.head_dim, c.rope_theta, c.stretch)),
             rotary(positions, frequencies(c.head_dim, c.rope_local_theta)),
@@ -156,7 +157,10 @@ class BlockDrafter(Drafter):
             return layer(x, cos_sin, earlier, masks, Reach(self.block))[0], None
 
         is_global = jnp.array([c.is_global(i) for i in self.chosen])
-        past = [(kv.keys[chosen], kv.values[chosen]) for kv in pieces]
+        past = [
+            tuple(jnp.stack([x[i] for i in self.chosen]) for x in kv[:2])
+            for kv in pieces
+        ]
         x, _ = jax.lax.scan(one_layer, x, (weights, is_global, past))
         return rms_norm(x, self.final_norm[...], c.norm_eps, c.is_gemma)
 

@@ -16,6 +16,7 @@ from helpers.generation.choosing import draw
 from helpers.generation.sampling import empty_cache
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
+from helpers.model.unrolled import Unrolled, for_decoding
 
 
 class Known(NamedTuple):
@@ -54,9 +55,9 @@ class Drafter(nnx.Module):
         """Refuses a target that it cannot draft for.
 
         Raises:
-          ValueError: its vocabulary has another size, or its weights were
-            placed on other devices. That two vocabularies of one size are the same cannot be seen here;
-            if not, hardly a token will be kept.
+          ValueError: its vocabulary has another size, or its weights were placed on
+            other devices. That two vocabularies of one size are the same cannot be seen
+            here; if not, hardly a token will be kept.
         """
         if self.vocab_size not in (None, target.config.vocab_size):
             raise ValueError(
@@ -135,6 +136,7 @@ class DraftModel(Drafter):
     def __init__(self, model, block: int = 4):
         super().__init__(block)
         self.model = model
+        self.layers: Unrolled | None = None  # set by `begin`, while it is traced
 
     @property
     def vocab_size(self):
@@ -151,7 +153,9 @@ class DraftModel(Drafter):
         first: token i lies in column i + 1.
         """
         _, prefix = prefill(self.model, prompt_PT, mask_PT)
-        return prefix, empty_cache(prefix, group, room + 1)
+        cache = empty_cache(prefix, group, room + 1)
+        self.layers, pieces = for_decoding(self.model, prefix, cache)
+        return pieces
 
     def propose(self, state, known: Known, past, temperature):
         """Proposes the next B tokens of every answer.
@@ -199,7 +203,11 @@ class DraftModel(Drafter):
         positions = length_P[:, None, None] + at_PGT
         segments = (at_PGT >= 0).astype(jnp.int32)
         hidden, new = self.model(
-            tokens_PGT, positions, segments, earlier=(prefix, cache)
+            tokens_PGT,
+            positions,
+            segments,
+            earlier=(prefix, cache),
+            layers=self.layers,
         )
         return write(cache, new, column_PG), hidden
 
@@ -213,9 +221,10 @@ def only_before(cache: KV, column_PG) -> KV:
 
 def write(cache: KV, new: KV, column_PG) -> KV:
     """Writes new tokens into the cache, each answer's from its own column on."""
+    before = int(not isinstance(cache.keys, list))  # the layers' axis of a stack
     return KV(
-        put(cache.keys, new.keys, column_PG, axis=3, before=1),
-        put(cache.values, new.values, column_PG, axis=2, before=1),
+        put(cache.keys, new.keys, column_PG, axis=2 + before, before=before),
+        put(cache.values, new.values, column_PG, axis=1 + before, before=before),
         put(cache.positions, new.positions, column_PG),
         put(cache.segments, new.segments, column_PG),
     )

@@ -23,6 +23,7 @@ from helpers.generation.sampling import (
     prepared,
 )
 from helpers.model.scoring import prefill
+from helpers.model.unrolled import for_decoding
 from helpers.runtime.jit import jit
 from helpers.runtime.sharding import using
 from helpers.serving.drafters import (
@@ -138,7 +139,7 @@ def _generate(
         drafted, draft, drafting = drafter.propose(
             drafting, known, (prefix, cache), warmth
         )
-        logits, cache = _score(model, prefix, cache, known, drafted)
+        logits, cache = _score(model, layers, prefix, cache, known, drafted)
         found = _checked(logits, drafted, draft, known, warmth)
         state = _noted(state, logits, drafted, found, eos, max_tokens)
         return state, cache, drafting
@@ -148,7 +149,8 @@ def _generate(
         model.logits(last_PD)[:, None], (P, G, model.config.vocab_size)
     )
     state = _first(logits_PGV, keys_PG, warmth, room, eos)
-    cache = empty_cache(prefix, G, room)
+    pieces = prefix, empty_cache(prefix, G, room)
+    layers, (prefix, cache) = for_decoding(model, *pieces)
     drafting = drafter.begin(prompt_PT, prompt_mask_PT, G, room)
     state, _, _ = jax.lax.while_loop(going, one_pass, (state, cache, drafting))
     return _speculated(state, max_tokens)
@@ -168,7 +170,7 @@ def _first(logits_PGV, keys_PG, temperature, room, eos):
     return _State(tokens, logprobs, none + 1, jnp.isin(token, eos), none, none)
 
 
-def _score(model, prefix, cache, known: Known, drafted):
+def _score(model, layers, prefix, cache, known: Known, drafted):
     """The target's logits (P, G, B+1, V) of every drafted token and the one after."""
     last = jnp.take_along_axis(known.tokens, known.total[..., None] - 1, axis=-1)
     tokens = jnp.concatenate([last, drafted], axis=-1)
@@ -176,7 +178,7 @@ def _score(model, prefix, cache, known: Known, drafted):
     cache = only_before(cache, column)
     at = column[..., None] + jnp.arange(tokens.shape[-1])
     positions = known.length[:, None, None] + at
-    hidden, new = model(tokens, positions, earlier=(prefix, cache))
+    hidden, new = model(tokens, positions, earlier=(prefix, cache), layers=layers)
     return model.logits(hidden), write(cache, new, column)
 
 

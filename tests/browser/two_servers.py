@@ -1,5 +1,7 @@
 """`make app-check`: two models behind two servers, swapped and side by side.
 
+    python tests/browser/two_servers.py [own|vllm]     which server; ours without a name
+
 Each server is a process of its own. What the page shows has to be what the same weights
 say in this process, on a drawing that the two models answer differently.
 """
@@ -41,12 +43,16 @@ def told_apart():
     raise AssertionError("The two models say the same of every drawing.")
 
 
-def main():
-    """Raises AssertionError or TimeoutError where a model is not shown as it is."""
+def main(engine="own"):
+    """Whether it was looked at: not without Chromium.
+
+    Raises AssertionError or TimeoutError where a model is not shown as it is.
+    """
+    serving = {"own": engines.own, "vllm": engines.vllm}[engine]
     program = chromium.find()
     if program is None:
         check._without("Chromium, from apt-get")
-        return
+        return False
     drawing, said = told_apart()
     first, second = STAGES
     check.BUILD.mkdir(parents=True, exist_ok=True)
@@ -54,8 +60,8 @@ def main():
         servers = []
         for name, stage in STAGES.items():
             log = check.BUILD / f"{stage}.log"
-            own = engines.own(engines.ROOT / "data" / "tiny" / stage, log)
-            _, address = running.enter_context(own)
+            server = serving(engines.ROOT / "data" / "tiny" / stage, log)
+            _, address = running.enter_context(server)
             servers += ["--server", name, f"{address}/v1", stage]
         words = ["-m", "scripts.app", *servers, "--port"]
         page_address = running.enter_context(check.served(*words))
@@ -64,6 +70,7 @@ def main():
     print(
         f"Two servers, swapped and side by side: {first} {said[0]}, {second} {said[1]}."
     )
+    return True
 
 
 def look_at(page, drawing, names, said):
@@ -87,4 +94,4 @@ def look_at(page, drawing, names, said):
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from tiny_models import VOCAB, cached_model, cached_tensors, group_batch, random_groups
 
-from helpers.generation import sampling, sessions
+from helpers.generation import sessions
 from helpers.generation.sampling import generate, row_keys
+from helpers.model import unrolled
 
 PROMPTS, _ = random_groups(seed=4)
 GROUP, BUDGET, HEARD, TURNS = 3, 6, 5, 3
@@ -30,7 +31,7 @@ def conversations(family, temperature, apart=False):
     """
     if apart:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sampling, "pays", lambda model: True)
+            patch.setattr(unrolled, "pays", lambda model: True)
             jax.clear_caches()
             try:
                 return conversations.__wrapped__(family, temperature)

@@ -57,12 +57,14 @@ def test_layers_apart_compute_what_the_stack_does(family, adapters):
         prefix, cache = pieces(model)
         hidden, new = model(*asked, earlier=(prefix, cache))
         cache = with_room(cache, 3)
-        truth = hidden, append(cache, new, 2)
+        truth = hidden, append(cache, new, 2), hidden
         split = unrolled.apart(prefix), unrolled.apart(cache)
-        layers = functools.partial(unrolled.Unrolled(model), at=2)
+        layers = unrolled.Unrolled(model)
+        beside, _ = model(*asked, earlier=split, layers=layers)
+        layers = functools.partial(layers, at=2)
         hidden, new = model(*asked, earlier=split, layers=layers)
         new = unrolled.stacked(append(split[1], new, 2, is_in=True))
-        return truth, (hidden, new)
+        return truth, (hidden, new, beside)
 
     for a, b in zip(*map(jax.tree.leaves, both(state)), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5)

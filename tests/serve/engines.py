@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -38,7 +39,11 @@ def running(command, port, log, env=None):
     """
     with open(log, "a") as said:
         server = subprocess.Popen(
-            command, env=env, stdout=said, stderr=subprocess.STDOUT
+            command,
+            env=env,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that `kill` reaches its workers, too
         )
     try:
         _wait_for(f"http://127.0.0.1:{port}/health", server, log)
@@ -48,8 +53,14 @@ def running(command, port, log, env=None):
         try:
             server.wait(60)
         except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+            kill(server)
+
+
+def kill(server):
+    """Kills a server of `running` and the workers that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def _wait_for(address, server, log):
@@ -66,13 +77,13 @@ def _wait_for(address, server, log):
 
 
 @contextlib.contextmanager
-def vllm(folder, log, *flags):
-    """Runs vLLM on a folder as `make serve` does; gives its address, without /v1."""
-    port = free_port()
+def vllm(folder, log, *flags, port=None):
+    """Runs vLLM on a folder as `make serve` does; gives process and address."""
+    port = port or free_port()
     python = serve.environment()
     command = serve.vllm_command(python, folder, "127.0.0.1", port, flags)
-    with running(command, port, log, serve.settings()):
-        yield f"http://127.0.0.1:{port}"
+    with running(command, port, log, serve.settings()) as process:
+        yield process, f"http://127.0.0.1:{port}"
 
 
 @contextlib.contextmanager

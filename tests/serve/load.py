@@ -5,9 +5,10 @@
 
 200 people ask about a plate at the same moment, by the app's way to a server: a picture
 goes there, a call comes back, the tool runs here, an answer comes. Each conversation is
-compared with the same one led alone. The second time the own server is killed when a
-third has ended, and started again: nobody may get a wrong answer, who is hit must be
-told in words, and ten who come afterwards must be answered.
+compared with the same one led alone. The second time the server is killed when a third
+has ended, and started again: nobody may get a wrong answer, who is hit must be told in
+words, and ten who come afterwards must be answered. A server at an address that was
+given is not killed.
 """
 
 import contextlib
@@ -125,25 +126,28 @@ def under_load(engine, address, users, place, plates):
     return made
 
 
-def killed(users, place, log, plates):
-    """The line of a server that is killed under load and comes back."""
+def killed(name, start, users, place, plates):
+    """The lines of a server that is killed under load and comes back.
+
+    Args:
+      start: a function (port=None) -> a context that gives process and address.
+    """
     with contextlib.ExitStack() as servers:
-        process, address = servers.enter_context(engines.own(FOLDER, log))
+        process, address = servers.enter_context(start())
         port = int(address.rpartition(":")[2])
 
         def meanwhile(progress):
             deadline = time.monotonic() + PATIENCE
             while progress() < users // 3 and time.monotonic() < deadline:
                 time.sleep(0.05)
-            process.kill()
-            process.wait()
+            engines.kill(process)
 
         ended, seconds = attack(address, plates, users, place, meanwhile)
-        made = line("own", "killed after a third", users, ended, seconds)
+        made = line(name, "killed after a third", users, ended, seconds)
         assert made["right"] >= users // 3 and made["errors"] > 0, made
-        servers.enter_context(engines.own(FOLDER, log, port))
+        servers.enter_context(start(port=port))
         again, seconds = attack(address, plates, 10, place)
-        after = line("own", "started again", 10, again, seconds)
+        after = line(name, "started again", 10, again, seconds)
         assert after["right"] == 10, after
     return [made, after]
 
@@ -152,21 +156,17 @@ def main(engine="own", users=USERS, address=None):
     """Measures one engine."""
     users, key = int(users), ("engine", "scenario")
     save = functools.partial(serving_table.record, table=TABLE, key=key)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        contextlib.ExitStack() as servers,
-    ):
+    with tempfile.TemporaryDirectory() as scratch:
         place = pathlib.Path(scratch)
-        log = place / "server.log"
-        if address is None and engine == "own":
-            _, address = servers.enter_context(engines.own(FOLDER, log))
-        elif address is None:
-            address = servers.enter_context(engines.vllm(FOLDER, log))
+        serving = {"own": engines.own, "vllm": engines.vllm}[engine]
+        start = functools.partial(serving, FOLDER, place / "server.log")
         name = "own" if engine == "own" else f"vllm {serve.NEEDS[0].split('==')[1]}"
-        plates = expected(address)
-        save([under_load(name, address, users, place, plates)])
-        if engine == "own":
-            save(killed(users, place, log, plates))
+        with contextlib.ExitStack() as servers:
+            there = address or servers.enter_context(start())[1]
+            plates = expected(there)
+            save([under_load(name, there, users, place, plates)])
+        if address is None:
+            save(killed(name, start, users, place, plates))
 
 
 if __name__ == "__main__":

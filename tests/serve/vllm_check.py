@@ -4,7 +4,7 @@
 
 Each case is a server of its own, and a row each thing that was measured of it. Answers
 are greedy, and compared with our decoder's token by token; where they part, our own
-logits say by how much we preferred our token. Times are wall-clock, beside other work.
+logits say by how much we preferred our token. Times are wall-clock.
 """
 
 import concurrent.futures
@@ -33,6 +33,7 @@ from scripts import serve  # noqa: E402
 
 TINY = engines.ROOT / "data" / "tiny"
 REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
+TIMED = 5  # times that the same is asked where its seconds count
 COLOURS = ["red", "green", "blue"]
 SCHEMA = {
     "type": "object",
@@ -80,17 +81,19 @@ class _Answer:
 
 def same_answers(row, address, name, model, tokenizer, prompts):
     """Rows: answers equal to ours, asked one by one and all at once."""
+    begin = time.monotonic()
     alone = [complete(address, name, prompt) for prompt in prompts]
+    speed_alone = sum(map(len, alone)) / (time.monotonic() - begin)
     with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
         begin = time.monotonic()
         ask = pool.map(lambda prompt: complete(address, name, prompt), prompts)
         together = list(ask)
-        seconds = time.monotonic() - begin
+    speed = sum(map(len, together)) / (time.monotonic() - begin)
     for how, answers in (("one by one", alone), ("at once", together)):
         equal, said = compared(model, tokenizer, prompts, answers)
         yield row(f"answers equal to ours, {how}", equal, len(prompts), said)
-    tokens = sum(map(len, together))
-    yield row("tokens a second, at once", tokens / seconds, len(prompts))
+    yield row("tokens a second, one by one", speed_alone, len(prompts))
+    yield row("tokens a second, at once", speed, len(prompts))
 
 
 def maths(count):
@@ -104,7 +107,7 @@ def maths(count):
 def grpo(log):
     """The tiny model as it is committed, alone."""
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo")
-    with engines.vllm(TINY / "grpo", log) as address:
+    with engines.vllm(TINY / "grpo", log) as (_, address):
         yield from same_answers(row, address, "grpo", *maths(24))
 
 
@@ -114,7 +117,7 @@ def drafted(log):
     config = json.dumps(draft | {"num_speculative_tokens": 4})
     flags = ["--speculative-config", config, "--disable-hybrid-kv-cache-manager"]
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo, tiny/sft drafts")
-    with engines.vllm(TINY / "grpo", log, *flags) as address:
+    with engines.vllm(TINY / "grpo", log, *flags) as (_, address):
         yield from same_answers(row, address, "grpo", *maths(24))
         drafts = list(speculated(row, address))
         assert drafts[0]["value"], "no drafted token was accepted"
@@ -140,7 +143,7 @@ def real(log):
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M")
     prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[3:7])
     flags = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    with engines.vllm(folder, log, *flags) as address:
+    with engines.vllm(folder, log, *flags) as (_, address):
         name = pathlib.Path(folder).name
         yield from same_answers(row, address, name, model, tokenizer, prompts)
         yield from structured(row, address, name)
@@ -160,7 +163,7 @@ def adapter(log):
         mine = pathlib.Path(scratch, "mine")
         lora.save(adapted, mine, folder)
         flags = ["--enable-lora", "--lora-modules", f"mine={mine}"]
-        with engines.vllm(folder, log, *flags) as address:
+        with engines.vllm(folder, log, *flags) as (_, address):
             yield from same_answers(row, address, "mine", both[1], tokenizer, prompts)
             ours = [llama_cpp.greedy(each, prompts, ends) for each in both]
             yield told_apart(row, address, (name, "mine"), ours, prompts)
@@ -236,15 +239,31 @@ def ngram(log):
     copying = chat.prompts_tokens(tokenizer, [COPY])
     texts = {"counting": [tokenizer(COUNT)["input_ids"]], "copying": copying}
     texts["free text"] = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[7:8])
+    plain, seconds = {}, {}
+    with engines.vllm(hub.fetch(REAL), log) as (_, address):
+        for what, prompts in texts.items():
+            plain[what], seconds[what] = timed(address, prompts)
     flags = ["--speculative-config", json.dumps(config)]
-    with engines.vllm(hub.fetch(REAL), log, *flags) as address:
-        name = pathlib.Path(hub.fetch(REAL)).name
+    with engines.vllm(hub.fetch(REAL), log, *flags) as (_, address):
         for what, prompts in texts.items():
             before = engines.metrics(address)
-            answers = [complete(address, name, prompt) for prompt in prompts]
+            answers, drafted_seconds = timed(address, prompts)
             equal, said = compared(model, tokenizer, prompts, answers)
             yield row(f"{what}: answers equal to ours", equal, len(prompts), said)
             yield from speculated(row, address, before, what)
+            assert answers == plain[what], "the drafter changed an answer"
+            gain = seconds[what] / drafted_seconds
+            yield row(f"{what}: times as fast as without", gain, TIMED)
+
+
+def timed(address, prompts):
+    """The answers to prompts of SmolLM2, and the seconds of the quickest of a few."""
+    name, quickest = pathlib.Path(hub.fetch(REAL)).name, float("inf")
+    for _ in range(TIMED):
+        begin = time.monotonic()
+        answers = [complete(address, name, prompt) for prompt in prompts]
+        quickest = min(quickest, time.monotonic() - begin)
+    return answers, quickest
 
 
 ALL = (grpo, drafted, real, adapter, ngram, vllm_food.food)

@@ -144,5 +144,5 @@ def checked(teacher, log):
 
 def food(log):
     """The teacher in vLLM, the student behind the course's own server."""
-    with engines.vllm(TINY / "food_grpo", log) as teacher:
+    with engines.vllm(TINY / "food_grpo", log) as (_, teacher):
         yield from checked(teacher, log)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
-from helpers.model import lora
+from helpers.model import lora, unrolled
 from helpers.model.scoring import group_logprobs
 from helpers.serving import speculative
 from helpers.serving.block_drafter import BlockDrafter
@@ -69,6 +69,30 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
     if name == "itself":
         full = -(-(tokens - 1) // (block + 1))
         np.testing.assert_array_equal(found.passes, full)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "family, name",
+    [("gemma3_text", "near"), ("gemma3_text", "block"), ("qwen2", "lookup")]
+    + [("llama", "near"), ("qwen3", "another")],
+)
+def test_layers_apart_say_what_the_stack_does(family, name, temperature, monkeypatch):
+    """As they are taken in bfloat16, here in float32, with adapters."""
+    model = tiny_models.model(family, sharpness=SHARP)
+    drafter = drafters(family, 4)[name]
+    model = tiny_models.adapted(model)
+    rows, settings = asked(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
+    settings["temperature"] = temperature
+    expected = speculative.generate(model, drafter, *rows, **settings)
+    asked_of = []
+    monkeypatch.setattr(unrolled, "pays", lambda model: not asked_of.append(model))
+    jax.clear_caches()
+    found = speculative.generate(model, drafter, *rows, **settings)
+    jax.clear_caches()
+    assert len(asked_of) == (2 if isinstance(drafter, DraftModel) else 1)
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
 
 
 @pytest.mark.parametrize(
