@@ -3,13 +3,14 @@
     python -m scripts.scale [--seeds 0] [--runs synchronous lockstep undisturbed killed]
 
 A Ray cluster of this machine alone, in an environment of its own (build/scale: 90 MB to
-fetch), a trainer and two workers; the model and the task are notebook 07's. In `killed`
-ten workers get a SIGKILL, one a SIGSTOP (it hangs), and the trainer two SIGKILLs; then
-the head of the cluster is killed once, and everything is started again. `lockstep` is
-one worker that never runs ahead, and equals `synchronous`. Rows go to
-data/results/async.csv: kills of workers, mean staleness in updates, dropped pieces,
-share of greedy answers that are right with its 95% interval, and CPU-seconds of trainer
-and workers. `--quick` trains 8 steps, asserts the same, and writes no row.
+fetch), a trainer, two workers and a judge that scores for them; the model and the task
+are notebook 07's. In `killed` ten workers get a SIGKILL, one a SIGSTOP (it hangs), the
+judge one SIGKILL and the trainer two; then the head of the cluster is killed once, and
+everything is started again. `lockstep` is one worker that never runs ahead, and equals
+`synchronous`. Rows go to data/results/async.csv: kills of workers, mean staleness in
+updates, dropped pieces, share of greedy answers that are right with its 95% interval,
+and CPU-seconds of trainer, workers and judge. `--quick` trains 8 steps, asserts the
+same, and writes no row.
 """
 
 import argparse
@@ -205,6 +206,7 @@ class Run:
     def spent(self) -> float:
         """CPU-seconds of trainers and workers so far."""
         pids = [*self.trainers, *scale_chaos.workers(self.folder)]
+        pids += scale_chaos.workers(self.folder, "judges")
         return scale_chaos.cpu_seconds(pids, self.seen)
 
     def row(self) -> dict:

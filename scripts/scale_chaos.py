@@ -23,9 +23,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-def workers(folder: pathlib.Path) -> list[int]:
-    """The processes of the workers that noted themselves in a run's folder."""
-    noted = sorted(int(path.name) for path in (folder / "pids").glob("*"))
+def workers(folder: pathlib.Path, kind: str = "pids") -> list[int]:
+    """The processes of workers, or "judges", that a run's folder has a note of."""
+    noted = sorted(int(path.name) for path in (folder / kind).glob("*"))
     return [pid for pid in noted if alive(pid)]
 
 
@@ -37,6 +37,8 @@ def steps_done(folder: pathlib.Path) -> int:
 
 class Chaos:
     """Kills workers when certain steps are done, and stops one without a word.
+
+    With the middle one of the killed workers goes the judge.
 
     Args:
       folder: of the run.
@@ -52,6 +54,7 @@ class Chaos:
         self.due = sorted([(s, signal.SIGKILL) for s in at])
         self.due = sorted([*self.due, *((s, signal.SIGSTOP) for s in hangs)])
         self.killed = self.stopped = 0
+        self.middle = (kills + 1) // 2
 
     def look(self, say) -> None:
         """Does what is due by now."""
@@ -63,6 +66,10 @@ class Chaos:
             pid = self.random.choice(there)
             os.kill(pid, what)
             self.killed += what == signal.SIGKILL
+            if what == signal.SIGKILL and self.killed == self.middle:
+                (judge,) = workers(self.folder, "judges")
+                os.kill(judge, what)
+                say(f"{what.name} to the judge, process {judge}")
             self.stopped += what == signal.SIGSTOP
             say(f"{what.name} to worker process {pid}")
             while what == signal.SIGKILL and alive(pid):

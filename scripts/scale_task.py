@@ -9,6 +9,7 @@ from helpers.evaluation.evaluator import evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.model import weights
 from helpers.rewards import RewardSet, correct, format_reward
+from helpers.scale import Judge
 from helpers.tasks import word_problems
 from helpers.text import chat
 from helpers.training import Trainer, objectives, optimizers
@@ -35,16 +36,31 @@ def rollouts(seed: int, prompts: int, pids: pathlib.Path | None = None) -> Rollo
     made = Rollouts(
         model,
         questions,
-        RewardSet({correct: 1.0, format_reward: 0.1}),
+        reward(),
         tokenizer,
         seed=seed,
         group=SIZES.group,
         max_tokens=SIZES.completion_tokens,
     )
+    _note(pids)
+    return made
+
+
+def reward() -> RewardSet:
+    """What answers are worth."""
+    return RewardSet({correct: 1.0, format_reward: 0.1})
+
+
+def judge(pids: pathlib.Path | None = None) -> Judge:
+    """What scores the answers of all workers; `pids` as in `rollouts`."""
+    _note(pids)
+    return Judge(reward())
+
+
+def _note(pids):
     if pids is not None:
         pids.mkdir(parents=True, exist_ok=True)
         (pids / str(os.getpid())).touch()
-    return made
 
 
 def trainer(model, folder, steps: int, **settings) -> Trainer:

@@ -40,7 +40,8 @@ def asynchronous(asked, rollouts):
     pids = asked.folder / "pids"
     make = functools.partial(scale_task.rollouts, asked.seed, _prompts(asked), pids)
     run = f"{asked.folder.name}-{asked.seed}"
-    crew = RayCrew(make, asked.workers, run, cpus=0.5)
+    judge = functools.partial(scale_task.judge, asked.folder / "judges")
+    crew = RayCrew(make, asked.workers, run, cpus=0.5, judge=judge)
     say(f"{crew.attached} of {asked.workers} workers were there already")
     source = FromWorkers(
         rollouts,

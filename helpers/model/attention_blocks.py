@@ -72,6 +72,8 @@ def _joined(pieces, G):
         [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in each]
         for each in zip(*pieces, strict=True)
     )
+    if len({x.shape[-1] for x in values}) > 1:  # those kept for long may be `summing`
+        values = [attention.summing(x, keys[0].shape[-2]) for x in values]
     return jnp.concatenate(keys, axis=-1), jnp.concatenate(values, axis=-2)
 
 

@@ -1,6 +1,7 @@
 """Past one machine: rollouts and updates in processes that come and go."""
 
 from helpers.scale.buffer import Buffer, Lease, stale
+from helpers.scale.judge import Judge, judged_elsewhere
 from helpers.scale.pieces import BrokenPiece, Piece
 from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
 from helpers.scale.worker import Worker
@@ -9,10 +10,12 @@ __all__ = [
     "BrokenPiece",  # a worker sent what no update may learn from
     "Buffer",  # who has which groups
     "FromWorkers",  # the batch source whose groups others sample
+    "Judge",  # rewards and tools in a process of their own
     "Lease",  # one attempt to answer
     "Piece",  # what a worker sends back
     "RunStopped",  # the run cannot go on, all is saved
     "Worker",  # answers what it is asked
     "WorkerLost",  # a worker is gone
+    "judged_elsewhere",  # a worker's rollouts ask it
     "stale",  # the rule: too old to learn from
 ]

@@ -7,25 +7,32 @@ compiled. Needs the extra `scale`.
 """
 
 import contextlib
+import functools
 import os
 import socket
 import time
 from typing import Any
 
+from helpers.scale.judge import Judge, judged_elsewhere
 from helpers.scale.source import RunStopped, WorkerLost
 from helpers.scale.worker import Worker
 
 READY = 300.0  # seconds that a worker may take to start and to load its model
 BUSY = 30.0  # seconds that one of an earlier trainer may still be busy
 CHECKED = 1.0  # seconds between two looks at the head of the cluster
+JUDGED = 600.0  # seconds that a judge may take to score the answers of a piece
+JUDGE = "judge"
+AT_ONCE = 16  # calls that a judge works on side by side
 
 
 class _Actor(Worker):
     """A worker that pulls the weights it is told of, where it has not got them."""
 
-    def __init__(self, make):
+    def __init__(self, make, judge=None):
         super().__init__(make)
         self.published = None
+        if judge is not None:
+            judged_elsewhere(self.rollouts, functools.partial(_asked, judge))
 
     def pid(self):
         """The process it runs in."""
@@ -45,6 +52,24 @@ class _Actor(Worker):
         return self.answer(ticket)
 
 
+def _asked(judge, method, *arguments):
+    """What a method of a judge gives; its process may have to be started again."""
+    import ray
+
+    return ray.get(judge.ask.remote(method, *arguments), timeout=JUDGED)
+
+
+class _JudgeActor:
+    """A judge in a process of its own."""
+
+    def __init__(self, make):
+        self.own: Judge = make()
+
+    def ask(self, method, *arguments):
+        """What a method of the judge gives."""
+        return getattr(self.own, method)(*arguments)
+
+
 class RayCrew:
     """A `source.Crew` of Ray actors, each a process with a model of its own.
 
@@ -54,11 +79,14 @@ class RayCrew:
       count: of workers.
       run: name of the run; a trainer that starts again with it finds its workers.
       cpus: that Ray reserves for each; a fraction lets them share.
+      judge: `judge()` gives the `judge.Judge` that scores and runs tools for all of
+        them, in a process of its own, which is started again when it dies; None: each
+        worker does it itself.
     Raises:
       RunStopped: no cluster is there, or it is another's.
     """
 
-    def __init__(self, make, count: int, run: str, cpus: float = 1.0):
+    def __init__(self, make, count: int, run: str, cpus: float = 1.0, judge=None):
         import ray
         import ray.exceptions
 
@@ -79,13 +107,27 @@ class RayCrew:
         self.starting: dict[int, tuple] = {}  # those that are not up yet, since when
         self._published: tuple | None = None
         self._looked = 0.0
+        self.judge = self._judge(judge) if judge else None
         self._attach()
+
+    def _judge(self, make):
+        """The judge that an earlier trainer left, or a new one."""
+        kind = self.ray.remote(_JudgeActor).options(
+            name=JUDGE,
+            get_if_exists=True,
+            lifetime="detached",
+            max_restarts=-1,
+            max_task_retries=-1,
+            max_concurrency=AT_ONCE,
+            num_cpus=0,
+        )
+        return kind.remote(make)
 
     def _attach(self):
         """Takes over workers that an earlier trainer left, and starts the others."""
         self.attached = 0
         ray = self.ray
-        for name in sorted(ray.util.list_named_actors()):
+        for name in sorted(set(ray.util.list_named_actors()) - {JUDGE}):
             number, start = map(int, name.removeprefix("worker-").split("-"))
             actor = ray.get_actor(name)
             with contextlib.suppress(*self.gone, self.errors.GetTimeoutError):
@@ -106,7 +148,7 @@ class RayCrew:
         kind = self.ray.remote(_Actor).options(
             name=f"worker-{number}-{start}", **options
         )
-        self.actors[number] = actor = kind.remote(self.make)
+        self.actors[number] = actor = kind.remote(self.make, self.judge)
         self.starting[number] = actor.pid.remote(), time.monotonic()
 
     def workers(self) -> list[int]:
@@ -167,8 +209,8 @@ class RayCrew:
         self._start(worker)
 
     def end(self) -> None:
-        """Ends all workers."""
-        for actor in self.actors.values():
+        """Ends all workers, and the judge."""
+        for actor in [*self.actors.values(), *([self.judge] if self.judge else [])]:
             self.ray.kill(actor)
 
     def _require_head(self):
