@@ -4,6 +4,8 @@
     python tests/distributed_run.py killed PORT INDEX FOLDER  process 1 dies at step 5
     python tests/distributed_run.py alone FOLDER              the same in one process,
         and from checkpoints that `whole` left there
+    python tests/distributed_run.py four PORT INDEX FOLDER    one of four, which go on
+        from there as well
 
 The global batch is the same however many processes share it.
 """
@@ -44,6 +46,7 @@ from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS, SAVE_EVERY, LAST_BEFORE_KILL = 6, 3, 4
+COUNTS = {"whole": 2, "killed": 2, "four": 4}  # of processes
 SAME = {"loss", "tokens", "reward", "length", "tied_groups", "calls"}
 TOKENIZER = train_tokenizer(["Mia has two apples and nine pears."], 300)
 ROWS = [
@@ -213,27 +216,53 @@ def alone(folder):
             assert all(0 < row["calls"] < row["turns"] < 2 for row in expected)
         for devices in (1, 4, 8):
             moved = folder / f"{name}-on-{devices}"
-            shutil.copytree(folder / name, moved)
-            shutil.rmtree(moved / "checkpoints" / f"{STEPS:08d}")
+            copy_of_step_3(folder / name, moved)
             model, table = train(name, moved, devices)
             close(table, expected, f"{name} on {devices}")
-            saved = weights.load(folder / name / "model")
-            for x, y in zip(
-                jax.tree.leaves(nnx.state(model)),
-                jax.tree.leaves(nnx.state(saved)),
-                strict=True,
-            ):
-                np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
+            weights.save(model, moved / "model")
+            same_weights(moved, folder / name)
+
+
+def copy_of_step_3(folder, moved):
+    """A run as if it had been stopped in the middle."""
+    shutil.copytree(folder, moved)
+    shutil.rmtree(moved / "checkpoints" / f"{STEPS:08d}")
+    shutil.rmtree(moved / "model")
+
+
+def same_weights(*folders):
+    """Those that were saved there, to 1e-4."""
+    found = (load_file(folder / "model" / "model.safetensors") for folder in folders)
+    one, other = found
+    assert one.keys() == other.keys()
+    for name, x in one.items():
+        np.testing.assert_allclose(x, other[name], rtol=1e-3, atol=1e-4)
+
+
+def one_of_four(folder):
+    """From where two processes were after step 3."""
+    for name in LESSONS:
+        expected = json.loads((folder / f"{name}-0.json").read_text())
+        moved = folder / f"{name}-from-2"
+        if jax.process_index() == 0:
+            copy_of_step_3(folder / name, moved)
+        gather(0)  # until it is there
+        model, table = train(name, moved)
+        close(table, expected, moved.name)
+        weights.save(model, moved / "model")
+        same_weights(moved, folder / name)
 
 
 if __name__ == "__main__":
     if sys.argv[1] != "alone":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        join(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))
+        join(f"localhost:{sys.argv[2]}", COUNTS[sys.argv[1]], int(sys.argv[3]))
     assert len(jax.devices()) == 8
     what, folder = sys.argv[1], Path(sys.argv[-1])
     if what == "whole":
         one_of_two(folder)
+    elif what == "four":
+        one_of_four(folder)
     elif what == "killed":
         train("grpo", folder, wrapper=Dies)
     else:

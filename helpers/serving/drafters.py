@@ -14,7 +14,7 @@ from flax import nnx
 
 from helpers.generation.choosing import draw
 from helpers.generation.sampling import empty_cache
-from helpers.model.attention import KV
+from helpers.model.attention import KV, summing
 from helpers.model.scoring import prefill
 from helpers.model.unrolled import Unrolled, for_decoding
 
@@ -221,13 +221,45 @@ def only_before(cache: KV, column_PG) -> KV:
 
 def write(cache: KV, new: KV, column_PG) -> KV:
     """Writes new tokens into the cache, each answer's from its own column on."""
-    before = int(not isinstance(cache.keys, list))  # the layers' axis of a stack
+    if isinstance(cache.keys, list):
+        keys, values = _multiplied_in(cache, new, column_PG)
+    else:
+        keys = put(cache.keys, new.keys, column_PG, axis=3, before=1)
+        values = put(cache.values, new.values, column_PG, axis=2, before=1)
     return KV(
-        put(cache.keys, new.keys, column_PG, axis=2 + before, before=before),
-        put(cache.values, new.values, column_PG, axis=1 + before, before=before),
+        keys,
+        values,
         put(cache.positions, new.positions, column_PG),
         put(cache.segments, new.segments, column_PG),
     )
+
+
+def _multiplied_in(cache, new, column_PG):
+    """`write` for layers apart: (keys, values), as lists.
+
+    A TPU writes to places that differ by row one by one; a product with ones and zeros,
+    which moves the new tokens to their columns, is done for all rows at once.
+    """
+    T, S = new.positions.shape[-1], cache.positions.shape[-1]
+    goes_PGTS = column_PG[..., None, None] + jnp.arange(T)[:, None] == jnp.arange(S)
+    there_PGS = goes_PGTS.any(axis=2)
+
+    def moved(terms, x):
+        return jnp.einsum(terms, x, goes_PGTS.astype(x.dtype), precision="highest")
+
+    keys = [
+        jnp.where(there_PGS[:, :, None, None], moved("pgkht,pgts->pgkhs", x), old)
+        for old, x in zip(cache.keys, new.keys, strict=True)
+    ]
+    values = [
+        jnp.where(
+            there_PGS[:, :, None, :, None],
+            summing(moved("pgkth,pgts->pgksh", x), x.shape[-1])[..., : old.shape[-1]],
+            old,
+        )
+        for old, x in zip(cache.values, new.values, strict=True)
+    ]
+    return keys, values
 
 
 def put(old, new, column_PG, axis=0, before=0):

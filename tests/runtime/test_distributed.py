@@ -1,4 +1,4 @@
-"""Two processes of four simulated devices train like one process of eight."""
+"""Two processes, or four, train like one process of eight simulated devices."""
 
 import json
 import os
@@ -31,15 +31,15 @@ def start(*arguments, devices, log):
     )
 
 
-def two(what, folder):
-    """Starts two processes that find each other, and their logs."""
+def several(what, folder, count=2):
+    """Starts processes that find each other and have 8 devices; and their logs."""
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    logs = [folder / f"{what}-{index}.log" for index in (0, 1)]
+    logs = [folder / f"{what}-{index}.log" for index in range(count)]
     return [
-        start(what, port, index, folder, devices=4, log=log)
+        start(what, port, index, folder, devices=8 // count, log=log)
         for index, log in enumerate(logs)
     ], logs
 
@@ -63,7 +63,7 @@ def finish(processes, logs):
 def whole(tmp_path_factory):
     """The folder of two processes that trained all lessons undisturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(*two("whole", folder))
+    finish(*several("whole", folder))
     return folder
 
 
@@ -72,6 +72,12 @@ def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
     """Losses to 1e-5, and from the checkpoint of step 3 on 1, 4 and 8 devices."""
     log = whole / "alone.log"
     finish([start("alone", whole, devices=8, log=log)], [log])
+
+
+@pytest.mark.slow
+def test_four_processes_go_on_where_two_stopped(whole):
+    """To the same losses, 1e-5, and weights: what is compared are steps 4 to 6."""
+    finish(*several("four", whole, count=4))
 
 
 @pytest.mark.slow
@@ -89,7 +95,7 @@ def test_what_is_written_is_written_once(whole, lesson):
 @pytest.mark.slow
 def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
     """Process 1 is killed at step 5; process 0 ends within a minute, and says why."""
-    processes, logs = two("killed", tmp_path)
+    processes, logs = several("killed", tmp_path)
     try:
         assert processes[1].wait(SECONDS) == -signal.SIGKILL, logs[1].read_text()
         assert processes[0].wait(60) not in (0, -signal.SIGKILL)
@@ -100,6 +106,6 @@ def test_killed_processes_go_on_to_the_same_numbers(whole, tmp_path):
             process.wait()
     assert len(read_table(tmp_path)) < 6
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["00000003"]
-    finish(*two("killed", tmp_path))
+    finish(*several("killed", tmp_path))
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert read_table(tmp_path, name) == read_table(whole / "grpo", name)
