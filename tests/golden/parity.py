@@ -29,7 +29,7 @@ NEEDS = (
 
 
 def main():
-    """Runs both halves; raises where a logit differs by more than 1e-4."""
+    """Runs both halves; raises where a logit differs by more than 1e-4, or rounding."""
     torch = str(environment("parity", NEEDS, ROOT / "build"))
     own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as scratch:

@@ -103,8 +103,32 @@ def write(folder):
         np.savez(place / "ours.npz", **found)
 
 
+def rounding(model, logits):
+    """How far their own logits move when each weight is rounded the other way.
+
+    Some drawn shapes let half a digit in the last place of their weights grow to more
+    than 1e-4 in a logit, and so does any other order of the same sums.
+    """
+    import torch
+
+    before, moves = logits(model), []
+    for seed in range(4):
+        rng = torch.Generator().manual_seed(seed)
+        kept = {name: x.clone() for name, x in model.state_dict().items()}
+        with torch.no_grad():
+            for x in model.parameters():
+                signs = torch.randint(0, 2, x.shape, generator=rng) * 2 - 1
+                x.mul_(1 + signs * 1.01 * 2.0**-24)
+        moves.append(np.abs(logits(model) - before).max())
+        model.load_state_dict(kept)
+    return max(moves)
+
+
 def check(folder):
-    """Their logits of our folders; prints the largest difference of each."""
+    """Their logits of our folders; prints the largest difference of each.
+
+    Raises AssertionError where one is over 1e-4 and over what rounding explains.
+    """
     import gemma4_sights_torch as theirs
     from peft import PeftModel
 
@@ -116,25 +140,33 @@ def check(folder):
         tokens, mask = ours["tokens"], ours["mask"]
         model = theirs.load(place)
 
-        def gap(found, name, ours=ours, mask=mask):
-            return (np.abs(found - ours[name]) * mask[..., None]).max()
+        def seen(model, tokens=tokens, mask=mask, pictures=pictures, budget=budget):
+            found = theirs.logits(model, tokens, mask, pictures, budget)
+            return found * mask[..., None]
 
-        found = theirs.logits(model, tokens, mask, pictures, budget)
-        gaps = {name: gap(found, name) for name in ("whole", "pieces", "later")}
+        def gap(name, model, ours=ours, mask=mask, seen=seen, **asked):
+            size = np.abs(seen(model, **asked) - ours[name] * mask[..., None]).max()
+            if size > 1e-4:
+                moved = rounding(model, lambda model: seen(model, **asked))
+                print(f"{name} {size:.1e}, by rounding their own: {moved:.1e}")
+                assert size <= min(3 * moved, 1e-3), (name, size, moved)
+            return size
+
+        gaps = {name: gap(name, model) for name in ("whole", "pieces", "later")}
         blank = [255 - picture for picture in pictures]
-        moved = theirs.logits(model, tokens, mask, blank, budget) - found
+        moved = seen(model, pictures=blank) - seen(model)
         assert (np.abs(moved[[0, 1, 3]]).max(axis=(1, 2)) > 0.01).all()
         text = np.where(tokens >= model.config.eoi_token_id, 3, tokens)
-        gaps["text"] = gap(theirs.logits(model, text, mask, [], budget), "text")
+        gaps["text"] = gap("text", model, tokens=text, pictures=[])
         if "adapted" in ours:
+            moved = (ours["adapted"] - ours["whole"]) * mask[..., None]
+            assert np.abs(moved).max() > 0.1
             model = PeftModel.from_pretrained(model, place / "adapter").eval()
-            found = theirs.logits(model, tokens, mask, pictures, budget)
-            gaps["adapter"] = gap(found, "adapted")
-            assert gap(ours["adapted"], "whole") > 0.1
+            gaps["adapter"] = gap("adapted", model)
         said = ", ".join(f"{name} {value:.1e}" for name, value in gaps.items())
         print(f"gemma4 seeing, {place.name}: {said}", flush=True)
         worst = max(worst, *gaps.values())
-    assert 0 < worst <= 1e-4, worst
+    assert worst > 0
 
 
 if __name__ == "__main__":
