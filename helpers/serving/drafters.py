@@ -221,11 +221,12 @@ def only_before(cache: KV, column_PG) -> KV:
 
 def write(cache: KV, new: KV, column_PG) -> KV:
     """Writes new tokens into the cache, each answer's from its own column on."""
-    if isinstance(cache.keys, list):
-        keys, values = _multiplied_in(cache, new, column_PG)
+    stack = int(not isinstance(cache.keys, list))  # the layers' axis of a stack
+    if stack or column_PG.size == 1:
+        keys = put(cache.keys, new.keys, column_PG, axis=2 + stack, before=stack)
+        values = put(cache.values, new.values, column_PG, axis=1 + stack, before=stack)
     else:
-        keys = put(cache.keys, new.keys, column_PG, axis=3, before=1)
-        values = put(cache.values, new.values, column_PG, axis=2, before=1)
+        keys, values = _multiplied_in(cache, new, column_PG)
     return KV(
         keys,
         values,
