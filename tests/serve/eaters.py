@@ -49,7 +49,8 @@ class Eater(locust.User):
         kind = "right" if right else "wrong"
         if not right and events[-1].kind == "error":
             kind = "error"
-        ENDED.append({"number": number, "kind": kind, "said": events[-1].text})
+        ended = {"number": number, "kind": kind, "said": events[-1].text}
+        ENDED.append(ended | {"seconds": seconds})
         self.environment.events.request.fire(
             request_type="conversation",
             name=SETTINGS["model"],

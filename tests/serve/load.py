@@ -12,7 +12,6 @@ given is not killed.
 """
 
 import contextlib
-import csv
 import functools
 import json
 import os
@@ -64,7 +63,7 @@ def expected(address):
 
 
 def attack(address, plates, users, place, meanwhile=lambda started: None):
-    """Lets users ask at once; gives how they ended, and locust's row of seconds.
+    """Lets users ask at once; gives how each conversation ended, and its seconds.
 
     Args:
       meanwhile: called with a function that says how many have ended so far.
@@ -78,7 +77,7 @@ def attack(address, plates, users, place, meanwhile=lambda started: None):
         (place / old).unlink(missing_ok=True)
     command = [str(locust()), "-m", "locust", "-f", str(HERE / "eaters.py")]
     command += ["--headless", "-u", str(users), "-r", str(users)]
-    command += ["--csv", str(place / "locust"), "--only-summary"]
+    command += ["--only-summary"]
     env = os.environ | {"COURSE_LOAD": str(place), "JAX_PLATFORMS": "cpu"}
     attackers = subprocess.Popen(command, env=env)
 
@@ -93,12 +92,10 @@ def attack(address, plates, users, place, meanwhile=lambda started: None):
     finally:
         attackers.kill()
         attackers.wait()
-    ended = json.loads((place / "ended.json").read_text())
-    with (place / "locust_stats.csv").open(newline="") as file:
-        return ended, next(csv.DictReader(file))
+    return json.loads((place / "ended.json").read_text())
 
 
-def line(engine, scenario, users, ended, seconds):
+def line(engine, scenario, users, ended):
     """A line of the table; raises AssertionError for a wrong or lost conversation."""
     kinds = [each["kind"] for each in ended]
     words = sorted({each["said"] for each in ended if each["kind"] == "error"})
@@ -106,8 +103,9 @@ def line(engine, scenario, users, ended, seconds):
     made |= {"users": users, "right": kinds.count("right")}
     made |= {"wrong": kinds.count("wrong"), "errors": kinds.count("error")}
     made |= {"lost": users - len(ended)}
-    for share in ("50%", "95%"):
-        made[f"p{share[:2]}_s"] = round(float(seconds[share]) / 1000, 1)
+    seconds = [each["seconds"] for each in ended]
+    for share in (50, 95):
+        made[f"p{share}_s"] = round(float(np.percentile(seconds, share)), 1)
     made |= {"said": words[0].split(": ")[0] if words else ""}
     versions = f"locust {NEEDS[0][0].split('==')[1]}, openai "
     made |= {"versions": versions + metadata.version("openai")}
@@ -120,8 +118,8 @@ def line(engine, scenario, users, ended, seconds):
 
 def under_load(engine, address, users, place, plates):
     """The line of users who all come at once, and are all answered."""
-    ended, seconds = attack(address, plates, users, place)
-    made = line(engine, "at once", users, ended, seconds)
+    ended = attack(address, plates, users, place)
+    made = line(engine, "at once", users, ended)
     assert made["right"] == users, made
     return made
 
@@ -142,12 +140,12 @@ def killed(name, start, users, place, plates):
                 time.sleep(0.05)
             engines.kill(process)
 
-        ended, seconds = attack(address, plates, users, place, meanwhile)
-        made = line(name, "killed after a third", users, ended, seconds)
+        ended = attack(address, plates, users, place, meanwhile)
+        made = line(name, "killed after a third", users, ended)
         assert made["right"] >= users // 3 and made["errors"] > 0, made
         servers.enter_context(start(port=port))
-        again, seconds = attack(address, plates, 10, place)
-        after = line(name, "started again", 10, again, seconds)
+        again = attack(address, plates, 10, place)
+        after = line(name, "started again", 10, again)
         assert after["right"] == 10, after
     return [made, after]
 

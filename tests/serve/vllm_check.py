@@ -29,11 +29,11 @@ import vllm_food  # noqa: E402
 from helpers.model import hub, lora, weights  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat  # noqa: E402
-from scripts import serve  # noqa: E402
+from scripts import copying, serve  # noqa: E402
 
 TINY = engines.ROOT / "data" / "tiny"
 REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
-TIMED = 5  # times that the same is asked where its seconds count
+TIMED = 3  # times that the same is asked where its seconds count
 COLOURS = ["red", "green", "blue"]
 SCHEMA = {
     "type": "object",
@@ -42,8 +42,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 LONG = "A list of numbers: " + ", ".join(map(str, range(1, 160)))
-COPY = "Repeat this line three times: seven green apples lie under the old oak tree."
-COUNT = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29"
 
 
 def complete(address, name, prompt, **more):
@@ -231,14 +229,13 @@ def prefixes(row, address, name, tokenizer):
 
 
 def ngram(log):
-    """SmolLM2-135M drafted by its own prompt, on texts that repeat and that do not."""
+    """SmolLM2-135M drafted by its own prompt: texts written again, and stories."""
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, n-grams draft")
     config = {"method": "ngram", "num_speculative_tokens": 4}
     config |= {"prompt_lookup_max": 4, "prompt_lookup_min": 2}
     model, tokenizer = llama_cases.real()
-    copying = chat.prompts_tokens(tokenizer, [COPY])
-    texts = {"counting": [tokenizer(COUNT)["input_ids"]], "copying": copying}
-    texts["free text"] = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[7:8])
+    asked = {"copying": copying.copied()[:4], "stories": copying.free()}
+    texts = {what: chat.prompts_tokens(tokenizer, x) for what, x in asked.items()}
     plain, seconds = {}, {}
     with engines.vllm(hub.fetch(REAL), log) as (_, address):
         for what, prompts in texts.items():
