@@ -36,6 +36,10 @@ def join(
       index: of this one.
     """
     jax.distributed.initialize(address, count, index, heartbeat_timeout_seconds=SILENCE)
+    if jax.process_count() > 1 and jax.default_backend() == "cpu":
+        # A distillation update of two processes, read back from the cache of compiled
+        # programs, waits for ever in its collectives; compiled anew it does not.
+        jax.config.update("jax_enable_compilation_cache", False)
 
 
 def share() -> tuple[int, int]:
@@ -56,9 +60,6 @@ def gather(thing) -> list:
     """
     if jax.process_count() == 1:
         return [thing]
-    if jax.default_backend() == "cpu":
-        # Programs run side by side there, and Gloo can mix up what two of them send.
-        jax.block_until_ready(jax.live_arrays())
     text = np.frombuffer(json.dumps(thing).encode(), np.uint8)
     lengths = multihost_utils.process_allgather(np.int32(len(text)))
     # A power of two, so that few shapes are compiled.

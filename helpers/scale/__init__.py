@@ -1,6 +1,6 @@
 """Past one machine: rollouts and updates in processes that come and go."""
 
-from helpers.scale.buffer import Buffer, Lease, stale
+from helpers.scale.buffer import Buffer, stale
 from helpers.scale.judge import Judge, judged_elsewhere
 from helpers.scale.pieces import BrokenPiece, Piece
 from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
@@ -11,7 +11,6 @@ __all__ = [
     "Buffer",  # who has which groups
     "FromWorkers",  # the batch source whose groups others sample
     "Judge",  # rewards and tools in a process of their own
-    "Lease",  # one attempt to answer
     "Piece",  # what a worker sends back
     "RunStopped",  # the run cannot go on, all is saved
     "Worker",  # answers what it is asked

@@ -18,14 +18,14 @@ THREADS = {"NPROC": "64", "PJRT_NPROC": "64"}
 SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
-def start(*arguments, devices, log):
+def start(*arguments, devices, log, **settings):
     flags = (
         f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
     )
     paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)} | THREADS
     return subprocess.Popen(
         [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],
-        env=os.environ | paths | {"JAX_PLATFORMS": "cpu"},
+        env=os.environ | paths | {"JAX_PLATFORMS": "cpu"} | settings,
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
     )
@@ -38,8 +38,9 @@ def several(what, folder, count=2):
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     logs = [folder / f"{what}-{index}.log" for index in range(count)]
+    own = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
     return [
-        start(what, port, index, folder, devices=8 // count, log=log)
+        start(what, port, index, folder, devices=8 // count, log=log, **own)
         for index, log in enumerate(logs)
     ], logs
 
@@ -78,6 +79,12 @@ def test_two_processes_are_one_and_their_checkpoints_go_on_anywhere(whole):
 def test_four_processes_go_on_where_two_stopped(whole):
     """To the same losses, 1e-5, and weights: what is compared are steps 4 to 6."""
     finish(*several("four", whole, count=4))
+
+
+@pytest.mark.slow
+def test_processes_of_cpus_keep_no_compiled_programs(whole):
+    """Read back from disk, an update of several would wait for ever."""
+    assert not list((whole / "programs").rglob("*"))
 
 
 @pytest.mark.slow

@@ -131,7 +131,9 @@ def speculated(row, address, before=None, what="drafted tokens"):
         for name in ("draft_tokens", "accepted_tokens", "drafts")
     )
     yield row(f"{what} accepted", taken, int(made))
-    yield row(f"{what}: accepted a pass", taken / max(passes, 1), int(passes))
+    yield row(
+        f"{what}: accepted a pass with guesses", taken / max(passes, 1), int(passes)
+    )
 
 
 def real(log):
