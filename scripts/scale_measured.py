@@ -40,10 +40,13 @@ RUNS = [(workers, limit) for workers in (3, 2, 1) for limit in (0, 2)]
 class Waits:
     """Rollouts that take their time and no processor, with always the same content."""
 
-    resample, group = 0, 2
+    resample, group, advantage, reward = 0, 2, "mean", "none, but it answers"
 
     def __init__(self):
-        self.model, self.prompts, self.step = weights.load(SFT), itertools.count(), 0
+        self.model, self.step = weights.load(SFT), 0
+        empty = np.zeros((1, 4), np.int32)
+        self.asked = {"prompt": empty, "prompt_mask": empty}
+        self.prompts = itertools.repeat(self.asked)
         self.metrics, self.samples = {"reward": 0.0}, []
 
     def get_state(self):
@@ -52,11 +55,13 @@ class Waits:
     def set_state(self, state):
         self.step = state["step"]
 
+    def count_tied(self, batch):
+        """All are tied, and nobody learns from them."""
+
     def __next__(self):
         shape = SPREAD**-2
         time.sleep(random.Random(self.step).gammavariate(shape, SAMPLE / shape))
-        batch = dict.fromkeys(("prompt", "prompt_mask"), np.zeros((1, 4), np.int32))
-        batch["completion"] = np.zeros((1, self.group, 8), np.int32)
+        batch = self.asked | {"completion": np.zeros((1, self.group, 8), np.int32)}
         answers = dict.fromkeys(("loss_mask", "logprobs"), np.zeros((1, self.group, 8)))
         return (
             batch | answers | dict.fromkeys(("rewards", "advantages"), np.zeros((1, 2)))

@@ -7,7 +7,7 @@ import concurrent.futures
 import threading
 import time
 
-from helpers.scale.source import WorkerLost
+from helpers.scale.crew import WorkerLost
 from helpers.scale.worker import Worker
 
 
@@ -30,6 +30,9 @@ class LocalCrew:
         self.pool = concurrent.futures.ThreadPoolExecutor(16)
         self.lock = threading.Lock()
         self.asked, self.replaced = 0, []
+
+    def require_running(self):
+        """Threads run as long as this process does."""
 
     def workers(self):
         return sorted(self.members)

@@ -153,7 +153,7 @@ class Rollouts:
         self.step += 1
         self._describe(batch, rounds)
         if self.reward:
-            self._notice_when_nothing_can_be_learned(batch)
+            self.count_tied(batch)
             batch["advantages"] = np.asarray(
                 advantages(batch["rewards"], self.advantage)
             )
@@ -234,7 +234,12 @@ class Rollouts:
             for sample, reward in zip(self.samples, first, strict=False):
                 sample["reward"] = float(reward)
 
-    def _notice_when_nothing_can_be_learned(self, batch):
+    def count_tied(self, batch) -> None:
+        """Counts batches in a row of which nothing can be learned.
+
+        Raises:
+          NothingToLearn: they are as many as `patience`.
+        """
         useful = ~_tied(batch["rewards"]) & batch["loss_mask"].any(axis=(1, 2))
         learns = any(processes.gather(bool(useful.any())))
         self.all_tied = 0 if learns else self.all_tied + 1

@@ -3,7 +3,8 @@
 from helpers.scale.buffer import Buffer, stale
 from helpers.scale.judge import Judge, judged_elsewhere
 from helpers.scale.pieces import BrokenPiece, Piece
-from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
+from helpers.scale.crew import RunStopped, WorkerLost
+from helpers.scale.source import FromWorkers
 from helpers.scale.worker import Worker
 
 __all__ = [

@@ -120,12 +120,15 @@ class Buffer:
     def take(self) -> list[Answered] | None:
         """What the next update learns from, oldest first; None until enough are back.
 
+        The last update may have fewer pieces than the others.
+
         Raises:
           ValueError: the last update's pieces are still with the trainer.
         """
         if self.learning:
             raise ValueError("Call learned() after an update, before the next take().")
-        if len(self.back) < self.pieces:
+        last = self.ended and not (self.due or self.out)
+        if len(self.back) < (1 if last else self.pieces):
             return None
         found = sorted((a.version, a.number) for a, _ in self.back.values())
         taken = [self.back.pop(number)[0] for _, number in found[: self.pieces]]
@@ -140,9 +143,8 @@ class Buffer:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there are no more tickets, and no update can be filled any more."""
-        left = self.due or self.out or len(self.back) >= self.pieces
-        return self.ended and not left
+        """Whether there are no more tickets, and nothing is left to learn from."""
+        return self.ended and not (self.due or self.out or self.back)
 
     def get_state(self) -> dict:
         """For JSON, between two updates: what is not learned will be asked again."""

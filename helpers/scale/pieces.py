@@ -1,10 +1,15 @@
 """What a worker sends back: a small batch of groups, looked at before it is used."""
 
+import json
 import math
 from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+
+from helpers.generation.rollouts import Rollouts
+from helpers.losses.policy_gradient import advantages
+from helpers.scale import tickets
 
 PER_TOKEN = ("completion", "loss_mask", "logprobs")
 PER_PROMPT_TOKEN = ("prompt", "prompt_mask")
@@ -30,25 +35,25 @@ class Piece(NamedTuple):
 
 
 def require_whole(
-    piece: Piece, group: int, vocab: int, prompts: int, version: int
+    piece: Piece, ticket: dict, rollouts: Rollouts, version: int
 ) -> None:
-    """Refuses what is not the P whole groups that were asked for, of numbers in range.
+    """Refuses what is not the whole groups that were asked for, of numbers in range.
 
     Args:
       piece: from a worker.
-      group: G, answers to a prompt.
-      vocab: token ids are below it.
-      prompts: P, as many as its ticket draws.
+      ticket: from `tickets.draw`, what the worker was asked.
+      rollouts: which the ticket is of.
       version: the newest weights that anyone can have answered with.
     Raises:
       BrokenPiece: says which array, and what is wrong with it.
     """
     batch = getattr(piece, "batch", None)
-    if not isinstance(batch, dict) or "completion" not in batch:
+    if not isinstance(piece, Piece) or not isinstance(batch, dict) or not batch:
         raise BrokenPiece(f"no batch of answers, but a {type(piece).__name__}")
     if missing := {*PER_TOKEN, *PER_PROMPT_TOKEN, *PER_ANSWER} - {*batch}:
         raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
-    _require_shapes(batch, group, prompts)
+    _require_shapes(batch, rollouts.group, ticket["count"])
+    vocab = rollouts.model.config.vocab_size
     for name in ("prompt", "completion"):
         if batch[name].min() < 0 or batch[name].max() >= vocab:
             raise BrokenPiece(f"{name} has tokens that the vocabulary has not")
@@ -59,6 +64,11 @@ def require_whole(
         raise BrokenPiece("logprobs are above 0, which no probability is")
     if type(piece.version) is not int or not 0 <= piece.version <= version:
         raise BrokenPiece(f"its weights are of version {piece.version!r}, not of ours")
+    if tickets.checksum(batch) != ticket["checksum"]:
+        raise BrokenPiece("its prompts are not those that were asked")
+    ours = np.asarray(advantages(batch["rewards"], rollouts.advantage))
+    if not np.allclose(batch["advantages"], ours, rtol=1e-5, atol=1e-6):
+        raise BrokenPiece("its advantages are not those of its rewards")
     _require_described(piece)
 
 
@@ -70,6 +80,10 @@ def _require_shapes(batch, group, prompts):
     for name, count in dimensions.items():
         if not isinstance(batch[name], np.ndarray) or batch[name].ndim != count:
             raise BrokenPiece(f"{name} is no array with {count} axes")
+    if not isinstance(batch.get("images", batch["prompt"]), np.ndarray):
+        raise BrokenPiece("images is no array")
+    if unknown := {*batch} - {*dimensions, "images"}:
+        raise BrokenPiece(f"{sorted(map(str, unknown))} is nothing that was asked for")
     answers, width = batch["completion"].shape, batch["prompt"].shape[1]
     shapes: dict[str, tuple] = dict.fromkeys(PER_TOKEN, (prompts, group, answers[2]))
     shapes |= dict.fromkeys(PER_PROMPT_TOKEN, (prompts, width))
@@ -87,22 +101,33 @@ def _require_shapes(batch, group, prompts):
 
 
 def _require_described(piece):
-    """What the log will say of it can be averaged, and shown."""
-    numbers = piece.metrics.values() if isinstance(piece.metrics, dict) else [None]
-    for x in (*numbers, piece.seconds):
+    """What the log will say of it can be averaged, shown and written down."""
+    if not isinstance(piece.metrics, dict) or "reward" not in piece.metrics:
+        raise BrokenPiece("its metrics are no dict with a reward")
+    for x in (*piece.metrics.values(), piece.seconds):
         if not isinstance(x, Real) or not math.isfinite(x):
             raise BrokenPiece(f"its metrics or seconds hold {x!r}, not a number")
-    if not isinstance(piece.samples, list):
-        raise BrokenPiece(f"its samples are a {type(piece.samples).__name__}")
+    try:
+        shown = json.loads(json.dumps([piece.samples, [*piece.metrics]]))
+        whole = [piece.samples, [*piece.metrics]] == shown
+    except (TypeError, ValueError, RecursionError):
+        whole = False
+    samples = piece.samples if whole else None
+    if not isinstance(samples, list) or not all(isinstance(x, dict) for x in samples):
+        raise BrokenPiece("its samples, or names of metrics, are nothing for a log")
 
 
 def joined(pieces: list[Piece]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """One batch of several pieces, padded to the widest, and their mean metrics."""
-    weights = [len(piece.batch["prompt"]) for piece in pieces]
-    metrics = {
-        name: float(np.average([p.metrics[name] for p in pieces], weights=weights))
-        for name in pieces[0].metrics
-    }
+    """One batch of several pieces, padded to the widest, and their mean metrics.
+
+    A metric is the mean over those pieces that have it.
+    """
+    metrics = {}
+    for name in dict.fromkeys(name for piece in pieces for name in piece.metrics):
+        having = [piece for piece in pieces if name in piece.metrics]
+        weights = [len(piece.batch["prompt"]) for piece in having]
+        values = [piece.metrics[name] for piece in having]
+        metrics[name] = float(np.average(values, weights=weights))
     if len(pieces) == 1:
         return pieces[0].batch, metrics
     batch = {}

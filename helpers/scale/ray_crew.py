@@ -13,8 +13,8 @@ import socket
 import time
 from typing import Any
 
+from helpers.scale.crew import RunStopped, WorkerLost
 from helpers.scale.judge import Judge, judged_elsewhere
-from helpers.scale.source import RunStopped, WorkerLost
 from helpers.scale.worker import Worker
 
 READY = 300.0  # seconds that a worker may take to start and to load its model
@@ -71,7 +71,7 @@ class _JudgeActor:
 
 
 class RayCrew:
-    """A `source.Crew` of Ray actors, each a process with a model of its own.
+    """A `crew.Crew` of Ray actors, each a process with a model of its own.
 
     Args:
       make: `make()` gives a worker its `Rollouts`; what Ray can send, best a partial of
@@ -183,8 +183,7 @@ class RayCrew:
         return self.actors[worker].answer_with.remote(self._published, ticket)
 
     def finished(self, handles: list, seconds: float) -> list:
-        """Those that are done, or failed; see `source.Crew`."""
-        self._require_head()
+        """Those that are done, or failed; see `crew.Crew`."""
         if not handles:
             time.sleep(seconds)
             return []
@@ -204,7 +203,12 @@ class RayCrew:
             raise WorkerLost(f"{type(cause).__name__}: {line}") from None
 
     def replace(self, worker: int) -> None:
-        """Ends a worker, in whatever state it is, and starts another in its place."""
+        """Ends a worker, in whatever state it is, and starts another in its place.
+
+        Raises:
+          RunStopped: the head is gone, perhaps with the worker.
+        """
+        self._require_head()
         self.ray.kill(self.actors[worker])
         self._start(worker)
 
@@ -213,11 +217,14 @@ class RayCrew:
         for actor in [*self.actors.values(), *([self.judge] if self.judge else [])]:
             self.ray.kill(actor)
 
+    def require_running(self) -> None:
+        """RunStopped if the head of the cluster is gone; asks it once in a while."""
+        if time.monotonic() - self._looked >= CHECKED:
+            self._looked = time.monotonic()
+            self._require_head()
+
     def _require_head(self):
-        """The head of the cluster answers; Ray itself would end this process later."""
-        if time.monotonic() - self._looked < CHECKED:
-            return
-        self._looked = time.monotonic()
+        """The head answers. Calls to one that is gone hang, and end this process."""
         host, port = self.head.rsplit(":", 1)
         try:
             socket.create_connection((host, int(port)), timeout=10.0).close()

@@ -4,49 +4,23 @@ A thread hands out tickets to idle workers and takes in what they answer, while 
 trainer updates. It does not care what workers are (`Crew`).
 """
 
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from helpers.generation.rollouts import Rollouts
-from helpers.scale import published
+from helpers.runtime import processes
+from helpers.runtime.run_identity import REMEDY, differences, listed
+from helpers.scale import published, tickets
 from helpers.scale.buffer import Buffer, Lease
-from helpers.scale.pieces import BrokenPiece, Piece, joined, require_whole
+from helpers.scale.crew import Crew, RunStopped, WorkerLost
+from helpers.scale.pieces import BrokenPiece, joined, require_whole
 
 
-class WorkerLost(RuntimeError):
-    """A worker is gone, or answered with an error; what it held is asked again."""
-
-
-class RunStopped(RuntimeError):
-    """The run cannot go on; what was trained is saved."""
-
-
-class Crew(Protocol):
-    """Workers that answer tickets somewhere; `ray_crew.RayCrew` is one."""
-
-    def workers(self) -> list[int]:
-        """The numbers of all workers that are up."""
-
-    def publish(self, version: int, arrays: dict) -> None:
-        """From now on tickets are answered with these weights; see `published.read`."""
-
-    def ask(self, worker: int, ticket: dict) -> Any:
-        """Has a worker begin an answer; a handle, which can be hashed."""
-
-    def finished(self, handles: list, seconds: float) -> Iterable:
-        """Those of the handles that are done, or failed, within some seconds.
-
-        Raises:
-          RunStopped: whoever runs the workers is gone.
-        """
-
-    def result(self, handle: Any) -> Piece:
-        """What a finished handle holds; WorkerLost if that is nothing."""
-
-    def replace(self, worker: int) -> None:
-        """Ends a worker, in whatever state it is, and starts another in its place."""
+LOOKS = 1.0  # seconds between two looks at whether anyone is there at all
+LEAVES = 10.0  # seconds that a thread gets to end when nobody is
 
 
 class Errand(NamedTuple):
@@ -81,7 +55,8 @@ class FromWorkers:
       say: told in a sentence of all that goes wrong.
     Raises:
       ValueError: the rollouts replace tied groups, so that how many prompts a batch
-        takes is not known before.
+        takes is not known before; they have no reward; or the trainer is of several
+        processes.
     """
 
     def __init__(
@@ -100,9 +75,14 @@ class FromWorkers:
                 f"resample={rollouts.resample} draws prompts depending on answers, and"
                 " tickets are drawn before them. Pass resample=0 to Rollouts."
             )
+        if rollouts.reward is None or processes.share()[1] > 1:
+            raise ValueError(
+                "Workers answer for a trainer of one process, and score: give Rollouts"
+                " a reward, and train several hosts, or by a teacher, with Rollouts."
+            )
         self.rollouts, self.crew, self.model = rollouts, crew, rollouts.model
-        self.buffer = Buffer(self._draw, pieces, limit)
-        self.deadline, self.patience, self.say = deadline, patience, say
+        self.buffer = Buffer(functools.partial(tickets.draw, rollouts), pieces, limit)
+        self.limit, self.deadline, self.patience, self.say = limit, deadline, patience, say
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
         self.learned: list[int] = []  # numbers of pieces, in order; since it was made
@@ -117,30 +97,28 @@ class FromWorkers:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def _draw(self):
-        """A ticket: where the rollouts stand before a batch, for `Worker.answer`.
-
-        It also says how many prompts the batch has; the last one may be smaller.
-        """
-        ticket = self.rollouts.get_state()
-        if (drawn := next(self.rollouts.prompts, None)) is None:
-            return None
-        self.rollouts.step += 1
-        return ticket | {"count": len(drawn["prompt"])}
-
     def get_state(self) -> dict:
         """Where it stands: what was not learned yet will be asked again."""
         with self._changed:
             return {
+                "run": self._identity(),
                 "rollouts": self.rollouts.get_state(),
                 "buffer": self.buffer.get_state(),
             }
 
     def set_state(self, state: dict) -> None:
         """Goes on from a state; ValueError if it is that of another run."""
+        if changed := differences(state["run"], self._identity()):
+            raise ValueError(
+                "The saved batches are not those of this asynchronous run:"
+                f" {listed(changed)}. {REMEDY}"
+            )
         with self._changed:
             self.rollouts.set_state(state["rollouts"])
             self.buffer.set_state(state["buffer"])
+
+    def _identity(self):
+        return {"pieces": self.buffer.pieces, "limit": self.limit}
 
     def __iter__(self):
         return self
@@ -149,13 +127,27 @@ class FromWorkers:
         """Publishes the newest weights, and waits for enough answers.
 
         Where the run cannot go on it ends, so that the trainer saves; `close` raises.
+
+        Raises:
+          NothingToLearn: as `Rollouts` do, of the batches that are learned from.
+          ValueError: it was closed.
         """
+        if self._closed:
+            raise ValueError("These batches are closed: make another FromWorkers.")
         version = self.buffer.version + bool(self.buffer.learning)
         try:
+            self.crew.require_running()
             self.crew.publish(version, published.read(self.model))
+            taken = self._taken()
         except RunStopped as error:
-            self.stopped = error
-            raise StopIteration from None
+            self._stop(error)
+            taken = None
+        if taken is None:
+            raise StopIteration
+        return self._batch(version, taken)
+
+    def _taken(self):
+        """The pieces of the next update; None once there will be none."""
         self.published.append(time.monotonic())
         if self._handed is not None:
             self.updating.append(self.published[-1] - self._handed)
@@ -165,17 +157,17 @@ class FromWorkers:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, daemon=True)
                 self._thread.start()
-            while True:
-                if self.stopped or self.buffer.exhausted:
-                    raise StopIteration
+            while not (self.stopped or self.buffer.exhausted):
                 if (taken := self.buffer.take()) is not None:
-                    break
-                self._changed.wait()
-        return self._batch(version, taken)
+                    return taken
+                self._changed.wait(LOOKS)
+                self.crew.require_running()  # the thread may hang in a call to it
+        return None
 
     def _batch(self, version, taken):
         found = [answered.content for answered in taken]
         batch, self.metrics = joined(found)
+        self.rollouts.count_tied(batch)
         ages = [version - answered.version for answered in taken]
         self.metrics |= {
             "staleness": sum(ages) / len(ages),
@@ -195,8 +187,8 @@ class FromWorkers:
           RunStopped: the batches ended because the run could not go on.
         """
         self._closed = True
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is not None:  # it may hang in a call to workers that are gone
+            self._thread.join(None if self.stopped is None else LEAVES)
         if self.stopped is not None:
             raise self.stopped
 
@@ -212,6 +204,7 @@ class FromWorkers:
         """The thread: tickets out, answers in."""
         try:
             while not self._closed:
+                self.crew.require_running()
                 with self._changed:
                     self._issue()
                     self._changed.notify_all()
@@ -241,13 +234,8 @@ class FromWorkers:
             piece = self.crew.result(handle)
             with self._changed:  # weights are published before they are counted
                 newest = self.buffer.version + bool(self.buffer.learning)
-            require_whole(
-                piece,
-                self.rollouts.group,
-                self.model.config.vocab_size,
-                self._errands[handle].lease.ticket["count"],
-                newest,
-            )
+            ticket = self._errands[handle].lease.ticket
+            require_whole(piece, ticket, self.rollouts, newest)
         except (WorkerLost, BrokenPiece) as error:
             self._fail(handle, str(error))
             return

@@ -4,6 +4,7 @@ Where it runs, and who asks, is not its business: `ray_crew` makes an actor of i
 test calls it as it is.
 """
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ class Worker:
 
     def __init__(self, make: Callable[[], Rollouts]):
         self.rollouts = make()
+        self.rollouts.patience = sys.maxsize  # the trainer counts what teaches nothing
         self.version: int | None = None
 
     def load(self, version: int, arrays: dict) -> None:

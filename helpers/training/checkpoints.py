@@ -38,7 +38,7 @@ from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.training.checkpoint_record import FORMAT, NAME, finish, read_record, remove
 
 # What a run leaves in its folder, but for the lock.
-OURS = ("checkpoints", "began.txt", "metrics.jsonl", "samples.jsonl", "events")
+OURS = "checkpoints began.txt metrics.jsonl samples.jsonl events.out.tfevents.*".split()
 
 
 class CheckpointError(RuntimeError):
@@ -149,7 +149,7 @@ class Checkpoints:
         on_first(self._set_aside)
 
     def _set_aside(self):
-        found = [self.run / name for name in OURS if (self.run / name).exists()]
+        found = [path for name in OURS for path in sorted(self.run.glob(name))]
         if self.bucket and found:
             raise CheckpointError(
                 f"{self.run} holds a run, and nothing can be moved in a bucket. Give"

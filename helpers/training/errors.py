@@ -44,14 +44,16 @@ def require_known_tokens(model, batch: dict) -> None:
 
 
 def require_own_answers(model, objective, batches) -> None:
-    """Refuses scored answers of another model, of which nothing can be compared.
+    """Refuses scored answers of another policy that nobody makes up for.
 
     Args:
       model: that is trained.
       objective: an `OffPolicyObjective` takes the model itself for the old policy.
-      batches: a batch source; of `Rollouts` the model that samples is known.
+      batches: a batch source; of `Rollouts` the model that samples is known, and of
+        `scale.FromWorkers` how many updates old its answers may be (`limit`).
     Raises:
-      ValueError: it is not the one that is trained.
+      ValueError: the model is not the one that is trained; or answers may be old, and
+        the objective counts them as the policy's own.
     """
     sampler = getattr(batches, "model", model)
     if sampler is not model and isinstance(objective, OffPolicyObjective):
@@ -60,6 +62,13 @@ def require_own_answers(model, objective, batches) -> None:
             " which would stay as it is while this one moves away. Pass the same model"
             " to Rollouts and to the Trainer; lora.add makes a new one, so add adapters"
             " before you make the Rollouts."
+        )
+    unweighed = isinstance(objective, OffPolicyObjective) and not objective.weighs
+    if unweighed and (limit := getattr(batches, "limit", 0)):
+        raise ValueError(
+            f"Answers may be {limit} updates old, and the objective takes them for the"
+            " policy's own. Pass sampler_cap=2.0 to the objective, or limit=0 to"
+            " FromWorkers."
         )
 
 

@@ -98,7 +98,7 @@ def policy_gradient(
         metrics |= {"entropy": masked_mean(scores["entropy"], mask), "logprob_gap": gap}
         return value, metrics
 
-    return OffPolicyObjective(scores, loss)
+    return OffPolicyObjective(scores, loss, weighs=bool(sampler_cap))
 
 
 def gspo(

@@ -25,10 +25,12 @@ class OffPolicyObjective(NamedTuple):
       scores: `scores(model, batch) -> {name: array}`: what the model says of the batch;
         gradients reach the model through these.
       loss: `loss(scores, batch, *frozen) -> (loss, metrics)`, as of any objective.
+      weighs: whether it makes up for answers that an older policy sampled.
     """
 
     scores: Callable[[Any, dict], dict]
     loss: Callable[..., tuple[jax.Array, dict]]
+    weighs: bool = False
 
     def __call__(self, model, batch, *frozen):
         """Loss and metrics of a batch that has its old scores.

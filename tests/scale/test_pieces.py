@@ -1,10 +1,13 @@
 """What a worker sends is looked at, and pieces become one batch."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.scale import tickets
 from helpers.scale.pieces import (
     PER_TOKEN,
     BrokenPiece,
@@ -26,13 +29,27 @@ def piece(prompts=PROMPTS, width=5, length=4, seed=0):
         "loss_mask": np.ones(shape, np.float32),
         "logprobs": -rng.random(shape, np.float32),
         "rewards": rng.random((prompts, GROUP), np.float32),
-        "advantages": rng.normal(size=(prompts, GROUP)).astype(np.float32),
     }
+    mean = batch["rewards"].mean(axis=1, keepdims=True)
+    batch["advantages"] = batch["rewards"] - mean
     return Piece(batch, {"reward": float(batch["rewards"].mean())}, [], 0, 1.0)
 
 
+ROLLOUTS = SimpleNamespace(
+    group=GROUP,
+    advantage="mean",
+    model=SimpleNamespace(config=SimpleNamespace(vocab_size=VOCAB)),
+)
+
+
+def require(found, version=0):
+    asked = piece().batch
+    ticket = {"count": PROMPTS, "checksum": tickets.checksum(asked)}
+    require_whole(found, ticket, ROLLOUTS, version)
+
+
 def test_a_whole_piece_passes():
-    require_whole(piece(), GROUP, VOCAB, PROMPTS, 0)
+    require(piece())
 
 
 BREAKS = {
@@ -54,13 +71,26 @@ BREAKS = {
     "no prompts": lambda b: b.update({n: x[:0] for n, x in b.items()}),
     "no tokens": lambda b: b.update({n: b[n][..., :0] for n in PER_TOKEN}),
     "a mask of 1000": lambda b: b.update(loss_mask=b["loss_mask"] * 1000),
+    "a prompt mask of 2": lambda b: b.update(prompt_mask=b["prompt_mask"] * 2),
+    "other prompts": lambda b: b.update(prompt=piece(seed=1).batch["prompt"]),
+    "a wider prompt": lambda b: b.update(
+        {n: np.pad(b[n], [(0, 0), (0, 1)]) for n in ("prompt", "prompt_mask")}
+    ),
+    "pictures nobody asked about": lambda b: b.update(images=np.zeros((3, 1, 2, 2, 3))),
+    "pictures in a list": lambda b: b.update(images=[[1], [2, 3]]),
+    "an array nobody knows": lambda b: b.update(more=b["rewards"]),
+    "other advantages": lambda b: b["advantages"].__setitem__((0, 0), 3e38),
+    "advantages of other rewards": lambda b: b.update(rewards=b["rewards"][::-1]),
     "more than float32 holds": lambda b: b.update(advantages=np.full((3, 2), 1e300)),
 }
 DESCRIPTIONS = {
     "version": (None, 1, -1, 0.0, True),
-    "metrics": (None, {"reward": None}, {"reward": np.nan}, {"reward": "1"}),
+    "metrics": (
+        *(None, {}, {"reward": None}, {"reward": np.nan}, {"reward": "1"}),
+        {"reward": 1.0, 2: 1.0, (3, 4): 1.0},
+    ),
     "seconds": (None, np.inf),
-    "samples": (None, "abc"),
+    "samples": (None, "abc", [object()], ["abc"], [{"a": object()}], [{1: "a"}]),
 }
 
 
@@ -69,7 +99,7 @@ def test_a_broken_piece_is_refused(how):
     broken = piece()
     BREAKS[how](broken.batch)
     with pytest.raises(BrokenPiece):
-        require_whole(broken, GROUP, VOCAB, PROMPTS, 0)
+        require(broken)
 
 
 @pytest.mark.parametrize("name", DESCRIPTIONS)
@@ -77,13 +107,16 @@ def test_what_is_said_of_a_piece_is_looked_at_as_well(name):
     for value in DESCRIPTIONS[name]:
         with pytest.raises(BrokenPiece, match=name):
             broken = piece()._replace(**{name: value})
-            require_whole(broken, GROUP, VOCAB, PROMPTS, 0)
+            require(broken)
 
 
-@pytest.mark.parametrize("thing", [None, 3, {"batch": {}}, ([],)])
+THINGS = [None, 3, {"batch": {}}, ([],), SimpleNamespace(batch=piece().batch)]
+
+
+@pytest.mark.parametrize("thing", THINGS)
 def test_what_is_no_piece_is_refused(thing):
     with pytest.raises(BrokenPiece, match="no batch of answers"):
-        require_whole(thing, GROUP, VOCAB, PROMPTS, 0)
+        require(thing)
 
 
 @settings(deadline=None, max_examples=30)
@@ -101,5 +134,7 @@ def test_joined_pieces_hold_all_that_each_held(sizes):
                 assert not found[..., x.shape[-1] :].any(), "padding counts nowhere"
         row += count
     assert row == len(batch["prompt"])
+    pieces[0].metrics["calls"] = 2.0  # what only one of them has, if there are more
+    assert joined(pieces)[1]["calls"] == 2.0
     whole = np.concatenate([one.batch["rewards"] for one in pieces])
     assert metrics["reward"] == pytest.approx(whole.mean(), rel=1e-5)

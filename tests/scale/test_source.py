@@ -1,6 +1,6 @@
 """The batch source of asynchronous RL against the synchronous loop, and under mishaps.
 
-Workers are threads of this process (`local_crew`); `test_ray_crew` has real ones.
+Workers are threads of this process (`local_crew`); `make scale` has real ones.
 """
 
 import functools
@@ -18,10 +18,13 @@ from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.scale.source import FromWorkers, RunStopped, WorkerLost
+from helpers.rewards.functions import RewardSet
+from helpers.scale.crew import RunStopped, WorkerLost
+from helpers.scale.source import FromWorkers
 from helpers.tasks.maths import word_problems
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
+from helpers.training.errors import NothingToLearn
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -244,6 +247,134 @@ def test_batches_end_where_the_questions_end():
     with source as batches:
         assert len(trainer_of(rollouts).fit(batches, 100)) == 12
     assert sorted(source.learned) == list(range(12))
+
+
+@pytest.mark.parametrize("epochs, pieces, updates", [(1, 5, [5, 5, 2]), (1, 12, [12])])
+def test_the_last_batch_has_what_is_left(epochs, pieces, updates):
+    fewer = functools.partial(make, epochs=epochs)
+    source = FromWorkers(fewer(), LocalCrew(fewer, 2), pieces=pieces)
+    with source as batches:
+        assert [len(batch["prompt"]) // 2 for batch in batches] == updates
+    assert sorted(source.learned) == list(range(12)), "none was lost"
+
+
+def always_the_same(prompts, completions, **columns):
+    return [1.0] * len(completions)
+
+
+def make_tied():
+    rollouts = make()
+    rollouts.reward = RewardSet(always_the_same)
+    return rollouts
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_batches_that_teach_nothing_end_the_run_as_they_do_the_synchronous_loop(limit):
+    said = []
+    source = FromWorkers(
+        make_tied(), LocalCrew(make_tied, 2), limit=limit, say=said.append
+    )
+    with pytest.raises(NothingToLearn, match="In 5 batches in a row"), source as batches:
+        trainer_of(source.rollouts).fit(batches, 20)
+    assert len(source.learned) == 4 and said == []
+
+
+def test_a_run_that_was_resumed_counts_on_what_taught_nothing(tmp_path):
+    for steps in (3, 20):
+        source = FromWorkers(make_tied(), LocalCrew(make_tied), say=print)
+        trainer = trainer_of(source.rollouts, tmp_path, save_every=1)
+        if steps == 3:
+            with source as batches:
+                trainer.fit(batches, steps)
+            continue
+        with pytest.raises(NothingToLearn), source as batches:
+            trainer.fit(batches, steps)
+    assert trainer.step == 4, "the fifth batch was the last"
+
+
+def test_who_sends_an_earlier_answer_again_is_replaced():
+    first = []
+
+    def fate(worker, asked, piece):
+        first.append(piece)
+        return first[0] if asked in (2, 3) else piece
+
+    crew = LocalCrew(make, fate=fate)
+    trainer, source, said = asynchronous(crew)
+    assert_same_run(trainer)
+    assert crew.replaced == [0, 0] and len(said) == 2
+    assert "its prompts are not those that were asked" in said[0]
+
+
+@pytest.mark.parametrize("given", [{"pieces": 2}, {"limit": 1}])
+def test_the_state_of_another_run_is_refused(given):
+    state = FromWorkers(make(), LocalCrew(make)).get_state()
+    (name,) = given
+    with pytest.raises(ValueError, match=f"{name} was .*Pass fresh=True"):
+        FromWorkers(make(), LocalCrew(make), **given).set_state(state)
+    with pytest.raises(ValueError, match="Pass fresh=True"):
+        FromWorkers(make(), LocalCrew(make)).set_state(make().get_state())
+    with pytest.raises(ValueError, match="Pass fresh=True"):
+        make().set_state(state)
+
+
+def test_answers_that_may_be_old_need_an_objective_that_weighs_them():
+    rollouts = make()
+    for objective in (objectives.policy_gradient(), objectives.gspo()):
+        source = FromWorkers(rollouts, LocalCrew(make), limit=1)
+        trainer = Trainer(rollouts.model, objective, adamw(1e-3), log=False)
+        with pytest.raises(ValueError, match="sampler_cap=2.0"), source as batches:
+            trainer.fit(batches, 1)
+
+
+def test_batches_that_are_closed_say_so():
+    _, source, _ = asynchronous(LocalCrew(make), steps=1)
+    with pytest.raises(ValueError, match="closed"):
+        next(source)
+
+
+@pytest.mark.parametrize("hangs", ["replace", "finished", "result"])
+def test_the_end_of_whoever_runs_workers_ends_the_run_with_all_saved(tmp_path, hangs):
+    """Also where a call to the one who is gone never comes back."""
+    gone, never = threading.Event(), threading.Event()
+
+    class Goes(LocalCrew):
+        def require_running(self):
+            if gone.is_set():
+                raise RunStopped("the head is gone")
+
+    def hanging(self, *arguments):
+        if self.newest[0] < 2:
+            return getattr(LocalCrew, hangs)(self, *arguments)
+        gone.set()
+        never.wait()
+
+    setattr(Goes, hangs, hanging)
+
+    def fate(worker, asked, piece):
+        if hangs == "replace" and asked == 3:
+            raise WorkerLost("killed, as the head is")
+        return piece
+
+    start = time.monotonic()
+    with pytest.raises(RunStopped, match="head is gone"):
+        asynchronous(Goes(make, fate=fate), folder=tmp_path)
+    assert time.monotonic() - start < 60
+    never.set()
+    records = list(tmp_path.glob("checkpoints/*/checkpoint.json"))
+    assert [json.loads(r.read_text())["record"]["step"] for r in records] == [2]
+
+
+@pytest.mark.parametrize("processes_", [1, 2])
+def test_rollouts_without_rewards_and_trainers_of_two_processes_are_refused(
+    processes_, monkeypatch
+):
+    rollouts = make()
+    if processes_ == 1:
+        rollouts.reward = None
+    monkeypatch.setattr("jax.process_count", lambda: processes_)
+    with pytest.raises(ValueError, match="a trainer of one process, and score"):
+        FromWorkers(rollouts, LocalCrew(make))
 
 
 def test_rollouts_whose_questions_depend_on_answers_are_refused():
