@@ -9,6 +9,7 @@ agents takes the first turn of a conversation and nothing else. The food rewards
 import dataclasses
 import functools
 import json
+import re
 
 from helpers.rewards.functions import completion_text
 from helpers.tools import strict_json
@@ -77,6 +78,7 @@ def as_trace(completion, grammar, tools) -> Trace:
         elif message["role"] == "assistant":
             if turns and not (turns[-1].calls or turns[-1].error):
                 raise ConversationRefused(f"The turn {text[:40]!r} follows an answer.")
+            _require_all_told(due, f"the turn {text[:40]!r} follows")
             verdict = _verdict(message, text, grammar)
             results = [run_call(tools, call) for call in verdict.calls]
             calls += zip(verdict.calls, results, strict=True)
@@ -88,7 +90,14 @@ def as_trace(completion, grammar, tools) -> Trace:
                 f"A message of role {message['role']!r}: only the assistant's and the "
                 "tools' stand in a completion."
             )
+    if segments[-1:] and segments[-1][0] == "tool":  # its last calls may be cut off
+        _require_all_told(due, "it ends there")
     return Trace(tuple(segments), tuple(turns), tuple(calls))
+
+
+def _require_all_told(due, then):
+    if due:
+        raise ConversationRefused(f"{len(due)} calls have no result, and {then}.")
 
 
 def _verdict(message, text, grammar):
@@ -131,12 +140,19 @@ def _require_told(text, due, grammar):
         return
     result, _ = due.pop(0)
     told = text == str(result) or _json(text) == result
-    # Of errors the words may differ: engines write their own.
-    if not told and not ("error" in result and "error" in text.lower()):
+    if not told and not ("error" in result and _tells_an_error(text)):
         raise ConversationRefused(
             f"The model was told {text[:80]!r}, and the tool says {result} here: it "
             "would be judged by what it did not see."
         )
+
+
+def _tells_an_error(text):
+    """Whether engines' own words for a failed call are all that a text has."""
+    found = _json(text)
+    if isinstance(found, dict):
+        return list(found) == ["error"]
+    return re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE) is not None
 
 
 def _json(text):

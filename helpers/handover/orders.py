@@ -72,13 +72,19 @@ ALLOWED = {
     "bucket": r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9][\w.-]*)*",
 }
 KNOWN: dict[str, list[str]] = {"slice": [*SLICES], "algorithm": [*ALGORITHMS]}
-# What YAML 1.1 takes for something else than a text.
-NO_TEXT = re.compile("y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
+# What YAML 1.1 takes for something else than a text: words, and all kinds of numbers
+# and dates, of which none has two letters in a row (but for 0x…).
+NO_TEXT = re.compile(
+    "y|n|yes|no|on|off|true|false|null|0x[0-9a-f_]+|[0-9][0-9._:te+-]*z?", re.IGNORECASE
+)
 # How tokens and keys begin that people paste: of Hugging Face, Google, GitHub, GitLab,
-# OpenAI and Anthropic, Amazon, Slack. Behind a letter, as in disk-image, it is a name.
+# OpenAI and Anthropic, Amazon, Slack, NVIDIA, Groq, npm, PyPI, a JSON web token; or 40
+# hexadecimal digits, as Weights & Biases has them. Behind a letter it is a name.
 SECRET = re.compile(
-    r"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{8}|ya29\.|AIza|GOCSPX-|gh[pousr]_|github_pat_"
-    r"|glpat-|sk-[\w-]*[A-Za-z0-9]{16}|AKIA[0-9A-Z]{12}|xox[abp]-)"
+    r"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{8}|api_org_|ya29\.|AIza|GOCSPX-|gh[pousr]_"
+    r"|github_pat_|glpat-|sk-[\w-]*[A-Za-z0-9]{16}|A[KS]IA[0-9A-Z]{12}|xox[abp]-"
+    r"|nvapi-|gsk_|npm_[A-Za-z0-9]{8}|pypi-[A-Za-z0-9]{8}|eyJ[A-Za-z0-9_-]{8}"
+    r"|[0-9a-f]{40}(?![0-9a-f]))"
 )
 
 

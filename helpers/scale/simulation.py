@@ -12,6 +12,10 @@ import random
 from helpers.scale.buffer import Buffer
 
 
+MOST_SPREAD = 10.0  # a gamma distribution of hardly anything but 0 and one huge number
+MOST_KILLS = 3.0  # one piece of exp(3) = 20 is then answered at all
+
+
 @dataclasses.dataclass(frozen=True)
 class Times:
     """What things take, in seconds on the clock.
@@ -73,18 +77,31 @@ def simulate(
     Raises:
       ValueError: a number that makes no sense, such as no worker or a negative time.
     """
-    numbers = (*dataclasses.astuple(times), preemptions)
-    if workers < 1 or updates < 2 or min(numbers) < 0 or times.sample == 0:
-        raise ValueError(
-            f"workers={workers}, updates={updates}, preemptions={preemptions}, {times}:"
-            " there is at least one worker, there are two updates or more, sampling"
-            " takes a while, and no time or rate is negative."
-        )
+    _require_possible(times, workers, preemptions, updates)
     run = _Run(times, pieces, limit, preemptions / 3600, seed)
     for _ in range(workers):
         run.env.process(run.worker())
     run.env.run(until=run.env.process(run.trainer(updates)))
     return run.prediction(workers)
+
+
+def _require_possible(times, workers, preemptions, updates):
+    numbers = (*dataclasses.astuple(times), preemptions)
+    possible = all(math.isfinite(x) and 0 <= x < 1e9 for x in numbers)
+    least = min(times.sample, times.update + times.publish)
+    if workers < 1 or updates < 2 or not possible or least < 1e-6:
+        raise ValueError(
+            f"workers={workers}, updates={updates}, preemptions={preemptions}, {times}:"
+            " there is at least one worker, there are two updates or more, sampling and"
+            " updating take a microsecond at least, and no time or rate is negative,"
+            " infinite or absurd."
+        )
+    if times.spread > MOST_SPREAD or preemptions / 3600 * times.sample > MOST_KILLS:
+        raise ValueError(
+            f"preemptions={preemptions} an hour, {times}: a spread of at most"
+            f" {MOST_SPREAD:.0f}, and at most {MOST_KILLS:.0f} preemptions in the time"
+            " of a piece. With more hardly any piece is ever answered."
+        )
 
 
 class _Run:

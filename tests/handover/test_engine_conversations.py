@@ -112,6 +112,22 @@ def test_errors_of_an_engine_have_its_own_words():
     assert "error" in as_trace([asked, told, SAID], TINY, [TOOL]).calls[0][1]
 
 
+ASKED = {"role": "assistant", "content": "<<lookup pizza 150>>"}
+MOON = {"role": "assistant", "content": "Hm. <<lookup moon dust 5>>"}
+TOLD = {"role": "tool", "content": str(lookup_nutrition("pizza", 150))}
+CALL = {"function": {"name": TOOL.name, "arguments": {"food": "pizza", "grams": 150}}}
+TWICE = {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}
+
+
+def test_both_of_two_calls_are_told():
+    assert len(as_trace([TWICE, TOLD, TOLD, SAID], HERMES, [TOOL]).calls) == 2
+
+
+@pytest.mark.parametrize("told", ["Error: no such food", "ValueError('moon dust')"])
+def test_errors_may_be_told_as_python_writes_them(told):
+    as_trace([MOON, {"role": "tool", "content": told}, SAID], TINY, [TOOL])
+
+
 @pytest.mark.parametrize(
     "messages, reason",
     [
@@ -126,6 +142,11 @@ def test_errors_of_an_engine_have_its_own_words():
             ],
             "did not see",
         ),
+        ([ASKED, SAID], "1 calls have no result"),
+        ([TWICE, TOLD, SAID], "1 calls have no result"),
+        ([TWICE, TOLD], "1 calls have no result, and it ends there"),
+        ([MOON, {"role": "tool", "content": "no error: kcal 402"}, SAID], "did not see"),
+        ([MOON, {"role": "tool", "content": '{"error": 1, "kcal": 2}'}], "did not see"),
         (
             [
                 {

@@ -68,6 +68,21 @@ def test_names_that_yaml_takes_for_something_else_are_refused(value):
             order(**{field: value})
 
 
+NUMBERS = "1.5 12 010 0x1F 2024-01-01 1e3 1_000 190:20:30 1. 2024-01-01T10:00:00Z 3e-4"
+
+
+@pytest.mark.parametrize("value", NUMBERS.split())
+def test_numbers_and_dates_are_no_text_in_yaml(value):
+    with pytest.raises(OrderRefused):  # of colons the pattern of the field speaks
+        order(tokenizer=value)
+
+
+@pytest.mark.parametrize("value", ["1.5b-chat", "4chan", "org/12", "0x1Fg", "2e-model"])
+def test_names_that_begin_like_numbers_are_names(value):
+    assert isinstance(yaml.safe_load(value), str)
+    assert order(tokenizer=value).tokenizer == value
+
+
 @pytest.mark.parametrize(
     "field, value",
     [
@@ -99,7 +114,9 @@ SECRETS = (
     *("github_pat_11ABCDEFG0", "ghp_0123456789", "glpat-abcdefgh", "ya29.a0AfH6"),
     *("sk-proj-abcDEF0123456789x", "sk-ant-api03-abcDEF0123456789x", "xoxb-123-abc"),
     *("AKIAIOSFODNN7EXAMPLE", "GOCSPX-abcdef", "sk-abcDEF0123456789xyz", "AIzaSyA"),
-    "hf_abcdefghij",
+    *("hf_abcdefghij", "api_org_abcdefgh", "nvapi-abcdefgh", "gsk_abcdefgh"),
+    *("npm_abcdefgh01", "pypi-AgEIcHlwaS5vcmc", "ASIAIOSFODNN7EXAMPLE", 20 * "a1"),
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
 )
 
 
@@ -140,7 +157,8 @@ def test_whatever_is_accepted_means_itself_in_a_shell_and_in_yaml(fields):
         words = made.training(pathways)
         assert shlex.split(" ".join(words)) == words
         assert yaml.safe_load(" ".join(words)) == " ".join(words)
-    for value in (made.name, made.image, made.bucket):
+    for name in fields:
+        value = getattr(made, name)
         assert yaml.safe_load(f"key: {value}") == {"key": value}
     assert yaml.safe_load(as_text(jobset(made))) == jobset(made)
     command = pathways_command(made, "out.yaml")

@@ -83,8 +83,46 @@ def test_the_same_seed_tells_the_same():
         (Times(1, 1), {"workers": 1, "updates": 1}),
         (Times(-1, 1), {"workers": 1}),
         (Times(1, 1), {"workers": 1, "preemptions": -1}),
+        (Times(1, 0), {"workers": 2, "updates": 2, "pieces": 2}),
+        (Times(math.nan, 1), {"workers": 1}),
+        (Times(1, math.inf), {"workers": 1}),
+        (Times(1, 1, spread=math.nan), {"workers": 1}),
+        (Times(1, 1, restart=math.inf), {"workers": 1}),
+        (Times(1, 1), {"workers": 1, "preemptions": math.nan}),
+        (Times(1, 1), {"workers": 1, "preemptions": 1e200}),
     ],
 )
 def test_impossible_numbers_are_refused(times, settings_):
     with pytest.raises(ValueError, match="no time or rate is negative"):
         simulate(times, **settings_)
+
+
+@pytest.mark.parametrize(
+    "times, preemptions", [(Times(1, 1, spread=11.0), 0), (Times(60, 1), 3600)]
+)
+def test_what_would_never_end_is_refused(times, preemptions):
+    with pytest.raises(ValueError, match="hardly any piece is ever answered"):
+        simulate(times, 2, preemptions=preemptions)
+
+
+def test_dropped_is_the_share_of_the_answers_that_were_too_old():
+    """Workers that always sample: what they did is learned or dropped."""
+    times = Times(4.0, 0.01, spread=2.0)
+    found = simulate(times, 4, limit=4, updates=5000)
+    assert 0.02 < found.dropped < 0.5
+    answered = found.busy / (1 - found.dropped)
+    assert found.lost == 0 and answered == pytest.approx(1, abs=0.08)
+
+
+def test_who_waits_for_work_is_preempted_as_well():
+    """One of two workers is always idle, and both are away as often as each other.
+
+    A worker is up for 1/rate on average and then away for `restart`; with one piece
+    out at a time the run stands still only when both are away, or while one restarts.
+    """
+    rate, restart = 3600.0, 4.0  # up for a second, then away for four
+    found = simulate(
+        Times(0.01, 0.01, restart=restart), 2, preemptions=rate, updates=20_000
+    )
+    away = (restart / (1 + restart)) ** 2
+    assert found.updates == pytest.approx(50 * (1 - away), rel=0.1)
