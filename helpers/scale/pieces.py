@@ -34,9 +34,7 @@ class Piece(NamedTuple):
     seconds: float
 
 
-def require_whole(
-    piece: Piece, ticket: dict, rollouts: Rollouts, version: int
-) -> None:
+def require_whole(piece: Piece, ticket: dict, rollouts: Rollouts, version: int) -> None:
     """Refuses what is not the whole groups that were asked for, of numbers in range.
 
     Args:
@@ -53,19 +51,17 @@ def require_whole(
     if missing := {*PER_TOKEN, *PER_PROMPT_TOKEN, *PER_ANSWER} - {*batch}:
         raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
     _require_shapes(batch, rollouts.group, ticket["count"])
-    vocab = rollouts.model.config.vocab_size
-    for name in ("prompt", "completion"):
-        if batch[name].min() < 0 or batch[name].max() >= vocab:
-            raise BrokenPiece(f"{name} has tokens that the vocabulary has not")
-    for name in ("prompt_mask", "loss_mask"):
-        if not np.isin(batch[name], (0, 1)).all():
-            raise BrokenPiece(f"{name} has other numbers than 0 and 1")
+    if tickets.checksum(batch) != ticket["checksum"]:
+        raise BrokenPiece("its prompts are not those that were asked")
+    answers, vocab = batch["completion"], rollouts.model.config.vocab_size
+    if answers.min() < 0 or answers.max() >= vocab:
+        raise BrokenPiece("completion has tokens that the vocabulary has not")
+    if not np.isin(batch["loss_mask"], (0, 1)).all():
+        raise BrokenPiece("loss_mask has other numbers than 0 and 1")
     if (batch["logprobs"] > 1e-4).any():
         raise BrokenPiece("logprobs are above 0, which no probability is")
     if type(piece.version) is not int or not 0 <= piece.version <= version:
         raise BrokenPiece(f"its weights are of version {piece.version!r}, not of ours")
-    if tickets.checksum(batch) != ticket["checksum"]:
-        raise BrokenPiece("its prompts are not those that were asked")
     ours = np.asarray(advantages(batch["rewards"], rollouts.advantage))
     if not np.allclose(batch["advantages"], ours, rtol=1e-5, atol=1e-6):
         raise BrokenPiece("its advantages are not those of its rewards")

@@ -16,8 +16,7 @@ def draw(rollouts: Rollouts) -> dict | None:
       A state of the rollouts, for JSON, and of the prompts that they draw from there
       `count` (the last batch may be smaller) and their `checksum`.
     """
-    # How often nothing could be learned is counted by the one who learns.
-    ticket = rollouts.get_state() | {"all_tied": 0}
+    ticket = rollouts.get_state()
     if (drawn := next(rollouts.prompts, None)) is None:
         return None
     rollouts.step += 1

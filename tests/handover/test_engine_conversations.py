@@ -145,7 +145,10 @@ def test_errors_may_be_told_as_python_writes_them(told):
         ([ASKED, SAID], "1 calls have no result"),
         ([TWICE, TOLD, SAID], "1 calls have no result"),
         ([TWICE, TOLD], "1 calls have no result, and it ends there"),
-        ([MOON, {"role": "tool", "content": "no error: kcal 402"}, SAID], "did not see"),
+        (
+            [MOON, {"role": "tool", "content": "no error: kcal 402"}, SAID],
+            "did not see",
+        ),
         ([MOON, {"role": "tool", "content": '{"error": 1, "kcal": 2}'}], "did not see"),
         (
             [

@@ -115,14 +115,14 @@ def test_dropped_is_the_share_of_the_answers_that_were_too_old():
 
 
 def test_who_waits_for_work_is_preempted_as_well():
-    """One of two workers is always idle, and both are away as often as each other.
+    """During a long update its worker goes and comes, whether it is needed or not.
 
-    A worker is up for 1/rate on average and then away for `restart`; with one piece
-    out at a time the run stands still only when both are away, or while one restarts.
+    At the end of the update it is away with probability away / (up + away), and then
+    for half of that time on average.
     """
-    rate, restart = 3600.0, 4.0  # up for a second, then away for four
+    update, up, away = 1000.0, 100.0, 500.0
     found = simulate(
-        Times(0.01, 0.01, restart=restart), 2, preemptions=rate, updates=20_000
+        Times(0.1, update, restart=away), 1, preemptions=3600 / up, updates=4000
     )
-    away = (restart / (1 + restart)) ** 2
-    assert found.updates == pytest.approx(50 * (1 - away), rel=0.1)
+    waited = away / (up + away) * away / 2
+    assert 1 / found.updates == pytest.approx(update + waited, rel=0.05)

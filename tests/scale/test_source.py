@@ -274,7 +274,10 @@ def test_batches_that_teach_nothing_end_the_run_as_they_do_the_synchronous_loop(
     source = FromWorkers(
         make_tied(), LocalCrew(make_tied, 2), limit=limit, say=said.append
     )
-    with pytest.raises(NothingToLearn, match="In 5 batches in a row"), source as batches:
+    with (
+        pytest.raises(NothingToLearn, match="In 5 batches in a row"),
+        source as batches,
+    ):
         trainer_of(source.rollouts).fit(batches, 20)
     assert len(source.learned) == 4 and said == []
 
