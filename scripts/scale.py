@@ -219,17 +219,22 @@ class Run:
         return {name: {**result, **own}[name] for name in FIELDS}
 
     def require_once(self, result) -> None:
-        """No piece was learned twice, none was lost, whoever was killed."""
-        path = self.folder / "pieces.jsonl"
-        if not path.exists():
+        """All that was to happen did, and every piece was learned once or is yet due."""
+        chaos = self.chaos
+        assert not chaos.due, f"not all workers were hit: {chaos.due} is left"
+        assert len(self.trainers) == 1 + self.ends + self.falls, self.trainers
+        assert chaos.judges == bool(chaos.kills), "the judge was not hit"
+        if not self.limit + self.workers:
             return
-        lines = map(json.loads, path.read_text().splitlines())
+        lines = map(json.loads, (self.folder / "pieces.jsonl").read_text().splitlines())
         # A step that is done again after a kill stands in the place of the first.
         learned = {line["step"]: line["pieces"] for line in lines}
         numbers = [n for step in sorted(learned) for n in learned[step]]
-        assert len(numbers) == len(set(numbers)) == self.steps, "a piece came twice"
-        gone = set(range(max(numbers) + 1)) - set(numbers)
-        assert len(gone) <= self.limit, f"more are missing than may be out: {gone}"
+        assert len(numbers) == self.steps, "a step has not its piece"
+        (buffer,) = (state["buffer"] for state in scale_chaos.saved(self.folder))
+        due = [number for number, _ in buffer["due"]]
+        whole = sorted(numbers + due) == list(range(buffer["drawn"]))
+        assert whole, f"twice or lost: {numbers} are learned, {due} are due"
         say(
             f"{len(numbers)} pieces learned once each; {result['returned']} came back"
             f" unanswered and were asked again, {result['dropped']} were too old"

@@ -1,5 +1,6 @@
 """What happens to the processes of `make scale`: kills, hangs, and the head's end."""
 
+import json
 import os
 import pathlib
 import random
@@ -35,6 +36,12 @@ def steps_done(folder: pathlib.Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def saved(folder: pathlib.Path) -> list[dict]:
+    """Where the batches of each process stood at the last checkpoint of a folder."""
+    last = max(folder.glob("checkpoints/*/checkpoint.json"))
+    return json.loads(last.read_text())["record"]["batches"]
+
+
 class Chaos:
     """Kills workers when certain steps are done, and stops one without a word.
 
@@ -49,27 +56,28 @@ class Chaos:
     """
 
     def __init__(self, folder, kills, steps, hangs=(), seed=0):
-        self.folder, self.random = folder, random.Random(seed)
-        at = [round((k + 0.5) / kills * (steps - 2)) for k in range(kills)]
+        self.folder, self.random, self.kills = folder, random.Random(seed), kills
+        # After the last of them more steps follow than may be waiting already.
+        at = [round((k + 0.5) / kills * (steps - 4)) for k in range(kills)]
         self.due = sorted([(s, signal.SIGKILL) for s in at])
         self.due = sorted([*self.due, *((s, signal.SIGSTOP) for s in hangs)])
-        self.killed = self.stopped = 0
+        self.killed = self.stopped = self.judges = 0
         self.middle = (kills + 1) // 2
 
     def look(self, say) -> None:
         """Does what is due by now."""
         while self.due and steps_done(self.folder) >= self.due[0][0]:
-            there = workers(self.folder)
-            if not there:
+            there, judge = workers(self.folder), workers(self.folder, "judges")
+            if not there or not judge:
                 return
             _, what = self.due.pop(0)
             pid = self.random.choice(there)
             os.kill(pid, what)
             self.killed += what == signal.SIGKILL
             if what == signal.SIGKILL and self.killed == self.middle:
-                (judge,) = workers(self.folder, "judges")
-                os.kill(judge, what)
-                say(f"{what.name} to the judge, process {judge}")
+                os.kill(judge[0], what)
+                self.judges += 1
+                say(f"{what.name} to the judge, process {judge[0]}")
             self.stopped += what == signal.SIGSTOP
             say(f"{what.name} to worker process {pid}")
             while what == signal.SIGKILL and alive(pid):

@@ -6,9 +6,9 @@ that was killed and starts again finds its workers as they are, with their progr
 compiled. Needs the extra `scale`.
 """
 
-import contextlib
 import functools
 import os
+import re
 import socket
 import time
 from typing import Any
@@ -22,6 +22,7 @@ BUSY = 30.0  # seconds that one of an earlier trainer may still be busy
 CHECKED = 1.0  # seconds between two looks at the head of the cluster
 JUDGED = 600.0  # seconds that a judge may take to score the answers of a piece
 JUDGE = "judge"
+WORKER = re.compile(r"worker-(\d+)-(\d+)")  # its number, and how often it was started
 AT_ONCE = 16  # calls that a judge works on side by side
 
 
@@ -77,7 +78,8 @@ class RayCrew:
       make: `make()` gives a worker its `Rollouts`; what Ray can send, best a partial of
         an importable function.
       count: of workers.
-      run: name of the run; a trainer that starts again with it finds its workers.
+      run: name of the run; a trainer that starts again with it finds its workers, and
+        takes them: no two trainers may run at a time under one name.
       cpus: that Ray reserves for each; a fraction lets them share.
       judge: `judge()` gives the `judge.Judge` that scores and runs tools for all of
         them, in a process of its own, which is started again when it dies; None: each
@@ -126,21 +128,34 @@ class RayCrew:
     def _attach(self):
         """Takes over workers that an earlier trainer left, and starts the others."""
         self.attached = 0
-        ray = self.ray
-        for name in sorted(set(ray.util.list_named_actors()) - {JUDGE}):
-            number, start = map(int, name.removeprefix("worker-").split("-"))
-            actor = ray.get_actor(name)
-            with contextlib.suppress(*self.gone, self.errors.GetTimeoutError):
-                ray.get(actor.pid.remote(), timeout=BUSY)
-                if number < self.count and number not in self.actors:
-                    self.actors[number], self.starts[number] = actor, start
-                    self.attached += 1
-                    continue
-            ray.kill(actor)
+        for name in sorted(self.ray.util.list_named_actors()):
+            if (found := WORKER.fullmatch(name)) is None:
+                continue  # the judge, or what somebody else named
+            number, start = map(int, found.groups())
             self.starts[number] = max(start, self.starts.get(number, 0))
+            if (actor := self._living(name)) is None:
+                continue
+            if number < self.count and number not in self.actors:
+                self.actors[number] = actor
+                self.attached += 1
+            else:
+                self.ray.kill(actor)
         for number in range(self.count):
             if number not in self.actors:
                 self._start(number)
+
+    def _living(self, name):
+        """The worker of that name, if it answers; one that hangs is ended."""
+        try:
+            actor = self.ray.get_actor(name)
+        except ValueError:  # it died since its name was listed
+            return None
+        try:
+            self.ray.get(actor.pid.remote(), timeout=BUSY)
+            return actor
+        except (*self.gone, self.errors.GetTimeoutError):
+            self.ray.kill(actor)
+            return None
 
     def _start(self, number):
         self.starts[number] = start = self.starts.get(number, -1) + 1
