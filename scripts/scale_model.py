@@ -25,6 +25,7 @@ PIECES, RESTART = 64, 60.0
 PREEMPTIONS = (0.0, 0.1, 1.0)  # of a worker, per hour
 LIMITS = {"synchronous": 0, "asynchronous": 2}
 FIRST = 4  # updates that compile, and are left out
+UPDATES = 400  # fewer are noise where preemptions are few
 
 
 def times(found: dict) -> Times:
@@ -66,7 +67,7 @@ def rows(measured: Times) -> list[dict]:
                     pieces=PIECES,
                     limit=limit,
                     preemptions=rate,
-                    updates=40,
+                    updates=UPDATES,
                 )
                 key = {"mode": name, "preemptions": rate, "workers": workers}
                 made.append(key | dataclasses.asdict(told))
