@@ -219,7 +219,7 @@ class Run:
         return {name: {**result, **own}[name] for name in FIELDS}
 
     def require_once(self, result) -> None:
-        """All that was to happen did, and every piece was learned once or is yet due."""
+        """All that was to happen did; every piece was learned once or is yet due."""
         chaos = self.chaos
         assert not chaos.due, f"not all workers were hit: {chaos.due} is left"
         assert len(self.trainers) == 1 + self.ends + self.falls, self.trainers

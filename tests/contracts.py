@@ -19,8 +19,8 @@ from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
-from helpers.scale.ray_crew import RayCrew
 from helpers.scale.crew import Crew
+from helpers.scale.ray_crew import RayCrew
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.contracts import Callback, Objective

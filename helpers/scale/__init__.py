@@ -1,9 +1,9 @@
 """Past one machine: rollouts and updates in processes that come and go."""
 
 from helpers.scale.buffer import Buffer, stale
+from helpers.scale.crew import RunStopped, WorkerLost
 from helpers.scale.judge import Judge, judged_elsewhere
 from helpers.scale.pieces import BrokenPiece, Piece
-from helpers.scale.crew import RunStopped, WorkerLost
 from helpers.scale.source import FromWorkers
 from helpers.scale.worker import Worker
 

@@ -11,7 +11,6 @@ import random
 
 from helpers.scale.buffer import Buffer
 
-
 MOST_SPREAD = 10.0  # a gamma distribution of hardly anything but 0 and one huge number
 MOST_KILLS = 3.0  # one piece of exp(3) = 20 is then answered at all
 

@@ -18,7 +18,6 @@ from helpers.scale.buffer import Buffer, Lease
 from helpers.scale.crew import Crew, RunStopped, WorkerLost
 from helpers.scale.pieces import BrokenPiece, joined, require_whole
 
-
 LOOKS = 1.0  # seconds between two looks at whether anyone is there at all
 LEAVES = 10.0  # seconds that a thread gets to end when nobody is
 
