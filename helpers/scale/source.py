@@ -49,7 +49,8 @@ class FromWorkers:
       crew: the workers, each with the same rollouts and a model of its own.
       pieces: of one batch; every piece has as many prompts as `rollouts` draws at once.
       limit: η, how stale a piece may be.
-      deadline: seconds that a worker may take for a piece, before it is replaced.
+      deadline: seconds that a worker may take for a piece, before it is replaced; its
+        first takes longer, for it compiles.
       patience: failures in a row, of any workers, that end the run.
       say: told in a sentence of all that goes wrong.
     Raises:
