@@ -169,7 +169,7 @@ class SeeingCase(Case):
     @property
     def remat(self):
         """As the preset of its machine says."""
-        return FOOD[self.topology].remat
+        return FOOD[f"{self.topology}-gemma3-4b"].remat
 
     @property
     def stored(self):
@@ -197,6 +197,12 @@ class Gemma4Case(Case):
     table_on_host: bool = False
     teacher: str = E4B
     cut: int = 1
+
+    @property
+    def remat(self):
+        """As the preset of its machine says, if it is that preset's model."""
+        sizes = FOOD.get(self.topology)
+        return sizes.remat if sizes and sizes.model == self.model else "layer"
 
     @property
     def config(self):

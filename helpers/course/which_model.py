@@ -68,7 +68,8 @@ def _is_choice(row):
         row["program"] == "grpo"
         and row["topology"] in SLICES
         and row["trained"].startswith("LoRA")
-        and "on the host" not in row["trained"]  # which no recipe does
+        and "on the host" not in row["trained"]  # which no recipe does,
+        and "each matrix" not in row["trained"]  # nor this
         and int(row["group"]) > 1
         and not row["verdict"]
     )

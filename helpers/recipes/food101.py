@@ -2,8 +2,8 @@
 
 As `helpers.recipes.maths`, for pictures: on a TPU the last section of the food
 notebooks makes its calls with what stands here. The sizes are those of the programs
-that were compiled (`scripts/tpu_cases.py`, SeeingCase): the tower is frozen, and on one
-chip the decoder's frozen matrices are stored as int8.
+that were compiled (`scripts/tpu_cases.py`, Gemma4Case and SeeingCase): the tower is
+frozen, and Gemma 3's frozen matrices are stored as int8 on one chip.
 """
 
 import dataclasses
@@ -165,14 +165,14 @@ class Recipe(maths.Recipe):
 
 
 def load(preset):
-    """The preset's model with its tower, over all devices; int8 on one chip."""
+    """The preset's model with its tower, over all devices, stored as it says."""
     folder, mesh = hub.fetch(preset.model), runtime.make_mesh()
-    if preset.name != "v5e-1":
+    if not preset.stored:
         return weights.load(folder, vision=True, mesh=mesh, dtype=preset.dtype)
-    # Beside the 8.6 GB of bfloat16 a chip has no room for the int8 made of them.
+    # Beside the 8.6 GB of Gemma 3 4B in bfloat16 a chip has no room for their codes.
     host = runtime.make_mesh(jax.local_devices(backend="cpu")[:1])
     large = weights.load(folder, vision=True, mesh=host, dtype=preset.dtype)
-    graph, state = nnx.split(lora.quantize(large))
+    graph, state = nnx.split(lora.quantize(large, preset.stored))
     return nnx.merge(graph, place(state, mesh))
 
 

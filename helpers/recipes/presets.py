@@ -34,7 +34,7 @@ class Preset:
     Attributes:
       name: laptop, laptop-real (Colab and Kaggle without a TPU), v5e-1 (Colab) or
         v5e-8 (Kaggle); the last two also with another model's short name behind, such
-        as v5e-1-gemma3-1b.
+        as v5e-1-gemma3-1b, or v5e-1-gemma3-4b for photos.
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
@@ -51,6 +51,8 @@ class Preset:
         memory.
       remat: what its backward pass computes again, one of `model.ops.REMAT`. More
         pieces leave room to keep more.
+      stored: how the frozen base of a food lesson is, one of `quantized.KINDS`; "": in
+        `dtype`.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
     """
@@ -70,6 +72,7 @@ class Preset:
     packed: int = 0
     pieces: int = 1
     remat: str = "layer"
+    stored: str = ""
     levels: tuple[int, ...] = ()
 
     @property
@@ -106,8 +109,17 @@ _TPU: dict[str, Any] = {
     "minutes": 45,
 }
 _QWEN = _TPU | {"model": "Qwen/Qwen2.5-0.5B-Instruct"}  # Apache-2.0, no token needed
-_GEMMA = _TPU | {"model": "google/gemma-3-4b-it"}  # gated: its licence, and a token
-_PHOTOS = _GEMMA | {"lora_rank": 32, "prompt_tokens": 384, "completion_tokens": 128}
+_PHOTOS = _TPU | {
+    "remat": "layer",
+    "model": "google/gemma-4-E2B-it",  # Apache-2.0, no token needed
+    "lora_rank": 32,
+    "prompt_tokens": 448,  # 282 of a photo, about 150 that tell of the tool
+    "completion_tokens": 128,
+}
+_GEMMA3 = _PHOTOS | {
+    "model": "google/gemma-3-4b-it",  # gated: its licence, and a token
+    "prompt_tokens": 384,
+}
 
 PRESETS = {  # maths: notebooks 03 to 08, and 11
     "laptop": Preset(
@@ -168,9 +180,15 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
         rl=Stage(70, 5e-4),
         **_LAPTOP,
     ),
-    # Its int8 matrices are decoded for every piece: two that keep little beat four.
-    "v5e-1": Preset(name="v5e-1", prompts=8, pieces=2, **_PHOTOS | {"remat": "layer"}),
+    "v5e-1": Preset(name="v5e-1", prompts=8, pieces=4, **_PHOTOS),
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
+    # Its int8 matrices are decoded for every piece: two that keep little beat four.
+    "v5e-1-gemma3-4b": Preset(
+        name="v5e-1-gemma3-4b", prompts=8, pieces=2, stored="int8", **_GEMMA3
+    ),
+    "v5e-8-gemma3-4b": Preset(
+        name="v5e-8-gemma3-4b", prompts=16, **_GEMMA3 | {"remat": "attention"}
+    ),
 }
 OWN = {  # notebook 15: a short run on rows of one's own
     "laptop-real": dataclasses.replace(
@@ -195,6 +213,10 @@ for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machi
         pieces=_pieces,
     )
     FOOD[_name] = FOOD[_machine]
+for _name in FOOD:  # of the two with Gemma 3 the maths lessons are their machine's
+    if _name not in PRESETS:
+        _machine = _name[: len("v5e-1")]
+        PRESETS[_name] = dataclasses.replace(PRESETS[_machine], name=_name)
 OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}
 
 

@@ -108,7 +108,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "15-1": {"the name": "Qwen/Qwen3-1.7B"},
+    "15-1": {"the name": "google/gemma-4-E2B-it"},
     "15-2": {
         "too many": ROW | {"answer": "#### 7"},
         "the number is false": ROW | {"answer": "<<2+3=5>>5\n#### 5", "number": "6"},

@@ -18,6 +18,7 @@ ROW = {
         (None, "a model's name in place of None"),
         ("Qwen3-1.7B", "organisation/model"),
         ("Qwen/Qwen3-0.6B", "the largest"),
+        ("Qwen/Qwen3-1.7B", "the largest"),
         ("google/gemma-3-4b-it", "need no token"),
         ("google/gemma-3-1b-it", "need no token"),
         ("Qwen/Qwen2.5-0.5B-Instruct", "the largest"),

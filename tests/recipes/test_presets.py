@@ -1,5 +1,6 @@
 """Presets: which fits which devices, and what they hold."""
 
+import dataclasses
 import types
 
 import jax
@@ -67,16 +68,24 @@ def test_another_model_is_asked_for_by_name_with_its_machines_sizes(machine):
     assert presets.FOOD[row.name] == presets.FOOD[machine]
 
 
+@pytest.mark.parametrize("machine", ["v5e-1", "v5e-8"])
+def test_gemma_3_is_a_choice_for_photos_and_leaves_the_maths_as_they_are(machine):
+    row = presets.preset(f"{machine}-gemma3-4b")
+    assert dataclasses.replace(row, name=machine) == presets.preset(machine)
+    assert presets.FOOD[row.name].model == "google/gemma-3-4b-it"
+    assert presets.FOOD[machine].model == "google/gemma-4-E2B-it"
+
+
 @pytest.mark.parametrize("steps, between", [(150, 15), (28, 2), (3, 1)])
 def test_a_disconnect_costs_a_tenth_of_a_stage_at_most(steps, between):
     assert presets.Stage(steps, 1e-3).save_every == between
 
 
 def test_the_default_models_need_no_token():
-    open_ones = ("Qwen/", "HuggingFaceTB/")
+    open_ones = ("Qwen/", "HuggingFaceTB/", "google/gemma-4")
     for name in ("laptop", "laptop-real", "v5e-1", "v5e-8"):
-        row = presets.PRESETS[name]
-        assert not row.real or row.model.startswith(open_ones)
+        for row in (presets.PRESETS[name], presets.FOOD[name]):
+            assert not row.real or row.model.startswith(open_ones)
 
 
 def test_only_the_laptops_model_is_the_courses_own():

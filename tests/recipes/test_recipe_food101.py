@@ -86,22 +86,24 @@ def there(model_folder, photo_files):
     return food101.recipe(small(model_folder))
 
 
-def test_the_sizes_are_those_of_the_programs_that_were_compiled():
-    cases = {
-        (c.topology, c.prompts): c
-        for c in tpu_cases.seeing()
-        if c.group > 1 and c.program == "grpo"
-    }
-    for name in ("v5e-1", "v5e-8"):
-        sizes = presets.FOOD[name]
-        case = cases[name, sizes.prompts]
-        assert sizes.model == case.model and case.int8 == (name == "v5e-1")
-        for size in "prompts group prompt_tokens completion_tokens pieces".split():
-            assert getattr(sizes, size) == getattr(case, size)
-        assert sizes.lora_rank == case.rank
-        policy = types.SimpleNamespace(config=KNOWN[sizes.model])
-        world = food101.Recipe(sizes, policy, None, [], [])
-        assert world.tools.width(world.turn) == case.completion_tokens
+@pytest.mark.parametrize("name", ["v5e-1", "v5e-8"])
+@pytest.mark.parametrize("model", ["", "-gemma3-4b"])
+def test_the_sizes_are_those_of_the_programs_that_were_compiled(name, model):
+    sizes = presets.FOOD[name + model]
+    compiled = [*tpu_cases.seeing(), *tpu_cases.students()]
+    (case,) = (
+        case
+        for case in compiled
+        if (case.model, case.topology, case.pictures) == (sizes.model, name, 1)
+        and case.program == "grpo"
+        and case.group > 1
+    )
+    for size in "prompts group prompt_tokens completion_tokens pieces stored".split():
+        assert getattr(sizes, size) == getattr(case, size)
+    assert sizes.lora_rank == case.rank and not case.table_on_host
+    policy = types.SimpleNamespace(config=KNOWN[sizes.model])
+    world = food101.Recipe(sizes, policy, None, [], [])
+    assert world.tools.width(world.turn) == case.completion_tokens
 
 
 def test_one_photo_in_six_of_each_class_is_held_out(there):
@@ -170,9 +172,9 @@ def test_rollouts_look_at_photos_and_are_scored(there):
     assert batch["completion"].shape[2] <= there.preset.completion_tokens
 
 
-def test_on_one_chip_the_decoder_is_int8_and_the_tower_as_it_was(model_folder):
+def test_on_one_chip_gemma_3s_decoder_is_int8_and_the_tower_as_it_was(model_folder):
     eight = food101.load(small(model_folder))
-    one = food101.load(small(model_folder, "v5e-1"))
+    one = food101.load(small(model_folder, "v5e-1-gemma3-4b"))
     assert one.layers.q.dtype == jnp.int8 and eight.layers.q.dtype == jnp.float32
     devices = {leaf.sharding.mesh.size for leaf in jax.tree.leaves(eight.layers.q[...])}
     assert devices == {jax.device_count()}

@@ -155,18 +155,30 @@ def test_a_compiled_program_computes_again_what_its_preset_says(monkeypatch):
     monkeypatch.setattr(abstract_programs, "update", update)
     other = dataclasses.replace(PRESETS["v5e-1"], remat="cheap")
     monkeypatch.setitem(PRESETS, "v5e-1", other)
-    seeing = dataclasses.replace(FOOD["v5e-1"], remat="none")
-    monkeypatch.setitem(FOOD, "v5e-1", seeing)
+    seeing = dataclasses.replace(FOOD["v5e-1-gemma3-4b"], remat="none")
+    monkeypatch.setitem(FOOD, "v5e-1-gemma3-4b", seeing)
+    four = dataclasses.replace(FOOD["v5e-1"], remat="attention")
+    monkeypatch.setitem(FOOD, "v5e-1", four)
     tpu_cases.of_preset("v5e-1", "v5e-1", ["grpo"])[0].build()
     tpu_cases.SeeingCase(tpu_cases.GEMMA4B, "sft", "v5e-1").build()
     tpu_cases.Case(tpu_cases.QWEN, "sft", "v5e-1").build()
     assert [model.remat for model in models] == ["cheap", "none", "layer"]
+    remats = [
+        tpu_cases.Gemma4Case(*case).remat
+        for case in (
+            (tpu_cases.E2B, "sft", "v5e-1"),
+            (tpu_cases.E4B, "sft", "v5e-1"),
+            (tpu_cases.E2B, "distillation", "v5p:4x4x1"),
+        )
+    ]
+    assert remats == ["attention", "layer", "layer"]
 
 
 def test_a_larger_models_preset_is_compiled_for_the_machine_it_is_named_after():
     names = {case.preset for case in tpu_cases.larger()}
     asked = {name for name in PRESETS if name.startswith("v5e")}
-    assert names | set(ahead_of_time.SLICES) == asked
+    photos = {name for name in FOOD if name.endswith("gemma3-4b")}
+    assert names | set(ahead_of_time.SLICES) | photos == asked
     for case in tpu_cases.larger():
         assert case.preset.startswith(case.topology + "-")
         assert case.model == PRESETS[case.preset].model
