@@ -7,6 +7,11 @@ from helpers.course import results
 from helpers.tpu import GENERATIONS, ahead_of_time, kept_programs, where_time_goes
 from scripts import tables, tpu_published
 
+GEMMA4 = {
+    "31B": ("v6e:2x4", "v5e-8"),
+    "E2B": ("v5e-1", "v5e-8", "v6e:2x4", "v5p:4x4x1"),
+    "E4B": ("v5e-1", "v5e-8"),
+}
 MACHINES = {"v5e-1": "one chip (Colab)", "v5e-8": "eight chips (Kaggle)"}
 
 
@@ -40,11 +45,18 @@ def pictures_tables() -> str:
     )
     demo = [
         results.compiled(machine, model=f"google/gemma-4-{model}-it")
-        for machine, model in (("v6e:2x4", "31B"), ("v5e-1", "E2B"))
+        for model, machines in GEMMA4.items()
+        for machine in machines
     ]
     gemma4 = (
-        "Gemma 4's 31B answering 64 photos at once on eight chips, and eight answers to"
-        " each of eight photos by E2B on one:"
+        "Gemma 4. Its 31B answers 64 photos at once on eight chips (of v5e in int8). E2B "
+        "samples eight answers to each of eight photos on one chip, to each of 16 on "
+        "eight, and is distilled from E4B on v5e and from 31B on the larger slices; of "
+        "two rows of GRPO the second has no photos. E4B is in int8 on one chip, with its "
+        "per-layer table in the host's memory; there its GRPO does not fit. On eight "
+        "chips two share each of its matrices. No update of E4B compiled within three "
+        "minutes (`compile_s` in `tpu_fit.csv`, two programs at a time beside other "
+        "work)."
     )
     return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])
 

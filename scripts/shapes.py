@@ -52,7 +52,7 @@ LIKE_GEMMA4 = dict(
 )
 SHAPES = {
     "like Gemma 3": SIZES | tiny.SHARED,
-    "like Gemma 4": SIZES | {"ff": 104} | LIKE_GEMMA4,
+    "like Gemma 4": SIZES | {"ff": 117} | LIKE_GEMMA4,
 }
 QUESTIONS = 500
 

@@ -197,7 +197,7 @@ def report(topology, count, lowered, flops=None) -> Report:
         chips=count,
         arguments_gb=memory.argument_size_in_bytes / GB,
         temporaries_gb=memory.temp_size_in_bytes / GB,
-        hbm_gb=memory.peak_memory_in_bytes / GB,
+        hbm_gb=in_use(memory) / GB,
         usable_gb=chip.usable_gb,
         tflop=one / 1e12,
         compiler_tflop=cost.get("flops", 0.0) / 1e12,
@@ -212,6 +212,20 @@ def report(topology, count, lowered, flops=None) -> Report:
         links_ms=_links_ms(kinds, chip),
         collectives=kinds,
     )
+
+
+def in_use(memory) -> int:
+    """Bytes of a chip's memory that are in use at once, of a compiled program.
+
+    The compiler's peak also counts arguments that lie in the host's memory. What is on
+    the chip is never more than its arguments, temporaries and new results together.
+
+    Args:
+      memory: what `memory_analysis()` of the program gives.
+    """
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    together = memory.argument_size_in_bytes + memory.temp_size_in_bytes + new
+    return min(memory.peak_memory_in_bytes, together)
 
 
 def _by_kind(found, chip):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import jax
 import pytest
@@ -71,3 +72,18 @@ def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():
     with pytest.raises(RuntimeError), ahead_of_time._quiet():
         raise RuntimeError("the compiler failed")
     assert jax.config.jax_persistent_cache_min_compile_time_secs == before
+
+
+@pytest.mark.parametrize(
+    "peak, used",
+    [(11, 11), (12, 12), (17, 12)],  # a peak of 17 has 5 that lie on the host
+)
+def test_what_lies_on_the_host_is_not_in_use_on_a_chip(peak, used):
+    memory = types.SimpleNamespace(
+        peak_memory_in_bytes=peak,
+        argument_size_in_bytes=6,
+        temp_size_in_bytes=4,
+        output_size_in_bytes=5,
+        alias_size_in_bytes=3,
+    )
+    assert ahead_of_time.in_use(memory) == used
