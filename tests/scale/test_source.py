@@ -19,6 +19,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.rewards.functions import RewardSet
+from helpers.scale import source as source_module
 from helpers.scale.crew import RunStopped, WorkerLost
 from helpers.scale.source import FromWorkers
 from helpers.tasks.maths import word_problems
@@ -337,8 +338,11 @@ def test_batches_that_are_closed_say_so():
 
 
 @pytest.mark.parametrize("hangs", ["replace", "finished", "result"])
-def test_the_end_of_whoever_runs_workers_ends_the_run_with_all_saved(tmp_path, hangs):
+def test_the_end_of_whoever_runs_workers_ends_the_run_with_all_saved(
+    tmp_path, hangs, monkeypatch
+):
     """Also where a call to the one who is gone never comes back."""
+    monkeypatch.setattr(source_module, "LEAVES", 0.5)
     gone, never = threading.Event(), threading.Event()
 
     class Goes(LocalCrew):
