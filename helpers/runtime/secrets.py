@@ -20,8 +20,8 @@ def token(name: str = "HF_TOKEN") -> str:
         return found
     raise TokenMissing(
         f"No token {name} was found. {_WHERE_TO_PUT[where()].format(name=name)} "
-        "The default models of this course need no token; only gated ones (Gemma, "
-        "Llama) do, and their licence must be accepted once on their Hugging Face page."
+        "The default models of this course need no token; only gated ones (Gemma 3 and "
+        "Llama) do: accept their licence once on their Hugging Face page."
     )
 
 
