@@ -82,12 +82,8 @@ class FromWorkers:
             )
         self.rollouts, self.crew, self.model = rollouts, crew, rollouts.model
         self.buffer = Buffer(functools.partial(tickets.draw, rollouts), pieces, limit)
-        self.limit, self.deadline, self.patience, self.say = (
-            limit,
-            deadline,
-            patience,
-            say,
-        )
+        self.limit, self.deadline = limit, deadline
+        self.patience, self.say = patience, say
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
         self.learned: list[int] = []  # numbers of pieces, in order; since it was made
