@@ -5,6 +5,8 @@ bucket (`helpers.runtime.bucket`).
 """
 
 import json
+import shutil
+import time
 import zlib
 from pathlib import Path
 
@@ -74,3 +76,17 @@ def remove(folders: list[Path]) -> None:
         if (folder / NAME).exists():
             (folder / NAME).unlink()
         epath.Path(folder).rmtree()
+
+
+def remove_while_written(folder: Path, seconds: float = 2.0) -> None:
+    """Removes a folder to which threads of a failed save may still be writing.
+
+    Orbax raises the first error and does not wait for the other writes; what they leave
+    behind later than `seconds` is removed at the next start.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+        if not folder.exists():
+            return

@@ -35,8 +35,17 @@ from helpers.runtime import bucket
 from helpers.runtime.bucket import BucketRun
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.run_identity import REMEDY, differences, listed
-from helpers.training.checkpoint_record import FORMAT, NAME, finish, read_record, remove
+from helpers.training.checkpoint_record import (
+    FORMAT,
+    NAME,
+    finish,
+    read_record,
+    remove,
+    remove_while_written,
+)
 
+# Every save writes to a folder of its own: threads of one that failed may write on.
+TRIES = itertools.count(1)
 # What a run leaves in its folder, but for the lock.
 OURS = "checkpoints began.txt metrics.jsonl samples.jsonl events.out.tfevents.*".split()
 
@@ -181,14 +190,15 @@ class Checkpoints:
             taken over a run in a bucket.
         """
         final = self.folder / f"{step:08d}"
-        side = final if self.bucket else self.folder / f"writing-{step:08d}"
+        aside = self.folder / f"writing-{step:08d}-{next(TRIES)}"
+        side = final if self.bucket else aside
         try:
             on_first(self._require_claim)
             with quiet_orbax():
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
             on_first(lambda: self._finish(side, final, {"step": step, **record}))
         except bucket.trouble(self.run) as error:
-            raise CheckpointError(self._said(error, side, arrays)) from None
+            raise CheckpointError(self._said(error, step, side, arrays)) from None
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
 
@@ -204,13 +214,13 @@ class Checkpoints:
         if side != final:
             side.rename(final)
 
-    def _said(self, error, side, arrays):
+    def _said(self, error, step, side, arrays):
         """What stopped a checkpoint, and what to do; room is made for the next try."""
-        step, why = int(side.name.removeprefix("writing-")), bucket.cause(error)
-        text = f"The checkpoint of step {step} could not be written: {why}."
+        text = f"The checkpoint of step {step} could not be written: "
+        text += f"{bucket.cause(error)}."
         if self.bucket:
             return f"{text} Started again, the run goes on from its last checkpoint."
-        shutil.rmtree(side, ignore_errors=True)
+        remove_while_written(side)
         needed = sum(x.nbytes for x in arrays.values()) / 1e6
         free = shutil.disk_usage(self.folder).free / 1e6
         return (

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import errno
 import fcntl
 import json
@@ -7,6 +8,8 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers.training.checkpoint_record import remove_while_written
 from helpers.training.checkpoints import CheckpointError, Checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -224,6 +228,49 @@ def test_a_full_disk_is_said_so_and_the_last_checkpoint_is_kept(tmp_path):
     assert_same(restored, arrays(1))
     checkpoints.save(2, arrays(2), {"run": {}})
     assert checkpoints.restore(arrays(0), {})[1]["step"] == 2
+
+
+def test_writes_that_outlive_a_failed_save_neither_stay_nor_reach_the_next(tmp_path):
+    checkpoints, folders = saved(tmp_path, 1), []
+
+    def write(folder):
+        for number in range(100):  # for 0.2 seconds
+            with contextlib.suppress(FileNotFoundError):  # it was just removed
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"late-{number}").write_text("late")
+            time.sleep(0.002)
+
+    def save(folder, args):
+        folders.append(folder)
+        threading.Thread(target=write, args=[folder]).start()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    whole, checkpoints.orbax.save = checkpoints.orbax.save, save
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="step 2.*No space left"):
+            checkpoints.save(2, arrays(2), {"run": {}})
+        assert [path.name for path in checkpoints.folder.iterdir()] == ["00000001"]
+    checkpoints.orbax.save = whole
+    assert checkpoints.save(2, arrays(2), {"run": {}}) not in folders
+    assert len(set(folders)) == 2
+    assert checkpoints.restore(arrays(0), {})[1]["step"] == 2
+
+
+def test_a_folder_that_is_written_to_forever_is_left_after_a_while(tmp_path):
+    folder, ends = tmp_path / "writing", threading.Event()
+
+    def write():
+        while not ends.is_set():
+            with contextlib.suppress(OSError):  # removed in that moment
+                folder.mkdir(exist_ok=True)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    began = time.monotonic()
+    remove_while_written(folder, seconds=0.3)
+    ends.set()
+    writer.join()
+    assert 0.3 <= time.monotonic() - began < 10
 
 
 def test_it_works_inside_a_notebook_s_event_loop(tmp_path):
