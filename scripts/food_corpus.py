@@ -8,6 +8,7 @@ lessons teach.
 
 import random
 
+from helpers.batches import images
 from helpers.tasks.food import food_pictures, food_questions, food_traces
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
@@ -56,15 +57,28 @@ def repeated(rng):
     return rng.choice(REPEAT).format(said), said
 
 
-def make_tokenizer(rows, size=640):
-    """A byte-complete BPE trained on captions, questions and one call of each food."""
+def tiny_calls(rows):
+    """Questions about pictures with their calls and answers, and errors: texts."""
+    texts = []
+    for row in food_traces.ask(rows, seed=0):
+        said = [message["content"] for message in food_traces.demonstration(row)[1:]]
+        texts.append("\n".join([row["text"], *said]))
+    return texts + [TINY.show({"error": ""})] * 100
+
+
+def make_tokenizer(rows, size=640, calls=tiny_calls, **family):
+    """A byte-complete BPE trained on captions, questions and one call of each food.
+
+    Args:
+      rows: from `pictures`.
+      size: most entries.
+      calls: `calls(rows)` gives texts with calls of the tool.
+      family: see `train_tokenizer`.
+    """
     rng = random.Random(0)
     texts = [" ".join(told(row, rng)) for row in rows[:4000]]
     texts += [" ".join(repeated(rng)) for _ in range(500)]
-    for row in food_traces.ask(rows[:2000], seed=0):
-        said = [message["content"] for message in food_traces.demonstration(row)[1:]]
-        texts.append("\n".join([row["text"], *said]))
-    return train_tokenizer(texts + [TINY.show({"error": ""})] * 100, size)
+    return train_tokenizer(texts + calls(rows[:2000]), size, **family)
 
 
 def names(tokenizer, vision, rows):
@@ -72,43 +86,54 @@ def names(tokenizer, vision, rows):
 
     Args:
       tokenizer: from `make_tokenizer`.
-      vision: the model's VisionConfig.
+      vision: the model's `config.vision`.
       rows: from `pictures`.
     Returns:
       (examples, pictures): a list of (tokens, loss mask), and index -> [picture].
     """
-    encoded = [_beside(tokenizer, vision, f" {named(row)}") for row in rows]
-    return encoded, _shows(rows)
+    encoded = [_beside(tokenizer, vision, row, f" {named(row)}") for row in rows]
+    return encoded, _shows(rows, vision)
 
 
-def talk(tokenizer, vision, rows, seed=0):
+def talk(tokenizer, vision, rows, seed=0, tools=None):
     """Names, captions and conversations about pictures, and numbers to repeat.
 
-    Takes and returns what `names` does; `seed` decides what is said about which.
+    Takes and returns what `names` does; `seed` decides what is said about which. With
+    `tools`, schemas, every other conversation begins by telling of them.
     """
     rng = random.Random(seed)
     plain, captioned = round(PLAIN * len(rows)), round(CAPTIONED * len(rows))
     encoded, _ = names(tokenizer, vision, rows[:plain])
     for row in rows[plain : plain + captioned]:
         caption = food_questions.caption(row, seed=rng.random())
-        encoded.append(_beside(tokenizer, vision, f" {caption}"))
-    asked = [told(row, rng) for row in rows[len(encoded) :]]
+        encoded.append(_beside(tokenizer, vision, row, f" {caption}"))
+    seen = rows[len(encoded) :]
+    asked = [told(row, rng) for row in seen]
     said = [repeated(rng) for _ in range(NUMBERS)]
-    questions = [food_traces.shown(question) for question, _ in asked]
+    questions = [
+        images.shaped(food_traces.shown(question), [row["image"]])
+        for row, (question, _) in zip(seen, asked, strict=True)
+    ]
     questions += [question for question, _ in said]
     answers = [answer for _, answer in [*asked, *said]]
-    encoded += chat.examples_tokens(tokenizer, questions, answers, vision=vision)
-    return encoded, _shows(rows)
+    talks = chat.examples_tokens(tokenizer, questions, answers, vision=vision)
+    if tools:
+        talks[::2] = chat.examples_tokens(
+            tokenizer, questions[::2], answers[::2], tools=tools, vision=vision
+        )
+    return encoded + talks, _shows(rows, vision)
 
 
-def _shows(rows):
+def _shows(rows, vision):
     """index -> the picture of the example with that index, if it has one."""
-    return lambda index: [row["image"] for row in rows[index : index + 1]]
+    return lambda index: [
+        images.fit_for(row["image"], vision) for row in rows[index : index + 1]
+    ]
 
 
-def _beside(tokenizer, vision, text):
-    """(tokens, loss mask) of a picture and the text beside it."""
-    image = [vision.image_token] * vision.tokens
+def _beside(tokenizer, vision, row, text):
+    """(tokens, loss mask) of a row's picture and the text beside it."""
+    image = [vision.image_token] * vision.takes({"shape": row["image"].shape[:2]})
     before = [tokenizer.bos_token_id, vision.begin_token, *image, vision.end_token]
     own = tokenizer(text, add_special_tokens=False)["input_ids"]
     own = [*own, tokenizer.eos_token_id]

@@ -65,32 +65,38 @@ def whiten(vision, rows):
     edges count as much (LeCun et al., Efficient BackProp, 1998, section 4.3).
     """
     c = vision.config
-    pixels = np.stack([row["image"] for row in rows]) / 127.5 - 1.0
-    cut = pixels.reshape(-1, c.grid, c.patch, c.grid, c.patch, 3).swapaxes(2, 3)
-    patches = cut.reshape(-1, 3 * c.patch**2)
-    mean = patches.mean(axis=0)
-    spread, axes = np.linalg.eigh(np.cov(patches, rowvar=False))  # smallest first
-    white = (axes / np.sqrt(spread + FLOOR))[:, : -c.width - 1 : -1]
+    white, mean = whitened(rows, c)
     vision.patch[...] = jnp.asarray(white, jnp.float32)
     vision.patch_bias[...] = jnp.asarray(-mean @ white, jnp.float32)
     # As large beside them as a patch is, and not a sixth of it.
     vision.positions[...] = vision.positions[...] * c.grid / 2
 
 
-def train(model, stage, examples, pictures):
+def whitened(rows, tower):
+    """Axes of the patches of pictures over their spread (3·patch², C); their mean."""
+    pixels = np.stack([row["image"] for row in rows]) / 127.5 - 1.0
+    grid = pixels.shape[1] // tower.patch
+    cut = pixels.reshape(-1, grid, tower.patch, grid, tower.patch, 3).swapaxes(2, 3)
+    patches = cut.reshape(-1, 3 * tower.patch**2)
+    spread, axes = np.linalg.eigh(np.cov(patches, rowvar=False))  # smallest first
+    white = (axes / np.sqrt(spread + FLOOR))[:, : -tower.width - 1 : -1]
+    return white, patches.mean(axis=0)
+
+
+def train(model, stage, examples, pictures, work=WORK, length=LENGTH, slots=SLOTS):
     """Trains on one part of the corpus, or goes on; returns the training table."""
     batches = prompt_batches.packed_rows(
         examples,
         batch=ROWS,
-        length=LENGTH,
+        length=length,
         seed=0,
         pictures=pictures,
         vision=model.config.vision,
-        slots=SLOTS,
+        slots=slots,
     )
     steps = STEPS[stage]
     optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)
-    folder = WORK / stage
+    folder = work / stage
     trainer = Trainer(model, objectives.sft(), optimizer, folder=folder, save_every=50)
     return trainer.fit(batches, steps)
 

@@ -74,8 +74,8 @@ PIECES = (
 )
 
 
-def train_tokenizer(texts, size=1024):
-    """Train a byte-level BPE tokenizer with Gemma 3's special tokens and turns.
+def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=CHAT_TEMPLATE):
+    """Train a byte-level BPE tokenizer, with Gemma 3's special tokens and turns.
 
     Every text encodes (all 256 bytes are entries) and decodes to itself. A digit is
     always one token of its own, so that the model sees numbers digit by digit.
@@ -84,6 +84,8 @@ def train_tokenizer(texts, size=1024):
       texts: list of str to learn merges from.
       size: number of entries, special tokens and bytes included; at least 300.
         Texts of few words stop earlier, when every word is one token.
+      special, template: another family's; <pad>, <eos>, <bos> and <unk> are among the
+        tokens of all.
     Returns:
       A transformers.PreTrainedTokenizerFast with a chat template.
     Raises:
@@ -95,7 +97,8 @@ def train_tokenizer(texts, size=1024):
     if size < 300 or not texts:
         raise ValueError(
             f"train_tokenizer got {len(texts)} texts and size={size}: it needs at "
-            "least one text and 300 entries (256 bytes, 9 special tokens, merges)."
+            f"least one text and 300 entries (256 bytes, {len(special)} special "
+            "tokens, merges)."
         )
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
@@ -107,7 +110,7 @@ def train_tokenizer(texts, size=1024):
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=list(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -120,7 +123,7 @@ def train_tokenizer(texts, size=1024):
         eos_token="<eos>",
         bos_token="<bos>",
         unk_token="<unk>",
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template,
         clean_up_tokenization_spaces=False,
     )
 
