@@ -35,6 +35,7 @@ __all__ = ["Gemma3ImageProcessor"]
 """
 FLAGS = "--dtype float32 --max-model-len 2048 --gpu-memory-utilization 0.3 "
 FLAGS += "--enforce-eager --max-num-seqs 32 --block-size 32"
+LONGEST_ANSWER = 512  # tokens of the own server; a client's max_tokens makes it less
 # vLLM's Gemma 3 joins line breaks around pictures by these entries, which a vocabulary
 # of bytes does not have: nothing is ever cut into them, and nothing is joined.
 LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
@@ -183,7 +184,7 @@ def vllm_command(python, folder, host, port, more=()):
     if parser := PARSERS.get(family(folder)):
         tools = ["--enable-auto-tool-choice", "--tool-call-parser", parser]
     elif is_tiny(folder):
-        folder = for_vllm(folder, ROOT / "build" / "serve" / name)
+        folder = for_vllm(folder, ROOT / "build" / "serve" / str(port) / name)
         tools = ["--enable-auto-tool-choice", "--tool-call-parser", "tiny"]
         tools += ["--tool-parser-plugin", str(PARSER)]
         tools += ["--chat-template-content-format", "openai"]
@@ -207,7 +208,14 @@ def serve_own(folder, port):
     grammar = families.get(family(folder), nutrition.TINY)
     if is_tiny(folder):
         grammar = nutrition.TINY
-    backend = LocalModel(model, chat.load_tokenizer(folder), grammar, folder.name)
+    backend = LocalModel(
+        model,
+        chat.load_tokenizer(folder),
+        grammar,
+        folder.name,
+        tools=[nutrition.TOOL],
+        max_tokens=LONGEST_ANSWER,
+    )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with ChatServer(backend, folder.name, tools=[nutrition.TOOL], port=port) as server:

@@ -9,6 +9,7 @@ import collections
 import http.server
 import itertools
 import json
+import sys
 import threading
 import time
 
@@ -69,7 +70,7 @@ class ChatServer:
         asked = chat_requests.read(body, self.model, backend.grammar, self.tools)
         try:
             with self._turn:
-                turn = backend.reply(asked.messages, asked.picture)
+                turn = backend.reply(asked.messages, asked.picture, asked.may_call)
         except BackendError as error:
             raise Refused(400, str(error)) from error
         if asked.budget is not None:
@@ -107,6 +108,11 @@ class _Listener(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = WAITING
 
+    def handle_error(self, request, client_address):
+        """A client that has hung up is nobody's fault; all else is printed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     owner: ChatServer
@@ -127,6 +133,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(200, self.owner.complete(body))
         except Refused as refused:
             self._refuse(refused)
+        except ConnectionError:
+            raise
+        except Exception:
+            self._refuse(Refused(500, "This server has a fault: its log says which."))
+            raise
+
+    def send_error(self, code, message=None, explain=None):
+        """What `http.server` refuses by itself, in the form of all other refusals."""
+        self.close_connection = True
+        self._refuse(Refused(code, message or "Here are GET and POST."))
 
     def _body(self):
         """All of what was sent; too much of it is read away, and refused."""
@@ -155,12 +171,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send(self, status, answer):
         body = json.dumps(answer).encode()
-        self.owner.log.append(f"{self.command} {self.path[:60]} → {status}")
+        path = getattr(self, "path", "")[:60]  # there is none of a broken first line
+        self.owner.log.append(f"{self.command} {path} → {status}")
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *_):
         """Prints nothing: `ChatServer.log` has it."""

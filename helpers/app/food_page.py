@@ -3,8 +3,6 @@
 What one person asks is kept in the state of their session; the diary is everybody's.
 """
 
-import pathlib
-
 import numpy as np
 
 from helpers.app import food_chat, food_diary, meal_log, meal_view
@@ -97,7 +95,7 @@ class Page:
         with food_chat.noted(self.gr):
             if not path:
                 raise ValueError(NO_PICTURE)
-            sent = pathlib.Path(path).read_bytes()
+            sent = food_chat.kept(path)
             picture = photos.decode(sent, where="The picture")
         drawn = any(np.array_equal(picture, seen) for seen in self.examples)
         chats, meal = list(past), {}

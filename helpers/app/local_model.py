@@ -76,7 +76,7 @@ class LocalModel:
         content = question if picture is None else [{"type": "image"}, text]
         return self._read([{"role": "user", "content": content}], picture)
 
-    def reply(self, messages, picture):
+    def reply(self, messages, picture, may_call=True):
         """The next turn of a conversation of which all that was said is known as text.
 
         It is turned into tokens and read anew, as a server does that keeps nothing
@@ -84,16 +84,17 @@ class LocalModel:
 
         Args:
           messages: for the chat template. picture: of the first one, or None.
+          may_call: whether the chat template is told of the tools.
         Returns:
           a Turn, whether or not it ended.
         Raises:
           BackendError: see `begin`.
         """
-        return self._read(messages, picture).write()
+        return self._read(messages, picture, 1, may_call).write()
 
-    def _read(self, messages, picture):
+    def _read(self, messages, picture, turns=TURNS, may_call=True):
         vision = self.model.config.vision
-        shown = {"tools": self.schemas}
+        shown = {"tools": self.schemas if may_call else None}
         if picture is not None:
             if vision is None:
                 raise BackendError(f"{self.name} cannot see: choose another model.")
@@ -109,9 +110,10 @@ class LocalModel:
             )
         except prompt_batches.PromptTooLong as error:
             raise BackendError(
-                f"The question is too long for {self.name}: {error} Ask in fewer words."
+                f"The question is too long for {self.name}, which reads at most "
+                f"{BUCKETS[-1]} tokens. Ask in fewer words."
             ) from error
-        return _Conversation(self, prompt)
+        return _Conversation(self, prompt, turns)
 
 
 class Turn(NamedTuple):
@@ -144,7 +146,7 @@ class _Conversation:
     its first turn, 0 to 1; None before that. ended: the last token it has written.
     """
 
-    def __init__(self, backend, prompt):
+    def __init__(self, backend, prompt, turns):
         self.tokens, self.certainty, self.ended = 0, None, None
         self.backend, self.read = backend, int(prompt["prompt_mask"].sum())
         self.session = sessions.prefill(
@@ -152,7 +154,7 @@ class _Conversation:
             prompt["prompt"],
             prompt["prompt_mask"],
             1,
-            sessions.columns(TURNS, backend.max_tokens, backend.max_result_tokens),
+            sessions.columns(turns, backend.max_tokens, backend.max_result_tokens),
             prompt.get("images"),
         )
 

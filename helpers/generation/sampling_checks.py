@@ -3,6 +3,7 @@
 import numpy as np
 
 LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
+MOST = float(np.finfo(np.float32).max)  # a temperature above it is infinite there
 
 
 def check_right_padded(tokens, mask, vocab, what="Prompt"):
@@ -45,16 +46,23 @@ def check_prompts(tokens, mask, vocab):
 
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
     """Refuses settings of `sampling.generate` that mean nothing."""
-    tempered = temperature == 0 or LEAST <= temperature < np.inf
+    tempered = isinstance(temperature, (int, float, np.number)) and (
+        temperature == 0 or LEAST <= temperature <= MOST
+    )
     whole = all(hasattr(number, "__index__") for number in (top_k, max_tokens))
     sizes = whole and top_k >= 0 and max_tokens >= 1
     if not (tempered and LEAST <= top_p <= 1 and sizes):
         raise ValueError(
-            f"temperature {temperature} must be 0 or at least {LEAST}, top_p {top_p} "
+            f"temperature {temperature} must be 0 or from {LEAST} on, top_p {top_p} "
             f"in [{LEAST}, 1], and in whole numbers top_k {top_k} ≥ 0 and max_tokens "
             f"{max_tokens} ≥ 1."
         )
-    if strange := [token for token in eos_ids if not 0 <= token < vocab]:
+    strange = [
+        token
+        for token in eos_ids
+        if not hasattr(token, "__index__") or not 0 <= token < vocab
+    ]
+    if strange:
         raise ValueError(
             f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
             "answer could end with them. Pass those of its own tokenizer."

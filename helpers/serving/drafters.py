@@ -40,9 +40,10 @@ class Drafter(nnx.Module):
     """
 
     def __init__(self, block):
-        if block < 1:
+        if not hasattr(block, "__index__") or block < 1:
             raise ValueError(
-                f"A drafter that proposes {block} tokens proposes nothing."
+                f"A drafter that proposes {block} tokens proposes nothing: ask for a "
+                "whole number of them, from 1 on."
             )
         self.block = block
 

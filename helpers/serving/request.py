@@ -19,7 +19,8 @@ class Request:
       temperature: 0 is greedy.
       answer: tokens so far, the EOS included.
       ended: whether an EOS or the budget has ended it.
-      read: prompt tokens that were computed, those found in the cache not counted.
+      read: tokens that were read in chunks: of the prompt, but for those found in the
+        cache, and again, with the answer so far, after blocks were given back.
       preempted: how often it had to give its blocks back.
     """
 
@@ -51,10 +52,9 @@ def check(request: Request, vocab: int, most: int) -> None:
     if strange := [int(token) for token in prompt if not 0 <= token < vocab]:
         raise ValueError(f"Tokens {strange[:3]} are not of the model's {vocab}.")
     sampling_checks.check_limits(budget, (), request.temperature, vocab)
-    if budget % 1 or request.seed % 1 or not 0 <= request.seed < 2**32:
+    if not hasattr(request.seed, "__index__") or not 0 <= request.seed < 2**32:
         raise ValueError(
-            f"max_tokens {budget} and seed {request.seed} must be whole numbers, and "
-            "the seed from 0 to below 2^32."
+            f"seed {request.seed!r} must be a whole number, from 0 to below 2^32."
         )
     if len(prompt) + budget > most:
         raise ValueError(

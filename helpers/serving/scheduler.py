@@ -51,6 +51,10 @@ class Engine:
 
     Attributes:
       passes: how often the model was run, chunks of prompts included.
+
+    Raises:
+      ValueError: a size that is none; or, by `step`, the model's weights are others
+        than they were.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Engine:
         self.pool = BlockPool(blocks, size, keep)
         self.pages = paged.pages(model, blocks, size)
         self.program, self.vocab = nnx.split(model), model.config.vocab_size
+        self.weights = jax.tree.leaves(self.program[1])  # of which the pages are
         vision = model.config.vision
         self.image_token = vision.image_token if vision else None
         self.eos, self.places, self.longest = set(eos_ids), places, longest
@@ -101,6 +106,7 @@ class Engine:
             )
         for request in group:
             self._check(request)
+            request.prompt = tuple(int(token) for token in request.prompt)  # a copy
         if any(list(group[0].prompt) != list(request.prompt) for request in group):
             raise ValueError("The requests of a group have one prompt: these differ.")
         if len(set(map(id, group))) < len(group):
@@ -120,6 +126,12 @@ class Engine:
 
     def step(self) -> list[Request]:
         """One step of all; returns the requests that got a token."""
+        weights = zip(self.weights, jax.tree.leaves(self.program[1]), strict=True)
+        if any(then is not now for then, now in weights):
+            raise ValueError(
+                "The model was trained since this engine was made, and the keys and "
+                "values that it keeps are of the old weights: make another engine."
+            )
         self._admit()
         fresh = self._prefill()
         return fresh + self._decode({id(request) for request in fresh})

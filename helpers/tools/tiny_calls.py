@@ -135,4 +135,5 @@ def _shown(by_name, result, call):
         if field in result:
             return f"{field} {result[field]}"
     close = result.get("suggestions")
-    return f"error, try {close[0].replace('_', ' ')}" if close else "error"
+    named = isinstance(close, list) and close and isinstance(close[0], str)
+    return f"error, try {close[0].replace('_', ' ')}" if named else "error"

@@ -14,7 +14,7 @@ from PIL import Image
 from helpers.app import chat_requests
 from helpers.app.chat_requests import Refused
 from helpers.app.openai_server import data_url
-from helpers.tools import HERMES, nutrition
+from helpers.tools import GEMMA3, GEMMA4, HERMES, nutrition
 from helpers.tools.tool_calls import Call
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
@@ -166,6 +166,20 @@ JSON = st.recursive(
     max_leaves=8,
 )
 PARTS = (QUESTION, ASKED, TOLD)
+SHOWN = st.sampled_from(["kcal", "error", "suggestions", "name"])  # of results
+RESULTS = st.dictionaries(SHOWN, JSON, max_size=4)
+
+
+@pytest.mark.parametrize("grammar", [nutrition.TINY, HERMES, GEMMA3, GEMMA4])
+@given(RESULTS)
+def test_whatever_a_tool_is_said_to_have_given_is_read_or_refused(grammar, result):
+    told = TOLD | {"content": json.dumps(result)}
+    try:
+        asked = read(request(QUESTION, ASKED, told), grammar)
+    except Refused as refused:
+        assert refused.status == 400
+    else:
+        assert asked.messages[-1]["role"] in ("user", "tool")
 
 
 @given(

@@ -9,6 +9,7 @@ import threading
 import urllib.parse
 
 import pytest
+import tiny_models
 from PIL import Image
 
 from helpers import runtime
@@ -21,7 +22,7 @@ from helpers.app.openai_server import OpenAIServer
 from helpers.model import weights
 from helpers.tasks.food import food_pictures, food_traces
 from helpers.text import chat
-from helpers.tools import nutrition
+from helpers.tools import HERMES, nutrition
 
 TOOLS = [nutrition.TOOL]
 QUESTION = {"role": "user", "content": "How many kcal are in 150 g of this?"}
@@ -123,6 +124,58 @@ def test_a_budget_cuts_the_answer_and_says_so(server):
     assert cut["usage"]["completion_tokens"] == 2
     text = whole["choices"][0]["message"]["content"]
     assert text.startswith(cut["choices"][0]["message"]["content"])
+
+
+def test_a_family_with_tools_in_its_template_is_told_of_those_that_were_sent(
+    families,
+):
+    tokenizer = families["qwen3"]
+    model = tiny_models.model("qwen3", vocab=len(tokenizer))
+    backend = LocalModel(model, tokenizer, HERMES, "qwen", tools=TOOLS, max_tokens=2)
+    schemas = [tool.schema for tool in TOOLS]
+    with ChatServer(backend, "food_grpo", tools=TOOLS) as server:
+        for sent, told in (({}, None), ({"tools": schemas}, schemas)):
+            status, answer = asked(server, request(**sent))
+            prompt = chat.prompt_tokens(tokenizer, QUESTION["content"], tools=told)
+            assert status == 200 and answer["usage"]["prompt_tokens"] == len(prompt)
+
+
+def test_a_fault_of_the_server_is_said_as_json_and_it_goes_on(student, monkeypatch):
+    with ChatServer(student, "food_grpo", tools=TOOLS) as server:
+        monkeypatch.setattr(server, "complete", lambda body: 1 / 0)
+        monkeypatch.setattr(server._http, "handle_error", lambda *_: None)
+        status, answer = asked(server, request())
+        assert status == answer["error"]["code"] == 500
+        monkeypatch.undo()
+        assert asked(server, request())[0] == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
+def test_other_methods_are_refused_as_json(server, method):
+    status, answer = asked(server, b"", path="/v1/models", method=method)
+    assert status == answer["error"]["code"] == 501
+    assert method in answer["error"]["message"]
+
+
+def test_lines_that_are_no_http_are_refused_too(server):
+    place = urllib.parse.urlsplit(server.url)
+    for line in (b"\r\n\r\n", b"nonsense\r\n\r\n", b"HEAD / HTTP/1.1\r\n\r\n"):
+        with socket.create_connection((place.hostname, place.port), 10) as peer:
+            peer.sendall(line)
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(4096):
+                pass
+    assert asked(server, request())[0] == 200, "it goes on"
+
+
+def test_a_client_that_hangs_up_is_no_fault(student, capsys):
+    with ChatServer(student, "food_grpo", tools=TOOLS) as server:
+        for error, printed in ((ConnectionResetError, False), (ValueError, True)):
+            try:
+                raise error
+            except error:
+                server._http.handle_error(None, ("127.0.0.1", 1))
+            assert bool(capsys.readouterr().err) == printed
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,11 @@ def test_a_file_that_is_no_photo_is_refused(page, tmp_path, content, said):
         steps(page, None, "pizza")
 
 
+def test_a_photo_that_is_no_longer_kept_has_to_be_uploaded_again(page, tmp_path):
+    with pytest.raises(gradio.Error, match="upload it again"):
+        steps(page, str(tmp_path / "gone.png"), "pizza")
+
+
 def test_grams_that_nobody_eats_are_not_logged(page):
     meal = {"found": [PIZZA, RAMEN], "model": "x", "why": ""}
     for grams in (0, -5, 1e9, None, "150"):

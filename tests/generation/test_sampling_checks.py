@@ -43,6 +43,9 @@ def changed(array, place, value):
         ({"eos_ids": (1, VOCAB)}, r"eos_ids \[19\] are outside"),
         ({"temperature": float("nan")}, "temperature nan"),
         ({"temperature": 1e-30}, "temperature 1e-30"),
+        ({"temperature": "hot"}, "temperature hot"),
+        ({"temperature": 1e39}, r"temperature 1e\+39"),
+        ({"eos_ids": (0.5,)}, r"eos_ids \[0.5\]"),
         ({"top_p": 1e-50}, "top_p 1e-50"),
     ],
 )

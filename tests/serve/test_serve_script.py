@@ -78,7 +78,9 @@ def test_vllm_is_told_of_tools_only_for_models_that_have_them(tmp_path, monkeypa
     place = "127.0.0.1", 8000, ["--enable-lora"]
     food = serve.vllm_command("python", FOOD, *place)
     maths = serve.vllm_command("python", ROOT / "data" / "tiny" / "grpo", *place)
-    assert "tiny" in food and str(tmp_path / "build/serve/food_grpo") in food
+    assert "tiny" in food and str(tmp_path / "build/serve/8000/food_grpo") in food
+    other = serve.vllm_command("python", FOOD, "127.0.0.1", 8001)
+    assert {*food} & {*other} & {*map(str, tmp_path.rglob("*"))} == set()
     assert "--tool-call-parser" not in maths
     for command in (food, maths):
         assert command[command.index("--host") + 1] == "127.0.0.1"

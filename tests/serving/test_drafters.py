@@ -63,3 +63,5 @@ def test_a_drafter_of_nothing_is_refused(make, block):
 def test_a_lookup_of_no_words_is_refused():
     with pytest.raises(ValueError, match="0 words"):
         PromptLookup(2, words=0)
+    with pytest.raises(ValueError, match="whole number"):
+        PromptLookup(4.0)

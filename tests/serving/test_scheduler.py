@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tiny_models
 import tiny_vision
+from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -197,6 +198,30 @@ def test_a_request_is_asked_once():
         engine().submit(request)
 
 
+def test_a_prompt_that_is_changed_later_is_answered_as_it_was_asked():
+    one, prompt = engine(), [1, 2, 3]
+    request = one.submit(Request(prompt, 3))
+    prompt += [1] * 40
+    one.run()
+    assert request.answer == alone(Request([1, 2, 3], 3))
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_an_engine_of_older_weights_is_refused_by_name(running):
+    """Its kept blocks hold keys and values of the weights that were."""
+    model = tiny_models.model("llama", sharpness=3.0)
+    one = Engine(model, EOS, blocks=30, size=4, longest=LONGEST)
+    one.submit(Request([1, 2, 3, 4, 1, 2, 3, 4, 2], 4))
+    if running:
+        one.step()
+    else:
+        one.run()
+        one.submit(Request([1, 2, 3, 4, 1, 2, 3, 4, 2], 4))
+    nnx.update(model, jax.tree.map(lambda x: x * 1.1, nnx.state(model)))
+    with pytest.raises(ValueError, match="trained since .* make another engine"):
+        one.run()
+
+
 def test_a_place_is_filled_as_soon_as_it_is_empty():
     long, short, late = (Request([i + 1], n) for i, n in enumerate((12, 2, 2)))
     one = Engine(MODEL, (), blocks=20, size=4, places=2, longest=24)
@@ -223,6 +248,10 @@ def test_a_place_is_filled_as_soon_as_it_is_empty():
         (Request([1], 3, temperature=-0.5), "temperature -0.5"),
         (Request([1], 3, temperature=float("nan")), "temperature nan"),
         (Request([1], 3, seed=-1), "seed -1"),
+        (Request([1], 3, seed="a"), "seed 'a'"),
+        (Request([1], 3, seed=None), "seed None"),
+        (Request([1], 3, temperature=None), "temperature None"),
+        (Request([1], 3, temperature=1e308), "temperature 1e.308"),
     ],
 )
 def test_what_could_never_be_answered_is_refused_at_once(request_, why):
@@ -241,8 +270,9 @@ def test_a_picture_is_refused():
 
 
 def test_an_end_that_no_answer_could_have_is_refused():
-    with pytest.raises(ValueError, match=r"eos_ids \[99\]"):
-        Engine(MODEL, (99,), blocks=4)
+    for end in (99, 0.5):
+        with pytest.raises(ValueError, match=rf"eos_ids \[{end}\]"):
+            Engine(MODEL, (end,), blocks=4)
 
 
 def test_a_text_longer_than_the_cache_is_refused():
