@@ -56,13 +56,13 @@ def free() -> list[str]:
 
 
 def ask(work, prompts, mask, keys):
-    """(results, CPU-seconds) of a way to answer, one question after the other."""
-    found, start = [], time.process_time()
+    """(results, seconds) of a way to answer, one question after the other."""
+    found, start = [], time.perf_counter()
     for i in range(len(prompts)):
         part = slice(i, i + 1)
         found.append(work(prompts[part], mask[part], keys[part]))
         jax.block_until_ready(found[-1])
-    return found, time.process_time() - start
+    return found, time.perf_counter() - start
 
 
 def measure(model, tokenizer, questions, block) -> dict:

@@ -2,16 +2,22 @@
 
 import json
 import os
+import socket
+import subprocess
+import sys
+import urllib.request
 
 import pytest
 
 from helpers.runtime.environment import ROOT
+from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.tools.nutrition import TINY, lookup_nutrition
 from helpers.tools.tool_calls import Call
 from scripts import serve
 
 FOOD = ROOT / "data" / "tiny" / "food_grpo"
+MATHS = ROOT / "data" / "tiny" / "grpo"
 CALLS = [Call("lookup_nutrition", {"food": "apple pie", "grams": 150})]
 QUESTION = {
     "role": "user",
@@ -120,3 +126,31 @@ def test_what_cannot_be_served_is_said(tmp_path):
     for more in (["--host", "0.0.0.0"], ["--", "--enable-lora"]):
         with pytest.raises(SystemExit, match="listens here only"):
             serve.main([str(FOOD), "--engine", "own", *more])
+
+
+def test_the_own_server_gives_a_maths_model_room_to_end():
+    """And ends when it is told to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "scripts.serve", str(MATHS), "--engine", "own"]
+    server = subprocess.Popen(
+        [*command, "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert f"127.0.0.1:{port}" in server.stdout.readline()
+        for row in word_problems.generate(3, seed=5, levels=(3,), split="test"):
+            asked = {"model": "grpo", "temperature": 0, "max_tokens": 512}
+            asked |= {"messages": [{"role": "user", "content": row["question"]}]}
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/v1/chat/completions",
+                json.dumps(asked).encode(),
+                {"Content-Type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                choice = json.load(answer)["choices"][0]
+            assert choice["finish_reason"] == "stop"
+            assert "####" in choice["message"]["content"]
+    finally:
+        server.terminate()
+    assert server.wait(30) == 0
