@@ -13,7 +13,6 @@ once, and all is kept in build/gemma4_food: killed and run again, it goes on.
 
 import argparse
 import re
-import time
 
 import jax
 import jax.numpy as jnp
@@ -111,18 +110,18 @@ def whiten(vision, rows):
 
 
 def pretrained(tokenizer):
-    """The model that has seen pictures, and read of the tool; it calls none."""
+    """The model that has seen pictures and read of the tool, and its training table."""
     model = new_model(tokenizer)
     named = food_corpus.pictures(food_corpus.NAMED, seed=0)
     talked = food_corpus.pictures(food_corpus.TALKED, seed=1, levels=(1, 1, 1, 2))
     whiten(model.vision, named[: tiny_food.WHITENED])
     see = tokenizer, model.config.vision
     work = WORK / "base"
-    tiny_food.train(model, "names", *food_corpus.names(*see, named), work=work)
+    table = tiny_food.train(model, "names", *food_corpus.names(*see, named), work=work)
     talks = food_corpus.talk(*see, talked, tools=TOOLS.schemas)
     longer = {"length": 256, "slots": 9}  # what tells of the tool takes 110 tokens
-    tiny_food.train(model, "talk", *talks, work=work, **longer)
-    return model
+    table += tiny_food.train(model, "talk", *talks, work=work, **longer)
+    return model, table
 
 
 def ask(count, seed, split="train"):
@@ -235,23 +234,21 @@ def main():
     asked = parser.parse_args()
     talked = food_corpus.pictures(4000, seed=1, levels=(1, 1, 1, 2))
     tokenizer = make_tokenizer(talked)
-    start = time.process_time()
-    model = pretrained(tokenizer)
+    model, table = pretrained(tokenizer)
     graph, base = nnx.split(model)
     base = jax.tree.map(np.asarray, base)
-    keep("base", "", model, tokenizer, start)
+    keep("base", "", model, tokenizer, table)
     for seed in asked.seeds:
         model = nnx.merge(graph, jax.tree.map(jnp.asarray, base))
         for stage, train in (("sft", imitate), ("grpo", reward)):
-            start = time.process_time()
-            train(model, tokenizer, seed)
-            keep(stage, seed, model, tokenizer, start)
-        keep("black pictures", seed, model, tokenizer, start, black=True)
+            table = train(model, tokenizer, seed)
+            keep(stage, seed, model, tokenizer, table)
+        keep("black pictures", seed, model, tokenizer, [], black=True)
 
 
-def keep(stage, seed, model, tokenizer, start, **how):
+def keep(stage, seed, model, tokenizer, table, **how):
     """Measures a stage and puts its row in the table."""
-    seconds = time.process_time() - start
+    seconds = sum(step["cpu_seconds"] for step in table)
     row = {"stage": stage, "seed": str(seed), "n": QUESTIONS}
     row |= measured(model, tokenizer, **how) | {"cpu_seconds": f"{seconds:.0f}"}
     print(row, flush=True)
