@@ -55,11 +55,12 @@ TOOLS = ToolUse(GRAMMAR, [nutrition.TOOL], turns=2, max_result_tokens=32)
 TRACES, QUESTIONS, NO_FOOD = 20, 360, 0.15
 TURN = 28  # tokens
 BUCKETS = (200,)
+RUN = "stage", "imitated", "seed"  # imitated: updates of SFT
 PARTS = "valid", "food", "grams", "declined"
 LAPTOP = FOOD["laptop"]
 # A call takes 21 tokens here and 5 in notebook 09. After that one's 24 updates half of
 # them are broken, and GRPO, which samples next to none, learns to decline all pictures.
-IMITATION = Stage(120, 1e-2)
+IMITATION, TOO_BRIEF = Stage(120, 1e-2), LAPTOP.sft
 
 
 class SmallEye(Gemma4VisionConfig):
@@ -145,8 +146,8 @@ def seen_by(model):
     }
 
 
-def imitate(model, tokenizer, seed):
-    """SFT on twenty conversations."""
+def imitate(model, tokenizer, seed, sft, folder):
+    """SFT on twenty conversations, for as long as the Stage `sft` says."""
     traces = ask(TRACES, 1000 + seed)
     see = seen_by(model)
     examples = [
@@ -167,13 +168,12 @@ def imitate(model, tokenizer, seed):
         vision=see["vision"],
         slots=3,
     )
-    steps, rate = IMITATION
-    optimizer = optimizers.muon(rate, steps=steps, warmup=4)
-    folder = WORK / f"sft-{seed}"
-    return Trainer(model, objectives.sft(), optimizer, folder=folder).fit(rows, steps)
+    optimizer = optimizers.muon(sft.rate, steps=sft.steps, warmup=4)
+    trainer = Trainer(model, objectives.sft(), optimizer, folder=folder)
+    return trainer.fit(rows, sft.steps)
 
 
-def reward(model, tokenizer, seed):
+def reward(model, tokenizer, seed, folder):
     """GRPO on its own conversations, with the tool in the loop."""
     steps, rate = LAPTOP.rl
     source = prompts(
@@ -201,7 +201,7 @@ def reward(model, tokenizer, seed):
         objectives.policy_gradient(),
         optimizer,
         minibatches=4,
-        folder=WORK / f"grpo-{seed}",
+        folder=folder,
         save_every=10,
     )
     return trainer.fit(rollouts, steps)
@@ -230,31 +230,39 @@ def measured(model, tokenizer, black=False) -> dict:
 def main():
     """Command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     asked = parser.parse_args()
     talked = food_corpus.pictures(4000, seed=1, levels=(1, 1, 1, 2))
     tokenizer = make_tokenizer(talked)
     model, table = pretrained(tokenizer)
     graph, base = nnx.split(model)
     base = jax.tree.map(np.asarray, base)
-    keep("base", "", model, tokenizer, table)
-    for seed in asked.seeds:
-        model = nnx.merge(graph, jax.tree.map(jnp.asarray, base))
-        for stage, train in (("sft", imitate), ("grpo", reward)):
-            table = train(model, tokenizer, seed)
-            keep(stage, seed, model, tokenizer, table)
-        keep("black pictures", seed, model, tokenizer, [], black=True)
+    ask_all = {"model": model, "tokenizer": tokenizer}
+    keep(("base", "0", ""), table, **ask_all)
+    runs = [(seed, IMITATION) for seed in asked.seeds] + [(0, TOO_BRIEF)]
+    for seed, sft in runs:
+        nnx.update(model, jax.tree.map(jnp.asarray, base))
+        folder, run = WORK / f"{sft.steps}-{seed}", (str(sft.steps), str(seed))
+        table = imitate(model, tokenizer, seed, sft, folder / "sft")
+        keep(("sft", *run), table, **ask_all)
+        table = reward(model, tokenizer, seed, folder / "grpo")
+        keep(("grpo", *run), table, **ask_all)
+        keep(("black pictures", *run), [], **ask_all, black=True)
 
 
-def keep(stage, seed, model, tokenizer, table, **how):
-    """Measures a stage and puts its row in the table."""
+def keep(run, table, **asked):
+    """Measures a stage and puts its row in the table.
+
+    Args:
+      run: (stage, updates of its SFT, seed). table: of the stage's training.
+      asked: for `measured`.
+    """
     seconds = sum(step["cpu_seconds"] for step in table)
-    row = {"stage": stage, "seed": str(seed), "n": QUESTIONS}
-    row |= measured(model, tokenizer, **how) | {"cpu_seconds": f"{seconds:.0f}"}
+    row = dict(zip(RUN, run, strict=True)) | {"n": QUESTIONS} | measured(**asked)
+    row |= {"cpu_seconds": f"{seconds:.0f}"}
     print(row, flush=True)
-    kept = {(old["stage"], old["seed"]): old for old in tables.read(TABLE)}
-    kept[stage, str(seed)] = row
-    tables.write(TABLE, list(kept.values()))
+    kept = {tuple(old[name] for name in RUN): old for old in tables.read(TABLE)}
+    tables.write(TABLE, list((kept | {run: row}).values()))
 
 
 if __name__ == "__main__":

@@ -104,13 +104,18 @@ def test_every_other_conversation_of_the_corpus_tells_of_the_tool(
 def test_the_table_has_all_stages_with_three_seeds():
     with open(gemma4_food.TABLE, newline="") as file:
         rows = list(csv.DictReader(file))
+    found = {tuple(row[name] for name in gemma4_food.RUN): row for row in rows}
+    whole, brief = (
+        str(sft.steps) for sft in (gemma4_food.IMITATION, gemma4_food.TOO_BRIEF)
+    )
     stages = "sft", "grpo", "black pictures"
-    assert {(row["stage"], row["seed"]) for row in rows} == {
-        ("base", ""),
-        *((stage, str(seed)) for stage in stages for seed in range(3)),
+    assert set(found) == {
+        ("base", "0", ""),
+        *((stage, whole, seed) for stage in stages for seed in "012"),
+        *((stage, brief, "0") for stage in stages),
     }
-    right = {(row["stage"], row["seed"]): row for row in rows}
     for seed in "012":  # a lift beyond both intervals, and none without seeing
-        before, after = (right[stage, seed] for stage in ("sft", "grpo"))
+        before, after = (found[stage, whole, seed] for stage in ("sft", "grpo"))
         assert float(before["high"]) < float(after["low"])
-        assert float(right["black pictures", seed]["food"]) < 0.1
+        assert float(found["black pictures", whole, seed]["food"]) < 0.1
+    assert float(found["grpo", brief, "0"]["valid"]) == 0  # it declines everything
