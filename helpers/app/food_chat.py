@@ -7,7 +7,6 @@ steps are buttons in buttons without a name, which keep people out.
 
 import contextlib
 import html
-import pathlib
 import re
 import time
 from typing import Any
@@ -145,20 +144,6 @@ def sentence(events):
 def _what(events):
     found = portions(events)
     return " and ".join(f"{p['grams']:g} g of {words(p['food'])}" for p in found)
-
-
-def kept(path) -> bytes:
-    """The file of a photo, as it was uploaded.
-
-    Raises:
-      ValueError: it is there no longer.
-    """
-    try:
-        return pathlib.Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise ValueError(
-            "This photo is no longer kept, which takes an hour: upload it again."
-        ) from error
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ class Page:
         with food_chat.noted(self.gr):
             if not path:
                 raise ValueError(NO_PICTURE)
-            sent = food_chat.kept(path)
+            sent = photos.uploaded(path)
             picture = photos.decode(sent, where="The picture")
         drawn = any(np.array_equal(picture, seen) for seen in self.examples)
         chats, meal = list(past), {}

@@ -57,12 +57,7 @@ def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
             f"in [{LEAST}, 1], and in whole numbers top_k {top_k} ≥ 0 and max_tokens "
             f"{max_tokens} ≥ 1."
         )
-    strange = [
-        token
-        for token in eos_ids
-        if not hasattr(token, "__index__") or not 0 <= token < vocab
-    ]
-    if strange:
+    if strange := [token for token in eos_ids if token not in range(vocab)]:
         raise ValueError(
             f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
             "answer could end with them. Pass those of its own tokenizer."

@@ -35,14 +35,8 @@ from helpers.runtime import bucket
 from helpers.runtime.bucket import BucketRun
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.run_identity import REMEDY, differences, listed
-from helpers.training.checkpoint_record import (
-    FORMAT,
-    NAME,
-    finish,
-    read_record,
-    remove,
-    remove_while_written,
-)
+from helpers.training import checkpoint_record
+from helpers.training.checkpoint_record import FORMAT, NAME, remove
 
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
@@ -210,7 +204,7 @@ class Checkpoints:
         if self.bucket:
             self.bucket.push_logs()
             self.bucket.require_claim()
-        finish(side, record)
+        checkpoint_record.finish(side, record)
         if side != final:
             side.rename(final)
 
@@ -220,7 +214,7 @@ class Checkpoints:
         text += f"{bucket.cause(error)}."
         if self.bucket:
             return f"{text} Started again, the run goes on from its last checkpoint."
-        remove_while_written(side)
+        checkpoint_record.remove_while_written(side)
         needed = sum(x.nbytes for x in arrays.values()) / 1e6
         free = shutil.disk_usage(self.folder).free / 1e6
         return (
@@ -255,7 +249,7 @@ class Checkpoints:
         """
         damaged = []
         for folder in reversed(self.all()):
-            record, damage = read_record(folder)
+            record, damage = checkpoint_record.read_record(folder)
             # What one process cannot read, none of them may take.
             if damage := next(filter(None, gather(damage)), None):
                 warnings.warn(

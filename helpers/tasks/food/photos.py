@@ -6,6 +6,7 @@ into gigabytes costs nothing.
 """
 
 import io
+import pathlib
 import struct
 
 import numpy as np
@@ -17,6 +18,18 @@ MAX_PIXELS = 50_000_000  # decoded; 150 MB as RGB
 
 class PhotoError(ValueError):
     """A file that is no usable photo; the message says which, why, and what to do."""
+
+
+def uploaded(path) -> bytes:
+    """A file that a person has uploaded, as it came.
+
+    Raises:
+      PhotoError: it is there no longer.
+    """
+    try:
+        return pathlib.Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise PhotoError("This photo is no longer kept: upload it again.") from error
 
 
 def decode(data, size=None, *, where="the photo"):
