@@ -1,10 +1,10 @@
 """A real model on this machine, drafting by prompt lookup, into speculative.csv.
 
-    python -m scripts.copying     a quarter of an hour of one core
+    python -m scripts.copying     five minutes of two cores
 
 SmolLM2-135M-Instruct answers one question at a time, greedily: eight that ask for a
-text to be written again, and four that ask for a story. Seconds are the processor's,
-one thread; with and without a drafter in turn, and the answers must be equal.
+text to be written again, and four that ask for a story. Seconds are the clock's, so
+let nothing else run; with and without a drafter in turn, and the answers are equal.
 """
 
 import os
