@@ -1,14 +1,15 @@
 """A tiny Gemma 4 learns to look food up, by its family's own tokens.
 
-    python -m scripts.gemma4_food [--seeds 0 1 2]
+    python -m scripts.gemma4_food [--seeds 0 1 2]      about an hour of one core
 
 The food walk of notebooks 09 and 10 with Gemma 4's shape, eye, turns and calls: a model
 made like E2B, of 0.4 million parameters, is pretrained on pictures and talk
 about them, imitates conversations with the nutrition tool (SFT), and is then rewarded
 for its own (GRPO). As in the real model the tool stands in a system turn, and a call,
 its result and the answer stand in one turn of the model. Each stage is asked about the
-same 360 held-out pictures, into `data/results/gemma4_food.csv`. Pretraining is done
-once, and all is kept in build/gemma4_food: killed and run again, it goes on.
+same 360 held-out pictures, into `data/results/gemma4_food.csv`; so is one walk that
+imitates as briefly as notebook 09, and fails. Pretraining is done once, and all is kept
+in build/gemma4_food: killed and run again, it goes on.
 """
 
 import argparse

@@ -60,7 +60,7 @@ def test_patches_begin_white(tokenizer, rows):
 def test_a_conversation_is_one_turn_of_the_model_that_learns_what_it_says(
     tokenizer, model
 ):
-    (row,) = (row for row in gemma4_food.ask(20, 3)[:1])
+    row = gemma4_food.ask(20, 3)[0]
     messages = food_traces.demonstration(row, gemma4_food.GRAMMAR)
     tokens, mask = chat.conversation_tokens(
         tokenizer,
@@ -79,8 +79,7 @@ def test_a_conversation_is_one_turn_of_the_model_that_learns_what_it_says(
     whole = tokenizer.decode(tokens)
     assert whole.startswith("<bos><|turn>system\n<|tool>declaration:lookup_nutrition{")
     assert whole.count("<|turn>model") == 1
-    longest = max(gemma4_food.TURN, len(tokenizer.encode(call)) + 3)
-    assert longest == gemma4_food.TURN  # a turn holds a whole call
+    assert len(tokenizer.encode(call)) + 3 <= gemma4_food.TURN  # a turn holds a call
 
 
 def test_every_other_conversation_of_the_corpus_tells_of_the_tool(
@@ -92,9 +91,8 @@ def test_every_other_conversation_of_the_corpus_tells_of_the_tool(
     begins = [tokenizer.decode(tokens[:3]) for tokens, _ in told]
     talks = begins.index("<bos><|turn>system")
     assert talks == round(food_corpus.PLAIN * 60) + round(food_corpus.CAPTIONED * 60)
-    kinds = {"<bos><|turn>system", "<bos><|turn>user"}
     assert {*begins[talks::2]} == {"<bos><|turn>system"}
-    assert {*begins[talks + 1 :: 2]} == kinds - {"<bos><|turn>system"}
+    assert {*begins[talks + 1 :: 2]} == {"<bos><|turn>user"}
     assert told[1::2] == plain[1::2] if talks % 2 == 0 else told[::2] == plain[::2]
     answers = zip(told, plain, strict=True)
     assert all(sum(mask) == sum(other) for (_, mask), (_, other) in answers)
