@@ -3,6 +3,7 @@
 import functools
 import json
 
+import gemma4_shapes
 import jax.numpy as jnp
 import numpy as np
 import tiny_models
@@ -11,6 +12,7 @@ from tokenizers import (
     Tokenizer,
     decoders,
     models,
+    normalizers,
     pre_tokenizers,
     processors,
     trainers,
@@ -31,6 +33,9 @@ TEXTS = [
     "How many apples has Mia got? 12 or 345!\n\n  She's 7.\r\n",
     "don't\t naïve 三个",
 ]
+BYTES = [f"<0x{i:02X}>" for i in range(256)]
+GEMMA4 = {"kinds": "llfllf", "width": 64, "heads": 4, "kv_heads": 2, "head_dim": 32}
+GEMMA4 |= {"full_head_dim": 64, "ff": 96, "turned": (0.25, 1.0), "softcap": 30.0}
 SIZES = {"width": 64, "heads": 2, "kv_heads": 1, "head_dim": 32, "ff": 96}
 
 
@@ -99,7 +104,51 @@ def byte_pairs(
     )
 
 
+def gemma_pieces(*, special, template, eos_token, size=420, **named):
+    """A tokenizer as Gemma has one: pieces with ▁ for a space, and all bytes.
+
+    Args: as of `byte_pairs`; `special` has <bos> and <unk> among them.
+    """
+    core = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    core.normalizer = normalizers.Replace(" ", "▁")
+    core.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    core.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[*special, *BYTES], show_progress=False
+    )
+    lines = [line for text in TEXTS for line in text.split("\n")]
+    core.train_from_iterator([*lines * 3, "\n\n\n\n\n"], trainer)
+    parts = json.loads(core.to_str())
+    # The trainer wants the bytes as special tokens; they are entries like others.
+    parts["added_tokens"] = [
+        token for token in parts["added_tokens"] if token["content"] in special
+    ]
+    core = Tokenizer.from_str(json.dumps(parts))
+    core.post_processor = processors.TemplateProcessing(
+        single=["<bos>", "$A"], special_tokens=[("<bos>", core.token_to_id("<bos>"))]
+    )
+    return tokenizer.tokenizer_class()(
+        tokenizer_object=core,
+        chat_template=template,
+        eos_token=eos_token,
+        clean_up_tokenization_spaces=False,
+        **{"bos_token": "<bos>", "pad_token": "<pad>", "unk_token": "<unk>"} | named,
+    )
+
+
+def gemma4(**changes):
+    """A small Gemma 4 whose rows are as long as blocks of Q8_0."""
+    sharpness, seed = changes.pop("sharpness", 1.0), changes.pop("seed", 0)
+    changes["vocab_size"] = changes.pop("vocab", tiny_models.VOCAB)
+    config = gemma4_shapes.config(**GEMMA4 | changes)
+    return tiny_models.of_config(config, seed, sharpness=sharpness)
+
+
 def made(family, **changes):
+    if family == "gemma4_text":
+        return gemma4(**changes)
     gemma = GEMMA if family == "gemma3_text" else {}
     return tiny_models.model(family, **SIZES | gemma | changes)
 

@@ -17,7 +17,7 @@ from helpers.model.config import UnsupportedModel
 from helpers.model.folder import INDEX, MODEL, write, write_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.runtime.processes import on_first
-from helpers.text import chat, gguf_tokenizer
+from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
 from helpers.text.template_limits import TemplateRefused, require_modest
 
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
@@ -44,6 +44,7 @@ def to_folder(path, folder) -> pathlib.Path:
     """
     file = GGUFFile(path)
     config, tokenizer, ends = _described(file)
+    content = weights.config_json(config)
     places = gguf_names.tensors(config)
     _check_tensors(file, places, config)
 
@@ -55,7 +56,7 @@ def to_folder(path, folder) -> pathlib.Path:
             "pad_token_id": tokenizer.pad_token_id,
         }
         write_json(ids, aside / "generation_config.json")
-        write_json(config.to_hf() | ids | {"torch_dtype": "float32"}, aside / MODEL)
+        write_json(content | ids | {"torch_dtype": "float32"}, aside / MODEL)
         index: dict[str, str] = {}
         for number, part in enumerate(_parts(file, places), 1):
             name = f"model-{number:05d}.safetensors"
@@ -135,7 +136,8 @@ def _check_tensors(file, places, config):
                 f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
                 f"{has}."
             )
-    if extra := sorted(file.entries.keys() - places.values() - {gguf_names.ROPE}):
+    known = set(places.values()) | gguf_names.needless(config)
+    if extra := sorted(file.entries.keys() - known):
         raise GGUFError(
             f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
             f"for, first {extra[0]!r:.80}."
@@ -162,15 +164,13 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
     if config.vision:
         raise GGUFError("A model with vision has no GGUF file here: save a folder.")
-    if config.gemma4:
-        raise GGUFError("Gemma 4 is not written as GGUF yet: save a folder.")
     try:
         fields: dict[str, Any] = {
             "general.file_type": int(KINDS[kind]),
             "general.quantization_version": gguf.GGML_QUANT_VERSION,
         }
         fields |= gguf_names.config_fields(config)
-        fields |= gguf_tokenizer.to_fields(tokenizer)
+        fields |= tokenizer_to_gguf.to_fields(tokenizer)
     except gguf_tokenizer.GGUFTokenizerError as error:
         raise GGUFError(str(error)) from None
     tokens = fields["tokenizer.ggml.tokens"]

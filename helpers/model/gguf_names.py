@@ -2,15 +2,17 @@
 
 Two things differ from Hugging Face's folders (llama.cpp's convert_hf_to_gguf.py): the
 rows of Llama's queries and keys stand in the order in which its rotation takes them, in
-pairs; and Gemma's norms are written with the 1 that is added to them.
+pairs; and Gemma 3's norms are written with the 1 that is added to them. Gemma 4's
+shape is in `gguf_gemma4`.
 """
 
 import math
 
 import numpy as np
 
-from helpers.model import names
+from helpers.model import gguf_gemma4, names
 from helpers.model.config import ModelConfig
+from helpers.model.gguf_fields import Fields
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, frequencies
 
@@ -19,6 +21,7 @@ FAMILIES = {  # by `general.architecture`
     "qwen2": "qwen2",
     "qwen3": "qwen3",
     "gemma3": "gemma3_text",
+    gguf_gemma4.NAME: "gemma4_text",
 }
 ARCHITECTURES = {family: name for name, family in FAMILIES.items()}
 OUTSIDE = {
@@ -43,23 +46,15 @@ IN_LAYER = {
     "ff_norm": "ffn_norm.weight",
     "post_attention_norm": "post_attention_norm.weight",
     "post_ff_norm": "post_ffw_norm.weight",
+    "input_gate": "inp_gate.weight",  # these four are of Gemma 4
+    "input_out": "proj.weight",
+    "input_norm": "post_norm.weight",
+    "scale": "layer_output_scale.weight",
 }
-ROPE = "rope_freqs.weight"  # by how much each frequency of Llama 3.1 is slowed down
+ROPE = gguf_gemma4.ROPE  # by how much each frequency is slowed down
 # What llama.cpp builds into the architecture. Newer ones read the pattern and the base
 # from the file if it has them; older ones do not.
 GEMMA_PATTERN, GEMMA_27B_LAYERS, GEMMA_LOCAL_THETA = 6, 62, 1e4
-# Keys that would change what is computed, and the value that changes nothing.
-UNKNOWN = {
-    "expert_count": 0,
-    "attn_logit_softcapping": 0,
-    "final_logit_softcapping": 0,
-    "attention.causal": True,
-    "logit_scale": 1,
-    "residual_scale": 1,
-    "embedding_scale": 1,
-    "attention.scale": 0,
-    "use_parallel_residual": False,
-}
 
 
 def tensors(config: ModelConfig) -> dict[str, str]:
@@ -67,9 +62,23 @@ def tensors(config: ModelConfig) -> dict[str, str]:
     found = {}
     for path in names.shapes(config):
         for layer, name in names.of_weight(path, config):
-            theirs = OUTSIDE if layer is None else IN_LAYER
-            stem = "" if layer is None else f"blk.{layer}."
-            found[name] = stem + theirs[path[-1]]
+            if layer is not None:  # its place in a stack; the name has its number
+                found[name] = f"blk.{name.split('.')[2]}.{IN_LAYER[path[-1]]}"
+            elif path[0] == "per_layer":
+                found[name] = gguf_gemma4.OUTSIDE[path[1]]
+            else:
+                found[name] = OUTSIDE[path[0]]
+    return found
+
+
+def needless(config: ModelConfig) -> set[str]:
+    """Tensors that a file may hold beside those that are read; see `names.needless`."""
+    known = {theirs: ours for ours, theirs in names.IN_LAYER.items()}
+    found = {ROPE}
+    for name in names.needless(config):
+        if name.startswith("model.layers."):
+            _, _, number, inside = name.split(".", 3)
+            found.add(f"blk.{number}.{IN_LAYER[known[inside]]}")
     return found
 
 
@@ -98,7 +107,7 @@ def _turned(name, config):
 
 
 def _one(name, config):
-    is_norm = config.is_gemma and name.endswith("norm.weight")
+    is_norm = config.norm_plus_one and name.endswith("norm.weight")
     return np.float32(1 if is_norm else 0)
 
 
@@ -119,30 +128,41 @@ def read_config(file: GGUFFile) -> ModelConfig:
             f"{file.path} is one part of {fields['split.count']}: join them first, with"
             " `llama-gguf-split --merge`."
         )
-    read = _Fields(file, name)
-    read.refuse_unknown()
+    read = Fields(file, name)
     embed = file.entries.get(OUTSIDE["embed"])
     if embed is None or len(embed.shape) != 2:
         raise GGUFError(f"{file.path} has no matrix {OUTSIDE['embed']}.")
-    heads, width = read.size("attention.head_count"), read.size("embedding_length")
+    common = {
+        "family": FAMILIES[name],
+        "vocab_size": embed.shape[0],
+        "width": read.size("embedding_length"),
+        "layers": read.size("block_count"),
+        "heads": read.size("attention.head_count"),
+        "max_positions": read.size("context_length"),
+        "norm_eps": read.number("attention.layer_norm_rms_epsilon"),
+        "tied": OUTSIDE["head"] not in file.entries,
+    }
+    if name == gguf_gemma4.NAME:
+        read.refuse_unknown(known=("final_logit_softcapping",))
+        return gguf_gemma4.read(read, file, common)
+    read.refuse_unknown()
+    return _of_one_kind(read, file, common)
+
+
+def _of_one_kind(read, file, common):
+    """The shape of a model whose layers have all one size."""
+    width, layers, heads = (common[key] for key in ("width", "layers", "heads"))
     head_dim = read.size("attention.key_length", width // heads)
     for key in ("attention.value_length", "rope.dimension_count"):
-        if read.size(key, head_dim) != head_dim:
-            raise GGUFError(
-                f"{file.path}: {name}.{key} is not {head_dim}, as keys are."
-            )
-    gemma, layers = name == "gemma3", read.size("block_count")
+        read.require(key, head_dim)
+    gemma = read.name == "gemma3"
     scale = width / heads if layers == GEMMA_27B_LAYERS else head_dim
     pattern, local = 1, GEMMA_LOCAL_THETA
     if gemma:
         pattern = read.size("attention.sliding_window_pattern", GEMMA_PATTERN)
         local = read.number("rope.freq_base_swa", local)
     return ModelConfig(
-        family=FAMILIES[name],
-        vocab_size=embed.shape[0],
-        width=width,
-        layers=layers,
-        heads=heads,
+        **common,
         kv_heads=read.size("attention.head_count_kv", heads),
         head_dim=head_dim,
         ff=read.size("feed_forward_length"),
@@ -151,10 +171,7 @@ def read_config(file: GGUFFile) -> ModelConfig:
         rope_theta=read.number("rope.freq_base", 1e6 if gemma else 1e4),
         rope_local_theta=local,
         stretch=_stretch(file, read, head_dim),
-        max_positions=read.size("context_length"),
         query_scale=float(scale) if gemma else 0.0,
-        norm_eps=read.number("attention.layer_norm_rms_epsilon"),
-        tied=OUTSIDE["head"] not in file.entries,
     )
 
 
@@ -165,7 +182,7 @@ def config_fields(config: ModelConfig) -> dict:
       GGUFError: the shape has something that llama.cpp builds in otherwise.
     """
     name = ARCHITECTURES[config.family]
-    fields: dict[str, int | float | str] = {
+    fields: dict[str, int | float | str | list] = {
         "block_count": config.layers,
         "context_length": config.max_positions,
         "embedding_length": config.width,
@@ -179,7 +196,9 @@ def config_fields(config: ModelConfig) -> dict:
         "rope.dimension_count": config.head_dim,
         "vocab_size": config.vocab_size,
     }
-    if config.is_gemma:
+    if config.gemma4:
+        fields |= gguf_gemma4.fields(config)
+    elif config.is_gemma:
         built_in = {
             "pattern": GEMMA_PATTERN,
             "rope_local_theta": GEMMA_LOCAL_THETA,
@@ -209,6 +228,8 @@ def slowed(config: ModelConfig) -> np.ndarray | None:
 
     None where there is no such tensor: nothing is, or all by one factor.
     """
+    if config.gemma4:
+        return gguf_gemma4.slowed(config)
     if config.stretch is None or config.stretch.kind == "linear":
         return None
     sizes = config.head_dim, config.rope_theta
@@ -236,35 +257,3 @@ def _stretch(file, read, head_dim):
             f"{stretch.original} tokens."
         )
     return stretch
-
-
-class _Fields:
-    """The metadata of one architecture."""
-
-    def __init__(self, file, name):
-        self.fields, self.path, self.name = file.fields, file.path, name
-
-    def size(self, key, default=None) -> int:
-        """A whole number above 0."""
-        value = self.fields.get(f"{self.name}.{key}", default)
-        if type(value) is not int or not 0 < value < 2**31:
-            raise GGUFError(
-                f"{self.path}: {self.name}.{key} is {value!r:.40}: no size."
-            )
-        return value
-
-    def number(self, key, default=None) -> float:
-        """A finite number above 0."""
-        value = self.fields.get(f"{self.name}.{key}", default)
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise GGUFError(f"{self.path}: {self.name}.{key} is {value!r:.40}.")
-        return float(f"{value:.7g}")  # stored in float32: 1e-6 and not 9.99999997e-7
-
-    def refuse_unknown(self):
-        """Refuses what would change the numbers, and is not done here."""
-        for key, plain in UNKNOWN.items():
-            value = self.fields.get(f"{self.name}.{key}", plain)
-            if value != plain:
-                raise GGUFError(
-                    f"{self.path}: {self.name}.{key}={value!r:.40} is not supported."
-                )

@@ -96,7 +96,7 @@ def save(model, folder, tokenizer=None):
         for, or lacks some; or the disk is full, say. The model that was there before is
         kept.
     """
-    config = _config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
+    config = config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
     vision, tensors = model.config.vision, folder_tensors(model)
 
     def fill(aside):
@@ -144,7 +144,7 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _config_json(config):
+def config_json(config):
     """The content of config.json; refuses habits that it would not bring back."""
     content = config.to_hf()
     has, would = map(

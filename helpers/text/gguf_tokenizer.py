@@ -1,18 +1,18 @@
-"""Tokenizers from and to the metadata of GGUF files, llama.cpp's one-file format.
+"""Tokenizers from the metadata of GGUF files, llama.cpp's one-file format.
 
 Such a file holds the entries, what kind each is, and merges or scores; how text is cut
-into words before anything merges is only named (`gguf_cuts`). Two kinds of tokenizer
-are known here: byte pairs as in GPT-2, of Qwen, Llama 3 and SmolLM2; and
-SentencePiece's, of Gemma.
+into words before anything merges is only named (`gguf_cuts`). Three kinds of tokenizer
+are known here: byte pairs as in GPT-2, of Qwen, Llama 3 and SmolLM2; SentencePiece's,
+of Gemma 3; and merges of pieces, of Gemma 4 (`gguf_pieces`).
 """
 
 import json
 
-from helpers.text import chat
-from helpers.text.gguf_cuts import CUTS, byte_level, cut_by
+from helpers.text import gguf_pieces
+from helpers.text.gguf_cuts import CUTS, byte_level
 from helpers.text.tokenizer import tokenizer_class
 
-BYTE_PAIRS, SENTENCE_PIECE = "gpt2", "llama"
+BYTE_PAIRS, SENTENCE_PIECE, PIECES = "gpt2", "llama", "gemma4"
 LONGEST = 1000  # characters of an entry, whose every cut in two is tried for a merge
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
@@ -33,13 +33,13 @@ def to_tokenizer(fields: dict):
     """
     entries, kinds = _entries(fields)
     kind = _field(fields, "model", str)
-    made = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece}.get(kind)
-    if made is None:
+    ways = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece, PIECES: _pieces}
+    if kind not in ways:
         raise GGUFTokenizerError(
-            f"tokenizer.ggml.model is {kind!r:.40}: this knows {BYTE_PAIRS} and "
-            f"{SENTENCE_PIECE}."
+            f"tokenizer.ggml.model is {kind!r:.40}: this knows {', '.join(ways)}."
         )
-    parts = made(fields, entries, kinds)
+    parts = ways[kind](fields, entries, kinds)
+    shown = gguf_pieces.SHOWN if kind == PIECES else frozenset()
     parts["added_tokens"] = [
         {
             "id": i,
@@ -48,7 +48,7 @@ def to_tokenizer(fields: dict):
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": kind in (UNKNOWN, CONTROL),
+            "special": kind in (UNKNOWN, CONTROL) or entry in shown,
         }
         for i, (entry, kind) in enumerate(zip(entries, kinds, strict=True))
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
@@ -96,11 +96,13 @@ def _special(fields, entries):
 def _first(fields, bos):
     """The post-processor that begins texts with `bos`; None where they do without.
 
-    Where a file does not say, llama.cpp begins those of SentencePiece and Llama 3 so.
+    Where a file does not say, llama.cpp begins those of SentencePiece and Llama 3 so;
+    and those of Gemma 4 whatever it says.
     """
-    habit = fields["tokenizer.ggml.model"] == SENTENCE_PIECE
-    habit = habit or fields.get("tokenizer.ggml.pre") == "llama-bpe"
-    if bos is None or not fields.get("tokenizer.ggml.add_bos_token", habit):
+    kind = fields["tokenizer.ggml.model"]
+    habit = kind != BYTE_PAIRS or fields.get("tokenizer.ggml.pre") == "llama-bpe"
+    said = fields.get("tokenizer.ggml.add_bos_token", habit)
+    if bos is None or not (said or kind == PIECES):
         return None
     first = {"SpecialToken": {"id": bos, "type_id": 0}}
     text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
@@ -121,12 +123,9 @@ def _byte_pairs(fields, entries, kinds):
             f"tokenizer.ggml.pre is {cut!r:.40}: this knows how {', '.join(CUTS)} cut "
             "text into words."
         )
-    merges = [merge.split(" ") for merge in _texts(fields, "merges")]
-    if wrong := next((m for m in merges if len(m) != 2), None):
-        raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
     steps, whole, normalizer = CUTS[cut]
     return {
-        "model": _merging(entries, merges) | {"ignore_merges": whole},
+        "model": _merging(entries, _merges(fields)) | {"ignore_merges": whole},
         "normalizer": normalizer,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "decoder": byte_level(use_regex=True),
@@ -149,36 +148,33 @@ def _sentence_piece(fields, entries, kinds):
             known.sort(key=lambda pair: (numbers[pair[0]], numbers[pair[1]]))
             merges += [(-score, pair) for pair in known]
     merges.sort(key=lambda merge: merge[0])  # stable: ties stay in the entries' order
-    unknown = [entry for entry, kind in zip(entries, kinds, strict=True) if kind == 2]
-    settings = {
-        "byte_fallback": True,
-        "fuse_unk": True,
-        "unk_token": unknown[0] if unknown else None,
-    }
-    space, mark = {"String": " "}, "▁"
     if fields.get("tokenizer.ggml.add_space_prefix", True):
         raise GGUFTokenizerError(
             "tokenizer.ggml.add_space_prefix is on: a text begins with a space that is "
             "not there, as in Llama 2, which this does not know."
         )
-    return {
-        "model": _merging(entries, [pair for _, pair in merges]) | settings,
-        "normalizer": {"type": "Replace", "pattern": space, "content": mark},
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": space,
-            "behavior": "MergedWithPrevious",
-            "invert": False,
-        },
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                {"type": "Replace", "pattern": {"String": mark}, "content": " "},
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-            ],
-        },
-    }
+    merging = _merging(entries, [pair for _, pair in merges])
+    return gguf_pieces.parts(merging, _unknown(entries, kinds))
+
+
+def _pieces(fields, entries, kinds):
+    """As `_byte_pairs`, of Gemma 4; llama.cpp looks at no other habit in the file."""
+    merging = _merging(entries, _merges(fields))
+    return gguf_pieces.parts(merging, _unknown(entries, kinds))
+
+
+def _unknown(entries, kinds):
+    """The entry of what is unknown, if there is one."""
+    found = (e for e, kind in zip(entries, kinds, strict=True) if kind == UNKNOWN)
+    return next(found, None)
+
+
+def _merges(fields):
+    """[[left, right], …] as the file lists them."""
+    merges = [merge.split(" ") for merge in _texts(fields, "merges")]
+    if wrong := next((m for m in merges if len(m) != 2), None):
+        raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
+    return merges
 
 
 def _merging(entries, merges):
@@ -227,71 +223,3 @@ def _field(fields, name, kind):
             f"The file has no tokenizer.ggml.{name}, or it is no {kind.__name__}."
         )
     return value
-
-
-def to_fields(tokenizer) -> dict:
-    """The metadata that describe a byte-pair tokenizer; `to_tokenizer` undoes it.
-
-    Raises:
-      GGUFTokenizerError: llama.cpp has no name for the way it cuts text, or it is of
-        another kind.
-    """
-    parts = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = parts["model"]
-    names = [name for name, known in CUTS.items() if cut_by(known, parts)]
-    if model["type"] != "BPE" or not names:
-        raise GGUFTokenizerError(
-            "llama.cpp has no name for the way in which this tokenizer cuts text into "
-            f"words (it knows those of {', '.join(CUTS)}), so a GGUF file of it would "
-            "read other tokens. Save a folder in place of it."
-        )
-    added = {token["id"]: token for token in parts["added_tokens"]}
-    by_id = {i: entry for entry, i in model["vocab"].items()}
-    by_id |= {i: token["content"] for i, token in added.items()}
-    count = max(by_id) + 1
-    entries = [by_id.get(i, f"<unused_{i}>") for i in range(count)]
-    kinds = [NORMAL if i in by_id else UNUSED for i in range(count)]
-    for i, token in added.items():
-        kinds[i] = CONTROL if token["special"] else USER_DEFINED
-    fields = {
-        "model": BYTE_PAIRS,
-        "pre": names[0],
-        "tokens": entries,
-        "token_type": kinds,
-        "merges": [m if isinstance(m, str) else " ".join(m) for m in model["merges"]],
-        "add_bos_token": _begins_with_bos(tokenizer),
-    }
-    for name, number in (
-        ("bos", tokenizer.bos_token_id),
-        ("eos", tokenizer.eos_token_id),
-        ("eot", _turn_end(tokenizer)),
-        ("unknown", tokenizer.unk_token_id),
-        ("padding", tokenizer.pad_token_id),
-    ):
-        if number is not None:
-            fields[f"{name}_token_id"] = number
-    fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
-    if tokenizer.chat_template:
-        fields["tokenizer.chat_template"] = tokenizer.chat_template
-    return fields
-
-
-def _turn_end(tokenizer):
-    """The id that ends a turn; llama.cpp knows only the well-known ones by name."""
-    if not tokenizer.chat_template:
-        return None
-    try:
-        return chat.eos_ids(tokenizer)[0]
-    except ValueError as error:
-        raise GGUFTokenizerError(str(error)) from None
-
-
-def _begins_with_bos(tokenizer):
-    """Whether every text begins so, those that the template writes among them.
-
-    llama.cpp would begin these so, too, where the model never saw it.
-    """
-    texts = [tokenizer("x")["input_ids"]]
-    if tokenizer.chat_template:
-        texts.append(chat.prompt_tokens(tokenizer, "x"))
-    return all(ids and ids[0] == tokenizer.bos_token_id for ids in texts)

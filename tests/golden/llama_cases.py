@@ -1,9 +1,8 @@
 """What `llama_cpp.py` shows to llama.cpp: models, tokenizers, questions and texts.
 
 A real model, the same with a random adapter, and small random ones of every family,
-whose tokenizers have the control tokens and the turns of it. Gemma's own tokenizer is
-none of byte pairs and is not written to GGUF files, so its decoder is tested with one
-of GPT-2's cut.
+whose tokenizers have the control tokens and the turns of it. Gemma's is one of pieces;
+its decoder runs with one of GPT-2's cut, too.
 """
 
 import contextlib
@@ -24,11 +23,11 @@ import numpy as np  # noqa: E402
 import small_gguf  # noqa: E402
 import tiny_models  # noqa: E402
 
-from helpers.model import gguf_names, hub, weights  # noqa: E402
+from helpers.model import gguf_gemma4, gguf_names, hub, weights  # noqa: E402
 from helpers.model.rope import Stretch  # noqa: E402
 from helpers.runtime.environment import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
-from helpers.text import chat, chat_templates, gguf_cuts, gguf_tokenizer  # noqa: E402
+from helpers.text import chat, chat_templates, gguf_cuts, tokenizer_to_gguf  # noqa: E402
 
 REAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 KINDS = ("F32", "F16", "Q8_0")
@@ -90,14 +89,25 @@ def real(adapter=False):
 
 
 def small(family, cut, *, turns=None, **changes):
-    """A small random model with a tokenizer of 256 bytes and some words."""
+    """A small random model with a tokenizer of 256 bytes and some words.
+
+    Args:
+      cut: the name of its tokenizer's; None: it is one of pieces, as Gemma's.
+    """
+    kind = family.removesuffix("_text") if family == "gemma4_text" else family
     turns = turns or {
-        "special": family_tokenizers.SPECIAL[family],
-        "tags": family_tokenizers.TAGS[family],
+        "special": family_tokenizers.SPECIAL[kind],
+        "tags": family_tokenizers.TAGS[kind],
         "template": chat_templates.FAMILIES[family].template,
-        "eos_token": family_tokenizers.EOS[family],
+        "eos_token": family_tokenizers.EOS[kind],
     } | FIRST.get(family, {})
-    tokenizer = chat.without_thinking(small_gguf.byte_pairs(cut, **turns))
+    if cut:
+        tokenizer = small_gguf.byte_pairs(cut, **turns)
+    else:
+        parts = {name: turns[name] for name in ("template", "eos_token")}
+        special = (*turns["special"], "<unk>")
+        tokenizer = small_gguf.gemma_pieces(special=special, **parts)
+    tokenizer = chat.without_thinking(tokenizer)
     model = small_gguf.made(
         family, vocab=len(tokenizer), sharpness=4.0, seed=3, **changes
     )
@@ -141,6 +151,14 @@ LLAMA3 = _small(
     rope_theta=5e5,
 )
 GEMMA3 = _small("gemma3", "gemma3_text", "gpt-2")
+GEMMA4 = _small(  # in fewer layers, what E2B has
+    "gemma4, as E2B",
+    *("gemma4_text", None),
+    kinds="llfllfllf",
+    sharing=6,
+    double_wide=True,
+    per_layer=32,
+)
 CASES = (
     Case("SmolLM2-135M-Instruct", real),
     Case("SmolLM2-135M-Instruct, adapted", functools.partial(real, adapter=True)),
@@ -156,6 +174,21 @@ CASES = (
         *("gemma3_text", "smollm"),
         stretch=Stretch("linear", 8.0),
     ),
+    _small("gemma3, Gemma's own tokenizer", "gemma3_text", None),
+    GEMMA4,
+    _small(
+        "gemma4, keys are values as in 31B",
+        *("gemma4_text", None),
+        keys_are_values=True,
+        full_kv_heads=1,
+    ),
+    _small(
+        "gemma4, slower rope, whole heads",
+        *("gemma4_text", None),
+        turned=(1.0, 8.0),
+        full_head_dim=32,
+        softcap=0.0,
+    ),
 )
 
 
@@ -168,12 +201,15 @@ def mutants():
     swapped = {"gpt-2": gguf_cuts.CUTS["llama-bpe"]}
     unturned = _wrong(gguf_names, "_turned", lambda *_: 0)
     without_one = _wrong(gguf_names, "_one", lambda *_: np.float32(0))
-    endless = _wrong(gguf_tokenizer, "_turn_end", lambda _: None)
+    endless = _wrong(tokenizer_to_gguf, "_turn_end", lambda _: None)
+    with_one = _wrong(gguf_names, "_one", lambda *_: np.float32(1))
     renamed = functools.partial(mock.patch.dict, gguf_cuts.CUTS, swapped, clear=True)
     wrong = {
         "queries and keys of the real model not in pairs": (CASES[0], "F16", unturned),
         "queries and keys not in pairs": (LLAMA, "Q8_0", unturned),
         "Gemma's norms without their 1": (GEMMA3, "F16", without_one),
+        "Gemma 4's norms with a 1": (GEMMA4, "F32", with_one),
+        "Gemma 4's full layers turn whole heads": (GEMMA4, "F32", wholly_turned),
         "another cut's name": (LLAMA3, "F32", renamed),
         "no word of what ends a turn": (LLAMA, "F32", endless),
     }
@@ -181,6 +217,18 @@ def mutants():
         case._replace(name=name, kinds=(kind,), under=under)
         for name, (case, kind, under) in wrong.items()
     ]
+
+
+@contextlib.contextmanager
+def wholly_turned():
+    """Proportional rope is left out of the file, and put in when it is read."""
+    pairs = small_gguf.GEMMA4["full_head_dim"] // 2
+    whole, part = np.ones(pairs, np.float32), Stretch("proportional", 1.0, share=0.25)
+    with (
+        mock.patch.object(gguf_gemma4, "slowed", lambda _: whole),
+        mock.patch.object(gguf_gemma4, "_stretch", lambda *_: part),
+    ):
+        yield
 
 
 def _wrong(module, name, instead):

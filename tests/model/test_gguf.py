@@ -3,6 +3,7 @@
 import copy
 import struct
 
+import gemma4_shapes
 import gguf
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +21,15 @@ from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, rotary, rotate
 from helpers.text import gguf_tokenizer
 
+# Each switch of Gemma 4, where llama.cpp takes the keys that a sharing layer takes.
+GEMMA4S = [
+    {"sharing": 0, "double_wide": False, "softcap": 0.0, "turned": None} | changes
+    for name, changes in gemma4_shapes.ALONE.items()
+    if name not in ("shared keys", "double wide", "uneven layers")
+]
+GEMMA4S += [{"sharing": 4, "kinds": "lflllf"}]
+GEMMA4S += [gemma4_shapes.E2B | {"full_head_dim": 16}]
+
 
 def through(model, tok, folder, kind="F32"):
     gguf_files.save(model, folder / "model.gguf", tok, kind)
@@ -32,6 +42,7 @@ KINDS_OF_MODELS = [
     ("llama", {"stretch": Stretch("llama3", 8.0), "rope_theta": 5e5}),
     ("llama", {"stretch": Stretch("linear", 4.0)}),
     ("gemma3_text", {"stretch": Stretch("linear", 8.0)}),
+    *(("gemma4_text", changes) for changes in GEMMA4S),
 ]
 
 
@@ -117,7 +128,7 @@ def test_adapters_and_codes_go_into_the_file(kind, is_adapted, tmp_path):
 
 @st.composite
 def configs(draw):
-    family = draw(st.sampled_from(sorted(gguf_names.ARCHITECTURES)))
+    family = draw(st.sampled_from(tiny_models.FAMILIES))
     gemma, heads = family == "gemma3_text", draw(st.sampled_from([2, 4, 8]))
     layers = draw(st.sampled_from([1, 6, 26, 62] if gemma else [1, 6, 62]))
     width, head_dim = 16 * heads, draw(st.sampled_from([8, 16, 64]))
@@ -161,7 +172,15 @@ class Made:
         }
         name = gguf_names.ARCHITECTURES[config.family]
         self.fields["general.architecture"] = name
-        self.entries = {"token_embd.weight": self}
+        own = config.gemma4  # `names.tensors` would trace a model
+        without = own and own.keys_are_values
+        self.entries = {f"blk.{i}.attn_q.weight": None for i in range(config.layers)}
+        self.entries |= {
+            f"blk.{i}.attn_v.weight": None
+            for i in range(config.layers)
+            if not (without and own.kinds[i] == "full")
+        }
+        self.entries["token_embd.weight"] = self
         self.shape = (config.vocab_size, config.width)
         self.factors = gguf_names.slowed(config)
         if not config.tied:

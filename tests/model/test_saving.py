@@ -239,7 +239,7 @@ def test_a_config_comes_back_as_it_was_or_is_refused(shape):
     """What a family's config.json has no word for would be lost without one."""
     ours = config(**shape)
     try:
-        content = weights._config_json(ours)
+        content = weights.config_json(ours)
     except (WeightsError, UnsupportedModel):
         if ours.is_gemma:
             assert not ours.window

@@ -1,17 +1,20 @@
 """Tokenizers by way of GGUF's metadata: what they encode is what they encoded."""
 
+import copy
 import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_gguf import TEXTS, byte_pairs
+from small_gguf import BYTES, TEXTS, byte_pairs, gemma_pieces
 from tokenizers import Tokenizer
+from transformers import GemmaTokenizer
 
 from helpers.text import chat, tokenizer
 from helpers.text.gguf_cuts import CUTS
-from helpers.text.gguf_tokenizer import GGUFTokenizerError, to_fields, to_tokenizer
+from helpers.text.gguf_tokenizer import GGUFTokenizerError, to_tokenizer
+from helpers.text.tokenizer_to_gguf import to_fields
 
 MADE = {cut: byte_pairs(cut) for cut in CUTS}
 BACK = {cut: to_tokenizer(to_fields(made)) for cut, made in MADE.items()}
@@ -120,6 +123,111 @@ def test_what_the_user_defined_is_one_token_and_shown():
     assert SENTENCE_PIECE.decode(ids, skip_special_tokens=True) == "a\n\nb"
 
 
+# --- Gemma 4's merges of pieces ---
+
+GEMMA = {
+    "special": ("<pad>", "<eos>", "<bos>", "<unk>", "<turn|>", "<|tool_call>", '<|"|>'),
+    "eos_token": "<eos>",
+    "template": "<bos>{{ messages[0]['content'] }}<turn|>",
+}
+OF_GEMMA = gemma_pieces(**GEMMA)
+GEMMA_BACK = to_tokenizer(to_fields(OF_GEMMA))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.text(max_size=12) | st.sampled_from([*TEXTS, "<turn|>", "\n\n\n", "  é 三"]),
+        max_size=4,
+    ).map("".join)
+)
+def test_pieces_come_back_as_transformers_itself_makes_gemmas_tokenizer(text):
+    model = json.loads(OF_GEMMA.backend_tokenizer.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    theirs = GemmaTokenizer(vocab=model["vocab"], merges=merges)
+    theirs.add_special_tokens({"additional_special_tokens": [*GEMMA["special"]]})
+    ids = OF_GEMMA(text)["input_ids"]
+    assert GEMMA_BACK(text)["input_ids"] == ids
+    assert theirs(text, add_special_tokens=False)["input_ids"] == ids[1:]
+    assert chat.decode(GEMMA_BACK, ids) == chat.decode(OF_GEMMA, ids)
+
+
+def test_metadata_of_pieces_are_llama_cpps():
+    """conversion/gemma.py: what the text of calls is read out of is shown."""
+    fields = to_fields(OF_GEMMA)
+    assert fields["tokenizer.ggml.model"] == "gemma4"
+    assert fields["tokenizer.ggml.add_bos_token"]
+    assert not fields["tokenizer.ggml.add_space_prefix"]
+    kinds = dict(
+        zip(
+            fields["tokenizer.ggml.tokens"],
+            fields["tokenizer.ggml.token_type"],
+            strict=True,
+        )
+    )
+    assert kinds["<turn|>"] == 3 and kinds["<|tool_call>"] == kinds['<|"|>'] == 4
+    assert kinds["<unk>"] == 2 and {kinds[byte] for byte in BYTES} == {6}
+    assert to_fields(GEMMA_BACK) == fields
+    assert GEMMA_BACK.all_special_ids == OF_GEMMA.all_special_ids
+    ids = OF_GEMMA("<|tool_call>a", add_special_tokens=False)["input_ids"]
+    for made in (OF_GEMMA, GEMMA_BACK):
+        assert made.decode(ids, skip_special_tokens=True) == "a"
+
+
+def test_llama_cpp_begins_with_the_first_token_whatever_the_file_says():
+    """llama-vocab.cpp: "workaround for Gemma 4"."""
+    fields = to_fields(OF_GEMMA) | {"tokenizer.ggml.add_bos_token": False}
+    assert to_tokenizer(fields)("a").input_ids == OF_GEMMA("a").input_ids
+    bare = copy.deepcopy(OF_GEMMA)
+    bare.chat_template = "{{ messages[0]['content'] }}<turn|>"
+    with pytest.raises(GGUFTokenizerError, match="begins every text of Gemma with"):
+        to_fields(bare)
+
+
+def as_gemma(parts):
+    return tokenizer.tokenizer_class()(
+        tokenizer_object=Tokenizer.from_str(json.dumps(parts)),
+        chat_template=GEMMA["template"],
+        bos_token="<bos>",
+        eos_token="<eos>",
+    )
+
+
+def no_byte(parts):
+    vocab = parts["model"]["vocab"]
+    vocab["<0xA>"] = vocab.pop("<0x0A>")
+
+
+def beside_a_line_end(parts):
+    model = parts["model"]
+    model["vocab"]["\na"] = len(model["vocab"]) + 20
+    model["merges"].append(["\n", "a"])
+
+
+def with_a_space(parts):
+    model = parts["model"]
+    model["vocab"] |= {" ": len(model["vocab"]) + 20, " a": len(model["vocab"]) + 21}
+    model["merges"].append([" ", "a"])
+
+
+OTHERWISE = {
+    "it cuts text into words": lambda p: p.update(pre_tokenizer={"type": "Whitespace"}),
+    "not every byte is an entry": no_byte,
+    "whatever merges first": lambda p: p["model"].update(ignore_merges=True),
+    "a line end beside something else": beside_a_line_end,
+    "an entry holds a space": with_a_space,
+}
+
+
+@pytest.mark.parametrize("why", OTHERWISE)
+def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(why):
+    parts = json.loads(OF_GEMMA.backend_tokenizer.to_str())
+    assert to_fields(as_gemma(parts))
+    OTHERWISE[why](parts)
+    with pytest.raises(GGUFTokenizerError, match=f"would read .* otherwise: .*{why}"):
+        to_fields(as_gemma(parts))
+
+
 # --- what is refused ---
 
 WRONG = {
@@ -136,6 +244,8 @@ WRONG = {
     "bos_token_id is -1": {"bos_token_id": -1},
     "pre is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
     "merge .* is not one of two": {"model": "gpt2", "pre": "smollm", "merges": ["abc"]},
+    "no tokenizer.ggml.merges": {"model": "gemma4"},
+    "merge .'a', 'b', 'c'. is not": {"model": "gemma4", "merges": ["a b c"]},
     "make no tokenizer": {"model": "gpt2", "pre": "smollm", "merges": ["q zz"]},
 }
 

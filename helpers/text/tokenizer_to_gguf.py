@@ -1,0 +1,116 @@
+"""Tokenizers to the metadata of GGUF files: `gguf_tokenizer` reads them back."""
+
+import json
+
+from helpers.text import chat, gguf_pieces
+from helpers.text.gguf_cuts import CUTS, cut_by
+from helpers.text.gguf_tokenizer import (
+    BYTE,
+    BYTE_PAIRS,
+    CONTROL,
+    NORMAL,
+    PIECES,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    GGUFTokenizerError,
+)
+
+
+def to_fields(tokenizer) -> dict:
+    """The metadata that describe a tokenizer of merges; `gguf_tokenizer.to_tokenizer`
+    undoes it.
+
+    Raises:
+      GGUFTokenizerError: llama.cpp has no name for the way it cuts text, or it is of
+        another kind.
+    """
+    parts = json.loads(tokenizer.backend_tokenizer.to_str())
+    model = parts["model"]
+    how = _kind_of(parts)
+    added = {token["id"]: token for token in parts["added_tokens"]}
+    by_id = {i: entry for entry, i in model["vocab"].items()}
+    by_id |= {i: token["content"] for i, token in added.items()}
+    count = max(by_id) + 1
+    entries = [by_id.get(i, f"<unused_{i}>") for i in range(count)]
+    kinds = [NORMAL if i in by_id else UNUSED for i in range(count)]
+    if how["model"] == PIECES:
+        kinds = _kinds_of_pieces(entries, kinds, model["unk_token"])
+    for i, token in added.items():
+        hidden = token["special"] and token["content"] not in gguf_pieces.SHOWN
+        if kinds[i] != UNKNOWN:
+            kinds[i] = CONTROL if hidden else USER_DEFINED
+    fields = how | {
+        "tokens": entries,
+        "token_type": kinds,
+        "merges": [m if isinstance(m, str) else " ".join(m) for m in model["merges"]],
+        "add_bos_token": _begins_with_bos(tokenizer),
+    }
+    if how["model"] == PIECES and not fields["add_bos_token"]:
+        raise GGUFTokenizerError(
+            "llama.cpp begins every text of Gemma with its first token, and this "
+            "tokenizer, or its template, does not. Save a folder in place of it."
+        )
+    for name, number in (
+        ("bos", tokenizer.bos_token_id),
+        ("eos", tokenizer.eos_token_id),
+        ("eot", _turn_end(tokenizer)),
+        ("unknown", tokenizer.unk_token_id),
+        ("padding", tokenizer.pad_token_id),
+    ):
+        if number is not None:
+            fields[f"{name}_token_id"] = number
+    fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
+    if tokenizer.chat_template:
+        fields["tokenizer.chat_template"] = tokenizer.chat_template
+    return fields
+
+
+def _kind_of(parts):
+    """What the file says of how text is cut."""
+    names = [name for name, known in CUTS.items() if cut_by(known, parts)]
+    is_bpe = parts["model"]["type"] == "BPE"
+    if is_bpe and names:
+        return {"model": BYTE_PAIRS, "pre": names[0]}
+    if is_bpe and parts["normalizer"] == gguf_pieces.NORMALIZER:
+        if not (why := gguf_pieces.why_not(parts)):
+            return {"model": PIECES, "add_space_prefix": False}
+        why = f"llama.cpp would read this tokenizer otherwise: {why}"
+    else:
+        why = (
+            "llama.cpp has no name for the way in which this tokenizer cuts text into "
+            f"words (it knows those of {', '.join(CUTS)} and Gemma), so a GGUF file of "
+            "it would read other tokens"
+        )
+    raise GGUFTokenizerError(f"{why}. Save a folder in place of it.")
+
+
+def _kinds_of_pieces(entries, kinds, unknown):
+    """The same kinds, with the bytes and the unknown token among them."""
+    bytes_ = set(gguf_pieces.BYTES)
+    named = {unknown: UNKNOWN}
+    return [
+        named.get(entry, BYTE if entry in bytes_ else kind)
+        for entry, kind in zip(entries, kinds, strict=True)
+    ]
+
+
+def _turn_end(tokenizer):
+    """The id that ends a turn; llama.cpp knows only the well-known ones by name."""
+    if not tokenizer.chat_template:
+        return None
+    try:
+        return chat.eos_ids(tokenizer)[0]
+    except ValueError as error:
+        raise GGUFTokenizerError(str(error)) from None
+
+
+def _begins_with_bos(tokenizer):
+    """Whether every text begins so, those that the template writes among them.
+
+    llama.cpp would begin these so, too, where the model never saw it.
+    """
+    texts = [tokenizer("x")["input_ids"]]
+    if tokenizer.chat_template:
+        texts.append(chat.prompt_tokens(tokenizer, "x"))
+    return all(ids and ids[0] == tokenizer.bos_token_id for ids in texts)
