@@ -1,5 +1,6 @@
 """What only Gemma 4 has in the shape of its decoder, read from a `config.json`."""
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -94,14 +95,13 @@ class Gemma4Config:
         shares = layer >= len(self.kinds) - self.sharing
         return (SHARING if shares else "") + self.kinds[layer]
 
-    @property
+    @functools.cached_property
     def stacks(self) -> dict[str, tuple[int, ...]]:
         """{name of a stack of like layers: their numbers}, in order of their first."""
-        found: dict[str, tuple[int, ...]] = {}
+        found: dict[str, list[int]] = {}
         for layer in range(len(self.kinds)):
-            name = self.stack_of(layer)
-            found[name] = (*found.get(name, ()), layer)
-        return found
+            found.setdefault(self.stack_of(layer), []).append(layer)
+        return {name: tuple(layers) for name, layers in found.items()}
 
     @property
     def spans(self) -> list[Span]:

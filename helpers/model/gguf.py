@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from helpers.model import gguf_names, names, weights
 from helpers.model.config import UnsupportedModel
-from helpers.model.folder import INDEX, MODEL, write, write_json
+from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.runtime.processes import on_first
 from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
@@ -43,8 +43,7 @@ def to_folder(path, folder) -> pathlib.Path:
       WeightsError: the disk is full, say.
     """
     file = GGUFFile(path)
-    config, tokenizer, ends = _described(file)
-    content = weights.config_json(config)
+    config, content, tokenizer, ends = _described(file)
     places = gguf_names.tensors(config)
     _check_tensors(file, places, config)
 
@@ -75,7 +74,7 @@ def to_folder(path, folder) -> pathlib.Path:
 
 
 def _described(file):
-    """(config, tokenizer, ids that end an answer) of a file, which fit together."""
+    """(config, config.json, tokenizer, ids that end an answer), which fit together."""
     path = file.path
     try:
         config = gguf_names.read_config(file)
@@ -93,16 +92,22 @@ def _described(file):
             f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
             "tensors for all of them."
         )
+    try:
+        content = weights.config_json(config)
+    except (UnsupportedModel, WeightsError) as error:
+        raise GGUFError(f"{path}: {error}") from None
     if len(tokenizer) > config.vocab_size:
         raise GGUFError(
             f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
             f"{config.vocab_size}: they do not belong together."
         )
-    return config, tokenizer, _ends(tokenizer, path)
+    return config, content, tokenizer, _ends(tokenizer, path)
 
 
 def _ends(tokenizer, path):
-    """The ids that end an answer, as the template writes one."""
+    """The ids that end an answer, as the template writes one; without one, a text."""
+    if not tokenizer.chat_template:
+        return tokenizer.eos_token_id
     try:
         return list(chat.eos_ids(tokenizer))
     except Exception as error:  # a template is a program, and may raise anything
@@ -212,7 +217,8 @@ def _add_tensor(writer, name, array, kind):
     if array.ndim < 2 or array.shape[-1] % 32:
         kind = "F32"
     chosen = gguf.GGMLQuantizationType[kind]
-    if kind == "F16" and abs(array).max() > np.finfo(np.float16).max:
+    largest = max(array.max(), -array.min())  # without a copy: Gemma 4's are large
+    if kind == "F16" and largest > np.finfo(np.float16).max:
         raise GGUFError(f"{name} has numbers beyond F16's {np.finfo(np.float16).max}.")
     writer.add_tensor(name, gguf.quantize(array, chosen), raw_dtype=chosen)
 

@@ -14,6 +14,7 @@ UNKNOWN = {
     "residual_scale": 1,
     "embedding_scale": 1,
     "attention.scale": 0,
+    "rope.scaling.attn_factor": 1,
     "use_parallel_residual": False,
 }
 
@@ -71,6 +72,18 @@ class Fields:
             raise GGUFError(
                 f"{self.path}: {self.name}.{key} is not {size}, as keys are."
             )
+
+    def stretched(self) -> float:
+        """By what all rotary frequencies are divided; 1.0 where nothing says so.
+
+        As llama.cpp reads it (llama-model.cpp): a factor of no kind is a linear one.
+        """
+        kind = self.fields.get(f"{self.name}.rope.scaling.type", "linear")
+        if kind not in ("linear", "none"):
+            raise GGUFError(f"{self.path}: rope scaling {kind!r:.40} is not supported.")
+        old = self.fields.get(f"{self.name}.rope.scale_linear", 0.0)
+        factor = self.number("rope.scaling.factor", old, least=0.0)
+        return factor if factor and kind == "linear" else 1.0
 
     def refuse_unknown(self, known=()):
         """Refuses what would change the numbers, and is not done here."""

@@ -24,6 +24,7 @@ STRING, ARRAY = 8, 9
 LEAST_FIELD = 8 + 4 + 1  # bytes of a pair: a length, a type, a value
 LEAST_TENSOR = 8 + 4 + 8 + 4 + 8  # of a row: a length, how many sizes, one, type, place
 MOST_SIZES = 4
+AT_ONCE = 2**24  # numbers made of blocks at once: some tensors are half a model
 READ = tuple(
     gguf.GGMLQuantizationType[name]
     for name in (
@@ -92,15 +93,16 @@ class GGUFFile:
         if stored.size != size:
             raise GGUFError(f"{self.path} was cut off while it was read: {name}.")
         block, of_bytes = gguf.GGML_QUANT_SIZES[kind]
-        rows = stored.reshape(*shape[:-1], shape[-1] // block * of_bytes)
-        if kind == gguf.GGMLQuantizationType.F32:
-            numbers = rows.view(np.float32)
-        elif kind == gguf.GGMLQuantizationType.F16:
-            numbers = rows.view(np.float16).astype(np.float32)
-        else:
-            numbers = gguf.dequantize(rows, kind)
-        if not np.isfinite(numbers).all():
-            raise GGUFError(f"{name} of {self.path} has numbers that are not finite.")
+        rows = stored.reshape(-1, shape[-1] // block * of_bytes)
+        numbers = np.empty((len(rows), shape[-1]), np.float32)
+        at_once = max(1, AT_ONCE // max(1, shape[-1]))
+        for first in range(0, len(rows), at_once):
+            part = slice(first, first + at_once)
+            numbers[part] = gguf.dequantize(rows[part], kind)
+            if not np.isfinite(numbers[part]).all():
+                raise GGUFError(
+                    f"{name} of {self.path} has numbers that are not finite."
+                )
         return numbers.reshape(shape)
 
 

@@ -29,10 +29,10 @@ def fields(config: ModelConfig) -> dict:
     """The metadata that only Gemma 4 has, without the architecture's name.
 
     Raises:
-      GGUFError: llama.cpp would take keys and values of other layers.
+      GGUFError: llama.cpp would not run it, or take keys and values of other layers.
     """
     own, layers = own_of(config), config.layers
-    _require_sharing(own)
+    _require_layers(own)
     found: dict[str, int | float | list] = {
         "attention.key_length": own.full_head_dim,
         "attention.value_length": own.full_head_dim,
@@ -42,6 +42,7 @@ def fields(config: ModelConfig) -> dict:
         "attention.sliding_window_pattern": [kind == "local" for kind in own.kinds],
         "attention.shared_kv_layers": own.sharing,
         "embedding_length_per_layer_input": own.per_layer,
+        "final_logit_softcapping": own.softcap,  # 0 is told, too: silence is 30
         "rope.freq_base_swa": config.rope_local_theta,
         "rope.dimension_count": own.full_head_dim,
         "rope.dimension_count_swa": config.head_dim,
@@ -52,33 +53,31 @@ def fields(config: ModelConfig) -> dict:
     if own.double_wide and own.sharing:
         wide = [config.ff * (1 + (i >= layers - own.sharing)) for i in range(layers)]
         found["feed_forward_length"] = wide
-    if own.softcap:
-        found["final_logit_softcapping"] = own.softcap
     return found
 
 
-def read(read: Fields, file: GGUFFile, common: dict) -> ModelConfig:
+def read(said: Fields, file: GGUFFile, common: dict) -> ModelConfig:
     """The shape of the model in a file.
 
     Args:
-      read: its metadata, a `gguf_fields.Fields`.
+      said: its metadata.
       common: arguments of ModelConfig that every family's file has.
     Raises:
       GGUFError: as `gguf_names.read_config`.
     """
-    layers = read.size("block_count")
-    local = read.every("attention.sliding_window_pattern", layers, bool)
-    sharing = read.count("attention.shared_kv_layers", 0)
+    layers = common["layers"]
+    local = said.every("attention.sliding_window_pattern", layers, bool)
+    sharing = said.count("attention.shared_kv_layers", 0)
     if sharing >= layers:
         raise GGUFError(f"{file.path}: all {layers} layers share keys, of none.")
     kinds = tuple("local" if near else "full" for near in local)
-    heads = _heads(read, kinds)
-    ff, double_wide = _ff(read, layers, sharing)
-    sizes = {"full": read.size("attention.key_length")}
-    sizes["local"] = read.size("attention.key_length_swa")
+    heads = _heads(said, kinds)
+    ff, double_wide = _ff(said, layers, sharing)
+    sizes = {"full": said.size("attention.key_length")}
+    sizes["local"] = said.size("attention.key_length_swa")
     for key in ("attention.value_length", "rope.dimension_count"):
-        read.require(key, sizes["full"])
-        read.require(f"{key}_swa", sizes["local"])
+        said.require(key, sizes["full"])
+        said.require(f"{key}_swa", sizes["local"])
     own = [i for i in range(layers - sharing) if kinds[i] == "full"]
     gemma4 = Gemma4Config(
         kinds=kinds,
@@ -87,60 +86,70 @@ def read(read: Fields, file: GGUFFile, common: dict) -> ModelConfig:
         keys_are_values=not any(f"blk.{i}.{VALUES}" in file.entries for i in own),
         sharing=sharing,
         double_wide=double_wide,
-        per_layer=read.count("embedding_length_per_layer_input", 0),
-        softcap=read.number("final_logit_softcapping", 0.0, least=0.0),
+        per_layer=said.count("embedding_length_per_layer_input", 0),
+        softcap=said.number("final_logit_softcapping", 30.0, least=0.0),
     )
-    _require_sharing(gemma4)
+    _require_layers(gemma4)
+    if said.stretched() != 1:
+        raise GGUFError(f"{file.path}: rope scaling of a Gemma 4 is not supported.")
     return ModelConfig(
         **common,
         kv_heads=heads["local"],
         head_dim=sizes["local"],
         ff=ff,
-        window=read.size("attention.sliding_window"),
-        rope_theta=read.number("rope.freq_base"),
-        rope_local_theta=read.number("rope.freq_base_swa"),
+        window=said.size("attention.sliding_window"),
+        rope_theta=said.number("rope.freq_base"),
+        rope_local_theta=said.number("rope.freq_base_swa"),
         stretch=_stretch(file, sizes["full"]),
         query_scale=1.0,
         gemma4=gemma4,
     )
 
 
-def _heads(read, kinds):
+def _heads(said, kinds):
     """{kind: heads of keys}, the same in all layers of a kind."""
-    every = read.every("attention.head_count_kv", len(kinds), int)
+    every = said.every("attention.head_count_kv", len(kinds), int)
     found: dict[str, set[int]] = {"local": set(), "full": set()}
     for kind, heads in zip(kinds, every, strict=True):
         found[kind].add(heads)
     found["local"] = found["local"] or found["full"]
     if any(len(sizes) != 1 for sizes in found.values()):
         raise GGUFError(
-            f"{read.path}: {NAME}.attention.head_count_kv is {every!r:.80}: this knows "
+            f"{said.path}: {NAME}.attention.head_count_kv is {every!r:.80}: this knows "
             "one number for local layers and one for full ones."
         )
     return {kind: min(sizes) for kind, sizes in found.items()}
 
 
-def _ff(read, layers, sharing):
+def _ff(said, layers, sharing):
     """(size, whether it is twice as large in layers that share keys)."""
-    every = read.every("feed_forward_length", layers, int)
+    every = said.every("feed_forward_length", layers, int)
     size, last = every[0], every[-1]
     if every != [size] * (layers - sharing) + [last] * sharing or last not in (
         size,
         2 * size,
     ):
         raise GGUFError(
-            f"{read.path}: {NAME}.feed_forward_length is {every!r:.80}: this knows one "
+            f"{said.path}: {NAME}.feed_forward_length is {every!r:.80}: this knows one "
             "size, or twice that in the layers that share keys."
         )
     return size, last != size
 
 
-def _require_sharing(own):
-    """Those that share take the last keys of their kind; llama.cpp takes fixed ones."""
+def _require_layers(own):
+    """Layers that share take the last keys of their kind; llama.cpp takes fixed ones.
+
+    It ends with an error where there is no local layer, or only one with its own keys.
+    """
     before = own.kinds[: len(own.kinds) - own.sharing]
     shares = own.kinds[len(before) :]
-    fixed = {"full": before[-1:], "local": before[-2:-1]}
-    if any(fixed[kind] != (kind,) for kind in set(shares)):
+    if "local" not in own.kinds or len(before) < 2:
+        raise GGUFError(
+            "llama.cpp runs no Gemma 4 without local layers, nor one with fewer than "
+            "two layers that have keys of their own. Save a folder in place of it."
+        )
+    fixed = {"full": before[-1], "local": before[-2]}
+    if any(fixed[kind] != kind for kind in shares):
         raise GGUFError(
             f"Its last {own.sharing} layers use keys of earlier ones, which end with "
             f"{', '.join(before[-2:])}; llama.cpp takes those of a full layer, and of "
@@ -159,16 +168,21 @@ def slowed(config: ModelConfig) -> np.ndarray:
 
 def _stretch(file, head_dim):
     """The inverse of `slowed`."""
-    factors = file.array(ROPE) if ROPE in file.entries else np.zeros(0)
+    pairs = head_dim // 2
+    if ROPE not in file.entries or file.entries[ROPE].shape != (pairs,):
+        raise GGUFError(f"{file.path} has no {ROPE} for {pairs} pairs.")
+    factors = file.array(ROPE)
     turned = int((factors < STILL / 2).sum())
-    share, factor = turned / (head_dim // 2), float(factors[0]) if turned else 1.0
-    expected = np.where(np.arange(head_dim // 2) < turned, factor, np.float32(STILL))
-    fits = factors.shape == expected.shape and (factors == expected).all()
-    if not fits or factor <= 0:
+    expected = np.where(np.arange(pairs) < turned, factors[0], np.float32(STILL))
+    if factors[0] <= 0 or (factors != expected).any():
         raise GGUFError(
-            f"{file.path}: {ROPE} does not say which of {head_dim // 2} pairs are "
-            "turned, and which not."
+            f"{file.path}: {ROPE} does not say which of {pairs} pairs are turned, and "
+            "which not."
         )
-    if (share, factor) == (1.0, 1.0):
+    factor = float(f"{factors[0]:.7g}") if turned else 1.0
+    if (turned, factor) == (pairs, 1.0):
         return None
-    return Stretch("proportional", float(f"{factor:.7g}"), share=share)
+    share = turned / pairs
+    if not turned or int(share * head_dim // 2) != turned:  # as `frequencies` counts
+        share = (2 * turned + 0.5) / head_dim
+    return Stretch("proportional", factor, share=share)

@@ -87,7 +87,7 @@ def from_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
     if heads := _turned(name, config):
         pairs = array.reshape(heads, config.head_dim // 2, 2, -1)
         return pairs.swapaxes(1, 2).reshape(array.shape)
-    return array - _one(name, config)
+    return array - 1 if _has_one(name, config) else array
 
 
 def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
@@ -95,7 +95,7 @@ def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
     if heads := _turned(name, config):
         halves = array.reshape(heads, 2, config.head_dim // 2, -1)
         return halves.swapaxes(1, 2).reshape(array.shape)
-    return array + _one(name, config)
+    return array + 1 if _has_one(name, config) else array
 
 
 def _turned(name, config):
@@ -106,9 +106,8 @@ def _turned(name, config):
     return heads.get(name.split(".")[2], 0)
 
 
-def _one(name, config):
-    is_norm = config.norm_plus_one and name.endswith("norm.weight")
-    return np.float32(1 if is_norm else 0)
+def _has_one(name, config):
+    return config.norm_plus_one and name.endswith("norm.weight")
 
 
 def read_config(file: GGUFFile) -> ModelConfig:
@@ -238,20 +237,21 @@ def slowed(config: ModelConfig) -> np.ndarray | None:
 
 
 def _stretch(file, read, head_dim):
-    kind = read.fields.get(f"{read.name}.rope.scaling.type", "none")
-    if kind == "linear":
-        return Stretch("linear", read.number("rope.scaling.factor"))
-    if kind != "none":
-        raise GGUFError(f"{file.path}: rope scaling {kind!r:.40} is not supported.")
+    factor = read.stretched()
     if ROPE not in file.entries:
-        return None
+        return Stretch("linear", factor) if factor != 1 else None
+    if factor != 1 or file.entries[ROPE].shape != (head_dim // 2,):
+        raise GGUFError(
+            f"{file.path}: {ROPE} is not for {head_dim // 2} frequencies, or these are "
+            "divided a second time."
+        )
     factors = file.array(ROPE)
     stretch = Stretch("llama3", float(np.round(factors.max(), 3)))
     theta = read.number("rope.freq_base", 1e4)
     expected = frequencies(head_dim, theta, None) / frequencies(
         head_dim, theta, stretch
     )
-    if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-3):
+    if not np.allclose(factors, expected, rtol=1e-3):
         raise GGUFError(
             f"{file.path}: {ROPE} is not Llama 3.1's, of a model first trained on "
             f"{stretch.original} tokens."

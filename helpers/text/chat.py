@@ -45,6 +45,9 @@ TEXT_END = {
     "<|eot_id|>": "<|end_of_text|>",
     "<turn|>": "<eos>",
 }
+# What ends a call in families whose results stand in the model's own turn, whatever the
+# template writes: some of Gemma 4's end that turn first.
+CALL_END = {"<turn|>": "<|tool_response>"}
 
 
 def without_thinking(tokenizer):
@@ -261,9 +264,9 @@ def eos_ids(tokenizer):
       tuple of int without repeats.
     """
     end = encoding.turn_end(tokenizer)[0][-1]
-    of_family = TEXT_END.get(tokenizer.convert_ids_to_tokens(end))
-    text_end = tokenizer.get_added_vocab().get(of_family)
-    ids = [end, tokenizer.eos_token_id, text_end, encoding.call_end(tokenizer)]
+    turn_end, added = tokenizer.convert_ids_to_tokens(end), tokenizer.get_added_vocab()
+    of_family = [added.get(ends.get(turn_end)) for ends in (TEXT_END, CALL_END)]
+    ids = [end, tokenizer.eos_token_id, *of_family, encoding.call_end(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
 
 

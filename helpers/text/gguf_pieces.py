@@ -52,7 +52,7 @@ def why_not(parts: dict) -> str:
     line_end = re.compile(r"\n[^\n]|[^\n]\n")
     if parts["pre_tokenizer"] not in (CUT, None):
         return "it cuts text into words"
-    if not model["byte_fallback"] or not set(BYTES) <= model["vocab"].keys():
+    if not model.get("byte_fallback") or not set(BYTES) <= model["vocab"].keys():
         return "not every byte is an entry"
     if model.get("ignore_merges"):
         return "entries stay whole, whatever merges first"

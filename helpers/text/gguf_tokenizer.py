@@ -39,7 +39,6 @@ def to_tokenizer(fields: dict):
             f"tokenizer.ggml.model is {kind!r:.40}: this knows {', '.join(ways)}."
         )
     parts = ways[kind](fields, entries, kinds)
-    shown = gguf_pieces.SHOWN if kind == PIECES else frozenset()
     parts["added_tokens"] = [
         {
             "id": i,
@@ -48,10 +47,10 @@ def to_tokenizer(fields: dict):
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": kind in (UNKNOWN, CONTROL) or entry in shown,
+            "special": of in (UNKNOWN, CONTROL) or entry in gguf_pieces.SHOWN,
         }
-        for i, (entry, kind) in enumerate(zip(entries, kinds, strict=True))
-        if kind in (UNKNOWN, CONTROL, USER_DEFINED)
+        for i, (entry, of) in enumerate(zip(entries, kinds, strict=True))
+        if of in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
     return _loaded(parts, fields, entries)
 

@@ -28,6 +28,7 @@ def to_fields(tokenizer) -> dict:
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
     model = parts["model"]
     how = _kind_of(parts)
+    _require_plain(tokenizer, parts)
     added = {token["id"]: token for token in parts["added_tokens"]}
     by_id = {i: entry for entry, i in model["vocab"].items()}
     by_id |= {i: token["content"] for i, token in added.items()}
@@ -44,13 +45,8 @@ def to_fields(tokenizer) -> dict:
         "tokens": entries,
         "token_type": kinds,
         "merges": [m if isinstance(m, str) else " ".join(m) for m in model["merges"]],
-        "add_bos_token": _begins_with_bos(tokenizer),
+        "add_bos_token": _begins_with_bos(tokenizer, how["model"]),
     }
-    if how["model"] == PIECES and not fields["add_bos_token"]:
-        raise GGUFTokenizerError(
-            "llama.cpp begins every text of Gemma with its first token, and this "
-            "tokenizer, or its template, does not. Save a folder in place of it."
-        )
     for name, number in (
         ("bos", tokenizer.bos_token_id),
         ("eos", tokenizer.eos_token_id),
@@ -105,12 +101,42 @@ def _turn_end(tokenizer):
         raise GGUFTokenizerError(str(error)) from None
 
 
-def _begins_with_bos(tokenizer):
+def _require_plain(tokenizer, parts):
+    """Refuses habits that a GGUF file has no word for."""
+    strange = {
+        name
+        for token in parts["added_tokens"]
+        for name in ("lstrip", "rstrip", "single_word")
+        if token[name]
+    }
+    bare = tokenizer("x", add_special_tokens=False)["input_ids"]
+    if bare and tokenizer("x")["input_ids"][-1] != bare[-1]:
+        strange.add("a token after every text")
+    line_ends = (entry for entry in parts["model"]["vocab"] if set(entry) == {"\n"})
+    if any(len(tokenizer.tokenize(entry)) > 1 for entry in line_ends):
+        strange.add("line ends that are one entry, and that no merges make")
+    if strange:
+        raise GGUFTokenizerError(
+            f"A GGUF file has no word for habits of this tokenizer "
+            f"({', '.join(sorted(strange))}). Save a folder in place of it."
+        )
+
+
+def _begins_with_bos(tokenizer, kind):
     """Whether every text begins so, those that the template writes among them.
 
-    llama.cpp would begin these so, too, where the model never saw it.
+    llama.cpp would begin these so, too, where the model never saw it. Texts of Gemma it
+    always begins so, in whose folders only the template does.
     """
-    texts = [tokenizer("x")["input_ids"]]
+    bos, texts = tokenizer.bos_token_id, []
+    if kind != PIECES:
+        texts.append(tokenizer("x")["input_ids"])
     if tokenizer.chat_template:
         texts.append(chat.prompt_tokens(tokenizer, "x"))
-    return all(ids and ids[0] == tokenizer.bos_token_id for ids in texts)
+    begins = all(ids and ids[0] == bos for ids in texts)
+    if kind == PIECES and not begins:
+        raise GGUFTokenizerError(
+            "llama.cpp begins every text of Gemma with its first token, and this "
+            "tokenizer's template does not. Save a folder in place of it."
+        )
+    return begins

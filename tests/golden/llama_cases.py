@@ -200,9 +200,9 @@ def mutants():
     """
     swapped = {"gpt-2": gguf_cuts.CUTS["llama-bpe"]}
     unturned = _wrong(gguf_names, "_turned", lambda *_: 0)
-    without_one = _wrong(gguf_names, "_one", lambda *_: np.float32(0))
+    without_one = _wrong(gguf_names, "_has_one", lambda *_: False)
     endless = _wrong(tokenizer_to_gguf, "_turn_end", lambda _: None)
-    with_one = _wrong(gguf_names, "_one", lambda *_: np.float32(1))
+    with_one = _wrong(gguf_names, "_has_one", _is_norm)
     renamed = functools.partial(mock.patch.dict, gguf_cuts.CUTS, swapped, clear=True)
     wrong = {
         "queries and keys of the real model not in pairs": (CASES[0], "F16", unturned),
@@ -217,6 +217,10 @@ def mutants():
         case._replace(name=name, kinds=(kind,), under=under)
         for name, (case, kind, under) in wrong.items()
     ]
+
+
+def _is_norm(name, _):
+    return name.endswith("norm.weight")
 
 
 @contextlib.contextmanager

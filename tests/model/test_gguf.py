@@ -1,6 +1,7 @@
 """Models by way of GGUF files: what is read computes what was written."""
 
 import copy
+import json
 import struct
 
 import gemma4_shapes
@@ -25,7 +26,7 @@ from helpers.text import gguf_tokenizer
 GEMMA4S = [
     {"sharing": 0, "double_wide": False, "softcap": 0.0, "turned": None} | changes
     for name, changes in gemma4_shapes.ALONE.items()
-    if name not in ("shared keys", "double wide", "uneven layers")
+    if name not in ("shared keys", "double wide", "uneven layers", "no local layers")
 ]
 GEMMA4S += [{"sharing": 4, "kinds": "lflllf"}]
 GEMMA4S += [gemma4_shapes.E2B | {"full_head_dim": 16}]
@@ -159,6 +160,17 @@ def configs(draw):
     )
 
 
+class Waves:
+    """As an Entry, of `rope_freqs.weight` in a `Made`."""
+
+    def __init__(self, file):
+        self.file = file
+
+    @property
+    def shape(self):
+        return self.file.shape_of_rope
+
+
 class Made:
     """As GGUFFile, of a head only."""
 
@@ -186,7 +198,8 @@ class Made:
         if not config.tied:
             self.entries["output.weight"] = self
         if self.factors is not None:
-            self.entries[gguf_names.ROPE] = self
+            self.shape_of_rope = self.factors.shape
+            self.entries[gguf_names.ROPE] = Waves(self)
 
     def array(self, name):
         assert name == gguf_names.ROPE
@@ -229,12 +242,31 @@ def test_a_gemma_has_the_pattern_and_the_local_base_that_its_file_names():
         gguf_names.read_config(file)
 
 
+@pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_of_no_kind_is_a_linear_one_as_in_llama_cpp(key):
+    """llama-model.cpp: the kind is "linear" where nothing is said."""
+    file = Made(tiny_models.config("llama", **SIZES))
+    file.fields[f"llama.{key}"] = 4.0
+    assert gguf_names.read_config(file).stretch == Stretch("linear", 4.0)
+    file.fields["llama.rope.scaling.type"] = "none"
+    assert gguf_names.read_config(file).stretch is None
+    slow = Made(
+        tiny_models.config(
+            "llama", **SIZES | {"rope_theta": 5e5}, stretch=Stretch("llama3", 8.0)
+        )
+    )
+    slow.fields[f"llama.{key}"] = 4.0
+    with pytest.raises(GGUFError, match="divided a second time"):
+        gguf_names.read_config(slow)
+
+
 REFUSED = {
     "architecture 'gpt2', not llama": {"general.architecture": "gpt2"},
     "one part of 3": {"split.count": 3},
     "expert_count=8": {"llama.expert_count": 8},
     "attn_logit_softcapping=50.0": {"llama.attn_logit_softcapping": 50.0},
     "rope scaling 'yarn'": {"llama.rope.scaling.type": "yarn"},
+    "rope.scaling.attn_factor=0.5": {"llama.rope.scaling.attn_factor": 0.5},
     "rope.dimension_count is not 32": {"llama.rope.dimension_count": 16},
     "head_count is .4, 2.: no size": {"llama.attention.head_count": [4, 2]},
 }
@@ -361,6 +393,15 @@ def test_a_disk_that_says_no_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(GGUFError, match="No space left.*save again"):
         gguf_files.save(model, path, small_tokenizer())
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_without_a_template_is_read_and_ends_with_the_text(tmp_path):
+    tok = copy.deepcopy(small_tokenizer())
+    tok.chat_template = None
+    gguf_files.save(made("llama"), tmp_path / "m.gguf", tok, "F32")
+    gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
+    said = json.loads((tmp_path / "hf" / "generation_config.json").read_text())
+    assert said["eos_token_id"] == tok.eos_token_id
 
 
 def test_kinds_and_numbers_that_cannot_be_written_are_refused(

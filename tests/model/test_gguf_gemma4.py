@@ -1,6 +1,7 @@
 """Gemma 4 by way of GGUF files, and what llama.cpp would make of them otherwise."""
 
 import dataclasses
+import time
 import tracemalloc
 
 import gemma4_shapes
@@ -37,8 +38,6 @@ def plain(config):
     """(config, waves of full layers); what makes no difference is as a file has it."""
     own = config.gemma4
     own = dataclasses.replace(own, double_wide=own.double_wide and own.sharing > 0)
-    if "local" not in own.kinds:
-        config = dataclasses.replace(config, kv_heads=own.full_kv_heads)
     waves = frequencies(own.full_head_dim, config.rope_theta, config.stretch)
     config = dataclasses.replace(config, gemma4=own, stretch=None)
     return config, waves
@@ -48,7 +47,11 @@ def plain(config):
 @given(gemma4_shapes.together())
 def test_every_shape_comes_back_or_is_refused_because_llama_cpp_shares_otherwise(drawn):
     config = gemma4_shapes.config(**drawn)
-    if same_as_in_llama_cpp(config.gemma4.kinds, config.gemma4.sharing):
+    own = config.gemma4.kinds[: config.layers - config.gemma4.sharing]
+    if "local" not in config.gemma4.kinds or len(own) < 2:  # it ends with an error
+        with pytest.raises(GGUFError, match="llama.cpp runs no Gemma 4 without local"):
+            gguf_names.config_fields(config)
+    elif same_as_in_llama_cpp(config.gemma4.kinds, config.gemma4.sharing):
         shape, waves = plain(gguf_names.read_config(Made(config)))
         expected, expected_waves = plain(config)
         assert shape == expected
@@ -145,6 +148,9 @@ WRONG = {
     "rope.dimension_count is not 64": {"rope.dimension_count": 32},
     "freq_base_swa is None": {"rope.freq_base_swa": None},
     "final_logit_softcapping is nan": {"final_logit_softcapping": float("nan")},
+    "rope scaling of a Gemma 4": {"rope.scaling.factor": 8.0},
+    "rope scaling .yarn": {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0},
+    "rope.scaling.attn_factor=2": {"rope.scaling.attn_factor": 2.0},
     "expert_count=8": {"expert_count": 8},
     "attn_logit_softcapping=5": {"attn_logit_softcapping": 5.0},
 }
@@ -183,11 +189,53 @@ def test_metadata_that_cannot_be_are_refused(data):
 def test_waves_that_are_not_proportional_are_refused(factors):
     file = Made(gemma4_shapes.config(**GEMMA4))
     file.factors = np.float32(factors)
-    with pytest.raises(GGUFError, match="rope_freqs.weight does not say which of 32"):
+    file.shape_of_rope = (len(factors),)
+    said = "does not say which of 32" if len(factors) == 32 else "no .* for 32 pairs"
+    with pytest.raises(GGUFError, match=said):
         gguf_names.read_config(file)
+
+
+def test_sizes_of_waves_are_looked_at_before_any_is_made():
+    file = Made(gemma4_shapes.config(**GEMMA4))
+    for name in ("attention.key_length", "attention.value_length"):
+        file.fields[f"gemma4.{name}"] = 2**31 - 2
+    file.fields["gemma4.rope.dimension_count"] = 2**31 - 2
+    tracemalloc.start()
+    with pytest.raises(GGUFError, match="no rope_freqs.weight for 1073741823 pairs"):
+        gguf_names.read_config(file)
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
     del file.entries["rope_freqs.weight"]
-    with pytest.raises(GGUFError, match="rope_freqs.weight does not say"):
+    with pytest.raises(GGUFError, match="no rope_freqs.weight"):
         gguf_names.read_config(file)
+
+
+def test_silence_about_the_softcap_is_30_as_in_llama_cpp_and_none_is_told():
+    """llama-hparams.h: f_final_logit_softcapping = 30; no cap moves what leads."""
+    file = Made(gemma4_shapes.config(**GEMMA4 | {"softcap": 0.0}))
+    assert file.fields["gemma4.final_logit_softcapping"] == 0.0
+    assert gguf_names.read_config(file).softcap == 0.0
+    del file.fields["gemma4.final_logit_softcapping"]
+    assert gguf_names.read_config(file).softcap == 30.0
+
+
+@pytest.mark.parametrize("pairs", range(1, 40))
+def test_how_many_pairs_turn_comes_back_however_shares_are_rounded(pairs):
+    for turned in range(pairs + 1):
+        share = {"turned": ((2 * turned + 0.5) / (2 * pairs), 1.0)}
+        config = gemma4_shapes.config(**GEMMA4 | share | {"full_head_dim": 2 * pairs})
+        read = gguf_names.read_config(Made(config))
+        np.testing.assert_array_equal(
+            gguf_gemma4.slowed(read), gguf_gemma4.slowed(config)
+        )
+
+
+def test_a_hundred_thousand_layers_are_told_apart_in_seconds():
+    began = time.process_time()
+    config = gemma4_shapes.config("lf" * 50_000)
+    assert sum(map(len, config.gemma4.stacks.values())) == 100_000
+    assert config.gemma4.stacks is config.gemma4.stacks
+    assert time.process_time() - began < 5
 
 
 def test_one_number_for_a_billion_layers_makes_no_list_of_them():

@@ -227,10 +227,13 @@ def test_a_result_without_a_call_is_refused(tokenizer):
         chat.prompt_tokens(tokenizer, [user("Hi"), assistant("Yo"), named("Milk")])
 
 
-def test_a_template_without_calls_ends_them_in_no_other_way(tokenizer, monkeypatch):
+def test_calls_end_as_the_family_ends_them_whatever_the_template_writes(
+    tokenizer, monkeypatch
+):
     plain = (
         "{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n"
         "{% endfor %}"
     )
     monkeypatch.setattr(tokenizer, "chat_template", plain)
-    assert written(tokenizer, chat.eos_ids(tokenizer)) == ["<turn|>", "<eos>"]
+    ends = ["<turn|>", "<eos>", "<|tool_response>"]
+    assert written(tokenizer, chat.eos_ids(tokenizer)) == ends

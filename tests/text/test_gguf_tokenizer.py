@@ -178,10 +178,30 @@ def test_llama_cpp_begins_with_the_first_token_whatever_the_file_says():
     """llama-vocab.cpp: "workaround for Gemma 4"."""
     fields = to_fields(OF_GEMMA) | {"tokenizer.ggml.add_bos_token": False}
     assert to_tokenizer(fields)("a").input_ids == OF_GEMMA("a").input_ids
-    bare = copy.deepcopy(OF_GEMMA)
-    bare.chat_template = "{{ messages[0]['content'] }}<turn|>"
+    own = copy.deepcopy(OF_GEMMA)
+    own.chat_template = "{{ messages[0]['content'] }}<turn|>"
     with pytest.raises(GGUFTokenizerError, match="begins every text of Gemma with"):
-        to_fields(bare)
+        to_fields(own)
+
+
+def test_in_gemmas_folders_only_the_template_begins_with_the_first_token():
+    """And llama.cpp begins texts with it, whatever the file says."""
+    parts = json.loads(OF_GEMMA.backend_tokenizer.to_str()) | {"post_processor": None}
+    bare = as_gemma(parts)
+    assert bare("a").input_ids == OF_GEMMA("a").input_ids[1:]
+    assert to_fields(bare)["tokenizer.ggml.add_bos_token"]
+    assert to_tokenizer(to_fields(bare))("a").input_ids == OF_GEMMA("a").input_ids
+
+
+def test_a_call_is_read_back_as_special_in_any_kind_of_tokenizer():
+    tags = {"special": ("<eos>", "<turn|>", "<|tool_call>", "<|tool_response>")}
+    own = byte_pairs("gpt-2", **tags, eos_token="<eos>", template=GEMMA["template"])
+    back = to_tokenizer(to_fields(own))
+    ids = own("<|tool_call>a", add_special_tokens=False).input_ids
+    assert chat.decode(own, ids) == chat.decode(back, ids) == "a"
+    assert chat.eos_ids(back) == chat.eos_ids(own)
+    names = own.convert_ids_to_tokens(chat.eos_ids(own))
+    assert names == ["<turn|>", "<eos>", "<|tool_response>"]
 
 
 def as_gemma(parts):
@@ -208,6 +228,38 @@ def with_a_space(parts):
     model = parts["model"]
     model["vocab"] |= {" ": len(model["vocab"]) + 20, " a": len(model["vocab"]) + 21}
     model["merges"].append([" ", "a"])
+
+
+def ends_with_eos(parts):
+    after = {"SpecialToken": {"id": "<eos>", "type_id": 0}}
+    parts["post_processor"]["single"].append(after)
+    parts["post_processor"]["special_tokens"]["<eos>"] = {
+        "id": "<eos>",
+        "ids": [1],
+        "tokens": ["<eos>"],
+    }
+
+
+def unreached_line_ends(parts):
+    vocab = parts["model"]["vocab"]
+    vocab["\n" * 9] = len(vocab) + 20
+
+
+HABITS = {
+    "lstrip": lambda parts: parts["added_tokens"][4].update(lstrip=True),
+    "rstrip": lambda parts: parts["added_tokens"][4].update(rstrip=True),
+    "single_word": lambda parts: parts["added_tokens"][4].update(single_word=True),
+    "a token after every text": ends_with_eos,
+    "line ends that are one entry": unreached_line_ends,
+}
+
+
+@pytest.mark.parametrize("why", HABITS)
+def test_habits_that_a_file_has_no_word_for_are_not_written(why):
+    parts = json.loads(OF_GEMMA.backend_tokenizer.to_str())
+    HABITS[why](parts)
+    with pytest.raises(GGUFTokenizerError, match=f"no word for habits .*{why}"):
+        to_fields(as_gemma(parts))
 
 
 OTHERWISE = {
