@@ -197,9 +197,13 @@ def in_folder(name: str, config: ModelConfig) -> str:
     return name if of_vision(name) else f"language_model.{name}"
 
 
-def in_transformers(name: str, config: ModelConfig) -> str:
-    """What a text tensor is called inside the loaded model, since transformers 4.52."""
-    inside = "model.language_model." if config.vision else "model."
+def in_transformers(name: str, towers: bool) -> str:
+    """What a text tensor is called inside the loaded model, since transformers 4.52.
+
+    Args:
+      towers: whether transformers opens it with what sees or hears beside it.
+    """
+    inside = "model.language_model." if towers else "model."
     return inside + name.removeprefix("model.")
 
 

@@ -10,7 +10,8 @@ from safetensors.numpy import save_file
 
 from helpers.model import names
 from helpers.model.config import ModelConfig
-from helpers.model.folder import ADAPTERS, WeightsError, write, write_json
+from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_json
+from helpers.model.known import SEES
 
 WEIGHTS = "adapter_model.safetensors"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
@@ -57,10 +58,11 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
     Raises:
       WeightsError: the disk is full, say, or a model is in that folder.
     """
+    towers = config.vision is not None or _has_towers(base)
     tensors = {}
     for path, parts in adapters.arrays.items():
         for layer, name in names.of_weight(path, config):
-            name = BEFORE + names.in_transformers(name, config).removesuffix(".weight")
+            name = BEFORE + names.in_transformers(name, towers).removesuffix(".weight")
             for letter, array in zip("AB", parts, strict=True):
                 tensors[name + AFTER.format(letter)] = array[layer].T.copy()
     settings = {
@@ -73,8 +75,8 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
         "bias": "none",
         "target_modules": sorted({name.split(".")[-3] for name in tensors}),
     }
-    if config.vision:  # the tower's matrices have the same names
-        settings["exclude_modules"] = ".*vision_tower.*"
+    if towers:  # their matrices have the same names
+        settings["exclude_modules"] = ".*(vision|audio)_tower.*"
     about = {"format": "pt"} | ({"base": adapters.base} if adapters.base else {})
 
     def fill(aside):
@@ -82,6 +84,19 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
         write_json(settings, aside / ADAPTERS)
 
     write(folder, ADAPTERS, fill)
+
+
+def _has_towers(base):
+    """Whether transformers opens this base with towers, though we read its text half.
+
+    An id that is not known here is taken for a model of texts.
+    """
+    path = pathlib.Path(base) / MODEL
+    try:
+        kind = json.loads(path.read_text("utf-8")).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return base in SEES
+    return kind in ("gemma3", "gemma4")
 
 
 def read(folder, config: ModelConfig, targets) -> Adapters:

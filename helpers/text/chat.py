@@ -45,9 +45,6 @@ TEXT_END = {
     "<|eot_id|>": "<|end_of_text|>",
     "<turn|>": "<eos>",
 }
-# What ends a call in families whose results stand in the model's own turn, whatever the
-# template writes: some of Gemma 4's end that turn first.
-CALL_END = {"<turn|>": "<|tool_response>"}
 
 
 def without_thinking(tokenizer):
@@ -208,7 +205,13 @@ def conversation_tokens(
     starts, ends = [], []
     for index in learned:
         start, own = rendered.answer(tokenizer, messages, index, whole, switches)
-        end = call_end if messages[index].get("tool_calls") else turn_end
+        calls = messages[index].get("tool_calls")
+        end = call_end if calls else turn_end
+        if calls and messages[index].get("content") and call_end != turn_end:
+            raise ValueError(
+                f"Message {index} has words beside its call. This family's model opens "
+                "the result right after a call: leave the words out."
+            )
         rendered.check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
         starts.append(start)
         ends.append(end)
@@ -265,7 +268,9 @@ def eos_ids(tokenizer):
     """
     end = encoding.turn_end(tokenizer)[0][-1]
     turn_end, added = tokenizer.convert_ids_to_tokens(end), tokenizer.get_added_vocab()
-    of_family = [added.get(ends.get(turn_end)) for ends in (TEXT_END, CALL_END)]
+    of_family = [
+        added.get(ends.get(turn_end)) for ends in (TEXT_END, encoding.CALL_END)
+    ]
     ids = [end, tokenizer.eos_token_id, *of_family, encoding.call_end(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
 

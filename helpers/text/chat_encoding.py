@@ -11,6 +11,9 @@ import re
 from collections import defaultdict
 from typing import NamedTuple
 
+# What ends a call in families whose results stand in the model's own turn, by what ends
+# a turn: models of these families write it whatever their template says.
+CALL_END = {"<turn|>": "<|tool_response>"}
 PROBE = ({"role": "user", "content": "question"},)
 
 
@@ -46,7 +49,7 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     there: a begin, so many image tokens and an end.
     """
     text = tokenizer.apply_chat_template(
-        list(messages),
+        identified(messages),
         tokenize=False,
         add_generation_prompt=add_generation_prompt,
         **switches,
@@ -54,6 +57,29 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     if vision is None:
         return text
     return _with_image_tokens(tokenizer, text, messages, vision)
+
+
+def identified(messages):
+    """The messages, in which every call has an id and every result that of its call.
+
+    Gemma 4's template finds the name of a result by them; where there are none, it
+    takes the name of the last call. What has no id gets one by its order.
+    """
+    found, open_calls = [], []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if message["role"] == "tool" and open_calls:
+            own = message.get("tool_call_id") or open_calls[0]
+            open_calls = [each for each in open_calls if each != own]
+            message = {**message, "tool_call_id": own}
+        elif calls and isinstance(calls, list):
+            calls = [{"id": f"call_{i}"} | call for i, call in enumerate(calls)]
+            open_calls = [call["id"] for call in calls]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] != "tool":
+            open_calls = []
+        found.append(message)
+    return found
 
 
 def _with_image_tokens(tokenizer, text, messages, vision):
@@ -111,8 +137,22 @@ def switches_of(tokenizer, thinking, tools, vision=None):
                 "them in the first message, or take a model whose template has tools "
                 "(Qwen2.5, Qwen3, Llama 3.1)."
             )
+        _require_results(tokenizer)
         switches["tools"] = tools
     return switches
+
+
+def _require_results(tokenizer):
+    """Raises where the template puts results where the family's models do not."""
+    end = turn_end(tokenizer)[0][-1]
+    of_family = CALL_END.get(tokenizer.convert_ids_to_tokens(end))
+    known = tokenizer.get_added_vocab().get(of_family)
+    if known is not None and call_end(tokenizer) != known:
+        raise ValueError(
+            f"The model opens a result with {of_family} in its own turn, and this chat "
+            "template writes results elsewhere, as the first revision of Gemma 4's did."
+            " Take the template of a newer revision of the model's folder."
+        )
 
 
 def _with_image(tokenizer):

@@ -86,7 +86,15 @@ def after_answer(tokenizer, messages, ended, marker):
     if ended not in (None, call_end):
         shown = "\n".join(message["content"] for message in messages)
         return [plain, {"role": "user", "content": shown}], turn_end
-    function = {"name": marker, "arguments": {}}
-    calls = [{"type": "function", "function": function}]
+    told = [message for message in messages if message["role"] == "tool"]
+    calls = [_call_of(message, {}) for message in told[:-1]]
+    calls.append(_call_of(told[-1] if told else {}, {"argument": marker}))
     called = {"role": "assistant", "content": "", "tool_calls": calls}
     return [called, *messages], call_end
+
+
+def _call_of(message, arguments):
+    """A call whose result the message is: the template may look its name up there."""
+    function = {"name": message.get("name") or "unknown", "arguments": arguments}
+    own = {"id": message["tool_call_id"]} if message.get("tool_call_id") else {}
+    return own | {"type": "function", "function": function}

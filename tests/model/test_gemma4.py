@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from test_model import forward
 
-from helpers.model import gguf, lora, names, weights
+from helpers.model import lora, names, weights
 from helpers.model.config import ModelConfig, UnsupportedModel
 from helpers.model.gemma4_config import Gemma4Config
 from helpers.serving import block_drafter, paged
@@ -230,7 +230,6 @@ def test_what_cannot_hold_two_kinds_of_layer_says_so(tmp_path):
     for refused in (
         lambda: paged.pages(model, 4, 8),
         lambda: block_drafter.BlockDrafter(model),
-        lambda: gguf.save(model, tmp_path / "x.gguf", None),
     ):
         with pytest.raises(ValueError, match="Gemma 4"):
             refused()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -203,6 +204,39 @@ def test_the_folder_is_what_peft_documents(tmp_path):
     name = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
     np.testing.assert_array_equal(tensors[name], model.layers.q_a[1].T)
     assert len(tensors) == 2 * 2 * model.config.layers
+
+
+@pytest.mark.parametrize("base", ["google/gemma-4-E2B-it", "with towers", "of texts"])
+def test_adapters_of_a_text_half_are_named_as_in_the_base_that_transformers_opens(
+    base, tmp_path
+):
+    """With its towers, whose matrices have the same names, and get no adapters."""
+    model = trained("gemma4_text")
+    if base.startswith("with"):
+        (tmp_path / "base").mkdir()
+        said = {"model_type": "gemma4", "text_config": {}}
+        (tmp_path / "base" / "config.json").write_text(json.dumps(said))
+        base = tmp_path / "base"
+    elif base.startswith("of"):
+        base = tmp_path / "base"
+        weights.save(model, base)
+    folder = tmp_path / "adapters"
+    lora.save(model, folder, base=base)
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    tensors = load_file(folder / "adapter_model.safetensors")
+    of_texts = (tmp_path / "base" / "model.safetensors").exists()
+    inside = "model." if of_texts else "model.language_model."
+    assert all(name.startswith(f"base_model.model.{inside}layers.") for name in tensors)
+    excluded = settings.get("exclude_modules")
+    assert (excluded is None) == of_texts
+    for tower in ("vision_tower.encoder", "audio_tower"):
+        name = f"model.{tower}.layers.0.self_attn.q_proj"
+        assert of_texts or re.fullmatch(excluded, name)
+    back = lora.load(lora.remove(model), folder)
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, map(nnx.state, (model, back))), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", STORED)

@@ -147,7 +147,7 @@ def test_adapters_are_named_as_inside_transformers_and_spare_the_tower(model, tm
     assert f"{stem}.lora_B.weight" in tensors and len(tensors) == 2 * 2 * 4
     assert not [name for name in tensors if "vision" in name]
     settings = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert settings["exclude_modules"] == ".*vision_tower.*"
+    assert settings["exclude_modules"] == ".*(vision|audio)_tower.*"
 
 
 def test_names_are_undone():

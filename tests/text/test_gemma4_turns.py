@@ -100,6 +100,94 @@ def test_two_calls_twice_and_another_question(tokenizer):
     )
 
 
+# As the templates of the hub's folders do, in short: a result is written with the call
+# before it, and its name is that of the call with its id.
+BY_ID = (
+    "{%- if tools -%}<|tool>{{ tools | length }}<tool|>{%- endif -%}"
+    "{%- for m in messages if m.role != 'tool' -%}"
+    "{%- if loop.first or not loop.previtem.tool_calls -%}<|turn>"
+    "{{- 'model' if m.role == 'assistant' else m.role }}\n{% endif -%}"
+    "{%- for call in m.tool_calls or [] -%}<|tool_call>call:{{ call.function.name }}"
+    "{{- call.function.arguments | tojson }}<tool_call|>{%- endfor -%}"
+    "{{- m.content -}}"
+    "{%- if m.tool_calls -%}"
+    "{%- set at = namespace(name='', some=false, on=true) -%}"
+    "{%- for r in messages[messages.index(m) + 1 :] -%}"
+    "{%- set at.on = at.on and r.role == 'tool' -%}{%- if at.on -%}"
+    "{%- set at.some = true -%}"
+    "{%- for call in m.tool_calls if call.id == r.tool_call_id -%}"
+    "{%- set at.name = call.function.name -%}{%- endfor -%}"
+    "<|tool_response>response:{{ at.name }}:{{ r.content }}<tool_response|>"
+    "{%- endif -%}{%- endfor -%}"
+    "{%- if not at.some -%}<|tool_response>{%- endif -%}"
+    "{%- else -%}<turn|>\n{% endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt and not messages[-1].role == 'tool' -%}"
+    "<|turn>model\n{% endif -%}"
+)
+
+
+@pytest.mark.parametrize("names", [["lookup"], ["lookup", "food"], ["food"] * 2])
+def test_a_result_has_its_own_calls_name_where_the_template_looks_it_up(
+    tokenizer, names, monkeypatch
+):
+    """In rollouts (`turn_tokens`) as in what is imitated (`conversation_tokens`)."""
+    monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
+    calls = [Call(name, {}) for name in names]
+    results = [{"kcal": i} for i in range(len(names))]
+    made, told = GEMMA4.message(calls), GEMMA4.results(results, calls)
+    end = chat.eos_ids(tokenizer)[-1]
+    tokens = chat.turn_tokens(tokenizer, told, tools=TOOLS, ended=end)
+    text = "".join(written(tokenizer, tokens))
+    pairs = zip(names, told, strict=True)
+    shown = [f"response:{name}:{m['content']}<tool_response|>" for name, m in pairs]
+    assert text == "<|tool_response>".join(shown)
+    conversation = [user("Hi"), made, *told, assistant("Yo")]
+    whole, mask = chat.conversation_tokens(tokenizer, conversation, tools=TOOLS)
+    at = whole.index(end) + 1
+    assert whole[at : at + len(tokens)] == tokens
+    assert mask[at - 1] == 1 and not any(mask[at : at + len(tokens)])
+
+
+def test_ids_that_messages_have_are_kept_and_results_in_another_order_find_theirs(
+    tokenizer, monkeypatch
+):
+    monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
+    calls = [
+        {"id": key, "type": "function", "function": {"name": name, "arguments": {}}}
+        for key, name in (("a", "lookup"), ("b", "food"))
+    ]
+    told = [tool("2") | {"tool_call_id": "b"}, tool("1") | {"tool_call_id": "a"}]
+    messages = [user("Hi"), assistant("", tool_calls=calls), *told, assistant("Yo")]
+    tokens, _ = chat.conversation_tokens(tokenizer, messages)
+    text = "".join(written(tokenizer, tokens))
+    assert text.index("response:food:2") < text.index("response:lookup:1")
+    assert messages[1]["tool_calls"] is calls and calls[0].keys() == calls[1].keys()
+
+
+def test_words_beside_a_call_are_refused_whatever_the_template(tokenizer, monkeypatch):
+    monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
+    called = assistant("Look", tool_calls=[CALL])
+    with pytest.raises(ValueError, match="Message 1 has words beside its call"):
+        chat.conversation_tokens(tokenizer, [user("Hi"), called, named("Milk")])
+
+
+def test_a_template_with_results_in_turns_of_their_own_is_refused(
+    tokenizer, monkeypatch
+):
+    """As that of the first revision of Gemma 4's folders: the model writes no such."""
+    elsewhere = (
+        "{%- if tools -%}{{ tools | length }}{%- endif -%}{%- for m in messages -%}"
+        "<|turn>{{ m.role }}\n{{ m.content }}{{ m.tool_calls }}<turn|>\n{% endfor -%}"
+        "{%- if add_generation_prompt -%}<|turn>model\n{% endif -%}"
+    )
+    monkeypatch.setattr(tokenizer, "chat_template", elsewhere)
+    assert chat.prompt_tokens(tokenizer, "Hi")
+    for refused in (chat.prompt_tokens, chat.turn_tokens):
+        told = "Hi" if refused is chat.prompt_tokens else [named("Milk")]
+        with pytest.raises(ValueError, match="opens a result with <.tool_response>"):
+            refused(tokenizer, told, tools=TOOLS)
+
+
 def test_only_the_last_answer_is_learned_if_asked(tokenizer):
     messages = [user("Hi"), assistant("", tool_calls=[CALL]), named("Milk")]
     got = chat.conversation_tokens(
