@@ -40,7 +40,8 @@ LONGEST_ANSWER = 512  # tokens of the own server; a client's max_tokens makes it
 # of bytes does not have: nothing is ever cut into them, and nothing is joined.
 LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
 # vLLM's names for how families call tools; none reads Gemma 3's ```tool_code fences.
-PARSERS = dict.fromkeys(("qwen2", "qwen3"), "hermes") | {"gemma4": "gemma4"}
+PARSERS = dict.fromkeys(("qwen2", "qwen3"), "hermes")
+PARSERS |= dict.fromkeys(("gemma4", "gemma4_text"), "gemma4")
 # Calls and their results as our tiny models read them, before their own template.
 CALLS = """\
 {%- set told = namespace(turns=[], results='') -%}
