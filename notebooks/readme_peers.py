@@ -92,13 +92,16 @@ def table(found: list[dict]) -> str:
             own = [r for r in found if (r["stage"], r["numbers"], r["library"]) == key]
             if not own:
                 continue
-            right = [100 * row["greedy"] for row in own]
+            ends = ("greedy", "greedy") if len(own) > 1 else ("low", "high")
+            right, low, high = (
+                [100 * row[name] for row in own] for name in ("greedy", *ends)
+            )
             wall, cpu, peak = (
                 statistics.mean(row[figure] for row in own)
                 for figure in ("wall_s_step", "cpu_s_step", "peak_mb")
             )
             cells = [
-                f"{statistics.mean(right):.1f}% ({min(right):.1f} to {max(right):.1f})",
+                f"{statistics.mean(right):.1f}% ({min(low):.1f} to {max(high):.1f})",
                 f"{wall:.0f}",
                 f"{cpu:.0f}",
                 f"{peak / 1024:.1f} GB",
@@ -108,6 +111,20 @@ def table(found: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def times(found: list[dict], stage: str) -> float:
+    """How many times as long TRL takes for a step, in float32, means of the seeds."""
+    ours, theirs = (
+        statistics.mean(
+            row["wall_s_step"]
+            for row in found
+            if (row["stage"], row["numbers"]) == (stage, "float32")
+            and row["library"] == library
+        )
+        for library in NAMES
+    )
+    return theirs / ours
+
+
 def section() -> str:
     """What README says of it; nothing while nothing was measured."""
     found, points = rows(TABLE), rows(CURVES)
@@ -115,13 +132,16 @@ def section() -> str:
         return ""
     seeds, n = len({row["seed"] for row in points}), int(found[0]["n"])
     cores = " or ".join(sorted({CORES[row["cores"]] for row in found}))
+    of = "One seed, with 95% intervals"
+    if seeds > 1:
+        of = f"Means of {seeds} seeds, and from the lowest to the highest"
     said = (
         "A real model beside TRL: SmolLM2-135M-Instruct with LoRA on "
         f"{cores}, one-step problems, the same rows, first adapters and learning rates "
         "(`make real-peers`). In float32 loss and gradient on the same answers "
-        f"agree to 0.0001. Means of {seeds} seed{'s' if seeds > 1 else ''}, and "
-        f"from the lowest to the highest; {n} held-out problems, graded by the same "
-        "evaluation."
+        f"agree to 0.0001. {of}; {n} held-out problems, graded by the same evaluation. "
+        f"A step of GRPO takes TRL {times(found, 'grpo'):.1f} times as long, one of "
+        f"SFT {times(found, 'sft'):.1f} times."
     )
     shown = f"![{alt(points)}](data/results/{PICTURE.name})"
     return "\n\n".join([said, table(found), shown])
