@@ -59,8 +59,9 @@ BUCKETS = (200,)
 RUN = "stage", "imitated", "seed"  # imitated: updates of SFT
 PARTS = "valid", "food", "grams", "declined"
 LAPTOP = FOOD["laptop"]
-# A call of two words takes 21 tokens here and 9 in notebook 09. After that one's 24 updates half of
-# them are broken, and GRPO, which samples next to none, learns to decline all pictures.
+# A call of two words takes 21 tokens here and 9 in notebook 09. After that one's 24
+# updates half of them are broken, and GRPO, which samples next to none, learns to
+# decline all pictures.
 IMITATION, TOO_BRIEF = Stage(120, 1e-2), LAPTOP.sft
 
 
