@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from small_gguf import made, small_tokenizer
 
 from helpers.model import gguf as gguf_files
+from helpers.model import gguf_file
 from helpers.model.gguf_file import READ, GGUFError, GGUFFile
 
 KIND = gguf.GGMLQuantizationType
@@ -198,3 +199,16 @@ def test_a_file_says_what_its_numbers_are(kind, number, tmp_path):
     fields = GGUFFile(tmp_path / "m.gguf").fields
     assert fields["general.file_type"] == number
     assert fields["general.quantization_version"] == 2
+
+
+@pytest.mark.parametrize("at_once", [1, 64, 200, 2**24])
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0"])
+def test_numbers_read_a_few_rows_at_once_are_those_read_together(
+    kind, at_once, tmp_path, monkeypatch
+):
+    gguf_files.save(made("qwen2"), tmp_path / "m.gguf", small_tokenizer(), kind)
+    monkeypatch.setattr(gguf_file, "AT_ONCE", at_once)
+    file = GGUFFile(tmp_path / "m.gguf")
+    for tensor in gguf.GGUFReader(tmp_path / "m.gguf").tensors:
+        whole = gguf.dequantize(tensor.data, tensor.tensor_type)
+        np.testing.assert_array_equal(file.array(tensor.name), whole)
