@@ -65,7 +65,8 @@ def identified(messages):
     Gemma 4's template finds the name of a result by them; where there are none, it
     takes the name of the last call. What has no id gets one by its order.
     """
-    found, open_calls = [], []
+    found: list[dict] = []
+    open_calls: list[str] = []
     for message in messages:
         calls = message.get("tool_calls")
         if message["role"] == "tool" and open_calls:
