@@ -1,9 +1,11 @@
 """`make app`: the food-logging assistant as a web page of this machine.
 
-    python -m scripts.app [--port 7860] [--server NAME ADDRESS MODEL [KEY]] [--share]
+    python -m scripts.app [--port 7860] [--server NAME ADDRESS MODEL [KEY]]
+                          [--photos] [--share]
 
 `--server` offers one more model, behind an OpenAI-compatible server; it may be given
 several times. KEY is the name of an environment variable that holds the server's key.
+`--photos` offers the model of the food lessons' sections on real weights, on a TPU.
 `--share` lets anybody with the link see page and diary. `--host 0.0.0.0` is for a
 container: else nobody but this machine reaches the page.
 """
@@ -11,7 +13,8 @@ container: else nobody but this machine reaches the page.
 import argparse
 import os
 
-from helpers.app import food_app, food_models
+from helpers.app import food_app, food_models, photo_model
+from helpers.recipes import presets
 
 
 def main(arguments=None):
@@ -20,6 +23,7 @@ def main(arguments=None):
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int)
     parser.add_argument("--server", action="append", nargs="+", default=[])
+    parser.add_argument("--photos", action="store_true")
     parser.add_argument("--share", action="store_true")
     asked = parser.parse_args(arguments)
     models = food_models.course_models()
@@ -31,6 +35,11 @@ def main(arguments=None):
         if None in keys:
             parser.error(f"--server {name}: {variables[0]} is not in the environment.")
         models[name] = food_models.on_server(address, model, *keys)
+    if asked.photos:
+        sizes = presets.FOOD[presets.preset().name]
+        if not sizes.real:
+            parser.error("--photos needs a TPU, or COURSE_PRESET with one's sizes.")
+        models |= photo_model.on_real_weights(sizes)
     where = {"host": asked.host, "port": asked.port, "share": asked.share}
     food_app.launch(food_app.app(models), **where, wait=True)
 

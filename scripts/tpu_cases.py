@@ -42,8 +42,11 @@ class Case:
     preset: str = ""
     stored = ""  # how the frozen base is, if not in bfloat16: int8 or NF4
     pictures = 0  # in every prompt
-    teacher = TEACHER  # in bfloat16
+    teacher = TEACHER
     table_on_host = False  # Gemma 4's per-layer table
+    teacher_stored = ""  # how the teacher is, as above
+    teacher_table_on_host = False
+    beside_teacher = False  # whether it stays on the chips while answers are sampled
     cut = 1  # chips that share each matrix, the axis "model" of the mesh
 
     @property
@@ -92,7 +95,10 @@ class Case:
             job = abstract_programs.rollout(
                 model, self.prompts, *sizes, mesh, greedy=greedy
             )
-            return *job, abstract_programs.moments_gb(model, ADAMW, mesh)
+            resident = abstract_programs.moments_gb(model, ADAMW, mesh)
+            if self.beside_teacher:
+                resident += abstract_programs.held_gb(self.frozen_teacher(), mesh)
+            return *job, resident
         batch = abstract_programs.group_batch(self.prompts, *sizes, vision)
         if self.program == "sft":
             batch = abstract_programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
@@ -106,11 +112,18 @@ class Case:
         """The lesson's objective, and the frozen modules it is given."""
         chunk = self.chunk * chips
         if self.program == "distillation":
-            teacher = abstract_programs.frozen_model(self.teacher_config)
-            return objectives.distillation(chunk=chunk), (teacher,)
+            return objectives.distillation(chunk=chunk), (self.frozen_teacher(),)
         makers = {"sft": objectives.sft, "gspo": objectives.gspo}
         make = makers.get(self.program, objectives.policy_gradient)
         return make(chunk=chunk), ()
+
+    def frozen_teacher(self):
+        """The teacher as shapes."""
+        return abstract_programs.frozen_model(
+            self.teacher_config,
+            stored=self.teacher_stored,
+            table_on_host=self.teacher_table_on_host,
+        )
 
     def flops(self):
         """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
@@ -212,6 +225,23 @@ class Gemma4Case(Case):
 
 
 @dataclasses.dataclass(frozen=True)
+class TaughtCase(Gemma4Case):
+    """A student that is distilled: what it samples, and learns, beside its teacher."""
+
+    beside_teacher = True
+
+
+@dataclasses.dataclass(frozen=True)
+class OneChipCase(TaughtCase):
+    """Both on one chip: in int8, and their per-layer tables on the host."""
+
+    stored: str = "int8"
+    table_on_host: bool = True
+    teacher_stored = "int8"
+    teacher_table_on_host = True
+
+
+@dataclasses.dataclass(frozen=True)
 class FourBitCase(SeeingCase):
     """The same with the frozen base in NF4, the scales of its blocks in 8 bits."""
 
@@ -281,14 +311,14 @@ def four_bits():
 
 
 def students():
-    """Gemma 4's small models with a photo in every prompt, GRPO also without.
+    """Gemma 4's small models with a photo in every prompt, and without.
 
     On one chip E2B is in bfloat16. Of E4B the matrices are int8 there, the per-layer
     table is in the host's memory. On eight chips two share each of its matrices: what
     samples holds the whole model else.
     """
-    for pictures, programs in ((1, ("sft", "rollout", "grpo")), (0, ("grpo",))):
-        for program in programs:
+    for pictures in (1, 0):
+        for program in ("sft", "rollout", "grpo"):
             pieces = 1 if program == "rollout" else 4
             one = {"pictures": pictures, "prompts": 8, "pieces": pieces}
             small = {"stored": "int8", "table_on_host": True}
@@ -297,19 +327,28 @@ def students():
             for model, cut in ((E2B, 1), (E4B, 2)):
                 eight = {"prompts": 16, "pictures": pictures, "cut": cut}
                 yield Gemma4Case(model, program, "v5e-8", **eight)
+    yield Gemma4Case(E2B, "evaluation", "v5e-1", prompts=64, pictures=0)
 
 
 def teachers():
-    """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B."""
-    rows = {"rank": 0, "prompts": 64, "group": 1, "cut": 8}
-    yield Gemma4Case(LARGEST, "answers", "v6e:2x4", **rows)
-    yield Gemma4Case(LARGEST, "answers", "v5e-8", stored="int8", **rows)
+    """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B.
+
+    E2B answers as many photos on one chip, to tell what it saves.
+    """
+    rows = {"rank": 0, "prompts": 64, "group": 1}
+    yield Gemma4Case(E2B, "answers", "v5e-1", **rows)
+    yield Gemma4Case(LARGEST, "answers", "v6e:2x4", **rows, cut=8)
+    yield Gemma4Case(LARGEST, "answers", "v5e-8", stored="int8", **rows, cut=8)
     for topology, teacher in (
         ("v5e-8", E4B),
         ("v6e:2x4", LARGEST),
         ("v5p:4x4x1", LARGEST),
     ):
         yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=teacher)
+    for topology, teacher in (("v5e-8", E4B), ("v6e:2x4", LARGEST)):
+        yield TaughtCase(E2B, "rollout", topology, prompts=16, teacher=teacher)
+    yield OneChipCase(E2B, "distillation", "v5e-1", prompts=8, pieces=4)
+    yield OneChipCase(E2B, "rollout", "v5e-1", prompts=8)
 
 
 def far():

@@ -173,11 +173,14 @@ def trained(case):
         return "nothing"
     beside = " on NF4" if case.stored.startswith("nf4") else ""
     if case.table_on_host:
-        beside += " with a table on the host"
+        beside = " on int8 with a table on the host"
     if case.cut > 1:
         beside += f", each matrix over {case.cut} chips"
-    if case.program == "distillation" and case.teacher != tpu_cases.TEACHER:
-        beside += f" from {case.teacher.rpartition('/')[2]}"
+    if case.teacher != tpu_cases.TEACHER and (
+        case.program == "distillation" or case.beside_teacher
+    ):
+        how = "from" if case.program == "distillation" else "beside"
+        beside += f" {how} {case.teacher.rpartition('/')[2]}"
     return f"LoRA {case.rank}{beside}" if case.rank else f"all{beside}"
 
 

@@ -48,6 +48,7 @@ class LocalModel:
       tools: list of `tool.Tool` of which its chat template is told, where it has any.
       max_tokens: budget of one turn.
       max_result_tokens: most tokens of results between two turns.
+      question_end: what it was trained to read behind each question.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class LocalModel:
         tools=(),
         max_tokens=48,
         max_result_tokens=64,
+        question_end="",
     ):
         self.model, self.tokenizer, self.grammar = model, tokenizer, grammar
         self.name, self.max_tokens = name, max_tokens
-        self.max_result_tokens = max_result_tokens
+        self.max_result_tokens, self.question_end = max_result_tokens, question_end
         self.schemas = grammar.schemas(by_name(tools).values())
 
     def begin(self, question, picture):
@@ -72,6 +74,7 @@ class LocalModel:
         Raises:
           BackendError: the question is too long, or the model cannot see.
         """
+        question += self.question_end
         text = {"type": "text", "text": question}
         content = question if picture is None else [{"type": "image"}, text]
         return self._read([{"role": "user", "content": content}], picture)

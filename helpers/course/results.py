@@ -9,6 +9,7 @@ import numbers
 import os
 import pathlib
 import platform
+import re
 from collections.abc import Iterator
 from importlib import metadata
 
@@ -232,11 +233,11 @@ def compiled(preset: str, **columns) -> str:
     for row in programs:
         name = row["model"].split("/")[-1]
         if not row["hbm_percent"]:
-            lines.append(f"| {name} | {row['program']} | does not fit |{' |' * 8}")
+            lines.append(f"| {name} | {_told(row)} | does not fit |{' |' * 8}")
             continue
         cells = (
             name,
-            row["program"],
+            _told(row),
             f"{int(row['tokens']):,}",
             f"{float(row['hbm_percent']):.0f}%",
             f"{float(row['arguments_gb']):.2f} GiB",
@@ -249,6 +250,13 @@ def compiled(preset: str, **columns) -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _told(row):
+    """A program, with what its row has besides: photos, and where its weights are."""
+    beside = re.sub(r"^(LoRA \d+|all|nothing)?,?\s*", "", row.get("trained", ""))
+    photos = "with photos" if row.get("pictures") == "1" else ""
+    return ", ".join(filter(None, (row["program"], photos, beside)))
 
 
 def _known(row, column, unit):

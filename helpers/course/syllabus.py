@@ -125,7 +125,7 @@ LESSONS = {
             "15_own_model",
             "Your own model tonight",
             "your own model",
-            {"laptop": 10, "v5e-1": 20, "v5e-8": 20},
+            {"laptop": 10, "v5e-1": 45, "v5e-8": 45},
             walk=False,
         ),
     )

@@ -43,6 +43,16 @@ ASK = (
 )
 
 
+def adapters_folder(stage: str, preset: presets.Preset) -> pathlib.Path:
+    """Where a preset's adapters of a stage are kept on this machine."""
+    return runtime.model_folder(f"{stage}_{preset.name}")
+
+
+def trained_here(stage: str, preset: presets.Preset) -> bool:
+    """Whether a stage of a preset has been trained on this machine."""
+    return (adapters_folder(stage, preset) / ADAPTERS).is_file()
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """What a lesson on real weights needs.
@@ -86,8 +96,8 @@ class Recipe:
         Raises:
           WeightsError: they are damaged, or of another model.
         """
-        folder = self._folder(stage)
-        if not (folder / ADAPTERS).is_file():
+        folder = adapters_folder(stage, self.preset)
+        if not trained_here(stage, self.preset):
             print(f"{stage} was not trained here: from {self.preset.model} as it comes")
             return self
         base = peft_folder.base_of(folder)
@@ -103,12 +113,9 @@ class Recipe:
 
     def keep(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; the folder they are in."""
-        folder = self._folder(stage)
+        folder = adapters_folder(stage, self.preset)
         lora.save(self.policy, folder, base=self.preset.model)
         return folder
-
-    def _folder(self, stage):
-        return runtime.model_folder(f"{stage}_{self.preset.name}")
 
     def evaluate(self, n=None):
         """Greedy answers to the first n test questions, graded; None: to all."""
@@ -181,7 +188,7 @@ class Recipe:
         """
         if larger := TEACHERS.get(self.preset.model):
             return load(self.preset, larger)
-        if not (self._folder("grpo") / ADAPTERS).is_file():
+        if not trained_here("grpo", self.preset):
             raise WeightsError(
                 f"{self.preset.model} has no larger teacher that fits here: the teacher"
                 " is the model that GRPO ended with, and it was not trained on this "

@@ -201,6 +201,10 @@ OWN = {  # notebook 15: a short run on rows of one's own
     )
 }
 OWN["laptop"] = OWN["laptop-real"]
+for _name in ("v5e-1", "v5e-8"):  # the food lessons' Gemma 4 E2B, without photos
+    OWN[_name] = dataclasses.replace(
+        FOOD[_name], sft=Stage(40, 1e-4), rl=Stage(60, 5e-5)
+    )
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machine's
     _machine = _name[: len("v5e-1")]

@@ -45,12 +45,13 @@ def abstract_model(
     return nnx.eval_shape(build)
 
 
-def frozen_model(config, dtype=jnp.bfloat16, stored=""):
+def frozen_model(config, dtype=jnp.bfloat16, stored="", table_on_host=False):
     """A model that is only asked, never trained: a teacher, or one to evaluate."""
 
     def build():
         model = Transformer(config, nnx.Rngs(0), dtype)
-        return lora.quantize(model, stored) if stored else model
+        model = lora.quantize(model, stored) if stored else model
+        return keep_on_host(model) if table_on_host else model
 
     return nnx.eval_shape(build)
 
@@ -107,7 +108,18 @@ def update(
 def moments_gb(model, optimizer, mesh) -> float:
     """GiB of optimizer state on a chip: it stays there while answers are sampled."""
     params = nnx.state(model, lora.trainable(model))
-    leaves = jax.tree.leaves(_moments(params, optimizer, mesh))
+    return _shards_gb(_moments(params, optimizer, mesh))
+
+
+def held_gb(model, mesh) -> float:
+    """GiB of a model on a chip; what is in the host's memory is left out."""
+    return _shards_gb(_placed(nnx.state(model), mesh))
+
+
+def _shards_gb(state):
+    leaves = [
+        x for x in jax.tree.leaves(state) if x.sharding.memory_kind != "pinned_host"
+    ]
     sizes = [math.prod(x.sharding.shard_shape(x.shape)) for x in leaves]
     held = sum(n * x.dtype.itemsize for n, x in zip(sizes, leaves, strict=True))
     return held / 2**30

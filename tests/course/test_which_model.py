@@ -68,7 +68,7 @@ def test_what_is_no_choice_is_left_out(table):
     others = (
         {"program": "rollout"},
         {"trained": "all"},
-        {"trained": "LoRA 32 with a table on the host"},
+        {"trained": "LoRA 32 on int8 with a table on the host"},
         {"topology": "v5e:8x8"},
         {"verdict": "Does not fit", "hbm_percent": ""},
         {"group": "1"},

@@ -11,6 +11,7 @@ from helpers.model.ops import REMAT
 from helpers.recipes import presets
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
+from scripts import tpu_cases
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +115,28 @@ def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
         devices = 8 if name.startswith("v5e-8") else 1
         assert row.prompts % (row.pieces * devices) == 0
         assert row.remat in REMAT
+
+
+@pytest.mark.parametrize("name", ["v5e-1", "v5e-8"])
+def test_notebook_15_trains_gemma_4_with_the_sizes_that_were_compiled(name):
+    own = presets.OWN[name]
+    assert own.model == "google/gemma-4-E2B-it" and own.remat == "layer"
+    compiled = [
+        case
+        for case in tpu_cases.students()
+        if (case.model, case.topology, case.pictures) == (own.model, name, 0)
+    ]
+    assert {case.program for case in compiled} >= {"sft", "rollout", "grpo"}
+    for case in compiled:
+        assert (case.rank, case.remat) == (own.lora_rank, own.remat)
+        assert case.prompt_tokens == own.prompt_tokens
+        assert case.completion_tokens == own.completion_tokens
+        if case.program == "evaluation":
+            assert case.prompts == 64  # as many answers at a time as `score` asks for
+            continue
+        assert (case.prompts, case.group) == (own.rows, own.group)
+        pieces = 1 if case.program == "rollout" else own.pieces
+        assert case.pieces == pieces
 
 
 @pytest.mark.parametrize("minibatches", [2, 4])
