@@ -41,17 +41,21 @@ def drafters(family, block):
         lambda x: x + 0.05 * rng.normal(size=x.shape), nnx.state(near, nnx.Param)
     )
     nnx.update(near, noisy)
-    return {
+    found = {
         "lookup": PromptLookup(block),
         "another": DraftModel(tiny_models.model("qwen3", 9, layers=1), block),
         "near": DraftModel(near, block),
         "itself": DraftModel(tiny_models.model(family, sharpness=SHARP), block),
-        "block": BlockDrafter(tiny_models.model(family, sharpness=SHARP), block),
     }
+    if family != "gemma4_text":  # whose last layers have no keys of their own
+        last = tiny_models.model(family, sharpness=SHARP)
+        found["block"] = BlockDrafter(last, block)
+    return found
 
 
 GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself", "block")]
 GREEDY += [(family, "near", 3) for family in tiny_models.FAMILIES]
+GREEDY += [("gemma4_text", name, 3) for name in ("near", "itself")]
 GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1), ("qwen3", "block", 3)]
 
 
