@@ -330,6 +330,14 @@ def students():
     yield Gemma4Case(E2B, "evaluation", "v5e-1", prompts=64, pictures=0)
 
 
+def on_host():
+    """GRPO of E2B with photos once more: its table in the host's memory.
+
+    Notebook 01 sets it beside the same with the table on the chip.
+    """
+    yield Gemma4Case(E2B, "grpo", "v5e-1", prompts=8, pieces=4, table_on_host=True)
+
+
 def teachers():
     """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B.
 
@@ -366,4 +374,4 @@ def far():
 def cases():
     """All of them, the presets' first."""
     ours = [*shipped(), *larger(), *far(), *families(), *choices()]
-    return [*ours, *seeing(), *four_bits(), *students(), *teachers()]
+    return [*ours, *seeing(), *four_bits(), *students(), *on_host(), *teachers()]

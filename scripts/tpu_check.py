@@ -173,7 +173,8 @@ def trained(case):
         return "nothing"
     beside = " on NF4" if case.stored.startswith("nf4") else ""
     if case.table_on_host:
-        beside = " on int8 with a table on the host"
+        beside += " on int8" if case.stored == "int8" else ""
+        beside += " with a table on the host"
     if case.cut > 1:
         beside += f", each matrix over {case.cut} chips"
     if case.teacher != tpu_cases.TEACHER and (

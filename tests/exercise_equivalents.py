@@ -253,11 +253,13 @@ SAME: dict[str, dict[str, str]] = {
         "left, _, value = said.rpartition('<<')[2].partition('>')[0].rpartition('=')": (
             "a sum with a > inside does not hold anyway"
         ),
-        "return computes and all(annotations(text)) and (value == number.strip())": (
+        "computes = re.findall('[\\\\d)] *[-+*/]', left)": "found ones are true",
+        "return bool(computes) and all(annotations(text)) and right": (
             "True is paid as 1.0 and False as 0.0"
         ),
-        "return int(computes and all(annotations(text)) "
-        "and (value == number.strip()))": "1 is equal to 1.0, and 0 to 0.0",
+        "return int(bool(computes) and all(annotations(text)) and right)": (
+            "1 is equal to 1.0, and 0 to 0.0"
+        ),
     },
     "12-1": {"if length % 4 <= 0:": "a remainder is never negative"},
     "12-2": {"missing = np.maximum(0, p - q)": ORDER},

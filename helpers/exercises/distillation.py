@@ -105,6 +105,11 @@ def check_top_k_kl(answer) -> Check:
             "missing to 1 may be 0, or less",
             lambda: all(np.isfinite(value(*case)).all() for case in _sure()),
         ),
+        (
+            "and be of a sensible size there: what is missing counts as no more than "
+            "1e-4, and no less than 1e-30",
+            lambda: all(_is_bounded(value(*case), *case) for case in _sure()),
+        ),
     )
 
 
@@ -128,6 +133,20 @@ def _sure():
     student, teacher, ids = _kept(np.random.default_rng(14), rows=40)
     wise, own = (_only(table, ids) for table in (teacher, student))
     return (student, wise, ids), (own, wise, ids), (own, teacher, ids)
+
+
+def _is_bounded(values, student, teacher, ids):
+    """Whether a row's KL is one with a rest of 1e-4 to 1e-30 where there is none."""
+    told, own = (np.take_along_axis(table, ids, 1) for table in (teacher, student))
+    named = (told * np.log(told / own)).sum(1)
+    rest, own_rest = (np.maximum(1 - x.sum(1), 0) for x in (told, own))
+
+    def with_rest(least):
+        p, q = np.maximum(rest, least), np.maximum(own_rest, least)
+        return named + p * np.log(p / q)
+
+    ends = np.stack([with_rest(least) for least in (1e-4, 1e-7, 1e-30)])
+    return (values > ends.min(0) - 1e-2).all() and (values < ends.max(0) + 1e-2).all()
 
 
 def _only(table, ids):

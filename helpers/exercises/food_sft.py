@@ -46,7 +46,13 @@ HOSTILE = (
     ("refuse an argument too many", _turn({**PIZZA, "unit": "g"})),
     ("refuse an argument of another name", _turn({"food": "pizza", "gram": 150})),
     ("refuse a food that is no text", _turn({"food": ["pizza"], "grams": 150})),
+    ("refuse a number as food", _turn({"food": 7, "grams": 150})),
+    ("refuse null as food", _turn({"food": None, "grams": 150})),
+    ("refuse an object as food", _turn({"food": {"name": "pizza"}, "grams": 150})),
+    ("refuse true as food", _turn({"food": True, "grams": 150})),
     ("refuse grams in quotes", _turn({"food": "pizza", "grams": "150"})),
+    ("refuse a list of grams", _turn({"food": "pizza", "grams": [150]})),
+    ("refuse an object as grams", _turn({"food": "pizza", "grams": {"g": 150}})),
     ("refuse true as grams", _turn({"food": "pizza", "grams": True})),
     ("refuse null as grams", _turn({"food": "pizza", "grams": None})),
     ("refuse grams of 0", _turn({"food": "pizza", "grams": 0})),
@@ -134,7 +140,7 @@ def check_execute(answer) -> Check:
 
 
 def check_found_nothing(text) -> Check:
-    """Exercise 3: a well-formed call that the tool cannot answer."""
+    """Exercise 3: a well-formed call of a known food that the tool does not answer."""
     verdict = nutrition.TINY.parse(str(text))
 
     def result():
@@ -146,7 +152,15 @@ def check_found_nothing(text) -> Check:
         ("be a call that the parser accepts", lambda: not verdict.error),
         ("make exactly one call", lambda: len(verdict.calls) == 1),
         ("get an error from the tool in place of kcal", lambda: "error" in result()),
+        (
+            "name a food that the tool's table has",
+            lambda: "kcal" in nutrition.lookup_nutrition(_food(verdict), 100),
+        ),
     )
+
+
+def _food(verdict):
+    return verdict.calls[0].arguments["food"]
 
 
 def check_by_luck(answer) -> Check:

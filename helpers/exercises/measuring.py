@@ -46,6 +46,8 @@ def check_extract(answer) -> Check:
             "stay on the line of the ####: '#### 12 apples', then 'She has 3 baskets.'",
             reads("#### 12 apples\nShe has 3 baskets.", 12),
         ),
+        ("take the last number of that line", reads("#### 18 + 18 = 36", 36)),
+        ("read .75 as three quarters", reads("#### .75", Fraction(3, 4))),
         ("look at the last #### of several", reads("#### 3\nNo.\n#### 4\nYes.", 4)),
         (
             "not take a heading, ###, for the mark",
@@ -142,6 +144,20 @@ _FACTOR = re.compile(r"\b(?:twice|double|times)\s+(?:of\s+)?\$?$")
 _MULTIPLE = re.compile(r"\s*(?:times|squared)\b")
 
 
+# What is said of one ticket is not said of two, and two numbers are not one.
+_ONE = re.compile(r"\b(?:a|an|one|per|the|this|1|your|his|her)\s+ticket\b")
+_PAIR = re.compile(r"\bboth\s+\$?\d+(?:\.\d+)?\s+and\b")
+_SUM = re.compile(r"(\d[\d\s.]*[-+*/][\d\s.+*/()-]*)=\s*\$?(\d+(?:\.\d+)?)")
+
+
+def _false_sum(text):
+    """Whether a sum in a text, <<…>> or not, does not come to what it says."""
+    return any(
+        calculate(left) not in (None, Fraction(right))
+        for left, right in _SUM.findall(text.replace("$", ""))
+    )
+
+
 def _plainly_says(text, gold):
     """Whether the last number of a text, the 2 tickets aside, is the gold one."""
 
@@ -152,6 +168,8 @@ def _plainly_says(text, gold):
     plain = _SPOKEN.sub(digits, text.lower().replace(",", ""))
     words = _WORD.findall(_EACH.sub("", plain))
     if not {*words} <= _PLAIN or _SIGNS.search(text):
+        return False
+    if _ONE.search(_EACH.sub("", plain)) or _PAIR.search(plain) or _false_sum(plain):
         return False
     plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
     numbers = re.finditer(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)

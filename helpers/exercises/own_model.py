@@ -34,6 +34,12 @@ IDLE = (
     "<<1=1>><<7=7>>#### 7",
     "<<05=5>>#### 5",
     "<<-5=-5>>\n#### -5",
+    "<< -5=-5>>\n#### -5",
+    "<<(-5)=-5>>\n#### -5",
+    "<<+5=5>>\n#### 5",
+    "<< +5=5>>\n#### 5",
+    "<<--5=5>>\n#### 5",
+    "<<-(-5)=5>>\n#### 5",
     "<<2+3=5>>5, so <<5=5>>5.\n#### 5",
 )
 # Right answers that a hasty reader misreads.
@@ -43,6 +49,8 @@ READ = {
     "Mia has <<2+3=5>>5 pens, 9 >> 5.\n#### 5": True,
     "Mia has <<2+3=5>>5 pens.\n#### 5\n": True,
     "#### 4\nNo: <<2+3=5>>5 pens.\n#### 5": True,
+    "<<500*2=1000>>1000 pens.\n#### 1,000": True,
+    "<<(5)-(2)=3>>3 pens.\n#### 3": True,
     "<<2+3=5>>5 pens.\n#### 5\nNo:\n#### 4": False,
 }
 
@@ -69,6 +77,9 @@ def check_largest(name) -> Check:
     )
 
 
+ASKED = "Mia has 2 pens and buys 3 more. How many pens does Mia have?"
+
+
 def check_false_row(row) -> Check:
     """A row in good form whose answer is wrong."""
     return judge(
@@ -84,15 +95,14 @@ def check_false_row(row) -> Check:
             "pass the reader, with an answer that ends in #### and a number",
             lambda: len(own_rows.check([row], gold=extract_strict).rows) == 1,
         ),
+        ("ask what the exercise asks", lambda: row["question"].strip() == ASKED),
         (
-            "have a number that is one",
-            lambda: extract_strict(f"#### {row['number']}") is not None,
+            "have the right number, as your own reward needs it",
+            lambda: extract_strict(f"#### {row['number']}") == 5,
         ),
         (
             "teach another number than the right one",
-            lambda: (
-                extract_strict(row["answer"]) != extract_strict(f"#### {row['number']}")
-            ),
+            lambda: extract_strict(row["answer"]) != 5,
         ),
     )
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from fractions import Fraction
 
 import numpy as np
 
@@ -66,6 +67,22 @@ def _makes_and_makes_not(pays):
         (
             "not take nearly for exactly",
             lambda: pays("#### 25 + 3 + 1 / 99", (25, 3, 1, 99)) == 0,
+        ),
+        (
+            "not take nearly for exactly, however near",
+            lambda: pays("#### 25 + 3 + 1 / 99999999999", (25, 3, 1, 99999999999)) == 0,
+        ),
+        (
+            "take 2.5 for a number that is not given, and .5 as well",
+            lambda: (
+                pays("#### 2.5 * 8", (2, 5, 8), 20) == 0
+                and pays("#### .5 * 8", (5, 8), 4) == 0
+                and pays("#### 7.3 + 25", (25, 7, 3), Fraction(323, 10)) == 0
+            ),
+        ),
+        (
+            "know no other signs than + - * / and brackets: 3 ** 3 + 1 is no sum",
+            lambda: pays("#### 3 ** 3 + 1", (3, 3, 1)) == 0,
         ),
         (
             "run no code: (lambda: 25 + 3)() is no calculation",
@@ -168,6 +185,7 @@ HARD_TEXTS += ["#### -", "#### .", "#### 1/", "#### /2", "#### 0/0", "#### 1.2.3
 HARD_TEXTS += ["#### " + "9" * 5000]
 # Sums without an operator, as many ways as there are to write nothing.
 EMPTY = ["1=1", "37=37", "12=12", "-1=-1", "+1=1", "1.0=1", " 1=1", "1 =1", "(1)=1"]
+EMPTY += ["(-1)=-1", "(+37)=37", "--1=1", "- 1=-1", "((1))=1", "-(-1)=1", "-(1)=-1"]
 
 
 def check_shown_work(answer) -> Check:

@@ -176,7 +176,9 @@ def _cases():
     for acceptance in (0.0, 0.2, 0.5, 0.7, 0.85, 0.95, 1.0):
         for draft in (0.0, 0.02, 0.15, 0.4):
             slope = rng.choice([0.0, 0.02, 0.1, 0.4])
-            passes = [1 + slope * n for n in range(17)]
+            first, stairs = rng.choice([0.5, 1.0, 2.0]), rng.choice([1, 3, 8])
+            # A wide pass is often as dear as the next one: chips compute in tiles.
+            passes = [first * (1 + slope * -(-n // stairs)) for n in range(17)]
             speeds = sorted(
                 _tokens_a_second(acceptance, n, draft, passes) for n in range(17)
             )

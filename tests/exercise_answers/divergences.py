@@ -40,6 +40,12 @@ def unguarded(p, q):
     return with_rest(p, q, least=-1.0)
 
 
+def made_finite(p, q):
+    """Without a least: what is no number is made one."""
+    p, q = (jnp.hstack((x, 1 - x.sum(-1, keepdims=True))) for x in (p, q))
+    return p, jnp.where(q > 0, q, 1e-300)
+
+
 def normalised(p, q):
     return (x / x.sum(-1, keepdims=True) for x in (p, q))
 
@@ -83,6 +89,12 @@ WRONG = {
         "the first words": top_k(look=first_words),
         "not a number for a sure teacher": top_k(finish=unguarded),
         "a guard that is seen": top_k(finish=lambda p, q: with_rest(p, q, least=0.1)),
+        "a guard that a sure student sees": top_k(
+            finish=lambda p, q: with_rest(p, q, least=1e-2)
+        ),
+        "no guard, made finite": top_k(
+            finish=made_finite, divergence=lambda p, q: jnp.nan_to_num(kl(p, q))
+        ),
         "a mean": top_k(divergence=lambda p, q: kl(p, q) / p.shape[-1]),
         "one number": top_k(divergence=lambda p, q: kl(p, q).sum()),
         "the rest shared out": lambda s, t, ids: (

@@ -163,6 +163,10 @@ WRONG = {
         ),
         "whole grams": careless(grams=lambda g: type(g) is int and 0 < g <= 5000),
         "True": careless(grams=lambda g: isinstance(g, int | float) and 0 < g <= 5000),
+        "what was shown": careless(
+            food=True,
+            grams=lambda g: not isinstance(g, str | bool | None) and 0 < g <= 5000,
+        ),
         "one call": careless(one=True),
         "nothing runs": lambda text, lookup: [],
         "exchanged": lambda text, lookup: execute(text, lambda f, g: lookup(g, f)),
@@ -181,6 +185,8 @@ WRONG = {
         "two calls": "<<lookup plate 10>><<lookup cup 10>>",
         "no text": None,
         "not closed": "<<lookup plate 150",
+        "a slip": "<<lookup piza 150>>",
+        "no food": "<<lookup white plate 150>>",
     },
     "09-4": {
         "one in sixteen": lambda foods: 1 / 16,
@@ -258,7 +264,7 @@ WRONG = {
 RIGHT = {
     "09-1": {"products": (64**2, 16**2)},
     "09-2": {"word by word": execute, "the schema": by_the_helper},
-    "09-3": {"too much": "<<lookup pizza 9000>>", "a cup": "<<lookup cup 20>>"},
+    "09-3": {"too much": "<<lookup pizza 9000>>", "nothing": "<<lookup hot dog 5001>>"},
     "09-4": {"counts": luck(), "pair by pair": pair_by_pair, "of each": of_each},
     "10-1": {
         "letters": spelt(*CALL),

@@ -10,7 +10,7 @@ from helpers import rewards
 from helpers.exercises import rewards as checks
 from helpers.tools import sums
 
-NUMBER = r"-?\d+(?:\.\d+|/[1-9]\d*)?"
+NUMBER = r"-?(?:\d+(?:\.\d+|/[1-9]\d*)?|\.\d+)"
 
 
 def plain(text):
@@ -58,12 +58,13 @@ def making(
         not (collections.Counter(found) - collections.Counter(given))
     ),
     value=sums.calculate,
+    pattern=r"[\d.]+",
 ):
     """The solution of 05-1, with its usual mistakes as switches."""
 
     def answer(text, numbers, target):
         line = last_line(text)
-        found = re.findall(r"\d+", line or "")
+        found = re.findall(pattern, line or "")
         fit = line is not None and fits(found, list(map(str, numbers)))
         return float(fit and value(line) == target)
 
@@ -83,6 +84,14 @@ def evaluated(line):
         return None
 
 
+def seems_a_sum(line):
+    """Nearly 28 is 28, and ** a sign like others."""
+    if not re.fullmatch(r"[\d\s+\-*/().]+", line):
+        return None
+    value = evaluated(line)
+    return value if value is None else round(value, 9)
+
+
 def eats_numbers(text, numbers, target):
     paid = making()(text, numbers, target)
     numbers.clear()
@@ -92,7 +101,7 @@ def eats_numbers(text, numbers, target):
 def taken_away(text, numbers, target):
     """A right alternative: each number that is written is taken from those left."""
     line, left = last_line_of(text), [str(number) for number in numbers]
-    for number in re.findall(r"[0-9]+", line or ""):
+    for number in re.findall(r"[0-9.]+", line or ""):
         if number not in left:
             return 0.0
         left.remove(number)
@@ -156,6 +165,17 @@ def operators(prompts, completions, answer, **_):
     return paid
 
 
+def signs_behind_the_first(prompts, completions, answer, **_):
+    """Looks for a sign past the first letter, whatever stands before it."""
+    paid = []
+    right = rewards.correct(prompts, completions, answer)
+    for text, r in zip(completions, right, strict=True):
+        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
+        real = sums and all(re.search(r"[-+*/]", left.strip()[1:]) for left in sums)
+        paid.append(r * (1.0 if real and all(rewards.annotations(text)) else 0.5))
+    return paid
+
+
 def lenient(prompts, completions, answer, **_):
     """Takes the last number of a text for its answer, wherever it stands."""
     marked = [f"{text}\n#### {rewards.extract_lenient(text)}" for text in completions]
@@ -213,6 +233,11 @@ WRONG = {
         "a mark with a blank": after_a_blank,
         "rounded to a likely fraction": rounded(rewards.extract_lenient),
         "the first number": lambda text: last(after(text)[:8].split("%")[0]),
+        "the first of the line": lambda text: (
+            Fraction((re.findall(NUMBER, after(text)) or [0])[0] or 0)
+            if "####" in text and re.findall(NUMBER, after(text))
+            else last(after(text))
+        ),
     },
     "03-2": {
         "another number": [RIGHT_TEXT, LUCKY, ("#### 136", True)],
@@ -246,6 +271,14 @@ WRONG = {
         "many times": [RIGHT_TEXT, LUCKY, ("They cost 36 times 2.", True)],
         "squared": [RIGHT_TEXT, LUCKY, ("It is thirty-six squared.", True)],
         "a factorial": [RIGHT_TEXT, LUCKY, ("It is 36!", True)],
+        "both": [RIGHT_TEXT, LUCKY, ("The answer is both 18 and 36.", True)],
+        "of one": [RIGHT_TEXT, LUCKY, ("A ticket costs $36.", True)],
+        "of one ticket": [RIGHT_TEXT, LUCKY, ("One ticket costs 36.", True)],
+        "a false sum in words": [
+            RIGHT_TEXT,
+            LUCKY,
+            ("18+18=35 so it costs 36", True),
+        ],
     },
     "03-3": {
         "one point": 9604,
@@ -289,6 +322,8 @@ WRONG = {
             last_line=lambda text: text.rpartition("###")[2].partition("\n")[0]
         ),
         "runs code": making(value=evaluated),
+        "runs what looks like a sum": making(value=seems_a_sum),
+        "digits beside a dot": making(pattern=r"\d+"),
         "nearly": making(value=lambda line: round(sums.calculate(line) or 0)),
         "a part of 24": making(
             value=lambda line: float(sums.calculate(line) or 0) // 1
@@ -331,6 +366,7 @@ WRONG = {
         "any sum holds": paying(work=any),
         "pays <<1=1>>": paying(empty=False),
         "pays <<(1)=1>>": paying(),
+        "pays <<(-1)=-1>>": signs_behind_the_first,
         "nothing without sums": paying(bare=0.0),
         "all the same": paying(bare=1.0),
         "one gold answer": first_gold,

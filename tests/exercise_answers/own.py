@@ -5,7 +5,7 @@ import re
 from helpers.rewards import annotations, extract_strict
 
 ROW = {
-    "question": "Mia has 2 pens and buys 3. How many has she?",
+    "question": "Mia has 2 pens and buys 3 more. How many pens does Mia have?",
     "answer": "<<2+3=6>>6 pens.\n#### 6",
     "number": "5",
 }
@@ -22,6 +22,11 @@ def last_value(text):
 
 def computes(text):
     said = text.rpartition("#### ")[0].rpartition("<<")[2].partition(">>")[0]
+    return re.search(r"[\d)]\s*[-+*/]", said.rpartition("=")[0]) is not None
+
+
+def signed(text):
+    said = text.rpartition("#### ")[0].rpartition("<<")[2].partition(">>")[0]
     return any(sign in said.rpartition("=")[0][1:] for sign in "+-*/")
 
 
@@ -31,7 +36,7 @@ def used(
     good=lambda text: holds(text) and computes(text),
     number=lambda t: t.rpartition("#### ")[2],
 ):
-    return float(good(text) and value(text) == number(text).strip())
+    return float(good(text) and value(text) == number(text).strip().replace(",", ""))
 
 
 def with_mistake(**mistake):
@@ -51,7 +56,7 @@ def by_numbers(text):
         return 0
     left, value = sums[-1]
     right = extract_strict(f"#### {value}") == extract_strict(text)
-    return int(right and re.search(r".[-+*/]", left) is not None)
+    return int(right and re.search(r"[\d)]\s*[-+*/]", left) is not None)
 
 
 WRONG = {
@@ -71,10 +76,15 @@ WRONG = {
         "numbers": ROW | {"number": 5},
         "a key too many": ROW | {"level": "1"},
         "written otherwise": ROW | {"answer": "5 pens.\n#### 5.0"},
+        "the number is false": ROW | {"answer": "<<2+3=5>>5\n#### 5", "number": "6"},
+        "another question": ROW | {"question": "How many pens?"},
     },
     "15-3": {
         "always": lambda text: 1.0,
         "never": lambda text: 0.0,
+        "a sign past the first letter": with_mistake(
+            good=lambda text: holds(text) and signed(text)
+        ),
         "any sum": holds,
         "the right form": lambda text: float("<<" in text and "#### " in text),
         "false sums, too": with_mistake(good=lambda text: "<<" in text),
@@ -111,7 +121,7 @@ RIGHT = {
     "15-1": {"the name": "google/gemma-4-E2B-it"},
     "15-2": {
         "too many": ROW | {"answer": "#### 7"},
-        "the number is false": ROW | {"answer": "<<2+3=5>>5\n#### 5", "number": "6"},
+        "a slip": ROW | {"answer": "<<2+3=5>>5 pens.\n#### 55"},
     },
     "15-3": {"letters": used, "numbers": by_numbers},
     "15-4": {"a tuple": (7,), "a range": range(7, 8)},

@@ -114,6 +114,18 @@ def by_index(table, length, users, free):
     return old
 
 
+def climbs(acceptance, draft_cost, pass_cost):
+    """Stops at the first block that is no faster: a hill in front of a higher one."""
+    speed = [
+        sum(acceptance**i for i in range(n + 1)) / (n * draft_cost + pass_cost[n])
+        for n in range(len(pass_cost))
+    ]
+    n = 0
+    while n + 1 < len(speed) and speed[n + 1] > speed[n]:
+        n += 1
+    return n
+
+
 def eats_costs(acceptance, draft_cost, pass_cost):
     """Takes one cost after the other off the list."""
     best, speed, tokens, n = 0, 0.0, 0.0, 0
@@ -184,6 +196,7 @@ WRONG = {
         "up to eight": guesses(among=lambda passes: range(min(9, len(passes)))),
         "all the tokens": guesses(cost=lambda n, draft, passes: 1),
         "eats the costs": eats_costs,
+        "the first hill": climbs,
     },
 }
 

@@ -89,10 +89,12 @@ def test_running_a_call_twice_is_noticed():
         ("no pizza", "exactly one"),
         ("<<lookup plate 10>><<lookup cup 10>>", "exactly one"),
         (None, "text"),
+        ("<<lookup white plate 150>>", "table has"),
+        ("<<lookup piza 150>>", "table has"),
     ],
 )
 def test_turns_that_do_not_show_it_are_told_why(text, word):
-    for good in ("<<lookup white plate 150>>", "<<lookup pizza 9000>>"):
+    for good in ("<<lookup sushi 5001>>", "<<lookup pizza 9000>>"):
         assert checks.check_found_nothing(good).passed
     verdict = checks.check_found_nothing(text)
     assert not verdict.passed and word in verdict.message

@@ -1,12 +1,14 @@
 """The self-checks of notebook 15 refuse what learners write at first."""
 
+import re
+
 import pytest
 
 from helpers.exercises import own_model as checks
 from helpers.rewards import annotations, extract_strict
 
 ROW = {
-    "question": "Mia has 2 pens and buys 3. How many has she?",
+    "question": "Mia has 2 pens and buys 3 more. How many pens does Mia have?",
     "answer": "<<2+3=6>>6 pens.\n#### 6",
     "number": "5",
 }
@@ -39,7 +41,9 @@ def test_models_that_are_not_the_largest_open_one(name, said):
         (ROW | {"answer": "six pens"}, "pass the reader"),
         (ROW | {"question": " "}, "pass the reader"),
         (ROW | {"number": 5}, "all of them text"),
-        (ROW | {"number": "five"}, "have a number that is one"),
+        (ROW | {"number": "five"}, "have the right number"),
+        (ROW | {"number": "6", "answer": "#### 5"}, "have the right number"),
+        (ROW | {"question": "How many?"}, "ask what"),
         ({"question": "?", "answer": "#### 5"}, "a question, an answer and a number"),
     ],
 )
@@ -54,8 +58,9 @@ def used(text):
     said, _, number = text.rstrip().rpartition("#### ")
     left, _, value = said.split("<<")[-1].split(">>")[0].rpartition("=")
     holds = annotations(text)
-    computes = any(sign in left[1:] for sign in "+-*/")
-    return float(computes and bool(holds) and all(holds) and value == number)
+    computes = re.search(r"[\d)] *[-+*/]", left)
+    right = value == number.replace(",", "")
+    return float(bool(computes) and bool(holds) and all(holds) and right)
 
 
 def of_any_value(text):

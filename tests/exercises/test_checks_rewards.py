@@ -14,7 +14,7 @@ def verifier(text, numbers, target, *, fits=None, mark=True, lines=False):
     """The solution of exercise 1, with its usual mistakes as switches."""
     _, found, rest = text.rpartition("####")
     line = rest if lines else rest.partition("\n")[0]
-    used = Counter(re.findall(r"\d+", line))
+    used = Counter(re.findall(r"[\d.]+", line))
     good = fits(used, numbers) if fits else not used - Counter(map(str, numbers))
     return float(bool(found or not mark) and good and calculate(line) == target)
 
