@@ -75,7 +75,8 @@ def of_notebook(stage: str) -> Stage:
 STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
     "sft_control": Stage(real_sft.control, "sft_control"),
     "grpo_one_step": Stage(real_one_step.grpo, "grpo_one_step"),
-    "tool_sft": Stage(None, "sft", calculator=True),
+    "tool_sft": Stage(None, "sft", calculator=True),  # it is lent one
+    "sft_with_tool": Stage(real_tool.sft, "sft_with_tool", calculator=True),
     "tool_grpo": Stage(real_tool.grpo, "tool_grpo", calculator=True),
     "tool_grpo_alone": Stage(None, "tool_grpo"),
     "tool_student": Stage(real_tool.student, "tool_student"),

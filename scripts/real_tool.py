@@ -16,6 +16,12 @@ from scripts import real_sft
 ASKED = 1000  # training questions whose answers the student imitates, if right
 
 
+def sft(preset, seed: int) -> None:
+    """SFT that leaves the calculator's digits out of the loss, as "sft_with_tool"."""
+    there = maths.recipe(preset, maths.WithCalculator)
+    real_sft.imitate(there, "sft_with_tool", seed)
+
+
 def grpo(preset, seed: int) -> None:
     """GRPO from SFT's model with the calculator in the loop, kept as "tool_grpo"."""
     there = maths.recipe(preset, maths.WithCalculator).start("sft")

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model import peft_folder, quantized
+from helpers.model.folder import WeightsError
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
@@ -283,16 +284,24 @@ def save(model: Transformer, folder, base="") -> None:
     peft_folder.save(folder, kept, model.config, str(base))
 
 
-def load(model: Transformer, folder) -> Transformer:
+def load(model: Transformer, folder, base: str | None = None) -> Transformer:
     """A model with the adapters of a PEFT folder, to go on from or to use.
 
     Args:
       model: the base they were trained on; stays as it is.
       folder: from `save`, or `peft`'s own save_pretrained.
+      base: what the folder has to name as its base, as it was given to `save`; None:
+        any of the same shape will do, for a model does not know its own name.
     Raises:
       ValueError: the model has adapters already.
-      WeightsError: the folder is damaged, of another kind, or of another model.
+      WeightsError: the folder is damaged, of another kind, of a model of another shape
+        or with another base.
     """
+    if base is not None and (named := peft_folder.base_of(folder)) != base:
+        raise WeightsError(
+            f"The adapters in {folder} were trained on {named}, "
+            f"not on {base}. Load that base, or train adapters anew on this one."
+        )
     found = peft_folder.read(folder, model.config, ATTENTION + MLP)
     own = _kind(model)
     kind = next((k for k, word in quantized.KINDS.items() if word == found.base), own)

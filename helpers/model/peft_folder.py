@@ -166,7 +166,8 @@ def base_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its settings.
     """
-    return str(_settings(pathlib.Path(folder)).get("base_model_name_or_path"))
+    settings = _settings(pathlib.Path(folder))
+    return str(settings.get("base_model_name_or_path") or "a base without a name")
 
 
 def _settings(folder):

@@ -201,11 +201,10 @@ class Recipe:
 
         A few solutions are too long for both budgets together; says how many.
         """
-        examples = chat.examples_tokens(
-            self.tokenizer,
-            [row["question"] for row in self.train],
-            [row["answer"] for row in self.train],
+        questions, answers = (
+            [row[name] for row in self.train] for name in ("question", "answer")
         )
+        examples = self.examples_tokens(questions, answers)
         length = self.preset.prompt_tokens + self.preset.completion_tokens
         fitting = [example for example in examples if len(example[0]) <= length]
         print(
@@ -215,6 +214,10 @@ class Recipe:
         return prompt_batches.packed_rows(
             fitting, batch=self.preset.rows, length=length, seed=seed
         )
+
+    def examples_tokens(self, questions, answers):
+        """Worked solutions as tokens, with the mask of those that are learned."""
+        return chat.examples_tokens(self.tokenizer, questions, answers)
 
     def rollouts(self, reward, seed: int, group: int | None = None) -> Rollouts:
         """Groups of the policy's scored answers, a batch source for RL.
@@ -277,6 +280,10 @@ class WithCalculator(Recipe):
     def tools(self):
         """GSM8K's `<<48/2=` is the call."""
         return CalculatorUse()
+
+    def examples_tokens(self, questions, answers):
+        """The same; what the calculator writes is not learned."""
+        return self.tools.examples_tokens(self.tokenizer, questions, answers)
 
 
 def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from helpers.text import chat, chat_encoding
+from helpers.text import chat
 
 COLUMNS = ("question", "answer")
 TAKEN = frozenset({"prompts", "completions"})  # of `rewards.RewardSet`'s own arguments
@@ -74,7 +74,7 @@ def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
       records: dicts, such as a table of `datasets`.
       tokenizer: counts the tokens; None: nothing is too long.
       prompt_tokens: most tokens of a question with its chat template.
-      completion_tokens: most tokens of an answer.
+      completion_tokens: most tokens of an answer, the one that ends it included.
       columns: {our name: theirs}, such as {"question": "prompt"}.
       gold: gives what an answer is graded by, None if there is nothing, such as
         `rewards.extract_strict`; None: answers are not looked into.
@@ -188,7 +188,11 @@ def _parsed(line):
     if len(line) > LONGEST_LINE:
         raise Fault(f"a line of more than {LONGEST_LINE:,} bytes")
     try:
-        record = json.loads(line.decode("utf-8"), parse_constant=_no_number)
+        record = json.loads(
+            line.decode("utf-8"),
+            parse_constant=_no_number,
+            object_pairs_hook=_named_once,
+        )
         _require_unicode(json.dumps(record, ensure_ascii=False))
     except UnicodeError:
         raise Fault("no UTF-8 text") from None
@@ -202,6 +206,14 @@ def _require_unicode(text):
         text.encode("utf-8")
     except UnicodeError:  # half of a character pair
         raise Fault("no UTF-8 text") from None
+
+
+def _named_once(pairs):
+    """The object of some pairs; JSON allows a name twice, and Python takes the last."""
+    names = collections.Counter(name for name, _ in pairs)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise Fault(f'"{twice[0]}" stands twice in one object')
+    return dict(pairs)
 
 
 def _no_number(name):
@@ -244,16 +256,28 @@ def _same_columns(rows):
 
 
 def _short_enough(rows, tokenizer, prompt_tokens, completion_tokens):
-    questions = [row["question"] for _, row in rows]
-    counts = dict(
-        zip(questions, map(len, chat.prompts_tokens(tokenizer, questions)), strict=True)
-    )
+    """Questions are there once by now; a text may have more after its answer's end."""
+    questions, answers = ([row[name] for _, row in rows] for name in COLUMNS)
+    prompts = chat.prompts_tokens(tokenizer, questions)
+    examples = chat.examples_tokens(tokenizer, questions, answers)
+    counted = {
+        question: (len(prompt), sum(mask), len(tokens))
+        for question, prompt, (tokens, mask) in zip(
+            questions, prompts, examples, strict=True
+        )
+    }
+    both = prompt_tokens + completion_tokens
 
     def rule(place, row):
-        if counts[row["question"]] > prompt_tokens:
+        asked, answered, together = counted[row["question"]]
+        if asked > prompt_tokens:
             return f"a prompt of more than {prompt_tokens} tokens"
-        if len(chat_encoding.plain(tokenizer, [row["answer"]])[0]) > completion_tokens:
-            return f"an answer of more than {completion_tokens} tokens"
+        if answered > completion_tokens:
+            return (
+                f"an answer of more than {completion_tokens} tokens, its end included"
+            )
+        if together > both:
+            return f"more than {both} tokens with its chat template"
         return None
 
     return rule

@@ -382,3 +382,11 @@ def test_what_cannot_be_adapted_is_said():
     for wrong in {"rank": 0}, {"rank": 2, "alpha": 0}, {"rank": 2, "targets": ()}:
         with pytest.raises(ValueError, match="nothing could be learned"):
             lora.add(cached_model(), **wrong)
+
+
+def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path):
+    lora.save(trained(), tmp_path, base="org/one")
+    assert lora.load(cached_model(), tmp_path, base="org/one").layers.adapters
+    assert lora.load(cached_model(), tmp_path).layers.adapters
+    with pytest.raises(WeightsError, match="trained on org/one, not on org/another"):
+        lora.load(cached_model(), tmp_path, base="org/another")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 
 import course_notebooks
 import jax
@@ -21,6 +22,7 @@ from helpers.model.folder import WeightsError
 from helpers.recipes import frozen, maths, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
+from helpers.text import chat
 
 REAL = pathlib.Path(
     os.environ.get("COURSE_GSM8K") or runtime.ROOT.parent / "shared" / "data" / "gsm8k"
@@ -78,6 +80,24 @@ def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
     batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
     assert batch["tokens"].shape == (SMALL.rows, 160)
+
+
+def test_what_the_calculator_writes_is_not_learned(gsm8k_files):
+    """The rest is, in the same rows; an annotation's result is what a call gives."""
+    plain, lent = (
+        maths.recipe(SMALL, kind).demonstrations(seed=0)
+        for kind in (maths.Recipe, maths.WithCalculator)
+    )
+    tokenizer = maths.recipe(SMALL).tokenizer
+    written = lambda batch, kept: "".join(  # noqa: E731
+        chat.decode(tokenizer, row[mask == kept])
+        for row, mask in zip(batch["tokens"], batch["loss_mask"], strict=True)
+    )
+    for _ in range(3):
+        all_of_it, own = next(plain), next(lent)
+        results = re.findall(r"=(-?\d+)>>", written(all_of_it, 1))
+        assert results and not re.findall(r"=-?\d+>>", written(own, 1))
+        assert own["loss_mask"].sum() < all_of_it["loss_mask"].sum()
 
 
 def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):

@@ -66,6 +66,10 @@ def test_a_row_that_cannot_be_used_is_named_with_its_line(what, tmp_path):
     [
         (b'{"question": "a", "answer": "b", "x": NaN}', "no JSON"),
         (b'{"question": "a\\ud83d", "answer": "b"}', "no UTF-8 text"),
+        (
+            b'{"question": "a", "answer": "b", "answer": "c"}',
+            '"answer" stands twice in one object',
+        ),
         (b"[" * 200_000, "no JSON"),
         (b'"' + b"x" * 2_500_000, "a line of more than 1,000,000 bytes"),
     ],
@@ -140,13 +144,37 @@ def test_rows_over_the_budget_are_left_out(tokenizer):
     assert found.rows == [GOOD]
     assert found.faults == {
         "a prompt of more than 48 tokens": ["row 2"],
-        "an answer of more than 64 tokens": ["row 3"],
+        "an answer of more than 64 tokens, its end included": ["row 3"],
     }
     (prompt,) = chat.prompts_tokens(tokenizer, [GOOD["question"]])
     exact = {"prompt_tokens": len(prompt)}
     assert own_rows.check([GOOD], tokenizer, **exact).rows == [GOOD]
     with pytest.raises(ValueError, match="by a tokenizer"):
         own_rows.check([GOOD], prompt_tokens=48)
+
+
+@settings(deadline=None)
+@given(prompt_room=st.integers(-3, 4), answer_room=st.integers(-3, 4))
+def test_what_is_within_the_budgets_can_be_trained_on_and_ended(
+    prompt_room, answer_room, tokenizer
+):
+    """In a row of both budgets together, and the end of an answer within its own."""
+    question, answer = GOOD["question"], GOOD["answer"]
+    (prompt,) = chat.prompts_tokens(tokenizer, [question])
+    ((tokens, mask),) = chat.examples_tokens(tokenizer, [question], [answer])
+    limits = {
+        "prompt_tokens": len(prompt) + prompt_room,
+        "completion_tokens": sum(mask) + answer_room,
+    }
+    length = sum(limits.values())
+    fits = prompt_room >= 0 and answer_room >= 0 and len(tokens) <= length
+    if not fits:
+        with pytest.raises(ValueError, match="more than"):
+            own_rows.check([GOOD], tokenizer, **limits)
+        return
+    assert own_rows.check([GOOD], tokenizer, **limits).rows == [GOOD]
+    packed = batches.packed_rows([(tokens, mask)], batch=1, length=length, seed=0)
+    assert next(packed)["loss_mask"].sum() == sum(mask)
 
 
 def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
