@@ -44,7 +44,9 @@ def caption(part: Slice, chip: int = 0) -> str:
     axes = [name for name, ring in zip("xyz", part.rings, strict=True) if ring]
     rings = f"rings along {' and '.join(axes)}" if axes else "no ring: edges end"
     return (
-        f"{title(part)} in bfloat16; {rings}. From chip {chip} the farthest chip is "
+        f"{title(part)} in bfloat16; {rings}. Left, the chips in space with their "
+        "links, those of a host alike in colour and marker; right, bars of how many "
+        f"chips are how many hops away. From chip {chip} the farthest chip is "
         f"{part.hops(chip).max()} hops away, the mean is {_mean_hops(part, chip):.1f}; "
         f"no two chips are more than {part.diameter} apart."
     )
