@@ -12,7 +12,7 @@ REAL = ROOT / "data" / "results" / "real.csv"
 RIGHT = REAL.with_name("real_right.csv")
 TASKS = {"one_step": "one step", "two_step": "two steps", "three_step": "three steps"}
 STAGES = {
-    "base": ("as it comes", plotting.GREY),
+    "base_asked_well": ("as it comes, asked well", plotting.GREY),
     "sft": ("SFT", plotting.ORANGE),
     "sft_control": ("SFT for as long as both", plotting.GREEN),
     "grpo": ("SFT, then GRPO", plotting.BLUE),
@@ -116,7 +116,7 @@ def image(found: dict) -> str:
     alone = [
         STAGES[stage][0]
         for stage in stages(found)
-        if stage != "base" and len(found[stage, "one_step"]) == 1
+        if not stage.startswith("base") and len(found[stage, "one_step"]) == 1
     ]
     first = " / ".join(
         f"{100 * row['greedy']:.1f}"
@@ -137,7 +137,8 @@ def image(found: dict) -> str:
 def table(found: dict) -> str:
     """Every row as Markdown: what is asked how, and what comes of it."""
     lines = [
-        "| stage | problems | seed | n | right | lenient | pass@1, @8 | cut off |",
+        "| stage | problems | seed | n | right | lenient | pass@1, @8 of 50 "
+        "| cut off |",
         "|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for (stage, task), rows in sorted(found.items(), key=_place):

@@ -1,6 +1,6 @@
 """The food-logging assistant."""
 
-from helpers.app import food_app, local_model, meal_view, photo_model
+from helpers.app import food_app, local_model, meal_view
 from helpers.app.assistant import BackendError, Event, converse, portions
 from helpers.app.chat_server import ChatServer
 from helpers.app.meal_log import MealLog
@@ -16,6 +16,5 @@ __all__ = [
     "food_app",  # the page
     "local_model",  # a model of this machine
     "meal_view",  # tables and plots of meals
-    "photo_model",  # a Gemma on real weights, for photos
     "portions",  # what an answer logs
 ]

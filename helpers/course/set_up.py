@@ -47,9 +47,9 @@ def _memory(device: jax.Device) -> str:
 
 
 _INSTEAD = (
-    ", then run again. Here the last section of 04, 07, 08 and 11 trains a model of 135M "
-    "parameters, for up to an hour; COURSE_PRESET=laptop leaves it out. 09 and 10 show "
-    "what the compiler says of theirs, and 15 trains those 135M all along."
+    ", then run again. Here the last section of 04, 07, 08 and 11 trains a model of "
+    "135M parameters, for up to an hour; COURSE_PRESET=laptop leaves it out. 09 and 10 "
+    "show what the compiler says of theirs, and 15 trains those 135M all along."
 )
 _SWITCH = {
     "colab": f"No TPU here. Runtime → Change runtime type → v5e-1 TPU{_INSTEAD}",

@@ -1,6 +1,7 @@
 """Which model fits which machine: what the TPU's compiler said of one GRPO update."""
 
 import csv
+import functools
 import math
 
 import jax
@@ -11,6 +12,7 @@ from helpers.model.known import KNOWN
 from helpers.model.transformer import Transformer
 from helpers.tpu.generations import SLICES
 
+LAPTOP_FIT = TPU_FIT.with_name("laptop_fit.csv")
 GATED = "google/gemma-3", "meta-llama/"  # need a licence accepted, and a token
 
 
@@ -18,25 +20,31 @@ def choices() -> str:
     """A Markdown table: models by size, and the share of a chip's memory they take.
 
     Of each model the update of GRPO with adapters, its largest program; a preset's
-    where there is one. Behind the share stand prompts × answers. Modelled by the
-    compiler (`make tpu-check`), not measured.
+    where there is one. Behind the share, or the GB on a laptop, stand prompts ×
+    answers. Told by the compilers (`make tpu-check`, `scripts.laptop_fit`), not
+    measured.
     """
     rows = _rows()
-    sizes = {name: _parameters(name) for name in {row["model"] for row in rows}}
+    laptop = {row["model"]: row for row in _read(LAPTOP_FIT)}
     lines = [
         f"| model | parameters | token | {' | '.join(SLICES)} | float32 on a laptop |",
         f"|---|--:|---|{'---|' * len(SLICES)}--:|",
     ]
-    for name in sorted(sizes, key=lambda name: sizes[name]):
+    for name in offered():
         cells = (
             name,
-            _short(sizes[name]),
+            _short(_parameters(name)),
             "yes" if name.startswith(GATED) else "no",
             *(_told([r for r in rows if _is_of(r, name, part)]) for part in SLICES),
-            f"{4 * sizes[name] / 1e9:.1f} GB of weights",
+            _on_laptop(laptop.get(name)),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def offered() -> list[str]:
+    """The models of that table, by size."""
+    return sorted({row["model"] for row in _rows()}, key=_parameters)
 
 
 def largest_that_fits(machine: str, spare: float) -> str:
@@ -56,9 +64,13 @@ def largest_that_fits(machine: str, spare: float) -> str:
     return max(open_ones, key=_parameters)
 
 
+def _read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def _rows():
-    with open(TPU_FIT, newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = _read(TPU_FIT)
     newest = rows[0]["versions"]  # Colab's older compiler was asked too
     return [row for row in rows if row["versions"] == newest and _is_choice(row)]
 
@@ -89,9 +101,20 @@ def _told(rows):
     return f"{share:.0f}% ({best['prompts']} × {best['group']}{photos})"
 
 
+def _on_laptop(row):
+    if row is None:
+        return "–"
+    asked = float(row["arguments_gb"]) + float(row["temporaries_gb"])
+    return f"{asked:.1f} GB ({row['prompts']} × {row['group']})"
+
+
+@functools.cache
 def _parameters(name):
+    return count(KNOWN[name])
+
+
+def count(config) -> int:
     """How many numbers a model has, from its shapes alone."""
-    config = KNOWN[name]
     shapes = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
 

@@ -46,7 +46,7 @@ def table(monkeypatch, tmp_path):
 def test_a_model_has_a_row_with_a_cell_for_each_machine(table):
     (line,) = table({}, {"topology": "v5e-8", "hbm_percent": "12.5", "prompts": "64"})
     assert line[:3] == ["Qwen/Qwen3-0.6B", "596M", "no"]
-    assert line[3:] == ["41% (16 × 8)", "12% (64 × 8)", "2.4 GB of weights"]
+    assert line[3:] == ["41% (16 × 8)", "12% (64 × 8)", "4.4 GB (8 × 8)"]
 
 
 def test_the_presets_own_program_comes_first_then_text_alone(table):
