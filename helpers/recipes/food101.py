@@ -210,4 +210,5 @@ def recipe(preset) -> Recipe:
     train, test = photos(form_of(policy.config).ask)
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
+    print(preset.disconnect)
     return Recipe(preset, policy, tokenizer, train, test)

@@ -316,4 +316,5 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     policy.remat = preset.remat
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
     print(frame(tokenizer))
+    print(preset.disconnect)
     return kind(preset, policy, tokenizer, **splits)

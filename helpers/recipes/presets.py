@@ -81,6 +81,15 @@ class Preset:
         return self.packed or self.prompts
 
     @property
+    def disconnect(self) -> str:
+        """What a disconnect costs, as a sentence."""
+        return (
+            f"A disconnect costs {self.sft.save_every} of {self.sft.steps} steps of "
+            f"SFT at most, {self.rl.save_every} of {self.rl.steps} of training on "
+            "answers: run the cell again."
+        )
+
+    @property
     def real(self) -> bool:
         """Whether its model is someone else's, and not the course's own small one."""
         return self.model != SHIPPED

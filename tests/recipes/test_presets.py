@@ -82,6 +82,11 @@ def test_a_disconnect_costs_a_tenth_of_a_stage_at_most(steps, between):
     assert presets.Stage(steps, 1e-3).save_every == between
 
 
+def test_what_a_disconnect_costs_is_told():
+    said = presets.PRESETS["v5e-1"].disconnect
+    assert "15 of 150 steps of SFT at most, 15 of 150" in said
+
+
 def test_the_default_models_need_no_token():
     open_ones = ("Qwen/", "HuggingFaceTB/", "google/gemma-4")
     for name in ("laptop", "laptop-real", "v5e-1", "v5e-8"):
