@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 
 import course_notebooks
 import jax
@@ -80,6 +81,21 @@ def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys)
     batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out
     assert batch["tokens"].shape == (SMALL.rows, 160)
+
+
+def test_a_teacher_with_other_tokens_is_refused(gsm8k_files, tmp_path, monkeypatch):
+    """As many tokens as the student has, two of them exchanged."""
+    there, folder = maths.recipe(SMALL), tmp_path / "teacher"
+    shutil.copytree(TINY / "grpo", folder)
+    monkeypatch.setitem(maths.TEACHERS, SMALL.model, str(folder))
+    assert there.teacher().config == there.policy.config
+    table = json.loads((folder / "tokenizer.json").read_text())
+    vocab = table["model"]["vocab"]
+    one, other = sorted(vocab, key=vocab.__getitem__)[-2:]
+    vocab[one], vocab[other] = vocab[other], vocab[one]
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    with pytest.raises(WeightsError, match="other tokens than"):
+        there.teacher()
 
 
 def test_what_the_calculator_writes_is_not_learned(gsm8k_files):
