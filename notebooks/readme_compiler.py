@@ -50,13 +50,13 @@ def pictures_tables() -> str:
     ]
     gemma4 = (
         "Gemma 4. Its 31B answers 64 photos at once on eight chips (of v5e in "
-        "int8). E2B samples eight answers to each of eight photos on one chip, to "
-        "each of 16 on eight, and is distilled from E4B on v5e and from 31B on the "
-        "larger slices; of two rows of GRPO the second has no photos. E4B is in "
-        "int8 on one chip, with its per-layer table in the host's memory; on eight "
-        "chips two share each of its matrices. Updates took three to eleven minutes "
-        "to compile (`compile_s` in `tpu_fit.csv`), two programs at a time beside "
-        "other work."
+        "int8), E2B on one. E2B samples eight answers to each of eight prompts on one "
+        "chip, to each of 16 on eight. It is distilled from 31B on the larger slices "
+        "and from E4B on v5e; on one chip both are in int8, and their per-layer tables "
+        "in the host's memory. What is sampled beside a teacher leaves room for it. "
+        "E4B is in int8 on one chip, its table on the host; on eight chips two share "
+        "each of its matrices. Updates took three to eleven CPU-minutes to compile "
+        "(`compile_s` in `tpu_fit.csv`)."
     )
     return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])
 
