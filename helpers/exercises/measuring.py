@@ -145,7 +145,10 @@ _MULTIPLE = re.compile(r"\s*(?:times|squared)\b")
 
 
 # What is said of one ticket is not said of two, and two numbers are not one.
-_ONE = re.compile(r"\b(?:a|an|one|per|the|this|1|your|his|her)\s+ticket\b")
+_ONE = re.compile(
+    r"\b(?:a|one|1|this) ticket (?:[a-z]+ ){0,3}\$?(\d+)\b"
+    r"|\b(\d+) (?:dollars? )?(?:a|per|for a|for one) ticket\b"
+)
 _PAIR = re.compile(r"\bboth\s+\$?\d+(?:\.\d+)?\s+and\b")
 _SUM = re.compile(r"(\d[\d\s.]*[-+*/][\d\s.+*/()-]*)=\s*\$?(\d+(?:\.\d+)?)")
 
@@ -169,7 +172,9 @@ def _plainly_says(text, gold):
     words = _WORD.findall(_EACH.sub("", plain))
     if not {*words} <= _PLAIN or _SIGNS.search(text):
         return False
-    if _ONE.search(_EACH.sub("", plain)) or _PAIR.search(plain) or _false_sum(plain):
+    if any(str(gold) in found for found in _ONE.findall(plain)):
+        return False
+    if _PAIR.search(plain) or _false_sum(plain):
         return False
     plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
     numbers = re.finditer(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)

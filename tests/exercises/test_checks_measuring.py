@@ -37,6 +37,8 @@ TAKEN_BACK = """Many people mistakenly say 36.|It should be lower: under 36.
 36 is incorrect.|36 is false|36 is too many.|They answered 36, wrongly.|36 too few
 at least 36|Everybody says 36.|The answer is not 36|It isn't 36|half of 36|36 or so
 Each costs 36.|The price of each ticket is 36|36%|Is it 36?|twice 36|36 times two|-36
+A ticket costs $36.|One ticket costs 36.|It is 36 dollars per ticket.
+The answer is both 18 and 36.|18+18=35 so it costs 36|18 + 18 = 37, so the sum is 36
 36!|They cost 3_6|Nobody pays 36|36 cents|√36|36²|thirty-six hundred|less: 36"""
 
 
@@ -48,6 +50,8 @@ def test_a_number_that_is_taken_back_is_not_right(text):
 
 SAID = """They cost 36 dollars!|It is $36 in all.|It's 36.
 $18 each, and she pays for 2 tickets: 36|The answer is thirty-six.|18 + 18 = 36
+One ticket costs 18, two cost 36.|A ticket is $18 and 18 * 2 = 36
+The ticket price is 18 each, so the total is 36.|18 + 18 = 36, so both cost 36
 Each ticket costs $18, so both together are $36.|So the total is 36.00 dollars."""
 
 
