@@ -17,6 +17,7 @@ it was, and what was measured is not measured again.
 """
 
 import argparse
+import fcntl
 import functools
 import json
 import os
@@ -172,7 +173,17 @@ def read() -> list[dict]:
 
 
 def write(row: dict) -> None:
-    """Puts a row into both tables, in the place of an earlier one of the same key."""
+    """Puts a row into both tables, in the place of an earlier one of the same key.
+
+    Two runs may write at the same moment, and neither loses a row.
+    """
+    WORK.mkdir(parents=True, exist_ok=True)
+    with open(WORK / "tables.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _write(row)
+
+
+def _write(row):
     same = [str(row[name]) for name in KEY]
     order = [*BASE, *STAGES]
     for path, fields in (TABLE, FIELDS), (TABLE.with_name(ANSWERED), ONE_BY_ONE):

@@ -355,7 +355,10 @@ def teachers():
         yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=teacher)
     for topology, teacher in (("v5e-8", E4B), ("v6e:2x4", LARGEST)):
         yield TaughtCase(E2B, "rollout", topology, prompts=16, teacher=teacher)
-    yield OneChipCase(E2B, "distillation", "v5e-1", prompts=8, pieces=8)
+    for pictures in (1, 0):
+        cut = {"prompts": 8, "pieces": 8, "pictures": pictures}
+        yield OneChipCase(E2B, "distillation", "v5e-1", **cut)
+    yield Gemma4Case(E2B, "distillation", "v5e-8", prompts=16, pictures=0)
     yield OneChipCase(E2B, "rollout", "v5e-1", prompts=8)
 
 

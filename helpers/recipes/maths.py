@@ -8,7 +8,7 @@ and generated problems of one to three steps, for GSM8K is beyond it.
 import dataclasses
 import os
 import pathlib
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import jax
 
@@ -188,8 +188,8 @@ class Recipe:
             GRPO ended with, which was not trained here.
         """
         if larger := TEACHERS.get(self.preset.model):
-            theirs = chat.load_tokenizer(hub.fetch(larger)).get_vocab()
-            if theirs != self.tokenizer.get_vocab():
+            both: list[Any] = [chat.load_tokenizer(hub.fetch(larger)), self.tokenizer]
+            if both[0].get_vocab() != both[1].get_vocab():
                 raise WeightsError(
                     f"{larger} cuts text into other tokens than {self.preset.model}: "
                     "it cannot teach it token by token. Take a teacher of its family."
