@@ -20,7 +20,8 @@ STAGES = {
     "tool_sft": ("SFT with a calculator", plotting.BLACK),
 }
 SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
-SINCE |= {"tool_sft": "sft", "tool_grpo": "tool_sft"}
+SINCE |= {"student": "sft", "tool_sft": "sft", "sft_with_tool": "tool_sft"}
+SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
 
 
 def measured() -> dict[tuple[str, str], list[dict]]:

@@ -358,7 +358,6 @@ def teachers():
     for pictures in (1, 0):
         cut = {"prompts": 8, "pieces": 8, "pictures": pictures}
         yield OneChipCase(E2B, "distillation", "v5e-1", **cut)
-    yield Gemma4Case(E2B, "distillation", "v5e-8", prompts=16, pictures=0)
     yield OneChipCase(E2B, "rollout", "v5e-1", prompts=8)
 
 
