@@ -310,6 +310,7 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     commands = [line for line in script.splitlines() if line.startswith("make ")]
     assert commands == [
         "make test",
+        "make real-model",
         "make colab-check",
         "make parity",
         "make serve-check",
