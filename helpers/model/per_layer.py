@@ -84,7 +84,10 @@ def keep_on_host(model):
             f"The model is spread over {len(layout.device_set)} devices: a table in the"
             " host's memory serves one."
         )
-    table = jax.device_put(table, jax.memory.Space.Host)
+    place = jax.memory.Space.Host  # of shapes; arrays stay where they are in jax 0.7
+    if not isinstance(table, jax.core.Tracer):
+        place = table.sharding.with_memory_kind("pinned_host")
+    table = jax.device_put(table, place)
     moved.per_layer.host_vectors = OnHost(table)
     del moved.per_layer.vectors
     return moved
