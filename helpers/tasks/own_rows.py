@@ -210,10 +210,10 @@ def _require_unicode(text):
 
 def _named_once(pairs):
     """The object of some pairs; JSON allows a name twice, and Python takes the last."""
-    names = collections.Counter(name for name, _ in pairs)
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise Fault(f'"{twice[0]}" stands twice in one object')
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):  # the name is not told: it may be long, or no text
+        raise Fault("a name stands twice in one object")
+    return found
 
 
 def _no_number(name):

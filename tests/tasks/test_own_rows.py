@@ -68,8 +68,9 @@ def test_a_row_that_cannot_be_used_is_named_with_its_line(what, tmp_path):
         (b'{"question": "a\\ud83d", "answer": "b"}', "no UTF-8 text"),
         (
             b'{"question": "a", "answer": "b", "answer": "c"}',
-            '"answer" stands twice in one object',
+            "a name stands twice in one object",
         ),
+        (b'{"\\ud83d": 1, "\\ud83d": 2}', "a name stands twice in one object"),
         (b"[" * 200_000, "no JSON"),
         (b'"' + b"x" * 2_500_000, "a line of more than 1,000,000 bytes"),
     ],
