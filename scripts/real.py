@@ -5,12 +5,13 @@
 A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; SFT alone, for
 as long as SFT and GRPO together, is in `scripts.real_sft`, GRPO on problems of one step
-in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`. Before the
-first stage and after each the model is measured on held-out problems, level by level:
-greedily on 200 of each, and with eight samples on 50 of them; as it comes also in the
-wording that suits it best on training problems. With COURSE_GSM8K, the folder of
-GSM8K's files, on its test questions too: all 1,319, which take an hour or two of a core
-for each stage, or as many of the first as COURSE_GSM8K_ROWS says.
+in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`, those on
+GSM8K itself, for a GPU, in `scripts.real_gsm8k`. Before the first stage and after each
+the model is measured on held-out problems, level by level: greedily on 200 of each, and
+with eight samples on 50 of them; as it comes also in the wording that suits it best on
+training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions
+too: all 1,319, which take an hour or two of a core for each stage, or as many of the
+first as COURSE_GSM8K_ROWS says.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
 it was, and what was measured is not measured again.
@@ -37,7 +38,7 @@ from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
-from scripts import real_one_step, real_sft, real_tool, tables
+from scripts import real_gsm8k, real_one_step, real_sft, real_tool, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
@@ -81,6 +82,10 @@ STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
     "tool_grpo": Stage(real_tool.grpo, "tool_grpo", calculator=True),
     "tool_grpo_alone": Stage(None, "tool_grpo"),
     "tool_student": Stage(real_tool.student, "tool_student"),
+    "gsm8k_sft": Stage(real_gsm8k.sft, "gsm8k_sft"),
+    "gsm8k_tool_sft": Stage(None, "gsm8k_sft", calculator=True),
+    "gsm8k_grpo": Stage(real_gsm8k.grpo, "gsm8k_grpo"),
+    "gsm8k_tool_grpo": Stage(real_gsm8k.tool_grpo, "gsm8k_tool_grpo", calculator=True),
 }
 BASE = ("base", "base_asked_well")  # as it comes: asked as the others, and well
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
@@ -153,7 +158,7 @@ def measure(there, task: str, rows, tools=None) -> dict:
         "tools": tools,
     }
     if task == "gsm8k":
-        settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": 64}
+        settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": at_once()}
     greedy = evaluate(there.policy, there.tokenizer, rows, samples=0, **settings)
     settings["batch"] = size.prompts
     few = evaluate(there.policy, there.tokenizer, rows[:SAMPLED], **settings)
@@ -165,6 +170,20 @@ def measure(there, task: str, rows, tools=None) -> dict:
     print(f"  {task}: {greedy}\n  sampled: {few}", flush=True)
     right = "".join(str(int(strict)) for strict in greedy.column("strict"))
     return figures | {"n": greedy.n, "right": right}
+
+
+def at_once() -> int:
+    """GSM8K's questions that are answered together."""
+    return 64 if jax.default_backend() == "cpu" else 256
+
+
+def measured_with() -> str:
+    """What a row says it was measured with: versions, and a device that is no CPU."""
+    said = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
+    said.append(f"python {platform.python_version()}")
+    if jax.default_backend() != "cpu":
+        said.append(f"on {jax.devices()[0].device_kind}")
+    return " ".join(said)
 
 
 def read() -> list[dict]:
@@ -204,9 +223,7 @@ def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -
     """
     have = {tuple(row[name] for name in KEY) for row in read()}
     model = there.preset.model.split("/")[-1]
-    names = ("jax", "flax", "optax")
     put = None
-    versions = " ".join(f"{name} {metadata.version(name)}" for name in names)
     for task, rows in tasks().items():
         if (model, stage, task, str(seed)) in have:
             continue
@@ -217,7 +234,7 @@ def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
             | {
                 "seconds": round(seconds),
-                "versions": f"{versions} python {platform.python_version()}",
+                "versions": measured_with(),
                 "load": round(os.getloadavg()[0], 1),
             }
         )

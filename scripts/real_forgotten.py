@@ -3,7 +3,7 @@
     python -m scripts.real_forgotten [--seed 0] [--preset laptop-real]
 
 Forty-eight capitals, asked as anyone would, of the model as it comes and of every stage
-that `make real` has trained here. Into `data/results/real_forgotten.csv`: the share
+that `make real` has trained here with a seed. Into `data/results/real_forgotten.csv`: the share
 that names the capital, with its 95% interval; the share of answers that end as a
 problem of arithmetic does, with `####`; and the loss, in nats a token, on the answers
 that the model gave before any training.
@@ -119,7 +119,8 @@ def main():
         rows.append(row | {"seed": given.seed})
         print(rows[-1], "\n ", said[0], flush=True)
         jax.clear_caches()
-    tables.write(TABLE, rows, FIELDS)
+    others = [row for row in tables.read(TABLE) if row["seed"] != str(given.seed)]
+    tables.write(TABLE, [*others, *rows], FIELDS)
 
 
 if __name__ == "__main__":

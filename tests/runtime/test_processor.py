@@ -1,3 +1,5 @@
+import types
+
 import jax
 import pytest
 
@@ -25,3 +27,14 @@ def test_an_accelerator_is_not_asked(tmp_path, monkeypatch):
     processor.CPUINFO.write_text(AMD)
     monkeypatch.setattr(processor.jax, "default_backend", lambda: "tpu")
     assert not processor.multiplies_bfloat16()
+
+
+@pytest.mark.parametrize(
+    "capability, has",
+    [("9.0", True), ("8.0", True), ("12.0", True), ("7.5", False), ("gfx942", False)],
+)
+def test_a_gpu_says_its_generation(capability, has, monkeypatch):
+    device = types.SimpleNamespace(compute_capability=capability)
+    monkeypatch.setattr(processor.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(processor.jax, "devices", lambda: [device])
+    assert processor.multiplies_bfloat16() is has
