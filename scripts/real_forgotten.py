@@ -3,10 +3,10 @@
     python -m scripts.real_forgotten [--seed 0] [--preset laptop-real]
 
 Forty-eight capitals, asked as anyone would, of the model as it comes and of every stage
-that `make real` has trained here with a seed. Into `data/results/real_forgotten.csv`: the share
-that names the capital, with its 95% interval; the share of answers that end as a
-problem of arithmetic does, with `####`; and the loss, in nats a token, on the answers
-that the model gave before any training.
+that `make real` has trained here with a seed. Into `data/results/real_forgotten.csv`:
+the share that names the capital, with its 95% interval; the share of answers that end
+as a problem of arithmetic does, with `####`; and the loss, in nats a token, on the
+answers that the model gave before any training.
 """
 
 import argparse

@@ -86,6 +86,7 @@ def measure(case, kept):
         "compiler_tflop": round(report.compiler_tflop, 2),
         "compiler_gb": round(report.compiler_gbytes, 1),
         "modelled_ms": round(report.modelled_ms, 1),
+        "kernels_ms": round(report.kernels_ms, 1),
         "roofline_ms": round(report.roofline_ms, 1),
         "pallas_calls": report.pallas_calls,
         "unpriced_calls": report.unpriced_calls,

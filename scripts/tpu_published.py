@@ -30,8 +30,8 @@ SHAPES = {
     ),
 }
 COMPILED = (  # columns that the compiler fills
-    *("modelled_ms", "product_ms", "roofline_ms", "links_ms", "unpriced_calls"),
-    *("modelled_percent", "hbm_percent", "verdict", "versions"),
+    *("modelled_ms", "product_ms", "kernels_ms", "roofline_ms", "links_ms"),
+    *("unpriced_calls", "modelled_percent", "hbm_percent", "verdict", "versions"),
 )
 RECIPES = "https://github.com/AI-Hypercomputer/tpu-recipes/blob/main/training"
 MAXTEXT = "https://github.com/AI-Hypercomputer/maxtext/blob/main"
@@ -165,6 +165,7 @@ def compiled(one: Published) -> dict:
     said = {
         "modelled_ms": round(report.modelled_ms),
         "product_ms": round(report.by_kind.get("product", 0.0)),
+        "kernels_ms": round(report.kernels_ms),
         "roofline_ms": round(report.roofline_ms),
         "links_ms": round(report.links_ms),
         "unpriced_calls": report.unpriced_calls,

@@ -265,8 +265,9 @@ def _known(row, column, unit):
 
 
 def quoted_ms(row: dict) -> float:
-    """The compiler's sum for a program, or its roofline where that is longer."""
-    return max(float(row["modelled_ms"]), float(row.get("roofline_ms") or 0))
+    """The compiler's sum and kernels, or the roofline where that is longer."""
+    priced = float(row["modelled_ms"]) + float(row.get("kernels_ms") or 0)
+    return max(priced, float(row.get("roofline_ms") or 0))
 
 
 def _checked(row: dict) -> dict:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from helpers.model import attention
+from helpers.model import attention, long_attention
 
 BLOCK, BLOCKS = 128, 8  # least tokens in a block of queries, most blocks
 
@@ -22,11 +22,13 @@ class Reach(NamedTuple):
       is all of them.
     whole: whether this layer looks at all in spite of `back`, () bool: where layers of
       both kinds are one program.
+    segments: of the tokens, (P, G, T) int32, where they look at nothing earlier.
     """
 
     ahead: int = 0
     back: int = 0
     whole: jax.Array | bool = False
+    segments: jax.Array | None = None
 
 
 EVERYTHING = Reach()
@@ -35,11 +37,25 @@ EVERYTHING = Reach()
 def attend_causally(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     """`attend`, where the last piece is the queries' own tokens, in the same order.
 
-    A token sees nothing after itself, so queries go in blocks and each block gets only
-    the keys up to its own end: almost half of a long text's scores are never computed.
-    Where a layer is local, nor are those of keys before its window.
+    On TPUs long texts go through a kernel, else through blocks of queries.
 
     Args, returns: as `attend`; what the masks allow lies within `reach`.
+    """
+    if not long_attention.fits(query_PGKRTH, pieces, reach):
+        return in_blocks(query_PGKRTH, pieces, masks, reach)
+    return jax.lax.platform_dependent(
+        query_PGKRTH,
+        pieces,
+        tpu=lambda query, own: long_attention.attend_long(query, own, reach),
+        default=lambda query, own: in_blocks(query, own, masks, reach),
+    )
+
+
+def in_blocks(query_PGKRTH, pieces, masks, reach=EVERYTHING):
+    """`attend_causally` by blocks of queries, each with the keys up to its own end.
+
+    A token sees nothing after itself, so almost half of a long text's scores are never
+    computed. Where a layer is local, nor are those of keys before its window.
     """
     G, T = query_PGKRTH.shape[1], query_PGKRTH.shape[4]
     if T >= attention.JOINED and len(pieces) > 1:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.model.attention_blocks import EVERYTHING, Reach
+from helpers.model.attention_blocks import EVERYTHING
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
@@ -116,17 +116,17 @@ class Gemma4Layers(nnx.Module):
         for name, layers in own_of(config).stacks.items():
             setattr(self, name, stack(name, layers))
 
-    def __call__(self, x, inputs_LPGTE, positions_PGT, seen, pieces, ahead, remat):
+    def __call__(self, x, inputs_LPGTE, positions_PGT, seen, pieces, reach, remat):
         """Returns the new x, and ({kind: keys}, {kind: values}) of the new tokens.
 
         Args:
           inputs_LPGTE: each layer's vectors of the tokens (`PerLayer`), or None.
           seen: (allowed, distance) of each piece, the new tokens last.
           pieces: (keys, values) of the earlier pieces, both by kind.
-          ahead: see `attention_blocks.Reach`.
+          reach: of a layer that looks at everything.
           remat: wraps one layer, see `ops.REMAT`.
         """
-        walk = _Walk(self, positions_PGT, seen, ahead, remat)
+        walk = _Walk(self, positions_PGT, seen, reach, remat)
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
         used = dict.fromkeys(own_of(self.config).stacks, 0)
@@ -148,11 +148,11 @@ class Gemma4Layers(nnx.Module):
 class _Walk:
     """What all layers of one pass have in common, by kind."""
 
-    def __init__(self, layers, positions_PGT, seen, ahead, remat):
+    def __init__(self, layers, positions_PGT, seen, reach, remat):
         c, own = layers.config, own_of(layers.config)
         self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
         self.layers, self.remat = own.stacks, remat
-        self.reach = {"full": Reach(ahead), "local": Reach(ahead, c.window)}
+        self.reach = {"full": reach, "local": reach._replace(back=c.window)}
         full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
         local = frequencies(c.head_dim, c.rope_local_theta)
         self.ropes = {

@@ -130,7 +130,7 @@ class Transformer(nnx.Module):
         # Keys and values come from the layers.
         new = KV(None, None, positions_PGT, segments_PGT)  # type: ignore[arg-type]
         seen = [visible(positions_PGT, segments_PGT, kv) for kv in earlier]
-        runs, ahead = None, 0
+        runs, reach = None, Reach(segments=None if earlier else segments_PGT)
         if images_PID is not None:
             assert c.vision is not None, "such embeddings come from `see`"
             is_image = (tokens_PGT == c.vision.image_token) & (segments_PGT > 0)
@@ -138,15 +138,16 @@ class Transformer(nnx.Module):
             if isinstance(c.vision, Gemma4VisionConfig):  # its vectors are of padding
                 tokens_PGT = jnp.where(is_image, c.vision.pad_token, tokens_PGT)
             if getattr(c.vision, "both_ways", True):
-                runs, ahead = image_runs(is_image), images_PID.shape[1]
+                runs = image_runs(is_image)
+                reach = reach._replace(ahead=images_PID.shape[1])
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
         pieces = [(kv.keys, kv.values) for kv in earlier]
         walk = layers or (self._walk_kinds if c.gemma4 else self._walk)
-        x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, ahead)
+        x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, reach)
         hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
         return hidden, new._replace(keys=keys, values=values)
 
-    def _walk(self, x, _, positions_PGT, seen, pieces, ahead):
+    def _walk(self, x, _, positions_PGT, seen, pieces, reach):
         """All layers, one after the other: the new x, and their keys and values."""
         c = self.config
         ropes, window = rotaries(positions_PGT, c), c.window if c.pattern > 1 else 0
@@ -163,18 +164,18 @@ class Transformer(nnx.Module):
                     for allowed, distance in seen
                 ]
             layer = nnx.merge(graph, gathered(weights, x.dtype))
-            reach = Reach(ahead, window, is_global)
-            x, kv = layer(spread(x), cos_sin, earlier, masks, reach)
+            own = reach._replace(back=window, whole=is_global)
+            x, kv = layer(spread(x), cos_sin, earlier, masks, own)
             return spread(x), kv
 
         is_global = jnp.array([c.is_global(i) for i in range(c.layers)])
         return jax.lax.scan(one_layer, x, (weights, is_global, pieces))
 
-    def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, ahead):
+    def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, reach):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""
         inputs = self.per_layer(tokens_PGT, x) if hasattr(self, "per_layer") else None
         remat = rematerialised(self.remat)
-        return self.layers(x, inputs, positions_PGT, seen, pieces, ahead, remat)
+        return self.layers(x, inputs, positions_PGT, seen, pieces, reach, remat)
 
     def stacks(self) -> dict[tuple[str, ...], Layer]:
         """The stacks of like layers by their path: one, or one of each kind."""

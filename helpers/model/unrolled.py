@@ -16,7 +16,6 @@ from flax import nnx
 from helpers.model import quantized
 from helpers.model.adapted import cut, side_by_side
 from helpers.model.attention import KV, summing
-from helpers.model.attention_blocks import Reach
 from helpers.model.ops import matmul
 from helpers.model.rope import rotaries
 from helpers.runtime.sharding import cut_over_model
@@ -59,7 +58,7 @@ class Unrolled:
             layer.joined = functools.partial(_products, ready)
             self.layers.append(layer)
 
-    def __call__(self, x, _, positions_PGT, seen, pieces, ahead, at=None):
+    def __call__(self, x, _, positions_PGT, seen, pieces, reach, at=None):
         """All layers: the new x, and lists of their keys and values.
 
         Args:
@@ -80,7 +79,7 @@ class Unrolled:
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
             cos_sin = ropes[0 if far else 1]
-            x, kv = layer(x, cos_sin, earlier, masks, Reach(ahead), at)
+            x, kv = layer(x, cos_sin, earlier, masks, reach, at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 

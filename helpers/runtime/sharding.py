@@ -116,7 +116,7 @@ def _devices_of(layout: NamedSharding) -> Mesh:
     return cast(Mesh, layout.mesh)
 
 
-def _mesh_in_use():
+def mesh_in_use():
     """The mesh of the `using` that surrounds this code; None outside, or alone."""
     mesh = jax.sharding.get_abstract_mesh()
     return mesh if not mesh.empty and "data" in mesh.shape and mesh.size > 1 else None
@@ -124,13 +124,13 @@ def _mesh_in_use():
 
 def cut_over_model() -> bool:
     """Whether matrices stay cut, over the mesh axis "model", while they are used."""
-    mesh = _mesh_in_use()
+    mesh = mesh_in_use()
     return mesh is not None and mesh.shape["model"] > 1
 
 
 def spread(x):
     """Activations (rows, …) with their rows over the mesh axis "data"."""
-    mesh = _mesh_in_use()
+    mesh = mesh_in_use()
     if mesh is None or x.shape[0] % mesh.shape["data"]:
         return x
     return jax.lax.with_sharding_constraint(x, PartitionSpec("data"))
@@ -144,7 +144,7 @@ def gathered(tree, dtype):
       dtype: what matrices are used in; gathering them in it sends less. Narrower ones
         stay as they are.
     """
-    mesh, width = _mesh_in_use(), jnp.dtype(dtype).itemsize
+    mesh, width = mesh_in_use(), jnp.dtype(dtype).itemsize
     if mesh is None:
         return tree
 

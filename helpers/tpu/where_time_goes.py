@@ -4,7 +4,7 @@ The optimised program names, for most instructions, the cycles that the compiler
 with and the line of Python they come from. Beside them stand the FLOPs and the bytes in
 HBM of the instruction itself: what a chip needs at least. Neither is a measurement:
 separate elementwise passes are priced too high, and asynchronous copies and calls of
-Pallas kernels have no price at all.
+Pallas kernels have no price at all (`kernels_ms` is what the latter take at least).
 """
 
 import collections
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from helpers.tpu.generations import Generation
-from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Part, Program
+from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Part, Program, kernel_flops
 from helpers.tpu.hlo_costs import hbm_bytes, product_flops
 
 # Instructions that take time even where the compiler writes no estimate for them.
@@ -82,13 +82,15 @@ def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
         found = program.instruction(line)
         if found is None or found.opcode in FREE | LOOPS:
             continue
-        estimate = re.search(r'"estimated_cycles":"(\d+)"', line)
-        cycles = int(estimate[1]) if estimate else UNKNOWN
+        priced = re.search(r'"estimated_cycles":"(\d+)"', line)
+        cycles = int(priced[1]) if priced else UNKNOWN
         if cycles >= UNKNOWN and not _works(found):
             continue
         inside = list(program.inside(found))
         products = [part for part in inside if part.opcode in ("convolution", "dot")]
         told = (products[0] if products else found).line
+        flops = sum(product_flops(program.shapes, part) for part in products)
+        flops += kernel_flops(line)
         called = re.search(r'custom_call_target="([^"]*)"', line)
         yield Instruction(
             name=found.name,
@@ -98,7 +100,7 @@ def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
             kind=_kind({part.opcode for part in inside}),
             times=times,
             cycles=None if cycles >= UNKNOWN else times * cycles,
-            flops=times * sum(product_flops(program.shapes, part) for part in products),
+            flops=times * flops,
             bytes=times * hbm_bytes(program, found),
         )
 
@@ -205,6 +207,12 @@ def roofline_ms(found: Iterable[Instruction], chip: Generation) -> float:
         moved += move
         in_turn += 0.0 if one.opcode.endswith("-start") else max(compute, move)
     return max(in_turn, moved)
+
+
+def kernels_ms(found: Iterable[Instruction], chip: Generation) -> float:
+    """What kernels of Pallas take at least, for which the compiler has no estimate."""
+    kernels = (one for one in found if one.opcode == "tpu_custom_call")
+    return sum(max(_least_ms(one, chip)) for one in kernels)
 
 
 def unpriced(found: Iterable[Instruction]) -> dict[str, int]:

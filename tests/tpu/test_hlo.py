@@ -54,6 +54,62 @@ def test_an_operation_without_an_estimate_is_not_counted():
     assert hlo.modelled_cycles(text) == 5
 
 
+BRANCHES = """HloModule jit_step
+
+%near (p: f32[8]) -> f32[8] {
+  ROOT %a = f32[8] fusion(%p), backend_config={"estimated_cycles":"10"}
+}
+
+%far (p: f32[8]) -> f32[8] {
+  ROOT %b = f32[8] fusion(%p), backend_config={"estimated_cycles":"30"}
+}
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %c = f32[8]{0} conditional(%is_far, %a, %a), branch_computations={%near, %far}
+  ROOT %d = f32[8] fusion(%c), backend_config={"estimated_cycles":"7"}
+}
+"""
+
+
+def test_of_the_branches_of_a_condition_the_dearest_counts():
+    assert hlo.modelled_cycles(BRANCHES) == 37
+    other = BRANCHES.replace("%near, %far", "%far, %near")
+    assert hlo.modelled_cycles(other) == 37
+    other = BRANCHES.replace('cycles":"30', 'cycles":"3')
+    assert hlo.modelled_cycles(other) == 17
+
+
+KERNEL = """  %splash_mha_{kind}_segmented.6 = f32[4,64,8]{{2,1,0}} custom-call(%q, %k), \
+custom_call_target="tpu_custom_call", frontend_attributes={{kernel_metadata={{
+ "xprof_metadata":"{{}}"
+}}}}, metadata={{op_name="jit(f)/pairs_{pairs}_wide_64/vmap(static_sparsity_splash)/\
+splash_mha_{kind}_segmented/pallas_call" stack_frame_id=144}}
+"""
+
+
+@pytest.mark.parametrize("kind, products", [("fwd", 2), ("dq", 3), ("dkv", 4)])
+def test_a_kernel_says_what_it_computes(kind, products):
+    """Over three lines, as libtpu 0.0.42 writes it."""
+    kernel = KERNEL.format(kind=kind, pairs=1000)
+    text = f"ENTRY %main (a: f32[]) -> f32[] {{\n{kernel}}}\n"
+    line, _ = next(hlo.Program(text).walk())
+    assert hlo.kernel_flops(line) == products * 2 * 1000 * 64
+    assert hlo.kernel_flops(line.replace("tpu_custom_call", "Sharding")) == 0
+    assert hlo.kernel_flops(line.replace("pairs_1000", "")) == 0
+
+
+def test_of_two_kernels_the_one_with_more_pairs_is_the_dearer_branch():
+    near, far = (KERNEL.format(kind="fwd", pairs=n) for n in (10**6, 10**8))
+    text = (
+        f"%near (p: f32[]) -> f32[] {{\n{near}}}\n"
+        f"%far (p: f32[]) -> f32[] {{\n{far}}}\n"
+        "ENTRY %main (a: f32[]) -> f32[] {\n"
+        "  %c = f32[] conditional(%a), branch_computations={%far, %near}\n}\n"
+    )
+    walked = [line for line, _ in hlo.Program(text).walk()]
+    assert sum(map(hlo.kernel_flops, walked)) == 4 * 10**8 * 64
+
+
 # As libtpu 0.0.42 writes it: one gather in three fusions, the second beside a product.
 OVERLAPPED = """
 %begin (p: bf16[8,16]) -> (bf16[8,16], bf16[64,16]) {

@@ -1,0 +1,209 @@
+"""The kernel of long texts against plain attention: what is found, and gradients."""
+
+import os
+import subprocess
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sharded_long_texts import T, texts
+
+from helpers.model import attention, attention_blocks, long_attention
+from helpers.model.attention_blocks import Reach
+from helpers.model.config import ModelConfig
+from helpers.model.transformer import Transformer
+from helpers.runtime import ROOT
+
+
+def seen(segments, back, whole):
+    """By whom, in plain loops of NumPy: (P, G, T, S)."""
+    t, s = np.arange(segments.shape[-1])[:, None], np.arange(segments.shape[-1])
+    allowed = (t >= s) & (bool(whole) | (t - s < (back or T)))
+    same = segments[..., :, None] == segments[..., None, :]
+    return allowed & same & (segments[..., None, :] > 0)
+
+
+def by_hand(query, piece, mask):
+    """Softmax attention as its equation stands."""
+    scores = jnp.einsum("pgkrth,pgkhs->pgkrts", query, piece[0])
+    weights = jax.nn.softmax(jnp.where(mask[:, :, None, None], scores, -jnp.inf), -1)
+    return jnp.einsum("pgkrts,pgksh->pgkrth", weights, piece[1])
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    back=st.sampled_from([0, 1, 50, 128, 300]),
+    whole=st.sampled_from([False, True, "told false", "told true"]),
+    sizes=st.sampled_from([(1, 1, 1, 1), (2, 1, 1, 3), (1, 2, 2, 2)]),
+)
+def test_the_kernel_finds_what_attention_finds_and_so_do_its_gradients(
+    seed, back, whole, sizes
+):
+    query, piece, segments = texts(
+        seed, **dict(zip("PGKR", sizes, strict=True)), H=2 ** (3 + seed % 5)
+    )
+    if isinstance(whole, str):  # as in a scan over layers of both kinds
+        whole = jnp.array(whole == "told true")
+    mask = seen(np.asarray(segments), back, whole)
+    real = (segments > 0)[:, :, None, None, :, None]
+    weights = jnp.where(real, jax.random.normal(jax.random.key(1), query.shape), 0)
+    reach = Reach(0, back, whole, segments)
+
+    def of(attend):
+        def total(query, piece):
+            found = jnp.where(real, attend(query, piece), 0)
+            return jnp.sum(found * weights), found
+
+        gradients = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)
+        return jax.jit(gradients)(query, piece)
+
+    ours = of(
+        lambda query, piece: long_attention.attend_long(
+            query, [piece], reach, interpret=True
+        )
+    )
+    masked = jnp.where(real[..., 0, 0, :, :], mask, True)  # of padding: no NaN
+    theirs = of(lambda query, piece: by_hand(query, piece, masked))
+    theirs = jax.tree.leaves(theirs)  # a query that sees itself alone has a slope of 0
+    near = 1e-5 * max(1, *(float(jnp.abs(x).max()) for x in theirs[1:]))
+    for a, b in zip(jax.tree.leaves(ours), theirs, strict=True):
+        np.testing.assert_allclose(a, b, atol=near, rtol=1e-5)
+
+
+def test_pairs_are_counted_as_a_loop_counts_them():
+    for length in (1, 5, 40):
+        for back in (0, 1, 3, 40, 60):
+            loop = sum(
+                t >= s and (not back or t - s < back)
+                for t in range(length)
+                for s in range(length)
+            )
+            assert long_attention.pairs(length, back) == loop
+
+
+LONG_ROWS = {"tokens": 2048, "earlier": 0, "ahead": 0, "segments": True}
+
+
+@pytest.mark.parametrize(
+    "changed, taken",
+    [
+        ({}, True),
+        ({"tokens": 4096 + 128}, True),
+        ({"tokens": 2048 - 128}, False),
+        ({"tokens": 2048 + 64}, False),  # no whole number of blocks
+        ({"earlier": 1}, False),
+        ({"ahead": 4}, False),
+        ({"segments": False}, False),
+    ],
+)
+def test_only_long_rows_that_look_at_themselves_alone_go_there(changed, taken):
+    case = LONG_ROWS | changed
+    query = jax.ShapeDtypeStruct((1, 1, 1, 1, case["tokens"], 8), jnp.float32)
+    segments = jnp.ones((1, 1, case["tokens"])) if case["segments"] else None
+    reach = Reach(case["ahead"], segments=segments)
+    pieces = [None] * (1 + case["earlier"])
+    if jax.device_count() > 1:
+        taken = False  # without a mesh in use
+    assert long_attention.fits(query, pieces, reach) is taken
+
+
+@pytest.mark.parametrize(
+    "rows, heads, taken", [(4, 2, True), (3, 2, False), (4, 1, False)]
+)
+def test_on_several_devices_rows_and_heads_must_be_dealt_out(
+    rows, heads, taken, monkeypatch
+):
+    mesh = types.SimpleNamespace(shape={"data": 2, "model": 2})
+    monkeypatch.setattr(long_attention, "mesh_in_use", lambda: mesh)
+    query = jax.ShapeDtypeStruct((rows, 1, heads, 1, 2048, 8), jnp.float32)
+    reach = Reach(segments=jnp.ones((rows, 1, 2048)))
+    assert long_attention.fits(query, [None], reach) is taken
+
+
+def model(**changed):
+    sizes = {"vocab_size": 64, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2}
+    sizes |= {"family": "llama", "head_dim": 8, "ff": 32}
+    config = ModelConfig(**sizes | changed)
+    return Transformer(config, nnx.Rngs(0))
+
+
+GEMMA = {"family": "gemma3_text", "pattern": 2, "window": 100}
+
+
+@pytest.mark.parametrize("family", [{}, GEMMA], ids=["all global", "with windows"])
+def test_a_model_takes_the_kernel_on_a_tpu_and_on_nothing_else(family, monkeypatch):
+    """Which of both is lowered; the text of the program names the kernel."""
+    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    policy = model(**family)
+    tokens = jax.ShapeDtypeStruct((1, 1, T), jnp.int32)
+    run = jax.jit(lambda tokens, positions: policy(tokens, positions)[0])
+    traced = run.trace(tokens, tokens)
+    kernels = {
+        platform: traced.lower(lowering_platforms=(platform,))
+        .as_text()
+        .count("tpu_custom_call")
+        for platform in ("cpu", "tpu")
+    }
+    assert kernels["cpu"] == 0
+    assert kernels["tpu"] == (2 if family else 1)  # far and near
+
+
+@pytest.mark.parametrize("family", [{}, GEMMA], ids=["all global", "with windows"])
+def test_a_model_learns_the_same_through_the_kernel(family, monkeypatch):
+    """Loss and gradients of a packed row, the kernel by its interpreter."""
+    policy = model(**family)
+    tokens = jax.random.randint(jax.random.key(0), (1, 1, T), 0, 64)
+    segments = jnp.where(jnp.arange(T) < 90, 1, 2)[None, None]
+    positions = jnp.where(segments == 1, 0, -90) + jnp.arange(T)
+
+    def loss(policy):
+        hidden, _ = policy(tokens, positions, segments)
+        return jnp.mean(policy.logits(hidden) ** 2)
+
+    plain = nnx.value_and_grad(loss)(policy)
+    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    looked = []
+
+    def interpreted(*given, tpu, default):
+        looked.append(given[0].shape)
+        monkeypatch.setattr(long_attention, "attend_long", attend)
+        return tpu(*given)
+
+    kernel = long_attention.attend_long
+
+    def attend(query, pieces, reach):
+        return kernel(query, pieces, reach, interpret=True)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", interpreted)
+    through = nnx.value_and_grad(loss)(policy)
+    assert looked
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(through), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4 * float(jnp.abs(a).max()))
+
+
+def test_on_a_mesh_each_device_takes_its_rows_and_heads():
+    script = ROOT / "tests" / "sharded_long_texts.py"
+    flags = "--xla_force_host_platform_device_count=4"
+    subprocess.run(
+        [sys.executable, script], check=True, env=os.environ | {"XLA_FLAGS": flags}
+    )
+
+
+def test_what_blocks_find_is_the_same():
+    """`attend_causally` without a TPU: the way it went before."""
+    query, piece, segments = texts(5)
+    mask = jnp.asarray(seen(np.asarray(segments), 40, False))
+    reach = Reach(0, 40, False, segments)
+    found = attention_blocks.in_blocks(query, [piece], [mask], reach)
+    plain = attention.attend(query, [piece], [mask])
+    real = (segments > 0)[:, :, None, None, :, None]
+    np.testing.assert_allclose(found * real, plain * real, atol=1e-5)

@@ -1,0 +1,58 @@
+"""The kernel of long texts on four devices against one, rows and heads dealt out.
+
+`XLA_FLAGS=--xla_force_host_platform_device_count=4 python tests/sharded_long_texts.py`
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from helpers.model.attention_blocks import Reach
+from helpers.model.long_attention import attend_long
+from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import using
+
+T = 256
+
+
+def texts(seed, *, P=1, G=1, K=1, R=2, H=16):
+    """Queries, a piece, and segments: packed texts, the last places padding."""
+    keys = jax.random.split(jax.random.key(seed), 4)
+    query = jax.random.normal(keys[0], (P, G, K, R, T, H)) * H**-0.5
+    piece = (
+        jax.random.normal(keys[1], (P, G, K, H, T)),
+        jax.random.normal(keys[2], (P, G, K, T, H)),
+    )
+    segments = jnp.sort(jax.random.randint(keys[3], (P, G, T), 1, 4), -1)
+    return query, piece, segments.at[..., T - 9 :].set(0)
+
+
+def attend(query, piece, segments):
+    """What the kernel finds, and the gradient of its sum for all it is given."""
+
+    def total(query, piece):
+        found = attend_long(query, [piece], Reach(segments=segments), interpret=True)
+        found = found * (segments > 0)[:, :, None, None, :, None]
+        return (found**2).sum(), found
+
+    return jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(query, piece)
+
+
+def main():
+    """Compares them, on two places for rows and two for heads."""
+    assert jax.device_count() == 4
+    given = texts(3, P=4, K=2)
+    alone = attend(*given)
+    mesh = make_mesh(jax.devices(), 2)
+    spread = jax.device_put(given, NamedSharding(mesh, PartitionSpec("data")))
+    with using(spread):
+        found = jax.jit(attend)(*spread)
+    heads = found[0][1].sharding.spec
+    assert heads[0] == "data" and heads[2] == "model", heads
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+if __name__ == "__main__":
+    main()
