@@ -157,6 +157,7 @@ def readme(text: str) -> str:
         "results": results.markdown(kept_run()),
         "real": readme_real.image(real := readme_real.measured()),
         "real-table": readme_real.table(real),
+        "real-lifts": readme_real.lifts(),
         "real-changes": readme_real.changes(),
         "speed": speed(),
         "speed-tables": speed_tables(),
@@ -174,6 +175,7 @@ def compiler(text: str) -> str:
     text = fill(text, "left", readme_left.left_table())
     text = fill(text, "meshes", readme_left.meshes_table())
     text = fill(text, "peers", readme_left.peers_table())
+    text = fill(text, "long", readme_compiler.long_texts())
     text = fill(text, "witnesses", readme_compiler.witnesses())
     text = fill(text, "published", readme_compiler.published_table())
     return fill(text, "pictures", readme_compiler.pictures_tables())

@@ -5,7 +5,7 @@ import gzip
 
 from helpers.course import results
 from helpers.tpu import GENERATIONS, ahead_of_time, kept_programs, where_time_goes
-from scripts import tables, tpu_published
+from scripts import tables, tpu_cases, tpu_check, tpu_published
 
 GEMMA4 = {
     "31B": ("v6e:2x4", "v5e-8"),
@@ -65,9 +65,9 @@ def published_table() -> str:
     """Steps that others measured on real chips, and the compiler's of our program."""
     lines = [
         "| model | slice | batch | measured | the same, causal | a step "
-        "| compiler's sum | of it products | roofline | links | without a price "
-        "| by the longer |",
-        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| compiler's sum | of it products | kernels | roofline | links "
+        "| without a price | by the longer |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in tables.read(tpu_published.TABLE):
         batch = f"{row['rows']} × {int(row['length']):,} a chip"
@@ -80,15 +80,52 @@ def published_table() -> str:
             f"{float(row['published_ms']) / 1e3:.1f} s",
         ]
         if row["verdict"]:
-            cells += ["does not fit", *[""] * 5]
+            cells += ["does not fit", *[""] * 6]
         elif not row["modelled_ms"]:
-            cells += ["not compiled yet", *[""] * 5]
+            cells += ["not compiled yet", *[""] * 6]
         else:
-            seconds = ("modelled_ms", "product_ms", "roofline_ms", "links_ms")
+            seconds = "modelled product kernels roofline links".split()
+            seconds = [f"{name}_ms" for name in seconds]
             cells += [f"{float(row[name]) / 1e3:.1f} s" for name in seconds]
             cells.append(f"{int(row['unpriced_calls']):,}")
             cells.append(f"{float(row['modelled_percent']):.0f}%")
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n" + _beside_measured()
+
+
+def _beside_measured():
+    """How the compiler's time of our programs compares with the steps of others."""
+    ratios = [
+        f"{results.quoted_ms(row) / float(row['published_ms']):.2f} ({row['model']})"
+        for row in tables.read(tpu_published.TABLE)
+        if row["modelled_ms"]
+    ]
+    return f"Sum and kernels, of the measured step: {', '.join(ratios)} times."
+
+
+def long_texts() -> str:
+    """SFT on rows that go through the kernel, as a Markdown table."""
+    lines = [
+        "| model | machine | rows | of HBM | compiler's sum | kernels at least "
+        "| roofline | of peak | compiled in |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for case in tpu_cases.long_texts():
+        named = {name: str(x) for name, x in tpu_check.named(case).items()}
+        for row in _rows(**named):
+            cells = (
+                row["model"].rpartition("/")[2],
+                row["topology"],
+                f"{case.prompts} × {case.tokens // case.prompts:,}",
+                f"{float(row['hbm_percent']):.0f}%",
+                *(
+                    f"{float(row[name]):,.0f} ms"
+                    for name in ("modelled_ms", "kernels_ms", "roofline_ms")
+                ),
+                f"{float(row['modelled_peak_percent']):.0f}%",
+                f"{row['compile_s']} CPU-s",
+            )
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -22,6 +22,18 @@ STAGES = {
 SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
 SINCE |= {"student": "sft", "tool_sft": "sft", "sft_with_tool": "tool_sft"}
 SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
+CHANGES = {
+    "sft": "SFT",
+    "grpo": "GRPO, after SFT",
+    "student": "distillation of GRPO's model, after SFT",
+    "sft_control": "SFT for as long as both, not SFT",
+    "grpo_one_step": "GRPO on one step, after SFT",
+    "tool_sft": "SFT's model lent a calculator",
+    "sft_with_tool": "SFT without the calculator's digits",
+    "tool_grpo": "GRPO with the calculator, after that",
+    "tool_grpo_alone": "the same without it, against SFT's model",
+    "tool_student": "SFT on its right answers, without it",
+}
 
 
 def measured() -> dict[tuple[str, str], list[dict]]:
@@ -166,27 +178,56 @@ def changes() -> str:
     """What each stage changed, problem by problem, as Markdown; none recorded: ""."""
     if not RIGHT.exists():
         return ""
-    with open(RIGHT, newline="") as file:
-        rows = list(csv.DictReader(file))
-    right = {(r["stage"], r["task"], r["seed"]): [*map(int, r["right"])] for r in rows}
     lines = [
         "| stage | since | problems | seed | before | after | change, in points "
         "| gained | lost |",
         "|---|---|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for (stage, task, seed), after in right.items():
-        before = right.get((SINCE.get(stage), task, seed))
-        if before:
-            found = compare(before, after)
-            span = f"({100 * found.low:+.1f} to {100 * found.high:+.1f})"
-            cells = (
-                *(stage, SINCE[stage], TASKS.get(task, task), seed),
-                *(f"{100 * sum(x) / len(x):.1f}%" for x in (before, after)),
-                f"{100 * found.difference:+.1f} {span}".replace("-", "−"),
-                *(str(found.gained), str(found.lost)),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
+    for (stage, task, seed), pair in _pairs().items():
+        found = compare(*pair)
+        span = f"({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+        cells = (
+            *(stage, SINCE[stage], TASKS.get(task, task), seed),
+            *(f"{100 * sum(x) / len(x):.1f}%" for x in pair),
+            f"{100 * found.difference:+.1f} {span}".replace("-", "−"),
+            *(str(found.gained), str(found.lost)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def lifts() -> str:
+    """Each stage's mean change over its seeds, where three or more have pairs."""
+    found: dict[tuple[str, str], list] = {}
+    for (stage, task, _), pair in _pairs().items():
+        found.setdefault((stage, task), []).append(compare(*pair))
+    lines = [
+        "| what changes | problems | seeds | mean change, in points "
+        "| lowest to highest | clearly up | clearly down |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for (stage, task), changes in sorted(found.items(), key=_place):
+        if len(changes) < 3:
+            continue
+        points = [100 * one.difference for one in changes]
+        cells = (
+            *(CHANGES[stage], TASKS.get(task, task), str(len(points))),
+            f"{sum(points) / len(points):+.1f}",
+            f"{min(points):+.1f} to {max(points):+.1f}",
+            str(sum(one.low > 0 for one in changes)),
+            str(sum(one.high < 0 for one in changes)),
+        )
+        lines.append(f"| {' | '.join(cells)} |".replace("-", "−"))
+    return "\n".join(lines)
+
+
+def _pairs():
+    """{(stage, task, seed): (before, after)}, problem by problem."""
+    with open(RIGHT, newline="") as file:
+        rows = list(csv.DictReader(file))
+    right = {(r["stage"], r["task"], r["seed"]): [*map(int, r["right"])] for r in rows}
+    before = {key: right.get((SINCE.get(key[0]), *key[1:])) for key in right}
+    return {key: (before[key], after) for key, after in right.items() if before[key]}
 
 
 def _place(item):

@@ -22,7 +22,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import time
 
 import jax
 import numpy as np
@@ -32,7 +31,7 @@ from helpers import runtime
 from helpers.model import scoring
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import correct
-from scripts import real_sft
+from scripts import real, real_sft
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real_dtypes.csv"
@@ -45,7 +44,7 @@ KINDS = {  # frozen weights, and what flows between them
 CLIP = (3e-4, 4e-4)  # GSPO's, 2507.18071
 FIELDS = (
     *("model", "kind", "seed", "steps", "loss_first", "loss_last"),
-    *("gap_mean", "gap_max", "answers", "outside_clip", "seconds", "load"),
+    *("gap_mean", "gap_max", "answers", "outside_clip", "seconds", "versions", "load"),
 )
 
 
@@ -62,8 +61,12 @@ def held(preset, kind: str):
 def losses(preset, seed: int) -> list[float]:
     """Those of SFT, step by step; the adapters are kept as "sft"."""
     real_sft.imitate(maths.recipe(preset), "sft", seed)
-    lines = (runtime.run_folder(f"sft_{preset.name}") / "metrics.jsonl").read_text()
+    lines = (_folder(preset) / "metrics.jsonl").read_text()
     return [json.loads(line)["loss"] for line in lines.splitlines()]
+
+
+def _folder(preset):
+    return runtime.run_folder(f"sft_{preset.name}")
 
 
 def sampler_and_trainer(there, seed: int) -> dict:
@@ -88,15 +91,18 @@ def sampler_and_trainer(there, seed: int) -> dict:
 
 def measured(preset, kind: str, seed: int) -> dict:
     """One row of the table."""
-    preset, began = held(preset, kind), time.perf_counter()
+    preset = held(preset, kind)
     curve = losses(preset, seed)
     row = {"model": preset.model.split("/")[-1], "kind": kind, "seed": seed}
     row |= {"steps": len(curve)}
     row |= {"loss_first": round(float(np.mean(curve[:5])), 4)}
     row |= {"loss_last": round(float(np.mean(curve[-5:])), 4)}
     row |= sampler_and_trainer(maths.recipe(preset).start("sft"), seed)
-    seconds = round(time.perf_counter() - began)
-    return row | {"seconds": seconds, "load": round(os.getloadavg()[0], 1)}
+    row |= {"seconds": round(real.trained_seconds(_folder(preset)))}
+    return row | {
+        "versions": real.measured_with(),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 def main():

@@ -373,7 +373,15 @@ def far():
         yield Case(QWEN3, "grpo", topology, rank=0, prompts=16 * chips)
 
 
+def long_texts():
+    """SFT on rows that are long enough to look at themselves through a kernel."""
+    one = {"prompts": 4, "prompt_tokens": 1024, "completion_tokens": 1024}
+    eight = {"prompts": 8, "prompt_tokens": 4096, "completion_tokens": 4096}
+    ours = [Case(model, "sft", "v5e-1", **one) for model in (QWEN, GEMMAS[1])]
+    return [*ours, Case(QWEN, "sft", "v5e-8", **eight)]
+
+
 def cases():
     """All of them, the presets' first."""
-    ours = [*shipped(), *larger(), *far(), *families(), *choices()]
+    ours = [*shipped(), *larger(), *far(), *families(), *choices(), *long_texts()]
     return [*ours, *seeing(), *four_bits(), *students(), *on_host(), *teachers()]

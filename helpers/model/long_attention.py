@@ -88,7 +88,7 @@ def _kernel(back, interpret, query, keys, values, segments):
         *(x.reshape(P * G, *x.shape[2:]) for x in (keys, values, segments)),
     )
     # The compiler has no price for a kernel: `helpers.tpu` reads what it does here.
-    with jax.named_scope(f"pairs_{P * G * K * R * pairs(T, back)}_wide_{H}"):
+    with jax.named_scope(f"pairs_{P * G * K * R * pairs(T, size, back)}_wide_{H}"):
         found = jax.vmap(row)(*flat)
     return found.reshape(query.shape).astype(values.dtype)
 
@@ -106,7 +106,13 @@ def _blocks(size):
     )
 
 
-def pairs(T: int, back: int = 0) -> int:
-    """How many (query, key) pairs a row of T tokens has, each query `back` at most."""
-    beyond = max(T - back, 0) if back else 0  # queries whose window is full
-    return T * (T + 1) // 2 - beyond * (beyond + 1) // 2
+def pairs(T: int, size: int, back: int = 0) -> int:
+    """How many (query, key) pairs the kernel looks at in a row of T tokens.
+
+    Args:
+      size: tokens in a block; one in which nothing is seen is left out.
+      back: keys that a query sees at most, itself among them; 0 is all.
+    """
+    blocks = range(T // size)
+    first = [max(0, i * size - back + 1) // size if back else 0 for i in blocks]
+    return sum(i + 1 - first[i] for i in blocks) * size**2

@@ -139,7 +139,8 @@ class Report:
             f"loops once: {self.compiler_tflop:.2f}), at least {self.gbytes:.2f} GB "
             f"moved ({self.compiler_gbytes:.2f}); modelled by the compiler, not "
             f"measured: {self.modelled_ms:.1f} ms, without {missing or 'nothing'}; "
-            f"kernels at least {self.kernels_ms:.1f} ms; the roofline: {self.roofline_ms:.1f} ms; by the longer of the two "
+            f"kernels at least {self.kernels_ms:.1f} ms; the roofline: "
+            f"{self.roofline_ms:.1f} ms; by the longer of the two "
             f"{self.modelled_peak_percent:.0f}% of peak; collectives: {kinds or 'none'}"
         )
 

@@ -116,15 +116,16 @@ def estimate(line: str) -> int:
 def kernel_flops(line: str) -> int:
     """FLOPs of a splash attention kernel of the course, 0 of another instruction.
 
-    `model.long_attention` writes the pairs of query and key that see each other beside
-    it, and their width. Forward it has two products of each pair, backward three for
-    queries, and four for keys and values.
+    `model.long_attention` writes the pairs of query and key that it looks at beside it,
+    and their width, of which a unit multiplies 128 at a time, used or not. Forward it
+    has two products of each pair, backward three for queries, and four for keys and
+    values.
     """
     told = re.search(r"/pairs_(\d+)_wide_(\d+)/.*/splash_\w+_(fwd|dq|dkv)_", line)
     if 'custom_call_target="tpu_custom_call"' not in line or not told:
         return 0
     products = {"fwd": 2, "dq": 3, "dkv": 4}[told[3]]
-    return 2 * products * int(told[1]) * int(told[2])
+    return 2 * products * int(told[1]) * -(-int(told[2]) // 128) * 128
 
 
 def modelled_cycles(text: str) -> int:

@@ -77,15 +77,17 @@ def test_the_kernel_finds_what_attention_finds_and_so_do_its_gradients(
         np.testing.assert_allclose(a, b, atol=near, rtol=1e-5)
 
 
-def test_pairs_are_counted_as_a_loop_counts_them():
-    for length in (1, 5, 40):
-        for back in (0, 1, 3, 40, 60):
-            loop = sum(
-                t >= s and (not back or t - s < back)
+def test_pairs_are_those_of_blocks_in_which_something_is_seen():
+    for length, size in ((4, 2), (12, 3), (40, 8), (40, 40)):
+        for back in (0, 1, 2, 3, 7, 8, 9, 40, 60):
+            looked_at = {
+                (t // size, s // size)
                 for t in range(length)
-                for s in range(length)
-            )
-            assert long_attention.pairs(length, back) == loop
+                for s in range(t + 1)
+                if not back or t - s < back
+            }
+            found = long_attention.pairs(length, size, back)
+            assert found == len(looked_at) * size**2
 
 
 LONG_ROWS = {"tokens": 2048, "earlier": 0, "ahead": 0, "segments": True}

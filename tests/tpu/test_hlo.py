@@ -79,7 +79,7 @@ def test_of_the_branches_of_a_condition_the_dearest_counts():
     assert hlo.modelled_cycles(other) == 17
 
 
-KERNEL = """  %splash_mha_{kind}_segmented.6 = f32[4,64,8]{{2,1,0}} custom-call(%q, %k), \
+KERNEL = """  %splash_mha_{kind}_segmented.6 = f32[4,64]{{1,0}} custom-call(%q, %k), \
 custom_call_target="tpu_custom_call", frontend_attributes={{kernel_metadata={{
  "xprof_metadata":"{{}}"
 }}}}, metadata={{op_name="jit(f)/pairs_{pairs}_wide_64/vmap(static_sparsity_splash)/\
@@ -93,7 +93,9 @@ def test_a_kernel_says_what_it_computes(kind, products):
     kernel = KERNEL.format(kind=kind, pairs=1000)
     text = f"ENTRY %main (a: f32[]) -> f32[] {{\n{kernel}}}\n"
     line, _ = next(hlo.Program(text).walk())
-    assert hlo.kernel_flops(line) == products * 2 * 1000 * 64
+    assert hlo.kernel_flops(line) == products * 2 * 1000 * 128
+    wider = line.replace("wide_64", "wide_129")
+    assert hlo.kernel_flops(wider) == products * 2 * 1000 * 256
     assert hlo.kernel_flops(line.replace("tpu_custom_call", "Sharding")) == 0
     assert hlo.kernel_flops(line.replace("pairs_1000", "")) == 0
 
@@ -107,7 +109,7 @@ def test_of_two_kernels_the_one_with_more_pairs_is_the_dearer_branch():
         "  %c = f32[] conditional(%a), branch_computations={%far, %near}\n}\n"
     )
     walked = [line for line, _ in hlo.Program(text).walk()]
-    assert sum(map(hlo.kernel_flops, walked)) == 4 * 10**8 * 64
+    assert sum(map(hlo.kernel_flops, walked)) == 4 * 10**8 * 128
 
 
 # As libtpu 0.0.42 writes it: one gather in three fusions, the second beside a product.
