@@ -139,6 +139,25 @@ def test_a_stage_is_held_against_the_one_before_it_problem_by_problem(
     assert cells[6].startswith("+25.0 (+") and cells[7:] == ["100", "50"]
 
 
+def test_seeds_are_told_together_once_there_are_three(tmp_path, monkeypatch):
+    monkeypatch.setattr(readme_real, "RIGHT", tmp_path / "right.csv")
+    before, up, down = "1100" * 50, "1110" * 50, "1000" * 50
+    rows = [
+        {"stage": stage, "task": "two_step", "seed": str(seed), "right": right}
+        for seed, after in enumerate((up, up, before, down))
+        for stage, right in (("sft", before), ("grpo", after))
+    ]
+    rows += [rows[0] | {"seed": "0", "stage": "student"}]
+    tables.write(tmp_path / "right.csv", rows[:4])
+    assert len(readme_real.lifts().splitlines()) == 2, "two seeds are no range"
+    tables.write(tmp_path / "right.csv", rows)
+    _, line, row = readme_real.lifts().splitlines()
+    assert line.count("|") == row.count("|")
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:3] == ["GRPO, after SFT", "two steps", "4"]
+    assert cells[3:] == ["+6.2", "−25.0 to +25.0", "2", "1"]
+
+
 def test_the_picture_shows_means_and_the_ends_of_all_seeds():
     axes = readme_learning.picture(readme_learning.measured()).axes[0]
     names = [label.get_text() for label in axes.get_xticklabels()]

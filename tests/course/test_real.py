@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 
 import disconnected
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from helpers import runtime
 from helpers.recipes import maths, presets
 from helpers.tasks.maths import word_problems
-from scripts import real, tables
+from scripts import real, real_gsm8k, tables
 
 TINY = runtime.ROOT / "data" / "tiny"
 SMALL = dataclasses.replace(
@@ -115,6 +116,46 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
         assert (float(found["seconds"]) > 0) == (found["stage"] not in real.BASE)
     monkeypatch.setattr(real, "measure", None)  # to call it would fail
     real.run(SMALL, stages, seed=3)
+
+
+@pytest.mark.slow
+def test_gsm8k_itself_is_trained_and_measured_on_its_own_questions(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(real, "TABLE", tmp_path / "real.csv")
+    monkeypatch.setattr(real, "WORK", tmp_path / "build")
+    monkeypatch.setattr(real, "LEVELS", {})
+    monkeypatch.setattr(real, "SAMPLED", 2)
+    few = {"prompts": 2, "packed": 2, "pieces": 2, "completion_tokens": 24}
+    few |= {"sft": presets.Stage(2, 1e-3), "rl": presets.Stage(1, 1e-3)}
+    monkeypatch.setattr(real_gsm8k, "SIZES", real_gsm8k.SIZES | few)
+    folder = tmp_path / "gsm8k"
+    folder.mkdir()
+    for split, count in ("train", 12), ("test", 5):
+        lines = [
+            {"question": f"Ann has {n} hats and buys 2. How many?", "answer": answer}
+            for n in range(count)
+            for answer in [f"She has {n} + 2 = <<{n}+2={n + 2}>>{n + 2}.\n#### {n + 2}"]
+        ]
+        text = "\n".join(map(json.dumps, lines))
+        (folder / f"{split}.jsonl").write_text(text)
+    monkeypatch.setenv("COURSE_GSM8K", str(folder))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    stages = ["gsm8k_sft", "gsm8k_tool_sft", "gsm8k_grpo", "gsm8k_tool_grpo"]
+    real.run(SMALL, stages, seed=0)
+    said = capsys.readouterr().out
+    assert said.count("from gsm8k_sft, ") == 4, "two to train from, two to measure"
+    table = tables.read(tmp_path / "real.csv")
+    found = [(row["stage"], row["task"], row["n"]) for row in table]
+    assert found == [(stage, "gsm8k", "5") for stage in stages]
+    policy = maths.recipe(SMALL).start("gsm8k_sft").policy
+    assert policy.layers.q_a[...].shape[-1] == 64, "its own rank"
+
+
+def test_gsm8ks_questions_are_trained_in_the_words_they_are_measured_in():
+    rows = [{"question": "How many?" + maths.ASK, "answer": "2"}]
+    there = maths.Recipe(SMALL, None, None, rows, [])
+    assert real_gsm8k.bare(there).train == [{"question": "How many?", "answer": "2"}]
 
 
 def test_there_is_no_teacher_before_grpo_where_grpo_is_the_teacher(
