@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.model.attention_blocks import Reach
-from helpers.model.long_attention import attend_long
+from helpers.model.long_attention import attend_long, attend_pictures
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import using
 
@@ -52,6 +52,12 @@ def main():
     assert heads[0] == "data" and heads[2] == "model", heads
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    patches = jax.random.normal(jax.random.key(1), (4, T, 2, 16))
+    alone = attend_pictures(*[patches] * 3, interpret=True)
+    spread = jax.device_put(patches, NamedSharding(mesh, PartitionSpec("data")))
+    with using(spread):
+        found = jax.jit(lambda x: attend_pictures(x, x, x, interpret=True))(spread)
+    np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
 if __name__ == "__main__":

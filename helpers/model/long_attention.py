@@ -1,9 +1,10 @@
 """Attention of long texts on TPUs, by a kernel that keeps the scores on the chip.
 
-From `LONG` tokens on, writing scores to memory and reading them again takes most of
-attention's time. Splash attention, which comes with JAX (Pallas), takes a block of
-queries and a block of keys at a time, adds up as it goes (Dao et al. 2022, 2205.14135),
-and leaves out blocks that no query sees. Axes: as in `helpers.model.attention`.
+From `LONG` tokens or patches on, writing scores to memory and reading them again takes
+most of attention's time. Splash attention, which comes with JAX (Pallas), takes a block
+of queries and a block of keys at a time, adds up as it goes (Dao et al. 2022,
+2205.14135), and leaves out blocks that no query sees. Axes: as in
+`helpers.model.attention`; of pictures as in `helpers.model.vision`.
 """
 
 import functools
@@ -26,12 +27,22 @@ def fits(query_PGKRTH, pieces, reach) -> bool:
     """
     P, _, K, _, T, _ = query_PGKRTH.shape
     alone = len(pieces) == 1 and reach.segments is not None and not reach.ahead
-    if not alone or T < LONG or T % BLOCKS[-1]:
+    return alone and _long_and_dealt(P, K, T)
+
+
+def fits_pictures(shape) -> bool:
+    """Whether patches (B pictures, S, N heads, H), all there, can go through it."""
+    B, S, N, _ = shape
+    return _long_and_dealt(B, N, S)
+
+
+def _long_and_dealt(rows, heads, tokens):
+    if tokens < LONG or tokens % BLOCKS[-1]:
         return False
     mesh = mesh_in_use()
     if mesh is None:  # several devices, and nothing known of who has what
         return jax.device_count() == 1
-    return not (P % mesh.shape["data"] or K % mesh.shape["model"])
+    return not (rows % mesh.shape["data"] or heads % mesh.shape["model"])
 
 
 def attend_long(query_PGKRTH, pieces, reach, interpret=False):
@@ -48,47 +59,80 @@ def attend_long(query_PGKRTH, pieces, reach, interpret=False):
       (P, G, K, R, T, H), in the dtype of the values.
     """
     keys, values = pieces[0]
+    look = functools.partial(_by_reach, reach.back, reach.whole, interpret)
     given = query_PGKRTH, keys.swapaxes(3, 4), values, reach.segments
-    look = functools.partial(_looked, reach.back, reach.whole, interpret)
-    if mesh_in_use() is not None:  # the compiler cannot cut a kernel by itself
-        rows, heads = PartitionSpec("data"), PartitionSpec("data", None, "model")
-        specs = heads, heads, heads, rows
-        look = jax.shard_map(look, in_specs=specs, out_specs=heads, check_vma=False)
-    return look(*given)
+    return _on_own_devices(look, *given)
 
 
-def _looked(back, whole, interpret, query, keys, values, segments):
-    """The same, of the rows and heads of one device."""
-    far = functools.partial(_kernel, 0, interpret)
+def attend_pictures(q_BSNH, k_BSNH, v_BSNH, interpret=False):
+    """What `vision.attend_to_all` finds, where `fits_pictures`; queries are scaled."""
+    look = functools.partial(_by_kernel, _everyone, None, interpret)
+    pictures = [x.swapaxes(1, 2)[:, None] for x in (q_BSNH, k_BSNH, v_BSNH)]
+    found = _on_own_devices(look, pictures[0][:, :, :, None], *pictures[1:])
+    return found[:, 0, :, 0].swapaxes(1, 2)
+
+
+def _on_own_devices(look, query, keys, values, segments=None):
+    """The compiler cannot cut a kernel by itself: each device takes its own part."""
+    given = query, keys, values, *([] if segments is None else [segments])
+    if mesh_in_use() is None:
+        return look(*given)
+    rows, heads = PartitionSpec("data"), PartitionSpec("data", None, "model")
+    specs = (heads, heads, heads, rows)[: len(given)]
+    cut = jax.shard_map(look, in_specs=specs, out_specs=heads, check_vma=False)
+    return cut(*given)
+
+
+def _by_reach(back, whole, interpret, *given):
+    """A text's layer that sees everything, or `back` tokens, or either."""
+    far = functools.partial(_by_kernel, _before, "attended", interpret)
     if not back or whole is True:
-        return far(query, keys, values, segments)
-    near = functools.partial(_kernel, back, interpret)
+        return far(*given)
+    within = functools.partial(_before, back=back)
+    near = functools.partial(_by_kernel, within, "attended", interpret)
     if whole is False:
-        return near(query, keys, values, segments)
-    return jax.lax.cond(whole, far, near, query, keys, values, segments)
+        return near(*given)
+    return jax.lax.cond(whole, far, near, *given)
 
 
-def _kernel(back, interpret, query, keys, values, segments):
+def _before(T, size, back=0):
+    """The mask of a text, and the pairs in its blocks of `size`; `back` as `Reach`."""
+    sees = (back - 1 if back else None), 0  # tokens before a query, and after it
+    return splash.LocalMask((T, T), sees, offset=0), pairs(T, size, back)
+
+
+def _everyone(T, size):
+    """The same of a picture, in which every patch looks at every patch."""
+    return splash.FullMask((T, T)), T * T
+
+
+def _by_kernel(who, kept, interpret, query, keys, values, segments=None):
+    """The rows and heads of one device.
+
+    Args:
+      who: `_before` or `_everyone`.
+      kept: the name, of `ops.REMAT`, under which the result is kept for the backward
+        pass; None: it is computed again.
+    """
     P, G, K, R, T, H = query.shape
     size = next(block for block in BLOCKS if T % block == 0)
-    sees = (back - 1 if back else None), 0  # tokens before a query, and after it
-    mask = splash.LocalMask((T, T), sees, offset=0)
+    mask, looked_at = who(T, size)
     attend = splash.make_splash_mha_single_device(
         splash.MultiHeadMask([mask] * (K * R)),
         block_sizes=_blocks(size),
-        residual_checkpoint_name="attended",  # kept, as `ops.REMAT` says
+        residual_checkpoint_name=kept,
         interpret=interpret,
     )
 
-    def row(query, keys, values, segments):
-        return attend(query, keys, values, splash.SegmentIds(segments, segments))
+    def row(query, keys, values, segments=None):
+        own = None if segments is None else splash.SegmentIds(segments, segments)
+        return attend(query, keys, values, own)
 
-    flat = (
-        query.reshape(P * G, K * R, T, H),
-        *(x.reshape(P * G, *x.shape[2:]) for x in (keys, values, segments)),
-    )
+    flat = [query.reshape(P * G, K * R, T, H)]
+    for x in (keys, values, *([] if segments is None else [segments])):
+        flat.append(x.reshape(P * G, *x.shape[2:]))
     # The compiler has no price for a kernel: `helpers.tpu` reads what it does here.
-    with jax.named_scope(f"pairs_{P * G * K * R * pairs(T, size, back)}_wide_{H}"):
+    with jax.named_scope(f"pairs_{P * G * K * R * looked_at}_wide_{H}"):
         found = jax.vmap(row)(*flat)
     return found.reshape(query.shape).astype(values.dtype)
 

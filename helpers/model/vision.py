@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.model import long_attention
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.vision_config import VisionConfig
 from helpers.runtime.sharding import gathered, spread
@@ -30,14 +31,27 @@ def layer_norm(x, scale, bias, eps):
 
 
 def attend_to_all(q_BSNH, k_BSNH, v_BSNH, scale=None, there_BS=None):
-    """Softmax attention in both directions, so many queries at a time; (B, S, N, H).
+    """Softmax attention in both directions; (B, S, N, H).
+
+    On TPUs many patches go through a kernel, if all of them are there.
 
     Args:
       scale: what products are multiplied by; None: 1/√H.
       there_BS: bool, where there is a patch to look at; None: everywhere.
     """
+    scale = q_BSNH.shape[-1] ** -0.5 if scale is None else scale
+    if there_BS is not None or not long_attention.fits_pictures(q_BSNH.shape):
+        return in_blocks(q_BSNH, k_BSNH, v_BSNH, scale, there_BS)
+    return jax.lax.platform_dependent(
+        *(q_BSNH, k_BSNH, v_BSNH),
+        tpu=lambda q, k, v: long_attention.attend_pictures(q * scale, k, v),
+        default=lambda q, k, v: in_blocks(q, k, v, scale),
+    )
+
+
+def in_blocks(q_BSNH, k_BSNH, v_BSNH, scale, there_BS=None):
+    """`attend_to_all`, so many queries at a time."""
     B, S, N, H = q_BSNH.shape
-    scale = H**-0.5 if scale is None else scale
 
     @jax.checkpoint
     def block(q_BQNH):

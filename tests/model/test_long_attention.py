@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharded_long_texts import T, texts
 
-from helpers.model import attention, attention_blocks, long_attention
+from helpers.model import attention, attention_blocks, long_attention, vision
 from helpers.model.attention_blocks import Reach
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -75,6 +75,38 @@ def test_the_kernel_finds_what_attention_finds_and_so_do_its_gradients(
     near = 1e-5 * max(1, *(float(jnp.abs(x).max()) for x in theirs[1:]))
     for a, b in zip(jax.tree.leaves(ours), theirs, strict=True):
         np.testing.assert_allclose(a, b, atol=near, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(2, 256, 2, 72), (1, 384, 1, 16)])
+def test_patches_find_what_they_find_in_blocks_and_learn_the_same(sizes):
+    keys = jax.random.split(jax.random.key(0), 4)
+    q, k, v, weights = (jax.random.normal(key, sizes) for key in keys)
+
+    def of(attend):
+        total = lambda *given: jnp.sum(attend(*given) * weights)  # noqa: E731
+        return attend(q, k, v), jax.grad(total, (0, 1, 2))(q, k, v)
+
+    scale = 0.7 * sizes[-1] ** -0.5
+    plain = of(lambda q, k, v: vision.in_blocks(q, k, v, scale))
+    kernel = of(
+        lambda q, k, v: long_attention.attend_pictures(q * scale, k, v, interpret=True)
+    )
+    for a, b in zip(jax.tree.leaves(kernel), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_only_pictures_of_which_all_is_there_go_there_and_on_a_tpu(padded, monkeypatch):
+    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    patches = jax.ShapeDtypeStruct((1, T, 2, 16), jnp.float32)
+    there = jnp.ones((1, T), bool) if padded else None
+    run = jax.jit(lambda x: vision.attend_to_all(x, x, x, there_BS=there)).trace(
+        patches
+    )
+    for platform, kernels in ("cpu", 0), ("tpu", int(not padded)):
+        text = run.lower(lowering_platforms=(platform,)).as_text()
+        assert text.count("tpu_custom_call") == kernels
 
 
 def test_pairs_are_those_of_blocks_in_which_something_is_seen():
