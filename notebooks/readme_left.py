@@ -40,7 +40,10 @@ GROUPS = {  # the functions of the course that make each part
         *("layer.Layer.project", "layer.Layer.feed_forward", "layer._beside"),
         *("adapted.", "unrolled._", "ops._product"),
     ),
-    "attention": ("attention.", "attention_blocks.", "layer.Layer.", "rope."),
+    "attention": (
+        *("attention.", "attention_blocks.", "long_attention."),
+        *("layer.Layer.", "rope."),
+    ),
     "tower": ("vision.",),
     "vocabulary": ("head.", "scoring.", "distillation.", "choosing."),
     "norms": ("ops.rms_norm",),

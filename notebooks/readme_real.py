@@ -26,13 +26,13 @@ CHANGES = {
     "sft": "SFT",
     "grpo": "GRPO, after SFT",
     "student": "distillation of GRPO's model, after SFT",
-    "sft_control": "SFT for as long as both, not SFT",
+    "sft_control": "SFT for as long as SFT and GRPO, against SFT",
     "grpo_one_step": "GRPO on one step, after SFT",
     "tool_sft": "SFT's model lent a calculator",
     "sft_with_tool": "SFT without the calculator's digits",
-    "tool_grpo": "GRPO with the calculator, after that",
-    "tool_grpo_alone": "the same without it, against SFT's model",
-    "tool_student": "SFT on its right answers, without it",
+    "tool_grpo": "GRPO with a calculator, after SFT lent one",
+    "tool_grpo_alone": "GRPO with a calculator, asked without it, after SFT",
+    "tool_student": "SFT on right answers with a calculator, asked without it",
 }
 
 
@@ -212,12 +212,12 @@ def lifts() -> str:
         points = [100 * one.difference for one in changes]
         cells = (
             *(CHANGES[stage], TASKS.get(task, task), str(len(points))),
-            f"{sum(points) / len(points):+.1f}",
-            f"{min(points):+.1f} to {max(points):+.1f}",
+            f"{sum(points) / len(points):+.1f}".replace("-", "−"),
+            f"{min(points):+.1f} to {max(points):+.1f}".replace("-", "−"),
             str(sum(one.low > 0 for one in changes)),
             str(sum(one.high < 0 for one in changes)),
         )
-        lines.append(f"| {' | '.join(cells)} |".replace("-", "−"))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

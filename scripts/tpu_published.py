@@ -88,7 +88,7 @@ PUBLISHED = (
         2,
         0.57,
         f"{MAXTEXT}/getting_started/Run_Llama2.md",
-        pieces=4,
+        pieces=8,
         cut=4,
     ),
 )

@@ -22,7 +22,8 @@ class Reach(NamedTuple):
       is all of them.
     whole: whether this layer looks at all in spite of `back`, () bool: where layers of
       both kinds are one program.
-    segments: of the tokens, (P, G, T) int32, where they look at nothing earlier.
+    segments: of the tokens, (P, G, T) int32, if they look at nothing earlier: then long
+      rows may go through a kernel. Within a segment positions rise by one.
     """
 
     ahead: int = 0

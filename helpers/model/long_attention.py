@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec
 from helpers.runtime.sharding import mesh_in_use
 
 LONG = 2048  # tokens of a row from which on the kernel is taken
+WIDEST = 256  # heads: blocks of wider ones would not fit beside each other on the chip
 BLOCKS = 512, 256, 128  # queries and keys of a block: the first that divides the row
 
 
@@ -23,21 +24,22 @@ def fits(query_PGKRTH, pieces, reach) -> bool:
     """Whether the kernel can be taken: long rows that look at nothing but themselves.
 
     Images, in which tokens look ahead, and prompts that a group shares are left to
-    `attention_blocks`; so are rows and heads that cannot be dealt out to the devices.
+    `attention_blocks`; so are heads that are too wide, and rows and heads that cannot
+    be dealt out to the devices. With several devices the mesh must be in use.
     """
-    P, _, K, _, T, _ = query_PGKRTH.shape
+    P, _, K, _, T, H = query_PGKRTH.shape
     alone = len(pieces) == 1 and reach.segments is not None and not reach.ahead
-    return alone and _long_and_dealt(P, K, T)
+    return alone and _long_and_dealt(P, K, T, H)
 
 
 def fits_pictures(shape) -> bool:
     """Whether patches (B pictures, S, N heads, H), all there, can go through it."""
-    B, S, N, _ = shape
-    return _long_and_dealt(B, N, S)
+    B, S, N, H = shape
+    return _long_and_dealt(B, N, S, H)
 
 
-def _long_and_dealt(rows, heads, tokens):
-    if tokens < LONG or tokens % BLOCKS[-1]:
+def _long_and_dealt(rows, heads, tokens, width):
+    if tokens < LONG or tokens % BLOCKS[-1] or width > WIDEST:
         return False
     mesh = mesh_in_use()
     if mesh is None:  # several devices, and nothing known of who has what
@@ -73,7 +75,12 @@ def attend_pictures(q_BSNH, k_BSNH, v_BSNH, interpret=False):
 
 
 def _on_own_devices(look, query, keys, values, segments=None):
-    """The compiler cannot cut a kernel by itself: each device takes its own part."""
+    """The compiler cannot cut a kernel by itself: each device takes its own part.
+
+    Args:
+      look: what finds (P, G, K, R, T, H) for queries of that shape, keys and values
+        (P, G, K, T, H) and segments (P, G, T).
+    """
     given = query, keys, values, *([] if segments is None else [segments])
     if mesh_in_use() is None:
         return look(*given)
@@ -107,10 +114,10 @@ def _everyone(T, size):
 
 
 def _by_kernel(who, kept, interpret, query, keys, values, segments=None):
-    """The rows and heads of one device.
+    """The rows and heads of one device; shapes as in `_on_own_devices`.
 
     Args:
-      who: `_before` or `_everyone`.
+      who: `_before` or `_everyone`, which tell who sees whom.
       kept: the name, of `ops.REMAT`, under which the result is kept for the backward
         pass; None: it is computed again.
     """

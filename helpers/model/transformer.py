@@ -108,7 +108,8 @@ class Transformer(nnx.Module):
         """Runs new tokens, which see themselves (causally) and the earlier pieces.
 
         Args:
-          tokens_PGT, positions_PGT: int32. Positions count from the start of the text.
+          tokens_PGT, positions_PGT: int32. Positions count from the start of the text,
+            and rise by one within a segment.
           segments_PGT: int32; tokens see only their own segment, 0 is padding. None
             means one segment (1) without padding.
           earlier: KV pieces, e.g. a prompt shared by the group, then a cache.

@@ -79,7 +79,9 @@ class Unrolled:
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
             cos_sin = ropes[0 if far else 1]
-            x, kv = layer(x, cos_sin, earlier, masks, reach, at)
+            # The masks tell local layers; a kernel would ask `reach`.
+            plain = reach._replace(segments=None)
+            x, kv = layer(x, cos_sin, earlier, masks, plain, at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 

@@ -127,6 +127,7 @@ _PHOTOS = _TPU | {
 }
 _GEMMA3 = _PHOTOS | {
     "model": "google/gemma-3-4b-it",  # gated: its licence, and a token
+    "remat": "attention",
     "prompt_tokens": 384,
 }
 
@@ -191,13 +192,12 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     ),
     "v5e-1": Preset(name="v5e-1", prompts=8, pieces=4, **_PHOTOS),
     "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
-    # Its int8 matrices are decoded for every piece: two that keep little beat four.
+    # Its int8 matrices are decoded for each piece, and again for each product that is
+    # not kept: two pieces that keep most of a layer.
     "v5e-1-gemma3-4b": Preset(
         name="v5e-1-gemma3-4b", prompts=8, pieces=2, stored="int8", **_GEMMA3
     ),
-    "v5e-8-gemma3-4b": Preset(
-        name="v5e-8-gemma3-4b", prompts=16, **_GEMMA3 | {"remat": "attention"}
-    ),
+    "v5e-8-gemma3-4b": Preset(name="v5e-8-gemma3-4b", prompts=16, **_GEMMA3),
 }
 OWN = {  # notebook 15: a short run on rows of one's own
     "laptop-real": dataclasses.replace(

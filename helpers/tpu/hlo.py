@@ -87,8 +87,8 @@ class Program:
             )
             if loop:
                 yield from self.walk(loop[2], times * self.trips(loop[1]))
-            if choice := re.search(r" conditional\(.*_computations=\{([^}]*)\}", line):
-                branches = re.findall(r"[\w.\-]+", choice[1])
+            if " conditional(" in line:
+                branches = _branches(line)
                 yield from self.walk(max(branches, key=self.cycles), times)
             # Overlapped with products, a collective is cut into fusions: a start, some
             # products that carry it, a done. The start alone is followed.
@@ -101,6 +101,14 @@ class Program:
         return sum(
             n * (estimate(x) + kernel_flops(x) // FLOPS_A_CYCLE) for x, n in walk
         )
+
+
+def _branches(line):
+    """The computations of a conditional, of which one runs."""
+    found = re.search(r"branch_computations=\{([^}]*)\}", line)
+    if found:
+        return re.findall(r"[\w.\-]+", found[1])
+    return re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", line)
 
 
 UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more

@@ -175,6 +175,9 @@ def test_both_times_are_shown_and_the_longer_one_is_quoted(monkeypatch, tmp_path
         assert shown in results.compiled("v5e-1")
         named = {"modelled_ms": "412.4", "roofline_ms": roofline}
         assert results.quoted_ms(named) == longer
+    results.TPU_FIT.write_text(f"{head},roofline_ms,kernels_ms\n{row},300,50\n")
+    assert "| 412 + 50 ms | 300 ms |" in results.compiled("v5e-1")
+    assert results.quoted_ms(named | {"kernels_ms": "50"}) == 462.4
 
 
 def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tmp_path):

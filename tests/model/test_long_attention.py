@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharded_long_texts import T, texts
 
-from helpers.model import attention, attention_blocks, long_attention, vision
+from helpers.model import attention_blocks, long_attention, vision
 from helpers.model.attention_blocks import Reach
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
@@ -122,7 +122,7 @@ def test_pairs_are_those_of_blocks_in_which_something_is_seen():
             assert found == len(looked_at) * size**2
 
 
-LONG_ROWS = {"tokens": 2048, "earlier": 0, "ahead": 0, "segments": True}
+LONG_ROWS = {"tokens": 2048, "width": 8, "earlier": 0, "ahead": 0, "segments": True}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,8 @@ LONG_ROWS = {"tokens": 2048, "earlier": 0, "ahead": 0, "segments": True}
         ({"tokens": 4096 + 128}, True),
         ({"tokens": 2048 - 128}, False),
         ({"tokens": 2048 + 64}, False),  # no whole number of blocks
+        ({"width": 256}, True),
+        ({"width": 512}, False),
         ({"earlier": 1}, False),
         ({"ahead": 4}, False),
         ({"segments": False}, False),
@@ -139,7 +141,9 @@ LONG_ROWS = {"tokens": 2048, "earlier": 0, "ahead": 0, "segments": True}
 )
 def test_only_long_rows_that_look_at_themselves_alone_go_there(changed, taken):
     case = LONG_ROWS | changed
-    query = jax.ShapeDtypeStruct((1, 1, 1, 1, case["tokens"], 8), jnp.float32)
+    query = jax.ShapeDtypeStruct(
+        (1, 1, 1, 1, case["tokens"], case["width"]), jnp.float32
+    )
     segments = jnp.ones((1, 1, case["tokens"])) if case["segments"] else None
     reach = Reach(case["ahead"], segments=segments)
     pieces = [None] * (1 + case["earlier"])
@@ -232,12 +236,22 @@ def test_on_a_mesh_each_device_takes_its_rows_and_heads():
     )
 
 
-def test_what_blocks_find_is_the_same():
-    """`attend_causally` without a TPU: the way it went before."""
-    query, piece, segments = texts(5)
+def test_what_blocks_find_is_the_same_where_some_keys_are_not_even_looked_at():
+    """`in_blocks` as the kernel has it: the third block sees nothing of the first."""
+    query, piece, segments = texts(5, T=384)
     mask = jnp.asarray(seen(np.asarray(segments), 40, False))
     reach = Reach(0, 40, False, segments)
     found = attention_blocks.in_blocks(query, [piece], [mask], reach)
-    plain = attention.attend(query, [piece], [mask])
+    kernel = long_attention.attend_long(query, [piece], reach, interpret=True)
     real = (segments > 0)[:, :, None, None, :, None]
-    np.testing.assert_allclose(found * real, plain * real, atol=1e-5)
+    np.testing.assert_allclose(found * real, kernel * real, atol=1e-5)
+
+
+def test_in_bfloat16_the_kernel_is_as_near_as_rounding_lets_it_be():
+    query, piece, segments = texts(7)
+    reach, real = Reach(segments=segments), (segments > 0)[:, :, None, None, :, None]
+    exact = long_attention.attend_long(query, [piece], reach, interpret=True)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), (query, piece))
+    found = long_attention.attend_long(half[0], [half[1]], reach, interpret=True)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(found * real, exact * real, atol=0.06)

@@ -63,6 +63,8 @@ def test_the_longer_of_the_compilers_sum_and_the_roofline_is_quoted():
     kernels = dataclasses.replace(report, unpriced={"tpu_custom_call": 3})
     assert kernels.pallas_calls == 3 and "without 3 tpu_custom_call" in str(kernels)
     assert dataclasses.replace(report, modelled_ms=7.0).quoted_ms == 7
+    kernels = dataclasses.replace(report, modelled_ms=7.0, kernels_ms=2.0)
+    assert kernels.quoted_ms == 9
 
 
 def test_what_is_compiled_for_tpus_is_not_cached_and_the_setting_comes_back():

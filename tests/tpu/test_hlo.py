@@ -75,6 +75,9 @@ def test_of_the_branches_of_a_condition_the_dearest_counts():
     assert hlo.modelled_cycles(BRANCHES) == 37
     other = BRANCHES.replace("%near, %far", "%far, %near")
     assert hlo.modelled_cycles(other) == 37
+    both = "true_computation=%near, false_computation=%far"
+    other = BRANCHES.replace("branch_computations={%near, %far}", both)
+    assert hlo.modelled_cycles(other) == 37
     other = BRANCHES.replace('cycles":"30', 'cycles":"3')
     assert hlo.modelled_cycles(other) == 17
 
