@@ -160,7 +160,7 @@ def labels_by_compute() -> list[dict]:
 
 
 def real(**stages: str) -> str:
-    """What a model of 135M parameters got right on two cores, as a Markdown table.
+    """What a model of 135M parameters got right, as a Markdown table.
 
     In a cell: the share, and in brackets its 95% interval; of several seeds the mean,
     and lowest to highest.
