@@ -34,10 +34,6 @@ $(READY): pyproject.toml .ci/env
 course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minutes)
 	@$(PY) notebooks/walk.py
 
-# The notebooks' programs compile in two thirds of the time and run as fast; their last
-# digits are others, as they are on another machine, and their assertions must hold there.
-COMPILE_SOONER := --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false \
-  --xla_llvm_disable_expensive_passes=true
 # A worker per core, and for each of them one of XLA's threads: they do not wait for each
 # other, and all takes a fifth less processor time.
 test: export NPROC := 1
@@ -46,7 +42,7 @@ test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
 	rm -rf build/test
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow
-	XLA_FLAGS="$(COMPILE_SOONER)" \
+	XLA_FLAGS="$$($(PY) tests/xla_flags.py)" \
 	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) --nbval-lax --nbval-current-env \
 	  --nbval-cell-timeout=1800 $(NOTEBOOKS)
 

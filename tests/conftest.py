@@ -7,16 +7,13 @@ import pathlib
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xla_flags import QUICK
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "jax-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-# Most of a test's time is the compiler's. Everything is compiled as quickly as can be,
-# by LLVM's level 0 and by XLA's older way to write loops: an update in a quarter of the
-# time. The notebooks, which train for minutes, run with the course's own level.
-QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
