@@ -68,6 +68,8 @@ class Unrolled:
             tokens' own stand beside it, where answers have columns of their own.
         """
         c = self.config
+        # The masks tell which layers are local; a kernel would ask `reach`.
+        reach = reach._replace(segments=None)
         ropes = rotaries(positions_PGT, c)
         everything = [allowed for allowed, _ in seen]
         near = [allowed & (distance < c.window) for allowed, distance in seen]
@@ -79,9 +81,7 @@ class Unrolled:
             earlier = [(keys[i], values[i]) for keys, values in pieces]
             masks = everything if far else near
             cos_sin = ropes[0 if far else 1]
-            # The masks tell local layers; a kernel would ask `reach`.
-            plain = reach._replace(segments=None)
-            x, kv = layer(x, cos_sin, earlier, masks, plain, at)
+            x, kv = layer(x, cos_sin, earlier, masks, reach, at)
             new.append(kv)
         return x, tuple(map(list, zip(*new, strict=True)))
 

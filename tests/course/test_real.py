@@ -3,8 +3,10 @@
 import csv
 import dataclasses
 import json
+import types
 
 import disconnected
+import jax
 import pytest
 
 from helpers import runtime
@@ -51,6 +53,16 @@ def source_of(stage):
         .read_text("utf-8")
         .replace('\\"', '"')
     )
+
+
+def test_a_row_names_the_device_that_is_no_cpu(monkeypatch):
+    said, few = real.measured_with(), real.at_once()
+    assert said.startswith(f"jax {jax.__version__} flax ") and " on " not in said
+    gpu = types.SimpleNamespace(device_kind="NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(real.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(real.jax, "devices", lambda: [gpu])
+    assert real.measured_with() == f"{said} on {gpu.device_kind}"
+    assert real.at_once() > few
 
 
 def test_held_out_problems_are_of_one_level_each():
