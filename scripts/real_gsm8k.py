@@ -1,7 +1,7 @@
 """A real model on GSM8K itself: SFT on all of its training problems, then GRPO.
 
-With a calculator in the loop and without. For a GPU: a step of SFT has 8,192 tokens, and
-notebook 04's on two cores 2,176. COURSE_GSM8K may name the folder of GSM8K's files.
+With a calculator in the loop and without. For a GPU: a step of SFT has 8,192 tokens,
+and notebook 04's on two cores 2,176. COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses
