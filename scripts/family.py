@@ -35,7 +35,6 @@ STEPS, PROMPTS, GROUP, RATE, UPDATES = 12, 12, 8, 8e-4, 4
 OWN = FAMILY["this course"]
 PRICED = {"drawn again": OWN._replace(resample=2)}
 UPDATES_TRIED = {"12 updates": 12}
-ONCE = "GSPO-token"  # is GSPO where an answer has one advantage: one seed shows it
 RUNS = {
     **{name: (method, UPDATES) for name, method in FAMILY.items()},
     **{name: (method, UPDATES) for name, method in PRICED.items()},
@@ -117,7 +116,7 @@ def main():
     had = {(row["run"], int(row["seed"])) for row in done}
     for seed in parser.parse_args().seeds:
         for name, (method, updates) in RUNS.items():
-            if (name, seed) in had or (name == ONCE and seed != SEEDS[0]):
+            if (name, seed) in had:
                 continue
             row = {"run": name, "seed": seed, "updates": updates}
             done.append(row | run(method, updates, seed))

@@ -225,7 +225,8 @@ def compiled(preset: str, **columns) -> str:
     newest = programs[0].get("versions")
     programs = [row for row in programs if row.get("versions") == newest]
     lines = [
-        f"Modelled by the compiler for {preset}, not measured:",
+        f"Modelled by the compiler for {preset}, not measured (how to read it: "
+        "notebook 01, section 5):",
         "",
         "| model | program | tokens | of HBM | arguments | temporaries | work "
         "| compiler's sum | roofline | without a price | of peak |",

@@ -130,10 +130,12 @@ def _priced(answer):
     twice, sushi = _played(turns), _played(turns[1:])
     broken = _played(["<<lookup pizza", "#### 1"])
     nothing = _played(["<<lookup plate 150>>", "#### 1"])  # a call, and no such food
+    unmarked = _played(["<<lookup pizza 150>>", "It has 402 kcal."])
     traces = [
         twice,
         broken,
         nothing,
+        unmarked,
         sushi,
         _played(["#### 7"]),
         _played(["I see."]),

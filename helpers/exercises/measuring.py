@@ -54,6 +54,10 @@ def check_extract(answer) -> Check:
             reads("#### 12\n### 2 things to check", 12),
         ),
         ("give None where no number follows the ####", reads("#### none", None)),
+        (
+            "give None where the line of the #### is empty: what is below is chatter",
+            reads("#### \nThat took 8 days.", None),
+        ),
         ("read all digits below the line of 1/12", reads("#### 1/12", Fraction(1, 12))),
         (
             "give a Fraction, of whole numbers too: it is exact",

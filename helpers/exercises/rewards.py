@@ -252,6 +252,14 @@ def _pays(score):
             lambda: all(score(f"<<{e}>>\n#### 37") <= score("#### 37") for e in EMPTY),
         ),
         (
+            "pay less than 1 where such a sum stands beside a true one",
+            lambda: all(
+                score(text) < 1
+                for e in EMPTY
+                for text in (f"<<{e}>> {GOLD}", f"<<30+7=37>>37 <<{e}>>\n#### 37")
+            ),
+        ),
+        (
             "look at all sums: one false sum, first or last, costs the full point",
             lambda: (
                 score("<<6*5=30>>30 <<30+7=35>>35\n#### 37") < 1

@@ -257,8 +257,9 @@ def _text_half(hf: dict) -> dict:
     text = hf.get("text_config", {})
     if not isinstance(text, dict):
         raise UnsupportedModel(f"text_config={text!r} is not an object.")
-    # The outer config says for both halves whether they are quantized.
-    outer = {name: hf[name] for name in ("quantization_config",) if name in hf}
+    # The outer config speaks for both halves.
+    shared = ("quantization_config", "tie_word_embeddings")
+    outer = {name: hf[name] for name in shared if name in hf}
     return GEMMA_TEXT | outer | text | {"model_type": "gemma3_text"}
 
 

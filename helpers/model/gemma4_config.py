@@ -195,8 +195,9 @@ def text_half(hf: dict) -> dict:
     """
     outer = {}
     if hf.get("model_type") == "gemma4":
-        # The outer config says for all parts whether they are quantized.
-        outer = {name: hf[name] for name in ("quantization_config",) if name in hf}
+        # The outer config speaks for all parts.
+        shared = ("quantization_config", "tie_word_embeddings")
+        outer = {name: hf[name] for name in shared if name in hf}
         hf = hf.get("text_config", {})
         if not isinstance(hf, dict):
             raise UnsupportedModel(f"text_config={hf!r} is not an object.")

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_json
-from helpers.model.known import SEES
+from helpers.model.known import KNOWN, SEES
 
 WEIGHTS = "adapter_model.safetensors"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
@@ -58,7 +58,7 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
     Raises:
       WeightsError: the disk is full, say, or a model is in that folder.
     """
-    towers = config.vision is not None or _has_towers(base)
+    towers = config.vision is not None or _has_towers(base, config)
     tensors = {}
     for path, parts in adapters.arrays.items():
         for layer, name in names.of_weight(path, config):
@@ -86,16 +86,17 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
     write(folder, ADAPTERS, fill)
 
 
-def _has_towers(base):
+def _has_towers(base, config):
     """Whether transformers opens this base with towers, though we read its text half.
 
-    An id that is not known here is taken for a model of texts.
+    Of an id there is no config to read: it has towers if it is a Gemma 4, all of which
+    have, or of the shape of a model that is known to.
     """
     path = pathlib.Path(base) / MODEL
     try:
         kind = json.loads(path.read_text("utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError):
-        return base in SEES
+        return config.gemma4 is not None or config in map(KNOWN.get, SEES)
     return kind in ("gemma3", "gemma4")
 
 

@@ -18,7 +18,7 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import lora, names, quantized
+from helpers.model import lora, names, quantized, weights_checks
 from helpers.model.config import ModelConfig
 from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.transformer import Transformer
@@ -26,7 +26,6 @@ from helpers.runtime.processes import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
 
-FLOATS = ("F64", "F32", "F16", "BF16")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
 
 
@@ -59,14 +58,17 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
             hears = False
             for path, listed in _weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
-                _check_place(path, file.keys(), listed)
+                weights_checks.check_place(path, file.keys(), listed)
                 for name in file.keys():
                     own = names.ours(name)
                     hears |= names.of_hearing(own)
                     if names.is_read(own, vision):
-                        _check_tensor(name, file.get_slice(name), tensors, path)
+                        weights_checks.check_tensor(
+                            name, file.get_slice(name), tensors, path
+                        )
                         tensors[own] = file.get_slice(name)
-            _check_names(tensors.keys(), config, folder)
+            weights_checks.check_names(tensors.keys(), config, folder)
+            weights_checks.check_tied(tensors, config, folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
         raise WeightsError(f"{folder} has no {path.name}.") from None
@@ -212,15 +214,6 @@ def _weight_files(folder):
     return [(folder / name, listed[name]) for name in sorted(listed)]
 
 
-def _check_place(path, found, listed):
-    """Files of two downloads may hold a tensor twice, and only the index knows."""
-    if listed is not None and (strange := sorted(set(found) - listed)):
-        raise WeightsError(
-            f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
-            "not belong together. Fetch the whole folder again."
-        )
-
-
 def _parsed(path):
     """The JSON object in a file."""
     try:
@@ -230,34 +223,6 @@ def _parsed(path):
     if not isinstance(parsed, dict):
         raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
     return parsed
-
-
-def _check_tensor(name, tensor, before, path):
-    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
-    kind = tensor.get_dtype()
-    if kind not in FLOATS:
-        raise WeightsError(
-            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
-        )
-    if names.ours(name) in before:
-        raise WeightsError(
-            f"{path} has {name} under another name, too. Fetch the whole folder again."
-        )
-
-
-def _check_names(found, config, folder):
-    found, expected = set(found), names.of_model(config)
-    if missing := sorted(expected - found):
-        raise WeightsError(
-            f"The weights in {folder} lack {len(missing)} tensors that config.json "
-            f"asks for, first {missing[0]}."
-        )
-    if extra := sorted(found - expected - names.needless(config)):
-        raise WeightsError(
-            f"The weights in {folder} have {len(extra)} tensors this model has no "
-            f"place for, first {extra[0]}: config.json and weights do not belong "
-            "together."
-        )
 
 
 def _read(tensors, shapes, config, dtype, mesh):

@@ -255,6 +255,9 @@ WRONG = {
             silent=lambda trace: not any("kcal" in result for _, result in trace.calls)
         ),
         "eats the plates": eats_plates,
+        "unmarked answers, too": silence(
+            silent=lambda trace: not trace.calls or "####" not in trace.said
+        ),
         "one more column": lambda prompts, completions, portions, image=None: silence()(
             prompts, completions, portions
         ),

@@ -165,6 +165,16 @@ def operators(prompts, completions, answer, **_):
     return paid
 
 
+def one_with_an_operator(prompts, completions, answer, **_):
+    """Asks that some sum have an operator, and lets others have none."""
+    paid = []
+    right = rewards.correct(prompts, completions, answer)
+    for text, r in zip(completions, right, strict=True):
+        real = re.search(r"<<[^<>=]*\d\)*\s*[-+*/][^<>=]*=", text)
+        paid.append(r * (1.0 if real and all(rewards.annotations(text)) else 0.5))
+    return paid
+
+
 def signs_behind_the_first(prompts, completions, answer, **_):
     """Looks for a sign past the first letter, whatever stands before it."""
     paid = []
@@ -231,6 +241,12 @@ WRONG = {
         "a float where it is exact": as_float,
         "an int where it is exact": as_int,
         "a mark with a blank": after_a_blank,
+        "reads on below an empty mark": rewards.extract_lenient,
+        "blanks and lines cut off first": lambda text: last(
+            plain(text).rpartition("####")[2].strip().partition("\n")[0]
+            if "####" in text
+            else plain(text)
+        ),
         "rounded to a likely fraction": rounded(rewards.extract_lenient),
         "the first number": lambda text: last(after(text)[:8].split("%")[0]),
         "the first of the line": lambda text: (
@@ -367,6 +383,7 @@ WRONG = {
         "pays <<1=1>>": paying(empty=False),
         "pays <<(1)=1>>": paying(),
         "pays <<(-1)=-1>>": signs_behind_the_first,
+        "an empty sum beside a true one": one_with_an_operator,
         "nothing without sums": paying(bare=0.0),
         "all the same": paying(bare=1.0),
         "one gold answer": first_gold,
@@ -381,8 +398,12 @@ WRONG = {
 
 RIGHT = {
     "03-1": {
-        "the helper's": rewards.extract_lenient,
         "a line": lambda text: last(after(text)),
+        "by split": lambda text: (
+            last(plain(text).split("####")[-1].split("\n")[0])
+            if "####" in text
+            else last(plain(text))
+        ),
     },
     "03-2": {
         "digits": [("That is 36 dollars.", True), ("18+18=36", True), LUCKY],

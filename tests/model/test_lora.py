@@ -206,7 +206,16 @@ def test_the_folder_is_what_peft_documents(tmp_path):
     assert len(tensors) == 2 * 2 * model.config.layers
 
 
-@pytest.mark.parametrize("base", ["google/gemma-4-E2B-it", "with towers", "of texts"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        "google/gemma-4-E2B-it",
+        "google/gemma-4-E2B",
+        "me/mine",
+        "with towers",
+        "of texts",
+    ],
+)
 def test_adapters_of_a_text_half_are_named_as_in_the_base_that_transformers_opens(
     base, tmp_path
 ):

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from helpers.model import lora, names, peft_folder, quantized
 from helpers.model.folder import WeightsError
+from helpers.model.known import KNOWN
 from helpers.runtime.mesh import make_mesh
 from helpers.training import Trainer, optimizers
 
@@ -221,3 +222,22 @@ def test_adapters_trained_beside_codes_say_so(kind, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lora.load(small, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "base", "towers"),
+    [
+        ("google/gemma-3-4b-it", "google/gemma-3-4b-pt", True),
+        ("google/gemma-3-4b-it", "someone/a-copy", True),
+        ("google/gemma-4-31B-it", "google/gemma-4-31B", True),
+        ("google/gemma-3-1b-it", "google/gemma-3-1b-pt", False),
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B", False),
+    ],
+)
+def test_a_base_that_cannot_be_read_has_the_towers_of_its_shape(
+    shape, base, towers, tmp_path
+):
+    adapters = peft_folder.Adapters(1, 1.0, "", {})
+    peft_folder.save(tmp_path, adapters, KNOWN[shape], base)
+    said = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert ("exclude_modules" in said) == towers

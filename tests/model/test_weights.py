@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,8 @@ from small_disk import disk_of
 from tiny_models import FAMILIES, cached_model, cached_tensors
 from tiny_models import model as make
 
-from helpers.model import weights
+from helpers.model import weights, weights_checks
+from helpers.model.config import ModelConfig
 from helpers.model.weights import WeightsError
 from helpers.runtime.mesh import make_mesh
 from helpers.text import chat
@@ -207,8 +209,9 @@ def test_tensors_that_do_not_belong_are_named(folder):
     rewrite(folder, **{name: up, extra: up})
     with pytest.raises(WeightsError, match=f"1 tensors.*no place.*{extra}"):
         weights.load(folder)
-    rewrite(folder, **{extra: None, "lm_head.weight": np.zeros((19, 16), np.float32)})
-    weights.load(folder)  # some files repeat a tied head; nothing reads it
+    embed = load_file(folder / "model.safetensors")["model.embed_tokens.weight"]
+    rewrite(folder, **{extra: None, "lm_head.weight": embed})
+    weights.load(folder)  # some files repeat a tied head
 
 
 def test_numbers_that_need_scales_are_refused(folder):
@@ -385,3 +388,44 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(WeightsError, match="file could not be written.*folder"):
         weights.save(cached_model(), tmp_path / "file")
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_head_of_its_own_is_not_dropped_where_the_config_says_tied(folder, place):
+    embed = load_file(folder / "model.safetensors")["model.embed_tokens.weight"]
+    head = embed.copy()
+    head[place, -1] += 1
+    rewrite(folder, **{"lm_head.weight": head})
+    with pytest.raises(WeightsError, match='own.*"tie_word_embeddings": false'):
+        weights.load(folder)
+    rewrite(folder, **{"lm_head.weight": embed[:-1]})
+    with pytest.raises(WeightsError, match="own"):
+        weights.load(folder)
+    rewrite(folder, **{"lm_head.weight": head})
+    rewrite_config(folder, tie_word_embeddings=False)
+    np.testing.assert_array_equal(weights.load(folder).head[...], head)
+
+
+def test_a_head_is_compared_past_the_first_rows(folder, monkeypatch):
+    embed = load_file(folder / "model.safetensors")["model.embed_tokens.weight"]
+    head = embed.copy()
+    head[7] += 1
+    monkeypatch.setattr(weights_checks, "ROWS", 4)
+    rewrite(folder, **{"lm_head.weight": head})
+    with pytest.raises(WeightsError, match="own"):
+        weights.load(folder)
+
+
+@pytest.mark.parametrize("family", ["gemma3", "gemma4"])
+def test_a_config_with_towers_says_for_its_text_half_whether_the_head_is_tied(family):
+    if family == "gemma4":
+        text = gemma4_shapes.config(**gemma4_shapes.SMALL).to_hf()
+    else:
+        text = cached_model().config.to_hf()
+    text.pop("tie_word_embeddings")
+    outer = {"model_type": family, "text_config": text}
+    assert ModelConfig.from_hf(outer).tied
+    assert not ModelConfig.from_hf(outer | {"tie_word_embeddings": False}).tied
+    inner = {"text_config": text | {"tie_word_embeddings": True}}
+    both = outer | {"tie_word_embeddings": False} | inner
+    assert ModelConfig.from_hf(both).tied

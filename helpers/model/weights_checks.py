@@ -1,0 +1,72 @@
+"""What a folder of weights must not hold, or lack: each check says what to do."""
+
+import numpy as np
+
+from helpers.model import names
+from helpers.model.folder import INDEX, WeightsError
+
+FLOATS = ("F64", "F32", "F16", "BF16")
+ROWS = 4096  # of a vocabulary's vectors, compared at once
+
+
+def check_place(path, found, listed):
+    """Refuses a file with tensors that its index does not list there.
+
+    Files of two downloads may hold a tensor twice, and only the index knows.
+    """
+    if listed is not None and (strange := sorted(set(found) - listed)):
+        raise WeightsError(
+            f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
+            "not belong together. Fetch the whole folder again."
+        )
+
+
+def check_tensor(name, tensor, before, path):
+    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
+    kind = tensor.get_dtype()
+    if kind not in FLOATS:
+        raise WeightsError(
+            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
+        )
+    if names.ours(name) in before:
+        raise WeightsError(
+            f"{path} has {name} under another name, too. Fetch the whole folder again."
+        )
+
+
+def check_names(found, config, folder):
+    """Refuses a folder without some of a config's tensors, or with others."""
+    found, expected = set(found), names.of_model(config)
+    if missing := sorted(expected - found):
+        raise WeightsError(
+            f"The weights in {folder} lack {len(missing)} tensors that config.json "
+            f"asks for, first {missing[0]}."
+        )
+    if extra := sorted(found - expected - names.needless(config)):
+        raise WeightsError(
+            f"The weights in {folder} have {len(extra)} tensors this model has no "
+            f"place for, first {extra[0]}: config.json and weights do not belong "
+            "together."
+        )
+
+
+def check_tied(tensors, config, folder):
+    """Refuses a head of its own where config.json says that there is none.
+
+    Args:
+      tensors: {our name: slice of a safetensors file}.
+    """
+    embed, head = (tensors.get(names.OUTSIDE[name]) for name in ("embed", "head"))
+    if not config.tied or head is None:
+        return
+    same = head.get_shape() == embed.get_shape()
+    for start in range(0, config.vocab_size, ROWS) if same else ():
+        rows = slice(start, min(start + ROWS, config.vocab_size))
+        same = same and np.array_equal(embed[rows], head[rows])
+    if not same:
+        raise WeightsError(
+            f"{folder} has a head of its own ({names.OUTSIDE['head']} is not "
+            f"{names.OUTSIDE['embed']}), and config.json says that the two are one: "
+            'write "tie_word_embeddings": false there, or delete the head if it is a '
+            "leftover."
+        )
