@@ -53,6 +53,10 @@ ALONE = {
 # A part of what E2B has, with groups that repeat, in fewer layers.
 SMALL = {"kinds": "lflflf", "sharing": 2, "double_wide": True, "per_layer": 8}
 SMALL |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
+# As 31B: a key of its full layers is a value, too, and all their queries share one.
+LIKE_31B = {"kinds": "lflflf", "keys_are_values": True, "full_kv_heads": 1}
+LIKE_31B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
+NAMED = {"gemma4_text": SMALL, "gemma4_text like 31B": LIKE_31B}
 E2B = {"kinds": "llfllfllf", "sharing": 6, "double_wide": True, "per_layer": 8}
 E2B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
 

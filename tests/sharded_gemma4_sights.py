@@ -64,11 +64,11 @@ def batches():
     return packed, groups
 
 
-def train(objective, batch, devices, adapted):
+def train(objective, batch, devices, adapted, tensor=1):
     model = gemma4_sights.of_config(CONFIG)
     if adapted:
         model = tiny_models.adapted(lora.quantize(model))
-    mesh = make_mesh(jax.devices()[:devices])
+    mesh = make_mesh(jax.devices()[:devices], tensor)
     trainer = Trainer(model, objective, adamw(1e-3), mesh=mesh, log=False)
     losses = [row["loss"] for row in trainer.fit(Same(batch), 2)]
     return trainer, model, losses
@@ -94,10 +94,15 @@ def main():
         _, alone, expected = train(objective, batch, 1, adapted)
         np.testing.assert_allclose(losses, expected, rtol=1e-4)
         assert_same_weights(many, alone, rtol=1e-4, atol=2e-4)
-    ours, theirs = answers(many), answers(alone)
-    assert ours.tokens.sharding.spec[0] == "data"
-    np.testing.assert_array_equal(ours.tokens, theirs.tokens)
-    np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
+    _, halves, losses = train(objectives.policy_gradient(), groups, 8, True, tensor=2)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert_same_weights(halves, alone, rtol=1e-4, atol=2e-4)
+    theirs = answers(alone)
+    for model in (many, halves):
+        ours = answers(model)
+        assert ours.tokens.sharding.spec[0] == "data"
+        np.testing.assert_array_equal(ours.tokens, theirs.tokens)
+        np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
     tower = many.vision.layers.q[...]
     shares = {shard.data.shape for shard in tower.addressable_shards}
     assert shares != {tower.shape}, shares

@@ -23,10 +23,11 @@ VOCAB, WINDOW = 19, 4
 def config(family="gemma3_text", vocab=VOCAB, **changes):
     """Three layers: Gemma's are local, global, local; heads share keys in groups.
 
-    Gemma 4 has six, of which the last two share the keys of those before.
+    Gemma 4 has six, of which the last two share the keys of those before, or keys are
+    values, as in 31B.
     """
-    if family == "gemma4_text":
-        return gemma4_shapes.config(**gemma4_shapes.SMALL | changes)
+    if family in gemma4_shapes.NAMED:
+        return gemma4_shapes.config(**gemma4_shapes.NAMED[family] | changes)
     sizes = {
         "width": 16,
         "layers": 3,

@@ -12,6 +12,7 @@ import pathlib
 
 from helpers import runtime
 from helpers.model import hub_checksums, packaged
+from helpers.model.config import ModelConfig
 from helpers.runtime import secrets
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
@@ -44,6 +45,8 @@ def fetch(model: str) -> pathlib.Path:
     Raises:
       ModelUnavailable: unknown name, licence not accepted, no or a wrong token, no
         network, no room on the disk, or a file that is not what the hub says it is.
+      UnsupportedModel: the hub has it, and this decoder cannot do what its config.json
+        asks for; only that file is fetched then.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -105,12 +108,14 @@ def _from_hub(model):
         api.model_info(model, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except failures as error:
         refused = error
+    place = {"token": token, "endpoint": endpoint}
+    if refused is None:
+        _refuse_unknown_shapes(model, place, failures)
     try:
         folder = huggingface_hub.snapshot_download(
             model,
             allow_patterns=FILES,
-            token=token,
-            endpoint=endpoint,
+            **place,
             local_files_only=refused is not None,
         )
         hub_checksums.check(folder)
@@ -120,6 +125,19 @@ def _from_hub(model):
     except failures as error:
         raise _unavailable(model, error, token) from error
     return pathlib.Path(folder)
+
+
+def _refuse_unknown_shapes(model, place, failures):
+    """Raises UnsupportedModel before gigabytes are fetched that nothing here reads."""
+    import huggingface_hub
+
+    try:
+        path = huggingface_hub.hf_hub_download(model, "config.json", **place)
+        content = json.loads(pathlib.Path(path).read_bytes())
+    except (*failures, UnicodeDecodeError):
+        return  # the fetch of the whole says what is wrong
+    if isinstance(content, dict):
+        ModelConfig.from_hf(content)
 
 
 def _unavailable(model, error, token):

@@ -11,11 +11,14 @@ CHIPS, AT_ONCE, TOKENS = 8, 64, 4096
 
 
 def cache(tokens):
-    """Bytes of keys and values in bfloat16; local layers keep their window."""
+    """Bytes of keys and values in bfloat16; of local layers, those of their window.
+
+    A head that fewer chips would have than there are is kept on several, as engines do.
+    """
     own, total = CONFIG.gemma4, 0
     for kind in own.kinds:
         full = kind == "full"
-        heads = own.full_kv_heads if full else CONFIG.kv_heads
+        heads = max(own.full_kv_heads if full else CONFIG.kv_heads, CHIPS)
         width = own.full_head_dim if full else CONFIG.head_dim
         total += (
             2 * 2 * heads * width * (tokens if full else min(tokens, CONFIG.window))

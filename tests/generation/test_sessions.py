@@ -77,6 +77,7 @@ def conversations(family, temperature, apart=False):
         ("gemma3_text", False),
         ("qwen2", False),
         pytest.param("gemma4_text", False, marks=pytest.mark.slow),
+        pytest.param("gemma4_text like 31B", False, marks=pytest.mark.slow),
         ("gemma3_text", True),
     ],
 )

@@ -1,11 +1,13 @@
 """Fetching models: from a hub made here that answers as the real one, and without."""
 
 import errno
+import json
 import types
 
 import hub_server
 import huggingface_hub
 import pytest
+import tiny_models
 from huggingface_hub import constants
 
 from helpers.model import hub, packaged
@@ -13,7 +15,8 @@ from helpers.model.hub import ModelUnavailable, NotStored
 
 MODEL = hub_server.MODEL
 WEIGHTS = bytes(range(256)) * 40
-FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": WEIGHTS}
+CONFIG = json.dumps(tiny_models.config("llama").to_hf()).encode()
+FILES = {"config.json": CONFIG, "model.safetensors": WEIGHTS}
 
 
 @pytest.fixture

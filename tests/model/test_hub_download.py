@@ -1,5 +1,7 @@
 """The bytes on their way from a hub to the disk: cut, slow, changed, without room."""
 
+import json
+
 import numpy as np
 import pytest
 import tiny_models
@@ -9,6 +11,7 @@ from small_disk import disk_of
 from small_gguf import logits, small_tokenizer
 
 from helpers.model import hub, hub_checksums, weights
+from helpers.model.config import UnsupportedModel
 from helpers.model.hub import ModelUnavailable, NotStored
 from helpers.text import chat
 
@@ -183,3 +186,13 @@ def test_what_is_in_the_cache_needs_no_network(server, files, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert hub.fetch(MODEL) == folder
     assert_whole(folder, files)
+
+
+def test_of_a_model_with_experts_only_the_config_is_fetched(server, files):
+    """26B-A4B has 50 GB of weights that this decoder cannot use."""
+    text = {"enable_moe_block": True, "num_hidden_layers": 30}
+    config = {"model_type": "gemma4", "text_config": text}
+    server.files = files | {"config.json": json.dumps(config).encode()}
+    with pytest.raises(UnsupportedModel, match="26B-A4B"):
+        hub.fetch(MODEL)
+    assert server.downloads("config.json") and not server.downloads(NAME)

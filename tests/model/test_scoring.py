@@ -2,6 +2,7 @@
 
 import functools
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import naive_decoder
@@ -72,10 +73,10 @@ def weight_of(batch):
     return WEIGHT[..., : batch["loss_mask"].shape[-1]] * batch["loss_mask"]
 
 
-SLOW = pytest.param("gemma4_text", marks=pytest.mark.slow)
+SLOW = [pytest.param(shape, marks=pytest.mark.slow) for shape in gemma4_shapes.NAMED]
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *SLOW])
 def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
     """Prompts and answers of unequal length; the entropy of each prediction too."""
     truth, hf = cached_tensors(family)
@@ -89,7 +90,7 @@ def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
         np.testing.assert_allclose(entropy[p, g, : len(at)], spread, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", SLOW])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *SLOW])
 def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_answer(
     family,
 ):
@@ -104,10 +105,10 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     expected, theirs = gradient(model, rows, weight)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     # Six layers of Gemma 4 with four norms each make more of a rounding.
-    assert_same_gradient(ours, theirs, 2e-4 if family == "gemma4_text" else 2e-5)
+    assert_same_gradient(ours, theirs, 2e-4 if "gemma4" in family else 2e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "gemma4_text"])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *gemma4_shapes.NAMED])
 def test_the_gradient_is_the_slope_of_the_transcription(family):
     """Along a random direction through all weights, by central differences, float64."""
     model, (truth, hf) = cached_model(family), cached_tensors(family)

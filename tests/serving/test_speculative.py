@@ -47,7 +47,7 @@ def drafters(family, block):
         "near": DraftModel(near, block),
         "itself": DraftModel(tiny_models.model(family, sharpness=SHARP), block),
     }
-    if family != "gemma4_text":  # whose last layers have no keys of their own
+    if "gemma4" not in family:  # whose last layers have no keys of their own
         last = tiny_models.model(family, sharpness=SHARP)
         found["block"] = BlockDrafter(last, block)
     return found
@@ -56,6 +56,7 @@ def drafters(family, block):
 GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself", "block")]
 GREEDY += [(family, "near", 3) for family in tiny_models.FAMILIES]
 GREEDY += [("gemma4_text", name, 3) for name in ("near", "itself")]
+GREEDY += [("gemma4_text like 31B", "near", 3)]
 GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1), ("qwen3", "block", 3)]
 
 

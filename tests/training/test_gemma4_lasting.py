@@ -55,8 +55,13 @@ def test_a_larger_gemma_4_teaches_by_the_divergence_of_two_plain_models(chunk):
     assert max(float(np.abs(x).max()) for x in jax.tree.leaves(slopes)) > 1e-3
 
 
+KINDS = ["", "int8", "nf4 double", "table on the host", "like 31B"]
+
+
 def policy(kind):
     """A small Gemma 4 with adapters, its base as `kind` says."""
+    if kind == "like 31B":
+        return lora.add(lora.quantize(tiny_models.model("gemma4_text like 31B")), 2)
     model = tiny_models.model("gemma4_text")
     if kind == "table on the host":
         return lora.add(keep_on_host(lora.quantize(model)), 2)
@@ -64,7 +69,7 @@ def policy(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["", "int8", "nf4 double", "table on the host"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_is_stopped_ends_with_the_same_numbers(kind):
     def train(folder, stop=-1, steps=4):
         trainer = Trainer(

@@ -29,8 +29,8 @@ KEYS = row_keys(jax.random.key(3), 0, len(TOKENS), GROUP)
 
 def model(kind):
     made = gemma4_sights.of_config(CONFIG)
-    if kind == "int8":
-        return tiny_models.adapted(lora.quantize(made))
+    if kind in ("int8", "nf4 double"):
+        return tiny_models.adapted(lora.quantize(made, kind))
     if kind == "bfloat16":
         graph, state = nnx.split(made)
         made = nnx.merge(graph, jax.tree.map(lambda x: x.astype(jnp.bfloat16), state))
@@ -76,6 +76,7 @@ def no_images(masks, tokens):
     [
         ("float32", 1e-4),
         pytest.param("int8", 1e-4, marks=pytest.mark.slow),
+        pytest.param("nf4 double", 1e-4, marks=pytest.mark.slow),
         pytest.param("bfloat16", 0.15, marks=pytest.mark.slow),
     ],
 )
@@ -175,6 +176,39 @@ def test_gradients_of_groups_are_those_of_whole_rows():
         np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
         in_tower += "vision" in jax.tree_util.keystr(path) and scale > 1e-3
     assert in_tower >= 10
+
+
+@pytest.mark.slow
+def test_packed_examples_score_as_each_alone_with_its_own_pictures():
+    """Two examples in one row, one with two pictures, in the order of the row."""
+    own, lengths = model("float32"), MASK.sum(axis=1)
+    order = (1, 0)
+    row = np.concatenate([TOKENS[i, : lengths[i]] for i in order])
+    places = np.concatenate([np.arange(lengths[i]) for i in order])
+    segments = np.repeat([1, 2], lengths[list(order)])
+    seen = [[strip for strip in STRIPS[i] if strip.any()] for i in order]
+    assert [len(strips) for strips in seen] == [2, 1]
+    batch = {
+        "tokens": row[None],
+        "positions": places[None],
+        "segment_ids": segments[None],
+        "loss_mask": np.ones((1, len(row)), np.float32),
+        "images": np.stack([strip for strips in seen for strip in strips])[None],
+    }
+    hidden, targets, _ = hidden_targets_mask(own, jax.tree.map(jnp.asarray, batch))
+    found = np.asarray(token_logprobs(own, hidden, targets)[0])[0, 0]
+    start = 0
+    for i in order:
+        length = lengths[i]
+        _, logits = forward(
+            own, TOKENS[i : i + 1, :length], see(own, STRIPS[i : i + 1]),
+            MASK[i : i + 1, :length],
+        )  # fmt: skip
+        logprobs = np.asarray(jax.nn.log_softmax(logits.astype(jnp.float32)))[0]
+        alone = logprobs[np.arange(length - 1), TOKENS[i, 1:length]]
+        here = found[start : start + length - 1]
+        np.testing.assert_allclose(here, alone, atol=1e-4)
+        start += length
 
 
 @pytest.mark.slow
