@@ -1,18 +1,20 @@
 """Local layers in blocks of queries: what lies before the window is never computed."""
 
+import dataclasses
 import functools
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_models
 from flax import nnx
 from tiny_models import texts
 
 from helpers.model import attention, attention_blocks
 from helpers.model.attention_blocks import BLOCK, Reach, attend_causally
 from helpers.model.config import ModelConfig
-from helpers.model.transformer import Transformer
 
 P, G, K, R, H, S = 1, 2, 1, 2, 4, 5
 
@@ -72,11 +74,23 @@ def test_keys_before_the_window_are_not_read(whole):
     assert np.isfinite(slopes[0][..., later, :]).all()
 
 
-@pytest.mark.parametrize("remat", ["none", "layer", "attention"])
-def test_a_model_with_local_layers_says_the_same_in_blocks(remat, monkeypatch):
+GEMMA3 = ModelConfig(*("gemma3_text", 64, 16, 6, 2, 1, 8, 32), pattern=3, window=20)
+GEMMA4 = [
+    dataclasses.replace(gemma4_shapes.config(**shape, vocab_size=64), window=20)
+    for shape in gemma4_shapes.NAMED.values()
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "remat"),
+    [
+        *((GEMMA3, remat) for remat in ("none", "layer", "attention")),
+        *((config, "attention") for config in GEMMA4),
+    ],
+)
+def test_a_model_with_local_layers_says_the_same_in_blocks(config, remat, monkeypatch):
     """Hidden states and gradients, with whole layers among the local ones."""
-    config = ModelConfig(*("gemma3_text", 64, 16, 6, 2, 1, 8, 32), pattern=3, window=20)
-    model = Transformer(config, nnx.Rngs(0))
+    model = tiny_models.of_config(config)
     model.remat = remat
     tokens = texts(2, 2 * BLOCK + 9, vocab=64)[:, None]
     positions = np.broadcast_to(np.arange(tokens.shape[-1]), tokens.shape)
@@ -91,5 +105,6 @@ def test_a_model_with_local_layers_says_the_same_in_blocks(remat, monkeypatch):
         monkeypatch.setattr(attention_blocks, "BLOCK", block)
         both.append(jax.jit(jax.value_and_grad(loss, has_aux=True))(state))
     for ours, expected in zip(*map(jax.tree.leaves, both), strict=True):
-        largest = float(np.abs(expected).max())
-        np.testing.assert_allclose(ours, expected, atol=2e-5 * largest)
+        # The scale of Gemma 4's last layer changes nothing: its slope is rounding.
+        near = 2e-5 * float(np.abs(expected).max()) + 1e-6
+        np.testing.assert_allclose(ours, expected, atol=near)

@@ -1,14 +1,17 @@
 """The kernel of long texts against plain attention: what is found, and gradients."""
 
+import dataclasses
 import os
 import subprocess
 import sys
 import types
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -165,7 +168,10 @@ def test_on_several_devices_rows_and_heads_must_be_dealt_out(
     assert long_attention.fits(query, [None], reach) is taken
 
 
-def model(**changed):
+def model(gemma4=None, **changed):
+    if gemma4:
+        config = gemma4_shapes.config(**gemma4, vocab_size=64)
+        return tiny_models.of_config(dataclasses.replace(config, window=100))
     sizes = {"vocab_size": 64, "width": 32, "layers": 2, "heads": 4, "kv_heads": 2}
     sizes |= {"family": "llama", "head_dim": 8, "ff": 32}
     config = ModelConfig(**sizes | changed)
@@ -173,29 +179,40 @@ def model(**changed):
 
 
 GEMMA = {"family": "gemma3_text", "pattern": 2, "window": 100}
+# A local layer and a full one, and two that share their keys; or keys as values.
+SHARING = {"gemma4": gemma4_shapes.SMALL | {"kinds": "lflf"}}
+VALUES = {"gemma4": gemma4_shapes.LIKE_31B | {"kinds": "lf"}}
+FAMILIES = pytest.mark.parametrize(
+    ("family", "kernels", "layers"),
+    [({}, 1, 1), (GEMMA, 2, 1), (SHARING, 2, 4), (VALUES, 2, 2)],
+    ids=["all global", "with windows", "shared keys", "keys are values"],
+)
 
 
-@pytest.mark.parametrize("family", [{}, GEMMA], ids=["all global", "with windows"])
-def test_a_model_takes_the_kernel_on_a_tpu_and_on_nothing_else(family, monkeypatch):
-    """Which of both is lowered; the text of the program names the kernel."""
+@FAMILIES
+def test_a_model_takes_the_kernel_on_a_tpu_and_on_nothing_else(
+    family, kernels, layers, monkeypatch
+):
+    """Which of both is lowered; the text of the program names each kernel once."""
     monkeypatch.setattr(long_attention, "LONG", T)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     policy = model(**family)
     tokens = jax.ShapeDtypeStruct((1, 1, T), jnp.int32)
     run = jax.jit(lambda tokens, positions: policy(tokens, positions)[0])
     traced = run.trace(tokens, tokens)
-    kernels = {
+    found = {
         platform: traced.lower(lowering_platforms=(platform,))
         .as_text()
         .count("tpu_custom_call")
         for platform in ("cpu", "tpu")
     }
-    assert kernels["cpu"] == 0
-    assert kernels["tpu"] == (2 if family else 1)  # far and near
+    assert found == {"cpu": 0, "tpu": kernels}  # far and near
 
 
-@pytest.mark.parametrize("family", [{}, GEMMA], ids=["all global", "with windows"])
-def test_a_model_learns_the_same_through_the_kernel(family, monkeypatch):
+@FAMILIES
+def test_a_model_learns_the_same_through_the_kernel(
+    family, kernels, layers, monkeypatch
+):
     """Loss and gradients of a packed row, the kernel by its interpreter."""
     policy = model(**family)
     tokens = jax.random.randint(jax.random.key(0), (1, 1, T), 0, 64)
@@ -223,7 +240,7 @@ def test_a_model_learns_the_same_through_the_kernel(family, monkeypatch):
 
     monkeypatch.setattr(jax.lax, "platform_dependent", interpreted)
     through = nnx.value_and_grad(loss)(policy)
-    assert looked
+    assert len(looked) == layers  # a scan of like layers looks once
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(through), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4 * float(jnp.abs(a).max()))
 
