@@ -20,7 +20,7 @@ from helpers.model.attention_blocks import EVERYTHING
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
-from helpers.model.ops import rms_norm
+from helpers.model.ops import decodes, rms_norm
 from helpers.model.rope import frequencies, rotary
 from helpers.runtime.sharding import gathered, spread
 
@@ -127,6 +127,8 @@ class Gemma4Layers(nnx.Module):
           remat: wraps one layer, see `ops.REMAT`.
         """
         walk = _Walk(self, positions_PGT, seen, reach, remat)
+        if decodes(x):
+            return walk.one_by_one(x, inputs_LPGTE, pieces)
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
         used = dict.fromkeys(own_of(self.config).stacks, 0)
@@ -151,7 +153,7 @@ class _Walk:
     def __init__(self, layers, positions_PGT, seen, reach, remat):
         c, own = layers.config, own_of(layers.config)
         self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
-        self.layers, self.remat = own.stacks, remat
+        self.own, self.layers, self.remat = own, own.stacks, remat
         self.reach = {"full": reach, "local": reach._replace(back=c.window)}
         full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
         local = frequencies(c.head_dim, c.rope_local_theta)
@@ -200,8 +202,28 @@ class _Walk:
             return x, {}
         return x, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), found)
 
+    def one_by_one(self, x, inputs_LPGTE, pieces):
+        """All layers without a scan (`ops.decodes`): as `Gemma4Layers.__call__`."""
+        made: dict[str, list] = {}
+        shared: dict[str, list] = {}
+        for number, kind in enumerate(self.own.kinds):
+            name = self.own.stack_of(number)
+            i = self.layers[name].index(number)
+            held = [] if name.startswith(SHARING) else _of_kind(pieces, kind)
+            inputs = None if inputs_LPGTE is None else inputs_LPGTE[number]
+            own = jax.tree.map(lambda a, i=i: a[i], (self.stacks[name][1], held))
+            x, kv = self.layer(name, shared)(x, (*own, inputs))
+            if kv is not None:
+                made.setdefault(kind, []).append(jax.tree.map(lambda a: a[None], kv))
+                shared[kind] = [*own[1], kv]
+        return x, _joined(made)
+
     def run(self, name, x, layers, shared):
         """Layers of one kind, next to each other, in one scan."""
+        return jax.lax.scan(self.layer(name, shared), x, layers)
+
+    def layer(self, name, shared):
+        """What one layer of a stack does: to x, and (weights, pieces, vectors)."""
         kind, graph = name.removeprefix(SHARING), self.stacks[name][0]
         cos_sin, masks = self.ropes[kind], self.masks[kind]
 
@@ -214,7 +236,7 @@ class _Walk:
             x, kv = layer(spread(x), inputs, cos_sin, earlier, masks, reach)
             return spread(x), kv
 
-        return jax.lax.scan(one_layer, x, layers)
+        return one_layer
 
 
 def _of_kind(pieces, kind):

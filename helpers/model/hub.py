@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import pathlib
+from typing import Any
 
 from helpers import runtime
 from helpers.model import hub_checksums, packaged
@@ -108,7 +109,7 @@ def _from_hub(model):
         api.model_info(model, timeout=constants.HF_HUB_ETAG_TIMEOUT)
     except failures as error:
         refused = error
-    place = {"token": token, "endpoint": endpoint}
+    place: dict[str, Any] = {"token": token, "endpoint": endpoint}
     if refused is None:
         _refuse_unknown_shapes(model, place, failures)
     try:

@@ -95,3 +95,23 @@ def rematerialised(kind: str) -> Callable:
     if kind not in REMAT:
         raise ValueError(f"remat is {kind!r}: choose one of {', '.join(REMAT)}.")
     return REMAT[kind]
+
+
+def decodes(x_PGTD):
+    """Whether x is one token of each text, in bfloat16 as on TPUs.
+
+    Then Gemma 4's layers, and those in few bits, are walked one by one. A scan copies
+    the weights of each layer, and its keys and values, before it uses them: half of
+    the time of such a pass. Longer texts use them more often, and would compile for
+    minutes without a scan; on CPUs, whose models are float32, it makes no difference.
+    """
+    return x_PGTD.shape[-2] == 1 and x_PGTD.dtype == jnp.bfloat16
+
+
+def one_by_one(layer, x, layers):
+    """What `jax.lax.scan` finds, with each step compiled by itself."""
+    found = []
+    for i in range(len(jax.tree.leaves(layers)[0])):
+        x, made = layer(x, jax.tree.map(lambda a, i=i: a[i], layers))
+        found.append(made)
+    return x, jax.tree.map(lambda *each: jnp.stack(each), *found)

@@ -12,8 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
+from helpers.model import quantized
 from helpers.model.attention import KV, visible
 from helpers.model.attention_blocks import Reach
 from helpers.model.config import ModelConfig
@@ -22,7 +24,7 @@ from helpers.model.gemma4_vision import Gemma4Vision
 from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.head import logits
 from helpers.model.layer import Layer
-from helpers.model.ops import rematerialised, rms_norm
+from helpers.model.ops import decodes, one_by_one, rematerialised, rms_norm
 from helpers.model.per_layer import PerLayer
 from helpers.model.rope import rotaries
 from helpers.model.vision import Vision, image_runs, put_in
@@ -169,8 +171,10 @@ class Transformer(nnx.Module):
             x, kv = layer(spread(x), cos_sin, earlier, masks, own)
             return spread(x), kv
 
-        is_global = jnp.array([c.is_global(i) for i in range(c.layers)])
-        return jax.lax.scan(one_layer, x, (weights, is_global, pieces))
+        is_global = np.array([c.is_global(i) for i in range(c.layers)])
+        in_few_bits = nnx.filter_state(weights, quantized.Quantized)
+        walk = one_by_one if in_few_bits and decodes(x) else jax.lax.scan
+        return walk(one_layer, x, (weights, is_global, pieces))
 
     def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, reach):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from test_model import forward
 
-from helpers.model import lora, names, weights
+from helpers.model import gemma4, lora, names, weights
 from helpers.model.config import ModelConfig, UnsupportedModel
 from helpers.model.gemma4_config import Gemma4Config
 from helpers.serving import block_drafter, paged
@@ -233,3 +233,35 @@ def test_what_cannot_hold_two_kinds_of_layer_says_so(tmp_path):
     ):
         with pytest.raises(ValueError, match="Gemma 4"):
             refused()
+
+
+WALKED = {name: gemma4_shapes.ALONE[name] for name in ("uneven layers", "shared keys")}
+WALKED |= {"no local layers": gemma4_shapes.ALONE["no local layers"]}
+
+
+@pytest.mark.parametrize("stored", [None, "int8"])
+@pytest.mark.parametrize("shape", [*gemma4_shapes.NAMED.values(), *WALKED.values()])
+def test_a_token_walked_layer_by_layer_is_that_of_the_scan(shape, stored, monkeypatch):
+    """Hidden states, keys and values, after a prompt that a group shares."""
+    model = tiny_models.of_config(gemma4_shapes.config(**shape))
+    if stored:
+        model = tiny_models.adapted(lora.quantize(model, stored))
+    rng = np.random.default_rng(0)
+    prompt, token = rng.integers(2, 19, (2, 1, 9)), rng.integers(2, 19, (2, 3, 1))
+    _, prefix = model(prompt, np.broadcast_to(np.arange(9), prompt.shape))
+    walked = []
+
+    def step(decodes):
+        def asked(x):
+            walked.append(decodes and x.shape[-2] == 1)
+            return walked[-1]
+
+        monkeypatch.setattr(gemma4, "decodes", asked)
+        return model(token, np.full(token.shape, 9), earlier=(prefix,))
+
+    (hidden, new), (expected, kept) = step(True), step(False)
+    assert walked == [True, False]
+    np.testing.assert_allclose(hidden, expected, atol=1e-5)
+    assert new.keys.keys() == kept.keys.keys()
+    for ours, theirs in zip(*map(jax.tree.leaves, (new, kept)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -12,6 +12,7 @@ from tiny_models import (
     FAMILIES,
     VOCAB,
     WINDOW,
+    adapted,
     cached_model,
     cached_tensors,
     needs_bfloat16,
@@ -19,7 +20,7 @@ from tiny_models import (
 )
 from tiny_models import model as make
 
-from helpers.model import attention, attention_blocks
+from helpers.model import attention, attention_blocks, lora, transformer
 from helpers.model.attention import attend
 from helpers.model.head import logits
 from helpers.model.ops import matmul
@@ -282,3 +283,25 @@ def test_an_unknown_way_to_save_memory_is_refused_with_those_there_are():
     model.remat = "layers"
     with pytest.raises(ValueError, match="remat is 'layers': choose one of layer, at"):
         model(jnp.zeros((1, 1, 3), jnp.int32), jnp.arange(3)[None, None])
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen3"])
+def test_a_token_walked_layer_by_layer_is_that_of_the_scan(family, monkeypatch):
+    """With a base in few bits; keys and values, too, after a prompt that is shared."""
+    model = adapted(lora.quantize(cached_model(family)))
+    prompt, token = texts(2, 9)[:, None], texts(6, 1).reshape(2, 3, 1)
+    _, prefix = model(prompt, np.broadcast_to(np.arange(9), prompt.shape))
+    walked = []
+
+    def step(decodes):
+        def asked(x):
+            walked.append(decodes and x.shape[-2] == 1)
+            return walked[-1]
+
+        monkeypatch.setattr(transformer, "decodes", asked)
+        return model(token, np.full(token.shape, 9), earlier=(prefix,))
+
+    found = step(True), step(False)
+    assert walked == [True, False]
+    for ours, theirs in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
