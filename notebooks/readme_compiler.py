@@ -51,11 +51,14 @@ def pictures_tables() -> str:
     gemma4 = (
         "Gemma 4. Its 31B answers 64 photos at once on eight chips (of v5e in "
         "int8), E2B on one. E2B samples eight answers to each of eight prompts on one "
-        "chip, to each of 16 on eight. It is distilled from 31B on the larger slices "
-        "and from E4B on v5e; on one chip both are in int8, and their per-layer tables "
-        "in the host's memory. What is sampled beside a teacher leaves room for it. "
-        "E4B is in int8 on one chip, its table on the host; on eight chips two share "
-        "each of its matrices. Updates took three to eleven CPU-minutes to compile "
+        "chip, to each of 16 on eight. The smallest slice on which 31B was compiled "
+        "beside a student is Kaggle's v5e-8: 31B in int8, and each matrix of E2B over "
+        "two chips, of E4B over four. On v6e:2x4 and v5p:4x4x1 it is in bfloat16. One "
+        "chip of v5e has no room for it: there E2B is distilled from E4B, both in int8 "
+        "with their per-layer tables in the host's memory. What is sampled beside a "
+        "teacher leaves room for it. E4B alone is in int8 on one chip, its table on "
+        "the host; on eight chips two share each of its matrices. Updates took three "
+        "to fourteen CPU-minutes to compile "
         "(`compile_s` in `tpu_fit.csv`)."
     )
     return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])

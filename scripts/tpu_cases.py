@@ -242,6 +242,14 @@ class OneChipCase(TaughtCase):
 
 
 @dataclasses.dataclass(frozen=True)
+class OfLargestCase(TaughtCase):
+    """A student of the largest model, which lies in int8 on the eight chips of v5e."""
+
+    teacher: str = LARGEST
+    teacher_stored = "int8"
+
+
+@dataclasses.dataclass(frozen=True)
 class FourBitCase(SeeingCase):
     """The same with the frozen base in NF4, the scales of its blocks in 8 bits."""
 
@@ -341,7 +349,9 @@ def on_host():
 def teachers():
     """The largest Gemma 4 answers on eight chips; it and E4B are distilled into E2B.
 
-    E2B answers as many photos on one chip, to tell what it saves.
+    On v5e it is in int8, beside students whose matrices some chips share; there it is
+    distilled into E4B as well. E2B answers as many photos on one chip, to tell what it
+    saves.
     """
     rows = {"rank": 0, "prompts": 64, "group": 1}
     yield Gemma4Case(E2B, "answers", "v5e-1", **rows)
@@ -355,6 +365,13 @@ def teachers():
         yield Gemma4Case(E2B, "distillation", topology, prompts=16, teacher=teacher)
     for topology, teacher in (("v5e-8", E4B), ("v6e:2x4", LARGEST)):
         yield TaughtCase(E2B, "rollout", topology, prompts=16, teacher=teacher)
+    yield Gemma4Case(E2B, "distillation", "v5e-8", prompts=16, pictures=0)
+    for program, pieces in (("distillation", 2), ("rollout", 1)):
+        large = {"prompts": 16, "pieces": pieces, "cut": 4}
+        yield OfLargestCase(E2B, program, "v5e-8", prompts=16, cut=2)
+        yield OfLargestCase(E4B, program, "v5e-8", **large)
+    large = {"prompts": 16, "pieces": 2, "cut": 4, "pictures": 0}
+    yield OfLargestCase(E4B, "distillation", "v5e-8", **large)
     for pictures in (1, 0):
         cut = {"prompts": 8, "pieces": 8, "pictures": pictures}
         yield OneChipCase(E2B, "distillation", "v5e-1", **cut)

@@ -183,6 +183,8 @@ def trained(case):
     ):
         how = "from" if case.program == "distillation" else "beside"
         beside += f" {how} {case.teacher.rpartition('/')[2]}"
+        if case.teacher_stored and not case.stored:  # else it is said of both
+            beside += f" in {case.teacher_stored}"
     return f"LoRA {case.rank}{beside}" if case.rank else f"all{beside}"
 
 

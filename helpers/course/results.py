@@ -225,8 +225,7 @@ def compiled(preset: str, **columns) -> str:
     newest = programs[0].get("versions")
     programs = [row for row in programs if row.get("versions") == newest]
     lines = [
-        f"Modelled by the compiler for {preset}, not measured (how to read it: "
-        "notebook 01, section 5):",
+        f"Modelled by the compiler for {preset}, not measured:",
         "",
         "| model | program | tokens | of HBM | arguments | temporaries | work "
         "| compiler's sum | roofline | without a price | of peak |",

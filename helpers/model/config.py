@@ -149,8 +149,21 @@ class ModelConfig:
         Args:
           vision: of Gemma 3 or 4 with vision, read the tower's shape too.
         Raises:
-          UnsupportedModel: naming the field that this decoder cannot honour.
+          UnsupportedModel: naming the field that this decoder cannot honour, or saying
+            that one is of a kind that it never has.
         """
+        try:
+            return cls._read(hf, vision)
+        except UnsupportedModel:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise UnsupportedModel(
+                "config.json has a field of a kind that it never has "
+                f"({type(error).__name__}: {error}). Fetch it or make it again."
+            ) from error
+
+    @classmethod
+    def _read(cls, hf, vision):
         tower = _tower(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = _text_half(hf)
@@ -257,10 +270,10 @@ def _text_half(hf: dict) -> dict:
     text = hf.get("text_config", {})
     if not isinstance(text, dict):
         raise UnsupportedModel(f"text_config={text!r} is not an object.")
-    # The outer config speaks for both halves.
+    # The outer config speaks for both halves, and is right where the inner disagrees.
     shared = ("quantization_config", "tie_word_embeddings")
     outer = {name: hf[name] for name in shared if name in hf}
-    return GEMMA_TEXT | outer | text | {"model_type": "gemma3_text"}
+    return GEMMA_TEXT | text | outer | {"model_type": "gemma3_text"}
 
 
 def _check_sizes(hf: dict, needed: tuple[str, ...]) -> None:

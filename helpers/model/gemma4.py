@@ -5,7 +5,8 @@ for keys. The last layers have no keys and values: they use those that the last 
 their kind before them made, so a cache holds less. Layers of a kind are one stack, and
 the layers lie in groups that repeat (`Gemma4Config.spans`): a scan over groups holds a
 scan over a group's local layers, and one over its full ones. So four layers are
-compiled, at most, however many there are.
+compiled, at most, however many there are. Only decoding on TPUs has no scan
+(`ops.decodes`).
 """
 
 import dataclasses

@@ -195,14 +195,14 @@ def text_half(hf: dict) -> dict:
     """
     outer = {}
     if hf.get("model_type") == "gemma4":
-        # The outer config speaks for all parts.
+        # The outer config speaks for all parts, and is right where one disagrees.
         shared = ("quantization_config", "tie_word_embeddings")
         outer = {name: hf[name] for name in shared if name in hf}
         hf = hf.get("text_config", {})
         if not isinstance(hf, dict):
             raise UnsupportedModel(f"text_config={hf!r} is not an object.")
     said = {name: value for name, value in hf.items() if value is not None}
-    return SILENT | outer | said | {"model_type": "gemma4_text"}
+    return SILENT | said | outer | {"model_type": "gemma4_text"}
 
 
 def _usual_types(layers):

@@ -1,4 +1,4 @@
-"""What both halves of the model compute with: products, norms, what is kept of them."""
+"""What both halves of the model compute with: products, norms, a walk over layers."""
 
 import functools
 from collections.abc import Callable
@@ -102,8 +102,8 @@ def decodes(x_PGTD):
 
     Then Gemma 4's layers, and those in few bits, are walked one by one. A scan copies
     the weights of each layer, and its keys and values, before it uses them: half of
-    the time of such a pass. Longer texts use them more often, and would compile for
-    minutes without a scan; on CPUs, whose models are float32, it makes no difference.
+    the time of such a pass of E2B. Passes over longer texts have more to compute with
+    what is copied, and would compile for minutes. Models on CPUs are float32.
     """
     return x_PGTD.shape[-2] == 1 and x_PGTD.dtype == jnp.bfloat16
 

@@ -89,13 +89,17 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
 def _has_towers(base, config):
     """Whether transformers opens this base with towers, though we read its text half.
 
-    Of an id there is no config to read: it has towers if it is a Gemma 4, all of which
-    have, or of the shape of a model that is known to.
+    An id whose config is not on this machine has towers if it is a Gemma 4, as all
+    have that Google published, or of the shape of a model that is known to.
     """
+    from huggingface_hub import errors, try_to_load_from_cache  # a second to import
+
     path = pathlib.Path(base) / MODEL
     try:
+        if not path.is_file() and (kept := try_to_load_from_cache(str(base), MODEL)):
+            path = pathlib.Path(str(kept))
         kind = json.loads(path.read_text("utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, errors.HFValidationError):
         return config.gemma4 is not None or config in map(KNOWN.get, SEES)
     return kind in ("gemma3", "gemma4")
 

@@ -4,8 +4,9 @@ Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vi
 `helpers.model.gemma4_vision`).
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
-`lax.scan`: compiling takes as long for 80 layers as for 4. Gemma 4 has several kinds of
-layer, and a stack of each (`helpers.model.gemma4`).
+`lax.scan`: compiling takes as long for 80 layers as for 4. (Decoding on TPUs walks them
+one by one, which is faster: `helpers.model.unrolled`, `ops.decodes`.) Gemma 4 has
+several kinds of layer, and a stack of each (`helpers.model.gemma4`).
 """
 
 from typing import Any

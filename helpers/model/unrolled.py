@@ -29,7 +29,7 @@ def pays(model) -> bool:
 
     On CPUs, whose models are float32, it costs a tenth for many rows. A quantized base
     would be kept in full beside its codes; and matrices cut over several devices would
-    be dealt anew. Gemma 4 has stacks of several kinds.
+    be dealt anew. Gemma 4 and quantized bases go without a scan only (`ops.decodes`).
     """
     if model.config.gemma4 or model.activations != "bfloat16" or cut_over_model():
         return False

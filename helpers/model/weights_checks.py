@@ -60,13 +60,14 @@ def check_tied(tensors, config, folder):
     if not config.tied or head is None:
         return
     same = head.get_shape() == embed.get_shape()
-    for start in range(0, config.vocab_size, ROWS) if same else ():
-        rows = slice(start, min(start + ROWS, config.vocab_size))
+    size = embed.get_shape()[0]
+    for start in range(0, size, ROWS) if same else ():
+        rows = slice(start, min(start + ROWS, size))
         same = same and np.array_equal(embed[rows], head[rows])
     if not same:
         raise WeightsError(
             f"{folder} has a head of its own ({names.OUTSIDE['head']} is not "
             f"{names.OUTSIDE['embed']}), and config.json says that the two are one: "
-            'write "tie_word_embeddings": false there, or delete the head if it is a '
-            "leftover."
+            'write "tie_word_embeddings": false there (in the outermost braces), or '
+            "delete the head if it is a leftover."
         )

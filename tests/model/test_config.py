@@ -1,8 +1,11 @@
 """What a `config.json` says is read, written back, or refused by the field's name."""
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_models import FAMILIES, config
 
 from helpers.model import config as config_module
@@ -162,3 +165,28 @@ def test_a_quantized_model_with_vision_is_refused_before_its_files_are_read():
     sizes = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3}
     with pytest.raises(UnsupportedModel, match="quantization_config"):
         ModelConfig.from_hf(outer | {"text_config": sizes})
+
+
+FIELDS = st.sampled_from(
+    "layer_types rope_parameters rope_scaling rope_theta sliding_window text_config "
+    "vision_config per_layer_config hidden_size head_dim num_hidden_layers "
+    "num_attention_heads num_key_value_heads model_type rms_norm_eps "
+    "tie_word_embeddings final_logit_softcapping num_kv_shared_layers".split()
+)
+STRANGE = st.sampled_from([3, -1, "a", [], [None], {}, {"a": 1}, True, 0.5, None, [[]]])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    family=st.sampled_from([*FAMILIES, "gemma4_text"]),
+    changes=st.dictionaries(FIELDS, STRANGE, min_size=1, max_size=3),
+    vision=st.booleans(),
+    inside=st.booleans(),
+)
+def test_a_strange_config_is_read_or_refused_by_name(family, changes, vision, inside):
+    """Whatever kind a field is of; alone, or inside of a model with vision."""
+    hf = config(family).to_hf() | changes
+    if inside:
+        hf = {"model_type": family.replace("_text", ""), "text_config": hf}
+    with contextlib.suppress(UnsupportedModel):
+        assert ModelConfig.from_hf(hf, vision).layers > 0

@@ -265,3 +265,14 @@ def test_a_token_walked_layer_by_layer_is_that_of_the_scan(shape, stored, monkey
     assert new.keys.keys() == kept.keys.keys()
     for ours, theirs in zip(*map(jax.tree.leaves, (new, kept)), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "scanned"),
+    [(jnp.bfloat16, 1, False), (jnp.float32, 1, True), (jnp.bfloat16, 2, True)],
+)
+def test_only_single_tokens_in_bfloat16_go_without_a_scan(dtype, tokens, scanned):
+    graph, state = nnx.split(tiny_models.model("gemma4_text", dtype=dtype))
+    text = np.zeros((1, 1, tokens), np.int32)
+    program = jax.make_jaxpr(lambda s: nnx.merge(graph, s)(text, text)[0])(state)
+    assert ("scan" in str(program)) == scanned

@@ -305,3 +305,25 @@ def test_a_token_walked_layer_by_layer_is_that_of_the_scan(family, monkeypatch):
     assert walked == [True, False]
     for ours, theirs in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("few_bits", "dtype", "tokens", "scanned"),
+    [
+        (True, jnp.bfloat16, 1, False),
+        (False, jnp.bfloat16, 1, True),
+        (True, jnp.float32, 1, True),
+        (True, jnp.bfloat16, 2, True),
+    ],
+)
+def test_only_single_tokens_on_few_bits_in_bfloat16_go_without_a_scan(
+    few_bits, dtype, tokens, scanned
+):
+    model = make("gemma3_text", dtype=dtype)
+    model.activations = jnp.dtype(dtype).name
+    if few_bits:
+        model = lora.quantize(model)
+    text = np.zeros((1, 1, tokens), np.int32)
+    graph, state = nnx.split(model)
+    program = jax.make_jaxpr(lambda s: nnx.merge(graph, s)(text, text)[0])(state)
+    assert ("scan" in str(program)) == scanned

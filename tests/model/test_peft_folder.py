@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import huggingface_hub
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -240,4 +241,21 @@ def test_a_base_that_cannot_be_read_has_the_towers_of_its_shape(
     adapters = peft_folder.Adapters(1, 1.0, "", {})
     peft_folder.save(tmp_path, adapters, KNOWN[shape], base)
     said = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert ("exclude_modules" in said) == towers
+
+
+@pytest.mark.parametrize(
+    ("kind", "towers"), [("gemma4", True), ("gemma4_text", False), ("gemma3", True)]
+)
+def test_a_base_that_was_fetched_says_itself_whether_it_has_towers(
+    kind, towers, tmp_path, monkeypatch
+):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind}))
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda base, name: str(path)
+    )
+    adapters = peft_folder.Adapters(1, 1.0, "", {})
+    peft_folder.save(tmp_path / "out", adapters, KNOWN["google/gemma-4-E2B-it"], "a/b")
+    said = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert ("exclude_modules" in said) == towers

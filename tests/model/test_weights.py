@@ -426,6 +426,7 @@ def test_a_config_with_towers_says_for_its_text_half_whether_the_head_is_tied(fa
     outer = {"model_type": family, "text_config": text}
     assert ModelConfig.from_hf(outer).tied
     assert not ModelConfig.from_hf(outer | {"tie_word_embeddings": False}).tied
-    inner = {"text_config": text | {"tie_word_embeddings": True}}
-    both = outer | {"tie_word_embeddings": False} | inner
-    assert ModelConfig.from_hf(both).tied
+    for told in (True, False):  # transformers asks the outer one alone
+        inner = {"text_config": text | {"tie_word_embeddings": not told}}
+        both = outer | {"tie_word_embeddings": told} | inner
+        assert ModelConfig.from_hf(both).tied == told

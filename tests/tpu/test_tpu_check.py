@@ -224,3 +224,23 @@ def test_committed_rows_are_of_models_and_slices_that_there_are(case):
     assert case["topology"] in {one.topology for one in tpu_cases.cases()}
     if case["preset"]:
         assert not tpu_check.tight(case)
+
+
+def test_a_row_says_beside_what_its_program_learns():
+    rows = {(c.model, c.program, c.topology): c for c in tpu_cases.teachers()}
+    small, large = tpu_cases.E2B, tpu_cases.E4B
+    trained = [
+        tpu_check.trained(rows[key])
+        for key in (
+            (small, "distillation", "v5e-1"),
+            (large, "distillation", "v5e-8"),
+            (small, "rollout", "v6e:2x4"),
+            (tpu_cases.LARGEST, "answers", "v5e-8"),
+        )
+    ]
+    assert trained == [
+        "LoRA 32 on int8 with a table on the host from gemma-4-E4B-it",
+        "LoRA 32, each matrix over 4 chips from gemma-4-31B-it in int8",
+        "LoRA 32 beside gemma-4-31B-it",
+        "nothing",
+    ]

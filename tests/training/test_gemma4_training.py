@@ -100,8 +100,9 @@ def test_policy_gradients_make_rewarded_answers_likelier(shape):
 
 @pytest.mark.slow
 def test_eight_devices_train_it_as_one_does():
+    eight = "--xla_force_host_platform_device_count=8"
     env = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "XLA_FLAGS": f"{eight} {os.environ['XLA_FLAGS']}",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
     }
     subprocess.run(
