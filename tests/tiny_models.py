@@ -167,3 +167,25 @@ def random_groups(P=3, G=2, longest_prompt=9, longest_answer=7, seed=0):
     prompts[0] = rng.integers(2, VOCAB, longest_prompt).tolist()
     completions[0][0] = rng.integers(2, VOCAB, longest_answer).tolist()
     return prompts, completions
+
+
+def walked_both_ways(model, module, token, place, prefix, monkeypatch):
+    """What a model makes of single tokens, layer by layer and then by its scan.
+
+    Args:
+      module: where `decodes` is asked.
+      token: (P, G, 1), each at this place behind the prefix, a KV.
+    """
+    asked = []
+
+    def step(decodes):
+        def answer(x):
+            asked.append(decodes and x.shape[-2] == 1)
+            return asked[-1]
+
+        monkeypatch.setattr(module, "decodes", answer)
+        return model(token, np.full(token.shape, place), earlier=(prefix,))
+
+    found = step(True), step(False)
+    assert asked == [True, False]
+    return found

@@ -249,18 +249,8 @@ def test_a_token_walked_layer_by_layer_is_that_of_the_scan(shape, stored, monkey
     rng = np.random.default_rng(0)
     prompt, token = rng.integers(2, 19, (2, 1, 9)), rng.integers(2, 19, (2, 3, 1))
     _, prefix = model(prompt, np.broadcast_to(np.arange(9), prompt.shape))
-    walked = []
-
-    def step(decodes):
-        def asked(x):
-            walked.append(decodes and x.shape[-2] == 1)
-            return walked[-1]
-
-        monkeypatch.setattr(gemma4, "decodes", asked)
-        return model(token, np.full(token.shape, 9), earlier=(prefix,))
-
-    (hidden, new), (expected, kept) = step(True), step(False)
-    assert walked == [True, False]
+    both = tiny_models.walked_both_ways(model, gemma4, token, 9, prefix, monkeypatch)
+    (hidden, new), (expected, kept) = both
     np.testing.assert_allclose(hidden, expected, atol=1e-5)
     assert new.keys.keys() == kept.keys.keys()
     for ours, theirs in zip(*map(jax.tree.leaves, (new, kept)), strict=True):

@@ -17,6 +17,7 @@ from tiny_models import (
     cached_tensors,
     needs_bfloat16,
     texts,
+    walked_both_ways,
 )
 from tiny_models import model as make
 
@@ -291,18 +292,7 @@ def test_a_token_walked_layer_by_layer_is_that_of_the_scan(family, monkeypatch):
     model = adapted(lora.quantize(cached_model(family)))
     prompt, token = texts(2, 9)[:, None], texts(6, 1).reshape(2, 3, 1)
     _, prefix = model(prompt, np.broadcast_to(np.arange(9), prompt.shape))
-    walked = []
-
-    def step(decodes):
-        def asked(x):
-            walked.append(decodes and x.shape[-2] == 1)
-            return walked[-1]
-
-        monkeypatch.setattr(transformer, "decodes", asked)
-        return model(token, np.full(token.shape, 9), earlier=(prefix,))
-
-    found = step(True), step(False)
-    assert walked == [True, False]
+    found = walked_both_ways(model, transformer, token, 9, prefix, monkeypatch)
     for ours, theirs in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
