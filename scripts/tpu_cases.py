@@ -366,12 +366,9 @@ def teachers():
     for topology, teacher in (("v5e-8", E4B), ("v6e:2x4", LARGEST)):
         yield TaughtCase(E2B, "rollout", topology, prompts=16, teacher=teacher)
     yield Gemma4Case(E2B, "distillation", "v5e-8", prompts=16, pictures=0)
-    for program, pieces in (("distillation", 2), ("rollout", 1)):
-        large = {"prompts": 16, "pieces": pieces, "cut": 4}
-        yield OfLargestCase(E2B, program, "v5e-8", prompts=16, cut=2)
-        yield OfLargestCase(E4B, program, "v5e-8", **large)
-    large = {"prompts": 16, "pieces": 2, "cut": 4, "pictures": 0}
-    yield OfLargestCase(E4B, "distillation", "v5e-8", **large)
+    for program in ("distillation", "rollout"):
+        for student, cut in ((E2B, 2), (E4B, 4)):
+            yield OfLargestCase(student, program, "v5e-8", prompts=16, cut=cut)
     for pictures in (1, 0):
         cut = {"prompts": 8, "pieces": 8, "pictures": pictures}
         yield OneChipCase(E2B, "distillation", "v5e-1", **cut)
