@@ -1,6 +1,4 @@
-"""Gemma 4 trained, sampled and saved on 8 devices as on one.
-
-Run by test_gemma4_training:
+"""Gemma 4 trained and saved on 8 devices as on one: run by test_gemma4_training.
 
 `XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded_gemma4.py`
 """
@@ -15,18 +13,21 @@ from flax import nnx
 from sharded_run import Groups, Packed, V, imitate, reinforce
 from toy_training import assert_same_weights
 
-from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
 from helpers.runtime.mesh import make_mesh
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
-# That eight devices can share.
-SIZES = {"vocab_size": V, "full_head_dim": 8, "head_dim": 4, "ff": 24}
+SHAPE = gemma4_shapes.SMALL | {
+    "vocab_size": V,
+    "full_head_dim": 8,
+    "head_dim": 4,
+    "ff": 24,
+}
 
 
-def train(objective, batches, devices, adapted, shape, tensor=1):
-    model = tiny_models.of_config(gemma4_shapes.config(**shape | SIZES))
+def train(objective, batches, devices, adapted, tensor=1):
+    model = tiny_models.of_config(gemma4_shapes.config(**SHAPE))
     if adapted:
         model = tiny_models.adapted(lora.quantize(model))
     mesh = make_mesh(jax.devices()[:devices], tensor)
@@ -47,33 +48,19 @@ def check_saved(model, alone, adapted):
         jax.tree.map(np.testing.assert_array_equal, written, held)
 
 
-def answers(model):
-    """What it samples to eight prompts, two answers each."""
-    prompts = np.random.default_rng(3).integers(2, V, (8, 7)).astype(np.int32)
-    keys = row_keys(jax.random.key(0), 0, len(prompts), 2)
-    limits = {"max_tokens": 9, "eos_ids": (0,)}
-    return generate(model, prompts, np.ones_like(prompts), keys, **limits)
-
-
 def main():
     """SFT of all weights, and policy gradients of adapters beside int8."""
-    for objective, source, adapted, shape in (
-        (imitate, Packed, False, gemma4_shapes.SMALL),
-        (reinforce, Groups, True, gemma4_shapes.LIKE_31B),
-        (reinforce, Groups, True, gemma4_shapes.SMALL),
+    for objective, source, adapted in (
+        (imitate, Packed, False),
+        (reinforce, Groups, True),
     ):
-        kind = {"adapted": adapted, "shape": shape}
-        trainer, many, losses = train(objective, source(), 8, **kind)
-        _, alone, expected = train(objective, source(), 1, **kind)
-        _, halves, of_halves = train(objective, source(), 8, **kind, tensor=2)
-        said = answers(alone)
+        trainer, many, losses = train(objective, source(), 8, adapted)
+        _, alone, expected = train(objective, source(), 1, adapted)
+        _, halves, of_halves = train(objective, source(), 8, adapted, tensor=2)
         for model, found in ((many, losses), (halves, of_halves)):
             np.testing.assert_allclose(found, expected, rtol=1e-4)
             assert_same_weights(model, alone, rtol=1e-4, atol=2e-4)
             check_saved(model, alone, adapted)
-            own = answers(model)
-            np.testing.assert_array_equal(own.tokens, said.tokens)
-            np.testing.assert_allclose(own.logprobs, said.logprobs, atol=2e-3)
         cut = {
             name: x.addressable_shards[0].data.shape != x.shape
             for name, x in trainer.named_arrays().items()
