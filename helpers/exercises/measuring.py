@@ -38,6 +38,29 @@ def check_extract(answer) -> Check:
         ("stop before a unit", reads("#### 5% of it", 5)),
         ("take the last number where there is no ####", reads("Of 9, 7 are left", 7)),
         ("give None where there is no number", reads("I do not know.", None)),
+        *_places(reads),
+        (
+            "give a Fraction, of whole numbers too: it is exact",
+            lambda: all(isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)),
+        ),
+        (
+            "know the mark without a blank behind it, too",
+            reads("####12\nThat took 8 days.", 12),
+        ),
+        (
+            "never raise: models write 1/0",
+            lambda: [answer(text) for text in ("#### 1/0", "It is 1/0.", "", "####")],
+        ),
+        (
+            "read any number in any text",
+            lambda: all(answer(text) == value for text, value in _numbers_in_texts()),
+        ),
+    )
+
+
+def _places(reads):
+    """Where in a text the number is looked for."""
+    return (
         (
             "look at all lines where there is no ####",
             reads("It was a long day.\nOf 9, 7 are left.\nThat is all.", 7),
@@ -59,22 +82,6 @@ def check_extract(answer) -> Check:
             reads("#### \nThat took 8 days.", None),
         ),
         ("read all digits below the line of 1/12", reads("#### 1/12", Fraction(1, 12))),
-        (
-            "give a Fraction, of whole numbers too: it is exact",
-            lambda: all(isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)),
-        ),
-        (
-            "know the mark without a blank behind it, too",
-            reads("####12\nThat took 8 days.", 12),
-        ),
-        (
-            "never raise: models write 1/0",
-            lambda: [answer(text) for text in ("#### 1/0", "It is 1/0.", "", "####")],
-        ),
-        (
-            "read any number in any text",
-            lambda: all(answer(text) == value for text, value in _numbers_in_texts()),
-        ),
     )
 
 

@@ -270,9 +270,7 @@ def _text_half(hf: dict) -> dict:
     text = hf.get("text_config", {})
     if not isinstance(text, dict):
         raise UnsupportedModel(f"text_config={text!r} is not an object.")
-    # The outer config speaks for both halves, and is right where the inner disagrees.
-    shared = ("quantization_config", "tie_word_embeddings")
-    outer = {name: hf[name] for name in shared if name in hf}
+    outer = gemma4_config.said_for_all(hf)
     return GEMMA_TEXT | text | outer | {"model_type": "gemma3_text"}
 
 

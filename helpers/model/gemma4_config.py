@@ -187,6 +187,12 @@ def _number(hf, name, kinds):
     return value
 
 
+def said_for_all(hf: dict) -> dict:
+    """What the config of a model with towers says for all its parts, and rightly so."""
+    shared = ("quantization_config", "tie_word_embeddings")
+    return {name: hf[name] for name in shared if hf.get(name) is not None}
+
+
 def text_half(hf: dict) -> dict:
     """The config of Gemma 4's decoder, alone or in one with towers, silences filled.
 
@@ -195,9 +201,7 @@ def text_half(hf: dict) -> dict:
     """
     outer = {}
     if hf.get("model_type") == "gemma4":
-        # The outer config speaks for all parts, and is right where one disagrees.
-        shared = ("quantization_config", "tie_word_embeddings")
-        outer = {name: hf[name] for name in shared if name in hf}
+        outer = said_for_all(hf)
         hf = hf.get("text_config", {})
         if not isinstance(hf, dict):
             raise UnsupportedModel(f"text_config={hf!r} is not an object.")

@@ -425,6 +425,7 @@ def test_a_config_with_towers_says_for_its_text_half_whether_the_head_is_tied(fa
     text.pop("tie_word_embeddings")
     outer = {"model_type": family, "text_config": text}
     assert ModelConfig.from_hf(outer).tied
+    assert ModelConfig.from_hf(outer | {"tie_word_embeddings": None}).tied
     assert not ModelConfig.from_hf(outer | {"tie_word_embeddings": False}).tied
     for told in (True, False):  # transformers asks the outer one alone
         inner = {"text_config": text | {"tie_word_embeddings": not told}}
