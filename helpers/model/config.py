@@ -2,36 +2,13 @@
 
 from dataclasses import dataclass
 
-from helpers.model import gemma4_config
+from helpers.model import config_checks, gemma4_config
+from helpers.model.config_checks import FAMILIES, GEMMAS, NEEDED, NEEDED_BY
 from helpers.model.gemma4_config import Gemma4Config
 from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.rope import Stretch
-from helpers.model.rope_config import kind_of, rope_of, stretch_of, theta_of
+from helpers.model.rope_config import stretch_of, theta_of
 from helpers.model.vision_config import UnsupportedModel, VisionConfig
-
-FAMILIES = {
-    "gemma3_text": "Gemma3ForCausalLM",
-    "gemma4_text": "Gemma4ForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "llama": "LlamaForCausalLM",
-}
-GEMMAS = ("gemma3_text", "gemma4_text")
-
-NEEDED = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-)
-NEEDED_BY = {
-    "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
-    "gemma4_text": ("head_dim", "sliding_window"),
-    "qwen3": ("head_dim",),
-}
-# How rotary angles may be stretched, by family.
-STRETCHED = {"gemma4_text": ("default", "proportional")}
 
 # What transformers assumes where the text_config of a Gemma 3 with vision is silent.
 GEMMA_TEXT = {
@@ -43,20 +20,6 @@ GEMMA_TEXT = {
     "query_pre_attn_scalar": 256,
     "max_position_embeddings": 131_072,
 }
-
-ABSENT = (
-    "attention_bias",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "mlp_bias",
-    "num_experts",
-    "num_local_experts",
-    "quantization_config",
-    "use_bidirectional_attention",
-    "use_sliding_window",
-)
-# Of these Gemma 4 has the one, and the other is of its pictures alone.
-KNOWN_BY = {"gemma4_text": ("final_logit_softcapping", "use_bidirectional_attention")}
 
 
 @dataclass(frozen=True)
@@ -90,7 +53,7 @@ class ModelConfig:
     gemma4: Gemma4Config | None = None
 
     def __post_init__(self):
-        _known(self.family)
+        config_checks.known(self.family)
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"num_attention_heads {self.heads} is not a multiple of "
@@ -169,9 +132,9 @@ class ModelConfig:
             hf = _text_half(hf)
         if hf.get("model_type") in ("gemma4", "gemma4_text"):
             hf = gemma4_config.text_half(hf)
-        family = _known(hf.get("model_type"))
-        _refuse_what_would_be_wrong(hf, family)
-        _check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
+        family = config_checks.known(hf.get("model_type"))
+        config_checks.refuse_what_would_be_wrong(hf, family)
+        config_checks.check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
         gemma, fourth = family in GEMMAS, family == "gemma4_text"
         scale = 1 if fourth else hf.get("query_pre_attn_scalar", 0)
         return cls(
@@ -253,13 +216,6 @@ def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def _known(family: object) -> str:
-    if not isinstance(family, str) or family not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise UnsupportedModel(f"model_type {family!r}: this knows {known}.")
-    return family
-
-
 def _tower(hf: dict) -> VisionConfig | Gemma4VisionConfig:
     fourth = hf.get("model_type") == "gemma4"
     return Gemma4VisionConfig.from_hf(hf) if fourth else VisionConfig.from_hf(hf)
@@ -274,17 +230,6 @@ def _text_half(hf: dict) -> dict:
     return GEMMA_TEXT | text | outer | {"model_type": "gemma3_text"}
 
 
-def _check_sizes(hf: dict, needed: tuple[str, ...]) -> None:
-    """Raises on sizes that are missing, or that no array can have."""
-    if missing := [name for name in needed if hf.get(name) is None]:
-        raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
-    for name in (*needed, "num_key_value_heads", "head_dim"):
-        value = hf.get(name)
-        kinds = (int, float) if name == "query_pre_attn_scalar" else (int,)
-        if value is not None and not (type(value) in kinds and value > 0):
-            raise UnsupportedModel(f"{name}={value!r} is not a size above 0.")
-
-
 def _pattern(hf: dict) -> int:
     kinds = hf.get("layer_types")
     if not kinds:
@@ -296,35 +241,3 @@ def _pattern(hf: dict) -> int:
     if expected != [kind == "full_attention" for kind in kinds]:
         raise UnsupportedModel(f"layer_types is not one global layer in {pattern}.")
     return pattern
-
-
-def _refuse_what_would_be_wrong(hf: dict, family: str) -> None:
-    """Raises on fields that change what the model computes, which nothing here does."""
-    for field in ("rope_scaling", "rope_parameters"):
-        if not isinstance(hf.get(field) or {}, dict):
-            raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
-    for layers, known in (
-        ("full_attention", STRETCHED.get(family, ("default", "linear", "llama3"))),
-        ("sliding_attention", ("default",) if family in GEMMAS else ()),
-    ):
-        rope = rope_of(hf, layers)
-        kind = kind_of(rope)
-        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
-        if share not in (None, 1) and not (kind == "proportional" and kind in known):
-            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
-        if known and kind not in known:
-            raise UnsupportedModel(
-                f"rope type {kind!r} of {layers} layers is not supported: "
-                f"this knows {', '.join(known)}."
-            )
-    for field in ABSENT:
-        if hf.get(field) and field not in KNOWN_BY.get(family, ()):
-            raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
-    kinds = {"full_attention", "sliding_attention"}
-    kinds = kinds if family in GEMMAS else {"full_attention"}
-    if strange := set(hf.get("layer_types") or ()) - kinds:
-        raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
-    field = "hidden_activation" if family in GEMMAS else "hidden_act"
-    usual = "gelu_pytorch_tanh" if family in GEMMAS else "silu"
-    if hf.get(field, usual) != usual:
-        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")

@@ -1,0 +1,93 @@
+"""What a `config.json` must say, and must not, for this decoder to be right."""
+
+from helpers.model.rope_config import kind_of, rope_of
+from helpers.model.vision_config import UnsupportedModel
+
+FAMILIES = {
+    "gemma3_text": "Gemma3ForCausalLM",
+    "gemma4_text": "Gemma4ForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "llama": "LlamaForCausalLM",
+}
+GEMMAS = ("gemma3_text", "gemma4_text")
+
+NEEDED = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+NEEDED_BY = {
+    "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
+    "gemma4_text": ("head_dim", "sliding_window"),
+    "qwen3": ("head_dim",),
+}
+# How rotary angles may be stretched, by family.
+STRETCHED = {"gemma4_text": ("default", "proportional")}
+
+ABSENT = (
+    "attention_bias",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "mlp_bias",
+    "num_experts",
+    "num_local_experts",
+    "quantization_config",
+    "use_bidirectional_attention",
+    "use_sliding_window",
+)
+# Of these Gemma 4 has the one, and the other is of its pictures alone.
+KNOWN_BY = {"gemma4_text": ("final_logit_softcapping", "use_bidirectional_attention")}
+
+
+def known(family: object) -> str:
+    """The family, if this decoder knows it; raises UnsupportedModel else."""
+    if not isinstance(family, str) or family not in FAMILIES:
+        all_known = ", ".join(FAMILIES)
+        raise UnsupportedModel(f"model_type {family!r}: this knows {all_known}.")
+    return family
+
+
+def check_sizes(hf: dict, needed: tuple[str, ...]) -> None:
+    """Raises on sizes that are missing, or that no array can have."""
+    if missing := [name for name in needed if hf.get(name) is None]:
+        raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
+    for name in (*needed, "num_key_value_heads", "head_dim"):
+        value = hf.get(name)
+        kinds = (int, float) if name == "query_pre_attn_scalar" else (int,)
+        if value is not None and not (type(value) in kinds and value > 0):
+            raise UnsupportedModel(f"{name}={value!r} is not a size above 0.")
+
+
+def refuse_what_would_be_wrong(hf: dict, family: str) -> None:
+    """Raises on fields that change what the model computes, which nothing here does."""
+    for field in ("rope_scaling", "rope_parameters"):
+        if not isinstance(hf.get(field) or {}, dict):
+            raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
+    for layers, known in (
+        ("full_attention", STRETCHED.get(family, ("default", "linear", "llama3"))),
+        ("sliding_attention", ("default",) if family in GEMMAS else ()),
+    ):
+        rope = rope_of(hf, layers)
+        kind = kind_of(rope)
+        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
+        if share not in (None, 1) and not (kind == "proportional" and kind in known):
+            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
+        if known and kind not in known:
+            raise UnsupportedModel(
+                f"rope type {kind!r} of {layers} layers is not supported: "
+                f"this knows {', '.join(known)}."
+            )
+    for field in ABSENT:
+        if hf.get(field) and field not in KNOWN_BY.get(family, ()):
+            raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
+    kinds = {"full_attention", "sliding_attention"}
+    kinds = kinds if family in GEMMAS else {"full_attention"}
+    if strange := set(hf.get("layer_types") or ()) - kinds:
+        raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
+    field = "hidden_activation" if family in GEMMAS else "hidden_act"
+    usual = "gelu_pytorch_tanh" if family in GEMMAS else "silu"
+    if hf.get(field, usual) != usual:
+        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")
