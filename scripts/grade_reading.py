@@ -136,7 +136,7 @@ def answer(own: list, exercise: Exercise) -> str | None:
 def _made(source):
     """The names that a cell defines or assigns at its top level."""
     try:
-        body = ast.parse(_python(source)).body
+        body = ast.parse(python(source)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         words = re.findall(r"^(?:def |class )?(\w+)", source, re.MULTILINE)
         return {*words, *re.findall(r"^\w+(?:, *(\w+))+ *=", source, re.MULTILINE)}
@@ -144,15 +144,18 @@ def _made(source):
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             made.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            made |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            named = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+            made |= {n.id for n in named if isinstance(n.ctx, ast.Store)}
     return made
 
 
-def _python(source):
-    """A cell without the lines that only a notebook understands."""
-    lines = source.splitlines()
-    return "\n".join("pass" if line.startswith(("!", "%")) else line for line in lines)
+def python(source: str) -> str:
+    """A cell without the lines that only a notebook understands: !, % and ?."""
+    return "\n".join(
+        "pass" if line.startswith(("!", "%", "?")) or line.endswith("?") else line
+        for line in source.splitlines()
+    )
 
 
 def untouched(source: str, exercise: Exercise) -> bool:

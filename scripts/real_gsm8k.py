@@ -1,10 +1,13 @@
 """A real model on GSM8K itself: SFT on all of its training problems, then GRPO.
 
-With a calculator in the loop and without. For a GPU: a step of SFT has 8,192 tokens,
-and notebook 04's on two cores 2,176. COURSE_GSM8K may name the folder of GSM8K's files.
+With a calculator in the loop and without. Sized for a GPU, where SFT makes three passes
+over all problems; on two cores it makes half of one, and GRPO is not for them.
+COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses
+
+import jax
 
 from helpers import runtime
 from helpers.model import lora
@@ -26,6 +29,14 @@ SIZES = {
     "sft": presets.Stage(3 * EPOCH, 5e-4),
     "rl": presets.Stage(40, 1e-4),
 }
+# A quarter of the tokens in a step, and half an epoch of them.
+TWO_CORES = SIZES | {"packed": 4, "chunk": 1024, "sft": presets.Stage(2 * EPOCH, 5e-4)}
+
+
+def sized(preset: presets.Preset) -> presets.Preset:
+    """The preset with the sizes of these stages, for what computes here."""
+    on_cpu = jax.default_backend() == "cpu"
+    return dataclasses.replace(preset, **(TWO_CORES if on_cpu else SIZES))
 
 
 def bare(there: maths.Recipe) -> maths.Recipe:
@@ -39,8 +50,7 @@ def bare(there: maths.Recipe) -> maths.Recipe:
 
 def sft(preset, seed: int) -> None:
     """SFT on GSM8K's own solutions, calls of the calculator in them: "gsm8k_sft"."""
-    sized = dataclasses.replace(preset, **SIZES)
-    real_sft.imitate(bare(maths.recipe(sized)), "gsm8k_sft", seed)
+    real_sft.imitate(bare(maths.recipe(sized(preset))), "gsm8k_sft", seed)
 
 
 def grpo(preset, seed: int) -> None:
@@ -54,17 +64,17 @@ def tool_grpo(preset, seed: int) -> None:
 
 
 def _reward(preset, seed, kind, stage):
-    sized = dataclasses.replace(preset, **SIZES)
-    there = bare(maths.recipe(sized, kind).start("gsm8k_sft"))
+    preset = sized(preset)
+    there = bare(maths.recipe(preset, kind).start("gsm8k_sft"))
     trainer = Trainer(
         there.policy,
         objectives.policy_gradient(chunk=there.chunk),
-        optimizers.adamw(sized.rl.rate, steps=sized.rl.steps, warmup=5),
-        accumulate=sized.pieces,
+        optimizers.adamw(preset.rl.rate, steps=preset.rl.steps, warmup=5),
+        accumulate=preset.pieces,
         wrt=lora.Adapter,
         folder=runtime.run_folder(f"{stage}_{preset.name}"),
-        save_every=sized.rl.save_every,
+        save_every=preset.rl.save_every,
     )
     reward = RewardSet({correct: 1.0, format_reward: 0.1})
-    trainer.fit(there.rollouts(reward, seed), sized.rl.steps)
+    trainer.fit(there.rollouts(reward, seed), preset.rl.steps)
     there.keep(stage)

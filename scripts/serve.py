@@ -206,20 +206,22 @@ def serve_own(folder, port):
 
     model = weights.load(folder, vision=sees(folder))
     families = {"gemma3": GEMMA3, "gemma4": GEMMA4, "qwen2": HERMES, "qwen3": HERMES}
-    grammar = families.get(family(folder), nutrition.TINY)
-    if is_tiny(folder):
-        grammar = nutrition.TINY
+    kind = family(folder).removesuffix("_text")
+    grammar = nutrition.TINY if is_tiny(folder) else families.get(kind)
+    tools = [nutrition.TOOL] if grammar else []
+    if not tools:
+        print(f"How a {kind} calls tools is not known here: it is served without any.")
     backend = LocalModel(
         model,
         chat.load_tokenizer(folder),
-        grammar,
+        grammar or nutrition.TINY,
         folder.name,
-        tools=[nutrition.TOOL],
+        tools=tools,
         max_tokens=LONGEST_ANSWER,
     )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with ChatServer(backend, folder.name, tools=[nutrition.TOOL], port=port) as server:
+    with ChatServer(backend, folder.name, tools=tools, port=port) as server:
         print(f"{folder.name} is served at {server.url}", flush=True)
         stop.wait()
 

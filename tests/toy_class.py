@@ -27,14 +27,15 @@ ALL_RIGHT = ["right"] * 3
 
 def notebook(answers=STUBS, imports=IMPORTS) -> dict:
     """The notebook with these answers in its three exercises, as JSON."""
-    found = [_cell("markdown", "# 07 · Toy"), _cell("code", imports, "imports")]
+    found = [cell("markdown", "# 07 · Toy"), cell("code", imports, "imports")]
     for number, (answer, check) in enumerate(zip(answers, CHECKS, strict=True), 1):
-        found.append(_cell("markdown", f"### Exercise {number} · toy {number}"))
-        found += [_cell("code", answer, "exercise"), _cell("code", check, "check")]
+        found.append(cell("markdown", f"### Exercise {number} · toy {number}"))
+        found += [cell("code", answer, "exercise"), cell("code", check, "check")]
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": found}
 
 
-def _cell(kind, source, *tags):
+def cell(kind, source, *tags):
+    """A cell of a notebook, as JSON."""
     return {"cell_type": kind, "source": source, "metadata": {"tags": list(tags)}}
 
 

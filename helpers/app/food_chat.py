@@ -18,7 +18,8 @@ from helpers.app.meal_view import call_text, result_text, shortened, words
 from helpers.rewards import food_rewards
 from helpers.tools.nutrition import TOOL
 
-NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)")
+# As `food_rewards` reads an answer, and with what a model may say around it.
+NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)(?: ?kcal)?\.?")
 
 
 class Asked:
@@ -128,7 +129,7 @@ def sentence(events):
     text, found = events[-1].text.strip(), portions(events)
     if text == food_rewards.NO_FOOD:
         return "I see no food in this picture."
-    if not (number := NUMBER.fullmatch(text)):
+    if not (number := NUMBER.fullmatch(text.rpartition("\n")[2].strip())):
         return text
     if not found:
         return f"I say {number[1]} kcal, but I looked nothing up: do not rely on it."

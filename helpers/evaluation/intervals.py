@@ -71,10 +71,13 @@ class Comparison:
     Attributes:
       n: problems.
       difference: the mean score after, minus that before.
-      low, high: its 95% interval, by bootstrap over the problems.
+      low, high: its 95% interval, by bootstrap over the problems. Where all change by
+        the same, a bootstrap knows of no other change; the interval then has room for
+        as many that do not change as Wilson's has (and that do, by 1, where none did).
       gained, lost: problems with a higher and with a lower score than before.
-      p: the chance of a split at least as uneven as gained to lost if neither model
-        were better (exact McNemar test).
+      p: the chance of a mean change at least as far from 0 if neither model were
+        better, each problem's change as likely down as up: McNemar's exact test where
+        all that change do so by the same, else drawn.
     """
 
     n: int
@@ -122,6 +125,30 @@ def compare(before, after, *, resamples=10_000, seed=0):
     values, counts = np.unique(change_N, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
     low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
+    if len(values) == 1:
+        low, high = _of_one_change(float(values[0]), n)
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
-    p = _binomial_test(gained, gained + lost).pvalue if gained + lost else 1.0
-    return Comparison(n, float(change_N.mean()), low, high, gained, lost, float(p))
+    p = _chance(change_N[change_N != 0], gained, resamples, seed)
+    return Comparison(n, float(change_N.mean()), low, high, gained, lost, p)
+
+
+def _of_one_change(change, n):
+    """(low, high) of the mean change, where all n are the same."""
+    surely, hidden = wilson(n, n)[0], wilson(0, n)[1]
+    if not change:
+        return -hidden, hidden
+    return min(change, surely * change), max(change, surely * change)
+
+
+def _chance(changes, gained, resamples, seed):
+    """How probably a mean as far from 0 comes of signs that are thrown by a coin."""
+    sizes, counts = np.unique(np.abs(changes), return_counts=True)
+    if not len(sizes):
+        return 1.0
+    if len(sizes) == 1:
+        return float(_binomial_test(gained, len(changes)).pvalue)
+    dice = np.random.default_rng(seed)
+    ups = dice.binomial(counts, 0.5, size=(resamples, len(counts)))
+    thrown, found = np.abs((2 * ups - counts) @ sizes), abs(changes.sum())
+    as_far = (thrown >= found * (1 - 1e-12)).sum()
+    return float((1 + as_far) / (1 + resamples))

@@ -58,12 +58,14 @@ def kept_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
     Args:
       path: as for `kept`. The others are those of `score`.
     """
+    tools = settings.get("tools")
+    told = settings | {"tools": tools.describe() if tools else None}
     about = {
         "model": run_identity.describe(model),
         "tokenizer": run_identity.describe(tokenizer),
         "rows": run_identity.describe_rows(rows),
         "reward": run_identity.describe(reward),
-        "settings": settings,
+        "settings": told,
     }
     return kept(
         path, about, lambda: score(model, tokenizer, rows, reward, **settings), Scores

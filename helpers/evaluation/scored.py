@@ -53,12 +53,17 @@ class Scores:
         """How these compare with the scores of another model on the same rows.
 
         Raises:
-          ValueError: the rows are not the same.
+          ValueError: the rows are not the same, or the rewards.
         """
         if self.column("question") != before.column("question"):
             raise ValueError(
                 f"These are scores on different rows ({before.n} and {self.n}): score "
                 "both models on the same ones, in the same order."
+            )
+        if self.parts.keys() != before.parts.keys():
+            raise ValueError(
+                f"These are scores by different rewards ({', '.join(before.parts)} and "
+                f"{', '.join(self.parts)}): score both models with the same ones."
             )
         return compare(before.column("reward"), self.column("reward"))
 

@@ -75,6 +75,10 @@ class Rollouts:
         patience: int = 5,
         tools: Dialogue | None = None,
     ):
+        if resample < 0:
+            raise ValueError(
+                f"resample={resample}: batches are drawn again 0 times up."
+            )
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
         self.model, self.prompts = model, prompts

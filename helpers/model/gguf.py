@@ -27,6 +27,9 @@ KINDS = {
     "F16": gguf.LlamaFileType.MOSTLY_F16,
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
 }
+# The largest number that each holds; of 32 in Q8_0 the scale is in F16.
+LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
+LARGEST["Q8_0"] = 127 * LARGEST["F16"]
 
 
 def to_folder(path, folder) -> pathlib.Path:
@@ -180,11 +183,20 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         raise GGUFError(str(error)) from None
     tokens = fields["tokenizer.ggml.tokens"]
     spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
+    _require_room(tokens, config)
     fields["tokenizer.ggml.tokens"] = [*tokens, *(f"<unused_{i}>" for i in spare)]
     kinds = fields["tokenizer.ggml.token_type"] + [gguf_tokenizer.UNUSED] * len(spare)
     fields["tokenizer.ggml.token_type"] = kinds
     tensors = weights.folder_tensors(model)
     on_first(lambda: _write(pathlib.Path(path), config, fields, tensors, kind))
+
+
+def _require_room(tokens, config):
+    if len(tokens) > config.vocab_size:
+        raise GGUFError(
+            f"The tokenizer has {len(tokens)} tokens, and the model "
+            f"{config.vocab_size}: it is another model's."
+        )
 
 
 def _write(path, config, fields, tensors, kind):
@@ -218,8 +230,8 @@ def _add_tensor(writer, name, array, kind):
         kind = "F32"
     chosen = gguf.GGMLQuantizationType[kind]
     largest = max(array.max(), -array.min())  # without a copy: Gemma 4's are large
-    if kind == "F16" and largest > np.finfo(np.float16).max:
-        raise GGUFError(f"{name} has numbers beyond F16's {np.finfo(np.float16).max}.")
+    if largest > LARGEST[kind]:
+        raise GGUFError(f"{name} has numbers beyond {kind}'s {LARGEST[kind]:g}.")
     writer.add_tensor(name, gguf.quantize(array, chosen), raw_dtype=chosen)
 
 

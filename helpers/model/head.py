@@ -84,8 +84,9 @@ def all_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
     """Log-probability of every word, (N, V) float32, counted as `chosen_logprobs` does.
 
     So no maximum is looked for in (N, V); words more than `CLAMP` nats likelier than
-    the target count as that many. That the target's own score moves all others and
-    their total alike changes no log-probability, so no slope goes through it.
+    the target count as that many, and have the slope of their own score all the same.
+    That the target's own score moves all others and their total alike changes no
+    log-probability, so no slope goes through it.
 
     Args:
       targets_N: the words to count from; for the clamp's sake no impossible ones.
@@ -94,6 +95,8 @@ def all_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
       (logprobs_NV, those of the targets (N)).
     """
     _, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
+    held_NV = jnp.minimum(above_NV, CLAMP)
+    above_NV += jax.lax.stop_gradient(held_NV - above_NV)
     total_N = jnp.log(jnp.exp(above_NV).sum(axis=-1))
     return above_NV - total_N[:, None], -total_N
 
@@ -103,11 +106,12 @@ def _above(hidden_ND, table_VD, targets_N, softcap):
     own_N = capped(_product("nd,nd->n", hidden_ND, table_VD[targets_N]), softcap)
     own_N = jax.lax.stop_gradient(own_N)
     above_NV = logits(hidden_ND, table_VD, softcap) - own_N[:, None]
-    return own_N, jnp.minimum(above_NV, CLAMP)
+    return own_N, above_NV
 
 
 def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
     own_N, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
+    above_NV = jnp.minimum(above_NV, CLAMP)
     odds_NV = jnp.exp(above_NV)
     total_N = odds_NV.sum(axis=-1)
     entropy_N = jnp.log(total_N) - (odds_NV * above_NV).sum(axis=-1) / total_N
@@ -129,8 +133,9 @@ def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
 def _chosen_backward(_, saved, gradients):
     """The slope by the hidden state is the target's row minus the mean row.
 
-    The target's odds are 1 without rounding, in any dtype, so a likely target's small
-    slope does not drown in the rounding of two large terms.
+    The target's odds are 1 but for the rounding of its score, which is computed twice:
+    2e-5 at a score of 48. So a likely target's small slope does not drown in the
+    rounding of two large terms.
     """
     hidden_ND, table_VD, targets_N, odds_NV, total_N, bend_N = saved
     gradient_N1, bent = gradients[0][:, None], _bent(bend_N)

@@ -12,6 +12,7 @@ from helpers.model import names
 from helpers.model.config import ModelConfig
 from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_json
 from helpers.model.known import KNOWN, SEES
+from helpers.model.weights_checks import FLOATS, require_finite
 
 WEIGHTS = "adapter_model.safetensors"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
@@ -30,9 +31,12 @@ PLAIN = {
     "trainable_token_indices": ([],),
     "target_parameters": ([],),
     "alora_invocation_tokens": ([],),
+    "use_bdlora": (False,),
+    "arrow_config": (),
+    "monteclora_config": (),
 }
 # These ways to begin change the base as well, so that the adapters fit another.
-OTHER_BASES = ("pissa", "olora", "corda", "loftq")
+OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 class Adapters(NamedTuple):
@@ -56,11 +60,14 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
     Args:
       base: id or folder of the base model, noted in adapter_config.json.
     Raises:
-      WeightsError: the disk is full, say, or a model is in that folder.
+      WeightsError: the disk is full, say, or a model is in that folder; or adapters
+        are not finite.
     """
     towers = config.vision is not None or _has_towers(base, config)
     tensors = {}
     for path, parts in adapters.arrays.items():
+        for part in parts:
+            require_finite(part, f"adapters of {path[-1]}")
         for layer, name in names.of_weight(path, config):
             name = BEFORE + names.in_transformers(name, towers).removesuffix(".weight")
             for letter, array in zip("AB", parts, strict=True):
@@ -196,6 +203,10 @@ def _settings(folder):
             f"{path}: init_lora_weights={began!r} changed the base, too: without that "
             "base the adapters are of no use. Convert them with peft, as it describes."
         )
+    if not isinstance(settings.get("use_rslora") or False, bool):
+        raise WeightsError(
+            f"{path}: use_rslora={settings['use_rslora']!r} is neither true nor false."
+        )
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
     if type(rank) is not int or rank < 1:
         raise WeightsError(f"{path}: r={rank!r}, and a rank is a whole number above 0.")
@@ -221,6 +232,8 @@ def _tensors(folder):
                 stem = names.ours(stem.removeprefix(BEFORE) + ".weight")
                 if not mark or letter not in ("A", "B") or (stem, letter) in found:
                     raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
+                if (kind := file.get_slice(name).get_dtype()) not in FLOATS:
+                    raise WeightsError(f"{path} has {name} in {kind}, not in floats.")
                 found[stem, letter] = file.get_tensor(name)
             return found, file.metadata() or {}
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from jax.experimental.compute_on import compute_on
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4 import own_of, random_matrix
 from helpers.model.ops import matmul, rms_norm
-from helpers.runtime.sharding import gathered, spread
+from helpers.runtime.sharding import everywhere, gathered, spread
 
 
 class OnHost(nnx.Variable):
@@ -51,7 +51,7 @@ class PerLayer(nnx.Module):
     def rows(self, tokens_PGT):
         """The table's rows of the tokens, in the chip's memory, (P, G, T, L·E)."""
         if hasattr(self, "vectors"):
-            return self.vectors[...][tokens_PGT]
+            return self.vectors[...][everywhere(tokens_PGT)]
         with compute_on("device_host"):
             tokens_PGT = jax.device_put(tokens_PGT, jax.memory.Space.Host)
             # The usual check of bounds would mix in numbers of the chip's memory.

@@ -95,9 +95,10 @@ def save(model, folder, tokenizer=None):
         generation_config.json then say which of its ids end an answer.
     Raises:
       WeightsError: the model has weights or a habit that such a folder has no place
-        for, or lacks some; or the disk is full, say. The model that was there before is
-        kept.
+        for, or lacks some, or some that are not finite; the tokenizer is another
+        model's; or the disk is full, say. The model that was there before is kept.
     """
+    weights_checks.check_tokenizer(folder, model.config, tokenizer)
     config = config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
     vision, tensors = model.config.vision, folder_tensors(model)
 
@@ -136,6 +137,7 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     for path in expected:
         matrix = path[0] == "layers" and path[-1] in lora.ATTENTION + lora.MLP
         array = whole(lora.matrix(model, path) if matrix else found[path])
+        weights_checks.require_finite(array, "/".join(path))
         for layer, name in names.of_weight(path, config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
@@ -241,7 +243,7 @@ def _read(tensors, shapes, config, dtype, mesh):
                     f"{name} has shape {tuple(tensors[name].get_shape())}, config.json "
                     f"asks for {expected}: they do not belong together."
                 )
-            slices.append(tensors[name])
+            slices.append((name, tensors[name]))
         place: jax.sharding.Sharding
         if mesh is None:
             place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -261,13 +263,15 @@ def _read(tensors, shapes, config, dtype, mesh):
 
 def _single(slices, shape, dtype, index):
     """A part of a weight that is one tensor in the file."""
-    return slices[0][index].astype(dtype)
+    name, tensor = slices[0]
+    return _cast(tensor[index], dtype, name)
 
 
 def _patch(slices, shape, dtype, index):
     """A part of the matrix that a kernel of patches is to us; the kernel is small."""
-    kernel = slices[0][:].transpose(2, 3, 1, 0)
-    return kernel.reshape(shape)[index].astype(dtype)
+    name, tensor = slices[0]
+    kernel = tensor[:].transpose(2, 3, 1, 0)
+    return _cast(kernel.reshape(shape)[index], dtype, name)
 
 
 def _kernel(shape):
@@ -281,6 +285,15 @@ def _stacked(slices, shape, dtype, index):
     ranges = [range(size)[i] for size, i in zip(shape, index, strict=True)]
     stacked = np.empty([len(r) for r in ranges], dtype)
     for slot, layer in enumerate(ranges[0]):  # of bounds, a layer has a bare number
-        part = slices[layer][index[:0:-1]] if len(shape) > 1 else slices[layer][...]
-        stacked[slot] = part.T
+        name, tensor = slices[layer]
+        part = tensor[index[:0:-1]] if len(shape) > 1 else tensor[...]
+        stacked[slot] = _cast(part, dtype, name).T
     return stacked
+
+
+def _cast(array, dtype, name):
+    """An array in another dtype, in which its numbers have to be finite, too."""
+    with np.errstate(over="ignore"):
+        array = np.asarray(array).astype(dtype, copy=False)
+    weights_checks.require_finite(array, name)
+    return array

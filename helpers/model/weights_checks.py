@@ -1,9 +1,12 @@
 """What a folder of weights must not hold, or lack: each check says what to do."""
 
+import json
+import pathlib
+
 import numpy as np
 
 from helpers.model import names
-from helpers.model.folder import INDEX, WeightsError
+from helpers.model.folder import INDEX, MODEL, WeightsError
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a vocabulary's vectors, compared at once
@@ -32,6 +35,57 @@ def check_tensor(name, tensor, before, path):
         raise WeightsError(
             f"{path} has {name} under another name, too. Fetch the whole folder again."
         )
+
+
+def require_finite(array, name):
+    """Refuses a weight with an infinite number in it, or with none.
+
+    Args:
+      array: of NumPy.
+      name: of it, for the error.
+    """
+    rows = array.reshape(-1, *array.shape[-1:])
+    for start in range(0, len(rows), ROWS):
+        if not np.isfinite(rows[start : start + ROWS]).all():
+            raise WeightsError(
+                f"{name} has numbers that are not finite, in {array.dtype}. Fetch it or"
+                " make it again; or take bfloat16 or float32, which hold larger ones "
+                "than float16."
+            )
+
+
+def check_tokenizer(folder, config, tokenizer):
+    """Refuses a tokenizer that makes tokens which the model does not have.
+
+    Args:
+      folder: where both are saved. It may hold another model's tokenizer.
+      tokenizer: of this model; None: none is saved.
+    """
+    if tokenizer is not None and len(tokenizer) > config.vocab_size:
+        raise WeightsError(
+            f"The tokenizer has {len(tokenizer)} tokens, and the model "
+            f"{config.vocab_size}: it is another model's."
+        )
+    if tokenizer is None and (before := _saved_before(folder)):
+        has = before.get("vocab_size", before.get("text_config", {}).get("vocab_size"))
+        if has != config.vocab_size:
+            raise WeightsError(
+                f"{folder} holds a tokenizer beside a model of {has} tokens, and this "
+                f"one has {config.vocab_size}: pass its own tokenizer=, too, or choose "
+                "another folder."
+            )
+
+
+def _saved_before(folder):
+    """config.json of the model in a folder that has a tokenizer, if there is one."""
+    config = pathlib.Path(folder) / MODEL
+    if not (config.with_name("tokenizer.json").is_file() and config.is_file()):
+        return {}
+    try:
+        found = json.loads(config.read_text("utf-8"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def check_names(found, config, folder):

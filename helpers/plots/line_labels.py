@@ -38,10 +38,11 @@ def label_ends(axes, drawn):
     other; the name of a shorter line stands where it stops, clear of lines and names.
     """
     low, high = axes.get_ylim()
+    right = max((x[-1] for x, *_ in drawn), default=0.0)
+    axes.set_xlim(right=right)  # the axis itself runs under no name
     span = np.ptp(axes.get_xlim())
     gap = 0.06 * (high - low) * 3.6 / axes.figure.get_figheight()
     letter = 0.017 * span * 7.0 / axes.figure.get_figwidth()  # width of a bold one
-    right = max((x[-1] for x, *_ in drawn), default=0.0)
     long = [line for line in drawn if line[0][-1] >= right - 0.02 * span]
     short = [line for line in drawn if line[0][-1] < right - 0.02 * span]
     hidden = [(x, y) for x, y, *_ in drawn]  # what no name may stand on

@@ -7,7 +7,7 @@ turns between) is grey: no loss is on it.
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from PIL import Image
 from helpers.plots import markup
 
 SHADES = ("advantage", "log-probability")
+UNTOLD = "The picture that the question is about"
 
 
 class View(NamedTuple):
@@ -23,7 +24,7 @@ class View(NamedTuple):
 
     question: the prompt as text. pieces: (text, said by the model, log-probability) of
     each token. reward, advantage: of the whole answer. picture: uint8 (H, W, 3), or
-    None.
+    None. alt: what it shows, for those who do not see it.
     """
 
     question: str
@@ -31,24 +32,29 @@ class View(NamedTuple):
     reward: float
     advantage: float
     picture: np.ndarray | None = None
+    alt: str = UNTOLD
 
 
-def views(batch: dict, tokenizer, most: int = 8) -> list[View]:
+def views(
+    batch: dict, tokenizer, most: int = 8, alts: Mapping[bytes, str] | None = None
+) -> list[View]:
     """The first answers of a batch of rollouts, one group after the other.
 
     Args:
       batch: from `Rollouts`, rewards included.
       tokenizer: its tokenizer.
       most: how many at most.
+      alts: what pictures show, by their bytes, as from `food_traces.alts`.
     Returns:
       Views, without the padding. An answer that ran out of budget and is left out of
       the loss counts as said by nobody.
     """
     shape = batch["completion"].shape[:2]
-    return [_view(batch, tokenizer, p, g) for p, g in np.ndindex(shape)][:most]
+    at = list(np.ndindex(shape))[:most]
+    return [_view(batch, tokenizer, p, g, alts or {}) for p, g in at]
 
 
-def _view(batch, tokenizer, p, g):
+def _view(batch, tokenizer, p, g, alts):
     tokens, mask, logprobs = (
         np.asarray(batch[name][p, g])
         for name in ("completion", "loss_mask", "logprobs")
@@ -62,12 +68,14 @@ def _view(batch, tokenizer, p, g):
     picture = batch["images"][p] if "images" in batch else None
     if picture is not None and picture.ndim == 4:
         picture = picture[0]
+    alt = UNTOLD if picture is None else alts.get(picture.tobytes(), UNTOLD)
     return View(
         tokenizer.decode(asked.tolist(), skip_special_tokens=True).strip(),
         pieces,
         float(batch["rewards"][p, g]),
         float(batch["advantages"][p, g]),
         picture,
+        alt,
     )
 
 
@@ -114,7 +122,7 @@ def _picture(view):
     Image.fromarray(np.asarray(view.picture)).save(file, "PNG")
     data = base64.b64encode(file.getvalue()).decode()
     return (
-        '<img alt="The picture that the question is about" width="160" '
+        f'<img alt="{html.escape(view.alt)}" width="160" '
         f'style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
     )
 

@@ -169,6 +169,7 @@ class Recipe:
             "tokenizer": run_identity.describe(self.tokenizer),
             "questions": run_identity.describe_rows(self.test[:n]),
             "budget": budget | {"completion": self.preset.completion_tokens},
+            "tools": self.tools.describe() if self.tools else None,
             "graded by": [run_identity.describe(f) for f in self.GRADED_BY],
         }
         return kept(place, about, lambda: self._measured(n), self.REPORT)

@@ -43,7 +43,12 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
-_SCALE = re.compile(r"!|\s*-?(?:hundred|thousand|[mb]illion|trillion)", re.IGNORECASE)
+_SCALE = re.compile(
+    r"!|(?:k|bn|tn|(?-i:[MB]))(?![a-z])"  # 5k and $5M, but not 5 km, and 5 m
+    r"|\s*-?(?:dozen|hundred|thousand|lakh|crore|[mb]illion|trillion)"
+    r"|\s+and\s+(?:an?|one)\s+(?:half|third|quarter)",
+    re.IGNORECASE,
+)
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
 _START = re.compile(r"[$€£¥]?\+?")
 
@@ -62,10 +67,10 @@ def extract_strict(text):
 
     Signs may stand before it, with or without spaces ("#### - $3"), and words after it
     ("#### $18 a day"), but no other digit on the line: an answer that names two numbers
-    has not decided. "1 000" and "1 1/2" are one number; "5½", "2⁵", "3!" and "5
-    million" are not read as 5, 2, 3 and 5. A percent sign is a unit: 5% is 5. If there
-    are several `####`, the last one counts. Markdown and LaTeX around the number are
-    taken off (`helpers.rewards.answer_markup`), if every pair is closed.
+    has not decided. "1 000" and "1 1/2" are one number; "5½", "2⁵", "3!", "5k" and "5
+    million" are not read as 5, 2, 3, 5 and 5. A percent sign is a unit: 5% is 5. If
+    there are several `####`, the last one counts. Markdown and LaTeX around the number
+    are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
 
     Args:
       text: a completion; only what is `spoken` counts.
@@ -86,7 +91,7 @@ def extract_strict(text):
 
 def _changes(rest):
     """Whether what follows a number names another, or makes another of it: ½, ², !."""
-    numeric = any(unicodedata.category(letter).startswith("N") for letter in rest)
+    numeric = any(unicodedata.numeric(letter, None) is not None for letter in rest)
     return numeric or _SCALE.match(rest) is not None
 
 

@@ -28,6 +28,9 @@ MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
 TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
 # Tables that lie in the memory of the chips' host (`model.per_layer`).
 ON_HOST = {"host_vectors"}
+# Half of Gemma 4's E2B, of which each token needs one row: it stays cut while it is
+# used, and the rows are sent.
+LOOKED_UP = {"vectors"}
 
 
 def partition(
@@ -136,8 +139,14 @@ def spread(x):
     return jax.lax.with_sharding_constraint(x, PartitionSpec("data"))
 
 
+def everywhere(x):
+    """The same numbers on every device, such as the tokens that all look up."""
+    mesh = mesh_in_use()
+    return x if mesh is None else jax.lax.with_sharding_constraint(x, PartitionSpec())
+
+
 def gathered(tree, dtype):
-    """Weights as they are used: whole over the mesh axis "data".
+    """Weights as they are used: whole over the mesh axis "data", but for LOOKED_UP.
 
     Args:
       tree: parameters, by the paths that `partition` knows.
@@ -149,6 +158,8 @@ def gathered(tree, dtype):
         return tree
 
     def whole(path, x):
+        if _name(path) in LOOKED_UP:
+            return x
         spec = _spec(_model_cut(path, x.shape, mesh.shape["model"]))
         if _name(path) in MAKES | TAKES and x.dtype.itemsize > width:
             x = x.astype(dtype)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 from helpers.text import chat
 
 COLUMNS = ("question", "answer")
-TAKEN = frozenset({"prompts", "completions"})  # of `rewards.RewardSet`'s own arguments
+# Arguments of `rewards.RewardSet` itself.
+TAKEN = frozenset({"self", "prompts", "completions"})
 LONGEST_LINE = 1_000_000  # bytes
 SHOWN = 5  # places that a report names of each fault
 
@@ -82,7 +83,8 @@ def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
       Found; a question that came before is left out, for it could be trained on and
       held out at once.
     Raises:
-      ValueError: no row can be used, or a limit without a tokenizer.
+      ValueError: no row can be used, a limit without a tokenizer, or a name in columns
+        that is none of ours.
     """
     placed = ((f"row {number}", record) for number, record in enumerate(records, 1))
     return _found(placed, tokenizer, source="the records", **limits)
@@ -101,6 +103,10 @@ def _found(
     """See `check`; of pairs (place, record)."""
     if tokenizer is None and (prompt_tokens or completion_tokens):
         raise ValueError("Tokens are counted by a tokenizer: pass it, too.")
+    if unknown := (columns or {}).keys() - {*COLUMNS}:
+        raise ValueError(
+            f"columns= names {min(unknown)!r}, and ours are {' and '.join(COLUMNS)}."
+        )
     faults: dict[str, list[str]] = collections.defaultdict(list)
     rows: list[tuple[str, dict]] = []
     for place, record in placed:
@@ -108,11 +114,11 @@ def _found(
             rows.append((place, _row(record, columns or {}, gold)))
         except Fault as fault:
             faults[str(fault)].append(place)
-    for rule in (_new_question(), _same_columns(rows)):
-        rows = _passing(rows, rule, faults)
+    rows = _passing(rows, _same_columns(rows), faults)
     if tokenizer is not None:
         limits = prompt_tokens or math.inf, completion_tokens or math.inf
         rows = _passing(rows, _short_enough(rows, tokenizer, *limits), faults)
+    rows = _passing(rows, _new_question(), faults)  # last: the first may be no good
     found = Found([row for _, row in rows], dict(faults))
     if not rows:
         raise ValueError(f"No row of {source} can be used.\n{found}")
@@ -191,6 +197,7 @@ def _parsed(line):
         record = json.loads(
             line.decode("utf-8"),
             parse_constant=_no_number,
+            parse_float=_finite,
             object_pairs_hook=_named_once,
         )
         _require_unicode(json.dumps(record, ensure_ascii=False))
@@ -218,6 +225,13 @@ def _named_once(pairs):
 
 def _no_number(name):
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text):
+    """The number; 1e999 would be infinite, as the word Infinity, which is refused."""
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _passing(rows, rule, faults):
@@ -256,20 +270,20 @@ def _same_columns(rows):
 
 
 def _short_enough(rows, tokenizer, prompt_tokens, completion_tokens):
-    """Questions are there once by now; a text may have more after its answer's end."""
+    """A text may have more after its answer's end."""
     questions, answers = ([row[name] for _, row in rows] for name in COLUMNS)
     prompts = chat.prompts_tokens(tokenizer, questions)
     examples = chat.examples_tokens(tokenizer, questions, answers)
     counted = {
-        question: (len(prompt), sum(mask), len(tokens))
-        for question, prompt, (tokens, mask) in zip(
-            questions, prompts, examples, strict=True
+        place: (len(prompt), sum(mask), len(tokens))
+        for (place, _), prompt, (tokens, mask) in zip(
+            rows, prompts, examples, strict=True
         )
     }
     both = prompt_tokens + completion_tokens
 
     def rule(place, row):
-        asked, answered, together = counted[row["question"]]
+        asked, answered, together = counted[place]
         if asked > prompt_tokens:
             return f"a prompt of more than {prompt_tokens} tokens"
         if answered > completion_tokens:

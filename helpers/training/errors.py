@@ -3,6 +3,8 @@
 import math
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from helpers.training.off_policy import OffPolicyObjective
@@ -11,7 +13,7 @@ TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of t
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss or the gradient stopped being a finite number."""
+    """Loss, gradient, learning rate or weights stopped being finite numbers."""
 
 
 class NothingToLearn(RuntimeError):
@@ -88,6 +90,46 @@ def require_finite(row: dict, checkpoint: str) -> None:
                 " left out. Lower the learning rate, or look at what this batch"
                 f" holds. Last good checkpoint: {checkpoint}."
             )
+
+
+def require_finite_rate(step: int, rate: float) -> None:
+    """Refuses a learning rate that would make every weight infinite, or no number.
+
+    Args:
+      step: the step that would be made.
+    Raises:
+      TrainingDiverged: it is not finite; nothing was changed.
+    """
+    if not math.isfinite(rate):
+        raise TrainingDiverged(
+            f"Step {step}: the learning rate is {rate}, so it was not made. Look at "
+            "the schedule: it is asked for every step, from 0 on."
+        )
+
+
+def require_finite_weights(params, step: int, checkpoint: str) -> None:
+    """Refuses to keep weights that an update has made infinite, or no numbers.
+
+    Args:
+      params: a tree of arrays.
+      step: how many are done.
+      checkpoint: the last good one, in words.
+    Raises:
+      TrainingDiverged: some are not finite.
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(params)
+    for path, x in leaves:
+        if jnp.issubdtype(x.dtype, jnp.floating) and not _all_finite(x):
+            raise TrainingDiverged(
+                f"After step {step}, {jax.tree_util.keystr(path)} is not finite, though"
+                " loss and gradient were, so it was not saved. Lower the learning rate."
+                f" Last good checkpoint: {checkpoint}."
+            )
+
+
+@jax.jit
+def _all_finite(x):
+    return jnp.isfinite(x).all()
 
 
 def require_something_to_learn(table: list[dict], patience: int) -> None:

@@ -27,6 +27,8 @@ from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.contracts import Callback, Objective
 from helpers.training.errors import (
+    require_finite_rate,
+    require_finite_weights,
     require_known_tokens,
     require_own_answers,
     warn_of_nothing_learned,
@@ -137,7 +139,8 @@ class Trainer:
           The table of metrics, one dict per step.
 
         Raises:
-          helpers.training.errors.TrainingDiverged: a loss or gradient is not finite.
+          helpers.training.errors.TrainingDiverged: a loss, a gradient, a rate or the
+            weights are not finite.
           helpers.training.errors.NothingToLearn: no token counted for a long time.
           ValueError: more than `steps` steps are done already, batches of another run
             would be gone on with, or rollouts are another model's.
@@ -201,6 +204,7 @@ class Trainer:
             require_known_tokens(self.model, batch)
             rate = self.optimizer.learning_rate
             shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
+            require_finite_rate(self.step + 1, shown.get("learning_rate", 1.0))
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # Ctrl-C, too: the next fit draws this batch again
@@ -254,6 +258,9 @@ class Trainer:
         )
 
     def _save(self, batches: BatchSource):
+        """Writes a checkpoint, if there is a folder; weights have to be numbers."""
+        checkpoint = self._last_checkpoint()
+        require_finite_weights(self.state.params, self.step, checkpoint)
         if self.checkpoints:
             record = {
                 "run": self.run,

@@ -85,6 +85,20 @@ def test_a_step_is_open_until_its_result_is_there():
     assert "402 kcal in" in answer.text and "Pizza." in said.text
 
 
+@pytest.mark.parametrize(
+    "form", ["#### {}", "#### {} kcal", "#### {}kcal", "#### {}.", "A pizza.\n#### {}"]
+)
+def test_a_wrong_number_is_told_in_whatever_words_it_stands(form):
+    wrong, right = (
+        food_chat.sentence([*looked_up(PIZZA), Event("answer", form.format(number))])
+        for number in (999, 402)
+    )
+    assert "I wrote 999 kcal, which is wrong: the table has 402 kcal" in wrong
+    assert right == "There are 402 kcal in 150 g of pizza."
+    alone = food_chat.sentence([Event("answer", form.format(402))])
+    assert "I looked nothing up" in alone
+
+
 def test_a_look_up_that_failed_says_so():
     call, error = Call("lookup_nutrition", {"food": "snow"}), {"error": "No such food."}
     for event in (Event("result", call=call, result=error), Event("result", "", None)):

@@ -226,6 +226,20 @@ def test_cells_are_found_without_tags_and_after_more_cells(tmp_path):
     assert toy.results_of(tmp_path, path)[0] == toy.ALL_RIGHT
 
 
+def test_what_only_uses_an_answer_is_none_and_magics_do_not_count(tmp_path):
+    toy.course(tmp_path)
+    right = f"%%time\n%matplotlib inline\n{OTHERS[0]}\ngroup_advantages?"
+    whole = toy.notebook((toy.RIGHT[0], right, toy.RIGHT[2]))
+    at = next(i for i, c in enumerate(whole["cells"]) if "".join(c["source"]) == right)
+    scratch = (
+        "tried = group_advantages(np.ones((1, 2)))\ntried += group_advantages(tried)"
+    )
+    whole["cells"].insert(at + 1, toy.cell("code", scratch))
+    path = tmp_path / "07_toy.ipynb"
+    path.write_text(json.dumps(whole))
+    assert toy.results_of(tmp_path, path)[0] == toy.ALL_RIGHT
+
+
 def test_a_students_own_imports_count_and_may_hang(tmp_path):
     uses = "def group_advantages(r):\n    return r - mean(r, axis=1, keepdims=True)"
     answers = ("guess = 1", uses, OTHERS[1])

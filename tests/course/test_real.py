@@ -140,7 +140,7 @@ def test_gsm8k_itself_is_trained_and_measured_on_its_own_questions(
     monkeypatch.setattr(real, "SAMPLED", 2)
     few = {"prompts": 2, "packed": 2, "pieces": 2, "completion_tokens": 24}
     few |= {"sft": presets.Stage(2, 1e-3), "rl": presets.Stage(1, 1e-3)}
-    monkeypatch.setattr(real_gsm8k, "SIZES", real_gsm8k.SIZES | few)
+    monkeypatch.setattr(real_gsm8k, "TWO_CORES", real_gsm8k.TWO_CORES | few)
     folder = tmp_path / "gsm8k"
     folder.mkdir()
     for split, count in ("train", 12), ("test", 5):
@@ -168,6 +168,17 @@ def test_gsm8ks_questions_are_trained_in_the_words_they_are_measured_in():
     rows = [{"question": "How many?" + maths.ASK, "answer": "2"}]
     there = maths.Recipe(SMALL, None, None, rows, [])
     assert real_gsm8k.bare(there).train == [{"question": "How many?", "answer": "2"}]
+
+
+def test_gsm8k_gets_what_this_machine_can_pay_for(monkeypatch):
+    step = {}
+    for device in "cpu", "gpu":
+        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
+        size = real_gsm8k.sized(SMALL)
+        length = size.prompt_tokens + size.completion_tokens
+        step[device] = size.rows * length, size.rows * length * size.sft.steps
+    assert step["cpu"][0] == step["gpu"][0] / 4 == 2048
+    assert step["cpu"][1] == step["gpu"][1] / 6, "half of an epoch, not three"
 
 
 def test_there_is_no_teacher_before_grpo_where_grpo_is_the_teacher(

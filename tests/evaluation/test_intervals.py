@@ -121,7 +121,8 @@ def test_the_interval_of_the_difference_is_that_of_its_normal_approximation():
 
 def test_the_same_answers_are_no_improvement():
     result = compare([1, 0, 1], [1, 0, 1])
-    assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
+    assert (result.difference, result.p) == (0, 1)
+    assert result.high == -result.low == wilson(0, 3)[1], "three problems say little"
     assert "could be chance" in str(result)
 
 
@@ -131,6 +132,34 @@ def test_turning_the_comparison_round_turns_its_signs():
     assert there.difference == -back.difference and there.p == back.p
     assert there.low == pytest.approx(-back.high, abs=0.01)
     assert "+16.7%" in str(there) and "-16.7%" in str(back)
+
+
+def test_an_interval_has_a_width_where_all_change_alike():
+    won = compare([0] * 3, [1] * 3)
+    assert (won.difference, won.low, won.high) == (1, wilson(3, 3)[0], 1)
+    lost = compare([1.0] * 5, [0.3] * 5)
+    assert lost.low == pytest.approx(-0.7)
+    assert lost.high == pytest.approx(-0.7 * wilson(5, 5)[0])
+
+
+def test_many_small_gains_do_not_outweigh_a_large_loss():
+    """Nine of ten gain, and the mean falls: nothing here is more than chance."""
+    result = compare([1.0] * 10, [1.01] * 9 + [0.0])
+    assert result.difference < 0 and (result.gained, result.lost) == (9, 1)
+    assert result.p > 0.5 and "could be chance" in str(result)
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=1, max_size=9))
+def test_the_chance_is_that_of_all_signs(changes):
+    """Held to every way in which the coins may fall."""
+    found = compare([0.0] * len(changes), changes).p
+    sizes = [abs(change) for change in changes if change]
+    falls = [
+        abs(sum(s * x for s, x in zip(signs, sizes, strict=True)))
+        for signs in itertools.product((-1, 1), repeat=len(sizes))
+    ]
+    exact = np.mean([fall >= abs(sum(changes)) - 1e-9 for fall in falls])
+    assert found == pytest.approx(exact, abs=0.02)
 
 
 def test_shares_of_samples_can_be_compared_too():

@@ -9,6 +9,7 @@ from helpers.evaluation import kept as module
 from helpers.evaluation.kept import kept
 from helpers.evaluation.report import MathsReport
 from helpers.evaluation.tool_evaluate import ToolReport
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.model import weights
 from helpers.text import chat
 
@@ -105,5 +106,7 @@ def test_a_score_is_kept_for_the_same_model_rows_reward_and_budget(tmp_path, cap
     assert first == (again[0], False) and again[1] and again[0].since(first[0]).n == 2
     for other in ({"reward": short}, {"rows": rows[:1]}, {"max_tokens": 5}):
         assert not ask(**other)[1] and ask(**other)[1]
+    other |= {"tools": CalculatorUse()}
+    assert not ask(**other)[1] and ask(**other)[1], "a calculator is another setting"
     nnx.update(model, jax.tree.map(lambda x: 1.01 * x, nnx.state(model)))
     assert not ask(**other)[1]

@@ -65,6 +65,11 @@ def test_scores_of_other_rows_are_not_compared(answers):
         scored(ROWS[:2]).since(scored())
 
 
+def test_scores_by_other_rewards_are_not_compared(answers):
+    with pytest.raises(ValueError, match="different rewards .*begins_with.*length"):
+        scored(reward=length).since(scored())
+
+
 def test_a_reward_that_fails_names_the_answer(answers):
     def broken(prompts, completions, **columns):
         return [1 / 0 for _ in completions]

@@ -134,6 +134,12 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
     assert set(dtypes.values()) == {"int32", "float32"}, dtypes
 
 
+def test_fewer_than_no_rounds_are_refused():
+    """Every step would be sampled with the noise of the first."""
+    with pytest.raises(ValueError, match="resample=-1: "):
+        rollouts(resample=-1)
+
+
 def test_tied_groups_are_replaced_as_long_as_rounds_last():
     """Half the questions are easy and always tie; more rounds leave fewer of them."""
     left = []

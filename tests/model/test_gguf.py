@@ -18,6 +18,7 @@ from small_gguf import GEMMA, SIZES, logits, made, small_tokenizer
 from helpers.model import gguf as gguf_files
 from helpers.model import gguf_names, lora, names, weights
 from helpers.model.config import ModelConfig
+from helpers.model.folder import WeightsError
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, rotary, rotate
 from helpers.text import gguf_tokenizer
@@ -323,8 +324,11 @@ def test_a_file_of_other_tensors_makes_no_folder(tmp_path):
     )
 
 
-def test_more_entries_than_embeddings_are_refused(tmp_path):
+def test_more_entries_than_embeddings_are_refused(tmp_path, monkeypatch):
     model = made("llama", vocab=tiny_models.VOCAB - 2)
+    with pytest.raises(GGUFError, match="has 19 tokens, and the model 17"):
+        gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
+    monkeypatch.setattr(gguf_files, "_require_room", lambda *_: None)
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     with pytest.raises(GGUFError, match="19 entries .* embeddings of 17"):
         gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
@@ -413,3 +417,12 @@ def test_kinds_and_numbers_that_cannot_be_written_are_refused(
     model.embed[...] = model.embed[...].at[0, 0].set(1e5)
     with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond F16's"):
         gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F16")
+    wide = made("llama", width=32)
+    wide.embed[...] = wide.embed[...].at[0, 0].set(1e7)
+    with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond Q8_0's"):
+        gguf_files.save(wide, tmp_path / "m.gguf", small_tokenizer(), "Q8_0")
+    for strange in np.nan, np.inf:
+        model.embed[...] = model.embed[...].at[0, 0].set(strange)
+        with pytest.raises(WeightsError, match="embed has numbers that are not finite"):
+            gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
+    assert not list(tmp_path.iterdir())

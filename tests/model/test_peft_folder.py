@@ -166,6 +166,10 @@ NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
             ),
         ),
         (
+            "lora_A.weight in I8, not in floats",
+            lambda t: t.update({NAME: np.ones_like(t[NAME], np.int8)}),
+        ),
+        (
             "embed_tokens.lora_embedding_A, which is no LoRA matrix",
             lambda t: t.update(
                 {"base_model.model.model.embed_tokens.lora_embedding_A": t[NAME]}
@@ -206,6 +210,14 @@ def test_files_that_are_missing_or_damaged_are_named(name, folder):
     path.unlink()
     with pytest.raises(WeightsError, match=f"has no {name}"):
         lora.load(BASES["llama"], folder)
+
+
+def test_adapters_that_are_no_numbers_are_not_written(tmp_path):
+    model = tiny_models.adapted(BASES["llama"])
+    model.layers.q_b[...] = model.layers.q_b[...].at[0, 0, 0].set(jnp.nan)
+    with pytest.raises(WeightsError, match="adapters of q has numbers .* not finite"):
+        lora.save(model, tmp_path / "a", "a/base")
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("kind", quantized.KINDS)

@@ -89,6 +89,11 @@ def test_the_picture_is_the_batchs_own_with_an_alt_text():
     picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
     np.testing.assert_array_equal(picture, batch()["images"][0, 0])
     assert 'alt="The picture' in page
+    alts = {picture.tobytes(): 'a "pizza" <on a plate>'}
+    told, _ = views(batch(), TOKENIZER, alts=alts)
+    assert 'alt="a &quot;pizza&quot; &lt;on a plate&gt;"' in trace_html(told)
+    other, _ = views(batch(), TOKENIZER, alts={b"another": "soup"})
+    assert 'alt="The picture' in trace_html(other)
     assert "<img" not in trace_html(first._replace(picture=None))
 
 

@@ -77,6 +77,15 @@ def test_the_policy_computes_again_what_the_preset_says_after_a_stage_too(gsm8k_
     assert there.start("sft").policy.remat == "cheap"
 
 
+def test_a_baseline_with_a_calculator_is_another(gsm8k_files, capsys):
+    plain, lent = (maths.recipe(SMALL, k) for k in (maths.Recipe, maths.WithCalculator))
+    told = []
+    for there in plain, plain, lent, lent:
+        there.before("grpo", 2)
+        told.append("measured before" in capsys.readouterr().out)
+    assert told == [False, True, False, True]
+
+
 def test_solutions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
     batch = next(maths.recipe(SMALL).demonstrations(seed=0))
     assert "38 demonstrations; 1 longer than 160 tokens" in capsys.readouterr().out

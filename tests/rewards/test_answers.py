@@ -234,7 +234,8 @@ UNDECIDED = (
 
 ANOTHER = (  # number than the digits in front say
     "5½", "5 ½", "5²", "2⁵", "10⁶", "18!", "5 million", "5 Thousand", "5-million",
-    "3 Ⅷ", "2 hundredths", "5₁", "7\u0663",
+    "3 Ⅷ", "2 hundredths", "5₁", "7\u0663", "5k", "5K", "5M", "5bn", "5万", "5億",
+    "2 dozen", "3 lakh", "5 and a half", "1 and one third",
 )  # fmt: skip
 
 
@@ -242,6 +243,11 @@ ANOTHER = (  # number than the digits in front say
 def test_what_follows_may_not_make_another_number_of_it(line):
     assert extract_strict(f"#### {line}") is None
     assert extract_strict(f"#### {line[0]} apples, thousands of them!") == int(line[0])
+
+
+@pytest.mark.parametrize("line", ["5 km", "5km", "5 m", "5 kg", "5 Meters", "5 and up"])
+def test_a_unit_that_begins_like_a_word_for_many_is_a_unit(line):
+    assert extract_strict(f"#### {line}") == 5
 
 
 @pytest.mark.parametrize("line", UNDECIDED, ids=lambda line: line[:20])

@@ -48,8 +48,35 @@ BROKEN = {
     'no text in the column "answer"': b'{"question": "a"}',
     "the answer is empty": b'{"question": "a", "answer": " \\n"}',
     "a question that came before": json.dumps(GOOD).encode(),
+    'the column "self" is what a reward calls its own: rename it, or say in columns= '
+    "which of ours it is": b'{"question": "a", "answer": "b", "self": 1}',
     "other columns than most rows: level": b'{"question":"a","answer":"b","level":1}',
 }
+
+
+def test_a_number_too_large_for_one_is_no_json(tmp_path):
+    rows = [row | {"level": 1.5} for row in numbered(3)]
+    lines = [*rows, b'{"question": "a", "answer": "b", "level": 1e999}']
+    found = own_rows.read(write(tmp_path / "mine.jsonl", *lines))
+    assert found.rows == rows and found.faults == {"no JSON": ["line 4"]}
+
+
+def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
+    long = GOOD | {"answer": "2 + 3 = 5, " * 99 + "so\n#### 5"}
+    found = own_rows.check([long, GOOD], tokenizer, completion_tokens=64)
+    assert found.rows == [GOOD]
+    (what,) = found.faults
+    assert what.startswith("an answer of more than 64") and found.faults[what] == [
+        "row 1"
+    ]
+    other = GOOD | {"level": 1}
+    rows = own_rows.check([other, *numbered(3), GOOD]).rows
+    assert rows == [*numbered(3), GOOD]
+
+
+def test_a_column_of_ours_that_is_misspelt_is_named():
+    with pytest.raises(ValueError, match="'qestion', and ours are question and answer"):
+        own_rows.check([GOOD], columns={"qestion": "prompt"})
 
 
 @pytest.mark.parametrize("what", BROKEN)

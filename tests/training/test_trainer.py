@@ -247,6 +247,40 @@ def test_a_number_that_is_not_finite_stops_before_it_reaches_the_weights(
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize("strange", [np.nan, np.inf])
+def test_a_rate_that_is_no_number_changes_nothing(strange, tmp_path):
+    def falls_off(step):
+        return 1e-3 if step < 2 else strange
+
+    model, good = Toy(), Toy()
+    said = f"Step 3: the learning rate is {strange}"
+    with pytest.raises(TrainingDiverged, match=said):
+        train(model, Rows(), 4, optimizer=adamw(falls_off), folder=tmp_path)
+    train(good, Rows(), 2, optimizer=adamw(lambda step: 1e-3))
+    assert_same_weights(model, good)
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_weights_that_an_update_has_blown_up_are_not_saved(has_folder, tmp_path):
+    """Loss and gradient are fine, and so is the rate; their product is not."""
+
+    import optax
+
+    def too_large(step):
+        return 1e-9 if step < 2 else 3e38
+
+    where = {"folder": tmp_path, "save_every": 1} if has_folder else {}
+    last = ".*00000002" if has_folder else ".*none"
+    sgd = Optimizer(optax.scale(-1e6), too_large)
+    with pytest.raises(TrainingDiverged, match=f"After step 3, .*embed{last}"):
+        train(Toy(), Rows(), 3, optimizer=sgd, **where)
+    if has_folder:
+        again, good = Toy(), Toy()
+        train(again, Rows(), 2, optimizer=sgd, folder=tmp_path)
+        train(good, Rows(), 2, optimizer=sgd)
+        assert_same_weights(again, good)
+
+
 class Empty(Rows):
     """Rows of which some batches have an empty loss mask."""
 

@@ -58,6 +58,14 @@ def pictures(row):
     return [row["image"]]
 
 
+def alts(rows):
+    """A true sentence about each drawn picture, by its bytes, for an alt text."""
+    return {
+        row["image"].tobytes(): food_questions.caption(row, seed=0).capitalize()
+        for row in rows
+    }
+
+
 def blanked(rows):
     """The same rows with black pictures: what does a model answer that cannot look?"""
     return [{**row, "image": row["image"] * 0} for row in rows]
