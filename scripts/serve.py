@@ -195,6 +195,17 @@ def vllm_command(python, folder, host, port, more=()):
     return [str(python), "-m", module, *own, *FLAGS.split(), *tools, *more]
 
 
+def own_grammar(folder):
+    """How the model of a folder calls tools; None where that is not known here."""
+    from helpers.tools.nutrition import TINY
+    from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES
+
+    if is_tiny(folder):
+        return TINY
+    families = {"gemma3": GEMMA3, "gemma4": GEMMA4, "qwen2": HERMES, "qwen3": HERMES}
+    return families.get(family(folder).removesuffix("_text"))
+
+
 def serve_own(folder, port):
     """Runs the course's own server until it is told to stop."""
     from helpers.app import ChatServer
@@ -202,15 +213,13 @@ def serve_own(folder, port):
     from helpers.model import weights
     from helpers.text import chat
     from helpers.tools import nutrition
-    from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES
 
     model = weights.load(folder, vision=sees(folder))
-    families = {"gemma3": GEMMA3, "gemma4": GEMMA4, "qwen2": HERMES, "qwen3": HERMES}
-    kind = family(folder).removesuffix("_text")
-    grammar = nutrition.TINY if is_tiny(folder) else families.get(kind)
+    grammar = own_grammar(folder)
     tools = [nutrition.TOOL] if grammar else []
     if not tools:
-        print(f"How a {kind} calls tools is not known here: it is served without any.")
+        told = f"How a {family(folder)} calls tools is not known here:"
+        print(f"{told} it is served without any.")
     backend = LocalModel(
         model,
         chat.load_tokenizer(folder),

@@ -3,10 +3,12 @@
 `XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded_gemma4.py`
 """
 
+import re
 import tempfile
 
 import gemma4_shapes
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tiny_models
 from flax import nnx
@@ -15,6 +17,7 @@ from toy_training import assert_same_weights
 
 from helpers.model import lora, weights
 from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import gathered, spread, using
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -48,6 +51,30 @@ def check_saved(model, alone, adapted):
         jax.tree.map(np.testing.assert_array_equal, written, held)
 
 
+def check_looked_up(model):
+    """Single rows of the per-layer table are sent, and never the table."""
+    table, (graph, state) = model.per_layer.vectors[...], nnx.split(model.per_layer)
+    tokens = np.arange(16).reshape(8, 1, 2) % V
+
+    @jax.jit
+    def look_up(state, tokens):
+        whole = gathered({"per_layer": state}, jnp.float32)["per_layer"]
+        return spread(nnx.merge(graph, whole).rows(tokens))
+
+    with using(state):
+        program = look_up.lower(state, tokens).compile()
+        found = program(state, tokens)
+    np.testing.assert_array_equal(found, np.asarray(table)[tokens])
+    held = {shape for _, shape in gathers(program.as_text())}
+    assert table.shape not in held, held
+
+
+def gathers(text):
+    """(kind, shape) of what is gathered or added up between devices in a program."""
+    found = re.findall(r"= \w+\[([\d,]*)\]\S* (all-gather|all-reduce)\(", text)
+    return {(kind, tuple(map(int, sizes.split(",")))) for sizes, kind in found if sizes}
+
+
 def main():
     """SFT of all weights, and policy gradients of adapters beside int8."""
     for objective, source, adapted in (
@@ -67,6 +94,7 @@ def main():
             if "vectors" in name or "gate" in name
         }
         assert all(cut.values()) and cut, cut
+        check_looked_up(many if not adapted else halves)
     print("ok")
 
 

@@ -30,6 +30,9 @@ TOKENIZER = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
 OTHER_TOKENIZER = train_tokenizer(["nine plums for Mia"], 300)
 
 
+UP = "model.layers.1.mlp.up_proj.weight"
+
+
 def leaves(model):
     return jax.tree_util.tree_leaves_with_path(nnx.state(model))
 
@@ -285,6 +288,47 @@ def test_transformers_generate_is_told_where_answers_end(tmp_path):
     assert tuple(theirs.eos_token_id) == chat.eos_ids(TOKENIZER)
     assert theirs.pad_token_id == TOKENIZER.pad_token_id
     assert theirs.bos_token_id == TOKENIZER.bos_token_id
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_another_models(tmp_path):
+    with pytest.raises(WeightsError, match="tokens, and the model 10: it is another"):
+        weights.save(make(vocab=10), tmp_path / "new", TOKENIZER)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_model_does_not_move_in_with_the_tokenizer_of_another(tmp_path):
+    weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
+    before = content(tmp_path)
+    with pytest.raises(WeightsError, match="pass its own tokenizer=, too"):
+        weights.save(make(vocab=len(TOKENIZER) + 5), tmp_path)
+    assert content(tmp_path) == before
+    weights.save(make(vocab=len(TOKENIZER), seed=1), tmp_path)  # trained on, say
+    assert content(tmp_path)["tokenizer.json"] == before["tokenizer.json"]
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", UP, "model.norm.weight"])
+def test_numbers_that_are_none_are_neither_loaded_nor_saved(name, strange, folder):
+    tensor = load_file(folder / "model.safetensors")[name].copy()
+    tensor.flat[-1] = strange
+    rewrite(folder, **{name: tensor})
+    with pytest.raises(WeightsError, match=f"{name} has numbers that are not finite"):
+        weights.load(folder)
+    with pytest.raises(WeightsError, match="not finite"):
+        weights.load(folder, mesh=make_mesh())
+    model = make()
+    model.final_norm[...] = model.final_norm[...].at[0].set(strange)
+    with pytest.raises(WeightsError, match="final_norm has numbers that are not fin"):
+        weights.save(model, folder)
+
+
+def test_numbers_too_large_for_the_dtype_that_is_asked_for_are_named(folder):
+    tensor = load_file(folder / "model.safetensors")[UP].copy()
+    tensor.flat[-1] = 1e5
+    rewrite(folder, **{UP: tensor})
+    with pytest.raises(WeightsError, match=f"{UP} .* in float16"):
+        weights.load(folder, dtype=jnp.float16)
+    weights.load(folder, dtype=jnp.bfloat16)
 
 
 def saved(tmp_path, seed, tokenizer):

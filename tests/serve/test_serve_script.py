@@ -13,7 +13,7 @@ from helpers.runtime.environment import ROOT
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.tools.nutrition import TINY, lookup_nutrition
-from helpers.tools.tool_calls import Call
+from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call
 from scripts import serve
 
 FOOD = ROOT / "data" / "tiny" / "food_grpo"
@@ -111,6 +111,20 @@ def test_another_family_is_never_told_to_write_calls_as_the_tiny_models_do(
         assert "--tool-call-parser" not in command
     else:
         assert command[command.index("--tool-call-parser") + 1] == parser
+
+
+@pytest.mark.parametrize(
+    "family, grammar",
+    [("gemma3_text", GEMMA3), ("gemma4_text", GEMMA4), ("qwen3", HERMES)]
+    + [("gemma4", GEMMA4), ("llama", None)],
+)
+def test_the_own_server_reads_calls_as_the_family_writes_them(
+    family, grammar, tmp_path
+):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    assert serve.own_grammar(tmp_path) is grammar
+    assert serve.own_grammar(FOOD) is serve.own_grammar(MATHS) is TINY
 
 
 def test_vllm_gets_the_cores_that_are_ours_and_no_network():

@@ -34,6 +34,15 @@ def test_demonstrations_are_solved_and_call_nothing_needless(grammar):
     assert kinds == {0, 1, 2}
 
 
+def test_what_a_picture_shows_can_be_read(capsys):
+    told = food_traces.alts(ROWS)
+    for row in ROWS:
+        text = told[row["image"].tobytes()].lower()
+        assert row["place"] in text or not row["foods"], (text, row["place"])
+        assert ("no food" in text) == (not row["foods"])
+    assert len(told) == len(ROWS)
+
+
 def called(message):
     from helpers.tools.tool_calls import Call
 
