@@ -173,6 +173,7 @@ def compiler(text: str) -> str:
     """docs/compiler.md with its tables as the data have them now."""
     text = fill(text, "tpu", readme_compiler.tpu_tables())
     text = fill(text, "left", readme_left.left_table())
+    text = fill(text, "decoding", readme_left.decoding_table())
     text = fill(text, "meshes", readme_left.meshes_table())
     text = fill(text, "peers", readme_left.peers_table())
     text = fill(text, "long", readme_compiler.long_texts())

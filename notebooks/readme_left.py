@@ -1,10 +1,14 @@
 """Where the target programs' modelled time goes, for docs/compiler.md."""
 
 import collections
+import math
 
 from readme_compiler import _rows
 
 from helpers.course import results
+from helpers.model import KNOWN, names
+from helpers.recipes.presets import PRESETS
+from helpers.tpu import GENERATIONS, ahead_of_time
 from scripts import tables
 
 PEERS = results.TPU_FIT.with_name("tpu_peers.csv")
@@ -66,34 +70,75 @@ def grouped(places: str) -> dict[str, tuple[float, float]]:
     return {group: (priced, bound) for group, (priced, bound) in sums.items()}
 
 
+def part_by_part(row) -> float:
+    """The share of the peak if each place takes the longer of its price and its bytes.
+
+    So copies and products hide nothing from each other; percent.
+    """
+    hidden = 0.0
+    for told in row["places"].split("; "):
+        priced, least = map(float, told.rsplit(" ", 2)[1:])
+        hidden += max(0.0, least - priced)
+    quoted = results.quoted_ms(row)
+    return float(row["modelled_peak_percent"]) * quoted / (quoted + hidden)
+
+
 def left_table() -> str:
     """Each target program: its share of peak, and the parts of its time."""
-    names = [*GROUPS, "rest"]
+    parts_of = [*GROUPS, "rest"]
     lines = [
-        f"| program | aimed at | of peak | with links | products, of useful "
-        f"| compiler's sum | {' | '.join(names)} |",
-        f"|---|{'--:|' * (5 + len(names))}",
+        "| program | aimed at | of peak | part by part | with links "
+        "| products, of useful "
+        f"| compiler's sum | {' | '.join(parts_of)} |",
+        f"|---|{'--:|' * (6 + len(parts_of))}",
     ]
     for name, wanted, aim in TARGETS:
         row = next(iter(_rows(**wanted)), None)
         if row is None or not row.get("places"):
             lines.append(
-                f"| {name} | {aim}% | not compiled anew |{' |' * (2 + len(names))}"
+                f"| {name} | {aim}% | not compiled anew |{' |' * (3 + len(parts_of))}"
             )
             continue
         parts = grouped(row["places"])
         chips = int(row["chips"])
         times = [
             f"{parts[part][0]:,.0f} ({parts[part][1]:,.0f})" if part in parts else "–"
-            for part in names
+            for part in parts_of
         ]
         made = float(row["executed_tflop"]) * chips / float(row["tflop"])
         cells = (
             *(name, f"{aim}%", f"{float(row['modelled_peak_percent']):.0f}%"),
-            *(f"{float(row['serial_peak_percent']):.0f}%", f"{made:.2f} times"),
+            *(f"{part_by_part(row):.0f}%", f"{float(row['serial_peak_percent']):.0f}%"),
+            f"{made:.2f} times",
             *(f"{results.quoted_ms(row):,.0f} ms", *times),
         )
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def decoding_table() -> str:
+    """What a token of the presets' rollouts takes, and what bandwidth alone would.
+
+    At least: every weight once, and keys and values of whole answers and of each
+    question once, in bfloat16.
+    """
+    lines = [
+        "| machine | answers a chip | a token | weights and cache alone | times that |",
+        f"|---|{'--:|' * 4}",
+    ]
+    for name in ahead_of_time.SLICES:
+        (row,) = _rows(preset=name, program="rollout")
+        config, sizes = KNOWN[row["model"]], PRESETS[name]
+        questions = int(row["prompts"]) / int(row["chips"])
+        answers, length = questions * sizes.group, sizes.completion_tokens
+        count = sum(math.prod(x.shape) for x in names.shapes(config).values())
+        of_token = 2 * config.layers * config.kv_heads * config.head_dim
+        cached = answers * length + questions * sizes.prompt_tokens
+        chip = GENERATIONS[ahead_of_time.SLICES[name].partition(":")[0]]
+        least = 2 * (count + cached * of_token) / chip.gbytes / 1e6
+        took = results.quoted_ms(row) / length
+        cells = (name, f"{answers:.0f}", f"{took:.1f} ms", f"{least:.1f} ms")
+        lines.append(f"| {' | '.join(cells)} | {took / least:.1f} |")
     return "\n".join(lines)
 
 
