@@ -133,14 +133,16 @@ def test_in_bfloat16_every_token_is_nearly_the_likeliest_of_a_plain_pass():
 
 def exact(model, prompt, steps, vocab):
     """The probability of every answer of so many tokens, those after EOS merged."""
+    answers = list(itertools.product(range(vocab), repeat=steps))
+    batch = {
+        "prompt": jnp.array([prompt]),
+        "prompt_mask": jnp.ones((1, len(prompt)), jnp.int32),
+        "completion": jnp.array([answers]),
+    }
     law = {}
-    for answer in itertools.product(range(vocab), repeat=steps):
-        batch = {
-            "prompt": jnp.array([prompt]),
-            "prompt_mask": jnp.ones((1, len(prompt)), jnp.int32),
-            "completion": jnp.array([[answer]]),
-        }
-        logprobs = np.asarray(group_logprobs(model, batch)[0][0, 0])
+    for answer, logprobs in zip(
+        answers, group_logprobs(model, batch)[0][0], strict=True
+    ):
         ends = answer.index(EOS) + 1 if EOS in answer else steps
         law[answer[:ends]] = float(np.exp(logprobs[:ends].sum()))
     return law
