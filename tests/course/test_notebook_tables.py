@@ -5,7 +5,7 @@ import ast
 import course_notebooks as course
 import pytest
 
-from helpers.course import results
+from helpers.course import choices, results
 from helpers.recipes import presets
 from scripts import tables
 
@@ -55,6 +55,12 @@ def test_what_the_compiler_says_is_what_its_table_says(cell):
     (call,) = calls(cell, "compiled")
     if isinstance(call.args[0], ast.Constant) and not call.keywords:
         assert found == rows_of(results.compiled(call.args[0].value))
+
+
+def test_the_models_to_choose_from_are_those_of_the_table():
+    cells = course.code_cells(course.read("15"))
+    (cell,) = [cell for cell in cells if "course.choices()" in cell.source]
+    assert shown(cell) == rows_of(choices())
 
 
 @pytest.mark.parametrize("cell", cells_that_call("real"))

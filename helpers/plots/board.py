@@ -1,0 +1,42 @@
+"""TensorBoard, opened on a run's folder, and asked what it shows.
+
+    page = board.launch(folder)
+    board.scalars(page, "loss")
+"""
+
+import json
+import pathlib
+import urllib.parse
+import urllib.request
+
+
+def launch(folder: pathlib.Path) -> str:
+    """Opens TensorBoard on this machine, for as long as this process lives.
+
+    Args:
+      folder: of a run, with the event files that the trainer writes there.
+    Returns:
+      The address of its page.
+    Raises:
+      LookupError: it is not installed; says what to install.
+    """
+    try:
+        from tensorboard import program
+    except ImportError:
+        raise LookupError("To open the run: pip install tensorboard") from None
+    board = program.TensorBoard()
+    board.configure(argv=["", "--logdir", str(folder), "--port", "0"])
+    return board.launch()
+
+
+def scalars(page: str, tag: str) -> list[tuple[int, float]]:
+    """(step, value) of a column of the metrics, as the page draws it.
+
+    Args:
+      page: from `launch`.
+      tag: a column, such as "loss".
+    """
+    asked = urllib.parse.urlencode({"run": ".", "tag": tag})
+    address = f"{page}data/plugin/scalars/scalars?{asked}"
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return [(step, value) for _, step, value in json.load(answer)]
