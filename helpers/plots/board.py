@@ -1,7 +1,7 @@
 """TensorBoard, opened on a run's folder, and asked what it shows.
 
-    page = board.launch(folder)
-    board.scalars(page, "loss")
+page = board.launch(folder)
+board.scalars(page, "loss")
 """
 
 import json
