@@ -119,7 +119,11 @@ def mixed_and_total(query, pieces, masks):
 
 
 def attend_backward(saved, gradient):
-    """The rule of a softmax: a weight gains by how far its value beats the mean."""
+    """The rule of a softmax: a weight gains by how far its value beats the mean.
+
+    Of a query that sees nothing, such as padding, the total rounds to the mask's own
+    number, and its slope is too large: it must have no say in the loss.
+    """
     query, pieces, masks, mixed, total = saved
     wide = gradient.astype(jnp.float32) * mixed.astype(jnp.float32)
     mean = wide.sum(axis=-1, keepdims=True)

@@ -75,8 +75,8 @@ class Report:
     course's functions. `kernels_ms` is what kernels of Pallas take at least, and
     `roofline_ms` what all of the program's products and bytes do
     (`where_time_goes.roofline_ms`). `quoted_ms` is the sum with the kernels, or the
-    roofline if that is longer,
-    and `modelled_peak_percent` the useful FLOPs in that time, of the chip's peak.
+    roofline if that is longer, and `modelled_peak_percent` the useful FLOPs in that
+    time, of the chip's peak.
     `collectives` gives (number, GiB) by kind: what a chip's results hold, loops counted
     too. `links_ms` is what they take at least, over all links of a chip at once; a part
     of it hides behind other work.
