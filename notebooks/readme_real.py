@@ -16,23 +16,29 @@ STAGES = {
     "sft": ("SFT", plotting.ORANGE),
     "sft_control": ("SFT for as long as both", plotting.GREEN),
     "grpo": ("SFT, then GRPO", plotting.BLUE),
-    "grpo_one_step": ("then GRPO on one step", plotting.PINK),
+    "grpo_one_step": ("SFT, then GRPO on one step", plotting.PINK),
     "tool_sft": ("SFT with a calculator", plotting.BLACK),
 }
+# What each stage began from, or beside.
 SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
 SINCE |= {"student": "sft", "tool_sft": "sft", "sft_with_tool": "tool_sft"}
 SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
-CHANGES = {
-    "sft": "SFT",
-    "grpo": "GRPO, after SFT",
-    "student": "distillation of GRPO's model, after SFT",
-    "sft_control": "SFT for as long as SFT and GRPO, against SFT",
-    "grpo_one_step": "GRPO on one step, after SFT",
-    "tool_sft": "SFT's model lent a calculator",
-    "sft_with_tool": "SFT without the calculator's digits",
-    "tool_grpo": "GRPO with a calculator, after SFT lent one",
-    "tool_grpo_alone": "GRPO with a calculator, asked without it, after SFT",
-    "tool_student": "SFT on right answers with a calculator, asked without it",
+CHANGES = {  # (stage, since)
+    ("sft", "base"): "SFT",
+    ("grpo", "sft"): "GRPO, after SFT",
+    ("student", "sft"): "distillation of GRPO's model, after SFT",
+    ("sft_control", "sft"): "SFT for as long as SFT and GRPO, against SFT",
+    ("sft_control", "grpo"): "the same, against SFT and GRPO",
+    ("grpo_one_step", "sft"): "GRPO on one step, after SFT",
+    ("tool_sft", "sft"): "SFT's model lent a calculator",
+    ("sft_with_tool", "tool_sft"): "SFT without the calculator's digits",
+    ("tool_grpo", "tool_sft"): "GRPO with a calculator, after SFT lent one",
+    ("tool_grpo_alone", "sft"): "GRPO with a calculator, asked without it, after SFT",
+    ("tool_grpo_alone", "grpo"): "the same, against GRPO that never had one",
+    (
+        "tool_student",
+        "sft",
+    ): "SFT on right answers with a calculator, asked without it",
 }
 
 
@@ -65,7 +71,7 @@ def picture(found: dict):
     first, *later = (bar(found[stage, "one_step"])[0] for stage in stages(found))
     title = f"135M parameters, one step: {first:.0f}% → {max(later):.0f}% right"
     fig, axes = plotting.figure(title, x="", y="", width=5.0, height=4.0)
-    width = 0.87 / len(stages(found))
+    width, lines = 0.87 / len(stages(found)), -(-len(stages(found)) // 2)
     for i, task in enumerate(TASKS):
         for j, stage in enumerate(stages(found)):
             name, colour = STAGES[stage]
@@ -83,9 +89,10 @@ def picture(found: dict):
                 fontweight="bold",
             )
             if i == 0:
+                column, line = divmod(j, lines)
                 axes.text(
-                    0.57,
-                    0.98 - 0.09 * j,
+                    0.47 * column,
+                    0.99 - 0.08 * line,
                     f"■ {name}",
                     color=colour,
                     fontsize=11,
@@ -98,7 +105,7 @@ def picture(found: dict):
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     tallest = max(bar(found[s, task])[2] for s in stages(found) for task in TASKS)
-    legend = 0.09 * len(stages(found)) + 0.1  # of the height, and a bar's number
+    legend = 0.08 * lines + 0.1  # of the height, and a bar's number
     axes.set_ylim(0, tallest / (1 - legend))
     return fig
 
@@ -183,7 +190,9 @@ def changes() -> str:
         "| gained | lost |",
         "|---|---|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for (stage, task, seed), pair in _pairs().items():
+    for (stage, since, task, seed), pair in _pairs().items():
+        if since != SINCE[stage]:
+            continue
         found = compare(*pair)
         span = f"({100 * found.low:+.1f} to {100 * found.high:+.1f})"
         cells = (
@@ -198,20 +207,20 @@ def changes() -> str:
 
 def lifts() -> str:
     """Each stage's mean change over its seeds, where three or more have pairs."""
-    found: dict[tuple[str, str], list] = {}
-    for (stage, task, _), pair in _pairs().items():
-        found.setdefault((stage, task), []).append(compare(*pair))
+    found: dict[tuple[str, str, str], list] = {}
+    for (stage, since, task, _), pair in _pairs().items():
+        found.setdefault((stage, since, task), []).append(compare(*pair))
     lines = [
         "| what changes | problems | seeds | mean change, in points "
         "| lowest to highest | clearly up | clearly down |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    for (stage, task), changes in sorted(found.items(), key=_place):
+    for (stage, since, task), changes in sorted(found.items(), key=_place_of_change):
         if len(changes) < 3:
             continue
         points = [100 * one.difference for one in changes]
         cells = (
-            *(CHANGES[stage], TASKS.get(task, task), str(len(points))),
+            *(CHANGES[stage, since], TASKS.get(task, task), str(len(points))),
             f"{sum(points) / len(points):+.1f}".replace("-", "−"),
             f"{min(points):+.1f} to {max(points):+.1f}".replace("-", "−"),
             str(sum(one.low > 0 for one in changes)),
@@ -222,12 +231,22 @@ def lifts() -> str:
 
 
 def _pairs():
-    """{(stage, task, seed): (before, after)}, problem by problem."""
+    """{(stage, since, task, seed): (before, after)}, problem by problem."""
     with open(RIGHT, newline="") as file:
         rows = list(csv.DictReader(file))
     right = {(r["stage"], r["task"], r["seed"]): [*map(int, r["right"])] for r in rows}
-    before = {key: right.get((SINCE.get(key[0]), *key[1:])) for key in right}
-    return {key: (before[key], after) for key, after in right.items() if before[key]}
+    return {
+        (stage, since, task, seed): (before, after)
+        for (stage, task, seed), after in right.items()
+        for known, since in CHANGES
+        if known == stage and (before := right.get((since, task, seed)))
+    }
+
+
+def _place_of_change(item):
+    (stage, since, task), _ = item
+    place, level = _place(((stage, task), None))
+    return place, [*CHANGES].index((stage, since)), level
 
 
 def _place(item):

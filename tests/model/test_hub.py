@@ -139,7 +139,7 @@ def test_a_folder_is_taken_as_it_is(tmp_path):
     assert hub.fetch(str(tmp_path)) == tmp_path
 
 
-def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path):
+def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path, capsys):
     asked = []
 
     def download(handle):
@@ -152,6 +152,7 @@ def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "kagglehub", fake)
     monkeypatch.setattr("helpers.runtime.where", lambda: "kaggle")
     assert hub.fetch("Qwen/Qwen3-0.6B") == tmp_path
+    assert "Qwen/Qwen3-0.6B: Kaggle's own copy." in capsys.readouterr().out
     assert asked == ["qwen-lm/qwen-3/transformers/0.6b"]
     with pytest.raises(ModelUnavailable, match="kaggle.com/models/google/gemma-3"):
         hub.fetch("google/gemma-3-1b-it")

@@ -60,6 +60,13 @@ def test_a_fetched_model_computes_what_the_one_on_the_hub_does(
     assert server.tokens == {"Bearer hf_mine"}
 
 
+def test_it_is_said_where_a_model_is_from(server, files, capsys, monkeypatch):
+    for where, said in ("online", "the hub"), ("offline", "this machine; the hub was"):
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", where == "offline")
+        assert_whole(hub.fetch(MODEL), files)
+        assert f"{MODEL}: from {said}" in capsys.readouterr().out
+
+
 def test_a_cut_download_goes_on_where_it_broke(server, files):
     server.faults[NAME] = [cut(10_500), cut(5_000)]
     assert_whole(hub.fetch(MODEL), files)
