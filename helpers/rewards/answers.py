@@ -91,7 +91,7 @@ def extract_strict(text):
 
 def _changes(rest):
     """Whether what follows a number names another, or makes another of it: ½, ², !."""
-    numeric = any(unicodedata.numeric(letter, None) is not None for letter in rest)
+    numeric = any(unicodedata.numeric(letter, -1) >= 0 for letter in rest)
     return numeric or _SCALE.match(rest) is not None
 
 

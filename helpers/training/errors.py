@@ -3,10 +3,9 @@
 import math
 import warnings
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from helpers.runtime.finite import not_finite
 from helpers.training.off_policy import OffPolicyObjective
 
 TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
@@ -78,33 +77,18 @@ def require_finite(row: dict, checkpoint: str) -> None:
     """Refuses the metrics of a step whose update was left out.
 
     Args:
-      row: with "step", "loss" and "grad_norm".
+      row: with "step", and of "learning_rate", "loss" and "grad_norm" what is known.
       checkpoint: the last good one, in words.
     Raises:
-      TrainingDiverged: loss or gradient are not finite.
+      TrainingDiverged: rate, loss or gradient are not finite.
     """
-    for name in ("loss", "grad_norm"):
-        if not math.isfinite(row[name]):
+    for name in ("learning_rate", "loss", "grad_norm"):
+        if not math.isfinite(row.get(name, 0.0)):
             raise TrainingDiverged(
                 f"Step {row['step']}: {name} is {row[name]}, so its update was"
                 " left out. Lower the learning rate, or look at what this batch"
                 f" holds. Last good checkpoint: {checkpoint}."
             )
-
-
-def require_finite_rate(step: int, rate: float) -> None:
-    """Refuses a learning rate that would make every weight infinite, or no number.
-
-    Args:
-      step: the step that would be made.
-    Raises:
-      TrainingDiverged: it is not finite; nothing was changed.
-    """
-    if not math.isfinite(rate):
-        raise TrainingDiverged(
-            f"Step {step}: the learning rate is {rate}, so it was not made. Look at "
-            "the schedule: it is asked for every step, from 0 on."
-        )
 
 
 def require_finite_weights(params, step: int, checkpoint: str) -> None:
@@ -117,19 +101,11 @@ def require_finite_weights(params, step: int, checkpoint: str) -> None:
     Raises:
       TrainingDiverged: some are not finite.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-    for path, x in leaves:
-        if jnp.issubdtype(x.dtype, jnp.floating) and not _all_finite(x):
-            raise TrainingDiverged(
-                f"After step {step}, {jax.tree_util.keystr(path)} is not finite, though"
-                " loss and gradient were, so it was not saved. Lower the learning rate."
-                f" Last good checkpoint: {checkpoint}."
-            )
-
-
-@jax.jit
-def _all_finite(x):
-    return jnp.isfinite(x).all()
+    if where := not_finite(params):
+        raise TrainingDiverged(
+            f"After step {step} {where} is not finite, though loss and gradient were."
+            f" Lower the learning rate. Last good checkpoint: {checkpoint}."
+        )
 
 
 def require_something_to_learn(table: list[dict], patience: int) -> None:

@@ -12,9 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Protocol
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
+from helpers.runtime.event_files import TensorBoard
 
 PROGRESS_SECONDS = 10.0  # between two lines where the line cannot be redrawn
 
@@ -88,27 +86,6 @@ class MetricsLog:
     def position(self) -> dict[str, int]:
         """Lengths of the files in bytes, to be kept in a checkpoint."""
         return self.lines.position() if self.lines else {}
-
-
-class TensorBoard:
-    """A `Logger` that writes TensorBoard's event files into a folder."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def start(self, step: int) -> None:
-        """Begins a file of its own, which hides what others say of later steps."""
-        # The plain event writer: SummaryWriter's thread dies silently on a full disk.
-        self.board = EventsWriter(str(self.folder / "events"), f".{step:08d}")
-        started = SessionLog(status=SessionLog.START)  # hides events from step + 1 on
-        self.board.write_event(Event(step=step + 1, session_log=started))
-
-    def write(self, row: dict[str, float], samples: list[dict]) -> None:
-        """Writes the numbers of one step, to the disk at once."""
-        values = [Summary.Value(tag=k, simple_value=v) for k, v in row.items()]
-        event = {"step": row["step"], "summary": Summary(value=values)}
-        self.board.write_event(Event(wall_time=time.time(), **event))
-        self.board.flush()
 
 
 class JsonLines:

@@ -27,7 +27,7 @@ from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.contracts import Callback, Objective
 from helpers.training.errors import (
-    require_finite_rate,
+    require_finite,
     require_finite_weights,
     require_known_tokens,
     require_own_answers,
@@ -204,7 +204,7 @@ class Trainer:
             require_known_tokens(self.model, batch)
             rate = self.optimizer.learning_rate
             shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
-            require_finite_rate(self.step + 1, shown.get("learning_rate", 1.0))
+            require_finite({"step": self.step + 1} | shown, self._last_checkpoint())
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # Ctrl-C, too: the next fit draws this batch again
@@ -259,8 +259,7 @@ class Trainer:
 
     def _save(self, batches: BatchSource):
         """Writes a checkpoint, if there is a folder; weights have to be numbers."""
-        checkpoint = self._last_checkpoint()
-        require_finite_weights(self.state.params, self.step, checkpoint)
+        require_finite_weights(self.state.params, self.step, self._last_checkpoint())
         if self.checkpoints:
             record = {
                 "run": self.run,

@@ -253,7 +253,7 @@ def test_a_rate_that_is_no_number_changes_nothing(strange, tmp_path):
         return 1e-3 if step < 2 else strange
 
     model, good = Toy(), Toy()
-    said = f"Step 3: the learning rate is {strange}"
+    said = f"Step 3: learning_rate is {strange}, so its update was left out"
     with pytest.raises(TrainingDiverged, match=said):
         train(model, Rows(), 4, optimizer=adamw(falls_off), folder=tmp_path)
     train(good, Rows(), 2, optimizer=adamw(lambda step: 1e-3))
@@ -272,7 +272,7 @@ def test_weights_that_an_update_has_blown_up_are_not_saved(has_folder, tmp_path)
     where = {"folder": tmp_path, "save_every": 1} if has_folder else {}
     last = ".*00000002" if has_folder else ".*none"
     sgd = Optimizer(optax.scale(-1e6), too_large)
-    with pytest.raises(TrainingDiverged, match=f"After step 3, .*embed{last}"):
+    with pytest.raises(TrainingDiverged, match=f"After step 3 .*embed.*{last}"):
         train(Toy(), Rows(), 3, optimizer=sgd, **where)
     if has_folder:
         again, good = Toy(), Toy()
