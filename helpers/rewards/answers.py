@@ -44,10 +44,9 @@ _NUMBER = re.compile(
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
 _SCALE = re.compile(
-    r"!|(?:k|bn|tn|(?-i:[MB]))(?![a-z])"  # 5k and $5M, but not 5 km, and 5 m
+    r"(?i)!|(?:k|bn|tn|(?-i:[MB]))(?![a-z])"  # 5k and $5M, but not 5 km, and 5 m
     r"|\s*-?(?:dozen|hundred|thousand|lakh|crore|[mb]illion|trillion)"
-    r"|\s+and\s+(?:an?|one)\s+(?:half|third|quarter)",
-    re.IGNORECASE,
+    r"|\s+and\s+(?:an?|one)\s+(?:half|third|quarter)"
 )
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
 _START = re.compile(r"[$€£¥]?\+?")
@@ -91,7 +90,7 @@ def extract_strict(text):
 
 def _changes(rest):
     """Whether what follows a number names another, or makes another of it: ½, ², !."""
-    numeric = any(unicodedata.numeric(letter, -1) >= 0 for letter in rest)
+    numeric = any(unicodedata.numeric(letter, None) is not None for letter in rest)
     return numeric or _SCALE.match(rest) is not None
 
 
