@@ -126,8 +126,11 @@ def decoding_table() -> str:
         "| machine | answers a chip | a token | weights and cache alone | times that |",
         f"|---|{'--:|' * 4}",
     ]
-    for name in ahead_of_time.SLICES:
-        (row,) = _rows(preset=name, program="rollout")
+    few = {"topology": "v5e-1", "prompts": "16", "trained": "LoRA 32"}
+    presets = [{"preset": name} for name in ahead_of_time.SLICES]
+    for wanted in ({"model": PRESETS["v5e-1"].model, "preset": ""} | few, *presets):
+        (row,) = _rows(program="rollout", **wanted)
+        name = row["topology"]
         config, sizes = KNOWN[row["model"]], PRESETS[name]
         questions = int(row["prompts"]) / int(row["chips"])
         answers, length = questions * sizes.group, sizes.completion_tokens

@@ -5,6 +5,7 @@ board.scalars(page, "loss")
 """
 
 import json
+import logging
 import pathlib
 import urllib.parse
 import urllib.request
@@ -24,9 +25,14 @@ def launch(folder: pathlib.Path) -> str:
         from tensorboard import program
     except ImportError:
         raise LookupError("To open the run: pip install tensorboard") from None
+    options = "--port", "0", "--load_fast", "false", "--logdir"
     board = program.TensorBoard()
-    board.configure(argv=["", "--logdir", str(folder), "--port", "0"])
-    return board.launch()
+    board.configure(argv=["", *options, str(folder)])
+    logging.disable(logging.INFO)  # what its plugins say while they are loaded
+    try:
+        return board.launch()
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def scalars(page: str, tag: str) -> list[tuple[int, float]]:
