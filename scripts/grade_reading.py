@@ -6,6 +6,7 @@ notebook.
 """
 
 import ast
+import contextlib
 import dataclasses
 import json
 import os
@@ -151,7 +152,13 @@ def _made(source):
 
 
 def python(source: str) -> str:
-    """A cell without the lines that only a notebook understands: !, % and ?."""
+    """A cell without the lines that only a notebook understands: !, % and ?.
+
+    What is Python stays as it is, whatever the lines of its texts begin or end with.
+    """
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        ast.parse(source)
+        return source
     return "\n".join(
         "pass" if line.startswith(("!", "%", "?")) or line.endswith("?") else line
         for line in source.splitlines()

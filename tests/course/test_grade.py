@@ -228,7 +228,9 @@ def test_cells_are_found_without_tags_and_after_more_cells(tmp_path):
 
 def test_what_only_uses_an_answer_is_none_and_magics_do_not_count(tmp_path):
     toy.course(tmp_path)
+    asks = OTHERS[0].replace(":\n", ':\n    """Why\n% of what?\n"""\n', 1)
     right = f"%%time\n%matplotlib inline\n{OTHERS[0]}\ngroup_advantages?"
+    assert grade_reading.python(asks) == asks
     whole = toy.notebook((toy.RIGHT[0], right, toy.RIGHT[2]))
     at = next(i for i, c in enumerate(whole["cells"]) if "".join(c["source"]) == right)
     scratch = (
