@@ -23,8 +23,10 @@ STAGES = {
 SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
 SINCE |= {"student": "sft", "tool_sft": "sft", "sft_with_tool": "tool_sft"}
 SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
+SINCE |= {"gsm8k_sft": "base"}  # of no seed: beside each
 CHANGES = {  # (stage, since)
     ("sft", "base"): "SFT",
+    ("gsm8k_sft", "base"): "SFT on GSM8K itself",
     ("grpo", "sft"): "GRPO, after SFT",
     ("student", "sft"): "distillation of GRPO's model, after SFT",
     ("sft_control", "sft"): "SFT for as long as SFT and GRPO, against SFT",
@@ -239,7 +241,8 @@ def _pairs():
         (stage, since, task, seed): (before, after)
         for (stage, task, seed), after in right.items()
         for known, since in CHANGES
-        if known == stage and (before := right.get((since, task, seed)))
+        if known == stage
+        and (before := right.get((since, task, "0" if since == "base" else seed)))
     }
 
 

@@ -139,6 +139,21 @@ def test_a_stage_is_held_against_the_one_before_it_problem_by_problem(
     assert cells[6].startswith("+25.0 (+") and cells[7:] == ["100", "50"]
 
 
+def test_the_model_as_it_comes_stands_beside_every_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(readme_real, "RIGHT", tmp_path / "right.csv")
+    rows = [
+        {"stage": stage, "task": "gsm8k", "seed": seed, "right": right}
+        for stage, seed, right in (
+            ("base", "0", "1000" * 50),
+            ("gsm8k_sft", "1", "1100" * 50),
+            ("gsm8k_sft", "2", "0000" * 50),
+        )
+    ]
+    tables.write(tmp_path / "right.csv", rows)
+    found = [line.split(" | ")[3:6] for line in readme_real.changes().splitlines()[2:]]
+    assert found == [["1", "25.0%", "50.0%"], ["2", "25.0%", "0.0%"]]
+
+
 def test_seeds_are_told_together_once_there_are_three(tmp_path, monkeypatch):
     monkeypatch.setattr(readme_real, "RIGHT", tmp_path / "right.csv")
     before, up, down = "1100" * 50, "1110" * 50, "1000" * 50
