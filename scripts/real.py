@@ -6,12 +6,12 @@ A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; SFT alone, for
 as long as SFT and GRPO together, is in `scripts.real_sft`, GRPO on problems of one step
 in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`, those on
-GSM8K itself in `scripts.real_gsm8k`. Before the first stage and after each
-the model is measured on held-out problems, level by level: greedily on 200 of each, and
-with eight samples on 50 of them; as it comes also in the wording that suits it best on
-training problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions
-too: all 1,319, which take an hour or two of a core for each stage, or as many of the
-first as COURSE_GSM8K_ROWS says.
+GSM8K itself in `scripts.real_gsm8k`. Before the first stage and after each the model is
+measured on held-out problems, level by level: greedily on 200 of each, and with eight
+samples on 50 of them; as it comes also in the wording that suits it best on training
+problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all
+1,319, which take an hour or two of a core for each stage, or as many of the first as
+COURSE_GSM8K_ROWS says.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
 it was, and what was measured is not measured again.
