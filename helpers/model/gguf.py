@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from helpers.model import gguf_names, names, weights
+from helpers.model import gguf_names, names, weights, weights_checks
 from helpers.model.config import UnsupportedModel
 from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
@@ -181,22 +181,24 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         fields |= tokenizer_to_gguf.to_fields(tokenizer)
     except gguf_tokenizer.GGUFTokenizerError as error:
         raise GGUFError(str(error)) from None
-    tokens = fields["tokenizer.ggml.tokens"]
+    _require_room(tokenizer, config)
+    tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
+    if tokenizer.vocab_size <= config.vocab_size:  # added ones may have no embedding
+        tokens, kinds = (x[: config.vocab_size] for x in (tokens, kinds))
     spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
-    _require_room(tokens, config)
     fields["tokenizer.ggml.tokens"] = [*tokens, *(f"<unused_{i}>" for i in spare)]
-    kinds = fields["tokenizer.ggml.token_type"] + [gguf_tokenizer.UNUSED] * len(spare)
+    kinds = kinds + [gguf_tokenizer.UNUSED] * len(spare)
     fields["tokenizer.ggml.token_type"] = kinds
     tensors = weights.folder_tensors(model)
     on_first(lambda: _write(pathlib.Path(path), config, fields, tensors, kind))
 
 
-def _require_room(tokens, config):
-    if len(tokens) > config.vocab_size:
-        raise GGUFError(
-            f"The tokenizer has {len(tokens)} tokens, and the model "
-            f"{config.vocab_size}: it is another model's."
-        )
+def _require_room(tokenizer, config):
+    """Refuses a tokenizer that makes tokens which the model does not have."""
+    try:
+        weights_checks.check_room(tokenizer, config)
+    except WeightsError as error:
+        raise GGUFError(str(error)) from None
 
 
 def _write(path, config, fields, tensors, kind):

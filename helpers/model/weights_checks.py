@@ -61,11 +61,8 @@ def check_tokenizer(folder, config, tokenizer):
       folder: where both are saved. It may hold another model's tokenizer.
       tokenizer: of this model; None: none is saved.
     """
-    if tokenizer is not None and len(tokenizer) > config.vocab_size:
-        raise WeightsError(
-            f"The tokenizer has {len(tokenizer)} tokens, and the model "
-            f"{config.vocab_size}: it is another model's."
-        )
+    if tokenizer is not None:
+        check_room(tokenizer, config)
     if tokenizer is None and (before := _saved_before(folder)):
         has = before.get("vocab_size", before.get("text_config", {}).get("vocab_size"))
         if has != config.vocab_size:
@@ -74,6 +71,19 @@ def check_tokenizer(folder, config, tokenizer):
                 f"one has {config.vocab_size}: pass its own tokenizer=, too, or choose "
                 "another folder."
             )
+
+
+def check_room(tokenizer, config):
+    """Refuses a vocabulary that is larger than the model's.
+
+    Tokens that were added to it may be more: Gemma 3's text models have no embedding of
+    the image token that their tokenizer knows.
+    """
+    if tokenizer.vocab_size > config.vocab_size:
+        raise WeightsError(
+            f"The tokenizer has {tokenizer.vocab_size} tokens, and the model "
+            f"{config.vocab_size}: it is another model's."
+        )
 
 
 def _saved_before(folder):

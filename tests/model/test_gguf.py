@@ -324,6 +324,14 @@ def test_a_file_of_other_tensors_makes_no_folder(tmp_path):
     )
 
 
+def test_an_added_token_without_an_embedding_is_left_out(tmp_path):
+    tokenizer = copy.deepcopy(small_tokenizer())
+    tokenizer.add_tokens(["<one more>"])
+    gguf_files.save(made("llama"), tmp_path / "m.gguf", tokenizer, "F32")
+    gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
+    assert weights.load(tmp_path / "hf").config.vocab_size == len(tokenizer) - 1
+
+
 def test_more_entries_than_embeddings_are_refused(tmp_path, monkeypatch):
     model = made("llama", vocab=tiny_models.VOCAB - 2)
     with pytest.raises(GGUFError, match="has 19 tokens, and the model 17"):

@@ -296,6 +296,16 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_another_models(tmp_path)
     assert not (tmp_path / "new").exists()
 
 
+def test_an_added_token_without_an_embedding_is_no_other_model(tmp_path):
+    """As Gemma 3's text models have: the image token is added behind the vocabulary."""
+    tokenizer = train_tokenizer(["two plums for Mia"], 300)
+    model = make(vocab=len(tokenizer))
+    tokenizer.add_tokens(["<one more>"])
+    assert len(tokenizer) == model.config.vocab_size + 1
+    weights.save(model, tmp_path, tokenizer)
+    assert len(chat.load_tokenizer(tmp_path)) == len(tokenizer)
+
+
 def test_a_model_does_not_move_in_with_the_tokenizer_of_another(tmp_path):
     weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
     before = content(tmp_path)
