@@ -2,7 +2,7 @@
 
     python -m scripts.schedules      some twenty CPU-minutes; goes on where stopped
 
-The notebook shows the first four steps of each, where a missing decay cannot show.
+The notebook runs four steps without a warm-up; a missing decay shows in more of them.
 These are all 48, with three seeds, into `data/results/schedules.csv`.
 """
 

@@ -76,9 +76,7 @@ class Rollouts:
         tools: Dialogue | None = None,
     ):
         if resample < 0:
-            raise ValueError(
-                f"resample={resample}: batches are drawn again 0 times up."
-            )
+            raise ValueError(f"resample={resample}: draw again 0 times, or more.")
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
         self.model, self.prompts = model, prompts

@@ -183,8 +183,7 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         raise GGUFError(str(error)) from None
     _require_room(tokenizer, config)
     tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
-    if tokenizer.vocab_size <= config.vocab_size:  # added ones may have no embedding
-        tokens, kinds = (x[: config.vocab_size] for x in (tokens, kinds))
+    tokens, kinds = (x[: config.vocab_size] for x in (tokens, kinds))  # see check_room
     spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
     fields["tokenizer.ggml.tokens"] = [*tokens, *(f"<unused_{i}>" for i in spare)]
     kinds = kinds + [gguf_tokenizer.UNUSED] * len(spare)

@@ -64,7 +64,8 @@ def check_tokenizer(folder, config, tokenizer):
     if tokenizer is not None:
         check_room(tokenizer, config)
     if tokenizer is None and (before := _saved_before(folder)):
-        has = before.get("vocab_size", before.get("text_config", {}).get("vocab_size"))
+        text = before.get("text_config", before)
+        has = text.get("vocab_size") if isinstance(text, dict) else None
         if has != config.vocab_size:
             raise WeightsError(
                 f"{folder} holds a tokenizer beside a model of {has} tokens, and this "
