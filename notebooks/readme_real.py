@@ -20,14 +20,16 @@ STAGES = {
     "tool_sft": ("SFT with a calculator", plotting.BLACK),
 }
 # What each stage began from, or beside.
-SINCE = {"sft": "base", "grpo": "sft", "sft_control": "sft", "grpo_one_step": "sft"}
-SINCE |= {"student": "sft", "tool_sft": "sft", "sft_with_tool": "tool_sft"}
+SINCE = {"sft": "base_asked_well", "grpo": "sft", "gspo": "sft", "sft_control": "sft"}
+SINCE |= {"grpo_one_step": "sft", "student": "sft"}
+SINCE |= {"tool_sft": "sft", "sft_with_tool": "tool_sft"}
 SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
-SINCE |= {"gsm8k_sft": "base"}  # of no seed: beside each
+SINCE |= {"gsm8k_sft": "base"}
 CHANGES = {  # (stage, since)
-    ("sft", "base"): "SFT",
+    ("sft", "base_asked_well"): "SFT, against the model as it comes, asked well",
     ("gsm8k_sft", "base"): "SFT on GSM8K itself",
     ("grpo", "sft"): "GRPO, after SFT",
+    ("gspo", "sft"): "GSPO, after SFT",
     ("student", "sft"): "distillation of GRPO's model, after SFT",
     ("sft_control", "sft"): "SFT for as long as SFT and GRPO, against SFT",
     ("sft_control", "grpo"): "the same, against SFT and GRPO",
@@ -241,9 +243,13 @@ def _pairs():
         (stage, since, task, seed): (before, after)
         for (stage, task, seed), after in right.items()
         for known, since in CHANGES
-        if known == stage
-        and (before := right.get((since, task, "0" if since == "base" else seed)))
+        if known == stage and (before := right.get((since, task, _seed(since, seed))))
     }
+
+
+def _seed(since, seed):
+    """As it comes, a model is of no seed: it has one row, beside which all are held."""
+    return "0" if since.startswith("base") else seed
 
 
 def _place_of_change(item):

@@ -147,11 +147,17 @@ def test_the_model_as_it_comes_stands_beside_every_seed(tmp_path, monkeypatch):
             ("base", "0", "1000" * 50),
             ("gsm8k_sft", "1", "1100" * 50),
             ("gsm8k_sft", "2", "0000" * 50),
+            ("base_asked_well", "0", "1110" * 50),
+            ("sft", "3", "1111" * 50),
         )
     ]
     tables.write(tmp_path / "right.csv", rows)
     found = [line.split(" | ")[3:6] for line in readme_real.changes().splitlines()[2:]]
-    assert found == [["1", "25.0%", "50.0%"], ["2", "25.0%", "0.0%"]]
+    assert found == [
+        ["3", "75.0%", "100.0%"],
+        ["1", "25.0%", "50.0%"],
+        ["2", "25.0%", "0.0%"],
+    ]
 
 
 def test_seeds_are_told_together_once_there_are_three(tmp_path, monkeypatch):

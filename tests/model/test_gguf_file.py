@@ -73,9 +73,70 @@ def test_metadata_and_numbers_are_those_that_gguf_wrote(written):
         assert abs(read - numbers).max() <= worst
 
 
-def test_blocks_that_gguf_only_reads_are_read():
-    for kind in READ:
-        assert kind.name in WRITTEN or kind in gguf.quants._type_traits
+def four_bits(block):
+    """256 numbers of a Q4_K block, as llama.cpp's format lays them out."""
+    (d, least), scales = np.frombuffer(block[:4], "<f2").astype(float), block[4:16]
+    numbers = []
+    for j in range(8):
+        if j < 4:
+            scale, offset = scales[j] & 63, scales[j + 4] & 63
+        else:
+            scale = scales[j + 4] & 15 | scales[j - 4] >> 6 << 4
+            offset = scales[j + 4] >> 4 | scales[j] >> 6 << 4
+        for byte in block[16 + 32 * (j // 2) :][:32]:
+            q = byte >> 4 if j % 2 else byte & 15
+            numbers.append(d * scale * q - least * offset)
+    return numbers
+
+
+def six_bits(block):
+    """256 numbers of a Q6_K block, as llama.cpp's format lays them out."""
+    scales = np.frombuffer(block[192:208], np.int8).astype(float)
+    (d,) = np.frombuffer(block[208:], "<f2").astype(float)
+    numbers = []
+    for half in range(2):
+        low, high = block[64 * half :][:64], block[128 + 32 * half :][:32]
+        for quarter in range(4):
+            for i in range(32):
+                byte = low[i + 32 * (quarter % 2)]
+                q = byte >> 4 if quarter > 1 else byte & 15
+                q |= (high[i] >> 2 * quarter & 3) << 4
+                scale = scales[8 * half + 2 * quarter + i // 16]
+                numbers.append(d * scale * (q - 32))
+    return numbers
+
+
+def blocks(kind, rows, rng):
+    """Random stored rows of 512 numbers whose halves (f2) are finite: uint8."""
+    size, of_bytes = gguf.GGML_QUANT_SIZES[KIND[kind]]
+    stored = rng.integers(0, 256, (rows, 512 // size, of_bytes), dtype=np.uint8)
+    for at in {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,)}.get(kind, (0, 2)):
+        halves = rng.normal(size=(rows, 512 // size, 1)).astype("<f2")
+        stored[..., at : at + 2] = halves.view(np.uint8)
+    return stored.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("kind", [k.name for k in READ if k.name not in WRITTEN])
+def test_blocks_that_gguf_only_reads_are_read(kind, tmp_path, monkeypatch):
+    """Those of files that most people have: Q4_K_M is Q4_K with some of Q6_K."""
+    monkeypatch.setattr(gguf_file, "AT_ONCE", 1_024)  # two rows
+    stored = blocks(kind, 5, np.random.default_rng(3))
+    writer = gguf.GGUFWriter(tmp_path / "k.gguf", "llama")
+    writer.add_tensor("before", np.ones((3, 32), np.float32))
+    writer.add_tensor("blocks", stored, raw_dtype=KIND[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    read = GGUFFile(tmp_path / "k.gguf").array("blocks")
+    assert read.shape == (5, 512) and read.dtype == np.float32
+    np.testing.assert_array_equal(read, gguf.dequantize(stored, KIND[kind]))
+    by_hand = {"Q4_K": four_bits, "Q6_K": six_bits}.get(kind)
+    if by_hand:
+        of_bytes = gguf.GGML_QUANT_SIZES[KIND[kind]][1]
+        each = [bytes(block) for block in stored.reshape(-1, of_bytes)]
+        expected = np.reshape([by_hand(block) for block in each], read.shape)
+        np.testing.assert_allclose(read, expected, rtol=1e-5, atol=1e-5)
 
 
 @settings(max_examples=60, deadline=None)
