@@ -29,6 +29,7 @@ def check_extract(answer) -> Check:
         ("not trip over a full stop", reads("The answer is 18.", 18)),
         ("keep a minus sign", reads("#### -3", -3)),
         ("know the typographic minus as well", reads("#### −3", -3)),
+        ("keep it before a currency sign", reads("#### -$18", -18)),
         ("read a fraction as one number", reads("#### 1/2", Fraction(1, 2))),
         ("be exact: 0.1 is a tenth", reads("#### 0.1", Fraction(1, 10))),
         (
@@ -51,6 +52,8 @@ def check_extract(answer) -> Check:
             "never raise: models write 1/0",
             lambda: [answer(text) for text in ("#### 1/0", "It is 1/0.", "", "####")],
         ),
+        ("give None for 1/0, which is no number", reads("#### 1/0", None)),
+        ("read the 5 of '#### not 1/0 but 5'", reads("#### not 1/0 but 5", 5)),
         (
             "read any number in any text",
             lambda: all(answer(text) == value for text, value in _numbers_in_texts()),
@@ -139,26 +142,28 @@ _SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
 _PLAIN = frozenset(
     """a all altogether amount and answer are as at be both buck bucks buy buys by come
     comes cost costing costs dollar dollars double eighteen end equal equals final
-    follows for gets give gives has have hence her him his i in is it it's its make
-    makes must need needs of on one paid pay pays person plus price prices result she
-    he so spend spends sum that that's the them then there therefore these they this
-    those thus ticket tickets times to together total twice two us usd was we were which
-    will with you your""".split()
+    follows for get gets give gives has have hence her him his i in is it it's its
+    make makes multiply must need needs of on one paid pay pays person plus price
+    prices result she he so spend spends sum that that's the them then there
+    therefore these they this those thus ticket tickets times to together total
+    twice two us usd was we were which will with would you your""".split()
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _EACH = re.compile(
     r"(?:\$?18 (?:dollars? )?each|each (?:ticket )?(?:costs?|is) \$?18)\b"
 )
-_SIGNS = re.compile(r"[^\w\s$.,:;!+*/()<>=#’'-]|\d!|_")
-# The number is a part of a product that is left to the reader.
-_FACTOR = re.compile(r"\b(?:twice|double|times)\s+(?:of\s+)?\$?$")
-_MULTIPLE = re.compile(r"\s*(?:times|squared)\b")
+_SIGNS = re.compile(r"[^\w\s$.,:;!+*×/()<>=#’'-]|\d!|_")
+# The number is a part of a sum that is left to the reader, or one of a list.
+_FACTOR = re.compile(
+    r"(?:\b(?:twice|double|times)\s+(?:of\s+)?|[-+*/]\s*|\d\s*,\s*)\$?$"
+)
+_MULTIPLE = re.compile(r"\s*(?:(?:times|squared)\b|[-+*/])")
 
 
 # What is said of one ticket is not said of two, and two numbers are not one.
 _ONE = re.compile(
-    r"\b(?:a|one|1|this) ticket (?:[a-z]+ ){0,3}\$?(\d+)\b"
-    r"|\b(\d+) (?:dollars? )?(?:a|per|for a|for one) ticket\b"
+    r"\b(?:one|(?:a|one|1|the|this) ticket) (?:[a-z]+ ){0,3}\$?(\d+)\b"
+    r"|\b(\d+) (?:dollars? |\$ )?(?:a|per|for a|for one) ticket\b"
 )
 _PAIR = re.compile(r"\bboth\s+\$?\d+(?:\.\d+)?\s+and\b")
 _SUM = re.compile(r"(\d[\d\s.]*[-+*/][\d\s.+*/()-]*)=\s*\$?(\d+(?:\.\d+)?)")
@@ -179,7 +184,7 @@ def _plainly_says(text, gold):
         ten, one = spoken.groups()
         return str(10 * _TENS.index(ten) + 20 + (_ONES.index(one) + 1 if one else 0))
 
-    plain = _SPOKEN.sub(digits, text.lower().replace(",", ""))
+    plain = _SPOKEN.sub(digits, re.sub(r"(?<=\d),(?=\d)", "", text.lower()))
     words = _WORD.findall(_EACH.sub("", plain))
     if not {*words} <= _PLAIN or _SIGNS.search(text):
         return False

@@ -85,6 +85,15 @@ def _makes_and_makes_not(pays):
             lambda: pays("#### 3 ** 3 + 1", (3, 3, 1)) == 0,
         ),
         (
+            "pay nothing for a calculation with more on its line: = 7, or words",
+            lambda: (
+                not any(
+                    pays(f"#### {line}")
+                    for line in ("25 + 3 = 7", "25 + 3 of course", "not 25 + 3")
+                )
+            ),
+        ),
+        (
             "run no code: (lambda: 25 + 3)() is no calculation",
             lambda: pays("#### (lambda: 25 + 3)()") == 0,
         ),
@@ -267,10 +276,22 @@ def _pays(score):
             ),
         ),
         (
+            "look at all sums, the middle ones of five as well",
+            lambda: all(score(text) < 1 for text in _one_false_of_five()),
+        ),
+        (
             "not be led astray by < and = in the words",
             lambda: score("As 4 <5=5, <<6*5=30>>30 <<30+7=37>>37\n#### 37") == 1,
         ),
     )
+
+
+def _one_false_of_five():
+    """Right answers with five sums, of which one does not hold: each in its turn."""
+    sums = [f"<<{n}+2={n + 2}>>{n + 2}" for n in (27, 29, 31, 33, 35)]
+    for i in range(5):
+        false = [*sums[:i], f"<<{27 + 2 * i}+2=30>>30", *sums[i + 1 :]]
+        yield " ".join(false) + "\n#### 37"
 
 
 def _paid_in_batch(answer):

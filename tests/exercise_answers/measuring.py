@@ -10,16 +10,16 @@ from helpers import rewards
 from helpers.exercises import rewards as checks
 from helpers.tools import sums
 
-NUMBER = r"-?(?:\d+(?:\.\d+|/[1-9]\d*)?|\.\d+)"
+NUMBER = r"-?(?:\d+(?:\.\d+|/\d+)?|\.\d+)"
 
 
 def plain(text):
-    return text.replace("−", "-").replace(",", "")
+    return re.sub("[,$]", "", text.replace("−", "-"))
 
 
 def last(part, pattern=NUMBER, value=Fraction):
     found = re.findall(pattern, part)
-    return value(found[-1]) if found else None
+    return value(found[-1]) if found and not found[-1].endswith("/0") else None
 
 
 def after(text):
@@ -235,6 +235,10 @@ WRONG = {
         "no commas": lambda text: last(text.rpartition("####")[2]),
         "no fractions": lambda text: last(after(text), r"-?\d+(?:\.\d+)?"),
         "no decimals": lambda text: last(after(text), r"-?\d+(?:/\d+)?"),
+        "no sign before a currency": lambda text: last(
+            after(text.replace("-$", "$").replace("$", ""))
+        ),
+        "zero for 1/0": lambda text: Fraction(0) if "/0" in text else last(after(text)),
         "no sign": lambda text: last(after(text), r"\d+(?:\.\d+|/\d+)?"),
         "zero for none": lambda text: last(after(text)) or Fraction(0),
         "raises on 1/0": lambda text: last(after(text), r"-?\d+(?:\.\d+|/\d+)?"),
@@ -289,6 +293,12 @@ WRONG = {
         "a factorial": [RIGHT_TEXT, LUCKY, ("It is 36!", True)],
         "both": [RIGHT_TEXT, LUCKY, ("The answer is both 18 and 36.", True)],
         "of one": [RIGHT_TEXT, LUCKY, ("A ticket costs $36.", True)],
+        "of the ticket": [RIGHT_TEXT, LUCKY, ("The ticket costs 36 dollars.", True)],
+        "of one of them": [RIGHT_TEXT, LUCKY, ("One costs 36.", True)],
+        "a product to do": [RIGHT_TEXT, LUCKY, ("18*2*36", True)],
+        "a sum to do": [RIGHT_TEXT, LUCKY, ("36 + 36", True)],
+        "a list": [RIGHT_TEXT, LUCKY, ("35, 36", True)],
+        "a price": [RIGHT_TEXT, LUCKY, ("Price: 36 $ a ticket", True)],
         "of one ticket": [RIGHT_TEXT, LUCKY, ("One ticket costs 36.", True)],
         "a false sum in words": [
             RIGHT_TEXT,
@@ -351,6 +361,18 @@ WRONG = {
             )
         ),
         "the example": lambda text, numbers, target: float("25 + 3" in text),
+        "up to the =": making(value=lambda line: sums.calculate(line.split("=")[0])),
+        "without letters": making(
+            value=lambda line: sums.calculate(re.sub(r"[a-z]", "", line))
+        ),
+        "without strange signs": making(
+            value=lambda line: sums.calculate(re.sub(r"[^\d+*/(). -]", "", line))
+        ),
+        "a sum found on the line": making(
+            value=lambda line: sums.calculate(
+                max(re.findall(r"[\d+*/(). -]+", line), key=len, default="")
+            )
+        ),
         "eats the numbers": eats_numbers,
     },
     "05-2": {
@@ -380,6 +402,10 @@ WRONG = {
         ),
         "pays for wrong ones": paying(gate=False),
         "any sum holds": paying(work=any),
+        "the first and the last": paying(work=lambda held: held[0] and held[-1]),
+        "most": paying(work=lambda held: 2 * sum(held) > len(held)),
+        "the first two": paying(work=lambda held: all(held[:2])),
+        "the last two": paying(work=lambda held: all(held[-2:])),
         "pays <<1=1>>": paying(empty=False),
         "pays <<(1)=1>>": paying(),
         "pays <<(-1)=-1>>": signs_behind_the_first,
@@ -409,6 +435,8 @@ RIGHT = {
         "digits": [("That is 36 dollars.", True), ("18+18=36", True), LUCKY],
         "two lines": [RIGHT_TEXT, TWO_NUMBERS, ("#### 18\n#### 36", False)],
         "a product": [("Twice 18 is 36.", True), ("2 times 18 = 36", True), LUCKY],
+        "would": [("They would cost 36 dollars.", True), ("18 × 2 = 36", True), LUCKY],
+        "multiplied": [("We multiply 18 by 2 and get 36.", True), RIGHT_TEXT, LUCKY],
         "glad": [("Thirty-six!", True), ("They cost 36 dollars!", True), LUCKY],
         "words": [
             ("Thirty six.", True),
