@@ -8,12 +8,14 @@ from helpers.course.syllabus import LESSONS
 from helpers.recipes.presets import Preset, preset
 from helpers.runtime.environment import ROOT, where
 from helpers.runtime.jit import keep_programs
+from helpers.runtime.precision import multiply_as_written
 
 
 def banner(notebook: str) -> Preset:
     """Print where this notebook runs and how long it should take.
 
-    Programs that it compiles are kept from here on, in build/jax-cache.
+    Programs that it compiles are kept from here on, in build/jax-cache. Its small model
+    is multiplied in float32 on TPUs, too; recipes that load real weights end that.
 
     Args:
       notebook: its number, such as "07".
@@ -23,6 +25,7 @@ def banner(notebook: str) -> Preset:
     import flax  # its version only; importing it costs most of a second
 
     keep_programs(ROOT / "build" / "jax-cache")
+    multiply_as_written(notebook != "15")  # whose model is a real one from the start
     chosen, lesson, place = preset(), LESSONS[notebook], where()
     devices, own = jax.devices(), jax.local_devices()[0]  # only own ones tell memory
     minutes = lesson.minutes.get(chosen.name)

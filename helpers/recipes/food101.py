@@ -22,6 +22,7 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
 from helpers.recipes import maths
 from helpers.rewards import food_rewards
+from helpers.runtime.precision import multiply_as_written
 from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat
@@ -166,6 +167,7 @@ class Recipe(maths.Recipe):
 
 def load(preset):
     """The preset's model with its tower, over all devices, stored as it says."""
+    multiply_as_written(False)
     folder, mesh = hub.fetch(preset.model), runtime.make_mesh()
     if not preset.stored:
         return weights.load(folder, vision=True, mesh=mesh, dtype=preset.dtype)

@@ -28,6 +28,7 @@ from helpers.recipes import presets
 from helpers.recipes.frozen import frozen_dtype
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
+from helpers.runtime.precision import multiply_as_written
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 from helpers.text.chat_frame import frame
@@ -264,6 +265,7 @@ def load(preset, model):
     On a processor that multiplies bfloat16 it is held in that; what flows between its
     matrices, and the adapters, are of the preset's dtype.
     """
+    multiply_as_written(False)
     return weights.load(
         hub.fetch(model),
         mesh=runtime.make_mesh(),
