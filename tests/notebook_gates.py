@@ -106,6 +106,33 @@ def has_no_shell_lines(notebook, number):
         ast.parse(cell.source)
 
 
+def keeps_its_settings(notebook, number):
+    """No later cell gives another value to what the banner's cell sets, such as seed.
+
+    A loop over seeds did, once, and all that came after it ran with the last of them.
+    """
+    sources = [cell.source for cell in course.code_cells(notebook)]
+    (at,) = [i for i, source in enumerate(sources) if "course.banner(" in source]
+    settings = _bound(ast.parse(sources[at]))
+    for source in sources[at + 1 :]:
+        again = settings & _bound(ast.parse(source))
+        assert not again, f"set a second time: {', '.join(sorted(again))}"
+
+
+def _bound(tree) -> set:
+    """The names that a cell binds itself: not those inside of functions and such."""
+    inner = (ast.FunctionDef, ast.ClassDef, ast.Lambda)
+    inner += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    found, waiting = set(), [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            if not isinstance(node, inner):
+                waiting.append(node)
+    return found
+
+
 def opens_as_all_do(notebook, number):
     """Badges, title, card, road and set-up cell, as notebooks/publish.py has them."""
     first = notebook.cells[:4]
@@ -197,6 +224,7 @@ GATES = (
     speaks_before_it_computes,
     predicts_and_explains,
     has_no_shell_lines,
+    keeps_its_settings,
     opens_as_all_do,
     ends_as_all_do,
     has_exercises,

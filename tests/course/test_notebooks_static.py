@@ -113,6 +113,10 @@ BROKEN = {
     "no prediction": (gates.predicts_and_explains, _replace("**Predict", "Look")),
     "shell line": (gates.has_no_shell_lines, _source(3, "!pip install x")),
     "magic": (gates.has_no_shell_lines, _source(3, "%time f()")),
+    "another preset": (
+        gates.keeps_its_settings,
+        _source(5, "for preset in (0, 1):\n    print(preset)"),
+    ),
     "old badge": (gates.opens_as_all_do, _replace("/blob/v", "/blob/old")),
     "edited set-up": (gates.opens_as_all_do, _replace("check=True", "check=False")),
     "time by hand": (gates.opens_as_all_do, _replace("laptop ", "laptop 1")),
