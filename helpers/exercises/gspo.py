@@ -64,6 +64,10 @@ def check_gspo_ratio(answer) -> Check:
         ("leave padding out", lambda: ratio()[0, 1] < 3),
         ("divide by the real length", lambda: np.isclose(ratio()[0, 1], 2)),
         (
+            "be 1 for an answer that is left out whole, and leave the others alone",
+            lambda: np.allclose(answer(new, old, mask.at[0, 1].set(0)), [[2, 1]]),
+        ),
+        (
             "be right for several questions, with answers of 1 to 5 tokens",
             lambda: np.allclose(
                 answer(others[0], others[1], others[-1]), truth, rtol=1e-4

@@ -94,7 +94,12 @@ def check_turning_batch(answer) -> Check:
         ),
         (
             "take the batch that meets the ridge exactly, where there is one",
-            lambda: answer(300, 300, 100.0) == 300 and answer(1, 1, 0.25) == 1,
+            # In powers of two, which every order of operations has exactly.
+            lambda: (
+                answer(8, 8, 2.0) == 4
+                and answer(64, 64, 16.0) == 32
+                and answer(1, 1, 0.25) == 1
+            ),
         ),
     )
 

@@ -41,7 +41,7 @@ def show_tokens(
     """Tokens of one answer, coloured by a value each, such as its advantage.
 
     Blue is positive, orange negative; the number under each token says it without
-    colour.
+    colour: a sign and two digits, but for a mask of 0 and 1.
 
     Args:
       tokens: the text of each token.
@@ -54,8 +54,9 @@ def show_tokens(
     if len(tokens) != len(values):
         raise ValueError(f"{len(tokens)} tokens, but {len(values)} values.")
     limit = limit or max((abs(value) for value in values), default=0.0) or 1.0
+    written = ".0f" if {*values} <= {0, 1} else "+.2f"
     boxes = "".join(
-        token_box(token, float(value), limit)
+        token_box(token, float(value), limit, written)
         for token, value in zip(tokens, values, strict=True)
     )
     display(
@@ -64,7 +65,7 @@ def show_tokens(
     )
 
 
-def token_box(token: str, value: float, limit: float) -> str:
+def token_box(token: str, value: float, limit: float, written: str = "+.2f") -> str:
     """One token and its number below; blue above zero, orange below, full at limit."""
     strength = min(abs(value) / limit, 1.0)
     rgb = (0, 114, 178) if value > 0 else (213, 94, 0)
@@ -74,7 +75,7 @@ def token_box(token: str, value: float, limit: float) -> str:
         "<span style='display:inline-block;text-align:center;margin:1px;"
         f"padding:1px 3px;background:rgb({shade[0]},{shade[1]},{shade[2]})'>"
         f"<code style='color:black;background:none'>{visible}</code><br>"
-        f"<small>{value:+.2f}</small></span>"
+        f"<small>{value:{written}}</small></span>"
     )
 
 

@@ -12,6 +12,11 @@ from helpers import rewards
 stop = jax.lax.stop_gradient
 
 
+def count(mask):
+    """Tokens of each answer; 1 where all are left out, so that nothing divides by 0."""
+    return jnp.maximum(mask.sum(-1), 1)
+
+
 def score(*, subtract=1.0, row=lambda first: 3 + 3 * first, sign=1.0, uniform=False):
     """The solution of 06-1, with its usual mistakes as switches."""
 
@@ -434,15 +439,21 @@ WRONG = {
         "below by 1 + low": fewest(down=lambda low, high: -math.log1p(low)),
     },
     "08-2": {
+        "nothing divided by nothing": lambda n, o, m: jnp.exp(
+            ((n - o) * m).sum(-1) / m.sum(-1)
+        ),
+        "0 for an answer left out": lambda n, o, m: jnp.where(
+            m.sum(-1) > 0, jnp.exp(((n - o) * m).sum(-1) / count(m)), 0
+        ),
         "the sum": lambda n, o, m: jnp.exp(((n - o) * m).sum(-1)),
         "padding in the length": lambda n, o, m: jnp.exp(((n - o) * m).mean(-1)),
-        "padding in the sum": lambda n, o, m: jnp.exp((n - o).sum(-1) / m.sum(-1)),
-        "the arithmetic mean": lambda n, o, m: (jnp.exp(n - o) * m).sum(-1) / m.sum(-1),
-        "upside down": lambda n, o, m: jnp.exp(((o - n) * m).sum(-1) / m.sum(-1)),
+        "padding in the sum": lambda n, o, m: jnp.exp((n - o).sum(-1) / count(m)),
+        "the arithmetic mean": lambda n, o, m: (jnp.exp(n - o) * m).sum(-1) / count(m),
+        "upside down": lambda n, o, m: jnp.exp(((o - n) * m).sum(-1) / count(m)),
         "one length": lambda n, o, m: jnp.exp(
             ((n - o) * m).sum(-1) / m.sum(-1).mean() * jnp.ones(m.shape[:2])
         ),
-        "no exponential": lambda n, o, m: ((n - o) * m).sum(-1) / m.sum(-1) + 1,
+        "no exponential": lambda n, o, m: ((n - o) * m).sum(-1) / count(m) + 1,
         "the group's axis": lambda n, o, m: jnp.exp(((n - o) * m).sum(1) / m.sum(1)),
         "the median": lambda n, o, m: jnp.exp(
             jnp.nanmedian(jnp.where(m > 0, n - o, jnp.nan), axis=-1)
@@ -492,9 +503,11 @@ RIGHT = {
     "08-1": {"counting up": counting_up, "logarithms": fewest()},
     "08-2": {
         "a product": lambda n, o, m: (
-            jnp.prod(jnp.where(m > 0, jnp.exp(n - o), 1), -1) ** (1 / m.sum(-1))
+            jnp.prod(jnp.where(m > 0, jnp.exp(n - o), 1), -1) ** (1 / count(m))
         ),
-        "NumPy": lambda n, o, m: np.exp(np.average(n - o, axis=-1, weights=m)),
+        "by where": lambda n, o, m: jnp.where(
+            m.any(-1), jnp.exp(((n - o) * m).sum(-1) / m.sum(-1)), 1
+        ),
     },
     "08-3": {"where": by_where, "minimum": loss()},
 }

@@ -255,7 +255,15 @@ RIGHT = {
     "01-1": {
         "one formula": lambda B, D, F, size=2: 2 / (size * (1 / F + 1 / B + 1 / D)),
     },
-    "01-2": {"tried out": tried_out, "the formula": turning},
+    "01-2": {
+        "tried out": tried_out,
+        "the formula": turning,
+        "reciprocals": lambda D, F, ridge: (
+            math.ceil(1 / (1 / ridge - 1 / D - 1 / F))
+            if 1 / ridge > 1 / D + 1 / F
+            else None
+        ),
+    },
     "01-3": {"a loop": tolerant, "bisected": bisected},
     "01-4": {"a list": hops, "remainders": by_remainder},
     "02-1": {"by heads": gemma},

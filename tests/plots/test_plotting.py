@@ -281,6 +281,11 @@ def test_tokens_say_their_value_without_colour(shown):
         markup.show_tokens(["a", "b"], [1.0], title="T")
 
 
+def test_tokens_of_a_mask_say_0_and_1(shown):
+    markup.show_tokens(["a", "b"], [0, 1], title="T")
+    assert "<small>0<" in shown[0] and "<small>1<" in shown[0]
+
+
 def test_tokens_without_any_value_are_white(shown):
     markup.show_tokens(["a"], [0.0], title="T")
     assert "rgb(255,255,255)" in shown[0]

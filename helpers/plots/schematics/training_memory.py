@@ -45,7 +45,7 @@ def memory(
     model: str = "Qwen/Qwen2.5-0.5B-Instruct",
     *,
     rank: int = 32,
-    prompts: int = 16,
+    prompts: int = 8,
     group: int = 8,
     prompt_tokens: int = 256,
     answer_tokens: int = 256,
@@ -55,8 +55,9 @@ def memory(
     Args:
       model: of `helpers.model.KNOWN`.
       rank: of the adapters.
-      prompts, group, prompt_tokens, answer_tokens: the sizes of a batch, whose prompts
-        are computed once for their group; the defaults are those of the preset v5e-1.
+      prompts, group, prompt_tokens, answer_tokens: the sizes of what is computed at
+        once, its prompts once for their group; the defaults are a piece of the batch of
+        the preset v5e-1.
     """
     tokens = prompts * (prompt_tokens + group * answer_tokens)
     tables = [training_bytes(KNOWN[model], r, tokens) for r in (0, rank)]
@@ -65,8 +66,9 @@ def memory(
     update = [(full, thin) for part, full, thin in parts if part != CACHE]
     parts.insert(-1, ("an update, together", *map(sum, zip(*update, strict=True))))
     note = (
-        f"In GiB, for {model.split('/')[1]} and a batch of {tokens:,} tokens. "
-        "What a layer needs for a moment comes on top."
+        f"In GiB, for {model.split('/')[1]} and {tokens:,} tokens at once. A frozen "
+        "weight has 2 bytes, a trained one 4. What a layer needs for a moment comes on "
+        "top."
     )
     rows = "; ".join(
         f"{part}, {_gib(full)} and {_gib(thin)}" for part, full, thin in parts
