@@ -178,10 +178,7 @@ def curves(
         return _draw_lines(points, **labels)
     means = {name: (at, _mean(of, smooth)) for name, (at, of) in points.items()}
     labels["ylabel"] += f", mean of {smooth}"
-    fig = _draw_lines(means, **labels)
-    for colour, (at, of) in zip(_cycle(COLOURS, points), points.values(), strict=True):
-        fig.axes[0].plot(at, of, color=colour, alpha=0.25, linewidth=1, zorder=1)
-    return fig
+    return _draw_lines(means, raw=points, **labels)
 
 
 def _columns(name, table, x, y):
@@ -204,8 +201,12 @@ def _cycle(styles, names):
     return [styles[i % len(styles)] for i in range(len(names))]
 
 
-def _draw_lines(runs, *, title, xlabel, ylabel, label=None, from_zero=False):
+def _draw_lines(runs, *, title, xlabel, ylabel, label=None, from_zero=False, raw=None):
     fig, axes = figure(title, x=xlabel, y=ylabel)
+    # Before the names, too: they are spread by the height of the whole axis.
+    raw = raw or {}
+    for (x, y), colour in zip(raw.values(), _cycle(COLOURS, raw), strict=True):
+        axes.plot(x, y, color=colour, alpha=0.25, linewidth=1, zorder=1)
     styles = zip(_cycle(COLOURS, runs), _cycle(DASHES, runs), strict=True)
     drawn = []
     for (name, (x, y)), (colour, dash) in zip(runs.items(), styles, strict=True):

@@ -179,13 +179,25 @@ def test_smoothing_is_a_trailing_mean(values, window):
     fig = plotting.curves(
         {"a": table}, "reward", title="T", ylabel="reward", smooth=window
     )
-    drawn, raw = (line.get_ydata() for line in fig.axes[0].lines)
+    raw, drawn = (line.get_ydata() for line in fig.axes[0].lines)
     expected = [
         np.mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))
     ]
     np.testing.assert_allclose(drawn, expected, atol=1e-9)
     np.testing.assert_array_equal(raw, values)
     assert f"mean of {window}" in fig.axes[0].get_ylabel()
+
+
+def test_names_of_smoothed_lines_stand_apart_however_far_the_raw_values_reach():
+    noisy = [
+        [{"step": i, "reward": sign * (-1) ** i * 40 + 50} for i in range(20)]
+        for sign in (1, -1)
+    ]
+    runs = dict(zip(("ours", "theirs"), noisy, strict=True))
+    fig = plotting.curves(runs, "reward", title="T", ylabel="reward", smooth=10)
+    low, high = fig.axes[0].get_ylim()
+    first, second = sorted(text.xy[1] for text in fig.axes[0].texts)
+    assert second - first > 0.05 * (high - low)
 
 
 def test_bars_end_at_the_value_with_the_interval_around_it():
