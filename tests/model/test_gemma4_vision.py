@@ -6,6 +6,7 @@ tests/golden/make_gemma4_vision.py says how.
 
 import pathlib
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_vision import forward, see
 
 from helpers.batches import images
+from helpers.generation import sampling
 from helpers.model import gemma4_pictures, weights
 from helpers.model.config import UnsupportedModel
 
@@ -41,6 +43,22 @@ def test_logits_are_those_of_transformers(model):
     images.check_prompts(TOKENS, MASK, pictures, model.config.vision)
     ours = np.asarray(forward(model, TOKENS, see(model, pictures), MASK)[1])
     assert (np.abs(ours - STORED["logits"]) * MASK[..., None]).max() < 1e-4
+
+
+def test_greedy_answers_are_those_of_transformers(model):
+    """From the cache: rows with one, two and no pictures in one batch, some padded."""
+    greedy = STORED["greedy"]
+    out = sampling.generate(
+        model,
+        TOKENS,
+        MASK,
+        sampling.row_keys(jax.random.key(0), 0, len(TOKENS), 1),
+        max_tokens=greedy.shape[1],
+        eos_ids=(),
+        temperature=0,
+        images=strips(model.config.vision),
+    )
+    np.testing.assert_array_equal(out.tokens[:, 0], greedy)
 
 
 @pytest.mark.parametrize(
