@@ -1,13 +1,23 @@
 """Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
 
 import html.parser
+import re
 
 import numpy as np
 
 from helpers.app.assistant import BackendError, Event, portions
 from helpers.app.meal_view import LONGEST_SHOWN
 from helpers.exercises.check import Check, filled, judge, whole
-from helpers.exercises.played import PICTURE, QUESTION, Played, Unable, lookup, talk
+from helpers.exercises.played import (
+    PICTURE,
+    QUESTION,
+    Apart,
+    Played,
+    Unable,
+    at_once,
+    lookup,
+    talk,
+)
 from helpers.tools.tool_calls import Verdict
 
 PIZZA, PIE, ANSWERED = lookup("pizza", 150), lookup("apple pie", 95), Verdict(text="7")
@@ -121,6 +131,23 @@ def naive_html(event) -> str:
     return f"<div class='food-event food-{event.kind}'>{shown}</div>"
 
 
+RESULT = {"food-event", "food-result"}  # the classes of a line that the tool gives
+NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)"
+
+
+def _kcal(line) -> list[float]:
+    """Each number that a line calls kcal: behind the word, else before it."""
+    found = []
+    for said in re.finditer(r"\bkcal\b", line):
+        behind = re.match(
+            rf"['\"]?\s*(?:[:=]|is)?\s*{NUMBER}(?!\w)", line[said.end() :]
+        )
+        before = re.search(rf"{NUMBER}\s*$", line[: said.start()])
+        if behind or before:
+            found.append(float((behind or before)[1].replace(",", "")))
+    return found
+
+
 class Lines(html.parser.HTMLParser):
     """The text of each `div`, with its classes, as a browser finds them."""
 
@@ -145,9 +172,7 @@ class Lines(html.parser.HTMLParser):
             self.open[-1][1].append(data)
 
     def of_the_tool(self):
-        said = [
-            " ".join("".join(p).split()) for c, p in self.found if "food-result" in c
-        ]
+        said = [" ".join("".join(p).split()) for c, p in self.found if RESULT <= set(c)]
         return [text for text in said if text.startswith("The tool gives")]
 
 
@@ -167,13 +192,13 @@ def check_forged(answer) -> Check:
         ("make the careless page show one more line", lambda: len(forged()) >= 1),
         (
             "have that line of the same kind as the tool's results",
-            lambda: any("food-result" in classes for classes, _ in forged()),
+            lambda: any(RESULT <= set(classes) for classes, _ in forged()),
         ),
         ("have it begin as the tool's do, with The tool gives", lambda: bool(lines())),
         ("name kcal there", lambda: all("kcal" in line for line in lines())),
         (
             "claim 9 kcal there, which no tool gave",
-            lambda: all("9" in line.split() for line in lines()),
+            lambda: all(set(_kcal(line)) == {9} for line in lines()),
         ),
     )
 
@@ -212,6 +237,22 @@ def check_diary(guess) -> Check:
 AWAY, CUT = Unable("the first"), BackendError("The line was cut.")
 RAMEN, SUSHI = lookup("ramen", 300), lookup("sushi", 80)
 SAID_1, SAID_2 = Verdict(text="#### 1"), Verdict(text="#### 2")
+
+
+def _apart(answer) -> bool:
+    """Whether two conversations that are held in turns know nothing of each other."""
+    first, second = Apart(PIZZA, CUT), Apart(RAMEN, SAID_2)
+    held = at_once(answer(first, second))
+    alone = talk(Played(PIZZA, SAID_1))[:2] + talk(Played(RAMEN, SAID_2))
+    asked = [
+        [begun for talk in both.held for begun in talk.begun]
+        for both in (first, second)
+    ]
+    return held == [alone, alone] and all(
+        question.endswith(str(i)) and (picture == PICTURE + i).all()
+        for talks in asked
+        for i, (question, picture) in enumerate(talks)
+    )
 
 
 class _Pair:
@@ -312,6 +353,10 @@ def check_reserve(answer) -> Check:
             lambda: pair([CUT]).begins_with_the_first(),
         ),
         ("go back to the first once it can be asked", lambda: pair([CUT]).goes_back()),
+        (
+            "keep two conversations apart that are held at the same time",
+            lambda: _apart(answer),
+        ),
         (
             "catch only what a person can mend, a BackendError",
             lambda: pair([fault]).lets_faults_through(),

@@ -139,7 +139,8 @@ def _is_bounded(values, student, teacher, ids):
     """Whether a row's KL is one with a rest of 1e-4 to 1e-30 where there is none."""
     told, own = (np.take_along_axis(table, ids, 1) for table in (teacher, student))
     named = (told * np.log(told / own)).sum(1)
-    rest, own_rest = (np.maximum(1 - x.sum(1), 0) for x in (told, own))
+    rests = (1 - x.sum(1) for x in (told, own))
+    rest, own_rest = (np.where(x > 1e-12, x, 0) for x in rests)  # no rounding's rest
 
     def with_rest(least):
         p, q = np.maximum(rest, least), np.maximum(own_rest, least)
@@ -151,7 +152,7 @@ def _is_bounded(values, student, teacher, ids):
 
 def _only(table, ids):
     """The table with next to nothing left to the words that are not named."""
-    kept = np.full_like(table, 1e-12)
+    kept = np.full_like(table, 1e-40)
     np.put_along_axis(kept, ids, np.take_along_axis(table, ids, 1), 1)
     return kept / kept.sum(1, keepdims=True)
 

@@ -45,6 +45,19 @@ class Played:
         self.told.append((verdict, list(results)))
 
 
+class Apart:
+    """A backend whose every conversation is a `Played` of its own, in `held`."""
+
+    name = "apart"
+
+    def __init__(self, *turns):
+        self.turns, self.held = turns, []
+
+    def begin(self, question, picture):
+        self.held.append(Played(*self.turns))
+        return self.held[-1].begin(question, picture)
+
+
 class Unable(str):
     """Who cannot begin a conversation."""
 
@@ -54,3 +67,16 @@ def talk(backend, times=1) -> list:
     for _ in range(times):
         events = list(converse(backend, QUESTION, PICTURE, [nutrition.TOOL]))
     return events
+
+
+def at_once(backend) -> list[list]:
+    """Events of two conversations, an event of each in turn.
+
+    Number i, 0 or 1, asks `QUESTION` and i about `PICTURE` + i.
+    """
+    held = [
+        converse(backend, f"{QUESTION} {i}", PICTURE + i, [nutrition.TOOL])
+        for i in range(2)
+    ]
+    steps = list(zip(*held, strict=True))
+    return [list(events) for events in zip(*steps, strict=True)]

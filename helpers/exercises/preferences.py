@@ -6,6 +6,17 @@ import numpy as np
 
 from helpers.exercises.check import Check, filled, judge, leaves_alone
 
+BARE = "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7"
+# Texts that are not BARE, and share words, lines, a beginning or an end with it.
+UNLIKE = (
+    "… has <<3+4=7>>7 beads.\nSo … has 4 and 3.\n#### 7",
+    "So … has 3 and 4.\n… has <<3+4=7>>7 beads.\n#### 7",
+    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7\nYes.",
+    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.",
+    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 8",
+    "… loses <<9-2=7>>7.\n#### 7",
+)
+
 
 def check_make_pairs(answer) -> Check:
     """Pairs of a group: preferred answers beside those that differ in the verdict."""
@@ -19,8 +30,8 @@ def check_make_pairs(answer) -> Check:
     def pairs(*judged):
         return sorted(tuple(map(int, pair)) for pair in answer(group(*judged)))
 
-    yes, no, neither = (True, "b"), (False, "b"), (None, "b")
-    low, high = "a", "c"
+    yes, no, neither = (True, BARE), (False, BARE), (None, BARE)
+    low, *_, high = UNLIKE
     return judge(
         (
             "give a list",
@@ -43,6 +54,10 @@ def check_make_pairs(answer) -> Check:
                 pairs(yes, (False, low), (False, high)) == []
                 and pairs((True, low), (True, high), no) == []
                 and pairs((True, high), (False, high), (True, low)) == [(0, 1)]
+                and all(
+                    pairs(yes, (False, text)) == pairs((True, text), no) == []
+                    for text in UNLIKE
+                )
             ),
         ),
         (

@@ -1,5 +1,7 @@
 """Notebook 11: divergences, of whole tables and of what a teacher tells."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import rel_entr, xlogy
@@ -127,6 +129,9 @@ RIGHT = {
     "11-2": {
         "a column more": top_k(),
         "the helper": distillation.top_k_forward_kl,
+        "a least of 1e-12": top_k(finish=partial(with_rest, least=1e-12)),
+        "a least of 1e-20": top_k(finish=partial(with_rest, least=1e-20)),
+        "a least of 1e-5": top_k(finish=partial(with_rest, least=1e-5)),
     },
     "11-3": {
         "entropies": lambda p, q: (

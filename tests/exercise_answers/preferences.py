@@ -23,6 +23,24 @@ def pairs(*, other=False, first=True, bare=True, most=None):
     return make_pairs
 
 
+def alike(rule):
+    """Pairs of answers whose bare texts are alike by another rule than equality."""
+
+    def make_pairs(answers):
+        return [
+            (one["text"], two["text"])
+            for one, two in itertools.product(answers, answers)
+            if (one["verdict"], two["verdict"]) == (True, False)
+            and rule(one["bare"], two["bare"])
+        ]
+
+    return make_pairs
+
+
+def same(part):
+    return alike(lambda one, other: part(one) == part(other))
+
+
 def falsy_is_rejected(answers):
     """A wrong answer, whose verdict is None, taken for a rejected one."""
     return [
@@ -138,6 +156,16 @@ WRONG = {
         "one for each": one_for_each,
         "in the same place": same_place,
         "takes them out": takes_them_out,
+        "the same words": same(lambda text: sorted(text.split())),
+        "the same set of words": same(lambda text: set(text.split())),
+        "the same lines": same(lambda text: sorted(text.splitlines())),
+        "the same first word": same(lambda text: text.split()[0]),
+        "the same first line": same(lambda text: text.splitlines()[0]),
+        "the same last line": same(lambda text: text.splitlines()[-1]),
+        "as long": same(len),
+        "one in the other": alike(lambda one, other: one in other or other in one),
+        "one in the rejected": alike(lambda one, other: one in other),
+        "the rejected in one": alike(lambda one, other: other in one),
         "never": lambda answers: [],
         "None for none": lambda answers: pairs()(answers) or None,
         "a set": lambda answers: set(pairs()(answers)),
