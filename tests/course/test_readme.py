@@ -154,9 +154,9 @@ def test_the_model_as_it_comes_stands_beside_every_seed(tmp_path, monkeypatch):
     tables.write(tmp_path / "right.csv", rows)
     found = [line.split(" | ")[3:6] for line in readme_real.changes().splitlines()[2:]]
     assert found == [
-        ["3", "75.0%", "100.0%"],
         ["1", "25.0%", "50.0%"],
         ["2", "25.0%", "0.0%"],
+        ["3", "75.0%", "100.0%"],
     ]
 
 
