@@ -213,6 +213,7 @@ def _weight_files(folder):
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
+    weights_checks.check_one_model(folder, listed)
     return [(folder / name, listed[name]) for name in sorted(listed)]
 
 

@@ -121,12 +121,31 @@ def test_weights_may_be_cut_into_several_files(folder):
     assert_same_bits(weights.load(folder), cached_model())
     weights.save(make(seed=1), folder)
     assert_same_bits(weights.load(folder), make(seed=1))
+    path.unlink()
     index.write_text(json.dumps({"weight_map": {"x": "model-9-of-9.safetensors"}}))
     with pytest.raises(WeightsError, match=r"has no model-9-of-9\.safetensors"):
         weights.load(folder)
     index.write_text("{}")
     with pytest.raises(WeightsError, match="lack 41 tensors"):
         weights.load(folder)
+
+
+def test_a_file_beside_an_index_of_others_is_refused(folder):
+    """transformers reads the file, and an index says the others: two models, maybe."""
+    path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    tensors = load_file(path)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(tensors, path.name)}))
+    assert_same_bits(weights.load(folder), cached_model())  # it is the one file
+    save_file({k: v + 1 for k, v in tensors.items()}, folder / "a.safetensors")
+    index.write_text(
+        json.dumps({"weight_map": dict.fromkeys(tensors, "a.safetensors")})
+    )
+    with pytest.raises(
+        WeightsError, match=r"model\.saf.* and .*index.* a\.safetensors"
+    ):
+        weights.load(folder)
+    path.unlink()
+    weights.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +163,7 @@ def test_an_index_that_misplaces_a_tensor_names_it(folder, change, message):
     places["model.norm.weight"] = "a.safetensors"
     for file in "a.safetensors", "b.safetensors":
         save_file({n: tensors[n] for n in tensors if places[n] == file}, folder / file)
+    path.unlink()
     index.write_text(json.dumps({"weight_map": places}))
     assert_same_bits(weights.load(folder), cached_model())
     index.write_text(json.dumps({"weight_map": places | change}))
