@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from helpers.model import names
-from helpers.model.folder import INDEX, MODEL, WeightsError
+from helpers.model.folder import INDEX, MODEL, WeightsError, recover
 
 WHOLE = "model.safetensors"  # all weights in one file
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -35,8 +35,8 @@ def check_one_model(folder, listed):
     if WHOLE not in listed and alone.is_file():
         raise WeightsError(
             f"{folder} has {WHOLE} and {INDEX}, which lists "
-            f"{min(listed, default='nothing')}: they may be two models. Delete what you "
-            "do not mean: that file, or the index and the files that it lists."
+            f"{min(listed, default='nothing')}: they may be two models. Delete that "
+            "file, or the index and what it lists, whichever you do not mean."
         )
 
 
@@ -77,6 +77,7 @@ def check_tokenizer(folder, config, tokenizer):
       folder: where both are saved. It may hold another model's tokenizer.
       tokenizer: of this model; None: none is saved.
     """
+    recover(folder)  # what a killed save had moved aside is of the folder, too
     if tokenizer is not None:
         check_room(tokenizer, config)
     if tokenizer is None and (before := _saved_before(folder)):

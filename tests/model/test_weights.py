@@ -30,6 +30,7 @@ TOKENIZER = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
 OTHER_TOKENIZER = train_tokenizer(["nine plums for Mia"], 300)
 
 
+LAYERS = {"layer_types": None}  # of which there would be too few, or too many
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
@@ -257,8 +258,11 @@ def test_a_weight_under_two_names_is_refused(folder):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
-        ({"num_hidden_layers": 2}, r"13 tensors.*no place for.*model\.layers\.2"),
+        (LAYERS | {"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
+        (
+            LAYERS | {"num_hidden_layers": 2},
+            r"13 tensors.*no place for.*model\.layers\.2",
+        ),
         ({"hidden_size": 32}, r"shape.*16.*asks for.*32"),
         ({"vocab_size": 20}, r"embed_tokens.*\(19, 16\).*\(20, 16\)"),
         ({"num_key_value_heads": 4}, r"k_proj.*\(12, 16\).*\(24, 16\)"),
@@ -324,6 +328,17 @@ def test_an_added_token_without_an_embedding_is_no_other_model(tmp_path):
     assert len(tokenizer) == model.config.vocab_size + 1
     weights.save(model, tmp_path, tokenizer)
     assert len(chat.load_tokenizer(tmp_path)) == len(tokenizer)
+
+
+def test_a_tokenizer_counts_that_a_killed_save_left_without_its_model(tmp_path):
+    weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
+    before = content(tmp_path)
+    old = tmp_path / f".part-{os.getpid()}" / "old"
+    old.mkdir(parents=True)
+    (tmp_path / "config.json").rename(old / "config.json")
+    with pytest.raises(WeightsError, match="pass its own tokenizer=, too"):
+        weights.save(make(vocab=len(TOKENIZER) + 5), tmp_path)
+    assert content(tmp_path) == before
 
 
 def test_a_model_does_not_move_in_with_the_tokenizer_of_another(tmp_path):
