@@ -40,6 +40,21 @@ def write(folder, mark, fill):
     on_first(lambda: _write(pathlib.Path(folder), mark, fill))
 
 
+def read_json(path) -> dict:
+    """The JSON object in a file.
+
+    Raises:
+      WeightsError: there is none in it.
+    """
+    try:
+        parsed = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{path} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
+    return parsed
+
+
 def write_json(content, path):
     """Writes what JSON can hold, as transformers formats it."""
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
