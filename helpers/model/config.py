@@ -156,7 +156,7 @@ class ModelConfig:
             stretch=stretch_of(hf),
             max_positions=hf.get("max_position_embeddings") or 8192,
             query_scale=float(scale) if gemma else 0.0,
-            norm_eps=hf.get("rms_norm_eps", 1e-6),
+            norm_eps=float(hf.get("rms_norm_eps", 1e-6)),
             tied=hf.get("tie_word_embeddings", gemma),
             vision=tower,
             gemma4=Gemma4Config.from_hf(hf) if fourth else None,
