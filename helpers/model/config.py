@@ -127,6 +127,7 @@ class ModelConfig:
 
     @classmethod
     def _read(cls, hf, vision):
+        config_checks.refuse_both_ways(hf)
         tower = _tower(hf) if vision else None
         if hf.get("model_type") == "gemma3":  # with vision; this is its text half
             hf = _text_half(hf)
@@ -135,6 +136,7 @@ class ModelConfig:
         family = config_checks.known(hf.get("model_type"))
         config_checks.refuse_what_would_be_wrong(hf, family)
         config_checks.check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
+        config_checks.check_habits(hf, family)
         gemma, fourth = family in GEMMAS, family == "gemma4_text"
         scale = 1 if fourth else hf.get("query_pre_attn_scalar", 0)
         return cls(
@@ -154,7 +156,7 @@ class ModelConfig:
             stretch=stretch_of(hf),
             max_positions=hf.get("max_position_embeddings") or 8192,
             query_scale=float(scale) if gemma else 0.0,
-            norm_eps=hf.get("rms_norm_eps", 1e-6),
+            norm_eps=float(hf.get("rms_norm_eps", 1e-6)),
             tied=hf.get("tie_word_embeddings", gemma),
             vision=tower,
             gemma4=Gemma4Config.from_hf(hf) if fourth else None,
@@ -233,7 +235,7 @@ def _text_half(hf: dict) -> dict:
 def _pattern(hf: dict) -> int:
     kinds = hf.get("layer_types")
     if not kinds:
-        return hf.get("sliding_window_pattern", 6)
+        return hf.get("sliding_window_pattern") or 6
     if "full_attention" not in kinds:
         return len(kinds) + 1
     pattern = kinds.index("full_attention") + 1

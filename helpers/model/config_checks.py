@@ -1,7 +1,9 @@
 """What a `config.json` must say, and must not, for this decoder to be right."""
 
-from helpers.model.rope_config import kind_of, rope_of
-from helpers.model.vision_config import UnsupportedModel
+import math
+
+from helpers.model.rope_config import check_places, kind_of, spellings
+from helpers.model.vision_config import UnsupportedModel, check_layers
 
 FAMILIES = {
     "gemma3_text": "Gemma3ForCausalLM",
@@ -54,32 +56,58 @@ def check_sizes(hf: dict, needed: tuple[str, ...]) -> None:
     """Raises on sizes that are missing, or that no array can have."""
     if missing := [name for name in needed if hf.get(name) is None]:
         raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
-    for name in (*needed, "num_key_value_heads", "head_dim"):
+    beside = "num_key_value_heads", "head_dim", "max_position_embeddings"
+    for name in (*needed, *beside):
         value = hf.get(name)
         kinds = (int, float) if name == "query_pre_attn_scalar" else (int,)
-        if value is not None and not (type(value) in kinds and value > 0):
+        if value is not None and not (type(value) in kinds and 0 < value < math.inf):
             raise UnsupportedModel(f"{name}={value!r} is not a size above 0.")
+    check_layers(hf["num_hidden_layers"], "num_hidden_layers")
+
+
+def check_habits(hf: dict, family: str) -> None:
+    """Raises on numbers, kinds of layers and truths that are none."""
+    eps = hf.get("rms_norm_eps", 0)
+    if type(eps) not in (int, float) or not 0 <= eps < math.inf:
+        raise UnsupportedModel(f"rms_norm_eps={eps!r} is not a number from 0 on.")
+    tied = hf.get("tie_word_embeddings")
+    if not isinstance(tied, bool | None):
+        raise UnsupportedModel(f"tie_word_embeddings={tied!r} is not true or false.")
+    every = hf.get("sliding_window_pattern")
+    if (
+        family in GEMMAS
+        and every is not None
+        and not (type(every) is int and every > 0)
+    ):
+        raise UnsupportedModel(
+            f"sliding_window_pattern={every!r} is not a whole number from 1 on."
+        )
+    kinds = hf.get("layer_types")
+    if kinds and len(kinds) != hf["num_hidden_layers"]:
+        raise UnsupportedModel(
+            f"layer_types has {len(kinds)} layers, and num_hidden_layers is "
+            f"{hf['num_hidden_layers']}."
+        )
+
+
+def refuse_both_ways(hf: dict) -> None:
+    """Raises where tokens would see those after them, too (transformers 5)."""
+    text = hf.get("text_config")
+    for part in (hf, text if isinstance(text, dict) else {}):
+        if part.get("is_causal") not in (None, True):
+            raise UnsupportedModel(
+                f"is_causal={part['is_causal']!r} is not supported: in this decoder a "
+                "token never sees those after it."
+            )
 
 
 def refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     """Raises on fields that change what the model computes, which nothing here does."""
-    for field in ("rope_scaling", "rope_parameters"):
-        if not isinstance(hf.get(field) or {}, dict):
-            raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
-    for layers, known in (
-        ("full_attention", STRETCHED.get(family, ("default", "linear", "llama3"))),
-        ("sliding_attention", ("default",) if family in GEMMAS else ()),
-    ):
-        rope = rope_of(hf, layers)
-        kind = kind_of(rope)
-        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
-        if share not in (None, 1) and not (kind == "proportional" and kind in known):
-            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
-        if known and kind not in known:
-            raise UnsupportedModel(
-                f"rope type {kind!r} of {layers} layers is not supported: "
-                f"this knows {', '.join(known)}."
-            )
+    check_places(hf)
+    full = STRETCHED.get(family, ("default", "linear", "llama3"))
+    _refuse_positions(hf, "full_attention", full)
+    if family in GEMMAS:
+        _refuse_positions(hf, "sliding_attention", ("default",))
     for field in ABSENT:
         if hf.get(field) and field not in KNOWN_BY.get(family, ()):
             raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
@@ -91,3 +119,17 @@ def refuse_what_would_be_wrong(hf: dict, family: str) -> None:
     usual = "gelu_pytorch_tanh" if family in GEMMAS else "silu"
     if hf.get(field, usual) != usual:
         raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")
+
+
+def _refuse_positions(hf, layers, known):
+    """Raises on rotary positions of a kind of layer that are none of the known ones."""
+    for rope in [*spellings(hf, layers).values(), {}]:
+        kind = kind_of(rope)
+        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
+        if share not in (None, 1) and kind != "proportional":
+            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
+        if kind not in known:
+            raise UnsupportedModel(
+                f"rope type {kind!r} of {layers} layers is not supported: "
+                f"this knows {', '.join(known)}."
+            )

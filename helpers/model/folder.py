@@ -1,8 +1,11 @@
 """Writing a folder of weights so that nobody ever finds half of it, or two mixed."""
 
+import contextlib
 import json
 import os
 import pathlib
+import re
+import secrets
 import shutil
 
 from safetensors import SafetensorError
@@ -13,6 +16,10 @@ INDEX = "model.safetensors.index.json"
 # Without its mark nobody takes a folder for one of this kind.
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
 KINDS = {MODEL: "a model", ADAPTERS: "adapters"}
+# In a part: what was in the folder before, and which names were not.
+OLD, FRESH = "old", "fresh.json"
+PART = re.compile(r"\.part-(\d+)(-[0-9a-f]+)?")
+_BUSY: set[str] = set()  # names of parts that this process is filling
 
 
 class WeightsError(ValueError):
@@ -33,12 +40,40 @@ def write(folder, mark, fill):
     on_first(lambda: _write(pathlib.Path(folder), mark, fill))
 
 
+def read_json(path) -> dict:
+    """The JSON object in a file.
+
+    Raises:
+      WeightsError: there is none in it.
+    """
+    try:
+        parsed = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise WeightsError(f"{path} is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
+    return parsed
+
+
 def write_json(content, path):
     """Writes what JSON can hold, as transformers formats it."""
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
+def recover(folder):
+    """Puts back what a save that was killed had moved aside; process 0 does it.
+
+    `write` begins with it. Who looks into a folder before writing to it, as the check
+    of its tokenizer does, recovers it before that.
+
+    Raises:
+      WeightsError: the files cannot be moved.
+    """
+    on_first(lambda: _recover(pathlib.Path(folder)))
+
+
 def _write(folder, mark, fill):
+    _recover(folder)
     for other in KINDS.keys() - {mark}:
         if (folder / other).exists():
             raise WeightsError(
@@ -46,55 +81,82 @@ def _write(folder, mark, fill):
                 "readers would put the adapters onto that model, or look for another: "
                 "choose another folder."
             )
-    aside = folder / f".part-{os.getpid()}"
+    # By chance, too: a process that was killed may have had the number of this one.
+    aside = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        aside.mkdir(parents=True, exist_ok=True)
-        _remove_what_killed_saves_left(folder)
+        _BUSY.add(aside.name)
+        aside.mkdir(parents=True)
         fill(aside)
         _move_in(aside, folder, mark)
     except (SafetensorError, OSError) as error:
-        raise WeightsError(
-            f"{folder} could not be written ({error}). Free some space, or choose a "
-            "folder that you may write to, and save again."
-        ) from None
+        raise _unwritable(folder, error) from None
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        _BUSY.discard(aside.name)
+        with contextlib.suppress(OSError):  # then the next save tries again
+            _clear(aside, folder)
+
+
+def _unwritable(folder, error):
+    return WeightsError(
+        f"{folder} could not be written ({error}). Free some space, or choose a folder "
+        "that you may write to, and save again."
+    )
+
+
+def _mark_last(names, marks=tuple(KINDS)):
+    return sorted(names, key=lambda name: name in marks)
 
 
 def _move_in(aside, folder, mark):
-    """Renames the new files into the folder: all of them or, after an error, none.
+    """Renames the new files into the folder.
 
     The mark leaves first and comes last, so whoever reads or is killed in between never
-    has the files of two models.
+    has the files of two models. `_clear` undoes what was not finished.
     """
-
-    def mark_last(names):
-        return sorted(names, key=lambda name: name == mark)
-
-    new = mark_last(path.name for path in aside.iterdir())
-    old = aside / "old"
+    new = _mark_last((path.name for path in aside.iterdir()), (mark,))
+    fresh = [name for name in new if not (folder / name).exists()]
+    old = aside / OLD
     old.mkdir()
-    arrived = []
-    try:
-        for name in (*reversed(new), INDEX):
-            if (folder / name).exists():
-                (folder / name).replace(old / name)
-        for name in new:
-            (aside / name).replace(folder / name)
-            arrived.append(name)
-    except BaseException:
-        for name in reversed(arrived):
-            (folder / name).unlink()
-        for name in mark_last(path.name for path in old.iterdir()):
+    write_json(fresh, aside / FRESH)
+    for name in (*reversed(new), INDEX):
+        if (folder / name).exists():
+            (folder / name).replace(old / name)
+    for name in new:
+        (aside / name).replace(folder / name)
+
+
+def _clear(part, folder):
+    """Removes what is left of a save; of one that was not finished, undoes it first.
+
+    With a mark in the folder it is finished, or had not moved a file yet.
+    """
+    if part.is_dir() and not any((folder / mark).exists() for mark in KINDS):
+        with contextlib.suppress(OSError, ValueError):  # then nothing was moved yet
+            for name in json.loads((part / FRESH).read_text("utf-8")):
+                (folder / name).unlink(missing_ok=True)
+        old = part / OLD
+        for name in _mark_last(path.name for path in old.glob("*")):
             (old / name).replace(folder / name)
-        raise
+    shutil.rmtree(part, ignore_errors=True)
 
 
-def _remove_what_killed_saves_left(folder):
-    for left in folder.glob(".part-*"):
-        try:
-            os.kill(int(left.name.removeprefix(".part-")), 0)  # is the process there?
-        except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
-        except (PermissionError, ValueError):
-            continue
+def _recover(folder):
+    try:
+        for part in folder.glob(".part-*"):
+            if (found := PART.fullmatch(part.name)) and _is_left(part, int(found[1])):
+                _clear(part, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _is_left(part, process):
+    """Whether nobody is filling a part any more."""
+    if process == os.getpid():
+        return part.name not in _BUSY
+    try:
+        os.kill(process, 0)  # is the process there?
+    except ProcessLookupError:
+        return True
+    except (OverflowError, PermissionError):
+        pass
+    return False

@@ -144,11 +144,6 @@ class Gemma4Config:
                 f"vocab_size={hf['vocab_size']}: every token needs its vectors."
             )
         types = hf.get("layer_types") or _usual_types(hf["num_hidden_layers"])
-        if len(types) != hf["num_hidden_layers"]:
-            raise UnsupportedModel(
-                f"layer_types has {len(types)} layers, and num_hidden_layers is "
-                f"{hf['num_hidden_layers']}."
-            )
         full_head_dim, full_kv_heads = _full_sizes(hf, types)
         return cls(
             kinds=tuple(KINDS[kind] for kind in types),

@@ -1,12 +1,13 @@
 """The shape of Gemma 4's tower that sees, read from and written to `config.json`."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from helpers.model import gemma4_pictures
-from helpers.model.vision_config import UnsupportedModel
+from helpers.model.vision_config import UnsupportedModel, check_tower
 
 # Our name of each size of the tower, theirs, and what transformers assumes.
 TOWER = {
@@ -72,6 +73,11 @@ class Gemma4VisionConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
+        check_tower(self)
+        if not (type(self.rope_theta) is float and 0 < self.rope_theta < math.inf):
+            raise UnsupportedModel(
+                f"vision rope_theta={self.rope_theta!r} is not a number above 0."
+            )
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"vision num_attention_heads {self.heads} is not a multiple of its "
@@ -82,7 +88,6 @@ class Gemma4VisionConfig:
                 f"vision head_dim={self.head_dim} is no multiple of 4: positions turn "
                 "pairs, half of them by the column and half by the row."
             )
-
         if self.pool < 2:
             raise UnsupportedModel(
                 f"pooling_kernel_size={self.pool}: this averages squares of 2 × 2 "

@@ -27,6 +27,14 @@ KINDS = {
     "F16": gguf.LlamaFileType.MOSTLY_F16,
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
 }
+# Metadata that is float32 also where a config has a whole number.
+REAL = (
+    "attention.layer_norm_rms_epsilon",
+    "final_logit_softcapping",
+    "rope.freq_base",
+    "rope.freq_base_swa",
+    "rope.scaling.factor",
+)
 # The largest number that each holds; of 32 in Q8_0 the scale is in F16.
 LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
 LARGEST["Q8_0"] = 127 * LARGEST["F16"]
@@ -238,6 +246,8 @@ def _add_tensor(writer, name, array, kind):
 
 def _add(writer, key, value):
     """One pair of metadata, in the type that llama.cpp reads it as."""
+    if key.partition(".")[2] in REAL:
+        value = float(value)
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):

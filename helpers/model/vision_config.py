@@ -22,8 +22,38 @@ BESIDE = {
 }
 
 
+# More than any model has; lists of more would be made before a file is looked into.
+MOST_LAYERS = 1000
+
+
 class UnsupportedModel(ValueError):
     """The folder's config.json asks for something this decoder does not do."""
+
+
+def check_layers(count, name: str):
+    """Raises on a number of layers that no model has.
+
+    Args:
+      name: the field's.
+    """
+    if type(count) is not int or not 0 < count <= MOST_LAYERS:
+        raise UnsupportedModel(f"{name}={count!r} is not from 1 to {MOST_LAYERS:,}.")
+
+
+def check_tower(tower):
+    """Raises on numbers of a tower that no tower has.
+
+    Args:
+      tower: its VisionConfig, or Gemma 4's.
+    """
+    check_layers(tower.layers, "vision num_hidden_layers")
+    for name in ("width", "heads", "ff", "patch"):
+        size = getattr(tower, name)
+        if type(size) is not int or size < 1:
+            raise UnsupportedModel(f"vision {name}={size!r} is not a size above 0.")
+    eps = tower.norm_eps
+    if type(eps) not in (int, float) or not 0 <= eps < math.inf:
+        raise UnsupportedModel(f"vision norm eps={eps!r} is not a number from 0 on.")
 
 
 @dataclass(frozen=True)
@@ -48,6 +78,7 @@ class VisionConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
+        check_tower(self)
         if self.width % self.heads:
             raise UnsupportedModel(
                 f"vision hidden_size {self.width} is no multiple of its "

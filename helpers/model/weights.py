@@ -7,7 +7,6 @@ part of a weight is read from the files when it is placed.
 
 import contextlib
 import functools
-import json
 import math
 import pathlib
 
@@ -18,9 +17,16 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import lora, names, quantized, weights_checks
+from helpers.model import lora, names, preprocessor_checks, quantized, weights_checks
 from helpers.model.config import ModelConfig
-from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
+from helpers.model.folder import (
+    INDEX,
+    MODEL,
+    WeightsError,
+    read_json,
+    write,
+    write_json,
+)
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
 from helpers.runtime.sharding import layout
@@ -44,12 +50,15 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     Raises:
       WeightsError: naming the file or tensor that is missing, extra, misshapen, cut, or
         of numbers that need scales.
-      UnsupportedModel: config.json asks for something this decoder does not do.
+      UnsupportedModel: config.json asks for something this decoder does not do, or
+        another file for pictures that are prepared in another way.
     """
     if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
         raise ValueError(f"dtype {jnp.dtype(dtype)} is no float; see lora.quantize.")
     folder = pathlib.Path(folder)
     config = ModelConfig.from_hf(read_config(folder), vision)
+    if vision:
+        preprocessor_checks.check(folder, config.vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
     try:
@@ -197,7 +206,7 @@ def read_config(folder) -> dict:
             f"{folder} has no config.json: it is not a model folder. Pass the folder "
             "that holds config.json and model.safetensors."
         )
-    return _parsed(path)
+    return read_json(path)
 
 
 def _weight_files(folder):
@@ -205,7 +214,7 @@ def _weight_files(folder):
     index = folder / INDEX
     if not index.is_file():
         return [(folder / "model.safetensors", None)]
-    places = _parsed(index).get("weight_map", {})
+    places = read_json(index).get("weight_map", {})
     listed: dict[str, set[str]] = {}
     if not isinstance(places, dict):
         raise WeightsError(f"weight_map of {index} is not an object.")
@@ -213,18 +222,8 @@ def _weight_files(folder):
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
+    weights_checks.check_one_model(folder, listed)
     return [(folder / name, listed[name]) for name in sorted(listed)]
-
-
-def _parsed(path):
-    """The JSON object in a file."""
-    try:
-        parsed = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise WeightsError(f"{path} is not JSON: {error}") from None
-    if not isinstance(parsed, dict):
-        raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
-    return parsed
 
 
 def _read(tensors, shapes, config, dtype, mesh):

@@ -6,8 +6,9 @@ import pathlib
 import numpy as np
 
 from helpers.model import names
-from helpers.model.folder import INDEX, MODEL, WeightsError
+from helpers.model.folder import INDEX, MODEL, WeightsError, recover
 
+WHOLE = "model.safetensors"  # all weights in one file
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a vocabulary's vectors, compared at once
 
@@ -21,6 +22,21 @@ def check_place(path, found, listed):
         raise WeightsError(
             f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
             "not belong together. Fetch the whole folder again."
+        )
+
+
+def check_one_model(folder, listed):
+    """Refuses a whole file beside an index of others: transformers would read it.
+
+    Args:
+      listed: the names of the files in the index.
+    """
+    alone = pathlib.Path(folder) / WHOLE
+    if WHOLE not in listed and alone.is_file():
+        raise WeightsError(
+            f"{folder} has {WHOLE} and {INDEX}, which lists "
+            f"{min(listed, default='nothing')}: they may be two models. Delete that "
+            "file, or the index and what it lists, whichever you do not mean."
         )
 
 
@@ -61,6 +77,7 @@ def check_tokenizer(folder, config, tokenizer):
       folder: where both are saved. It may hold another model's tokenizer.
       tokenizer: of this model; None: none is saved.
     """
+    recover(folder)  # what a killed save had moved aside is of the folder, too
     if tokenizer is not None:
         check_room(tokenizer, config)
     if tokenizer is None and (before := _saved_before(folder)):

@@ -148,7 +148,25 @@ KINDS = (
     "all-to-all",
     "collective-permute",
 )
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4}
+# Of a number, by its kind; smaller ones than a byte share it.
+BITS = {"pred": 8, "bf16": 16, "c64": 64, "c128": 128, "token": 0, "opaque": 0}
+BITS |= {
+    f"{letter}{bits}": bits for letter in "su" for bits in (1, 2, 4, 8, 16, 32, 64)
+}
+BITS |= {f"f{bits}": bits for bits in (16, 32, 64)}
+
+
+def array_bytes(kind: str, axes: str) -> int:
+    """Bytes of an array, bf16[8,128] being ("bf16", "8,128").
+
+    Raises:
+      ValueError: its numbers are of a kind that is not known.
+    """
+    small = re.match(r"f([48])e", kind)  # f8e4m3fn and its likes
+    bits = int(small[1]) if small else BITS.get(kind)
+    if bits is None:
+        raise ValueError(f"A program has numbers of kind {kind}: add it to hlo.BITS.")
+    return math.ceil(bits * math.prod(int(x) for x in axes.split(",") if x) / 8)
 
 
 def collectives(text: str) -> dict:
@@ -163,14 +181,7 @@ def collectives(text: str) -> dict:
         if match[3]:  # asynchronous: (operands, results, scalars of its own)
             shapes = [shape for shape in shapes if shape[1]]
             shapes = shapes[len(shapes) // 2 :]
-        size += (
-            times
-            * sum(
-                BYTES.get(kind, 4) * math.prod(map(int, filter(None, dims.split(","))))
-                for kind, dims in shapes
-            )
-            / GB
-        )
+        size += times * sum(array_bytes(kind, axes) for kind, axes in shapes) / GB
         found[match[2]] = (count + times, size)
     return found
 

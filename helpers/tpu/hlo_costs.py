@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from helpers.tpu.hlo import BYTES, KINDS, Part, Program
+from helpers.tpu.hlo import KINDS, Part, Program, array_bytes
 
 PIECES = frozenset("dynamic-slice gather slice".split())
 COLLECTIVES = frozenset(f"{kind}-start" for kind in KINDS)
@@ -56,8 +56,7 @@ def _arrays(shape):
     """The sizes of an array, or of each array in a tuple."""
     found = []
     for kind, axes, layout in re.findall(r"(\w+)\[([\d,]*)\](\{[^}]*\})?", shape):
-        count = math.prod(int(x) for x in axes.split(",") if x)
-        size = BYTES.get(kind, 0) * count
+        size = array_bytes(kind, axes)
         found.append(_Size(size, 0 if "S(" in layout else size))
     return found
 

@@ -11,6 +11,7 @@ scale your model, jax-ml.github.io/scaling-book, "training".
 import math
 from typing import NamedTuple
 
+from helpers.model.vision_config import UnsupportedModel
 from helpers.tpu import useful_flops
 from helpers.tpu.generations import GENERATIONS, Generation
 
@@ -65,8 +66,18 @@ class Spread(NamedTuple):
 
 
 def parameters(config) -> int:
-    """Weights of a decoder's matrices; norms and biases are a rest, left out."""
+    """Weights of a decoder's matrices; norms and biases are a rest, left out.
+
+    Raises:
+      UnsupportedModel: it is a Gemma 4, whose layers differ in size, and most of whose
+        weights may be a table that no product uses.
+    """
     c = config
+    if c.gemma4:
+        raise UnsupportedModel(
+            "The formulas of scaling_model know layers of one size, and not Gemma 4's: "
+            "take another model, or compile it (helpers.tpu.ahead_of_time)."
+        )
     attention = c.width * c.head_dim * (2 * c.heads + 2 * c.kv_heads)
     tables = c.vocab_size * c.width * (1 if c.tied else 2)
     return c.layers * (attention + 3 * c.width * c.ff) + tables
@@ -80,6 +91,7 @@ def spread(config, topology: str, work: Work, model: int = 1) -> Spread:
       model: chips that cut one layer's products; they lie along the last axis.
     Raises:
       ValueError: `model` does not divide the slice's last axis and the heads.
+      UnsupportedModel: it is a Gemma 4.
     """
     kind, _, shape = topology.partition(":")
     chip, sizes = GENERATIONS[kind], [int(size) for size in shape.split("x")]

@@ -243,6 +243,20 @@ def test_a_gemma_has_the_pattern_and_the_local_base_that_its_file_names():
         gguf_names.read_config(file)
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma4_text"])
+def test_numbers_that_llama_cpp_reads_as_real_are_written_so(family, tmp_path):
+    """Also where a config has a whole one; of another type they would be refused."""
+    changes = {"softcap": 30}
+    if family == "llama":
+        changes = {"rope_theta": 500, "norm_eps": 1, "stretch": Stretch("linear", 4)}
+    gguf_files.save(made(family, **changes), tmp_path / "m.gguf", small_tokenizer())
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    found = {key.partition(".")[2]: field.types for key, field in fields.items()}
+    real = {key: types for key, types in found.items() if key in gguf_files.REAL}
+    assert len(real) >= 3
+    assert set(map(tuple, real.values())) == {(gguf.GGUFValueType.FLOAT32,)}
+
+
 @pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
 def test_a_factor_of_no_kind_is_a_linear_one_as_in_llama_cpp(key):
     """llama-model.cpp: the kind is "linear" where nothing is said."""

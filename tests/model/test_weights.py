@@ -30,6 +30,7 @@ TOKENIZER = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
 OTHER_TOKENIZER = train_tokenizer(["nine plums for Mia"], 300)
 
 
+LAYERS = {"layer_types": None}  # of which there would be too few, or too many
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
@@ -121,12 +122,31 @@ def test_weights_may_be_cut_into_several_files(folder):
     assert_same_bits(weights.load(folder), cached_model())
     weights.save(make(seed=1), folder)
     assert_same_bits(weights.load(folder), make(seed=1))
+    path.unlink()
     index.write_text(json.dumps({"weight_map": {"x": "model-9-of-9.safetensors"}}))
     with pytest.raises(WeightsError, match=r"has no model-9-of-9\.safetensors"):
         weights.load(folder)
     index.write_text("{}")
     with pytest.raises(WeightsError, match="lack 41 tensors"):
         weights.load(folder)
+
+
+def test_a_file_beside_an_index_of_others_is_refused(folder):
+    """transformers reads the file, and an index says the others: two models, maybe."""
+    path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    tensors = load_file(path)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(tensors, path.name)}))
+    assert_same_bits(weights.load(folder), cached_model())  # it is the one file
+    save_file({k: v + 1 for k, v in tensors.items()}, folder / "a.safetensors")
+    index.write_text(
+        json.dumps({"weight_map": dict.fromkeys(tensors, "a.safetensors")})
+    )
+    with pytest.raises(
+        WeightsError, match=r"model\.saf.* and .*index.* a\.safetensors"
+    ):
+        weights.load(folder)
+    path.unlink()
+    weights.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +164,7 @@ def test_an_index_that_misplaces_a_tensor_names_it(folder, change, message):
     places["model.norm.weight"] = "a.safetensors"
     for file in "a.safetensors", "b.safetensors":
         save_file({n: tensors[n] for n in tensors if places[n] == file}, folder / file)
+    path.unlink()
     index.write_text(json.dumps({"weight_map": places}))
     assert_same_bits(weights.load(folder), cached_model())
     index.write_text(json.dumps({"weight_map": places | change}))
@@ -237,8 +258,11 @@ def test_a_weight_under_two_names_is_refused(folder):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
-        ({"num_hidden_layers": 2}, r"13 tensors.*no place for.*model\.layers\.2"),
+        (LAYERS | {"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
+        (
+            LAYERS | {"num_hidden_layers": 2},
+            r"13 tensors.*no place for.*model\.layers\.2",
+        ),
         ({"hidden_size": 32}, r"shape.*16.*asks for.*32"),
         ({"vocab_size": 20}, r"embed_tokens.*\(19, 16\).*\(20, 16\)"),
         ({"num_key_value_heads": 4}, r"k_proj.*\(12, 16\).*\(24, 16\)"),
@@ -304,6 +328,17 @@ def test_an_added_token_without_an_embedding_is_no_other_model(tmp_path):
     assert len(tokenizer) == model.config.vocab_size + 1
     weights.save(model, tmp_path, tokenizer)
     assert len(chat.load_tokenizer(tmp_path)) == len(tokenizer)
+
+
+def test_a_tokenizer_counts_that_a_killed_save_left_without_its_model(tmp_path):
+    weights.save(make(vocab=len(TOKENIZER)), tmp_path, TOKENIZER)
+    before = content(tmp_path)
+    old = tmp_path / f".part-{os.getpid()}" / "old"
+    old.mkdir(parents=True)
+    (tmp_path / "config.json").rename(old / "config.json")
+    with pytest.raises(WeightsError, match="pass its own tokenizer=, too"):
+        weights.save(make(vocab=len(TOKENIZER) + 5), tmp_path)
+    assert content(tmp_path) == before
 
 
 def test_a_model_does_not_move_in_with_the_tokenizer_of_another(tmp_path):

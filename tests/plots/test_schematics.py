@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from helpers.model import KNOWN
+from helpers.model.vision_config import UnsupportedModel
 from helpers.plots import schematics
 from helpers.plots.schematics import groups, prompts, rendered, shapes, training_memory
 from helpers.plots.schematics.pieces import Picture
@@ -412,6 +413,22 @@ def test_memory_of_all_weights_by_hand():
         "activations": 2 * 5 * 4,
         training_memory.CACHE: 2 * 5 * 2 * 2,
     }
+
+
+@pytest.mark.parametrize(
+    "model, column",
+    [
+        # 15 layers of E2B have keys of their own, three of them full: one head each.
+        ("google/gemma-4-E2B-it", 2 * (12 * 256 + 3 * 512)),
+        ("google/gemma-4-31B-it", 2 * (50 * 16 * 256 + 10 * 4 * 512)),
+        ("google/gemma-3-4b-it", 2 * 34 * 4 * 256),
+    ],
+)
+def test_a_column_of_the_cache_is_what_the_models_layers_keep(model, column):
+    assert training_memory.cache_column(KNOWN[model]) == column
+    if "gemma-4" in model:
+        with pytest.raises(UnsupportedModel, match=f"{model} keeps columns of several"):
+            schematics.kv_cache(model)
 
 
 def test_numbers_in_the_pictures_are_true(pictures):

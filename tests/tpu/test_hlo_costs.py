@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from helpers.tpu.hlo import Program
+from helpers.tpu.hlo import Program, array_bytes
 from helpers.tpu.hlo_costs import hbm_bytes, product_flops
 
 
@@ -138,3 +138,33 @@ def test_of_a_stack_the_piece_that_is_touched_counts(name, expected):
     program = Program(STACKS)
     (part,) = (part for part in program.parts["main"] if part.name == name)
     assert hbm_bytes(program, part) == expected
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    "bool int4 uint4 int8 uint8 int16 int32 uint32 int64 float8_e4m3fn float8_e5m2 "
+    "float8_e4m3b11fnuz float8_e8m0fnu float4_e2m1fn bfloat16 float16 float32 float64 "
+    "complex64".split(),
+)
+def test_every_kind_of_number_has_its_bytes(dtype):
+    with jax.enable_x64(True):
+        x = jax.ShapeDtypeStruct((3, 4, 8), dtype)
+        text = jax.jit(jnp.transpose).lower(x).as_text(dialect="hlo")
+        bits = 8 if dtype == "bool" else jnp.finfo(dtype).bits if "fl" in dtype else 0
+    shape = re.search(r"(\w+)\[3,4,8\]", text)
+    if dtype.lstrip("u").startswith("int"):
+        bits = int(dtype.rpartition("int")[2])
+    bits = 64 if dtype == "complex64" else bits
+    assert array_bytes(shape[1], "3,4,8") == 3 * 4 * 8 * bits // 8
+    assert array_bytes(shape[1], "") == -(-bits // 8)
+
+
+def test_an_array_of_eights_counts_and_one_of_unknown_numbers_is_named():
+    line = "%r = KIND[32,8]{1,0} add(%a, %b)"
+    for kind, size in (("f8e4m3fn", 256), ("s4", 128), ("u64", 2048)):
+        given = f"%x = {kind}[32,8]{{1,0}} parameter(0)"
+        text = line.replace("KIND", kind).replace("%a, %b", "%x, %x")
+        program = Program(f"ENTRY %main () -> f32[] {{\n  {given}\n  {text}\n}}\n")
+        assert hbm_bytes(program, only(program, "add")) == 3 * size
+    with pytest.raises(ValueError, match="kind q7: add it to hlo.BITS"):
+        array_bytes("q7", "2")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.model.known import KNOWN
+from helpers.model.vision_config import UnsupportedModel
 from helpers.tpu.abstract_programs import abstract_model
 from helpers.tpu.scaling_model import Work, parameters, spread
 
@@ -20,6 +21,16 @@ def test_parameters_are_those_of_the_model():
         leaves = jax.tree.leaves(abstract_model(config))
         count = sum(math.prod(x.shape) for x in leaves)
         assert parameters(config) == pytest.approx(count, rel=1e-3)
+
+
+@pytest.mark.parametrize("model", [name for name in KNOWN if "gemma-4" in name])
+def test_a_gemma_4_is_refused_and_not_counted_as_another(model):
+    for work in (
+        lambda: parameters(KNOWN[model]),
+        lambda: spread(KNOWN[model], "v5e:2x4", Work(64)),
+    ):
+        with pytest.raises(UnsupportedModel, match="not Gemma 4's: take another"):
+            work()
 
 
 def test_llama_on_a_cube_of_64_by_hand():

@@ -1,6 +1,7 @@
 """The KV cache: one column a token, and the same in pages."""
 
 from helpers.model import KNOWN
+from helpers.model.vision_config import UnsupportedModel
 from helpers.plots.schematics.pieces import Picture
 from helpers.plots.schematics.shapes import EMPTY, HEARD, OTHER, SAID
 
@@ -14,8 +15,15 @@ def kv_cache(model: str = "Qwen/Qwen2.5-0.5B-Instruct") -> Picture:
 
     Args:
       model: of `helpers.model.KNOWN`, whose column is counted.
+    Raises:
+      UnsupportedModel: it is a Gemma 4, whose layers keep columns of several sizes.
     """
     config = KNOWN[model]
+    if config.gemma4:
+        raise UnsupportedModel(
+            f"{model} keeps columns of several sizes, and some layers none: this draws "
+            "models whose layers are alike. training_memory.cache_column counts it."
+        )
     numbers = config.layers * 2 * config.kv_heads * config.head_dim
     size = (
         f"One column of {model.split('/')[1]}: {config.layers}\u00a0layers × 2 × "

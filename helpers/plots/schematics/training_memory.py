@@ -1,5 +1,7 @@
 """Where the memory of a chip goes when a model is trained."""
 
+import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model import KNOWN, Transformer, count_params, lora
@@ -31,14 +33,28 @@ def training_bytes(config, rank: int, tokens: int) -> dict[str, int]:
             lambda: lora.add(Transformer(config, nnx.Rngs(0)), rank)
         )
         trained, frozen = count_params(adapted) - base, base
-    column = config.layers * 2 * config.kv_heads * config.head_dim
     return {
         "weights": 4 * trained + 2 * frozen,
         "gradients": 4 * trained,
         "Adam's moments": 8 * trained,
         "activations": 2 * tokens * config.layers * config.width,
-        CACHE: 2 * tokens * column,
+        CACHE: 2 * tokens * cache_column(config),
     }
+
+
+def cache_column(config) -> int:
+    """Numbers that the KV cache keeps of one token, of a decoder without a tower.
+
+    Of Gemma 4 some layers keep nothing, and others have wider heads.
+    """
+    graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
+
+    def run(state, tokens):
+        _, cache = nnx.merge(graph, state)(tokens, tokens)
+        return cache.keys, cache.values
+
+    made = jax.eval_shape(run, state, jax.ShapeDtypeStruct((1, 1, 1), jnp.int32))
+    return sum(x.size for x in jax.tree.leaves(made))
 
 
 def memory(
