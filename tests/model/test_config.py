@@ -10,6 +10,7 @@ from tiny_models import FAMILIES, config
 
 from helpers.model import config as config_module
 from helpers.model.config import ModelConfig, UnsupportedModel
+from helpers.model.known import KNOWN
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -93,6 +94,14 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
     assert (four_b.pattern, four_b.window, four_b.tied) == (6, 1024, True)
     assert (four_b.rope_theta, four_b.rope_local_theta) == (1e6, 1e4)
     assert four_b.stretch.factor == 8.0
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_model_that_transformers_5_saves_again_is_read_as_before(name):
+    from transformers import AutoConfig
+
+    again = AutoConfig.for_model(**KNOWN[name].to_hf()).to_dict()
+    assert ModelConfig.from_hf(again) == KNOWN[name]
 
 
 @pytest.mark.parametrize(
