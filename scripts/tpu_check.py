@@ -208,11 +208,12 @@ def write(rows):
 
 
 def tight(row):
-    """Whether a program does not fit, or a preset's leaves too little free.
+    """Whether a program does not fit, or leaves too little free.
 
     What stays in memory beside a program is in its percentage, and not in the verdict.
+    Where all weights are trained, which no preset does, it only has to fit.
     """
-    most = 100 - SPARE if row["preset"] else 100
+    most = 100 if row["trained"].startswith("all") else 100 - SPARE
     return bool(row["verdict"]) or float(row["hbm_percent"]) > most
 
 

@@ -121,11 +121,12 @@ def test_old_rows_are_counted_anew_however_their_update_was_cut():
     assert same == gone and found[0]["pieces"] == "99"
 
 
-def test_a_preset_needs_room_to_spare_and_the_others_only_have_to_fit():
-    assert tpu_check.tight(row(preset="v5e-1", hbm_percent="90.1"))
-    assert not tpu_check.tight(row(preset="v5e-1", hbm_percent="89.9"))
-    assert not tpu_check.tight(row(hbm_percent="99.9"))
-    assert tpu_check.tight(row(hbm_percent="100.1"))
+def test_a_program_needs_room_to_spare_but_where_all_weights_are_trained():
+    assert tpu_check.tight(row(trained="LoRA 32", hbm_percent="90.1"))
+    assert not tpu_check.tight(row(trained="LoRA 32", hbm_percent="89.9"))
+    assert tpu_check.tight(row(trained="nothing", hbm_percent="90.1"))
+    assert not tpu_check.tight(row(trained="all", hbm_percent="99.9"))
+    assert tpu_check.tight(row(trained="all", hbm_percent="100.1"))
     assert tpu_check.tight(row(hbm_percent="", verdict="Does not fit"))
 
 
@@ -222,8 +223,7 @@ def test_committed_rows_are_of_models_and_slices_that_there_are(case):
     assert case is not None, "data/results/tpu_fit.csv is missing: make tpu-check"
     assert case["model"] in KNOWN
     assert case["topology"] in {one.topology for one in tpu_cases.cases()}
-    if case["preset"]:
-        assert not tpu_check.tight(case)
+    assert not tpu_check.tight(case)
 
 
 def test_a_row_says_beside_what_its_program_learns():
