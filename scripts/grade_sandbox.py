@@ -1,9 +1,9 @@
 """Locks this process in, for good, before it runs what somebody else wrote.
 
 Three locks, none of which needs root: limits on memory, time and files (any Unix); no
-new processes, no signals to others and no network (Linux, seccomp); no files but those
-named, and no writing outside of one folder (Linux 5.13, Landlock). What cannot be
-locked here is left open, and said.
+new processes, nothing done to others, nothing that outlives it and no network (Linux,
+seccomp); no files but those named, and no writing outside of one folder (Linux 5.13,
+Landlock). What cannot be locked here is left open, and said.
 """
 
 import ctypes
@@ -17,11 +17,27 @@ import sys
 REFUSED = {
     # fork vfork execve execveat; kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo
     # pidfd_send_signal; ptrace process_vm_readv, _writev; socket connect bind;
-    # unshare setns mount; bpf perf_event_open io_uring_setup keyctl userfaultfd
+    # unshare setns mount; bpf perf_event_open io_uring_setup keyctl userfaultfd;
+    # what slows others down: setpriority sched_setparam, -scheduler, -affinity, -attr
+    # ioprio_set migrate_pages move_pages, and pidfd_getfd process_madvise, _mrelease;
+    # what outlives its process: shmget shmat shmctl semget semop semctl semtimedop
+    # msgget msgsnd msgrcv msgctl mq_open mq_unlink add_key request_key
     "x86_64": (57, 58, 59, 322, 62, 200, 234, 129, 297, 424, 101, 310, 311)
-    + (41, 42, 49, 272, 308, 165, 321, 298, 425, 250, 323),
+    + (41, 42, 49, 272, 308, 165, 321, 298, 425, 250, 323)
+    + (141, 142, 144, 203, 314, 251, 256, 279, 438, 440, 448)
+    + (29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241, 248, 249),
     "aarch64": (221, 281, 129, 130, 131, 138, 240, 424, 117, 270, 271)
-    + (198, 203, 200, 97, 268, 40, 280, 241, 425, 219, 282),
+    + (198, 203, 200, 97, 268, 40, 280, 241, 425, 219, 282)
+    + (140, 118, 119, 122, 274, 30, 238, 239, 438, 440, 448)
+    + (194, 196, 195, 190, 193, 191, 192, 186, 189, 188, 187, 180, 181, 217, 218),
+}
+# Limits of other processes kill them, too: only one's own, which the C library calls 0.
+PRLIMIT = {"x86_64": 302, "aarch64": 261}
+# Whom a file or a socket sends SIGIO, or another signal in its place: F_SETOWN F_SETSIG
+# F_SETOWN_EX of fcntl, FIOSETOWN SIOCSPGRP of ioctl.
+TELLS = {
+    "x86_64": {72: (8, 10, 15), 16: (0x8901, 0x8902)},
+    "aarch64": {25: (8, 10, 15), 29: (0x8901, 0x8902)},
 }
 CLONE = {"x86_64": 56, "aarch64": 220}
 CLONE3, CLONE_THREAD = 435, 0x10000
@@ -105,21 +121,35 @@ def _drop_capabilities(libc) -> None:
     libc.capset(header, nothing)
 
 
+LOAD, SAME, AT_LEAST, HAS, GIVE = 0x20, 0x15, 0x35, 0x45, 0x06  # of a filter
+FIRST, SECOND = 16, 24  # where a call's arguments stand, their lower 32 bits
+
+
 def _no_calls(libc) -> bool:
-    """seccomp: no new process, no signal to another, no socket."""
+    """seccomp: no new process, nothing done to another, no socket."""
     machine = platform.machine()
     if machine not in REFUSED:
         return False
-    load, same, at_least, has, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    program = [(load, 0, 0, 4), (same, 1, 0, MACHINE[machine]), (give, 0, 0, EPERM)]
-    program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, EPERM)]
+    program = [(LOAD, 0, 0, 4), (SAME, 1, 0, MACHINE[machine]), (GIVE, 0, 0, EPERM)]
+    program += [(LOAD, 0, 0, 0), (AT_LEAST, 0, 1, 0x40000000), (GIVE, 0, 0, EPERM)]
     for number in REFUSED[machine]:
-        program += [(same, 0, 1, number), (give, 0, 0, EPERM)]
+        program += [(SAME, 0, 1, number), (GIVE, 0, 0, EPERM)]
+    program += _by_argument(PRLIMIT[machine], FIRST, (0,), ALLOW, EPERM)
+    for number, what in TELLS[machine].items():
+        program += _by_argument(number, SECOND, what, EPERM, ALLOW)
     # Threads are made by clone, too; glibc falls back to it where there is no clone3.
-    program += [(same, 0, 1, CLONE3), (give, 0, 0, ENOSYS)]
-    program += [(same, 0, 3, CLONE[machine]), (load, 0, 0, 16)]
-    program += [(has, 1, 0, CLONE_THREAD), (give, 0, 0, EPERM), (give, 0, 0, ALLOW)]
+    program += [(SAME, 0, 1, CLONE3), (GIVE, 0, 0, ENOSYS)]
+    program += [(SAME, 0, 3, CLONE[machine]), (LOAD, 0, 0, FIRST)]
+    program += [(HAS, 1, 0, CLONE_THREAD), (GIVE, 0, 0, EPERM), (GIVE, 0, 0, ALLOW)]
     text = b"".join(struct.pack("HBBI", *line) for line in program)
     held = ctypes.create_string_buffer(text, len(text))
     head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(held))
     return libc.prctl(SET_SECCOMP, 2, head, 0, 0) == 0
+
+
+def _by_argument(number, place, values, found, otherwise) -> list[tuple]:
+    """Lines of a filter: what one call gets, by the value of one of its arguments."""
+    count = len(values)
+    lines = [(SAME, 0, count + 3, number), (LOAD, 0, 0, place)]
+    lines += [(SAME, count - i, 0, value) for i, value in enumerate(values)]
+    return [*lines, (GIVE, 0, 0, otherwise), (GIVE, 0, 0, found)]

@@ -16,7 +16,7 @@ from helpers.generation.interruptions import Heard
 from helpers.runtime import processes
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import own_rows
-from helpers.text import chat, chat_encoding
+from helpers.text import chat, chat_encoding, chat_rendered
 from helpers.tools import calculator
 
 
@@ -115,6 +115,7 @@ class CalculatorUse:
             )
         if not questions:
             return []
+        chat_rendered.check_answers_follow_prompts(tokenizer, thinking)
         prompts = chat.prompts_tokens(tokenizer, questions, thinking)
         end, after = chat_encoding.turn_end(tokenizer)
         solutions = [self._pieces(*item) for item in enumerate(answers)]

@@ -17,6 +17,7 @@ import copy
 
 import numpy as np
 
+from helpers.text import chat_defused
 from helpers.text import chat_encoding as encoding
 from helpers.text import chat_rendered as rendered
 from helpers.text.tokenizer import train_tokenizer
@@ -103,11 +104,11 @@ def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None)
     Returns:
       list of lists of token ids, see `prompt_tokens`.
     """
-    controls = encoding.controls_of(tokenizer)
+    controls = chat_defused.controls_of(tokenizer)
     switches = encoding.switches_of(tokenizer, thinking, tools, vision)
     texts, defused = [], {}
     for index, messages in enumerate(map(_messages, questions)):
-        messages, safe, spelled = encoding.defused(controls, messages, switches)
+        messages, safe, spelled = chat_defused.defused(controls, messages, switches)
         text = encoding.render(tokenizer, messages, **safe)
         if spelled:
             (defused[index],) = encoding.encode(tokenizer, [text], spelled)
@@ -146,7 +147,8 @@ def examples_tokens(
     Returns:
       list of (tokens, loss_mask), see `example_tokens`.
     Raises:
-      ValueError: not as many answers as questions.
+      ValueError: not as many answers as questions; or the prompt leaves a think block
+        open, in which an answer would stand.
     """
     if len(questions) != len(answers):
         raise ValueError(
@@ -155,6 +157,7 @@ def examples_tokens(
         )
     if not questions:
         return []
+    rendered.check_answers_follow_prompts(tokenizer, thinking, tools)
     prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
     end, after = encoding.turn_end(tokenizer)
     answers = encoding.plain(tokenizer, [answer.strip() for answer in answers])
@@ -197,8 +200,8 @@ def conversation_tokens(
     learned = answers[-1:] if last_only else answers
     messages = [_trimmed(m) if i in learned else m for i, m in enumerate(messages)]
     switches = encoding.switches_of(tokenizer, thinking, tools, vision)
-    controls = encoding.controls_of(tokenizer)
-    messages, switches, spelled = encoding.defused(controls, messages, switches)
+    controls = chat_defused.controls_of(tokenizer)
+    messages, switches, spelled = chat_defused.defused(controls, messages, switches)
     whole = encoding.render(tokenizer, messages, False, **switches)
     turn_end = encoding.turn_end(tokenizer)[0][-1]
     call_end = encoding.call_end(tokenizer) or turn_end
@@ -249,8 +252,8 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     switches = encoding.switches_of(tokenizer, thinking, tools)
     told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
     answered = [*encoding.PROBE, *told]
-    controls = encoding.controls_of(tokenizer)
-    answered, switches, spelled = encoding.defused(controls, answered, switches)
+    controls = chat_defused.controls_of(tokenizer)
+    answered, switches, spelled = chat_defused.defused(controls, answered, switches)
     whole = encoding.render(tokenizer, answered, False, **switches)
     rendered.check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
     text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]

@@ -2,44 +2,21 @@
 
 `<end_of_turn>` is one control token where the template writes it, and only characters
 where a message spells it out: a user, or a tool's result, must not end a turn.
-Spelled-out control tokens are replaced by stand-ins before the template is applied; the
-rendered text is cut there, and the cut pieces are encoded on their own.
+Spelled-out control tokens are replaced by stand-ins before the template is applied
+(`chat_defused`); the rendered text is cut there, and the cut pieces are encoded on
+their own.
 """
 
-import json
 import re
-from collections import defaultdict
-from typing import NamedTuple
+import threading
 
 # What ends a call in families whose results stand in the model's own turn, by what ends
 # a turn: models of these families write it whatever their template says.
 CALL_END = {"<turn|>": "<|tool_response>"}
+# Whether special tokens count is a switch of the tokenizer itself, which every call
+# sets: those of two threads take turns.
+_SWITCHED = threading.Lock()
 PROBE = ({"role": "user", "content": "question"},)
-
-
-class Controls(NamedTuple):
-    """Patterns that find control tokens: the special ones; those and the tags.
-
-    A tag is an added token of the kind `<tool_response>`, not special, that the
-    template writes. A model may write tags into its answers, and nobody else may.
-    """
-
-    special: re.Pattern
-    every: re.Pattern
-
-
-def controls_of(tokenizer):
-    """Return the Controls of a tokenizer and its template."""
-    added = tokenizer.added_tokens_decoder.values()
-    template = str(tokenizer.chat_template)
-    special = {t.content for t in added if t.special}
-    tags = {t.content for t in added if t.content[:1] == "<" and t.content in template}
-    return Controls(_any_of(special), _any_of(special | tags))
-
-
-def _any_of(tokens):
-    longest_first = sorted(tokens, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
@@ -166,64 +143,21 @@ def _with_image(tokenizer):
         return ""
 
 
-def defused(controls, messages, switches):
-    """Put stand-ins for the control tokens that messages and tools spell out.
-
-    Args:
-      controls: from `controls_of`.
-      messages: list of messages.
-      switches: from `switches_of`.
-    Returns:
-      (messages, switches, spelled): the safe ones, and a dict from each stand-in, one
-      character that occurs nowhere in them, to what it stands for.
-    """
-    everything = json.dumps([messages, switches], ensure_ascii=False, default=str)
-    private_use = map(chr, range(0xF0000, 0xFFFFE))
-    unused = (character for character in private_use if character not in everything)
-    stand_ins: dict[str, str] = defaultdict(lambda: next(unused))
-
-    def safe(value, pattern):
-        return _replaced(value, pattern, lambda found: stand_ins[found[0]])
-
-    safe_messages = []
-    for message in messages:
-        safe_messages.append(safe(message, controls.every))
-        if message.get("role") == "assistant" and "content" in message:
-            own = safe(message["content"], controls.special)
-            safe_messages[-1]["content"] = own
-    safe_switches = safe(switches, controls.every)
-    spelled = {character: text for text, character in stand_ins.items()}
-    return safe_messages, safe_switches, spelled
-
-
-def _replaced(value, pattern, stand_in):
-    """Replace what the pattern finds in all strings of a JSON value."""
-    if isinstance(value, str):
-        return pattern.sub(stand_in, value)
-    if isinstance(value, list | tuple):
-        return [_replaced(item, pattern, stand_in) for item in value]
-    if isinstance(value, dict):
-        return {
-            _replaced(key, pattern, stand_in): _replaced(item, pattern, stand_in)
-            for key, item in value.items()
-        }
-    return value
-
-
 def encode(tokenizer, texts, spelled=None):
     """Encode rendered text, in which `<end_of_turn>` is one control token.
 
     Args:
       tokenizer: whose control tokens count.
       texts: list of str.
-      spelled: what the stand-ins in them stand for, from `defused`.
+      spelled: what the stand-ins in them stand for, from `chat_defused.defused`.
     Returns:
       list of lists of token ids.
     """
     if not texts:
         return []
     if not spelled:
-        return tokenizer(texts, add_special_tokens=False)["input_ids"]
+        with _SWITCHED:
+            return tokenizer(texts, add_special_tokens=False)["input_ids"]
     plain = {c: _plain_control(tokenizer, text) for c, text in spelled.items()}
     cut = re.compile(f"([{''.join(plain)}])")
     rows = []
@@ -240,8 +174,9 @@ def plain(tokenizer, texts):
     """Encode what somebody wrote, in which `<end_of_turn>` is only characters."""
     if not texts:
         return []
-    encoded = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
-    return encoded["input_ids"]
+    with _SWITCHED:
+        found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+    return found["input_ids"]
 
 
 def _plain_control(tokenizer, text):

@@ -3,7 +3,12 @@
 Used by `helpers.text.chat`, which turns the text into tokens and masks.
 """
 
+import re
+
 from helpers.text import chat_encoding as encoding
+
+# The end of a think block, whose begin is not in the same text.
+THINK_ENDS = re.compile(r"^(?:(?!<think>).)*</think>", re.DOTALL)
 
 
 def answer(tokenizer, messages, index, whole, switches):
@@ -27,6 +32,26 @@ def answer(tokenizer, messages, index, whole, switches):
             "last_only=True)."
         )
     return len(before), up_to[len(before) :]
+
+
+def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
+    """Raise where an answer put right behind its prompt would stand in a think block.
+
+    Templates of models that always think open it in the prompt (DeepSeek's distilled
+    ones, Qwen3's of 2507), and write an answer without thinking after its end.
+    """
+    switches = encoding.switches_of(tokenizer, thinking, tools)
+    asked = [encoding.PROBE[0], {"role": "assistant", "content": "ANSWER"}]
+    prompt = encoding.render(tokenizer, asked[:1], **switches)
+    whole = encoding.render(tokenizer, asked, False, **switches)
+    between = whole.removeprefix(prompt).partition("ANSWER")[0]
+    if not whole.startswith(prompt) or THINK_ENDS.search(between):
+        raise ValueError(
+            f"The prompt ends in {prompt[-40:]!r}, and the template writes an answer "
+            f"without thinking as {whole[-60:]!r}: put behind the prompt, it would be "
+            "learned as the model's thoughts. Pass thinking=False if the template "
+            "knows it, or take an instruct model that does not always think."
+        )
 
 
 def check_it_ends_once(own, index, end):

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from helpers.text import chat_encoding
 from helpers.text.chat_templates import family_template
 from helpers.text.tokenizer import tokenizer_class
 
@@ -19,7 +20,8 @@ def load_tokenizer(folder):
     Raises:
       FileNotFoundError: no such folder, or no tokenizer.json in it.
       ValueError: a file of the tokenizer cannot be read, which one is said; or
-        there is no chat template, its own or its family's.
+        there is no chat template, its own or its family's; or a text's begin is
+        encoded differently from the same letters further on.
       ImportError: the libraries that read it cannot be imported.
       RuntimeError: they fail on a folder whose files are whole.
     """
@@ -37,7 +39,23 @@ def load_tokenizer(folder):
     tokenizer = _from_files(folder)
     if not tokenizer.chat_template:
         tokenizer.chat_template = family_template(tokenizer, folder)
+    _require_pieces(tokenizer, folder)
     return tokenizer
+
+
+def _require_pieces(tokenizer, folder):
+    """Refuses what puts a space before every text: prompt and answer are two texts."""
+    (whole, begin), (end,) = (
+        chat_encoding.encode(tokenizer, ["\nx", "\n"]),
+        chat_encoding.plain(tokenizer, ["x"]),
+    )
+    if whole != begin + end:
+        raise ValueError(
+            f"The tokenizer of {folder} encodes a text otherwise at its begin than "
+            "further on, as those of Llama 2 and TinyLlama do, which put a space "
+            "there: a model would learn to begin every answer with one. Take a model "
+            "of another family, Llama 3, Qwen or Gemma, say."
+        )
 
 
 def save_tokenizer(tokenizer, folder, image_tokens=None):

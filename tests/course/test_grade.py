@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,19 @@ HOSTILE = {
     "leaves": ("import os\nos._exit(0)", "error"),
     "exits": ("import sys\nsys.exit(0)", "error"),
     "kills all": ("import os\nos.kill(-1, 9)", "error"),
+    "limits its parent": (
+        "import os, resource\n"
+        "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))",
+        "error",
+    ),
+    "has its parent told": (
+        "import fcntl, os\n"
+        "out, into = os.pipe()\n"
+        "fcntl.fcntl(out, fcntl.F_SETOWN, os.getppid())\n"
+        "fcntl.fcntl(out, fcntl.F_SETFL, os.O_ASYNC)\n"
+        "os.write(into, b'x')",
+        "error",
+    ),
     "memory": ("held = [bytearray(2**28) for _ in range(99)]", "error"),
     "output": ("for _ in range(2**14):\n    print('x' * 2**16)\nguess = 1", "right"),
     "forks": ("import os\nfor _ in range(40):\n    os.fork()", "error"),
@@ -159,6 +173,37 @@ guess = 1
     found, said = toy.results(tmp_path, (looks, *OTHERS))
     assert found == toy.ALL_RIGHT, said
     assert kept.read_text() == "a secret, too"
+
+
+@locked
+def test_a_cell_changes_no_other_process_and_leaves_no_memory_behind(tmp_path):
+    """Numbers of system calls are those of man 2 syscalls for each machine."""
+    calls = {  # prlimit64 shmget semget msgget mq_open sched_setaffinity setpriority
+        "x86_64": (302, 29, 64, 68, 240, 203, 141),
+        "aarch64": (261, 194, 190, 186, 180, 122, 140),
+    }[platform.machine()]
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        cell = f"""
+import ctypes, resource, struct
+libc = ctypes.CDLL(None, use_errno=True)
+limit, shared, *kept, pin, renice = {calls}
+def is_refused(*call):
+    return libc.syscall(*call) == -1 and ctypes.get_errno() == 1
+one = struct.pack("QQ", 1, 1)
+assert is_refused(limit, {other.pid}, 0, one, None)
+assert is_refused(shared, 0, 2**20, 0o1600)
+assert all(is_refused(number, 0, 1, 0o1600) for number in kept)
+assert is_refused(pin, {other.pid}, 8, one) and is_refused(renice, 0, {other.pid}, 19)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256))  # its own stay its own
+guess = 1
+"""
+        found, said = toy.results(tmp_path, (cell, *OTHERS))
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+    assert found == toy.ALL_RIGHT, said
 
 
 def test_nothing_of_a_killed_notebook_goes_on(tmp_path):

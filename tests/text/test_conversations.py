@@ -17,6 +17,7 @@ from family_tokenizers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.text import chat
 
 unhurried = settings(deadline=None, max_examples=40)
@@ -178,6 +179,28 @@ def test_thinking_under_a_prompt_without_thinking_is_refused(families):
     messages = [user("Hi"), assistant("<think>\nHmm\n</think>\n\nYo")]
     with pytest.raises(ValueError, match="message 1.*thinking=None or True"):
         chat.conversation_tokens(families["qwen3"], messages, False)
+
+
+# As Qwen3-Thinking-2507 and DeepSeek's distilled models write it: the prompt opens the
+# thinking; an answer has an empty block, or none.
+ALWAYS_THINKS = (
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' }}"
+    "{%- if m.role == 'assistant' %}{{- BLOCK }}{%- endif %}"
+    "{{- m.content + '<|im_end|>\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}"
+    "{%- endif %}"
+)
+
+
+@pytest.mark.parametrize("block", ["''", "'<think>\\n\\n</think>\\n\\n'"])
+def test_an_answer_is_not_learned_inside_of_a_think_block(families, block, monkeypatch):
+    tokenizer = families["qwen3"]
+    template = ALWAYS_THINKS.replace("BLOCK", block)
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    with pytest.raises(ValueError, match="as the model's thoughts"):
+        chat.example_tokens(tokenizer, "Hi", "Yo")
+    with pytest.raises(ValueError, match="as the model's thoughts"):
+        CalculatorUse().examples_tokens(tokenizer, ["Hi"], ["Yo"])
 
 
 @pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "llama"])
