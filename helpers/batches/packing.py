@@ -65,7 +65,8 @@ def packed_rows(
     Raises:
       ExampleTooLong: an example does not fit in a row and truncate is False.
       images.ImageMismatch: an example's image tokens are no whole images, more than
-        `slots` or, when its batch is made, not as many as its pictures.
+        `slots` or, when its batch is made, not as many as its pictures; or there are
+        no pictures at all.
       ValueError: no examples, an empty one, masks of another length or with other
         numbers than 0 and 1, or negative tokens.
     """
@@ -73,8 +74,16 @@ def packed_rows(
     shard = list(shard or processes.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     source = _PackedRows(examples, run, epochs, too_long)
+    counts = images.counts([tokens for tokens, _ in examples], vision) if vision else []
+    if pictures and not vision:
+        raise ValueError("pictures= needs vision=, the model's config.vision.")
+    if any(counts) and not pictures:
+        raise images.ImageMismatch(
+            f"{sum(map(bool, counts))} examples have images, and no pictures were given"
+            " for them: the model would learn of placeholders. Pass pictures=, a"
+            " function of an example's index that gives the list of its pictures."
+        )
     if pictures:
-        counts = images.counts([tokens for tokens, _ in examples], vision)
         source.show(pictures, counts, slots, vision)
     return source
 

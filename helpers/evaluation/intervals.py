@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+DIGITS = 12  # of the largest score; what differs later is float64's rounding
+
 
 def pass_at_k(n, c, k):
     """The chance that k answers hold a right one, without bias, from n of which c are.
@@ -105,6 +107,7 @@ def compare(before, after, *, resamples=10_000, seed=0):
 
     Args:
       before, after: the score of each problem, in the same order: 0 or 1, or a share.
+        Twelve digits of the largest count: 0.3 is not less than 0.1 + 0.2.
       resamples: draws of the bootstrap (Efron, 1979).
       seed: decides these draws.
 
@@ -112,14 +115,15 @@ def compare(before, after, *, resamples=10_000, seed=0):
       A Comparison.
 
     Raises:
-      ValueError: not the same number of problems, or none.
+      ValueError: not the same number of problems, or none, or a score that is no
+        finite number.
     """
     if len(before) != len(after) or not len(before):
         raise ValueError(
             f"{len(before)} problems before and {len(after)} after: compare two models "
             "on the same problems."
         )
-    change_N = np.asarray(after, float) - np.asarray(before, float)
+    change_N = _changes(np.asarray(before, float), np.asarray(after, float))
     n = len(change_N)
     # Drawing n problems with replacement = drawing how often each change comes up.
     values, counts = np.unique(change_N, return_counts=True)
@@ -130,6 +134,18 @@ def compare(before, after, *, resamples=10_000, seed=0):
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
     p = _chance(change_N[change_N != 0], gained, resamples, seed)
     return Comparison(n, float(change_N.mean()), low, high, gained, lost, p)
+
+
+def _changes(before_N, after_N):
+    """after - before, equal where they differ by rounding only."""
+    largest = np.abs([before_N, after_N]).max()
+    if not np.isfinite(largest):
+        raise ValueError(
+            "A score is not a finite number, which is neither better nor worse than "
+            "another: leave its problem out of both, or score it 0."
+        )
+    decimals = DIGITS - math.ceil(math.log10(largest)) if largest else 0
+    return np.round(after_N - before_N, min(decimals, 300)) + 0.0  # no -0.0
 
 
 def _of_one_change(change, n):

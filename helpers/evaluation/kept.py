@@ -15,6 +15,7 @@ from typing import TypeVar
 from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
 from helpers.runtime import run_identity
+from helpers.tools.traces import Trace
 
 R = TypeVar("R", Report, Scores)
 LEFT_OUT = ("trace",)  # of an answer: a whole conversation; its text stays
@@ -29,7 +30,8 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
         gives of a model.
       measure: makes it.
       kind: the dataclass that it makes, `Report` or `Scores`. One that was read lacks
-        the traces of its conversations.
+        the traces of its conversations; where one is an answer's completion, its text
+        comes back.
     """
     path = pathlib.Path(path)
     about = json.loads(json.dumps(about))
@@ -42,7 +44,7 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial")
     answers = [
-        {name: x for name, x in answer.items() if name not in LEFT_OUT}
+        {name: _kept(x) for name, x in answer.items() if name not in LEFT_OUT}
         for answer in report.answers
     ]
     whole = {name: getattr(report, name) for name in names}
@@ -70,6 +72,11 @@ def kept_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
     return kept(
         path, about, lambda: score(model, tokenizer, rows, reward, **settings), Scores
     )
+
+
+def _kept(x):
+    """What JSON can hold of an entry of an answer."""
+    return str(x) if isinstance(x, Trace) else x
 
 
 def _read(path, names):

@@ -15,6 +15,7 @@ from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
+from helpers.runtime import run_identity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +26,12 @@ class Scores:
       answers: one dict per row: question, completion, reward, tokens, ended (False: it
         ran out of budget).
       parts: the mean of each reward function, before its weight, by its name.
+      judged: what the reward and the rows are, item by item (`describe_judged`).
     """
 
     answers: list[dict]
     parts: dict[str, float]
+    judged: dict = dataclasses.field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -53,7 +56,8 @@ class Scores:
         """How these compare with the scores of another model on the same rows.
 
         Raises:
-          ValueError: the rows are not the same, or the rewards.
+          ValueError: the rows are not the same, or the rewards; in all that they
+            hold, gold answers and weights included.
         """
         if self.column("question") != before.column("question"):
             raise ValueError(
@@ -64,6 +68,11 @@ class Scores:
             raise ValueError(
                 f"These are scores by different rewards ({', '.join(before.parts)} and "
                 f"{', '.join(self.parts)}): score both models with the same ones."
+            )
+        if changed := run_identity.differences(before.judged, self.judged):
+            raise ValueError(
+                f"These are scores by different rewards or of different rows: "
+                f"{run_identity.listed(changed)}. Score both models with the same ones."
             )
         return compare(before.column("reward"), self.column("reward"))
 
@@ -78,6 +87,15 @@ class Scores:
             f"n = {self.n}): {parts}; {mean(self.column('tokens')):.0f} tokens an "
             f"answer, {self.truncated:.1%} truncated"
         )
+
+
+def describe_judged(reward: RewardSet, rows) -> dict:
+    """What must be the same for two scores to be compared, as text item by item."""
+    described: dict = {"rows": run_identity.describe_rows(rows)}
+    for name, function, weight in reward.rewards:
+        told = run_identity.describe(function) | {"its weight": float(weight)}
+        described[f"reward {name!r}"] = told
+    return described
 
 
 def score(
@@ -136,4 +154,4 @@ def score(
         }
         for row, answer, total in zip(rows, greedy, totals, strict=True)
     ]
-    return Scores(answers, parts)
+    return Scores(answers, parts, describe_judged(reward, rows))

@@ -2,46 +2,16 @@
 
 import numpy as np
 
+from helpers.batches.batch_checks import check_right_padded, check_rows
+
 LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
 MOST = float(np.finfo(np.float32).max)  # a temperature above it is infinite there
-
-
-def check_right_padded(tokens, mask, vocab, what="Prompt"):
-    """Refuses rows of tokens that have gaps, or ids that the model has not.
-
-    Args:
-      tokens, mask: (..., T), of equal shapes; the mask has ones, then zeros.
-      vocab: size of the model's vocabulary.
-      what: a row is called in errors.
-    Returns:
-      How many tokens each row has, (...) int.
-    Raises:
-      ValueError: naming the row.
-    """
-    tokens, mask = np.asarray(tokens), np.asarray(mask)
-    if tokens.shape != mask.shape or tokens.dtype.kind not in "iu":
-        raise ValueError(
-            f"{what} tokens are {tokens.dtype}{tokens.shape}, their mask has shape "
-            f"{mask.shape}: pass whole numbers, and a mask of the same shape."
-        )
-    count = (mask != 0).sum(axis=-1)
-    real = np.arange(mask.shape[-1]) < count[..., None]
-    _check(
-        (mask == real).all(axis=-1),
-        f"{what} {{}} is not padded on the right: its mask must be ones, then zeros.",
-    )
-    _check(
-        ((tokens >= 0) & (tokens < vocab) | ~real).all(axis=-1),
-        f"{what} {{}} has ids outside of the model's vocabulary of {vocab}: pass those "
-        "of its own tokenizer.",
-    )
-    return count
 
 
 def check_prompts(tokens, mask, vocab):
     """As `check_right_padded`; refuses prompts without a token, too."""
     count = check_right_padded(tokens, mask, vocab)
-    _check(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
 
 
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
@@ -71,10 +41,3 @@ def check_keys(keys, rows):
             f"keys_PG has shape {keys.shape} for {rows} prompts: pass at least one "
             "prompt, and a key for each answer, row_keys(key, step, prompts, group)."
         )
-
-
-def _check(fine, message):
-    """Raises the message with the index of the first row that is not fine."""
-    if not fine.all():
-        index = [int(i) for i in np.argwhere(~fine)[0]]
-        raise ValueError(message.format(index[0] if len(index) == 1 else tuple(index)))

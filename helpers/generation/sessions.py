@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from helpers.batches.batch_checks import check_right_padded
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
@@ -191,7 +192,7 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
       ValueError: tokens have gaps or foreign ids, they follow no turn, or the cache has
         no room for them.
     """
-    count_PG = sampling_checks.check_right_padded(
+    count_PG = check_right_padded(
         tokens_PGT, mask_PGT, model.config.vocab_size, "What is appended to"
     )
     _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)

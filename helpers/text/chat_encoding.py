@@ -24,16 +24,28 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
 
     Where it writes an image, `vision` (the model's `config.vision`) says what stands
     there: a begin, so many image tokens and an end.
+
+    Raises:
+      ValueError: there is an image, and no `vision`.
     """
-    text = tokenizer.apply_chat_template(
+    if vision is None and _images(messages):
+        raise ValueError(
+            f"The messages have {len(_images(messages))} images, and the model would be"
+            " asked without them. Pass vision=model.config.vision, and to who makes"
+            " batches pictures=, too; or leave the images out."
+        )
+    text = _applied(tokenizer, messages, add_generation_prompt, **switches)
+    return text if vision is None else _expanded(tokenizer, text, messages, vision)
+
+
+def _applied(tokenizer, messages, add_generation_prompt=True, **switches):
+    """What the template writes."""
+    return tokenizer.apply_chat_template(
         identified(messages),
         tokenize=False,
         add_generation_prompt=add_generation_prompt,
         **switches,
     )
-    if vision is None:
-        return text
-    return _with_image_tokens(tokenizer, text, messages, vision)
 
 
 def identified(messages):
@@ -60,13 +72,11 @@ def identified(messages):
     return found
 
 
-def _with_image_tokens(tokenizer, text, messages, vision):
+def _expanded(tokenizer, text, messages, vision):
     """What the template wrote, with all tokens of each image of the messages."""
     ids = vision.marker, vision.begin_token, vision.image_token, vision.end_token
     marker, begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
-    contents = [m.get("content") for m in messages]
-    parts = [part for own in contents if isinstance(own, list) for part in own]
-    parts = [part for part in parts if part.get("type") == "image"]
+    parts = _images(messages)
     first, *pieces = text.split(marker)
     if len(pieces) != len(parts):
         raise ValueError(
@@ -77,6 +87,13 @@ def _with_image_tokens(tokenizer, text, messages, vision):
         image = f"{begin}{soft * vision.takes(part)}{end}"
         first += f"{vision.around}{image}{vision.around}{piece}"
     return first
+
+
+def _images(messages):
+    """The parts of the messages that are images, a list."""
+    contents = [m.get("content") for m in messages]
+    parts = [part for own in contents if isinstance(own, list) for part in own]
+    return [part for part in parts if part.get("type") == "image"]
 
 
 def can_think(tokenizer):
@@ -136,7 +153,7 @@ def _require_results(tokenizer):
 def _with_image(tokenizer):
     """What the template writes for an image; "" where it knows of none."""
     try:
-        return render(tokenizer, [{"role": "user", "content": [{"type": "image"}]}])
+        return _applied(tokenizer, [{"role": "user", "content": [{"type": "image"}]}])
     except ImportError:  # of Jinja: that is not the template's fault
         raise
     except Exception:  # it adds a list to text, say: templates fail in any way

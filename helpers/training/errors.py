@@ -3,12 +3,8 @@
 import math
 import warnings
 
-import numpy as np
-
 from helpers.runtime.finite import not_finite
 from helpers.training.off_policy import OffPolicyObjective
-
-TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
 
 
 class TrainingDiverged(RuntimeError):
@@ -17,31 +13,6 @@ class TrainingDiverged(RuntimeError):
 
 class NothingToLearn(RuntimeError):
     """Many batches in a row had nothing that an update could learn from."""
-
-
-def require_known_tokens(model, batch: dict) -> None:
-    """Refuses a batch with ids that the model has no embedding for.
-
-    XLA would read them as the last one, and training would go on.
-
-    Args:
-      model: without a `config.vocab_size`, nothing is looked at.
-      batch: {name: array} on the host.
-    Raises:
-      ValueError: naming an id.
-    """
-    vocab = getattr(getattr(model, "config", None), "vocab_size", None)
-    for name in TOKENS:
-        ids = batch.get(name)
-        if vocab is None or not isinstance(ids, np.ndarray) or not ids.size:
-            continue
-        if ids.min() < 0 or ids.max() >= vocab:
-            strange = ids.min() if ids.min() < 0 else ids.max()
-            raise ValueError(
-                f"The batch has token {strange} in {name!r}, and the model's vocabulary"
-                f" has {vocab} entries. Batches and model are of two tokenizers: load"
-                " the tokenizer from the model's own folder."
-            )
 
 
 def require_own_answers(model, objective, batches) -> None:

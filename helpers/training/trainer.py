@@ -18,6 +18,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
+from helpers.batches.batch_checks import require_readable
 from helpers.batches.sources import BatchSource
 from helpers.runtime import processes
 from helpers.runtime.mesh import make_mesh
@@ -29,7 +30,6 @@ from helpers.training.contracts import Callback, Objective
 from helpers.training.errors import (
     require_finite,
     require_finite_weights,
-    require_known_tokens,
     require_own_answers,
     warn_of_nothing_learned,
 )
@@ -201,7 +201,7 @@ class Trainer:
             batch, described = processes.next_of_all(batches)
             if batch is None:
                 return False
-            require_known_tokens(self.model, batch)
+            require_readable(getattr(self.model, "config", None), batch)
             rate = self.optimizer.learning_rate
             shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
             require_finite({"step": self.step + 1} | shown, self._last_checkpoint())

@@ -3,7 +3,8 @@
 import pytest
 from tiny_vision import SEES
 
-from helpers.batches.images import counts
+from helpers.batches import packed_rows, pairs
+from helpers.batches.images import ImageMismatch, counts
 from helpers.text import chat
 from helpers.text.chat_templates import FAMILIES
 from helpers.text.tokenizer import train_tokenizer
@@ -83,3 +84,40 @@ def test_a_template_without_images_is_refused():
     other.chat_template = FAMILIES["qwen2"].template
     with pytest.raises(ValueError, match="writes no <start_of_image>"):
         chat.prompt_tokens(other, "What?", vision=vision())
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_an_image_that_nobody_would_see_is_refused(family):
+    """The template's marker alone would be asked in the place of a picture."""
+    tokenizer = train_tokenizer(["What is on the plate?"] * 9, 400)
+    tokenizer.chat_template = FAMILIES[family].template
+    question = [{"role": "user", "content": [IMAGE, text("What?")]}]
+    answered = [*question, {"role": "assistant", "content": "An egg."}]
+    for blind in (
+        lambda: chat.prompt_tokens(tokenizer, question),
+        lambda: chat.conversation_tokens(tokenizer, answered),
+    ):
+        with pytest.raises(ValueError, match="1 images.*vision=.*pictures="):
+            blind()
+
+
+def test_pairs_about_pictures_are_refused():
+    question = [{"role": "user", "content": [IMAGE, text("What?")]}]
+    row = {"question": question, "chosen": "An egg.", "rejected": "A plate."}
+    with pytest.raises(ValueError, match="1 images.*vision="):
+        pairs([row], TOKENIZER, batch=1, max_tokens=8, seed=0)
+
+
+def test_rows_with_images_and_no_pictures_are_refused():
+    messages = [
+        {"role": "user", "content": [IMAGE, text("What?")]},
+        {"role": "assistant", "content": "An egg."},
+    ]
+    example = chat.conversation_tokens(TOKENIZER, messages, vision=vision())
+    plain = chat.example_tokens(TOKENIZER, "What?", "An egg.")
+    settings = {"batch": 1, "length": 64, "seed": 0}
+    with pytest.raises(ImageMismatch, match="1 examples have images.*pictures="):
+        packed_rows([plain, example], vision=vision(), **settings)
+    with pytest.raises(ValueError, match="vision="):
+        packed_rows([plain, example], pictures=lambda index: [], **settings)
+    assert "images" not in next(packed_rows([plain], vision=vision(), **settings))

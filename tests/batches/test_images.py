@@ -182,8 +182,9 @@ def test_prompts_come_with_their_own_pictures():
             n = row["shown"]
             np.testing.assert_array_equal(shown[:n], SHOWN[row["name"], :n])
             assert not shown[n:].any()
+    blind = [row for row in ROWS if not row["shown"]]
     assert "images" not in next(
-        prompt_batches.prompts(ROWS, TOKENIZER, batch=2, seed=0)
+        prompt_batches.prompts(blind, TOKENIZER, batch=2, seed=0)
     )
 
 

@@ -171,3 +171,33 @@ def test_shares_of_samples_can_be_compared_too():
 def test_other_problems_cannot_be_compared(before, after):
     with pytest.raises(ValueError, match="the same problems"):
         compare(before, after)
+
+
+@pytest.mark.parametrize(
+    ("tenths", "exact"),
+    [
+        (
+            ([0.1, 0.2, 0.3], [0.6, 0.7, 0.8]),
+            ([0.125, 0.25, 0.25], [0.625, 0.75, 0.75]),
+        ),
+        (([0.1 + 0.2] * 30, [0.3] * 30), ([0.5] * 30, [0.5] * 30)),
+        (([1e20, 3.3], [1e20, 3.3 + 1e-6]), ([1.0, 3.0], [1.0, 3.0])),
+    ],
+)
+def test_what_only_rounding_tells_apart_is_the_same(tenths, exact):
+    """0.6 - 0.1 and 0.8 - 0.3 are two floats, and one change."""
+    found, expected = compare(*tenths), compare(*exact)
+    assert (found.gained, found.lost) == (expected.gained, expected.lost)
+    assert found.p == expected.p
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_small_scores_are_compared_in_their_own_digits():
+    assert compare([1e-30, 0, 0], [2e-30, 1e-30, 0]).gained == 2
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_number_is_refused(odd):
+    for both in (([0, 1], [odd, 1]), ([odd, 1], [0, 1]), ([odd, 1], [odd, 1])):
+        with pytest.raises(ValueError, match="not a finite number.*leave its problem"):
+            compare(*both)

@@ -8,10 +8,13 @@ from helpers.course.stages import stage_folder
 from helpers.evaluation import kept as module
 from helpers.evaluation.kept import kept
 from helpers.evaluation.report import MathsReport
+from helpers.evaluation.scored import Scores
 from helpers.evaluation.tool_evaluate import ToolReport
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.model import weights
 from helpers.text import chat
+from helpers.tools import traces
+from helpers.tools.tool_calls import HERMES
 
 ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
 ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}
@@ -110,3 +113,14 @@ def test_a_score_is_kept_for_the_same_model_rows_reward_and_budget(tmp_path, cap
     assert not ask(**other)[1] and ask(**other)[1], "a calculator is another setting"
     nnx.update(model, jax.tree.map(lambda x: 1.01 * x, nnx.state(model)))
     assert not ask(**other)[1]
+
+
+def test_a_score_of_conversations_is_kept_as_their_text(tmp_path):
+    held = traces.trace(HERMES, ["Eleven."], [])
+    answer = {"question": "?", "completion": held, "reward": 1.0, "tokens": 2}
+    scores = Scores([answer | {"ended": True}], {"reward/x": 1.0})
+    path = tmp_path / "it.json"
+    first, again = (kept(path, {}, lambda: scores, Scores) for _ in range(2))
+    assert first.answers[0]["completion"] is held
+    assert again.answers == [answer | {"ended": True, "completion": str(held)}]
+    assert again.since(first).n == 1

@@ -81,3 +81,19 @@ def test_a_reward_that_fails_names_the_answer(answers):
 def test_no_rows_have_no_score(answers):
     with pytest.raises(ValueError, match="no rows"):
         scored([])
+
+
+def test_scores_by_another_reward_of_the_same_name_are_not_compared(answers):
+    def paid(prompts, completions, **columns):
+        return [1.0] * len(completions)
+
+    paid.__name__ = begins_with.__name__
+    other_answers = [row | {"best": "9"} for row in ROWS]
+    for other in (
+        scored(reward=paid),
+        scored(reward=RewardSet({begins_with: 2.0})),
+        scored(other_answers),
+    ):
+        with pytest.raises(ValueError, match="different rewards or of different rows"):
+            other.since(scored())
+    assert scored().since(scored()).n == 3
