@@ -17,8 +17,9 @@ class Drip(tuple):
 class Fake:
     """What was asked (`requests`: path, headers, body), and what is replied in turn.
 
-    A reply is a dict (200), (status, dict or bytes), a number of seconds of silence, or
-    a Drip; the last is given for ever.
+    A reply is a dict (200), (status, dict or bytes), a number of seconds of silence, a
+    Drip, or a Drip in place of the status for a head that trickles in; the last is
+    given for ever.
     """
 
     def __init__(self, replies):
@@ -62,6 +63,9 @@ def serving(*replies):
                 time.sleep(reply)
                 return
             status, body = reply if type(reply) is tuple else (200, reply)
+            if isinstance(status, Drip):
+                self.trickle(status)
+                status = 200
             drip = body if isinstance(body, Drip) else None
             if isinstance(body, dict | list):
                 body = json.dumps(body).encode()
@@ -75,10 +79,14 @@ def serving(*replies):
             if drip is None:
                 self.wfile.write(body)
                 return
-            for byte in drip[0]:
-                self.wfile.write(bytes([byte]))
+            self.trickle(drip)
+
+        def trickle(self, drip):
+            pieces, seconds = drip
+            for piece in pieces:
+                self.wfile.write(bytes([piece]) if isinstance(piece, int) else piece)
                 self.wfile.flush()
-                time.sleep(drip[1])
+                time.sleep(seconds)
 
         def log_message(self, *_):
             pass

@@ -8,19 +8,23 @@ is imported when a conversation begins: only those who use a server need it.
 import base64
 import io
 import json
-import time
 import urllib.parse
 
 from PIL import Image
 
 from helpers.app import openai_answers
 from helpers.app.assistant import BackendError
+from helpers.app.deadline import Deadline
 from helpers.app.openai_answers import broken
 from helpers.tools.strict_json import Malformed
 from helpers.tools.tool import by_name
 from helpers.tools.tool_calls import Verdict
 
 LARGEST_ANSWER = 1_000_000  # bytes
+SENT = (  # headers: others are those of the environment, such as keys of gateways
+    "host accept accept-encoding connection user-agent content-type content-length "
+    "x-stainless-raw-response"  # by this one openai knows what it asked for
+).split()
 LARGEST_SIDE = 896  # pixels: what Gemma 3 looks at
 ADVICE = {
     401: "It wants another key: give the one that this server gave you.",
@@ -43,9 +47,9 @@ class OpenAIServer:
     Args:
       base_url: such as "http://localhost:8000/v1".
       model: what the server calls the model.
-      key: its secret; None for servers that want none. Keys of the environment are
-        not sent.
-      timeout: seconds for one turn.
+      key: its secret; None for servers that want none. Keys and headers of the
+        environment are not sent.
+      timeout: seconds for one turn, from the request to the end of its answer.
       max_tokens: budget of one turn.
       tools: list of `tool.Tool` that the model is told of; () for one without.
     """
@@ -107,7 +111,8 @@ class OpenAIServer:
         bodies: list[bytes] = []
         try:
             with (
-                _client(openai, self, bodies.append) as client,
+                Deadline(self.timeout) as deadline,
+                _client(openai, self, deadline, bodies.append) as client,
                 client.chat.completions.with_streaming_response.create(**request),
             ):
                 (body,) = bodies
@@ -116,6 +121,8 @@ class OpenAIServer:
         except openai.APIConnectionError as error:
             if isinstance(error.__cause__, BackendError):
                 raise error.__cause__ from None
+            if deadline.is_over:
+                raise _too_slow(self.timeout) from error
             raise BackendError(
                 f"Nothing answers at {self.base_url}: {error.__cause__ or error}. "
                 "Start the server, and check address and port."
@@ -134,14 +141,25 @@ def _can_be_sent(address, key):
     return bool(host) and (host + key).isascii() and (address + key).isprintable()
 
 
-def _client(openai, server, keep):
+def _client(openai, server, deadline, keep):
     """A client that follows nobody elsewhere, and gives `keep` the body of an answer.
 
     It is read here, and not by `openai`, which would read it to whatever end.
     """
 
+    def prepare(request):
+        own = {name: x for name, x in request.headers.items() if name in SENT}
+        if server.key:
+            own["authorization"] = f"Bearer {server.key}"
+        elif request.url.userinfo:  # httpx has made a header of it
+            own["authorization"] = request.headers["authorization"]
+        request.headers = type(request.headers)(own)
+        request.extensions["trace"] = deadline.trace
+
     def read(response):
-        body = _limited(response.iter_bytes(), server.timeout)
+        body = _limited(response.iter_bytes())
+        if deadline.is_over:  # and what came is cut off
+            raise _too_slow(server.timeout)
         if response.status_code != 200:
             raise BackendError(_refusal(response.status_code, body))
         keep(body)
@@ -149,7 +167,7 @@ def _client(openai, server, keep):
     http = openai.DefaultHttpxClient(
         follow_redirects=False,
         timeout=server.timeout,
-        event_hooks={"response": [read]},
+        event_hooks={"request": [prepare], "response": [read]},
     )
     return openai.OpenAI(
         base_url=server.base_url,
@@ -186,15 +204,13 @@ def _refusal(status, body):
     )
 
 
-def _limited(chunks, seconds):
-    """All the bytes, if they are not too many and do not drip in for too long."""
-    body, deadline = b"", time.monotonic() + seconds
+def _limited(chunks):
+    """All the bytes, if they are not too many."""
+    body = b""
     for chunk in chunks:
         body += chunk
         if len(body) > LARGEST_ANSWER:
             raise broken(f"it is longer than {LARGEST_ANSWER:,} bytes")
-        if time.monotonic() > deadline:
-            raise _too_slow(seconds)
     return body
 
 

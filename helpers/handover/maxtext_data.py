@@ -4,11 +4,15 @@ MaxText's own processor knows its maths data sets, writes their system prompt, a
 for `<answer>` tags, which no reward here reads. It reads rows from parquet files.
 """
 
+import functools
 import json
 
 from helpers.rewards import gold_number
+from helpers.text.chat_defused import controls_of
 
 TEXT_ONLY = ("image", "images", "picture", "pictures")
+SHOWN = 60  # letters of a question in an error
+_controls = functools.lru_cache(maxsize=1)(controls_of)  # it reads a whole vocabulary
 
 
 def process_data(dataset_name, model_tokenizer, template_config, tmvp_config, x):
@@ -18,12 +22,13 @@ def process_data(dataset_name, model_tokenizer, template_config, tmvp_config, x)
 
     Args:
       dataset_name, template_config, tmvp_config: MaxText's, not looked at.
-      model_tokenizer: with `apply_chat_template`.
+      model_tokenizer: of transformers, with a chat template.
       x: a row with a "question"; and an "answer", or "portions" as rows of food have.
     Returns:
       {"prompts", "question", "answer"}, and "portions" where the row has them.
     Raises:
-      ValueError: the row has a picture, or nothing to be judged by.
+      ValueError: the row has a picture, or nothing to be judged by; or its question
+        spells out a control token, which MaxText would read as one.
     """
     if seen := [name for name in TEXT_ONLY if x.get(name) is not None]:
         raise ValueError(
@@ -32,6 +37,12 @@ def process_data(dataset_name, model_tokenizer, template_config, tmvp_config, x)
         )
     if x.get("answer") is None and x.get("portions") is None:
         raise ValueError(f"No answer and no portions: {sorted(x)} are not judged.")
+    if spelled := _controls(model_tokenizer).every.search(x["question"]):
+        raise ValueError(
+            f"The question spells out {spelled[0]!r}, which MaxText reads as a control "
+            f"token, not as text: {x['question'][:SHOWN]!r}. Write it in another way, "
+            "or leave the row away."
+        )
     said = [{"role": "user", "content": x["question"]}]
     row = {
         "prompts": model_tokenizer.apply_chat_template(

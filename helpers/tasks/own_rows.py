@@ -23,7 +23,7 @@ COLUMNS = ("question", "answer")
 # Arguments of `rewards.RewardSet` itself.
 TAKEN = frozenset({"self", "prompts", "completions"})
 LONGEST_LINE = 1_000_000  # bytes
-SHOWN = 5  # places that a report names of each fault
+SHOWN, LONGEST = 5, 40  # places or columns that a report names, and letters of one
 
 
 class Found(NamedTuple):
@@ -263,10 +263,19 @@ def _same_columns(rows):
 
     def rule(place, row):
         if other := usual ^ row.keys():
-            return f"other columns than most rows: {', '.join(sorted(other))}"
+            return f"other columns than most rows: {_shown(other)}"
         return None
 
     return rule
+
+
+def _shown(names):
+    """Names that a file chose: some of them, cut short, no control characters."""
+    short = sorted(
+        n if len(n) <= LONGEST else n[:LONGEST] + "…" for n in map(str, names)
+    )
+    shown = [n if n.isprintable() else ascii(n) for n in short[:SHOWN]]
+    return ", ".join(shown + ["…"] * (len(short) > SHOWN))
 
 
 def _short_enough(rows, tokenizer, prompt_tokens, completion_tokens):

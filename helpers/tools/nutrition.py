@@ -11,6 +11,7 @@ import csv
 import difflib
 import functools
 import hashlib
+import io
 import os
 import sqlite3
 import tempfile
@@ -108,73 +109,101 @@ def canonical(food):
     return names().get(_key(food))
 
 
-@functools.cache
+def _table():
+    """The bytes of the table as it is now; caches keep what was made of them."""
+    return _once(TABLE.read_bytes())
+
+
+@functools.lru_cache(maxsize=4)
+def _once(table):
+    return table  # the same object for equal bytes: caches hold no copies
+
+
 def foods():
-    """Read the table: {Food-101 class: dict}, per 100 g, "serving" in grams.
+    """The table as it is now: {Food-101 class: dict}, per 100 g, "serving" in grams.
 
     Raises:
       FileNotFoundError: data/nutrition.csv is missing.
     """
-    with open(TABLE, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    return _foods(_table())
+
+
+@functools.lru_cache(maxsize=4)
+def _foods(table):
+    rows = list(csv.DictReader(io.StringIO(table.decode("utf-8"), newline="")))
     for row in rows:
         row.update({column: float(row[column]) for column in COLUMNS})
         row["aliases"] = tuple(filter(None, row["aliases"].split(";")))
     return {row["name"]: row for row in rows}
 
 
-@functools.cache
 def names():
-    """Return {every name, as keys are written: the Food-101 class it stands for}."""
-    table: dict[str, str] = {}
-    for food, row in foods().items():
+    """Return {every name, as keys are written: the Food-101 class it stands for}.
+
+    Raises:
+      ValueError: a name stands for two.
+    """
+    return _names(_table())
+
+
+@functools.lru_cache(maxsize=4)
+def _names(table):
+    found: dict[str, str] = {}
+    for food, row in _foods(table).items():
         for name in (food, *row["aliases"]):
-            if table.setdefault(_key(name), food) != food:
+            if found.setdefault(_key(name), food) != food:
                 raise ValueError(
-                    f"{name!r} stands for both {table[_key(name)]} and {food} in "
+                    f"{name!r} stands for both {found[_key(name)]} and {food} in "
                     f"{TABLE}. Take it out of the aliases of one."
                 )
-    return table
+    return found
+
+
+def suggestions(key):
+    """Return up to three classes with names like `key`, or with a word of it."""
+    return _suggestions(_table(), key)
 
 
 @functools.lru_cache(maxsize=1024)
-def suggestions(key):
-    """Return up to three classes with names like `key`, or with a word of it."""
-    close = difflib.get_close_matches(key, names(), n=3, cutoff=0.7)
-    words = set(key.split())
-    shared = [name for name in names() if words & set(name.split())]
-    return tuple(dict.fromkeys(names()[name] for name in close + shared))[:3]
+def _suggestions(table, key):
+    known, words = _names(table), set(key.split())
+    close = difflib.get_close_matches(key, known, n=3, cutoff=0.7)
+    shared = [name for name in known if words & set(name.split())]
+    return tuple(dict.fromkeys(known[name] for name in close + shared))[:3]
 
 
 def database():
     """Return the path of the SQLite file, built from the table on first use.
 
-    Its name holds a hash of the table, so that a changed table makes a new file. It is
-    written to the side and renamed: no process ever opens half of one.
+    Its name holds a hash of the table, so that a changed table makes a new file, of the
+    very bytes that were hashed. It is written to the side and renamed: no process ever
+    opens half of one.
 
     Raises:
       OSError: the build folder cannot be written to.
     """
-    digest = hashlib.sha256(TABLE.read_bytes()).hexdigest()[:12]
+    table = _table()
+    digest = hashlib.sha256(table).hexdigest()[:12]
     path = runtime.build_folder() / f"nutrition-{digest}.sqlite"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             aside = os.path.join(folder, "new.sqlite")
-            _build(aside)
+            _build(aside, table)
             os.replace(aside, path)
     return path
 
 
-def _build(path):
+def _build(path, table):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         columns = ", ".join(f"{column} REAL NOT NULL" for column in COLUMNS)
         connection.execute(f"CREATE TABLE foods (name TEXT PRIMARY KEY, {columns})")
         connection.execute("CREATE TABLE names (name TEXT PRIMARY KEY, food TEXT)")
         marks = ", ".join("?" * (1 + len(COLUMNS)))
-        rows = [(f, *(row[c] for c in COLUMNS)) for f, row in foods().items()]
+        rows = [(f, *(row[c] for c in COLUMNS)) for f, row in _foods(table).items()]
         connection.executemany(f"INSERT INTO foods VALUES ({marks})", rows)
-        connection.executemany("INSERT INTO names VALUES (?, ?)", names().items())
+        pairs = _names(table).items()
+        connection.executemany("INSERT INTO names VALUES (?, ?)", pairs)
 
 
 def _open(path):

@@ -140,9 +140,21 @@ def test_half_a_character_is_neither_shown_nor_sent_back(body):
 
 def test_keys_of_the_environment_stay_at_home(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-mine")
+    headers = "X-Api-Key: mine\nAuthorization: Bearer mine"
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", headers)
     with serving(message("Hello.")) as (fake, address):
         events(address)
-    assert "mine" not in str(fake.requests[0][1])
+        events(address, key="of this server")
+        events(address.replace("//", "//me:word@"))
+    sent = [headers for _, headers, _ in fake.requests]
+    assert "mine" not in str(sent)
+    assert [headers.get("authorization") for headers in sent] == [
+        None,
+        "Bearer of this server",
+        "Basic bWU6d29yZA==",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -196,8 +208,16 @@ def test_no_address(address):
         3.0,
         (200, Drip((b" " * 100, 0.2))),
         (500, Drip((b" " * 100, 0.2))),
+        (Drip(([b"HTTP/1.1 200 OK\r\n", *[b"X-More: x\r\n"] * 40], 0.1)), {}),
+        (Drip(([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"] * 40, 0.1)), {}),
     ],
-    ids=["silence", "a dripping answer", "a dripping error"],
+    ids=[
+        "silence",
+        "a dripping answer",
+        "a dripping error",
+        "a dripping head",
+        "hints",
+    ],
 )
 def test_a_server_that_takes_too_long(reply):
     with serving(reply) as (_, address):

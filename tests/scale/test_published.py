@@ -6,6 +6,7 @@ import toy_training
 from tiny_models import model as make
 
 from helpers.model import lora
+from helpers.runtime import run_identity
 from helpers.scale import published
 
 
@@ -25,6 +26,32 @@ def test_of_a_model_with_adapters_these_alone_travel():
     published.write(two, arrays)
     for name, x in published.read(two).items():
         np.testing.assert_array_equal(x, arrays[name])
+
+
+def adapted(base=0, stored=None, adapters=1):
+    model = make(layers=1, seed=base)
+    return lora.add(lora.quantize(model, stored) if stored else model, 2, seed=adapters)
+
+
+@pytest.mark.parametrize("stored", [None, "nf4"])
+def test_adapters_go_to_the_same_base_alone(stored):
+    arrays = published.read(adapted(0, stored))
+    published.write(adapted(0, stored, adapters=2), arrays)
+    other = None if stored else "nf4"
+    for worker in (adapted(1, stored), adapted(0, other)):
+        before = published.read(worker)
+        with pytest.raises(ValueError, match="another model's: checksum of .*the same"):
+            published.write(worker, arrays)
+        for name, x in published.read(worker).items():
+            np.testing.assert_array_equal(x, before[name])
+
+
+def test_a_base_is_looked_at_once(monkeypatch):
+    model, looked = adapted(), []
+    first = published.read(model)
+    monkeypatch.setattr(run_identity, "whole", looked.append)
+    published.read(model)
+    assert len(first) > 4 and not looked
 
 
 def test_what_was_read_stays_as_it_was_when_the_model_moves():

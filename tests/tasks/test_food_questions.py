@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,3 +118,9 @@ def test_a_sum_of_decimals_has_no_dust():
         assert task["expected"] == 0.2
     for task in questions(rows, lambda food, grams: 0.1 * 3, seed=0):
         assert task["expected"] == 0.6
+
+
+def test_more_foods_than_a_question_asks_for_are_refused_by_name():
+    row = arrangement(0) | {"foods": ["pizza", "sushi", "tacos"]}
+    with pytest.raises(ValueError, match="has 3: pizza, sushi, tacos. Leave the row"):
+        questions([row], kcal, seed=0)

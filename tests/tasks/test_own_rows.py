@@ -130,6 +130,16 @@ def test_a_report_names_the_first_places_only(tmp_path):
     ]
 
 
+def test_a_report_repeats_no_control_characters_or_long_names_of_a_file(tmp_path):
+    evil = "\x1b[2J 3 rows can be used\n" + "x" * 300_000
+    many = dict.fromkeys(map("column {}".format, range(1000)), 1)
+    lines = [*numbered(3), GOOD | {evil: 1}, GOOD | many]
+    report = str(own_rows.read(write(tmp_path / "mine.jsonl", *lines)))
+    assert "\\x1b[2J 3 rows" in report and "column 0, column 1" in report
+    assert len(report) < 400 and len(report.splitlines()) == 3
+    assert all(line.isprintable() for line in report.splitlines())
+
+
 def test_other_names_of_columns():
     records = [{"prompt": "What is 2 + 3?", "response": "#### 5", "id": 1}]
     names = {"question": "prompt", "answer": "response"}

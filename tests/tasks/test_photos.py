@@ -235,6 +235,14 @@ def test_a_bomb_is_refused_before_it_is_unpacked(size):
         decode(png(9000, 8000, 8, 2, b"\0" * 1000), size)
 
 
+@pytest.mark.parametrize("size", [None, 48])
+def test_a_photo_is_as_large_as_its_file_says_and_not_as_it_could_be_read(size):
+    """A JPEG can be read at an eighth, but a progressive one is unpacked whole."""
+    bomb = encoded(Image.new("L", (9000, 8000)), "JPEG", progressive=True)
+    with pytest.raises(PhotoError, match="9000 x 8000 pixels are more than 50,000,000"):
+        decode(bomb, size)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP", "BMP"])
 def test_a_file_that_is_cut_off_is_refused(kind):
     noise = np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)

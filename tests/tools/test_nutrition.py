@@ -106,10 +106,17 @@ def test_every_row_that_claims_a_usda_entry_is_among_the_published_ones():
 
 def test_a_name_stands_for_one_food(tmp_path, monkeypatch):
     assert nutrition.names()["bolognese"] == "spaghetti_bolognese"
-    rows = nutrition.foods() | {"steak": FOODS["steak"] | {"aliases": ("wings",)}}
-    monkeypatch.setattr(nutrition, "foods", lambda: rows)
+    edit(tmp_path, monkeypatch, "beef steak;sirloin steak", "wings")
     with pytest.raises(ValueError, match="both chicken_wings and steak"):
-        nutrition.names.__wrapped__()
+        nutrition.names()
+
+
+def edit(folder, monkeypatch, before, after):
+    """The table with something else in it, at another place."""
+    text = nutrition.TABLE.read_text()
+    assert text.count(before) == 1
+    (folder / "nutrition.csv").write_text(text.replace(before, after))
+    monkeypatch.setattr(nutrition, "TABLE", folder / "nutrition.csv")
 
 
 # --- the tool ---
@@ -296,12 +303,15 @@ def _build_and_die():
     nutrition.database()
 
 
-def test_a_changed_table_makes_a_new_database(tmp_path, monkeypatch):
+def test_a_changed_table_makes_a_new_database_of_what_it_says_now(
+    tmp_path, monkeypatch
+):
+    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 268
     first = nutrition.database()
-    table = tmp_path / "nutrition.csv"
-    table.write_text(nutrition.TABLE.read_text().replace("pizza,268", "pizza,270"))
-    monkeypatch.setattr(nutrition, "TABLE", table)
-    rows = nutrition.foods.__wrapped__()
-    monkeypatch.setattr(nutrition, "foods", lambda: rows)
+    edit(tmp_path, monkeypatch, "pizza,268", "pizza,270")
     assert nutrition.database() != first
     assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 270
+    assert nutrition.foods()["pizza"]["kcal"] == 270
+    edit(tmp_path, monkeypatch, "beef steak;sirloin steak", "tofu burger")
+    assert nutrition.canonical("tofu burger") == "steak"
+    assert nutrition.suggestions("tofu burgers")[0] == "steak"

@@ -83,6 +83,8 @@ def questions(rows, lookup, *, seed):
       New rows in the same order, each with "question" (text), "grams" (of each food in
       turn: the right calls are `zip(foods, grams)`, none where there is no food) and
       "expected", the kcal of all of it, None where there is no food.
+    Raises:
+      ValueError: a row has more foods than a question asks for.
     """
     return [
         _asked(row, lookup, random.Random(f"{seed}/{i}")) for i, row in enumerate(rows)
@@ -91,6 +93,11 @@ def questions(rows, lookup, *, seed):
 
 def _asked(row, lookup, rng):
     foods = row["foods"]
+    if len(foods) > 2:
+        raise ValueError(
+            f"A question asks for one or two foods, and a row has {len(foods)}: "
+            f"{', '.join(foods)[:100]}. Leave the row out, or take it apart."
+        )
     form = rng.choice(TWO_FOODS if len(foods) == 2 else ONE_FOOD)
     grams = [rng.choice(GRAMS) for _ in range(form.count("{"))]
     kcal = [lookup(food, g) for food, g in zip(foods, grams, strict=False)]

@@ -54,9 +54,9 @@ def decode(data, size=None, *, where="the photo"):
         raise ValueError(f"size is at least 1 pixel, not {size}.")
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size(image, where)  # first: a draft makes its size smaller
             if size is not None:
                 image.draft(None, (2 * size, 2 * size))  # a JPEG can decode smaller
-            _check_size(image, where)
             image.load()
             upright = _rgb(_turned(image))
     except PhotoError:
