@@ -23,6 +23,7 @@ from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.rewards.functions import (
+    answer_text,
     completion_text,
     extract_lenient,
     extract_strict,
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 QUIET_SECONDS = 10.0  # between two lines of progress
+UNFINISHED = re.compile(r"\d[\d ,./]*\Z")  # a number with nothing behind it
 
 
 class Held(NamedTuple):
@@ -80,7 +82,8 @@ def evaluate(
       samples, batch, seed, temperature, buckets, log: see `hold`.
 
     Returns:
-      A MathsReport.
+      A MathsReport. Of an answer that ran out of budget, digits at its very end are
+      not read: the number might have gone on.
 
     Raises:
       ValueError: there are no rows, or a gold answer has no number.
@@ -147,7 +150,8 @@ def hold(
       For each row the greedy answer, and a list of the sampled ones.
 
     Raises:
-      ValueError: there are no rows, or batch or samples are no such numbers.
+      ValueError: there are no rows, batch or samples are no such numbers, or several
+        samples would be the same.
       PromptTooLong: a prompt does not fit into the largest bucket.
       images.ImageMismatch: see `prompt_batches.prompts`.
     """
@@ -155,6 +159,11 @@ def hold(
         raise ValueError("There are no rows to evaluate.")
     if batch < 1 or samples < 0:
         raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
+    if samples > 1 and temperature == 0:
+        raise ValueError(
+            f"samples={samples} at temperature=0 would be one answer {samples} times. "
+            "Pass a temperature above 0, or samples=0: greedy answers come anyway."
+        )
     prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
     ask = functools.partial(dialogue.answers, model, tokenizer, max_tokens=max_tokens)
@@ -221,7 +230,6 @@ def _batches(problems, size, what):
 def _graded(row, gold, greedy, sampled, people):
     """One entry of `Report.answers`."""
     text = completion_text(greedy.text)
-    texts = [completion_text(sample.text) for sample in sampled]
     return {
         "question": row["question"],
         "gold": str(gold),
@@ -229,12 +237,23 @@ def _graded(row, gold, greedy, sampled, people):
         "text": text,
         "tokens": greedy.tokens,
         "ended": greedy.ended,
-        "strict": extract_strict(text) == gold,
-        "lenient": extract_lenient(text) == gold,
-        "right": sum(extract_strict(sample) == gold for sample in texts),
-        "right_lenient": sum(extract_lenient(sample) == gold for sample in texts),
+        "strict": _is_right(extract_strict, greedy, gold),
+        "lenient": _is_right(extract_lenient, greedy, gold),
+        "right": sum(_is_right(extract_strict, x, gold) for x in sampled),
+        "right_lenient": sum(_is_right(extract_lenient, x, gold) for x in sampled),
         "names_kept": _names_kept(text, row, people),
     }
+
+
+def _is_right(extract, answer: Held, gold):
+    """Whether an answer reads as the gold one.
+
+    One that was cut off must do so without its last digits, too: nobody knows how
+    `#### 1` would have gone on.
+    """
+    text = answer_text(answer.text)
+    readings = [text] if answer.ended else [text, UNFINISHED.sub("", text)]
+    return all(extract(reading) == gold for reading in readings)
 
 
 def _names_kept(text, row, people):

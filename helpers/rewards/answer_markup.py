@@ -15,6 +15,7 @@ _GAP = "\t"  # not a space, which groups digits: 1 000
 _SIGNS = tuple(
     (re.compile(pattern), plain)
     for pattern, plain in (
+        (r"-\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf"-\1/\2{_GAP}"),
         (r" ?\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf" \1/\2{_GAP}"),
         (r"\^(?:\\circ|\{\\circ\})", _GAP),
         (r"\{,\}|,\\!", ","),  # 1{,}000

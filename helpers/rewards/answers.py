@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from helpers.rewards.answer_markup import undecorated
 from helpers.tools.sums import calculate, written
+from helpers.tools.tool_calls import GEMMA4, THINK
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read
@@ -44,11 +45,13 @@ _NUMBER = re.compile(
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
 _SCALE = re.compile(
-    r"(?i)!|(?:k|bn|tn|(?-i:[MB]))(?![a-z])"  # 5k and $5M, but not 5 km, and 5 m
+    # 5k, $5 M and 3MM, but not 5 km, 5 m and 5 mm
+    r"(?i)!|\s*(?:k|[bt]n|mln|mio|mrd|(?-i:MM?|B))(?![a-z])"
     r"|\s*-?(?:dozen|hundred|thousand|lakh|crore|[mb]illion|trillion)"
     r"|\s+and\s+(?:an?|one)\s+(?:half|third|quarter)"
 )
 _BEFORE = re.compile(r"[-+$€£¥\s]*")  # signs, with or without spaces: "- $ 5"
+_SIGN_APART = re.compile(r"-\t+")
 _START = re.compile(r"[$€£¥]?\+?")
 
 
@@ -56,9 +59,11 @@ def spoken(text):
     """The text without what a model thinks, between <think> and </think>.
 
     Qwen3 thinks first, then answers; some templates end their prompt in <think>. What a
-    thought that never ends tries out is no answer.
+    thought that never ends tries out is no answer. Gemma 4 has marks of its own.
     """
-    return text.rpartition("</think>")[2].partition("<think>")[0]
+    for begin, end in (THINK, GEMMA4.marks):
+        text = text.rpartition(end)[2].partition(begin)[0]
+    return text
 
 
 def extract_strict(text):
@@ -98,7 +103,8 @@ def extract_lenient(text):
     """The last number on the last `####` line, else the last number of the text.
 
     Whatever `extract_strict` finds, this finds too, and first. It forgives a missing
-    mark, words before the number, and chatter after it.
+    mark, words before the number, and chatter after it. Markup is taken off line by
+    line where it can be read.
 
     Args:
       text: a completion.
@@ -176,7 +182,13 @@ def _after_last_mark(text):
 
 
 def _numbers(text):
-    values = (_value(match) for match in _NUMBER.finditer(text))
+    """All that are named, read without markup where a line's is balanced and known."""
+    values = []
+    for line in text.splitlines():
+        plain = undecorated(line)
+        # What is taken off leaves a gap, also in -\$5 and -**5**.
+        line = line if plain is None else _SIGN_APART.sub("-", plain)
+        values += [_value(match) for match in _NUMBER.finditer(line)]
     return [value for value in values if value is not None]
 
 

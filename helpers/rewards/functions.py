@@ -24,6 +24,7 @@ __all__ = [
     "RewardSet",
     "annotations",
     "annotations_hold",
+    "answer_text",
     "completion_text",
     "correct",
     "correct_lenient",
@@ -78,7 +79,7 @@ def correct_lenient(prompts, completions, answer, **_):
 
 def format_reward(prompts, completions, **_):
     """1.0 where there is exactly one `####`, on a last line that reads "#### 24"."""
-    return [float(ends_in_answer_line(completion_text(c))) for c in completions]
+    return [float(ends_in_answer_line(answer_text(c))) for c in completions]
 
 
 def annotations_hold(prompts, completions, **_):
@@ -203,6 +204,16 @@ def completion_text(completion):
     return "\n".join("".join(p.get("text") or "" for p in part) for part in parts)
 
 
+def answer_text(completion):
+    """Where its answer is looked for: as `completion_text`; of a Trace, its `answer`.
+
+    Neither a thought, nor what stands before a call whose result nobody answered, is
+    what the model hands in.
+    """
+    is_trace = isinstance(completion, Trace)
+    return completion.answer if is_trace else completion_text(completion)
+
+
 def gold_number(answer):
     """The number of a gold answer: of its `#### 24` line, or all that it is.
 
@@ -223,7 +234,7 @@ def gold_number(answer):
 
 def _matches(extract, completions, answers):
     pairs = zip(completions, answers, strict=True)
-    return [float(extract(completion_text(c)) == gold_number(a)) for c, a in pairs]
+    return [float(extract(answer_text(c)) == gold_number(a)) for c, a in pairs]
 
 
 def _scores(name, function, prompts, completions, columns):

@@ -15,11 +15,10 @@ What this file does not do: read tool calls out of an answer
 
 import copy
 
-import numpy as np
-
 from helpers.text import chat_defused
 from helpers.text import chat_encoding as encoding
 from helpers.text import chat_rendered as rendered
+from helpers.text.decoding import decode
 from helpers.text.tokenizer import train_tokenizer
 from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
 
@@ -276,22 +275,6 @@ def eos_ids(tokenizer):
     ]
     ids = [end, tokenizer.eos_token_id, *of_family, encoding.call_end(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
-
-
-def decode(tokenizer, ids):
-    """Decode token ids to text, leaving out the special tokens.
-
-    Args:
-      tokenizer: from `load_tokenizer` or `train_tokenizer`.
-      ids: list of int or integer array of one axis.
-    Returns:
-      str; bytes that are no UTF-8 show as the replacement character.
-    """
-    return tokenizer.decode(
-        np.asarray(ids, np.int64).tolist(),
-        skip_special_tokens=True,
-        clean_up_tokenization_spaces=False,
-    )
 
 
 def _messages(question):

@@ -89,6 +89,15 @@ QWEN3 = "{%- set thinks = true -%}{%- set default = '' -%}\n" + _CHATML
 # lines about dates that 3.1 puts into every system turn are left out: they change
 # daily, and a base model knows nothing of them.
 LLAMA3 = """\
+{%- macro said(content) -%}
+    {%- if content is string -%}
+        {{- content -}}
+    {%- else -%}
+        {%- for part in content -%}
+            {{- part.text -}}
+        {%- endfor -%}
+    {%- endif -%}
+{%- endmacro -%}
 {%- macro turn(role, text) -%}
     {{- '<|start_header_id|>' + role + '<|end_header_id|>\\n\\n' + text -}}
     {{- '<|eot_id|>' -}}
@@ -96,7 +105,7 @@ LLAMA3 = """\
 {%- set first = namespace(question=true) -%}
 {{- '<|begin_of_text|>' -}}
 {%- for message in messages -%}
-    {%- set text = (message.content or '') | trim -%}
+    {%- set text = said(message.content or '') | trim -%}
     {%- if message.role == 'tool' -%}
         {{- turn('ipython', text) -}}
     {%- elif message.tool_calls -%}

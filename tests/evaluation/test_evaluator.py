@@ -107,6 +107,34 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
     assert report.length == pytest.approx(np.mean(lengths))
 
 
+@pytest.mark.parametrize(
+    ("answer", "strict", "lenient"),
+    [
+        ("#### 2…", False, False),
+        ("1 and 2\n#### 2…", False, True),
+        ("#### 2 0…", False, False),
+        ("#### 2.…", False, False),
+        ("It is 2…", False, False),
+        ("#### 2\n…", True, True),
+        ("#### 2 pears and 3…", False, False),
+        ("#### 2", True, True),
+    ],
+)
+def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
+    """`#### 2` of a cut `#### 20` would be right by the budget alone."""
+    script.table = {"a": (answer, [answer] * 3)}
+    report = run([{"question": "a", "answer": "#### 2"}], samples=3)
+    (graded,) = report.answers
+    assert (graded["strict"], graded["lenient"]) == (strict, lenient)
+    assert (graded["right"], graded["right_lenient"]) == (3 * strict, 3 * lenient)
+    assert graded["text"] == answer.rstrip("…")
+
+
+def test_samples_that_would_be_one_and_the_same_are_refused(script):
+    with pytest.raises(ValueError, match="samples=8 at temperature=0.*one answer"):
+        run(temperature=0, samples=8)
+
+
 def test_levels_are_reports_of_their_own(script):
     levels = run().by_level()
     assert list(levels) == [1, 2]

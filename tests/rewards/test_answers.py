@@ -148,6 +148,19 @@ def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
     assert extract_lenient(text) == lenient
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<|channel>thought\nmaybe\n#### 5\n<channel|>No idea.", None),
+        ("<|channel>thought\nmaybe\n#### 5", None),
+        ("<|channel>thought\n5?\n<channel|>#### 18", 18),
+    ],
+)
+def test_what_gemma_4_thinks_is_no_answer_either(text, value):
+    assert extract_strict(text) == extract_lenient(text) == value
+    assert ends_in_answer_line(text) == (value is not None)
+
+
 def test_a_thought_that_never_ends_is_no_answer_however_long_it_is():
     text = "<think>" + "and so on " * 5_000 + "\n#### 5"
     assert extract_strict(text) is None and extract_lenient(text) is None
@@ -236,6 +249,7 @@ ANOTHER = (  # number than the digits in front say
     "5½", "5 ½", "5²", "2⁵", "10⁶", "18!", "5 million", "5 Thousand", "5-million",
     "3 Ⅷ", "2 hundredths", "5₁", "7\u0663", "5k", "5K", "5M", "5bn", "5万", "5億",
     "2 dozen", "3 lakh", "5 and a half", "1 and one third",
+    "5 k", "5 K", "5 M", "3 B", "5 bn", "5 tn", "5 mln", "5 Mio", "5 Mrd", "3MM",
 )  # fmt: skip
 
 
@@ -245,7 +259,39 @@ def test_what_follows_may_not_make_another_number_of_it(line):
     assert extract_strict(f"#### {line[0]} apples, thousands of them!") == int(line[0])
 
 
-@pytest.mark.parametrize("line", ["5 km", "5km", "5 m", "5 kg", "5 Meters", "5 and up"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$5 M", "$5k", "$5 K.", "3.5 B", "**5**k", "**5** k", "`5`k", "*5* million",
+        r"5\text{k}", r"5\mathrm{M}", r"$5\,\text{bn}$", r"\boxed{5}k",
+    ],
+)  # fmt: skip
+def test_neither_markup_nor_a_space_hides_a_word_for_many(line):
+    assert extract_strict(f"#### {line}") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"So it is \boxed{\frac{3}{4}}.", Fraction(3, 4)), (r"$1{,}000$ in all", 1000),
+        (r"That makes $12\,345$.", 12345), (r"She lost -\$5.", -5), ("-**5**", -5),
+        (r"He has $-\frac{1}{2}$", Fraction(-1, 2)), ("- **5** apples", 5),
+        ("They won $4, so $10 - $14 = -$4.", -4), ("2 * 3 * 4 = **24**", 24),
+        (r"So \boxed{24", 24), (r"\unknown{1} and 24", 24), ("From 5-$3", 3),
+        ("**Total:** 1{,}000\n**So\nit is `24` _then_", 24), ("3*4*5", 5),
+    ],
+)  # fmt: skip
+def test_lenient_reads_markup_where_it_can_and_the_bare_line_elsewhere(text, value):
+    assert extract_lenient(text) == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5 km", "5km", "5 m", "5 kg", "5 Meters", "5 and up", "5 mm", "5 kids", "5 MB",
+        "5 Books", "5 millimetres", "**5** m",
+    ],
+)  # fmt: skip
 def test_a_unit_that_begins_like_a_word_for_many_is_a_unit(line):
     assert extract_strict(f"#### {line}") == 5
 

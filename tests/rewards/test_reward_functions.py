@@ -14,12 +14,15 @@ import pytest
 
 from helpers.rewards import functions
 from helpers.rewards.functions import RewardError, RewardSet
+from helpers.tools import traces
+from helpers.tools.tool_calls import GEMMA4, HERMES
 
 REAL = Path(
     os.environ.get("COURSE_GSM8K")
     or Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 )
 
+CALL = '<tool_call>\n{"name": "x", "arguments": {}}\n</tool_call>'
 HUGE = 10**6
 HOSTILE = (
     "9" * HUGE, "#### " + "9" * HUGE, "1," * HUGE, "#### 1" + ",111" * HUGE,
@@ -365,3 +368,21 @@ def test_every_reward_function_has_the_common_signature():
         assert list(parameters)[:2] == ["prompts", "completions"]
         kwargs = [p for p in parameters.values() if p.kind is p.VAR_KEYWORD]
         assert kwargs, "TRL passes every column to every function"
+
+
+@pytest.mark.parametrize(
+    "grammar, texts, right",
+    [
+        (GEMMA4, ["<|channel>thought\n#### 5\n<channel|>No idea."], 0.0),
+        (HERMES, ["<think>maybe\n#### 5\n</think>No idea."], 0.0),
+        (HERMES, ["#### 5\n" + CALL], 0.0),
+        (HERMES, ["#### 5\n" + CALL, "No idea."], 0.0),
+        (HERMES, ["Let me see.\n" + CALL, "<think>4?</think>\n#### 5"], 1.0),
+        (GEMMA4, ["<|channel>thought\n4\n<channel|>\n#### 5"], 1.0),
+    ],
+)
+def test_a_conversation_is_paid_for_its_answer_alone(grammar, texts, right):
+    trace = traces.trace(grammar, texts, [])
+    for reward in (functions.correct, functions.correct_lenient):
+        assert reward([""], [trace], answer=["5"]) == [right]
+    assert functions.format_reward([""], [trace]) == [right]

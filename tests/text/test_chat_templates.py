@@ -123,3 +123,10 @@ def test_a_damaged_config_is_named(tmp_path, damage):
     (folder / "config.json").write_bytes(damage)
     with pytest.raises(ValueError, match=r"config\.json cannot be read"):
         chat.load_tokenizer(folder)
+
+
+def test_llama_reads_the_text_of_a_content_in_parts(tmp_path):
+    tokenizer = chat.load_tokenizer(family_tokenizers.save(tmp_path, "llama"))
+    parts = [{"type": "text", "text": "What is "}, {"type": "text", "text": "2+3?"}]
+    asked = chat.prompt_tokens(tokenizer, [{"role": "user", "content": parts}])
+    assert list(asked) == list(chat.prompt_tokens(tokenizer, "What is 2+3?"))
