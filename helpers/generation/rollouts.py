@@ -19,6 +19,7 @@ from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
 from helpers.runtime import processes
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
 
@@ -75,8 +76,8 @@ class Rollouts:
         patience: int = 5,
         tools: Dialogue | None = None,
     ):
-        if resample < 0:
-            raise ValueError(f"resample={resample}: draw again 0 times, or more.")
+        require_count("resample", resample, least=0)
+        require_count("patience", patience)
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
         self.model, self.prompts = model, prompts

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from helpers.losses.means import chosen, mean_over_tokens, wide
+from helpers.runtime.ranges import require
 
 
 def kl(log_p_NV, log_q_NV):
@@ -103,7 +104,11 @@ def ce_plus_kl(student_NV, teacher_NV, labels_N, *, alpha=0.5, temperature=1.0):
 
     Returns:
       One number per token (N). Source: Hinton et al., 1503.02531, section 2.
+    Raises:
+      ValueError: alpha or temperature is out of its range.
     """
+    require("alpha", alpha, least=0, most=1)
+    require("temperature", temperature, above=0)
     student_NV, teacher_NV = wide(student_NV), wide(teacher_NV)
     soft_student_NV = jax.nn.log_softmax(student_NV / temperature)
     soft_teacher_NV = jax.nn.log_softmax(teacher_NV / temperature)

@@ -21,6 +21,7 @@ from helpers.model.scoring import (
     hidden_targets_mask,
     token_logprobs,
 )
+from helpers.runtime.ranges import require, require_count
 from helpers.training.contracts import Objective
 from helpers.training.off_policy import OffPolicyObjective
 
@@ -64,7 +65,15 @@ def policy_gradient(
 
     The other arguments are those of `losses.policy_gradient_loss`; with beta above 0
     the trainer needs the reference model: `Trainer(..., frozen=(reference,))`.
+
+    Raises:
+      ValueError: a number is out of its range.
     """
+    require("beta", beta, least=0)
+    require("sampler_cap", 1 if sampler_cap is None else sampler_cap, above=0)
+    require_count("constant_length", 1 if constant_length is None else constant_length)
+    for end in clip:
+        require("clip", end, least=0)
 
     def scores(model, batch):
         logprobs, entropy = group_logprobs(model, batch, chunk)
@@ -128,7 +137,10 @@ def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objec
       beta: how hard the model is held to the reference (`losses.preferences`).
       imitate: weight of imitating the chosen answers, too (2404.19733).
       chunk: tokens whose logits may exist at once.
+    Raises:
+      ValueError: beta is not above 0.
     """
+    require("beta", beta, above=0)
 
     def objective(model, batch, reference):
         logprobs, entropy = group_logprobs(model, batch, chunk)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import optax
 
+from helpers.runtime.ranges import require
 from helpers.runtime.sharding import is_stacked
 
 Schedule = Callable[[int], float]
@@ -108,7 +109,11 @@ def adamw(
       weight_decay: pull to zero, multiplied by the learning rate.
       clip: longest gradient (global norm) that passes unchanged.
       final: share of the peak at the last step.
+
+    Raises:
+      ValueError: one of them is out of its range.
     """
+    _require(peak, b2, weight_decay, clip)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
@@ -144,6 +149,7 @@ def muon(
     The other arguments are those of `adamw`. Needs optax 0.2.6, the first whose
     Muon takes stacked matrices.
     """
+    _require(peak, b2, weight_decay, clip)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.contrib.muon(
@@ -157,6 +163,14 @@ def muon(
     )
     settings = f"muon({adam_scale=}, {b2=}, {weight_decay=}, {clip=})"
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
+
+
+def _require(peak, b2, weight_decay, clip):
+    if not callable(peak):
+        require("peak", peak, least=0)
+    require("b2", b2, least=0, most=math.nextafter(1, 0))
+    require("weight_decay", weight_decay, least=0)
+    require("clip", clip, above=0)
 
 
 def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:

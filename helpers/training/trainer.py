@@ -22,6 +22,7 @@ from helpers.batches.batch_checks import require_readable
 from helpers.batches.sources import BatchSource
 from helpers.runtime import processes
 from helpers.runtime.mesh import make_mesh
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_run
 from helpers.runtime.sharding import place_batch
 from helpers.training import optimizers
@@ -110,6 +111,9 @@ class Trainer:
                 f"evaluate={evaluate} with evaluate_every={evaluate_every}: pass both,"
                 " a function of the model and the steps between two calls, or neither."
             )
+        require_count("patience", patience)
+        require_count("evaluate_every", evaluate_every, least=0)
+        require_count("save_every", save_every, least=0)
         self.model, self.objective = model, objective
         self.optimizer = optimizers.of(optimizer)
         self.mesh = make_mesh() if mesh is None else mesh
