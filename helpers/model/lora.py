@@ -320,7 +320,8 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
         for name in layers.adapters:
             arrays = found.arrays[*path, name]
             for place, array in zip(_pair(layers, name), arrays, strict=True):
-                place[...] = jax.device_put(array, place[...].sharding)
+                # Bound to no device, as new adapters are: their base may lie on many.
+                place[...] = jnp.asarray(array)
     return adapted
 
 
