@@ -19,6 +19,7 @@ from pathlib import Path
 from helpers import runtime
 from helpers.tasks.food.food_labels import LABELS
 from helpers.tasks.food.photos import decode
+from helpers.tasks.shards import complete
 
 HUB_NAME = "ethz/food101"
 SPLITS = ("train", "validation")
@@ -112,7 +113,7 @@ def _parquet_files(folder, split):
     for place in (folder, folder / "data"):
         for name in (f"{split}.parquet", f"{split}-*.parquet"):
             if paths := sorted(place.glob(name)):
-                return paths
+                return complete(paths)
     raise FileNotFoundError(
         f"The folder {folder} has no {split} split. It should hold {split}.parquet, "
         f"data/{split}-00000-of-00001.parquet, or photos as {split}/pizza/1.jpg."
