@@ -9,6 +9,7 @@ frozen, and Gemma 3's frozen matrices are stored as int8 on one chip.
 import dataclasses
 import json
 import os
+import random
 from typing import NamedTuple
 
 import jax
@@ -194,6 +195,7 @@ def photos(ask):
         question = images.shaped(food_traces.shown(row["text"] + ask), [photo])
         asked.append({**row, "question": question})
     test = asked[::HELD_OUT]
+    random.Random(0).shuffle(test)  # sorted by food; looks and evaluations take a part
     return [row for i, row in enumerate(asked) if i % HELD_OUT], test
 
 

@@ -113,6 +113,21 @@ def test_one_photo_in_six_of_each_class_is_held_out(there):
     assert not {r["id"] for r in there.train} & {r["id"] for r in there.test}
 
 
+def test_the_first_held_out_photos_are_of_many_classes(monkeypatch):
+    """Rows come sorted by class, and a look takes the first 64."""
+    rows = [
+        {"photo": b"", "foods": [food], "level": 1, "where": "", "id": f"{food}{i}"}
+        for food in LABELS
+        for i in range(food101.EACH)
+    ]
+    monkeypatch.setattr(food101.food101, "load", lambda *_, **__: rows)
+    seen = {"image": np.zeros((8, 8, 3), np.uint8)}
+    monkeypatch.setattr(food101.food101, "with_image", lambda row, _: row | seen)
+    _, test = food101.photos("?")
+    assert len({row["foods"][0] for row in test[:64]}) > 40
+    assert [row["id"] for row in test] == [row["id"] for row in food101.photos("?")[1]]
+
+
 def test_demonstrations_are_right_conversations_with_their_own_photo(there):
     batch = next(there.demonstrations(seed=0))
     vision = there.policy.config.vision
