@@ -111,7 +111,7 @@ def adamw(
       final: share of the peak at the last step.
 
     Raises:
-      ValueError: one of them is out of its range.
+      ValueError: peak, b2, weight_decay or clip is out of its range.
     """
     _require(peak, b2, weight_decay, clip)
     transform = optax.chain(
