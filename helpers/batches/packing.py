@@ -92,6 +92,7 @@ class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut = examples, cut
+        self.longest = max(len(tokens) for tokens, _ in examples)
         self._counts: list[list[int]] = [[]] * len(examples)
         self._slots, self._pictures = 0, None
         self._images: Callable[[list], dict] = lambda rows: {}

@@ -19,7 +19,7 @@ from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
 from helpers.runtime import processes
-from helpers.runtime.ranges import require_count
+from helpers.runtime.ranges import require_count, require_positions
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
 
@@ -58,6 +58,9 @@ class Rollouts:
         each of their turns, and rewards judge `traces.Trace` in the place of strings.
         Or a `calculator_use.CalculatorUse`: answers of one turn, strings, in which a
         calculator finishes the sums.
+
+    Raises:
+      helpers.runtime.ranges.TextTooLong: the model was made for shorter texts.
     """
 
     def __init__(
@@ -87,6 +90,9 @@ class Rollouts:
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
         self.dialogue: Dialogue = tools or OneTurn()
+        self.longest = getattr(prompts, "longest", 0) + self.dialogue.width(max_tokens)
+        what = f"The longest prompt and an answer with max_tokens={max_tokens}"
+        require_positions(getattr(model, "config", None), self.longest, what)
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
 

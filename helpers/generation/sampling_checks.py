@@ -3,15 +3,23 @@
 import numpy as np
 
 from helpers.batches.batch_checks import check_right_padded, check_rows
+from helpers.runtime.ranges import require_positions
 
 LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
 MOST = float(np.finfo(np.float32).max)  # a temperature above it is infinite there
 
 
-def check_prompts(tokens, mask, vocab):
-    """As `check_right_padded`; refuses prompts without a token, too."""
-    count = check_right_padded(tokens, mask, vocab)
+def check_prompts(tokens, mask, config, room):
+    """As `check_right_padded`; refuses prompts without a token, and too long ones.
+
+    Args:
+      config: the model's. room: the most tokens that may follow a prompt.
+    """
+    count = check_right_padded(tokens, mask, config.vocab_size)
     check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    longest = int(count.max(initial=0))
+    what = f"A prompt of {longest} and up to {room} behind it"
+    require_positions(config, longest + room, what)
 
 
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):

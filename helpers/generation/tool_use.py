@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Answers
+from helpers.generation.dialogue import Answers, padded
 from helpers.runtime import processes
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import own_rows
@@ -216,18 +216,10 @@ def turn_text(tokenizer, tokens, ended):
 
 def _packed(conversations, width):
     """The Answers of conversations, P lists of G, padded on the right."""
-    shape = len(conversations), len(conversations[0]), width
-    tokens, mask = np.zeros((2, *shape), np.int32)
-    logprobs = np.zeros(shape, np.float32)
-    for place in np.ndindex(shape[:2]):
-        own = conversations[place[0]][place[1]]
-        tokens[place][: len(own.tokens)] = own.tokens
-        mask[place][: len(own.mask)] = own.mask
-        logprobs[place][: len(own.logprobs)] = own.logprobs
     ended = np.array([[own.ended for own in group] for group in conversations])
     traces = [[own.trace for own in group] for group in conversations]
     metrics = _metrics(sum(traces, []))
-    return Answers(tokens, mask, logprobs, ended, traces, metrics)
+    return Answers(*padded(conversations, width), ended, traces, metrics)
 
 
 def _metrics(traces):

@@ -4,6 +4,10 @@ import math
 import numbers
 
 
+class TextTooLong(ValueError):
+    """A text, its answer included, is longer than those that a model was made for."""
+
+
 def require(name: str, value, above=-math.inf, least=-math.inf, most=math.inf):
     """Refuses what is no number in the range.
 
@@ -31,3 +35,23 @@ def require_count(name: str, value, least: int = 1):
     """
     if not isinstance(value, numbers.Integral) or value < least:
         raise ValueError(f"{name}={value!r}: pass a whole number from {least}.")
+
+
+def require_positions(config, tokens: int, what: str):
+    """Refuses texts that are longer than those that a model was made for.
+
+    Args:
+      config: of the model; one that has no `positions`, or 0, is held to none.
+      tokens: of the longest text, what is answered included.
+      what: that text, as the caller calls it.
+    Raises:
+      TextTooLong: it is too long.
+    """
+    positions = getattr(config, "positions", 0)
+    if tokens > positions > 0:
+        raise TextTooLong(
+            f"{what}: {tokens} tokens, and this model was made for texts of {positions}"
+            " (max_position_embeddings in its config.json). It has learned no place "
+            "behind them. Shorten prompts or examples, lower max_tokens or turns, or "
+            "load a model for longer texts."
+        )

@@ -81,6 +81,7 @@ class FromWorkers:
                 " a reward, and train several hosts, or by a teacher, with Rollouts."
             )
         self.rollouts, self.crew, self.model = rollouts, crew, rollouts.model
+        self.longest = rollouts.longest
         self.buffer = Buffer(functools.partial(tickets.draw, rollouts), pieces, limit)
         self.limit, self.deadline = limit, deadline
         self.patience, self.say = patience, say

@@ -18,7 +18,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from helpers.batches.batch_checks import require_readable
+from helpers.batches.batch_checks import require_fitting, require_readable
 from helpers.batches.sources import BatchSource
 from helpers.runtime import processes
 from helpers.runtime.mesh import make_mesh
@@ -146,6 +146,8 @@ class Trainer:
           helpers.training.errors.TrainingDiverged: a loss, a gradient, a rate or the
             weights are not finite.
           helpers.training.errors.NothingToLearn: no token counted for a long time.
+          helpers.runtime.ranges.TextTooLong: texts are longer than those that the
+            model, or a frozen one, was made for.
           ValueError: more than `steps` steps are done already, batches of another run
             would be gone on with, or rollouts are another model's.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
@@ -158,6 +160,7 @@ class Trainer:
                 f" checkpoint: {self._last_checkpoint()}."
             )
         require_own_answers(self.model, self.objective, batches)
+        require_fitting((self.model, *self.state.frozen), batches)
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
