@@ -20,7 +20,9 @@ def require_fitting(models, batches) -> None:
     for model in models:
         longest = getattr(batches, "longest", 0)
         config = getattr(model, "config", None)
-        require_positions(config, longest, "The longest text of these batches")
+        require_positions(
+            config, longest, "The longest text of these batches, answer included"
+        )
 
 
 def require_readable(config, batch: dict) -> None:
@@ -126,6 +128,19 @@ def check_right_padded(tokens, mask, vocab, what="Prompt"):
         "of its own tokenizer.",
     )
     return count
+
+
+def check_prompts(tokens, mask, config, room):
+    """As `check_right_padded`; refuses prompts without a token, and too long ones.
+
+    Args:
+      config: the model's. room: the most tokens that may follow a prompt.
+    """
+    count = check_right_padded(tokens, mask, config.vocab_size)
+    check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    longest = int(count.max(initial=0))
+    what = f"A prompt of {longest} and up to {room} behind it"
+    require_positions(config, longest + room, what)
 
 
 def check_rows(fine, message):

@@ -11,6 +11,7 @@ import functools
 import jax
 import numpy as np
 
+from helpers.batches.batch_checks import require_fitting
 from helpers.batches.sources import BatchSource
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
@@ -19,7 +20,7 @@ from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
 from helpers.runtime import processes
-from helpers.runtime.ranges import require_count, require_positions
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
 
@@ -91,8 +92,7 @@ class Rollouts:
         self.patience, self.all_tied, self.step = patience, 0, 0
         self.dialogue: Dialogue = tools or OneTurn()
         self.longest = getattr(prompts, "longest", 0) + self.dialogue.width(max_tokens)
-        what = f"The longest prompt and an answer with max_tokens={max_tokens}"
-        require_positions(getattr(model, "config", None), self.longest, what)
+        require_fitting((model,), self)
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
 

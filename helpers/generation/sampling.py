@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.batches import batch_checks
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
@@ -121,7 +122,7 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
     Raises:
       ValueError, ImageMismatch: see `generate`.
     """
-    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
+    batch_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
     if images is not None or model.config.vision:
         check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)

@@ -13,15 +13,18 @@ def require(name: str, value, above=-math.inf, least=-math.inf, most=math.inf):
 
     Args:
       name: what the caller calls it.
-      value: a number.
+      value: a number, of Python or a scalar of NumPy or JAX.
       above: it is greater than this.
       least: it is at least this.
       most: it is at most this.
+    Returns:
+      The number, one of Python's.
     Raises:
       ValueError: it is not.
     """
-    if isinstance(value, numbers.Real) and value > above and least <= value <= most:
-        return
+    number = value.item() if getattr(value, "shape", None) == () else value
+    if isinstance(number, numbers.Real) and number > above and least <= number <= most:
+        return number
     ends = ("above", above), ("at least", least), ("at most", most)
     said = " and ".join(f"{word} {end}" for word, end in ends if math.isfinite(end))
     raise ValueError(f"{name}={value!r}: pass a number {said}.")
