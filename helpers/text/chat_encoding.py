@@ -26,7 +26,8 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     there: a begin, so many image tokens and an end.
 
     Raises:
-      ValueError: there is an image, and no `vision`.
+      ValueError: there is an image, and no `vision`; or the template takes a content as
+        one text, and gets a list of parts.
     """
     if vision is None and _images(messages):
         raise ValueError(
@@ -40,12 +41,49 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
 
 def _applied(tokenizer, messages, add_generation_prompt=True, **switches):
     """What the template writes."""
-    return tokenizer.apply_chat_template(
-        identified(messages),
-        tokenize=False,
-        add_generation_prompt=add_generation_prompt,
-        **switches,
-    )
+
+    def written(messages):
+        return tokenizer.apply_chat_template(
+            identified(messages),
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            **switches,
+        )
+
+    lists = [m["content"] for m in messages if isinstance(m.get("content"), list)]
+    try:
+        text = written(messages)
+    except Exception as error:
+        if lists and _succeeds(written, [_in_one_text(m) for m in messages]):
+            raise ValueError(_NO_PARTS.format(lists[0])) from error
+        raise
+    if shown := [parts for parts in lists if parts and str(parts) in text]:
+        raise ValueError(_NO_PARTS.format(shown[0]))
+    return text
+
+
+_NO_PARTS = (
+    "A content is a list of parts, {!r:.80}, and this chat template takes one text "
+    "only. Pass a str, the texts of the parts joined; or take a model whose template "
+    "knows parts (Gemma 3 and 4)."
+)
+
+
+def _succeeds(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+def _in_one_text(message):
+    """The message, its parts' texts joined."""
+    if not isinstance(message.get("content"), list):
+        return message
+    parts = message["content"]
+    texts = [p.get("text") or "" if isinstance(p, dict) else str(p) for p in parts]
+    return {**message, "content": "".join(texts)}
 
 
 def identified(messages):
