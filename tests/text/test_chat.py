@@ -304,6 +304,22 @@ def test_a_template_that_never_ends_a_turn_is_refused():
         chat.example_tokens(tokenizer, "a", "b")
 
 
+def test_a_template_that_ends_turns_only_where_it_is_looked_at_is_refused():
+    """It knows the words of a fixed look; ours are drawn anew."""
+    tokenizer = chat.train_tokenizer(TEXTS, 300)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['content'] }}{% if m['content'] in "
+        "('question', 'answer', 'ANSWER') %}<end_of_turn>{% endif %}{% endfor %}"
+    )
+    with pytest.raises(ValueError, match="could not stop"):
+        chat.eos_ids(tokenizer)
+
+
+def test_looks_are_drawn_anew_and_end_the_same(chatml):
+    assert len({chat_encoding.probe()[0]["content"] for _ in range(9)}) == 9
+    assert len({chat.eos_ids(chatml) for _ in range(9)}) == 1
+
+
 def test_one_answer_per_question(tokenizer):
     with pytest.raises(ValueError, match="2 questions but 1 answers"):
         chat.examples_tokens(tokenizer, ["a", "b"], ["c"])
