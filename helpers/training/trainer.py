@@ -47,8 +47,7 @@ class Trainer:
     (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
     computes again to save memory by `model.remat = "layer"`, "attention", "cheap" or
     "none". What is trained in 16 bits keeps what rounding takes off each move for the
-    next one; in float32 with `activations="bfloat16"` it learns more in the same
-    memory.
+    next one; in float32 with `activations="bfloat16"` it learns as much in less memory.
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.
