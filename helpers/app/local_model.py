@@ -11,6 +11,7 @@ from helpers.course import stages
 from helpers.generation import sessions
 from helpers.generation.tool_use import result_turn, turn_text
 from helpers.model import weights
+from helpers.runtime.ranges import TextTooLong
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
 from helpers.tools import nutrition
@@ -116,7 +117,10 @@ class LocalModel:
                 f"The question is too long for {self.name}, which reads at most "
                 f"{BUCKETS[-1]} tokens. Ask in fewer words."
             ) from error
-        return _Conversation(self, prompt, turns)
+        try:
+            return _Conversation(self, prompt, turns)
+        except TextTooLong as error:
+            raise BackendError(f"{self.name} cannot take this. {error}") from error
 
 
 class Turn(NamedTuple):

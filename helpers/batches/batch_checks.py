@@ -3,8 +3,26 @@
 import numpy as np
 
 from helpers.batches.images import ImageMismatch
+from helpers.runtime.ranges import require_positions
 
 TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
+
+
+def require_fitting(models, batches) -> None:
+    """Refuses batches whose texts are longer than those that a model was made for.
+
+    Args:
+      models: that will read them.
+      batches: a batch source; one that says no `longest` is looked at batch by batch.
+    Raises:
+      helpers.runtime.ranges.TextTooLong: they are.
+    """
+    for model in models:
+        longest = getattr(batches, "longest", 0)
+        config = getattr(model, "config", None)
+        require_positions(
+            config, longest, "The longest text of these batches, answer included"
+        )
 
 
 def require_readable(config, batch: dict) -> None:
@@ -20,6 +38,8 @@ def require_readable(config, batch: dict) -> None:
       batch: {name: array} on the host, its arrays of NumPy or of JAX.
     Raises:
       ImageMismatch: there are image tokens, and no pictures.
+      helpers.runtime.ranges.TextTooLong: a text has more tokens than the model has
+        positions.
       ValueError: another of these.
     """
     if "loss_mask" in batch:
@@ -32,6 +52,7 @@ def require_readable(config, batch: dict) -> None:
         _require_known(own, vocab, name)
     if "prompt_mask" in batch and "prompt" in ids:
         check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
+    require_positions(config, _longest(batch), "A text of this batch")
     vision = getattr(config, "vision", None)
     given = [own for name, own in ids.items() if name != "completion"]
     if vision and "images" not in batch:
@@ -40,6 +61,18 @@ def require_readable(config, batch: dict) -> None:
                 "The batch has image tokens and no images: the model would learn of "
                 "placeholders. Give whoever makes the batches pictures= and vision=."
             )
+
+
+def _longest(batch):
+    """Tokens of the longest text of a batch, up to the last that counts."""
+    found = {name: np.asarray(x) for name, x in batch.items() if name != "images"}
+    if {"positions", "segment_ids"} <= found.keys():
+        return int(np.where(found["segment_ids"] > 0, found["positions"] + 1, 0).max())
+    if {"prompt_mask", "completion", "loss_mask"} <= found.keys():
+        counts_PGT = found["loss_mask"] > 0
+        last_PG = np.where(counts_PGT, np.arange(counts_PGT.shape[-1]) + 1, 0).max(-1)
+        return int((found["prompt_mask"].sum(-1)[:, None] + last_PG).max())
+    return 0
 
 
 def _require_known(ids, vocab, name):
@@ -95,6 +128,19 @@ def check_right_padded(tokens, mask, vocab, what="Prompt"):
         "of its own tokenizer.",
     )
     return count
+
+
+def check_prompts(tokens, mask, config, room):
+    """As `check_right_padded`; refuses prompts without a token, and too long ones.
+
+    Args:
+      config: the model's. room: the most tokens that may follow a prompt.
+    """
+    count = check_right_padded(tokens, mask, config.vocab_size)
+    check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    longest = int(count.max(initial=0))
+    what = f"A prompt of {longest} and up to {room} behind it"
+    require_positions(config, longest + room, what)
 
 
 def check_rows(fine, message):

@@ -11,6 +11,7 @@ import numpy as np
 from helpers.batches import images
 from helpers.batches.sources import Source
 from helpers.runtime import processes
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_lists, describe_pictures
 
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
@@ -67,9 +68,10 @@ def packed_rows(
       images.ImageMismatch: an example's image tokens are no whole images, more than
         `slots` or, when its batch is made, not as many as its pictures; or there are
         no pictures at all.
-      ValueError: no examples, an empty one, masks of another length or with other
-        numbers than 0 and 1, or negative tokens.
+      ValueError: no length, no examples, an empty one, masks of another length or
+        with other numbers than 0 and 1, or negative tokens.
     """
+    require_count("length", length)
     examples, too_long = _checked(examples, length, truncate)
     shard = list(shard or processes.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
@@ -92,6 +94,7 @@ class _PackedRows(Source):
     def __init__(self, examples, run, epochs, cut):
         super().__init__(len(examples), run, epochs)
         self._data, self._cut = examples, cut
+        self.longest = max(len(tokens) for tokens, _ in examples)
         self._counts: list[list[int]] = [[]] * len(examples)
         self._slots, self._pictures = 0, None
         self._images: Callable[[list], dict] = lambda rows: {}

@@ -92,6 +92,11 @@ class _Pairs(Source):
     def __init__(self, prompts, both, run, epochs):
         super().__init__(len(both), run, epochs)
         self._prompts, self._both = prompts, both
+        self.longest = max(
+            len(prompt) + len(answer)
+            for prompt, pair in zip(prompts, both, strict=True)
+            for answer in pair
+        )
 
     def describe_data(self):
         described = {"prompts": describe_lists(self._prompts)}

@@ -108,6 +108,7 @@ class _Prompts(Source):
     def __init__(self, rows, tokens, run, epochs, buckets):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
+        self.longest = max(map(len, tokens))
         self._images: Callable[[list], dict] = lambda drawn: {}
         self._pictures = None
 

@@ -29,6 +29,7 @@ from helpers.rewards.functions import (
     extract_strict,
     gold_number,
 )
+from helpers.runtime.ranges import require_positions
 from helpers.text import chat
 from helpers.tools.traces import Trace
 
@@ -153,18 +154,16 @@ def hold(
       ValueError: there are no rows, batch or samples are no such numbers, or several
         samples would be the same.
       PromptTooLong: a prompt does not fit into the largest bucket.
+      helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than the
+        texts that the model was made for.
       images.ImageMismatch: see `prompt_batches.prompts`.
     """
-    if not rows:
-        raise ValueError("There are no rows to evaluate.")
-    if batch < 1 or samples < 0:
-        raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
-    if samples > 1 and temperature == 0:
-        raise ValueError(
-            f"samples={samples} at temperature=0 would be one answer {samples} times. "
-            "Pass a temperature above 0, or samples=0: greedy answers come anyway."
-        )
+    _require_something_to_measure(rows, batch, samples, temperature)
     prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
+    longest = int(prompts["prompt_mask"].sum(axis=-1).max())
+    what = f"The longest prompt and an answer with max_tokens={max_tokens}"
+    most = longest + dialogue.width(max_tokens)
+    require_positions(getattr(model, "config", None), most, what)
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
     ask = functools.partial(dialogue.answers, model, tokenizer, max_tokens=max_tokens)
 
@@ -178,6 +177,19 @@ def hold(
     if samples:
         sampled = list(answers("samples", keys_NG, temperature))
     return list(zip(greedy, sampled, strict=True))
+
+
+def _require_something_to_measure(rows, batch, samples, temperature):
+    """Refuses sizes and a temperature of `hold` that measure nothing."""
+    if not rows:
+        raise ValueError("There are no rows to evaluate.")
+    if batch < 1 or samples < 0:
+        raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
+    if samples > 1 and temperature == 0:
+        raise ValueError(
+            f"samples={samples} at temperature=0 would be one answer {samples} times. "
+            "Pass a temperature above 0, or samples=0: greedy answers come anyway."
+        )
 
 
 def _answers(ask, prompts, keys_NG, size, what):

@@ -18,7 +18,8 @@ def check_makes(answer) -> Check:
         return answer(text, list(numbers), target)
 
     return judge(
-        *_makes_and_makes_not(pays),
+        *_takes_the_given_numbers(pays),
+        *_is_exact_arithmetic(pays),
         *_reads_the_last_line(pays),
         ("never raise", lambda: [pays(text) for text in HARD_TEXTS]),
         (
@@ -32,8 +33,8 @@ def check_makes(answer) -> Check:
     )
 
 
-def _makes_and_makes_not(pays):
-    """Which calculations are paid, wherever they stand."""
+def _takes_the_given_numbers(pays):
+    """A calculation makes the target of the numbers that are given, each once."""
     return (
         ("pay 1 for #### 25 + 3, which makes 28", lambda: pays("#### 25 + 3") == 1),
         (
@@ -60,6 +61,12 @@ def _makes_and_makes_not(pays):
             "take 25 for one number, not for a 2 and a 5",
             lambda: pays("#### 25 + 3", (2, 5, 3)) == 0,
         ),
+    )
+
+
+def _is_exact_arithmetic(pays):
+    """It makes it exactly, with the four signs and brackets, and is nothing else."""
+    return (
         (
             "be exact: 24 is 8 / (3 - 8 / 3)",
             lambda: pays("#### 8 / (3 - 8 / 3)", (3, 3, 8, 8), 24) == 1,

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Answers
+from helpers.generation.dialogue import Answers, padded
 from helpers.generation.interruptions import Heard
 from helpers.runtime import processes
 from helpers.runtime.run_identity import describe
@@ -226,14 +226,6 @@ def _heard(own, active, width):
 
 def _packed(own, tokenizer, width):
     """The Answers, P lists of G, padded on the right."""
-    shape = len(own), len(own[0]), width
-    tokens, mask = np.zeros((2, *shape), np.int32)
-    logprobs = np.zeros(shape, np.float32)
-    for p, g in np.ndindex(shape[:2]):
-        each = own[p][g]
-        count = len(each.tokens)
-        tokens[p, g, :count], mask[p, g, :count] = each.tokens, each.mask
-        logprobs[p, g, :count] = each.logprobs
     flat = [each for group in own for each in group]
     texts = [[chat.decode(tokenizer, each.tokens) for each in group] for group in own]
     metrics = {
@@ -241,4 +233,4 @@ def _packed(own, tokenizer, width):
         "refused": float(np.mean([each.refused for each in flat])),
     }
     ended = np.array([[each.ended for each in group] for group in own])
-    return Answers(tokens, mask, logprobs, ended, texts, metrics)
+    return Answers(*padded(own, width), ended, texts, metrics)

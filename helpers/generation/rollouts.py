@@ -11,6 +11,7 @@ import functools
 import jax
 import numpy as np
 
+from helpers.batches.batch_checks import require_fitting
 from helpers.batches.sources import BatchSource
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
@@ -58,6 +59,9 @@ class Rollouts:
         each of their turns, and rewards judge `traces.Trace` in the place of strings.
         Or a `calculator_use.CalculatorUse`: answers of one turn, strings, in which a
         calculator finishes the sums.
+
+    Raises:
+      helpers.runtime.ranges.TextTooLong: the model was made for shorter texts.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Rollouts:
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
         self.dialogue: Dialogue = tools or OneTurn()
+        self.longest = getattr(prompts, "longest", 0) + self.dialogue.width(max_tokens)
+        require_fitting((model,), self)
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
 

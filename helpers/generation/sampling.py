@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from helpers.batches import batch_checks
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
@@ -80,13 +81,18 @@ def generate(
     Raises:
       ValueError: a prompt is empty, has gaps or foreign ids; or a setting means
         nothing.
+      helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than
+        the texts that the model was made for.
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
         its images.
     """
     sampling_checks.check_limits(
         max_tokens, eos_ids, temperature, model.config.vocab_size, top_k, top_p
     )
-    graph, weights, rows = prepared(model, prompt_PT, prompt_mask_PT, keys_PG, images)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    graph, weights, rows = prepared(
+        model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG, images=images
+    )
     with using(weights):
         return _generate(
             graph,
@@ -103,24 +109,24 @@ def generate(
         )
 
 
-def prepared(model, prompt_PT, prompt_mask_PT, keys_PG, images=None):
+def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
     """What sampling begins with: prompts checked, and spread over the model's devices.
 
     Args:
-      model, prompt_PT, prompt_mask_PT, keys_PG, images: as in `generate`.
+      model, prompt_PT, prompt_mask_PT, images: as in `generate`.
+      room: the most tokens of an answer.
+      keys: arrays of as many rows, which are spread, too.
     Returns:
-      (graph, weights, rows): `nnx.split(model)`, and [prompts, masks, keys], with the
+      (graph, weights, rows): `nnx.split(model)`, and [prompts, masks, *keys], with the
       images where there are any.
     Raises:
       ValueError, ImageMismatch: see `generate`.
     """
-    vocab, vision = model.config.vocab_size, model.config.vision
-    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, vocab)
-    sampling_checks.check_keys(keys_PG, len(prompt_PT))
-    if images is not None or vision:
-        check_prompts(prompt_PT, prompt_mask_PT, images, vision)
+    batch_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
+    if images is not None or model.config.vision:
+        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
-    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)] + [keys_PG]
+    rows = [*(jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)), *keys]
     rows += [] if images is None else [jnp.asarray(images)]
     return graph, weights, spread_rows(rows, weights)
 

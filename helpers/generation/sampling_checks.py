@@ -1,32 +1,18 @@
 """What sampling refuses: inputs that would be answered, but as another question."""
 
-import numpy as np
-
-from helpers.batches.batch_checks import check_right_padded, check_rows
+from helpers.runtime.ranges import require, require_count
 
 LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
-MOST = float(np.finfo(np.float32).max)  # a temperature above it is infinite there
-
-
-def check_prompts(tokens, mask, vocab):
-    """As `check_right_padded`; refuses prompts without a token, too."""
-    count = check_right_padded(tokens, mask, vocab)
-    check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+MOST = (2 - 2**-23) * 2.0**127  # of float32: a temperature above it is infinite there
 
 
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
     """Refuses settings of `sampling.generate` that mean nothing."""
-    tempered = isinstance(temperature, (int, float, np.number)) and (
-        temperature == 0 or LEAST <= temperature <= MOST
-    )
-    whole = all(hasattr(number, "__index__") for number in (top_k, max_tokens))
-    sizes = whole and top_k >= 0 and max_tokens >= 1
-    if not (tempered and LEAST <= top_p <= 1 and sizes):
-        raise ValueError(
-            f"temperature {temperature} must be 0 or from {LEAST} on, top_p {top_p} "
-            f"in [{LEAST}, 1], and in whole numbers top_k {top_k} ≥ 0 and max_tokens "
-            f"{max_tokens} ≥ 1."
-        )
+    if require("temperature", temperature, least=0, most=MOST):  # 0 is greedy
+        require("temperature other than 0", temperature, least=LEAST)
+    require("top_p", top_p, least=LEAST, most=1)
+    require_count("top_k", top_k, least=0)
+    require_count("max_tokens", max_tokens)
     if strange := [token for token in eos_ids if token not in range(vocab)]:
         raise ValueError(
             f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "

@@ -16,7 +16,6 @@ import numpy as np
 from flax import nnx
 
 from helpers.batches.batch_checks import check_right_padded
-from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
 from helpers.generation.interruptions import Heard, closed_up, hearing
@@ -25,6 +24,7 @@ from helpers.generation.sampling import (
     decode_turn,
     empty_cache,
     gathered_model,
+    prepared,
 )
 from helpers.model import scoring
 from helpers.model.attention import KV
@@ -67,16 +67,13 @@ def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Sessi
       images: of the prompts, see `sampling.generate`.
     Raises:
       ValueError: a prompt is empty, has gaps or foreign ids.
+      helpers.runtime.ranges.TextTooLong: a prompt and its cache may hold longer texts
+        than those that the model was made for.
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
       its images.
     """
-    sampling_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config.vocab_size)
-    if images is not None or model.config.vision:
-        check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
-    graph, weights = nnx.split(model)
-    rows = [jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)]
-    rows += [] if images is None else [jnp.asarray(images)]
-    rows = spread_rows(rows, weights)
+    pieces = prompt_PT, prompt_mask_PT, size
+    graph, weights, rows = prepared(model, *pieces, images=images)
     with using(weights):
         return _prefill(graph, weights, *rows, group=group, size=size)
 

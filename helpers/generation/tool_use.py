@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Answers
+from helpers.generation.dialogue import Answers, padded
 from helpers.runtime import processes
+from helpers.runtime.ranges import require, require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat
@@ -36,11 +37,9 @@ class ToolUse:
     """
 
     def __init__(self, grammar, tools, *, turns=3, max_result_tokens=64, seconds=10.0):
-        if turns < 1 or max_result_tokens < 1 or seconds <= 0:
-            raise ValueError(
-                f"turns {turns} and max_result_tokens {max_result_tokens} must be at "
-                f"least 1, seconds {seconds} more than 0."
-            )
+        require_count("turns", turns)
+        require_count("max_result_tokens", max_result_tokens)
+        require("seconds", seconds, above=0)
         self.grammar, self.tools = grammar, list(by_name(tools).values())
         if not self.tools:
             raise ValueError("There is no tool to use: pass a list of Tool.")
@@ -216,18 +215,10 @@ def turn_text(tokenizer, tokens, ended):
 
 def _packed(conversations, width):
     """The Answers of conversations, P lists of G, padded on the right."""
-    shape = len(conversations), len(conversations[0]), width
-    tokens, mask = np.zeros((2, *shape), np.int32)
-    logprobs = np.zeros(shape, np.float32)
-    for place in np.ndindex(shape[:2]):
-        own = conversations[place[0]][place[1]]
-        tokens[place][: len(own.tokens)] = own.tokens
-        mask[place][: len(own.mask)] = own.mask
-        logprobs[place][: len(own.logprobs)] = own.logprobs
     ended = np.array([[own.ended for own in group] for group in conversations])
     traces = [[own.trace for own in group] for group in conversations]
     metrics = _metrics(sum(traces, []))
-    return Answers(tokens, mask, logprobs, ended, traces, metrics)
+    return Answers(*padded(conversations, width), ended, traces, metrics)
 
 
 def _metrics(traces):

@@ -28,6 +28,7 @@ class ModelConfig:
 
     `window` is the reach of local layers in tokens; one layer in `pattern` is global
     (sees everything), the others are local. `pattern == 1` means every layer is global.
+    `max_positions` is 0 where nobody says for which texts the model was made.
     `stretch` is of global layers' rotary angles; local ones keep theirs. `vision` is
     the tower beside the decoder, of Gemma 3 and 4; `gemma4` what only Gemma 4 has.
     """
@@ -95,6 +96,17 @@ class ModelConfig:
         return (self.query_scale or self.head_dim) ** -0.5
 
     @property
+    def positions(self) -> int:
+        """Tokens of the longest text that it was made for; 0 where nobody says.
+
+        A linear stretch comes on top of the number in config.json (so transformers'
+        documentation), but in a Gemma 3, whose number is that of stretched texts.
+        """
+        linear = self.stretch and self.stretch.kind == "linear" and not self.is_gemma
+        factor = self.stretch.factor if self.stretch and linear else 1
+        return int(self.max_positions * factor)
+
+    @property
     def softcap(self) -> float:
         """What the size of logits is kept below (Gemma 4); 0: nothing."""
         return self.gemma4.softcap if self.gemma4 else 0.0
@@ -154,7 +166,7 @@ class ModelConfig:
             rope_theta=theta_of(hf, "full_attention", 1e6 if gemma else 1e4),
             rope_local_theta=theta_of(hf, "sliding_attention", 1e4) if gemma else 1e4,
             stretch=stretch_of(hf),
-            max_positions=hf.get("max_position_embeddings") or 8192,
+            max_positions=hf.get("max_position_embeddings") or 0,
             query_scale=float(scale) if gemma else 0.0,
             norm_eps=float(hf.get("rms_norm_eps", 1e-6)),
             tied=hf.get("tie_word_embeddings", gemma),
@@ -178,8 +190,9 @@ class ModelConfig:
             "rope_theta": self.rope_theta,
             "rms_norm_eps": self.norm_eps,
             "tie_word_embeddings": self.tied,
-            "max_position_embeddings": self.max_positions,
         }
+        if self.max_positions:
+            hf["max_position_embeddings"] = self.max_positions
         if self.gemma4:
             hf = _gemma4_hf(self, hf)
             return self.vision.to_hf(hf) if self.vision else hf

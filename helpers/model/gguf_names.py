@@ -55,6 +55,7 @@ ROPE = gguf_gemma4.ROPE  # by how much each frequency is slowed down
 # What llama.cpp builds into the architecture. Newer ones read the pattern and the base
 # from the file if it has them; older ones do not.
 GEMMA_PATTERN, GEMMA_27B_LAYERS, GEMMA_LOCAL_THETA = 6, 62, 1e4
+UNTOLD = 8192  # positions of a model that says none: llama.cpp wants a number
 
 
 def tensors(config: ModelConfig) -> dict[str, str]:
@@ -183,7 +184,7 @@ def config_fields(config: ModelConfig) -> dict:
     name = ARCHITECTURES[config.family]
     fields: dict[str, int | float | str | list] = {
         "block_count": config.layers,
-        "context_length": config.max_positions,
+        "context_length": config.max_positions or UNTOLD,
         "embedding_length": config.width,
         "feed_forward_length": config.ff,
         "attention.head_count": config.heads,

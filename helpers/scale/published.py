@@ -15,12 +15,15 @@ from helpers.training.state import trained
 BASE = "checksum of "
 
 
-def read(model: nnx.Module) -> dict[str, np.ndarray]:
+def read(model: nnx.Module, wrt=None) -> dict[str, np.ndarray]:
     """All trained variables by name, on the host; waits for an update to end.
 
     Those that are not trained are told by a checksum each, computed once.
+
+    Args:
+      wrt: which are trained, as for the `Trainer`.
     """
-    flat, others = _flat(model)
+    flat, others = _flat(model, trained(model, wrt))
     arrays = {_name(path): np.asarray(jax.device_get(x[...])) for path, x in flat}
     return arrays | _checksums(others)
 
@@ -36,7 +39,7 @@ def write(model: nnx.Module, arrays: dict[str, np.ndarray]) -> None:
       ValueError: names, shapes or dtypes are those of another model, or its variables
         that are not trained are others.
     """
-    flat, others = _flat(model)
+    flat, others = _flat(model, lambda path, _: _name(path) in arrays)
     own = {_name(path): (x.shape, jnp.dtype(x.dtype)) for path, x in flat}
     own |= {name: str(x) for name, x in _checksums(others).items()}
     sent = {name: _told(name, x) for name, x in arrays.items()}
@@ -53,9 +56,9 @@ def write(model: nnx.Module, arrays: dict[str, np.ndarray]) -> None:
     nnx.update(model, nnx.from_flat_state(list(flat)))
 
 
-def _flat(model):
-    """Pairs (path, variable): those that are trained, and the others."""
-    states = nnx.state(model, trained(model), ...)
+def _flat(model, chosen):
+    """Pairs (path, variable): those that an nnx filter chooses, and the others."""
+    states = nnx.state(model, chosen, ...)
     return [list(nnx.to_flat_state(state)) for state in states]
 
 

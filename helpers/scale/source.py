@@ -81,6 +81,8 @@ class FromWorkers:
                 " a reward, and train several hosts, or by a teacher, with Rollouts."
             )
         self.rollouts, self.crew, self.model = rollouts, crew, rollouts.model
+        self.longest = rollouts.longest
+        self.wrt: Any = None
         self.buffer = Buffer(functools.partial(tickets.draw, rollouts), pieces, limit)
         self.limit, self.deadline = limit, deadline
         self.patience, self.say = patience, say
@@ -97,6 +99,14 @@ class FromWorkers:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
+
+    def send(self, wrt) -> None:
+        """Workers are sent these variables of the model: its trainer says which.
+
+        Args:
+          wrt: an nnx filter; None, before anybody says: those that `Trainer` takes.
+        """
+        self.wrt = wrt
 
     def get_state(self) -> dict:
         """Where it stands: what was not learned yet will be asked again."""
@@ -138,7 +148,7 @@ class FromWorkers:
         version = self.buffer.version + bool(self.buffer.learning)
         try:
             self.crew.require_running()
-            self.crew.publish(version, published.read(self.model))
+            self.crew.publish(version, published.read(self.model, self.wrt))
             taken = self._taken()
         except RunStopped as error:
             self._stop(error)

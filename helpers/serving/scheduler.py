@@ -19,6 +19,7 @@ from flax import nnx
 
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import draw
+from helpers.runtime.ranges import require_positions
 from helpers.serving import paged
 from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
 from helpers.serving.request import Request, check
@@ -53,6 +54,8 @@ class Engine:
       passes: how often the model was run, chunks of prompts included.
 
     Raises:
+      helpers.runtime.ranges.TextTooLong: the model was made for texts shorter than
+        `longest`.
       ValueError: a size that is none; or, by `step`, the model's weights are others
         than they were.
     """
@@ -72,6 +75,7 @@ class Engine:
         if min(places, longest, chunk) < 1:
             raise ValueError("places, longest and chunk must be 1 or more.")
         sampling_checks.check_limits(longest, eos_ids, 0, model.config.vocab_size)
+        require_positions(model.config, longest, f"A text of longest={longest}")
         self.pool = BlockPool(blocks, size, keep)
         self.pages = paged.pages(model, blocks, size)
         self.program, self.vocab = nnx.split(model), model.config.vocab_size

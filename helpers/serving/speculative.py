@@ -79,7 +79,10 @@ def generate(
     vocab = model.config.vocab_size
     sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
     drafter.check(model)
-    graph, weights, rows = prepared(model, prompt_PT, prompt_mask_PT, keys_PG)
+    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    graph, weights, rows = prepared(
+        model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
+    )
     with using(weights):
         return _generate(
             graph,

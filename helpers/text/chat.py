@@ -250,7 +250,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
     told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
-    answered = [*encoding.PROBE, *told]
+    answered = [*encoding.probe(), *told]
     controls = chat_defused.controls_of(tokenizer)
     answered, switches, spelled = chat_defused.defused(controls, answered, switches)
     whole = encoding.render(tokenizer, answered, False, **switches)

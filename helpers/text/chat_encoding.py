@@ -10,13 +10,19 @@ their own.
 import re
 import threading
 
+from helpers.text.template_limits import unknown_word
+
 # What ends a call in families whose results stand in the model's own turn, by what ends
 # a turn: models of these families write it whatever their template says.
 CALL_END = {"<turn|>": "<|tool_response>"}
 # Whether special tokens count is a switch of the tokenizer itself, which every call
 # sets: those of two threads take turns.
 _SWITCHED = threading.Lock()
-PROBE = ({"role": "user", "content": "question"},)
+
+
+def probe() -> list[dict]:
+    """A question to look at a template with, which it cannot know."""
+    return [{"role": "user", "content": unknown_word()}]
 
 
 def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
@@ -26,7 +32,8 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     there: a begin, so many image tokens and an end.
 
     Raises:
-      ValueError: there is an image, and no `vision`.
+      ValueError: there is an image, and no `vision`; or the template takes a content as
+        one text, and gets a list of parts.
     """
     if vision is None and _images(messages):
         raise ValueError(
@@ -40,12 +47,49 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
 
 def _applied(tokenizer, messages, add_generation_prompt=True, **switches):
     """What the template writes."""
-    return tokenizer.apply_chat_template(
-        identified(messages),
-        tokenize=False,
-        add_generation_prompt=add_generation_prompt,
-        **switches,
-    )
+
+    def written(messages):
+        return tokenizer.apply_chat_template(
+            identified(messages),
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            **switches,
+        )
+
+    lists = [m["content"] for m in messages if isinstance(m.get("content"), list)]
+    try:
+        text = written(messages)
+    except Exception as error:
+        if lists and _succeeds(written, [_in_one_text(m) for m in messages]):
+            raise ValueError(_NO_PARTS.format(lists[0])) from error
+        raise
+    if shown := [parts for parts in lists if parts and str(parts) in text]:
+        raise ValueError(_NO_PARTS.format(shown[0]))
+    return text
+
+
+_NO_PARTS = (
+    "A content is a list of parts, {!r:.80}, and this chat template takes one text "
+    "only. Pass a str, the texts of the parts joined; or take a model whose template "
+    "knows parts (Gemma 3 and 4)."
+)
+
+
+def _succeeds(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+def _in_one_text(message):
+    """The message, its parts' texts joined."""
+    if not isinstance(message.get("content"), list):
+        return message
+    parts = message["content"]
+    texts = [p.get("text") or "" if isinstance(p, dict) else str(p) for p in parts]
+    return {**message, "content": "".join(texts)}
 
 
 def identified(messages):
@@ -98,7 +142,8 @@ def _images(messages):
 
 def can_think(tokenizer):
     """Whether its template writes another prompt for a model that is to think first."""
-    on, off = (render(tokenizer, PROBE, enable_thinking=x) for x in (True, False))
+    asked = probe()
+    on, off = (render(tokenizer, asked, enable_thinking=x) for x in (True, False))
     return on != off
 
 
@@ -126,7 +171,8 @@ def switches_of(tokenizer, thinking, tools, vision=None):
             )
         switches["enable_thinking"] = bool(thinking)
     if tools:
-        if render(tokenizer, PROBE, tools=tools) == render(tokenizer, PROBE):
+        asked = probe()
+        if render(tokenizer, asked, tools=tools) == render(tokenizer, asked):
             raise ValueError(
                 "tools were given, but this chat template leaves them out. Describe "
                 "them in the first message, or take a model whose template has tools "
@@ -213,8 +259,8 @@ def turn_end(tokenizer):
     Raises:
       ValueError: there is no control token among them.
     """
-    marker = "ANSWER"
-    messages = [*PROBE, {"role": "assistant", "content": marker}]
+    marker = unknown_word()
+    messages = [*probe(), {"role": "assistant", "content": marker}]
     closing = render(tokenizer, messages, False).rpartition(marker)[2]
     (ids,) = encode(tokenizer, [closing])
     added = tokenizer.added_tokens_decoder
@@ -235,11 +281,11 @@ def call_end(tokenizer):
     model's own turn (Gemma 4): the model writes it, and stops. None: a call ends as
     every turn does, or the template knows of no calls.
     """
-    marker = "ANSWER"
+    marker = unknown_word()
     calls = [{"type": "function", "function": {"name": marker, "arguments": {}}}]
     called = {"role": "assistant", "content": "", "tool_calls": calls}
     try:
-        text = render(tokenizer, [*PROBE, called], False)
+        text = render(tokenizer, [*probe(), called], False)
     except ImportError:  # of Jinja: that is not the template's fault
         raise
     except Exception:  # it refuses calls: templates fail in any way

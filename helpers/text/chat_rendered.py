@@ -6,6 +6,7 @@ Used by `helpers.text.chat`, which turns the text into tokens and masks.
 import re
 
 from helpers.text import chat_encoding as encoding
+from helpers.text.template_limits import unknown_word
 
 # The end of a think block, whose begin is not in the same text.
 THINK_ENDS = re.compile(r"^(?:(?!<think>).)*</think>", re.DOTALL)
@@ -41,10 +42,11 @@ def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
     ones, Qwen3's of 2507), and write an answer without thinking after its end.
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
-    asked = [encoding.PROBE[0], {"role": "assistant", "content": "ANSWER"}]
+    marker = unknown_word()
+    asked = [*encoding.probe(), {"role": "assistant", "content": marker}]
     prompt = encoding.render(tokenizer, asked[:1], **switches)
     whole = encoding.render(tokenizer, asked, False, **switches)
-    between = whole.removeprefix(prompt).partition("ANSWER")[0]
+    between = whole.removeprefix(prompt).partition(marker)[0]
     if not whole.startswith(prompt) or THINK_ENDS.search(between):
         raise ValueError(
             f"The prompt ends in {prompt[-40:]!r}, and the template writes an answer "

@@ -2,30 +2,37 @@
 
 A template is a program. Jinja's sandbox keeps it from files and from attributes, and
 lets it fill the memory or run for days. So a template of a file that nobody vouches for
-is rendered first where that harms nobody.
+is rendered first where that harms nobody, with words that are drawn anew for each look:
+it cannot tell that it is being looked at. What it does with a conversation of another
+kind, with pictures, say, or a hundred turns, is not known after this.
 """
 
 import contextlib
 import json
 import re
+import secrets
+import string
 import subprocess
 import sys
 
 SECONDS, BYTES, CHARACTERS = 10, 2 << 30, 1_000_000
 LONGEST = 1 << 18  # characters of a template; those of large models have some 10,000
 GENERATION = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # transformers' own mark
-MESSAGES = (
-    {"role": "user", "content": "question"},
-    {"role": "assistant", "content": "answer"},
-)
+ROUNDS = 3  # of question and answer in the longest conversation that is looked at
 
 
 class TemplateRefused(ValueError):
     """A chat template takes more time or memory than any conversation needs."""
 
 
+def unknown_word() -> str:
+    """A word that no template can know: five to twelve letters, drawn by the system."""
+    size = 5 + secrets.randbelow(8)
+    return "".join(secrets.choice(string.ascii_letters) for _ in range(size))
+
+
 def require_modest(template: str) -> None:
-    """Renders a question and an answer in a process of its own.
+    """Renders conversations of one to three rounds in a process of its own.
 
     What is wrong with a template otherwise is not looked at.
 
@@ -43,7 +50,7 @@ def require_modest(template: str) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         said = subprocess.run(
             aside,
-            input=json.dumps(template),
+            input=json.dumps([template, _conversations()]),
             capture_output=True,
             text=True,
             timeout=2 * SECONDS,
@@ -52,9 +59,19 @@ def require_modest(template: str) -> None:
     if said.strip() != "fine":
         raise TemplateRefused(
             f"The chat template needs more than {SECONDS} seconds, {BYTES >> 30} GiB "
-            f"or {CHARACTERS:,} characters for one question and its answer. Take the "
-            "model from somewhere else, or put another template into the file."
+            f"or {CHARACTERS:,} characters for {ROUNDS} questions and answers. Take the"
+            " model from somewhere else, or put another template into the file."
         )
+
+
+def _conversations():
+    """Of one round, of two, and so on; of words that nobody knows."""
+    messages = [
+        {"role": role, "content": unknown_word()}
+        for _ in range(ROUNDS)
+        for role in ("user", "assistant")
+    ]
+    return [messages[:count] for count in range(2, len(messages) + 1, 2)]
 
 
 def _limit():
@@ -65,7 +82,7 @@ def _limit():
         resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
 
 
-def _render(template: str) -> bool:
+def _render(template: str, conversations: list) -> bool:
     """Whether it stays within the limits, or stops with an error of its own."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -74,23 +91,36 @@ def _render(template: str) -> bool:
     )
     environment.filters["tojson"] = json.dumps
     environment.globals |= {"raise_exception": str, "strftime_now": str}
-    written = 0
+    room = [CHARACTERS]
     try:
         compiled = environment.from_string(GENERATION.sub("", template))
-        for asks in (False, True):
-            for piece in compiled.generate(
-                messages=MESSAGES, add_generation_prompt=asks, tools=None
-            ):
-                written += len(piece)
-                if written > CHARACTERS:
-                    return False
+        return all(
+            _is_modest(compiled, messages, asks, room)
+            for messages in conversations
+            for asks in (False, True)
+        )
     except MemoryError:
         return False
     except Exception:  # noqa: BLE001 (whoever uses the template is told of it)
         return True
+
+
+def _is_modest(compiled, messages, asks, room):
+    """Whether what it writes fits into the room that is left, which gets smaller."""
+    try:
+        for piece in compiled.generate(
+            messages=messages, add_generation_prompt=asks, tools=None
+        ):
+            room[0] -= len(piece)
+            if room[0] < 0:
+                return False
+    except MemoryError:
+        return False
+    except Exception:  # noqa: BLE001, S110 (as above; other conversations may work)
+        pass
     return True
 
 
 if __name__ == "__main__":
     _limit()
-    print("fine" if _render(json.load(sys.stdin)) else "refused")
+    print("fine" if _render(*json.load(sys.stdin)) else "refused")

@@ -7,16 +7,19 @@ also takes any other Optax transformation, which then has its rate inside.
 """
 
 import math
+import sys
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import optax
 
-from helpers.runtime.ranges import require
+from helpers.runtime.ranges import require, require_count
 from helpers.runtime.sharding import is_stacked
 
 Schedule = Callable[[int], float]
+BELOW_1, LARGEST = math.nextafter(1, 0), sys.float_info.max  # the ends of ranges
 
 
 class Optimizer(NamedTuple):
@@ -101,7 +104,8 @@ def adamw(
     """AdamW (1711.05101) after clipping the gradient's global norm.
 
     Args:
-      peak: highest learning rate; or an Optax schedule, which is then all there is.
+      peak: highest learning rate, a number of Python, NumPy or JAX; or an Optax
+        schedule, which is then all there is.
       steps: length of the run for the cosine; None keeps the rate constant.
       warmup: steps of the linear climb to the peak.
       b1: decay of the gradient's moving average.
@@ -111,9 +115,10 @@ def adamw(
       final: share of the peak at the last step.
 
     Raises:
-      ValueError: peak, b2, weight_decay or clip is out of its range.
+      ValueError: an argument is out of its range. A warm-up that is longer than the
+        run is a warning.
     """
-    _require(peak, b2, weight_decay, clip)
+    b1, b2, weight_decay, clip = _checked(b1, b2, weight_decay, clip)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
@@ -149,7 +154,8 @@ def muon(
     The other arguments are those of `adamw`. Needs optax 0.2.6, the first whose
     Muon takes stacked matrices.
     """
-    _require(peak, b2, weight_decay, clip)
+    _, b2, weight_decay, clip = _checked(0, b2, weight_decay, clip)
+    adam_scale = require("adam_scale", adam_scale, least=0, most=LARGEST)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.contrib.muon(
@@ -165,12 +171,14 @@ def muon(
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 
-def _require(peak, b2, weight_decay, clip):
-    if not callable(peak):
-        require("peak", peak, least=0)
-    require("b2", b2, least=0, most=math.nextafter(1, 0))
-    require("weight_decay", weight_decay, least=0)
-    require("clip", clip, above=0)
+def _checked(b1, b2, weight_decay, clip):
+    """The numbers of a chain, refused by name where they are out of their ranges."""
+    return (
+        require("b1", b1, least=0, most=BELOW_1),
+        require("b2", b2, least=0, most=BELOW_1),
+        require("weight_decay", weight_decay, least=0, most=LARGEST),
+        require("clip", clip, above=0),
+    )
 
 
 def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
@@ -182,8 +190,18 @@ def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
                 " number as peak."
             )
         return peak
+    peak = require("peak", peak, least=0, most=LARGEST)
+    require_count("warmup", warmup, least=0)
+    final = require("final", final, least=0, most=1)
     if steps is None:
         return constant(peak, warmup)
+    require_count("steps", steps)
+    if warmup > steps:
+        warnings.warn(
+            f"warmup={warmup} is longer than steps={steps}: the rate never climbs to"
+            f" peak={peak}. Pass a shorter warmup, if this is more than a first look.",
+            stacklevel=3,
+        )
     return cosine(peak, steps, warmup, final)
 
 

@@ -18,7 +18,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from helpers.batches.batch_checks import require_readable
+from helpers.batches.batch_checks import require_fitting, require_readable
 from helpers.batches.sources import BatchSource
 from helpers.runtime import processes
 from helpers.runtime.mesh import make_mesh
@@ -47,8 +47,7 @@ class Trainer:
     (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
     computes again to save memory by `model.remat = "layer"`, "attention", "cheap" or
     "none". What is trained in 16 bits keeps what rounding takes off each move for the
-    next one; in float32 with `activations="bfloat16"` it learns more in the same
-    memory.
+    next one; in float32 with `activations="bfloat16"` it learns as much in less memory.
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.
@@ -146,6 +145,8 @@ class Trainer:
           helpers.training.errors.TrainingDiverged: a loss, a gradient, a rate or the
             weights are not finite.
           helpers.training.errors.NothingToLearn: no token counted for a long time.
+          helpers.runtime.ranges.TextTooLong: texts are longer than those that the
+            model, or a frozen one, was made for.
           ValueError: more than `steps` steps are done already, batches of another run
             would be gone on with, or rollouts are another model's.
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
@@ -158,6 +159,8 @@ class Trainer:
                 f" checkpoint: {self._last_checkpoint()}."
             )
         require_own_answers(self.model, self.objective, batches)
+        require_fitting((self.model, *self.state.frozen), batches)
+        getattr(batches, "send", lambda wrt: None)(self.state.wrt)  # to its workers
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):

@@ -654,3 +654,12 @@ def test_pictures_that_do_not_fit_their_rows_are_refused():
         rows_with_pictures([([1, 7, 7], [0, 1, 1])])
     with pytest.raises(ImageMismatch, match="images"):
         next(rows_with_pictures(shown(6), lambda i: seen(i)[:1]))
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.5])
+def test_rows_of_no_length_are_refused(length):
+    """Cut to nothing, examples fitted in for ever; cut to less, none came."""
+    with pytest.raises(ValueError, match=f"length={length}: pass a whole number"):
+        prompt_batches.packed_rows(
+            [([1, 2, 3], [0, 1, 1])], batch=1, length=length, seed=0, truncate=True
+        )

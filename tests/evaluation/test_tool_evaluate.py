@@ -45,6 +45,9 @@ class Scripted:
     def __init__(self):
         self.shapes = []
 
+    def width(self, max_tokens):
+        return max_tokens
+
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature):
         P, G = keys.shape
         self.shapes.append((P, G, temperature))

@@ -41,12 +41,15 @@ def changed(array, place, value):
         ({"keys": KEYS[:1]}, r"shape \(1, 3\) for 2 prompts"),
         ({"keys": KEYS[:, 0]}, r"shape \(2,\) for 2 prompts"),
         ({"eos_ids": (1, VOCAB)}, r"eos_ids \[19\] are outside"),
-        ({"temperature": float("nan")}, "temperature nan"),
-        ({"temperature": 1e-30}, "temperature 1e-30"),
-        ({"temperature": "hot"}, "temperature hot"),
-        ({"temperature": 1e39}, r"temperature 1e\+39"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": 1e-30}, "temperature other than 0=1e-30"),
+        ({"temperature": "hot"}, "temperature='hot'"),
+        ({"temperature": 1e39}, r"temperature=1e\+39"),
         ({"eos_ids": (0.5,)}, r"eos_ids \[0.5\]"),
-        ({"top_p": 1e-50}, "top_p 1e-50"),
+        ({"top_p": 1e-50}, "top_p=1e-50"),
+        ({"top_p": float("nan")}, "top_p=nan"),
+        ({"top_k": 2.5}, "top_k=2.5"),
+        ({"max_tokens": 0}, "max_tokens=0"),
     ],
 )
 def test_what_would_be_answered_as_another_question_is_refused(asked, message):
@@ -137,7 +140,7 @@ def test_what_is_appended_has_no_gaps_and_no_foreign_ids():
 def test_a_conversation_is_refused_what_generate_is():
     with pytest.raises(ValueError, match="Prompt 1 is empty"):
         prefill(9, mask=changed(MASK, 1, 0))
-    with pytest.raises(ValueError, match="temperature -1"):
+    with pytest.raises(ValueError, match="temperature=-1"):
         generate_turn(prefill(9), ALL, temperature=-1)
     with pytest.raises(ValueError, match="eos_ids"):
         generate_turn(prefill(9), ALL, eos_ids=(VOCAB,))

@@ -19,6 +19,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.rewards.functions import RewardSet
+from helpers.scale import published
 from helpers.scale import source as source_module
 from helpers.scale.crew import RunStopped, WorkerLost
 from helpers.scale.source import FromWorkers
@@ -329,6 +330,36 @@ def test_answers_that_may_be_old_need_an_objective_that_weighs_them():
         trainer = Trainer(rollouts.model, objective, adamw(1e-3), log=False)
         with pytest.raises(ValueError, match="sampler_cap=2.0"), source as batches:
             trainer.fit(batches, 1)
+
+
+class Heard(LocalCrew):
+    """A crew that keeps what it was last told to load."""
+
+    def publish(self, version, arrays):
+        super().publish(version, arrays)
+        self.told = arrays
+
+
+def some(path, _):
+    """Queries alone, as an nnx filter."""
+    return path[-1] == "q"
+
+
+def test_workers_answer_with_what_the_trainer_trains():
+    """Whatever its wrt says: they are sent that, and nothing else."""
+    rollouts, crew = make(), Heard(make)
+    before = toy_training.weights(rollouts.model)
+    source = FromWorkers(rollouts, crew)
+    with source as batches:
+        trainer_of(rollouts, wrt=some).fit(batches, 2)
+        next(batches)
+    trained = toy_training.weights(rollouts.model)
+    held = toy_training.weights(crew.members[0].rollouts.model)
+    moved = [name for name in before if (before[name] != trained[name]).any()]
+    assert len(moved) == 1
+    for name, x in trained.items():
+        np.testing.assert_array_equal(held[name], x, err_msg=name)
+    assert sum(not n.startswith(published.BASE) for n in crew.told) == 1
 
 
 def test_batches_that_are_closed_say_so():

@@ -236,8 +236,8 @@ def test_a_drafter_of_another_vocabulary_is_refused(make):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        ({"max_tokens": 0}, "max_tokens 0"),
-        ({"temperature": -1}, "temperature -1"),
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"temperature": -1}, "temperature=-1"),
         ({"eos_ids": (99,)}, "99"),
     ],
 )

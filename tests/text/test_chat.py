@@ -230,6 +230,33 @@ def test_a_control_token_in_parts_of_a_content_is_only_text(tokenizer, between):
     assert controls == [i for i in begins if i < len(SPECIAL_TOKENS)]
 
 
+PARTS = [{"type": "text", "text": "one and"}, {"type": "text", "text": " two"}]
+ADDS = "{% for m in messages %}{{ '<start_of_turn>' + m.content + '<end_of_turn>' }}"
+WRITES = ADDS.replace(" + ", " ~ ")  # an object as Python shows it
+TRIMS = ADDS.replace("m.content", "m.content.strip()")
+
+
+@pytest.mark.parametrize("template", [CHATML, ADDS, WRITES, TRIMS])
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_a_template_that_knows_no_parts_says_so(template, role):
+    tokenizer = chat.train_tokenizer(["one and two"], 300)
+    ends = "" if "endfor" in template else "{% endfor %}"
+    tokenizer.chat_template = template + ends
+    asked = [{"role": role, "content": PARTS}, {"role": "user", "content": "one"}]
+    with pytest.raises(ValueError, match="list of parts.*'one and'.*Pass a str"):
+        chat.prompt_tokens(tokenizer, asked)
+    asked[0]["content"] = "one and two"
+    assert chat.prompt_tokens(tokenizer, asked)
+
+
+def test_a_template_that_refuses_for_another_reason_is_quoted(tokenizer):
+    """Gemma's, which knows parts, and wants turns that alternate."""
+    from jinja2 import TemplateError
+
+    with pytest.raises(TemplateError, match="alternate"):
+        chat.prompt_tokens(tokenizer, 2 * [{"role": "user", "content": PARTS}])
+
+
 def test_two_threads_do_not_change_each_others_tokens(tokenizer):
     """Whether control tokens count is a switch of the tokenizer, which both turn."""
     expected, stop = chat.prompt_tokens(tokenizer, QUESTION), threading.Event()
@@ -275,6 +302,22 @@ def test_a_template_that_never_ends_a_turn_is_refused():
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
     with pytest.raises(ValueError, match="could not stop"):
         chat.example_tokens(tokenizer, "a", "b")
+
+
+def test_a_template_that_ends_turns_only_where_it_is_looked_at_is_refused():
+    """It knows the words of a fixed look; ours are drawn anew."""
+    tokenizer = chat.train_tokenizer(TEXTS, 300)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['content'] }}{% if m['content'] in "
+        "('question', 'answer', 'ANSWER') %}<end_of_turn>{% endif %}{% endfor %}"
+    )
+    with pytest.raises(ValueError, match="could not stop"):
+        chat.eos_ids(tokenizer)
+
+
+def test_looks_are_drawn_anew_and_end_the_same(chatml):
+    assert len({chat_encoding.probe()[0]["content"] for _ in range(9)}) == 9
+    assert len({chat.eos_ids(chatml) for _ in range(9)}) == 1
 
 
 def test_one_answer_per_question(tokenizer):

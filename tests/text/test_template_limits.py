@@ -21,6 +21,11 @@ HARMFUL = {
     "only where it is to answer": "{% if add_generation_prompt %}"
     + NESTED
     + "{% endif %}",
+    "only for other words than a fixed look has": "{% if messages[0].content != "
+    "'question' %}" + NESTED + "{% endif %}",
+    "only where more is said": "{% if messages|length > 4 %}" + NESTED + "{% endif %}",
+    "after a conversation that it refuses": "{% if messages|length < 3 %}{{ 1 / 0 }}"
+    "{% endif %}" + NESTED,
 }
 
 

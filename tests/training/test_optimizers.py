@@ -98,3 +98,54 @@ def test_muon_orthogonalises_each_layer_s_matrix_and_leaves_the_rest_to_adam():
         (ours["layers"]["norm"], g["layers"]["norm"]),
     ):
         np.testing.assert_allclose(adam, -size * np.sign(gradient), rtol=1e-3)
+
+
+NAN, INFINITE = float("nan"), float("inf")
+SHARED = [
+    *(("peak", x) for x in (-1e-3, NAN, INFINITE, "1e-3", np.ones(1))),
+    *(("b2", x) for x in (-0.1, 1.0, NAN)),
+    *(("weight_decay", x) for x in (-0.1, NAN, INFINITE)),
+    *(("clip", x) for x in (0, -1.0, NAN)),
+    *(("warmup", x) for x in (-1, 2.5, NAN)),
+    *(("steps", x) for x in (0, -3, 2.5, NAN)),
+    *(("final", x) for x in (-0.1, 1.1, NAN)),
+]
+
+
+@pytest.mark.parametrize(
+    "make, name, value",
+    [
+        *((make, *asked) for make in (adamw, muon) for asked in SHARED),
+        *((adamw, "b1", x) for x in (-0.1, 1.0, NAN, None)),
+        *((muon, "adam_scale", x) for x in (-0.1, NAN, INFINITE)),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_by_name(make, name, value):
+    settings = {"peak": 1e-3, "steps": 10} | {name: value}
+    with pytest.raises(ValueError, match=f"{name}="):
+        make(settings.pop("peak"), **settings)
+
+
+@pytest.mark.parametrize("make", [adamw, muon])
+def test_a_warmup_that_never_ends_is_said(make, recwarn):
+    make(1e-3, steps=5, warmup=5)
+    assert not recwarn
+    with pytest.warns(UserWarning, match="warmup=6 is longer than steps=5"):
+        made = make(1e-3, steps=5, warmup=6)
+    assert made.learning_rate(4) == pytest.approx(1e-3 * 5 / 6)
+
+
+def test_numbers_at_the_ends_of_their_ranges_are_taken():
+    last = adamw(1e-3, steps=3, warmup=3, b1=0, b2=0, clip=INFINITE, final=1)
+    assert last.learning_rate(2) == 1e-3
+    assert muon(0.0, warmup=5).learning_rate(9) == 0
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.asarray, jnp.asarray])
+def test_a_scalar_of_numpy_or_jax_is_the_number_it_holds(kind):
+    """0.5 is the same in every format; a resumed run may spell it otherwise."""
+    settings = {"b1": 0.5, "b2": 0.5, "weight_decay": 0.5, "clip": 0.5}
+    theirs = adamw(kind(0.5), **{name: kind(x) for name, x in settings.items()})
+    ours = adamw(0.5, **settings)
+    assert theirs.settings == ours.settings
+    assert type(theirs.learning_rate(3)) is float and theirs.learning_rate(3) == 0.5

@@ -52,6 +52,24 @@ def test_many_small_moves_add_up_as_in_float64(dtype, size, seed):
     assert error.max() <= HALF[dtype] * 1.01 + 150 * HALF[dtype] ** 2 * 4
 
 
+def test_a_thousand_tiny_moves_arrive():
+    """All together they are less than half of the parameter's last digit."""
+    params, move = {"w": jnp.ones(3, jnp.bfloat16)}, np.float32(1e-6)
+    state = rounding.first_state(optax.identity(), params)
+
+    @jax.jit
+    def add(params, state):
+        whole, inner = rounding.whole(params, state)
+        return rounding.rounded({"w": whole["w"] + move}, inner, params)
+
+    expected = np.float32(1)
+    for _ in range(1000):
+        params, state = add(params, state)
+        expected += move
+    arrived = np.float32(rounding.whole(params, state)[0]["w"]) - 1
+    np.testing.assert_allclose(arrived, expected - 1, rtol=0.01)
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_a_model_of_16_bits_moves_as_far_as_one_of_32(dtype):
     """100 moves of 1e-4: each is a fortieth of the last digit of the scales, 1.0."""
