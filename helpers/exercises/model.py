@@ -120,15 +120,18 @@ def _logits(tokens):
 def check_cached_logits(answer) -> Check:
     """Logits one token at a time, from the keys and values of those before."""
     tokens = (3, 7, 3, 4, 9, 3)  # 3 thrice, and more of them than a window holds
-    truth, one = _logits(tokens), ((1, 1, 1), (1, 1, 1))
+    one = ((1, 1, 1), (1, 1, 1))
 
     @functools.cache
-    def tried():
-        watched = _Watched()
-        return np.asarray(answer(watched, np.array(tokens))), watched.calls
+    def tried(tokens=tokens):
+        watched, given = _Watched(), np.array(tokens)
+        found = np.asarray(answer(watched, given))
+        return found, watched.calls, np.array_equal(given, tokens)
 
-    def close(rows):
-        return np.allclose(tried()[0][rows], truth[rows], atol=1e-4)
+    def close(rows, tokens=tokens):
+        truth = _logits(tokens)[rows]
+        found = tried(tokens)[0][rows]
+        return found.shape == truth.shape and np.allclose(found, truth, atol=1e-4)
 
     return judge(
         (
@@ -150,6 +153,11 @@ def check_cached_logits(answer) -> Check:
             lambda: [call[2] for call in tried()[1]] == [*range(6)],
         ),
         ("equal the logits of the whole text at once", lambda: close(slice(None))),
+        (
+            "be right for a text of another length",
+            lambda: close(slice(None), (8, 0, 10)),
+        ),
+        ("leave the tokens as they are", lambda: tried()[2]),
     )
 
 
