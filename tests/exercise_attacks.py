@@ -1,7 +1,7 @@
 """Attacks on a self-check: what a right function becomes by a mistake outside its text.
 
 A learner's function may give the first result for ever, leave out an argument, hand an
-argument back, or spoil what it is given. A program puts each of these around an official
+argument back, or spoil what it is given. A program puts each of these around a
 solution, and the check must refuse it. Nor may a check care for the type of a number:
 the same result as float32, or as JAX's in place of NumPy's, must pass.
 """
