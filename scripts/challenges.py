@@ -30,6 +30,7 @@ SEEDS = (0, 1, 2)
 FIELDS = ("notebook", "seed", "reached", "to_beat", "spent", "budget", "cpu_seconds")
 BUDGETS = {  # what the numbers count
     "04": "demonstrations",
+    "05": "gold answers",
     "07": "scored answers",
     "08": "scored answers",
     "08b": "judged answers",

@@ -66,8 +66,23 @@ SAME: dict[str, dict[str, str]] = {
         "return logits": "a list of rows is read as a table of them",
     },
     "02-3": {
-        "return G * (Tc + Tp) / (Tp + G * Tc)": ORDER,
-        "return G * (Tp + Tc) / (G * Tc + Tp)": ORDER,
+        "place_T = np.arange(G * Tc + Tp)": ORDER,
+        "text_T = np.where(place_T < Tp, 0, (place_T - Tp) // Tc + 1)": ORDER,
+        "text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)": (
+            "any other numbers than 0 do for the answers"
+        ),
+        "positions_T = np.where(text_T <= 0, place_T, Tp + (place_T - Tp) % Tc)": (
+            "no text has a number below 0"
+        ),
+        "positions_T = np.where(text_T == 0, place_T, (place_T - Tp) % Tc + Tp)": ORDER,
+        "shown_TT = (text_T == text_T[:, None]) | (text_T == 0)": ORDER,
+        "shown_TT = (text_T <= 0) | (text_T == text_T[:, None])": (
+            "no text has a number below 0"
+        ),
+        "shown_TT = (text_T == 0) | (text_T >= text_T[:, None])": (
+            "what is not behind a token is of no later text"
+        ),
+        "return (positions_T, shown_TT & past_TT)": ORDER,
     },
     "02-4": {"return np.arange(steps) + start_P[:, None]": ORDER},
     "03-2": {
@@ -175,6 +190,12 @@ SAME: dict[str, dict[str, str]] = {
         ),
         "weight_PGT = jax.lax.stop_gradient(jnp.minimum(ratio_PGT, high + 1))": ORDER,
     },
+    "09-1": {
+        "return cut.mean(axis=(3, 1)).reshape(-1, C)": ORDER,
+        "return cut.mean(axis=(1, 3)).reshape(-2, C)": (
+            "NumPy takes any size below 0 for the one that is left"
+        ),
+    },
     "09-2": {
         "if isinstance(grams, bool) or not isinstance(grams, float | int):": (
             "a union of types has no order"
@@ -245,6 +266,15 @@ SAME: dict[str, dict[str, str]] = {
         "without name = 'the first, else the second'": NAME,
         "name = …": NAME,
     },
+    "15-1": {
+        "frozen = 2 * sum((rows * columns for columns, rows in matrices))": ORDER,
+        "trained = rank * sum((columns + rows for rows, columns in matrices))": ORDER,
+        "trained = rank * sum((rows + columns for columns, rows in matrices))": ORDER,
+        "if frozen + 4 * 4 * trained < 0.9 * chip:": (
+            "a tenth of a chip is not asked to the byte"
+        ),
+        "if 4 * 4 * trained + frozen <= 0.9 * chip:": ORDER,
+    },
     "15-3": {
         "said, _, number = text.rpartition('####')": "the space is stripped later",
         "left, _, value = said.rpartition('<<')[2].partition('>>')[0].partition('=')": (
@@ -260,6 +290,10 @@ SAME: dict[str, dict[str, str]] = {
         "return int(bool(computes) and all(annotations(text)) and right)": (
             "1 is equal to 1.0, and 0 to 0.0"
         ),
+    },
+    "15-4": {
+        "done += range(1 + saved, last + 1)": ORDER,
+        "done += range(saved + 1, 1 + last)": ORDER,
     },
     "12-1": {"if length % 4 <= 0:": "a remainder is never negative"},
     "12-2": {"missing = np.maximum(0, p - q)": ORDER},

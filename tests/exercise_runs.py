@@ -63,6 +63,14 @@ def judged(name: str, source: str) -> Check:
     return _verdict(name, namespace)
 
 
+def solved(name: str) -> list:
+    """What the check is called with where the official solution stands in the stub."""
+    (source,) = exercises()[name].solutions
+    namespace = dict(_imports(name.partition("-")[0]))
+    exec(compile(source, "solution", "exec"), namespace)
+    return [namespace[argument.id] for argument in _check(name)[1].args]
+
+
 def judged_value(name: str, answer) -> Check:
     """The verdict on a value or function; on a tuple where the check takes several."""
     _, call = _check(name)

@@ -5,26 +5,64 @@ import json
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, leaves_alone
+from helpers.exercises.check import Check, judge, leaves_alone
 from helpers.tools import nutrition
 from helpers.tools.tool import run_call
 
-SIDE, PATCH, SQUARE = 896, 14, 4  # exercise 1: of Gemma 3 4B
 
+def check_image_tokens(answer) -> Check:
+    """Exercise 1: squares of neighbouring patches averaged, in reading order."""
+    rng = np.random.default_rng(9)
+    # Two rows of two squares of 2 × 2; a patch says its row and its column.
+    small = np.stack([*np.divmod(np.arange(16.0), 4), np.full(16, 7.0)], axis=1)
+    shapes = [*rng.integers(1, 5, (12, 3)).tolist(), [3, 2, 1], [1, 1, 3]]
+    others = [
+        (rng.normal(size=(down * across * n * n, 4)), across * n, n)
+        for down, across, n in shapes
+    ]
 
-def check_photo(patches, tokens) -> Check:
-    """Exercise 1: how many patches and image tokens a photo becomes."""
-    side = SIDE // PATCH
+    def made(patches, columns, square):
+        return np.asarray(answer(patches.copy(), columns, square))
+
+    def right(case):
+        found = made(*case)
+        truth = _averaged(*case)
+        return found.shape == truth.shape and np.allclose(found, truth, atol=1e-5)
+
     return judge(
-        ("name two numbers", filled(patches, tokens, what="two numbers")),
-        ("have more patches than tokens", lambda: patches > tokens > 0),
-        ("count patches along both sides", lambda: patches != side),
-        ("count as many patches as fit into the photo", lambda: patches == side**2),
         (
-            "make one token of every square of 4 × 4 patches, not of a row of 4",
-            lambda: tokens == patches // SQUARE**2,
+            "give one row for each square, as wide as a patch",
+            lambda: made(small, 4, 2).shape == (4, 3),
         ),
+        (
+            "give the mean: what is 7 in every patch stays 7",
+            lambda: np.allclose(made(small, 4, 2)[:, 2], 7),
+        ),
+        (
+            "average a square of two rows and two columns, not four patches of a row",
+            lambda: np.allclose(made(small, 4, 2)[0], [0.5, 0.5, 7]),
+        ),
+        (
+            "keep the reading order, from left to right and then down",
+            lambda: np.allclose(made(small, 4, 2), _averaged(small, 4, 2)),
+        ),
+        (
+            "be right for squares of any size in pictures of any shape",
+            lambda: all(map(right, others)),
+        ),
+        ("leave the patches as they are", lambda: leaves_alone(answer, small, 4, 2)),
     )
+
+
+def _averaged(patches, columns, square):
+    """The same, square by square."""
+    tokens = []
+    for top in range(0, len(patches) // columns, square):
+        for left in range(0, columns, square):
+            places = itertools.product(range(square), repeat=2)
+            own = [patches[(top + y) * columns + left + x] for y, x in places]
+            tokens.append(sum(own) / len(own))
+    return np.array(tokens)
 
 
 def _turn(arguments, name="lookup_nutrition"):

@@ -6,7 +6,7 @@ from helpers.course.stages import stage_folder
 from helpers.evaluation.evaluator import evaluate
 from helpers.exercises import challenge
 from helpers.model import weights
-from helpers.rewards.functions import correct, extract_strict
+from helpers.rewards.functions import correct, extract_strict, gold_number
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
 
@@ -83,6 +83,32 @@ def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> challenge.Outcom
         meter,
         to_beat,
         copies=("sft", "grpo"),
+    )
+
+
+def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> challenge.Outcome:
+    """Notebook 05: `attempt(model, tokenizer, questions, labelled)` returns a model.
+
+    `labelled.take(n)` gives rows with a question and its gold answer, the number alone;
+    `questions` are others, without one.
+    """
+    meter = challenge.Meter(budget, "gold answers")
+    folder = stage_folder("sft")
+    tokenizer = chat.load_tokenizer(folder)
+    rows = word_problems.generate(5_000, seed=47 + 100 * seed, levels=(3,))
+    known = [
+        {"question": row["question"], "answer": f"#### {gold_number(row['answer'])}"}
+        for row in rows[:budget]
+    ]
+    labelled = challenge.Rows(known, meter)
+    questions = [{"question": row["question"]} for row in rows[budget:]]
+    return challenge.judged(
+        lambda model: attempt(model, tokenizer, questions, labelled),
+        lambda: weights.load(folder),
+        _maths(tokenizer),
+        meter,
+        to_beat,
+        copies=("grpo",),
     )
 
 

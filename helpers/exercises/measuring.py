@@ -108,7 +108,10 @@ def check_mistakes(answer, gold) -> Check:
             "have verdicts that are True or False",
             lambda: all(isinstance(right, bool) for _, right in answer),
         ),
-        ("be three different texts", lambda: len({t for t, _ in answer}) == 3),
+        (
+            "be three different texts, by more than blanks",
+            lambda: len({" ".join(t.split()) for t, _ in answer}) == 3,
+        ),
         (
             "hold three texts on which the checker and you disagree",
             lambda: all(accepted(text) != right for text, right in answer),

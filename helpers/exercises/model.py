@@ -1,4 +1,4 @@
-"""Self-checks of notebook 02: parameters, the KV cache, the prompt, positions."""
+"""Self-checks of notebook 02: parameters, the KV cache, a group, positions."""
 
 import dataclasses
 import functools
@@ -120,15 +120,18 @@ def _logits(tokens):
 def check_cached_logits(answer) -> Check:
     """Logits one token at a time, from the keys and values of those before."""
     tokens = (3, 7, 3, 4, 9, 3)  # 3 thrice, and more of them than a window holds
-    truth, one = _logits(tokens), ((1, 1, 1), (1, 1, 1))
+    one = ((1, 1, 1), (1, 1, 1))
 
     @functools.cache
-    def tried():
-        watched = _Watched()
-        return np.asarray(answer(watched, np.array(tokens))), watched.calls
+    def tried(tokens=tokens):
+        watched, given = _Watched(), np.array(tokens)
+        found = np.asarray(answer(watched, given))
+        return found, watched.calls, np.array_equal(given, tokens)
 
-    def close(rows):
-        return np.allclose(tried()[0][rows], truth[rows], atol=1e-4)
+    def close(rows, tokens=tokens):
+        truth = _logits(tokens)[rows]
+        found = tried(tokens)[0][rows]
+        return found.shape == truth.shape and np.allclose(found, truth, atol=1e-4)
 
     return judge(
         (
@@ -150,37 +153,73 @@ def check_cached_logits(answer) -> Check:
             lambda: [call[2] for call in tried()[1]] == [*range(6)],
         ),
         ("equal the logits of the whole text at once", lambda: close(slice(None))),
+        (
+            "be right for a text of another length",
+            lambda: close(slice(None), (8, 0, 10)),
+        ),
+        ("leave the tokens as they are", lambda: tried()[2]),
     )
 
 
-def check_saving(answer) -> Check:
-    """How many times fewer tokens a shared prompt costs."""
-    cases = np.random.default_rng(2).integers(1, 99, (20, 3)).tolist()
+def check_one_row(answer) -> Check:
+    """Positions and mask of a prompt and its answers, written as one row."""
+    rng = np.random.default_rng(2)
+    cases = [(1, 1, 3), (3, 3, 3), *rng.integers(1, 7, (12, 3)).tolist()]
+    Tp, Tc, G = 5, 3, 4
 
-    def by_hand(Tp, Tc, G):
-        flat = sum(Tp + Tc for _ in range(G))
-        return flat / (Tp + sum(Tc for _ in range(G)))
+    @functools.cache
+    def tried():
+        positions, mask = answer(Tp, Tc, G)
+        return np.asarray(positions), np.asarray(mask)
 
+    def sees(rows, columns, truth):
+        return np.array_equal(tried()[1][rows, columns], truth)
+
+    def right(case):
+        positions, mask = answer(*case)
+        return all(map(np.array_equal, (positions, mask), _one_row(*case)))
+
+    prompt, first, third = slice(Tp), slice(Tp, Tp + Tc), slice(Tp + 2 * Tc, -Tc)
     return judge(
-        ("save nothing when there is one answer", lambda: _near(answer(48, 72, 1), 1)),
-        ("save nothing without a prompt", lambda: _near(answer(0, 72, 8), 1)),
         (
-            "come close to the group's size when the prompt is long",
-            lambda: 7.9 < answer(100_000, 72, 8) < 8,
+            "give a position to each of the tokens, and a mask of tokens × tokens",
+            lambda: [x.shape for x in tried()] == [(17,), (17, 17)],
         ),
         (
-            "count the answers of the whole group in both cases",
-            lambda: _near(answer(100, 100, 2), 4 / 3),
+            "count the prompt from 0",
+            lambda: tried()[0][prompt].tolist() == [*range(Tp)],
         ),
         (
-            "be right for any three lengths",
-            lambda: all(_near(answer(*case), by_hand(*case)) for case in cases),
+            "have every answer count on from where the prompt ended",
+            lambda: tried()[0][Tp:].tolist() == [5, 6, 7] * G,
         ),
+        (
+            "let a token of the prompt see itself and what is before it, and no more",
+            lambda: sees(prompt, slice(None), np.tri(Tp, 17)),
+        ),
+        (
+            "show every answer the whole prompt",
+            lambda: sees(slice(Tp, None), prompt, np.ones((Tc * G, Tp))),
+        ),
+        (
+            "show an answer its own tokens up to the one that looks",
+            lambda: sees(first, first, np.tri(Tc)) and sees(third, third, np.tri(Tc)),
+        ),
+        ("hide the other answers", lambda: not tried()[1][third, first].any()),
+        ("be right for other lengths and groups", lambda: all(map(right, cases))),
     )
 
 
-def _near(value, truth):
-    return abs(value - truth) < 1e-6
+def _one_row(Tp, Tc, G):
+    """The same, token by token: each answer as if it alone stood behind the prompt."""
+    size = Tp + G * Tc
+    positions, mask = np.zeros(size, int), np.zeros((size, size), bool)
+    for g in range(G):
+        alone = [*range(Tp), *range(Tp + g * Tc, Tp + (g + 1) * Tc)]
+        for place, token in enumerate(alone):
+            positions[token] = place
+            mask[token, alone[: place + 1]] = True
+    return positions, mask
 
 
 def check_answer_positions(answer) -> Check:

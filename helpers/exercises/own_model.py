@@ -1,9 +1,8 @@
-"""Self-checks of notebook 15: a model, a false row, a reward, a disconnect."""
+"""Self-checks of notebook 15: a rank, a false row, a reward, disconnects."""
 
 import numpy as np
 
-from helpers.course.which_model import largest_that_fits
-from helpers.exercises.check import Check, filled, judge, whole
+from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
 from helpers.rewards import extract_strict
 from helpers.tasks import own_rows
 
@@ -64,17 +63,65 @@ def _some_sums():
         yield f"{first}{a * b}, and {last}{total}.\n#### {said}", said == total
 
 
-def check_largest(name) -> Check:
-    """The largest open model of the table that leaves a tenth of one chip free."""
+def check_largest_rank(answer) -> Check:
+    """The largest rank of LoRA that a chip's memory holds beside the frozen model."""
+    one, tall = [(100, 60)], [(400, 8), (30, 50), (30, 50)]
+    rng = np.random.default_rng(15)
+    models = [rng.integers(8, 200, (n, 2)).tolist() for n in (1, 2, 3, 4, 5)]
+    cases = [
+        (m, _needed(m, rank) / 0.9) for m in models for rank in (0.5, 1.5, 9.5, 63.5)
+    ]
+
+    def gives(matrices, chip):
+        return answer([tuple(shape) for shape in matrices], chip)
+
+    def right(matrices, rank):
+        """Whether the answer changes just where this rank begins to fit."""
+        chip = 10 * _needed(matrices, rank) / 9
+        below = rank - 1 or None
+        return (
+            gives(matrices, chip * 1.0001) == rank
+            and gives(matrices, chip * 0.9999) == below
+        )
+
     return judge(
-        ("be filled in", filled(name, what="a model's name")),
-        ("be a text, organisation/model", lambda: name.count("/") == 1),
+        ("be 64 where there is plenty of room", lambda: gives(one, 1e9) == 64),
         (
-            "need no token, and leave a tenth of a v5e chip free, and be the largest "
-            "of these",
-            lambda: name == largest_that_fits("v5e-1", spare=10),
+            "be None where the frozen model alone takes more than there is",
+            lambda: gives(one, 12_000) is None,
         ),
+        ("fit what it says onto the chip", lambda: _fits(gives, one, 60_000)),
+        (
+            "count two bytes for a frozen number and sixteen for a trained one: the "
+            "number, its gradient and two means, in float32",
+            lambda: right(one, 5),
+        ),
+        ("add up the matrices, and both sides of each", lambda: right(tall, 7)),
+        ("find rank 1 and rank 64 where they just fit", lambda: _ends(right, tall)),
+        (
+            "be right for other models and chips",
+            lambda: all(gives(*case) == _largest(*case) for case in cases),
+        ),
+        ("leave the list as it is", lambda: leaves_alone(answer, tall, 1e5)),
     )
+
+
+def _needed(matrices, rank):
+    """Bytes of frozen matrices, and of what is trained beside them, one by one."""
+    return sum(2 * r * c + 16 * (r * rank + rank * c) for r, c in matrices)
+
+
+def _largest(matrices, chip):
+    fits = [rank for rank in range(1, 65) if _needed(matrices, rank) <= 0.9 * chip]
+    return max(fits, default=None)
+
+
+def _fits(gives, matrices, chip):
+    return _needed(matrices, gives(matrices, chip)) <= 0.9 * chip
+
+
+def _ends(right, matrices):
+    return right(matrices, 1) and right(matrices, 64)
 
 
 ASKED = "Mia has 2 pens and buys 3 more. How many pens does Mia have?"
@@ -144,12 +191,59 @@ def check_sum_is_used(answer) -> Check:
     )
 
 
-def check_computed_twice(steps) -> Check:
-    """The steps after the last checkpoint: 7, where 3 and 6 were written."""
+def check_computed(answer) -> Check:
+    """All steps that the sessions of a run compute, from checkpoint to checkpoint."""
+    rng = np.random.default_rng(15)
+    runs = [_drawn(rng) for _ in range(60)]
+
+    def steps(*run):
+        return [int(step) for step in answer(*run) if whole(step)]
+
+    def right(*run):
+        return steps(*run) == _computed(*run)
+
     return judge(
-        ("be filled in", filled(steps, what="a list of steps")),
-        ("be a list of whole numbers", lambda: whole(*list(steps))),
-        ("name only steps that were done", lambda: set(steps) <= set(range(1, 8))),
-        ("leave out what the checkpoint of step 6 holds", lambda: min(steps) > 6),
-        ("name what came after it", lambda: list(steps) == [7]),
+        (
+            "be each step once where nothing interrupts",
+            lambda: steps(5, 2, []) == [1, 2, 3, 4, 5],
+        ),
+        (
+            "go on behind the last checkpoint, not from the beginning",
+            lambda: steps(12, 3, [7]).count(6) == steps(12, 3, [7]).count(1) == 1,
+        ),
+        (
+            "compute what came after it again, to the end of the run",
+            lambda: right(12, 3, [7]),
+        ),
+        ("begin anew where nothing was written yet", lambda: right(6, 4, [3])),
+        (
+            "lose nothing where a checkpoint was just written",
+            lambda: right(12, 3, [6]) and right(5, 1, [2, 4]),
+        ),
+        (
+            "take several disconnects, near and far",
+            lambda: right(20, 5, [4, 4, 13, 12]),
+        ),
+        ("be right for any run", lambda: all(right(*run) for run in runs)),
+        ("leave the list as it is", lambda: leaves_alone(answer, 12, 3, [4, 7])),
     )
+
+
+def _drawn(rng):
+    """A run: steps, steps from checkpoint to checkpoint, and where it was cut off."""
+    steps, every = rng.integers(1, 30), rng.integers(1, 8)
+    cut = np.sort(rng.integers(1, steps + 1, rng.integers(0, 4)))
+    return int(steps), int(every), cut.tolist()
+
+
+def _computed(steps, every, pulled):
+    """The same, step by step, with checkpoints that are written."""
+    computed, written = [], {0}
+    for last in [*pulled, steps]:
+        step = max(written)
+        while step < last:
+            step += 1
+            computed.append(step)
+            if step % every == 0:
+                written.add(step)
+    return computed

@@ -107,15 +107,16 @@ def check_rows_to_rows(answer) -> Check:
     rows = x.reshape(CHIPS, B // CHIPS, D)
     columns = [w.reshape(D, CHIPS, -1).swapaxes(0, 1) for w in (gate, up)]
     pieces = (rows, *columns, down.reshape(CHIPS, -1, D))
-    one_chip = functools.partial(answer, axis="model")
 
     @functools.cache
-    def tried():
-        return np.asarray(jax.vmap(one_chip, axis_name="model")(*pieces))
+    def tried(axis="model"):
+        one_chip = functools.partial(answer, axis=axis)
+        return np.asarray(jax.vmap(one_chip, axis_name=axis)(*pieces))
 
     @functools.cache
     def program():
         shapes = [jnp.asarray(piece[0]) for piece in pieces]
+        one_chip = functools.partial(answer, axis="model")
         made = jax.make_jaxpr(one_chip, axis_env=[("model", CHIPS)])(*shapes)
         return re.findall(r"\b([a-z_]+)\d*\[(?=[^\]]*\baxis_name|axes=)", str(made))
 
@@ -130,6 +131,10 @@ def check_rows_to_rows(answer) -> Check:
         (
             "equal the whole computation on one chip, row by row",
             lambda: np.allclose(tried().reshape(B, D), _gated(x, gate, up, down), 1e-4),
+        ),
+        (
+            "send along `axis`, whatever it is called",
+            lambda: np.array_equal(tried("chips"), tried()),
         ),
         (
             "send once to collect the rows and once to add up and deal out the results",
@@ -201,9 +206,9 @@ def check_global_mean(answer) -> Check:
     uneven = (np.arange(6) < np.array([[6], [1], [2], [5]])).astype(np.float32)
     empty = uneven * np.array([[1], [0], [1], [1]], np.float32)
 
-    def tried(mask):
-        one_chip = functools.partial(answer, axis="data")
-        return np.asarray(jax.vmap(one_chip, axis_name="data")(losses, mask))
+    def tried(mask, axis="data"):
+        one_chip = functools.partial(answer, axis=axis)
+        return np.asarray(jax.vmap(one_chip, axis_name=axis)(losses, mask))
 
     def equal(mask):
         return np.allclose(tried(mask), (losses * mask).sum() / mask.sum(), rtol=1e-5)
@@ -217,4 +222,8 @@ def check_global_mean(answer) -> Check:
         ),
         ("be that also when chips have 6, 1, 2 and 5 tokens", lambda: equal(uneven)),
         ("be that also when a chip has none", lambda: equal(empty)),
+        (
+            "add up along `axis`, whatever it is called",
+            lambda: np.array_equal(tried(uneven, "chips"), tried(uneven)),
+        ),
     )

@@ -20,7 +20,7 @@ def check_here(here) -> Check:
     known = ("place", "platform", "preset", "preset with 1 chip", "preset with 8 chips")
     return judge(
         ("keep the five keys", lambda: set(here) == set(known)),
-        ("be filled in", filled(*here.values(), what="a short text")),
+        ("be filled in", lambda: filled(*here.values(), what="a short text")()),
         (
             "name the place: colab, kaggle or laptop (anything else)",
             lambda: here["place"] == runtime.where(),

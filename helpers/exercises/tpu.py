@@ -54,6 +54,15 @@ def check_turning_batch(answer) -> Check:
             if B * D * F / (B * D + D * F + B * F) >= ridge:
                 return B
 
+    def rounds_up():
+        """Every shape is asked exactly, with whole numbers; 1 in 100 is just above."""
+        sizes = np.random.default_rng(2).integers(200, 5000, (600, 2)).tolist()
+        for i, (D, F) in enumerate(sizes):
+            above, below = (2 + i % 80) * D * F, D * F - (2 + i % 80) * (D + F)
+            if above % below and answer(D, F, float(2 + i % 80)) != 1 + above // below:
+                return False
+        return True
+
     return judge(
         (
             "be a whole number",
@@ -92,6 +101,7 @@ def check_turning_batch(answer) -> Check:
             "go on to tens of thousands, as for 484 by 484",
             lambda: answer(484, 484, RIDGE) == 39_795,
         ),
+        ("round up however little is over, in any of 600 shapes", rounds_up),
         (
             "take the batch that meets the ridge exactly, where there is one",
             # In powers of two, which every order of operations has exactly.

@@ -3,11 +3,12 @@
 import csv
 import re
 
+import course_notebooks as course
 import pytest
 
 from helpers.course import which_model as module
 from helpers.model.known import KNOWN
-from helpers.recipes.presets import PRESETS
+from helpers.recipes.presets import OWN, PRESETS
 
 ROW = {
     "model": "Qwen/Qwen3-0.6B",
@@ -105,3 +106,10 @@ def test_the_largest_that_fits_leaves_room_and_needs_no_token(table):
     assert module.largest_that_fits("v5e-1", spare=10) == "Qwen/Qwen3-0.6B"
     assert module.largest_that_fits("v5e-1", spare=5) == "Qwen/Qwen3-1.7B"
     assert module.largest_that_fits("v5e-8", spare=10) == "Qwen/Qwen2.5-1.5B-Instruct"
+
+
+def test_notebook_15_takes_the_largest_that_fits_as_it_says():
+    taken = module.largest_that_fits("v5e-1", spare=10)
+    assert taken == OWN["v5e-1"].model == "google/gemma-4-E2B-it"
+    text = "\n".join(cell.source for cell in course.read("15").cells)
+    assert "On a TPU the model is Gemma 4 E2B, the largest" in text

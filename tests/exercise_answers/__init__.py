@@ -14,6 +14,8 @@ from exercise_answers import (
     large,
     masks,
     measuring,
+    more_wrong,
+    more_wrong_later,
     own,
     preferences,
     products,
@@ -35,6 +37,25 @@ PARTS = (
     asynchronous,
     own,
     served,
+    more_wrong,
+    more_wrong_later,
 )
-WRONG = {name: answers for part in PARTS for name, answers in part.WRONG.items()}
-RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
+
+
+def _merged(name):
+    """The answers of all parts to each exercise.
+
+    Raises:
+      ValueError: two are called alike.
+    """
+    found: dict[str, dict] = {}
+    for part in PARTS:
+        for exercise, answers in getattr(part, name).items():
+            own = found.setdefault(exercise, {})
+            if own.keys() & answers.keys():
+                raise ValueError(f"{exercise}: twice {own.keys() & answers.keys()}")
+            own |= answers
+    return found
+
+
+WRONG, RIGHT = _merged("WRONG"), _merged("RIGHT")

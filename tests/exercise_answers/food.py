@@ -1,9 +1,10 @@
-"""Notebooks 09 and 10: tool calls, luck, a spelling, prices."""
+"""Notebooks 09 and 10: image tokens, tool calls, luck, a spelling, prices."""
 
 import collections
 import functools
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 
 from helpers.course.stages import stage_folder
@@ -135,15 +136,74 @@ def eats_plates(prompts, completions, portions, **_):
     return paid
 
 
+def width(given):
+    return given[0].shape[1]
+
+
+def squares(patches, columns, n):
+    """(rows of squares, n, squares in a row, n, width)."""
+    return patches.reshape(-1, n, columns // n, n, patches.shape[1])
+
+
+def pooled(patches, columns, n):
+    return squares(patches, columns, n).mean(axis=(1, 3)).reshape(-1, patches.shape[1])
+
+
+def divides_in_place(patches, columns, n):
+    patches /= n * n
+    return squares(patches, columns, n).sum(axis=(1, 3)).reshape(-1, patches.shape[1])
+
+
+def row_by_row(patches, columns, n):
+    grid = patches.reshape(len(patches) // columns, columns, -1)
+    return np.array(
+        [
+            grid[top : top + n, left : left + n].mean(axis=(0, 1))
+            for top in range(0, len(grid), n)
+            for left in range(0, columns, n)
+        ]
+    )
+
+
+def swapped(patches, columns, n):
+    own = squares(patches, columns, n).swapaxes(1, 2)
+    return own.reshape(-1, n * n, patches.shape[1]).mean(axis=1)
+
+
 WRONG = {
     "09-1": {
-        "one side": (64, 16),
-        "every fourth": (4096, 1024),
-        "exchanged": (256, 4096),
-        "pixels": (896 * 896, 256),
-        "of the tiny model": (36, 9),
-        "no squares": (4096, 4096),
-        "strings": ("4096", "256"),
+        "strips of a row": lambda patches, columns, n: patches.reshape(
+            -1, n * n, patches.shape[1]
+        ).mean(axis=1),
+        "sums": lambda *given: (
+            squares(*given).sum(axis=(1, 3)).reshape(-1, width(given))
+        ),
+        "the brightest": lambda *given: (
+            squares(*given).max(axis=(1, 3)).reshape(-1, width(given))
+        ),
+        "the other axes": lambda *given: (
+            squares(*given).mean(axis=(0, 2)).reshape(-1, width(given))
+        ),
+        "down, then right": lambda *given: (
+            pooled(*given)
+            .reshape(-1, given[1] // given[2], width(given))
+            .swapaxes(0, 1)
+            .reshape(-1, width(given))
+        ),
+        "square pictures only": lambda patches, columns, n: pooled(
+            patches, int(len(patches) ** 0.5), n
+        ),
+        "rows for columns": lambda patches, columns, n: pooled(
+            patches, len(patches) // columns, n
+        ),
+        "the tiny tower's": lambda patches, columns, n: pooled(patches, columns, 2),
+        "the first patch of each": lambda *given: squares(*given)[:, 0, :, 0].reshape(
+            -1, width(given)
+        ),
+        "one number a token": lambda *given: pooled(*given).mean(axis=1, keepdims=True),
+        "a grid of tokens": lambda *given: squares(*given).mean(axis=(1, 3)),
+        "the patches": lambda patches, columns, n: patches,
+        "divides in place": divides_in_place,
     },
     "09-2": {
         "parses only": parses_only,
@@ -265,7 +325,12 @@ WRONG = {
 }
 
 RIGHT = {
-    "09-1": {"products": (64**2, 16**2)},
+    "09-1": {
+        "row by row": row_by_row,
+        "swapped, then averaged": swapped,
+        "in JAX": lambda patches, *sizes: pooled(jnp.asarray(patches), *sizes),
+        "lists": lambda *given: [list(token) for token in pooled(*given)],
+    },
     "09-2": {"word by word": execute, "the schema": by_the_helper},
     "09-3": {"too much": "<<lookup pizza 9000>>", "nothing": "<<lookup hot dog 5001>>"},
     "09-4": {"counts": luck(), "pair by pair": pair_by_pair, "of each": of_each},

@@ -1,6 +1,8 @@
-"""Notebook 15: a model, a row, a reward, a disconnect."""
+"""Notebook 15: a rank, a row, a reward, disconnects."""
 
 import re
+
+import numpy as np
 
 from helpers.rewards import annotations, extract_strict
 
@@ -59,14 +61,75 @@ def by_numbers(text):
     return int(right and re.search(r"[\d)]\s*[-+*/]", left) is not None)
 
 
+def fitting(share=0.9, frozen=2, trained=16, sides=lambda r, c: r + c, most=64):
+    """The largest rank, by trying each; a mistake replaces one of the numbers."""
+
+    def answer(matrices, chip):
+        found = None
+        for rank in range(1, most + 1):
+            needed = sum(
+                frozen * r * c + trained * rank * sides(r, c) for r, c in matrices
+            )
+            found = rank if needed <= share * chip else found
+        return found
+
+    return answer
+
+
+def divided(matrices, chip):
+    """The same, without a loop over ranks."""
+    shapes = np.array(matrices)
+    room = 0.9 * chip - 2 * shapes.prod(axis=1).sum()
+    rank = int(room // (16 * shapes.sum()))
+    return min(rank, 64) if rank > 0 else None
+
+
+def sessions(
+    first=lambda saved: saved + 1, saved=lambda last, every: last // every * every
+):
+    """All steps of all sessions; a mistake is another checkpoint, or beginning."""
+
+    def answer(steps, every, pulled):
+        done, there = [], 0
+        for last in (*pulled, steps):
+            done.extend(range(first(there), last + 1))
+            there = saved(last, every)
+        return done
+
+    return answer
+
+
+def writes_in_the_list(steps, every, pulled):
+    pulled.append(steps)
+    return sessions()(steps, every, pulled[:-1])
+
+
 WRONG = {
     "15-1": {
-        "no name": 1.7,
-        "no organisation": "Qwen3-1.7B",
-        "too small": "Qwen/Qwen3-0.6B",
-        "needs a token": "google/gemma-3-1b-it",
-        "too large": "google/gemma-3-4b-it",
-        "small letters": "qwen/qwen3-1.7b",
+        "the whole chip": fitting(share=1.0),
+        "no gradient, no means": fitting(trained=4),
+        "no gradient": fitting(trained=12),
+        "in bfloat16": fitting(trained=8),
+        "frozen in float32": fitting(frozen=4),
+        "the frozen matrix is trained, too": fitting(frozen=18),
+        "one side": fitting(sides=lambda rows, columns: rows),
+        "the other side": fitting(sides=lambda rows, columns: columns),
+        "a matrix of its size": fitting(sides=lambda rows, columns: rows * columns),
+        "the first matrix": lambda matrices, chip: fitting()(matrices[:1], chip),
+        "each for itself": lambda matrices, chip: min(
+            fitting()([shape], chip) or 0 for shape in matrices
+        ),
+        "the smallest": lambda matrices, chip: 1 if fitting()(matrices, chip) else None,
+        "no end": fitting(most=1000),
+        "powers of two": lambda matrices, chip: max(
+            (2**i for i in range(7) if 2**i <= (fitting()(matrices, chip) or 0)),
+            default=None,
+        ),
+        "0 where none fits": lambda matrices, chip: fitting()(matrices, chip) or 0,
+        "the default": lambda matrices, chip: 32,
+        "uses them up": lambda matrices, chip: fitting()(
+            [matrices.pop() for _ in range(len(matrices))], chip
+        ),
     },
     "15-2": {
         "true": ROW | {"answer": "<<2+3=5>>5 pens.\n#### 5"},
@@ -106,23 +169,51 @@ WRONG = {
         ),
     },
     "15-4": {
-        "all": [1, 2, 3, 4, 5, 6, 7],
-        "none": [],
-        "from the checkpoint on": [6, 7],
-        "from the one before": [4, 5, 6, 7],
-        "the next": [8],
-        "a number": 7,
-        "twice": [7, 7],
-        "a half": [7.5],
+        "from the checkpoint on": sessions(first=lambda saved: max(saved, 1)),
+        "how many were written": sessions(saved=lambda last, every: last // every),
+        "from the beginning": sessions(saved=lambda last, every: 0),
+        "nothing again": sessions(saved=lambda last, every: last),
+        "the checkpoint before": sessions(
+            saved=lambda last, every: max((last - 1) // every * every, 0)
+        ),
+        "the example": lambda steps, every, pulled: [*range(1, 8), *range(7, 13)],
+        "the first disconnect": lambda steps, every, pulled: sessions()(
+            steps, every, pulled[:1]
+        ),
+        "the last disconnect": lambda steps, every, pulled: sessions()(
+            steps, every, pulled[-1:]
+        ),
+        "every three": lambda steps, every, pulled: sessions()(steps, 3, pulled),
+        "what comes twice": lambda *run: [
+            step for step in set(sessions()(*run)) if sessions()(*run).count(step) > 1
+        ],
+        "in order of their numbers": lambda *run: sorted(sessions()(*run)),
+        "each once": lambda *run: [*dict.fromkeys(sessions()(*run))],
+        "how many": lambda *run: len(sessions()(*run)),
+        "no end": lambda steps, every, pulled: sessions()(steps - 1, every, pulled),
+        "from 0": lambda *run: [step - 1 for step in sessions()(*run)],
+        "session by session": lambda *run: [[step] for step in sessions()(*run)],
+        "writes in the list": writes_in_the_list,
     },
 }
 
 RIGHT = {
-    "15-1": {"the name": "google/gemma-4-E2B-it"},
+    "15-1": {
+        "from 1 on": fitting(),
+        "divided": divided,
+        "a NumPy number": lambda *given: (
+            None if divided(*given) is None else np.int64(divided(*given))
+        ),
+    },
     "15-2": {
         "too many": ROW | {"answer": "#### 7"},
         "a slip": ROW | {"answer": "<<2+3=5>>5 pens.\n#### 55"},
     },
     "15-3": {"letters": used, "numbers": by_numbers},
-    "15-4": {"a tuple": (7,), "a range": range(7, 8)},
+    "15-4": {
+        "by sessions": sessions(),
+        "a tuple": lambda *run: tuple(sessions()(*run)),
+        "an array": lambda *run: np.array(sessions()(*run)),
+        "a generator": lambda *run: iter(sessions()(*run)),
+    },
 }

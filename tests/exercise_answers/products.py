@@ -125,6 +125,34 @@ def marks_the_mask(mask_PT, steps):
     return mask_PT.max(axis=1)[:, None] + np.arange(steps)
 
 
+def one_row(
+    place=lambda t, Tp, Tc: Tp + (t - Tp) % Tc,
+    past=lambda t, s, mine: s <= t,
+    own=lambda mine, other: other in (0, mine),
+):
+    """A group in one row, token by token; a mistake replaces one of three questions."""
+
+    def answer(Tp, Tc, G):
+        texts = [0] * Tp + [g + 1 for g in range(G) for _ in range(Tc)]
+        positions = [place(t, Tp, Tc) if g else t for t, g in enumerate(texts)]
+        mask = [
+            [past(t, s, mine) and own(mine, other) for s, other in enumerate(texts)]
+            for t, mine in enumerate(texts)
+        ]
+        return np.array(positions), np.array(mask)
+
+    return answer
+
+
+def joined_row(Tp, Tc, G):
+    """The same from blocks."""
+    answers = np.kron(np.eye(G), np.tri(Tc))
+    mask = np.block(
+        [[np.tri(Tp), np.zeros((Tp, G * Tc))], [np.ones((G * Tc, Tp)), answers]]
+    )
+    return np.concatenate([np.arange(Tp), *[Tp + np.arange(Tc)] * G]), mask > 0
+
+
 WRONG = {
     "01-1": {
         "one FLOP each": lambda B, D, F, size=2: (
@@ -223,14 +251,30 @@ WRONG = {
         "one row short": lambda model, tokens: cached(model, tokens[:-1]),
     },
     "02-3": {
-        "the group": lambda Tp, Tc, G: G,
-        "upside down": lambda Tp, Tc, G: (Tp + G * Tc) / (G * (Tp + Tc)),
-        "one answer": lambda Tp, Tc, G: G * (Tp + Tc) / (Tp + Tc),
-        "lengths exchanged": lambda Tp, Tc, G: G * (Tp + Tc) / (Tc + G * Tp),
-        "tokens saved": lambda Tp, Tc, G: (G - 1) * Tp,
-        "whole numbers": lambda Tp, Tc, G: G * (Tp + Tc) // (Tp + G * Tc),
-        "the example": lambda Tp, Tc, G: 8 * (48 + 72) / (48 + 8 * 72),
-        "rounded": lambda Tp, Tc, G: round(G * (Tp + Tc) / (Tp + G * Tc), 2),
+        "causal over the whole row": one_row(own=lambda mine, other: True),
+        "the prompt hidden": one_row(own=lambda mine, other: mine == other),
+        "the answers see all of themselves": one_row(
+            past=lambda t, s, mine: s <= t or mine > 0
+        ),
+        "not itself": one_row(past=lambda t, s, mine: s < t),
+        "the prompt sees all of itself": one_row(
+            past=lambda t, s, mine: s <= t or mine == 0
+        ),
+        "the prompt sees everything": one_row(
+            own=lambda mine, other: mine in (0, other)
+        ),
+        "positions of the row": one_row(place=lambda t, Tp, Tc: t),
+        "answers from 0": one_row(place=lambda t, Tp, Tc: (t - Tp) % Tc),
+        "answers from the prompt's last": one_row(
+            place=lambda t, Tp, Tc: Tp - 1 + (t - Tp) % Tc
+        ),
+        "turned": lambda *sizes: (one_row()(*sizes)[0], one_row()(*sizes)[1].T),
+        "what is hidden": lambda *sizes: (one_row()(*sizes)[0], ~one_row()(*sizes)[1]),
+        "the mask first": lambda *sizes: one_row()(*sizes)[::-1],
+        "lengths exchanged": lambda Tp, Tc, G: one_row()(Tc, Tp, G),
+        "one answer": lambda Tp, Tc, G: one_row()(Tp, Tc * G, 1),
+        "the example": lambda Tp, Tc, G: one_row()(5, 3, 4),
+        "positions alone": lambda *sizes: one_row()(*sizes)[0],
     },
     "02-4": {
         "the width": lambda mask, n: (
@@ -269,8 +313,12 @@ RIGHT = {
     "02-1": {"by heads": gemma},
     "02-2": {"a tuple that grows": cached, "a list that grows": grows_in_a_list},
     "02-3": {
-        "divided first": lambda Tp, Tc, G: (Tp + Tc) / (Tp / G + Tc),
-        "two sums": lambda Tp, Tc, G: (G * Tp + G * Tc) / (Tp + G * Tc),
+        "token by token": one_row(),
+        "repeated and joined": joined_row,
+        "lists of 0 and 1": lambda *sizes: tuple(
+            np.asarray(part, int).tolist() for part in one_row()(*sizes)
+        ),
+        "in JAX": lambda *sizes: tuple(map(jnp.asarray, joined_row(*sizes))),
     },
     "02-4": {
         "broadcast": lambda mask, n: mask.sum(axis=1, keepdims=True) + np.arange(n),

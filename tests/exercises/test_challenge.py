@@ -53,12 +53,14 @@ CHECKERS = (
     maths_challenges.distillation,
     maths_challenges.sft,
     maths_challenges.preferences,
+    maths_challenges.rewards,
 )
 SCORED = (maths_challenges.grpo, maths_challenges.preferences)  # by a reward
 TAKEN = (  # rows
     food_challenges.food_sft,
     maths_challenges.distillation,
     maths_challenges.sft,
+    maths_challenges.rewards,
 )
 
 
@@ -268,6 +270,26 @@ def test_questions_come_without_answers_and_the_reward_knows_them():
     assert {tuple(row) for row in seen["questions"]} == {("question",)}
     held = word_problems.generate(500, seed=98, levels=(3,), split="test")
     assert not {row["question"] for row in held} & set(by_question)
+
+
+def test_gold_answers_are_numbers_and_no_question_is_given_twice():
+    seen = {}
+
+    def attempt(model, tokenizer, questions, labelled):
+        seen.update(known=labelled.take(30), others=questions)
+        return model
+
+    assert maths_challenges.rewards(attempt, seed=2, to_beat=-1, budget=30).passed
+    rows = word_problems.generate(5_000, seed=247, levels=(3,))
+    answers = {row["question"]: row["answer"] for row in rows}
+    for row in seen["known"]:
+        assert set(row) == {"question", "answer"} and "<<" not in row["answer"]
+        assert correct([""], [answers[row["question"]]], [row["answer"]]) == [1.0]
+    assert {tuple(row) for row in seen["others"]} == {("question",)}
+    asked = [row["question"] for row in (*seen["known"], *seen["others"])]
+    assert len(set(asked)) == len(asked) == 5_000
+    held = word_problems.generate(500, seed=98, levels=(3,), split="test")
+    assert not {row["question"] for row in held} & set(asked)
 
 
 def drawn_food(count, seed, split):

@@ -6,20 +6,26 @@ from helpers.exercises import food_sft as checks
 from helpers.tools.tool_calls import HERMES
 
 
+def image_tokens(patches_PC, columns, square, axes=(1, 3), turned=False):
+    across, down = columns // square, len(patches_PC) // columns // square
+    cut = patches_PC.reshape(down, square, across, square, -1).mean(axis=axes)
+    return (cut.swapaxes(0, 1) if turned else cut).reshape(-1, patches_PC.shape[1])
+
+
 @pytest.mark.parametrize(
-    "patches, tokens, word",
+    "answer, word",
     [
-        (64, 16, "both sides"),  # of one side
-        (4096, 1024, "square"),  # every fourth patch
-        (256, 4096, "more patches"),  # exchanged
-        (896 * 896, 256, "fit"),  # pixels
+        (lambda patches, *sizes: patches, "one row for each square"),
+        (lambda *given: 4 * image_tokens(*given), "stays 7"),
+        (lambda *given: image_tokens(*given, axes=(0, 2)), "two rows and two columns"),
+        (lambda *given: image_tokens(*given, turned=True), "reading order"),
+        (lambda patches, *sizes: image_tokens(patches, 4, 2), "pictures of any shape"),
     ],
 )
-def test_counts_that_are_wrong_are_told_why(patches, tokens, word):
-    assert checks.check_photo(4096, 256).passed
-    verdict = checks.check_photo(patches, tokens)
+def test_averages_that_are_wrong_are_told_why(answer, word):
+    assert checks.check_image_tokens(image_tokens).passed
+    verdict = checks.check_image_tokens(answer)
     assert not verdict.passed and word in verdict.message
-    assert "4096" not in verdict.message and "256" not in verdict.message
 
 
 def problem(call, without):

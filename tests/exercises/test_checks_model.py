@@ -66,13 +66,23 @@ def test_positions_after_padding_are_refused():
     assert not check.passed and "padding" in check.message
 
 
+def laid_out(Tp, Tc, G, behind=True, others=False, prompt=True):
+    """A group in one row; a mistake changes what tokens of an answer see, or where."""
+    text = np.repeat(np.arange(G + 1), [Tp] + [Tc] * G)
+    places = np.concatenate([np.arange(Tp), *[Tp * behind + np.arange(Tc)] * G])
+    mask = np.tri(len(text)) * ((text == text[:, None]) | (text == 0) & prompt | others)
+    return places, mask > 0
+
+
 @pytest.mark.parametrize(
-    "answer",
+    "mistake, complaint",
     [
-        lambda Tp, Tc, G: G,
-        lambda Tp, Tc, G: (Tp + Tc) / (Tp + G * Tc),
-        lambda Tp, Tc, G: G * (Tp + Tc) / (Tp + Tc),
+        ({"behind": False}, "count on"),
+        ({"others": True}, "hide the other answers"),
+        ({"prompt": False}, "the whole prompt"),
     ],
 )
-def test_wrong_savings_are_refused(answer):
-    assert not checks.check_saving(answer).passed
+def test_a_group_in_one_row_is_refused_with_the_reason(mistake, complaint):
+    check = checks.check_one_row(lambda *sizes: laid_out(*sizes, **mistake))
+    assert not check.passed and complaint in check.message
+    assert checks.check_one_row(laid_out).passed

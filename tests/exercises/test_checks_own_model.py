@@ -14,22 +14,28 @@ ROW = {
 }
 
 
+def largest_rank(matrices, chip, frozen=2, trained=16, spare=0.1):
+    both = sum(frozen * rows * columns for rows, columns in matrices)
+    for rank in range(64, 0, -1):
+        beside = trained * rank * sum(map(sum, matrices))
+        if both + beside <= (1 - spare) * chip:
+            return rank
+
+
 @pytest.mark.parametrize(
-    "name, said",
+    "mistake, said",
     [
-        (None, "a model's name in place of None"),
-        ("Qwen3-1.7B", "organisation/model"),
-        ("Qwen/Qwen3-0.6B", "the largest"),
-        ("Qwen/Qwen3-1.7B", "the largest"),
-        ("google/gemma-3-4b-it", "need no token"),
-        ("google/gemma-3-1b-it", "need no token"),
-        ("Qwen/Qwen2.5-0.5B-Instruct", "the largest"),
-        (1.7, "but it raised"),
+        ({"spare": 0}, "fit what it says"),
+        ({"frozen": 0}, "None where the frozen model"),
+        ({"trained": 4}, "fit what it says"),
+        ({"trained": 20}, "sixteen for a trained one"),
+        ({"frozen": 4}, "sixteen for a trained one"),
     ],
 )
-def test_models_that_are_not_the_largest_open_one(name, said):
-    verdict = checks.check_largest(name)
-    assert not verdict.passed and said in verdict.message
+def test_ranks_that_do_not_fit(mistake, said):
+    verdict = checks.check_largest_rank(lambda *given: largest_rank(*given, **mistake))
+    assert not verdict.passed and said in verdict.message, verdict.message
+    assert checks.check_largest_rank(largest_rank).passed
 
 
 @pytest.mark.parametrize(
@@ -120,22 +126,25 @@ def test_rewards_that_can_be_bought(answer, said):
     assert checks.check_sum_is_used(used).passed
 
 
+def computed(steps, every, pulled, kept=lambda last, every: last - last % every):
+    done, saved = [], 0
+    for last in [*pulled, steps]:
+        done += range(saved + 1, last + 1)
+        saved = kept(last, every)
+    return done
+
+
 @pytest.mark.parametrize(
-    "steps, said",
+    "kept, said",
     [
-        (None, "a list of steps in place of None"),
-        ([], "but it raised"),
-        ([1, 2, 3, 4, 5, 6, 7], "checkpoint of step 6"),
-        ([4, 5, 6, 7], "checkpoint of step 6"),
-        ([6, 7], "checkpoint of step 6"),
-        ([8], "that were done"),
-        ([7, 8], "that were done"),
-        ([7.5], "whole numbers"),
-        ([7, 7], "came after"),
-        (7, "but it raised"),
+        (lambda last, every: 0, "not from the beginning"),
+        (lambda last, every: last, "to the end of the run"),
+        (lambda last, every: max(last - every, 0), "behind the last checkpoint"),
+        (lambda last, every: max((last - 1) // every * every, 0), "just written"),
+        (lambda last, every: max(last - last % every, every), "begin anew"),
     ],
 )
-def test_steps_that_are_not_lost(steps, said):
-    verdict = checks.check_computed_twice(steps)
-    assert not verdict.passed and said in verdict.message
-    assert checks.check_computed_twice([7]).passed
+def test_steps_of_sessions_that_go_on_elsewhere(kept, said):
+    verdict = checks.check_computed(lambda *run: computed(*run, kept=kept))
+    assert not verdict.passed and said in verdict.message, verdict.message
+    assert checks.check_computed(computed).passed

@@ -4,7 +4,6 @@ import pytest
 
 from helpers.exercises import (
     food_grpo,
-    food_sft,
     grpo,
     sft,
     start,
@@ -25,7 +24,6 @@ NAMES = ("Ada", "Ben", "Cho", "Dan", "Eve")
         (template.check_guess, [None], "your guess"),
         (sft.check_positions, [None, None], "two positions"),
         (sft.check_positions, [11, None], "two positions"),
-        (food_sft.check_photo, [None, None], "two numbers"),
         (sft.check_verdicts, [dict.fromkeys(NAMES)], "a fault of checks.FAULTS"),
     ],
 )
