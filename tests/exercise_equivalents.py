@@ -211,7 +211,8 @@ SAME: dict[str, dict[str, str]] = {
         "return [-int(bool(wanted) and (not trace.calls)) …": "-1 is equal to -1.0",
     },
     "11-1": {
-        "return (jnp.exp(student_NV) * (student_NV - teacher_NV)).sum(axis=1)": LAST,
+        "each_V = (next_VV * np.log(next_VV / wise_VV)).sum(axis=1)": LAST,
+        "total += each_V @ at_V": ORDER,
     },
     "11-2": {
         "student_NK = jnp.take_along_axis(student_NV, ids_NK)": (

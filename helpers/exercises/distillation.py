@@ -19,30 +19,58 @@ def _kl(p, q):
     return (p * (np.log(p) - np.log(q))).sum(axis=-1)
 
 
-def check_reverse_kl(answer) -> Check:
-    """KL(student, teacher) of rows of log-probabilities."""
-    student, teacher = jnp.log(_P), jnp.log(_Q)
-    p, q = _rows()
+def _writer(rng, words):
+    """Chances of the first word (V), and of the next one after each word (V, V)."""
+    return rng.dirichlet(np.ones(words)), rng.dirichlet(np.ones(words), words)
 
-    def value():
-        return np.asarray(answer(student, teacher))
+
+def _listed(writer, length):
+    """The chance of every answer of so many words, (V,) * length."""
+    first_V, next_VV = writer
+    chances = first_V
+    for _ in range(length - 1):
+        chances = chances[..., None] * next_VV
+    return chances
+
+
+def _of_answers(student, teacher, length):
+    """The reverse KL over all answers, each of them counted."""
+    return _kl(*(_listed(writer, length).ravel() for writer in (student, teacher)))
+
+
+def check_answers_kl(answer) -> Check:
+    """The reverse KL of whole answers, from the chances of single words."""
+    rng = np.random.default_rng(13)
+    student, teacher = pair = _writer(rng, 3), _writer(rng, 3)
+    others = [(_writer(rng, words), _writer(rng, words)) for words in (2, 4, 5)]
+
+    def close(student, teacher, length):
+        value = np.asarray(answer(student, teacher, length))
+        truth = _of_answers(student, teacher, length)
+        return np.allclose(value, truth, rtol=1e-3, atol=1e-5)
 
     return judge(
+        ("give one number", lambda: np.shape(answer(*pair, 3)) == ()),
         (
-            "give one number per row, in an array",
-            lambda: answer(student, teacher).shape == (2,),
-        ),
-        ("be 0 where both agree", lambda: abs(value()[1]) < 1e-6),
-        ("be positive where they differ", lambda: value()[0] > 0),
-        (
-            "average under the student, not under the teacher",
-            lambda: np.isclose(value()[0], 0.0993, atol=1e-3),
+            "be 0 where student and teacher write alike",
+            lambda: abs(answer(student, student, 4)) < 1e-5,
         ),
         (
-            "be right for other rows as well",
-            lambda: np.allclose(
-                answer(jnp.log(p), jnp.log(q)), _kl(p, q), rtol=1e-3, atol=1e-5
-            ),
+            "be the reverse KL of the first word where an answer has no other",
+            lambda: close(*pair, 1),
+        ),
+        (
+            "add what the second word brings: after each first word another, and by "
+            "how often it stands there",
+            lambda: close(*pair, 2),
+        ),
+        (
+            "know where the writer is by the third word, and later",
+            lambda: close(*pair, 3) and close(*pair, 5),
+        ),
+        (
+            "be right for other writers and lengths as well",
+            lambda: all(close(*two, n) for two in others for n in (1, 2, 4, 6)),
         ),
     )
 

@@ -11,24 +11,25 @@ from helpers.tasks import word_problems
 CELLS = (
     "def my_loss(",
     "END = ",
-    "@nnx.jit\ndef loss_and_gradient(",
+    "adam = optax.adamw(",
     "def grpo_by_hand(",
-    "start, mine, theirs = ",
+    "start, theirs = ",
     "def flat(",
 )
 GIVEN = """
-def ask():
+def from_the_first():
     widths = (sizes.prompt_tokens,)
     return batches.prompts(
         questions, tokenizer, batch=sizes.prompts, buckets=widths, seed=seed
     )
 
 
-def rollouts(model):
+def rollouts(model, asked):
     settings = {"group": sizes.group, "max_tokens": sizes.completion_tokens}
-    return Rollouts(model, ask(), reward, tokenizer, seed=seed, **settings)
+    return Rollouts(model, asked, reward, tokenizer, seed=seed, **settings)
 
 
+mesh = runtime.make_mesh()
 folder = runtime.ROOT / "data" / "tiny" / "sft"
 tokenizer = chat.load_tokenizer(folder)
 reward = RewardSet({correct: 1.0, format_reward: 0.1})

@@ -1,9 +1,10 @@
 """Notebook 11: divergences, of whole tables and of what a teacher tells."""
 
+import itertools
 from functools import partial
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import rel_entr, xlogy
 
 from helpers.losses import distillation
@@ -61,25 +62,78 @@ def first_words(student_NV, teacher_NK, ids_NK):
     return jnp.exp(teacher_NK), jnp.exp(student_NV[:, : ids_NK.shape[1]])
 
 
+def teachers(student, teacher):
+    return teacher
+
+
+def along(text=None, order=(0, 1), stay=False, more=0, begin=True, each=kl):
+    """The solution of 11-1, with its usual mistakes as switches."""
+
+    def answers_kl(student, teacher, length):
+        (first, follow), (wise_first, wise_follow) = (
+            (student, teacher)[who] for who in order
+        )
+        at, moves = text(student, teacher) if text else student
+        total = each(first, wise_first) if begin else 0.0
+        for _ in range(length - 1 + more):
+            total += at @ each(follow, wise_follow)
+            at = at if stay else at @ moves
+        return total
+
+    return answers_kl
+
+
+def alike(student, teacher):
+    """As if each word stood as often as every other."""
+    return tuple(np.full_like(x, 1 / len(x)) for x in student)
+
+
+def listed(student, teacher, length):
+    """Every answer by itself, with its two chances."""
+    total = 0.0
+    for words in itertools.product(range(len(student[0])), repeat=length):
+        pairs = list(itertools.pairwise(words))
+        p, q = (
+            first[words[0]] * np.prod([follow[pair] for pair in pairs])
+            for first, follow in (student, teacher)
+        )
+        total += p * np.log(p / q)
+    return total
+
+
+def from_the_end(student, teacher, length):
+    """What the rest of an answer costs after each word, from its end to its start."""
+    rest, each = np.zeros(len(student[0])), kl(student[1], teacher[1])
+    for _ in range(length - 1):
+        rest = each + student[1] @ rest
+    return kl(student[0], teacher[0]) + student[0] @ rest
+
+
 WRONG = {
     "11-1": {
-        "forward": lambda s, t: (jnp.exp(t) * (t - s)).sum(-1),
-        "the wrong sign": lambda s, t: (jnp.exp(s) * (t - s)).sum(-1),
-        "averaged under the teacher": lambda s, t: (jnp.exp(t) * (s - t)).sum(-1),
-        "a mean": lambda s, t: (jnp.exp(s) * (s - t)).mean(-1),
-        "one number": lambda s, t: (jnp.exp(s) * (s - t)).sum(),
-        "the other axis": lambda s, t: (jnp.exp(s) * (s - t)).sum(
-            0 if s.shape[0] == s.shape[1] else 1
+        "on the teacher's text": along(teachers),
+        "forward": along(teachers, order=(1, 0)),
+        "forward, on the student's text": along(order=(1, 0)),
+        "always after the first word": along(stay=True),
+        "each word as often": along(alike),
+        "moved by the other axis": along(lambda s, t: (s[0], s[1].T)),
+        "at the teacher's first word": along(lambda s, t: (t[0], s[1])),
+        "moved by the teacher": along(lambda s, t: (s[0], t[1])),
+        "a word more": along(more=1),
+        "a word less": along(more=-1),
+        "without the first word": along(begin=False),
+        "a mean per word": lambda s, t, n: along()(s, t, n) / n,
+        "the first word, n times": lambda s, t, n: n * kl(s[0], t[0]),
+        "the rows added up": lambda s, t, n: (
+            kl(s[0], t[0]) + (n - 1) * kl(s[1], t[1]).sum()
         ),
-        "logarithms as weights": lambda s, t: (s * (s - t)).sum(-1),
-        "bits": lambda s, t: (jnp.exp(s) * (s - t)).sum(-1) / jnp.log(2),
-        "the example": lambda s, t: jnp.array([0.0993, 0.0][: len(s)]),
-        "no sign": lambda s, t: (jnp.exp(s) * abs(s - t)).sum(-1),
-        "a column": lambda s, t: (jnp.exp(s) * (s - t)).sum(-1, keepdims=True),
-        "a list": lambda s, t: list((jnp.exp(s) * (s - t)).sum(-1)),
-        "a softmax more": lambda s, t: kl(
-            jax.nn.softmax(jnp.exp(s)), jax.nn.softmax(jnp.exp(t))
+        "of the last word alone": lambda s, t, n: kl(
+            *(first @ np.linalg.matrix_power(follow, n - 1) for first, follow in (s, t))
         ),
+        "a number for each word": lambda s, t, n: s[0] * along()(s, t, n),
+        "bits": lambda s, t, n: along()(s, t, n) / np.log(2),
+        "the wrong sign": lambda s, t, n: -along()(s, t, n),
+        "no sign": along(each=lambda p, q: (p * abs(np.log(p / q))).sum(-1)),
     },
     "11-2": {
         "without the rest": top_k(finish=lambda p, q: (p, q)),
@@ -125,7 +179,11 @@ WRONG = {
 }
 
 RIGHT = {
-    "11-1": {"by probabilities": lambda s, t: kl(jnp.exp(s), jnp.exp(t))},
+    "11-1": {
+        "every answer listed": listed,
+        "from the end": from_the_end,
+        "by JAX": along(lambda s, t: tuple(map(jnp.asarray, s))),
+    },
     "11-2": {
         "a column more": top_k(),
         "the helper": distillation.top_k_forward_kl,
