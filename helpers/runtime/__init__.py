@@ -8,6 +8,7 @@ from helpers.runtime.environment import (
     seed,
     where,
 )
+from helpers.runtime.jit import jit
 from helpers.runtime.lasting import keep_runs
 from helpers.runtime.mesh import make_mesh
 from helpers.runtime.secrets import token
@@ -15,6 +16,7 @@ from helpers.runtime.secrets import token
 __all__ = [
     "ROOT",  # the folder of the course
     "build_folder",  # where everything made goes
+    "jit",  # jax.jit, compiled as the trainer's update is
     "keep_runs",  # on Google Drive, or in Kaggle's output folder
     "make_mesh",  # the devices, as ("data", "model")
     "model_folder",  # where a run saves its finished model
