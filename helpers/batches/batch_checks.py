@@ -65,13 +65,14 @@ def require_readable(config, batch: dict) -> None:
 
 def _longest(batch):
     """Tokens of the longest text of a batch, up to the last that counts."""
-    found = {name: np.asarray(x) for name, x in batch.items() if name != "images"}
-    if {"positions", "segment_ids"} <= found.keys():
-        return int(np.where(found["segment_ids"] > 0, found["positions"] + 1, 0).max())
-    if {"prompt_mask", "completion", "loss_mask"} <= found.keys():
-        counts_PGT = found["loss_mask"] > 0
-        last_PG = np.where(counts_PGT, np.arange(counts_PGT.shape[-1]) + 1, 0).max(-1)
-        return int((found["prompt_mask"].sum(-1)[:, None] + last_PG).max())
+    if {"positions", "segment_ids"} <= batch.keys():
+        real = np.asarray(batch["segment_ids"]) > 0
+        return int(((np.asarray(batch["positions"]) + 1) * real).max(initial=0))
+    if {"prompt_mask", "loss_mask"} <= batch.keys():
+        counts_PGT = np.asarray(batch["loss_mask"]) > 0
+        ends_PGT = counts_PGT * np.arange(1, counts_PGT.shape[-1] + 1)
+        prompts_P = np.asarray(batch["prompt_mask"]).sum(-1)
+        return int((prompts_P[:, None] + ends_PGT.max(-1, initial=0)).max(initial=0))
     return 0
 
 

@@ -48,21 +48,6 @@ def check_intensity(answer) -> Check:
 
 def check_turning_batch(answer) -> Check:
     """The first batch at which a product is no longer limited by memory."""
-
-    def scanned(D, F, ridge):
-        for B in range(1, 10_000):
-            if B * D * F / (B * D + D * F + B * F) >= ridge:
-                return B
-
-    def rounds_up():
-        """Every shape is asked exactly, with whole numbers; 1 in 100 is just above."""
-        sizes = np.random.default_rng(2).integers(200, 5000, (600, 2)).tolist()
-        for i, (D, F) in enumerate(sizes):
-            above, below = (2 + i % 80) * D * F, D * F - (2 + i % 80) * (D + F)
-            if above % below and answer(D, F, float(2 + i % 80)) != 1 + above // below:
-                return False
-        return True
-
     return judge(
         (
             "be a whole number",
@@ -76,7 +61,7 @@ def check_turning_batch(answer) -> Check:
             "be larger for narrow matrices: their rows are moved, too",
             lambda: answer(1024, 1024, RIDGE) > answer(4096, 4096, RIDGE),
         ),
-        ("round up", lambda: answer(4096, 4096, RIDGE) == scanned(4096, 4096, RIDGE)),
+        ("round up", lambda: answer(4096, 4096, RIDGE) == _scanned(4096, 4096, RIDGE)),
         (
             "be None where no batch is large enough, as for 256 by 256",
             lambda: answer(256, 256, RIDGE) is None,
@@ -84,7 +69,7 @@ def check_turning_batch(answer) -> Check:
         (
             "be right for any shape and any ridge",
             lambda: all(
-                answer(D, F, ridge) == scanned(D, F, ridge)
+                answer(D, F, ridge) == _scanned(D, F, ridge)
                 for D, F in ((896, 4864), (4864, 896), (640, 2048))
                 for ridge in (20.0, 100.0, RIDGE)
             ),
@@ -95,13 +80,16 @@ def check_turning_batch(answer) -> Check:
         ),
         (
             "go on to thousands of rows, where it takes as many",
-            lambda: answer(500, 500, RIDGE) == scanned(500, 500, RIDGE) > 4096,
+            lambda: answer(500, 500, RIDGE) == _scanned(500, 500, RIDGE) > 4096,
         ),
         (
             "go on to tens of thousands, as for 484 by 484",
             lambda: answer(484, 484, RIDGE) == 39_795,
         ),
-        ("round up however little is over, in any of 600 shapes", rounds_up),
+        (
+            "round up however little is over, in any of 600 shapes",
+            lambda: _rounds_up(answer),
+        ),
         (
             "take the batch that meets the ridge exactly, where there is one",
             # In powers of two, which every order of operations has exactly.
@@ -112,6 +100,23 @@ def check_turning_batch(answer) -> Check:
             ),
         ),
     )
+
+
+def _scanned(D, F, ridge):
+    """The same, batch by batch."""
+    for B in range(1, 10_000):
+        if B * D * F / (B * D + D * F + B * F) >= ridge:
+            return B
+
+
+def _rounds_up(answer):
+    """Every shape is asked exactly, with whole numbers; 1 in 100 is just above."""
+    sizes = np.random.default_rng(2).integers(200, 5000, (600, 2)).tolist()
+    for i, (D, F) in enumerate(sizes):
+        above, below = (2 + i % 80) * D * F, D * F - (2 + i % 80) * (D + F)
+        if above % below and answer(D, F, float(2 + i % 80)) != 1 + above // below:
+            return False
+    return True
 
 
 def check_bucket(answer) -> Check:
