@@ -1,4 +1,4 @@
-"""Self-check of notebook 13b's JobSets: chips asked for, beside those that are there."""
+"""Self-check of notebook 13b: chips that a JobSet asks for, and those there are."""
 
 import copy
 
