@@ -8,9 +8,10 @@ import math
 import numpy as np
 
 from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
-from helpers.exercises.jobsets import check_chips, manifests
+from helpers.exercises.jobsets import ORDER, check_chips, manifests
 
 __all__ = [
+    "ORDER",
     "check_chips",
     "check_decoupled_gain",
     "check_lost",
