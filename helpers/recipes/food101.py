@@ -100,11 +100,11 @@ class Recipe(maths.Recipe):
         return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
     def evaluate(self, n=256):
-        """A ToolReport on the first n test photos, greedily."""
+        """A ToolReport on the photos `asked(n)`, greedily."""
         return tool_evaluate.evaluate(
             self.policy,
             self.tokenizer,
-            self.test[:n],
+            self.asked(n),
             self.tools,
             max_tokens=self.turn,
             pictures=self.pictures,

@@ -1,5 +1,7 @@
 """In which dtype a recipe holds weights that are not trained."""
 
+import os
+
 from helpers import runtime
 from helpers.runtime.processor import multiplies_bfloat16
 
@@ -14,9 +16,13 @@ def frozen_dtype(preset) -> str:
     if not preset.lora_rank:
         return preset.dtype  # nothing is frozen
     note = runtime.build_folder() / f"frozen_{preset.name}.txt"
-    if note.exists():
-        return note.read_text().strip()
+    taken = note.read_text().strip() if note.exists() else ""
+    if taken in ("bfloat16", preset.dtype):
+        return taken
+    # None yet, or none that a run could have begun with: a write that was cut off.
     dtype = "bfloat16" if multiplies_bfloat16() else preset.dtype
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(dtype)
+    aside = note.with_suffix(".partial")
+    aside.write_text(dtype)
+    os.replace(aside, note)
     return dtype

@@ -29,6 +29,7 @@ from helpers.recipes.frozen import frozen_dtype
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
 from helpers.runtime.precision import multiply_as_written
+from helpers.runtime.ranges import require_count
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
 from helpers.text.chat_frame import frame
@@ -118,12 +119,22 @@ class Recipe:
         lora.save(self.policy, folder, base=self.preset.model)
         return folder
 
+    def asked(self, n=None) -> list[dict]:
+        """The first n test questions; None: all.
+
+        Raises:
+          ValueError: n is no whole number from 1.
+        """
+        if n is not None:
+            require_count("n", n)
+        return self.test[:n]
+
     def evaluate(self, n=None):
-        """Greedy answers to the first n test questions, graded; None: to all."""
+        """Greedy answers to the questions `asked(n)`, graded."""
         return evaluate(
             self.policy,
             self.tokenizer,
-            self.test[:n],
+            self.asked(n),
             max_tokens=self.preset.completion_tokens,
             samples=0,
             batch=self.preset.prompts * self.preset.group,  # as many as rollouts have
@@ -168,7 +179,7 @@ class Recipe:
         about = {
             "model": run_identity.describe(self.policy),
             "tokenizer": run_identity.describe(self.tokenizer),
-            "questions": run_identity.describe_rows(self.test[:n]),
+            "questions": run_identity.describe_rows(self.asked(n)),
             "budget": budget | {"completion": self.preset.completion_tokens},
             "tools": self.tools.describe() if self.tools else None,
             "graded by": [run_identity.describe(f) for f in self.GRADED_BY],

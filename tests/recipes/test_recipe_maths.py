@@ -213,6 +213,29 @@ def test_the_frozen_base_is_held_in_what_the_processor_multiplies(
     assert maths.load(whole, whole.model).layers.q.dtype == "float32"
 
 
+@pytest.mark.parametrize("note", ["", "bfl", "int8"])
+def test_a_note_of_a_dtype_that_was_cut_off_is_written_anew(
+    note, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: True)
+    written = tmp_path / f"frozen_{SMALL.name}.txt"
+    written.write_text(note)
+    assert frozen.frozen_dtype(SMALL) == written.read_text() == "bfloat16"
+    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: False)
+    assert frozen.frozen_dtype(SMALL) == "bfloat16"
+
+
+@pytest.mark.parametrize("n", [-5, 0, 2.0, "3"])
+def test_how_many_are_asked_is_a_count(n, gsm8k_files):
+    there = maths.recipe(SMALL)
+    for measure in (there.evaluate, lambda n: there.before("sft", n)):
+        with pytest.raises(ValueError, match="n=.*whole number from 1"):
+            measure(n)
+    assert there.asked() == there.test
+    assert there.asked(2) == there.test[:2]
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_a_run_goes_on_on_a_processor_of_another_kind(
     first, gsm8k_files, monkeypatch, capsys
