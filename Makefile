@@ -1,16 +1,20 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test lint lab app slides grade notebooks tiny seeds bench \
+.PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade notebooks tiny seeds bench \
   bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-published tpu-peers real-model \
   real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
 # Those that train for minutes come first, so that no worker ends alone.
-NOTEBOOKS := notebooks/1[01]*.ipynb notebooks/0[78]*.ipynb notebooks/0[!78]*.ipynb \
+NOTEBOOKS := ls -U notebooks/1[01]*.ipynb notebooks/0[78]*.ipynb notebooks/0[!78]*.ipynb \
   notebooks/1[!01]*.ipynb
+# Files with slow tests alone: to collect all takes half a minute in each worker.
+SLOW := grep -rl --include='test_*.py' 'mark.slow' tests | sort
+OF_PART := awk -v part="$(PART)" 'part == "" || NR % 3 == part % 3'
 # In the order given; else files with many tests come first, however quick they are.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
@@ -36,15 +40,21 @@ course: $(READY)  ## run the walk: SFT, GRPO, distillation, food (about 20 minut
 
 # A worker per core, and for each of them one of XLA's threads: they do not wait for each
 # other, and all takes a fifth less processor time.
-test: export NPROC := 1
-test: export PJRT_NPROC := 1
-test: lint  ## everything that must pass: lint, tests, all notebooks under nbval
-	rm -rf build/test
+test-fast test-slow test-notebooks: export NPROC := 1
+test-fast test-slow test-notebooks: export PJRT_NPROC := 1
+test: lint test-fast test-slow test-notebooks  ## everything that must pass
+
+test-fast: $(READY)  ## tests that take seconds
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
-	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow
-	XLA_FLAGS="$$($(PY) tests/xla_flags.py)" \
+
+test-slow: $(READY)  ## those that train for minutes (PART=1, 2 or 3: a third of them)
+	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow $$($(SLOW) | $(OF_PART))
+
+test-notebooks: $(READY)  ## all notebooks under nbval (PART=1, 2 or 3: a third of them)
+	rm -rf build/test
+	PYTHONPATH="$(CURDIR)/tests/quick" XLA_FLAGS="$$($(PY) tests/xla_flags.py)" \
 	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) --nbval-lax --nbval-current-env \
-	  --nbval-cell-timeout=1800 $(NOTEBOOKS)
+	  --nbval-cell-timeout=1800 $$($(NOTEBOOKS) | $(OF_PART))
 
 lint: $(READY)  ## check style, formatting and types
 	$(PY) -m ruff check .

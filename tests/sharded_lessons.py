@@ -3,6 +3,7 @@
 `XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/sharded_lessons.py`
 """
 
+import tempfile
 import zlib
 
 import jax
@@ -248,16 +249,25 @@ def check_engine(folder):
     assert len({len(answer) for answer in expected}) > 2
 
 
-if __name__ == "__main__":
-    import sys
-    import tempfile
-
-    assert len(jax.devices()) == 8
-    if sys.argv[1] == "sampling":
+def check(name):
+    """One lesson, or what is sampled."""
+    if name == "sampling":
         with tempfile.TemporaryDirectory() as scratch:
             check_sampling(scratch)
             check_engine(scratch)
     else:
         check_gathering()
-        check_lesson(sys.argv[1])
-    print("all the same")
+        check_lesson(name)
+
+
+if __name__ == "__main__":
+    import sys
+    import traceback
+
+    assert len(jax.devices()) == 8
+    for name in sys.argv[1:]:
+        try:
+            check(name)
+            print(f"{name}: all the same")
+        except AssertionError:
+            print(f"{name}: {traceback.format_exc()}")

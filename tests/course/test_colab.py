@@ -89,7 +89,7 @@ def test_nothing_of_the_learners_shell_reaches_the_imitation(monkeypatch):
 
 def test_ci_makes_the_imitation_and_runs_whole_notebooks_there(monkeypatch):
     """Not a test of `make test`, which would install Colab's packages once more."""
-    assert "\nmake colab-check\n" in (ROOT / ".ci" / "run").read_text()
+    assert "\n  make colab-check\n" in (ROOT / ".ci" / "run").read_text()
     made = []
     monkeypatch.setattr(colab_check, "check", lambda *a, **k: made.append((a, k)))
     monkeypatch.setattr("sys.argv", ["colab_check"])

@@ -270,10 +270,40 @@ def test_make_test_ends_with_pytest():
     ).stdout.replace("\\\n", " ")
     commands = [line for line in plan.splitlines() if line.strip()]
     assert "--nbval-lax" in commands[-1]
-    for command in commands[-2:]:  # what takes minutes is begun with, as it is listed
+    suites = [command for command in commands if "pytest" in command]
+    for command in suites[1:]:  # what takes minutes is begun with, as it is listed
         assert "--dist loadfile --no-loadscope-reorder" in command
-    assert sum("pytest" in line for line in commands) == 3
+    assert len(suites) == 3
     assert "ruff check" in plan and "-m mypy" in plan
+
+
+@pytest.mark.parametrize("target", ["test-slow", "test-notebooks"])
+def test_thirds_are_the_whole_and_nothing_twice(target):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+
+    def files(part):
+        plan = subprocess.run(
+            ["make", "-n", target, f"PART={part}"],
+            cwd=ROOT, env=env, capture_output=True, text=True,
+        ).stdout.replace("\\\n", " ")  # fmt: skip
+        (listed,) = re.findall(r"\$\(([^()]+)\)\n*$", plan.strip())
+        shell = ["bash", "-c", listed]
+        return subprocess.run(
+            shell, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    whole, thirds = files(""), [files(part) for part in (1, 2, 3)]
+    assert sorted(sum(thirds, [])) == sorted(whole) and len(set(whole)) == len(whole)
+    assert all(len(third) > 4 for third in thirds)
+    if target == "test-notebooks":
+        there = {str(path.relative_to(ROOT)) for path in ROOT.glob("notebooks/*.ipynb")}
+        assert set(whole) == there
+        assert whole[:3] == sorted(whole[:2]) + [next(x for x in whole if "/07" in x)]
+    else:
+        assert {
+            "tests/runtime/test_distributed.py",
+            "tests/app/test_food_app.py",
+        } <= set(whole)
 
 
 @pytest.mark.parametrize("target", ["lab", "notebooks"])
@@ -311,28 +341,73 @@ def test_ci_is_strict_and_runs_make_test_then_imitates_colab():
     assert "HF_HUB_OFFLINE=1" in script and "COURSE_CI=1" in script
 
 
-CI_TARGETS = "test real-model colab-check parity serve-check app-check scale tpu-check"
+PARTS = [f"test-{what} PART={n}" for n in (1, 2, 3) for what in ("slow", "notebooks")]
+BESIDE, SERVERS = ["colab-check", "parity"], ["serve-check", "app-check", "scale"]
+CI_TARGETS = ["lint", "test-fast", "real-model", *PARTS, *BESIDE, *SERVERS, "tpu-check"]
 
 
-@pytest.mark.parametrize("broken", [None, *CI_TARGETS.split()])
+def run_ci(folder, make, **settings):
+    """What `.ci/run` printed, its code, and what it asked of this `make`."""
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci")
+    stand_in = folder / "make"
+    stand_in.write_text(f'#!/bin/bash\necho "$*" >> asked\n{make}\n')
+    stand_in.chmod(0o755)
+    own = {"PATH": f"{folder}:{os.environ['PATH']}"} | settings
+    done = subprocess.run(
+        [folder / ".ci" / "run"], env=os.environ | own, capture_output=True, text=True
+    )
+    return done, (folder / "asked").read_text().splitlines()
+
+
+@pytest.mark.parametrize("broken", [None, *CI_TARGETS])
 def test_ci_runs_everything_and_fails_if_any_of_it_does(broken, tmp_path):
     """With a `make` that writes down what it was asked, and fails at one of it."""
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
-    make = tmp_path / "make"
-    make.write_text(f'#!/bin/bash\necho "$*" >> asked\n[ "$1" != "{broken}" ]\n')
-    make.chmod(0o755)
-    done = subprocess.run(
-        [tmp_path / ".ci" / "run"],
-        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-    )
-    assert (done.returncode == 0) == (broken is None)
-    asked = (tmp_path / "asked").read_text().splitlines()
+    done, asked = run_ci(tmp_path, f'[[ ! "$*" =~ ^"{broken}" ]]')
+    assert (done.returncode == 0) == (broken is None), done.stderr
+    assert "NOT CHECKED" not in done.stdout
     if broken is None:
-        assert sorted(line.split()[0] for line in asked) == sorted(CI_TARGETS.split())
-        assert asked[0] == "test" and asked[-1] == "tpu-check TPU_ARGS=--quick"
+        told = [re.sub(r" (SCALE|TPU)_ARGS.*", "", line) for line in asked]
+        assert sorted(told) == sorted(CI_TARGETS)
+        assert asked[:3] == ["lint", "test-fast", "real-model"]
+        assert "tpu-check TPU_ARGS=--quick" in asked
         assert "scale SCALE_ARGS=--quick --runs killed" in asked
+
+
+def test_ci_names_what_would_not_end_in_time(tmp_path):
+    """In 380 seconds of idle cores: no part of 400."""
+    done, asked = run_ci(tmp_path, "true", CI_SECONDS="380")
+    left = re.findall("^NOT CHECKED.*: (.*)$", done.stdout, re.MULTILINE)
+    notebooks = [f"make test-notebooks PART={n}" for n in (1, 2, 3)]
+    assert done.returncode == 0 and sorted(left) == ["beside", *notebooks]
+    assert len(asked) == len(CI_TARGETS) - 5
+
+
+def test_ci_leaves_more_where_fast_tests_take_longer(tmp_path):
+    """Twice as long as on idle cores, so that 450 seconds are too few for 300."""
+    slow = 'if [ "$1" = test-fast ]; then sleep 2; fi'
+    done, asked = run_ci(tmp_path, slow, CI_SECONDS="450", CI_FAST="1")
+    assert done.returncode == 0 and done.stdout.count("NOT CHECKED") == 8
+    assert asked == ["lint", "test-fast", "real-model"]
+
+
+@pytest.mark.parametrize("commit, first", [("000003", 3), ("00000f", 7), ("!", 0)])
+def test_ci_begins_with_another_part_at_another_commit(commit, first, tmp_path):
+    git = tmp_path / "git"
+    git.write_text(f"#!/bin/bash\n[ {commit} != ! ] && echo {commit}ffff\n")
+    git.chmod(0o755)
+    done, asked = run_ci(tmp_path, "true")
+    turned = asked[3:]
+    parts = [line for line in turned if line.startswith("test-")]
+    whole = [f"test-{what} PART={n}" for n in "123" for what in ("notebooks", "slow")]
+    assert parts == [*whole[first:], *whole[:first]]
+    assert (
+        turned[0].startswith("serve-check"),
+        turned[-1].startswith("tpu-check"),
+    ) == (
+        first == 7,
+        first == 0,
+    )
 
 
 # Stands for every command that .ci/env starts; says what it was asked. A .venv that it

@@ -1,9 +1,6 @@
 """The kernel of long texts against plain attention: what is found, and gradients."""
 
 import dataclasses
-import os
-import subprocess
-import sys
 import types
 
 import gemma4_shapes
@@ -11,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 import tiny_models
 from flax import nnx
 from hypothesis import given, settings
@@ -21,7 +19,6 @@ from helpers.model import attention_blocks, long_attention, vision
 from helpers.model.attention_blocks import Reach
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
-from helpers.runtime import ROOT
 
 
 def seen(segments, back, whole):
@@ -246,11 +243,7 @@ def test_a_model_learns_the_same_through_the_kernel(
 
 
 def test_on_a_mesh_each_device_takes_its_rows_and_heads():
-    script = ROOT / "tests" / "sharded_long_texts.py"
-    flags = "--xla_force_host_platform_device_count=4"
-    subprocess.run(
-        [sys.executable, script], check=True, env=os.environ | {"XLA_FLAGS": flags}
-    )
+    simulated_devices.run("sharded_long_texts.py", devices=4)
 
 
 def test_what_blocks_find_is_the_same_where_some_keys_are_not_even_looked_at():

@@ -1,19 +1,17 @@
 """Which chip holds which block: against blocks counted by hand, on eight devices."""
 
-import os
-import pathlib
 import subprocess
 import sys
 
 import jax
 import numpy as np
 import pytest
+import simulated_devices
 from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.plots import blocks
 from helpers.runtime.mesh import make_mesh
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ON_EIGHT = """
 import jax
 import numpy as np
@@ -61,13 +59,8 @@ def test_one_device_holds_all():
 
 @pytest.mark.slow
 def test_blocks_and_compiled_layouts_on_eight_devices():
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    subprocess.run(
-        [sys.executable, "-c", ON_EIGHT],
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-    )
+    environment = simulated_devices.environment()
+    subprocess.run([sys.executable, "-c", ON_EIGHT], check=True, env=environment)
 
 
 @pytest.mark.parametrize(

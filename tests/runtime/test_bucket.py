@@ -21,6 +21,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 if not os.environ.get("COURSE_CI"):  # there both must be installed
@@ -191,7 +192,7 @@ with checkpoints.locked():
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed_in_the_middle_of_a_checkpoint(bucket, port):
-    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    paths = {"PYTHONPATH": simulated_devices.PATHS}
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITES], env=os.environ | paths, cwd=ROOT
     )
@@ -290,7 +291,7 @@ def test_wrong_credentials_and_no_network_are_said_before_anything_is_trained():
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", BEGINS],
-            env=os.environ | settings(port) | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | settings(port) | {"PYTHONPATH": simulated_devices.PATHS},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

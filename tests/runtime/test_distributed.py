@@ -1,7 +1,6 @@
 """Two processes, or four, train like one process of eight simulated devices."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import simulated_devices
 from run_tables import read_table
 
 HERE = Path(__file__).parents[1]
@@ -19,13 +19,9 @@ SECONDS = 900  # far more than it takes; then a process is taken for stuck
 
 
 def start(*arguments, devices, log, **settings):
-    flags = (
-        f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
-    )
-    paths = {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)} | THREADS
     return subprocess.Popen(
         [sys.executable, HERE / "distributed_run.py", *map(str, arguments)],
-        env=os.environ | paths | {"JAX_PLATFORMS": "cpu"} | settings,
+        env=simulated_devices.environment(devices, **THREADS, **settings),
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
     )

@@ -1,11 +1,11 @@
 """The mesh, on this machine and on eight simulated devices."""
 
-import os
 import subprocess
 import sys
 
 import jax
 import pytest
+import simulated_devices
 
 from helpers import runtime
 
@@ -33,6 +33,5 @@ assert runtime.make_mesh(jax.devices()[:4], model=4).devices.shape == (1, 4)
 
 
 def test_mesh_on_eight_simulated_devices():
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    environment = {**os.environ, "XLA_FLAGS": flags}
+    environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)

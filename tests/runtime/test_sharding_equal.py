@@ -1,34 +1,27 @@
 """Eight simulated devices and one give the same lessons, samples, sight and files."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import pytest
+import simulated_devices
 
-HERE = pathlib.Path(__file__).parents[1]
+LESSONS = ("sampling", "sft", "mixed", "grpo", "calculator", "drafter", "dpo")
+LESSONS += ("distillation", "adapters", "cut")
+
+
+@pytest.fixture(scope="module")
+def lessons():
+    """What a process says that runs them all; it goes on after one that fails."""
+    return simulated_devices.run("sharded_lessons.py", *LESSONS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "what",
-    [
-        *("sampling", "sft", "mixed", "grpo", "calculator", "drafter", "dpo"),
-        *("distillation", "adapters", "cut"),
-        *("vision", "saving"),
-    ],
-)
-def test_eight_devices_are_one(what):
-    script = "sharded_lessons.py"
-    if what in ("vision", "saving"):
-        script = f"sharded_{what}.py"
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    finished = subprocess.run(
-        [sys.executable, HERE / script, what],
-        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
-        capture_output=True,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.strip().endswith("all the same")
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_eight_devices_are_one(lesson, lessons):
+    *failed, same = lessons.split(f"{lesson}: all the same\n")
+    assert failed, lessons
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["vision", "saving"])
+def test_eight_devices_see_and_save_as_one(what):
+    said = simulated_devices.run(f"sharded_{what}.py", what)
+    assert said.strip().endswith("all the same")

@@ -1,7 +1,6 @@
 """A drafter changes how long an answer takes, and nothing else."""
 
 import itertools
-import os
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 import tiny_models
 from flax import nnx
 from scipy import stats
@@ -288,6 +288,5 @@ for kind in (DraftModel, BlockDrafter):
 
 @pytest.mark.slow
 def test_on_eight_devices_answers_are_equal_and_a_drafter_placed_elsewhere_is_refused():
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    environment = {**os.environ, "XLA_FLAGS": flags}
+    environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)

@@ -1,15 +1,11 @@
 """The old policy is the trainer's own before the first update, to the last bit."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import simulated_devices
 from flax import nnx
 from on_policy import Fixed, answers, assert_exactly_on_policy, step
 from tiny_models import needs_bfloat16
@@ -19,8 +15,6 @@ from helpers.training import objectives
 from helpers.training.off_policy import OffPolicyObjective
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
-
-HERE = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +107,7 @@ def test_the_first_minibatch_is_exact_though_later_ones_move():
 @pytest.mark.slow
 def test_eight_devices_are_as_exact():
     needs_bfloat16()
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    done = subprocess.run(
-        [sys.executable, str(HERE / "on_policy.py")],
-        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "all the same" in done.stdout
+    assert "all the same" in simulated_devices.run("on_policy.py")
 
 
 def test_rollouts_of_another_model_are_refused_before_anything_is_computed():

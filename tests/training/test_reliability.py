@@ -10,6 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 from flax import nnx
 from run_tables import read_table
 from tiny_models import model as tiny_model
@@ -66,7 +67,7 @@ def assert_ends_like(whole, folder, model):
 @pytest.mark.parametrize("lesson", ["sft", "grpo", "distillation"])
 def test_killed_training_ends_with_the_same_numbers(lesson, tmp_path):
     """Bit by bit: parameters, optimizer, metrics and samples, after six SIGKILLs."""
-    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
+    environment = os.environ | {"PYTHONPATH": simulated_devices.PATHS}
     output = {}
     for name, arguments in (("whole", []), ("killed", ["--kills", "6"])):
         command = [sys.executable, HERE / "kill_run.py", lesson, tmp_path / name]

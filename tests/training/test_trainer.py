@@ -1,15 +1,12 @@
 import json
 import math
-import os
-import subprocess
-import sys
 from itertools import filterfalse
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 from flax import nnx
 from tiny_models import cached_model, flat_batch
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
@@ -22,8 +19,6 @@ from helpers.training.errors import NothingToLearn, TrainingDiverged
 from helpers.training.metrics_log import is_timing
 from helpers.training.optimizers import Optimizer, adamw, constant
 from helpers.training.trainer import Trainer
-
-HERE = Path(__file__).parents[1]
 
 
 def train(model, batches, steps, optimizer=None, objective=squared_error, **settings):
@@ -448,12 +443,4 @@ def test_progress_is_one_line_with_step_loss_reward_speed_and_time_left(capsys):
 
 @pytest.mark.slow
 def test_eight_devices_compute_what_one_computes():
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    done = subprocess.run(
-        [sys.executable, str(HERE / "sharded_run.py")],
-        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(HERE.parent)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "all the same" in done.stdout
+    assert "all the same" in simulated_devices.run("sharded_run.py")
