@@ -14,6 +14,7 @@ from helpers.runtime import processes
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_lists, describe_pictures
 
+MOST = np.iinfo(np.int32).max
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
 
 
@@ -69,7 +70,8 @@ def packed_rows(
         `slots` or, when its batch is made, not as many as its pictures; or there are
         no pictures at all.
       ValueError: no length, no examples, an empty one, masks of another length or
-        with other numbers than 0 and 1, or negative tokens.
+        with other numbers than 0 and 1, or tokens that are no ids; or a count that is
+        none.
     """
     require_count("length", length)
     examples, too_long = _checked(examples, length, truncate)
@@ -86,6 +88,7 @@ def packed_rows(
             " function of an example's index that gives the list of its pictures."
         )
     if pictures:
+        require_count("slots", slots)
         source.show(pictures, counts, slots, vision)
     return source
 
@@ -191,8 +194,8 @@ class _PackedRows(Source):
 def _checked(examples, length, truncate):
     """Return examples as arrays that fit in a row, and which ones were too long."""
     examples = [
-        (np.asarray(tokens, np.int32), np.array(mask, np.float32))
-        for tokens, mask in examples
+        (_whole(index, tokens), np.array(mask, np.float32))
+        for index, (tokens, mask) in enumerate(examples)
     ]
     for index, (tokens, mask) in enumerate(examples):
         if len(tokens) == 0 or tokens.shape != mask.shape:
@@ -216,3 +219,14 @@ def _checked(examples, length, truncate):
             "Pass a larger length, drop them, or pass truncate=True to cut them."
         )
     return [(t[:length], mask[:length]) for t, mask in examples], too_long
+
+
+def _whole(index, tokens):
+    """An example's tokens as int32: others are refused, and not cut to whole ones."""
+    found = np.asarray(tokens)
+    if found.size and (found.dtype.kind not in "iu" or found.max() > MOST):
+        raise ValueError(
+            f"Example {index} has tokens of {found.dtype}, or past {MOST}: give token "
+            "ids, whole numbers."
+        )
+    return found.astype(np.int32)

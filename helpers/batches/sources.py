@@ -12,6 +12,7 @@ from typing import Protocol
 import grain
 import numpy as np
 
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
 
 
@@ -44,13 +45,13 @@ class Source:
         (index, count) and more; what JSON can hold.
       epochs: how often to go through the examples; None for ever.
     Raises:
-      ValueError: no examples, or a number among the arguments that is too small.
+      ValueError: no examples, or a number among the arguments that is no count.
     """
 
     def __init__(self, count, run, epochs):
         for name, number in {"batch": run["batch"], "epochs": epochs}.items():
-            if number is not None and number < 1:
-                raise ValueError(f"{name} is {number}: it must be 1 or more.")
+            if number is not None:
+                require_count(name, number)
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
         self._run, self._examples = run | {"epochs": epochs}, count

@@ -34,6 +34,7 @@ import orbax.checkpoint as ocp
 from helpers.runtime import bucket
 from helpers.runtime.bucket import BucketRun
 from helpers.runtime.processes import gather, on_first, together
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.training import checkpoint_record
 from helpers.training.checkpoint_record import FORMAT, NAME, remove
@@ -55,12 +56,11 @@ class Checkpoints:
       folder: the run folder, which is created; on a disk, or "gs://bucket/…".
       keep: how many of the newest checkpoints stay.
     Raises:
-      ValueError: keep is less than 1.
+      ValueError: keep is no whole number from 1.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
-        if keep < 1:
-            raise ValueError(f"keep is {keep}: the newest checkpoint always stays.")
+        require_count("keep", keep)  # the newest always stays
         self.run = bucket.place(folder)
         self.bucket = BucketRun(self.run) if bucket.is_bucket(folder) else None
         self.folder = self.run / "checkpoints"

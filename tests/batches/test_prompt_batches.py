@@ -357,9 +357,9 @@ def test_describing_the_data_waits_until_somebody_asks():
 def test_batches_of_nothing_are_an_error_not_an_end(tokenizer, changes):
     name = next(iter(changes))
     settings = {"batch": 2, "seed": 0} | changes
-    with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
+    with pytest.raises(ValueError, match=f"{name}={changes[name]}: "):
         prompt_batches.packed_rows(make_examples([4]), length=8, **settings)
-    with pytest.raises(ValueError, match=f"{name} is {changes[name]}"):
+    with pytest.raises(ValueError, match=f"{name}={changes[name]}: "):
         prompt_batches.prompts(make_rows(3), tokenizer, **settings)
 
 
@@ -663,3 +663,21 @@ def test_rows_of_no_length_are_refused(length):
         prompt_batches.packed_rows(
             [([1, 2, 3], [0, 1, 1])], batch=1, length=length, seed=0, truncate=True
         )
+
+
+@pytest.mark.parametrize(
+    "tokens", [[3.5, 4.0], np.array([3.0, 4.0]), ["3", "4"], np.array([3, 2**31])]
+)
+def test_tokens_that_are_no_ids_are_refused_and_not_cut_to_some(tokens):
+    with pytest.raises(ValueError, match="Example 1 has tokens of .*token ids"):
+        prompt_batches.packed_rows(
+            [([3, 4], [0, 1]), (tokens, [0, 1])], batch=1, length=8, seed=0
+        )
+
+
+@pytest.mark.parametrize("name", ["batch", "epochs", "length"])
+@pytest.mark.parametrize("number", [0, -1, 1.5, 2.0, "2"])
+def test_what_is_counted_is_a_whole_number(name, number):
+    settings = {"batch": 1, "length": 8, "seed": 0} | {name: number}
+    with pytest.raises(ValueError, match=f"{name}=.*whole number from 1"):
+        prompt_batches.packed_rows([([3, 4], [0, 1])], **settings)

@@ -148,7 +148,7 @@ def test_what_another_process_cannot_read_is_not_taken_by_this_one(
 
 def test_to_keep_no_checkpoint_is_refused(tmp_path):
     """A list's [: -0] is empty: nothing would ever be removed."""
-    with pytest.raises(ValueError, match="keep is 0"):
+    with pytest.raises(ValueError, match="keep=0: "):
         Checkpoints(tmp_path, keep=0)
     checkpoints = Checkpoints(tmp_path, keep=1)
     with checkpoints.locked():
@@ -299,3 +299,10 @@ def test_a_disk_without_locks_is_warned_of_and_used(tmp_path, monkeypatch):
         Checkpoints(tmp_path).locked(),
     ):
         pass
+
+
+@pytest.mark.parametrize("keep", [0, -1, 1.5, "2"])
+def test_at_least_the_newest_checkpoint_stays(keep, tmp_path):
+    with pytest.raises(ValueError, match="keep=.*whole number from 1"):
+        Checkpoints(tmp_path, keep=keep)
+    assert not list(tmp_path.iterdir())
