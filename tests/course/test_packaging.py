@@ -298,7 +298,7 @@ def test_thirds_are_the_whole_and_nothing_twice(target):
     if target == "test-notebooks":
         there = {str(path.relative_to(ROOT)) for path in ROOT.glob("notebooks/*.ipynb")}
         assert set(whole) == there
-        assert whole[:3] == sorted(whole[:2]) + [next(x for x in whole if "/07" in x)]
+        assert whole[0].startswith("notebooks/08"), "the longest come first"
     else:
         assert {
             "tests/runtime/test_distributed.py",
@@ -375,16 +375,16 @@ def test_ci_runs_everything_and_fails_if_any_of_it_does(broken, tmp_path):
 
 
 def test_ci_names_what_would_not_end_in_time(tmp_path):
-    """In 380 seconds of idle cores: no part of 400."""
-    done, asked = run_ci(tmp_path, "true", CI_SECONDS="380")
+    """In 260 seconds of idle cores: no part of 270 or more."""
+    done, asked = run_ci(tmp_path, "true", CI_SECONDS="260")
     left = re.findall("^NOT CHECKED.*: (.*)$", done.stdout, re.MULTILINE)
     notebooks = [f"make test-notebooks PART={n}" for n in (1, 2, 3)]
-    assert done.returncode == 0 and sorted(left) == ["beside", *notebooks]
-    assert len(asked) == len(CI_TARGETS) - 5
+    assert done.returncode == 0 and sorted(left) == ["beside", *notebooks, "servers"]
+    assert len(asked) == len(CI_TARGETS) - 9
 
 
 def test_ci_leaves_more_where_fast_tests_take_longer(tmp_path):
-    """Twice as long as on idle cores, so that 450 seconds are too few for 300."""
+    """Twice as long as on idle cores, so that 450 seconds are too few for 240."""
     slow = 'if [ "$1" = test-fast ]; then sleep 2; fi'
     done, asked = run_ci(tmp_path, slow, CI_SECONDS="450", CI_FAST="1")
     assert done.returncode == 0 and done.stdout.count("NOT CHECKED") == 8
