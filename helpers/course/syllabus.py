@@ -34,7 +34,7 @@ _STUDENTS = (
     "student",
 )
 # On TPUs: about twice what the compiler models for all steps, and time to compile.
-_RL_MINUTES = {"laptop": 4, "v5e-1": 45, "v5e-8": 45}
+_RL_MINUTES = {"laptop": 3, "v5e-1": 45, "v5e-8": 45}
 LESSONS = {
     row.file.partition("_")[0]: row
     for row in (
@@ -74,7 +74,7 @@ LESSONS = {
             "08_gspo",
             "GSPO and friends",
             "GSPO",
-            _RL_MINUTES | {"laptop": 3},
+            _RL_MINUTES,
             ("gspo",),
         ),
         Lesson(
@@ -102,7 +102,7 @@ LESSONS = {
             "11_distillation",
             "Distillation, offline and on-policy",
             "distillation",
-            {"laptop": 4, "v5e-1": 20, "v5e-8": 20},
+            {"laptop": 3, "v5e-1": 20, "v5e-8": 20},
             _STUDENTS,
         ),
         Lesson("12_serving", "Serving it fast", "serving", {"laptop": 2}, walk=False),

@@ -106,7 +106,7 @@ _LAPTOP: dict[str, Any] = {
     "lora_rank": 0,
     "group": 8,
     "chunk": 8192,
-    "minutes": 4,
+    "minutes": 3,
 }
 _TPU: dict[str, Any] = {
     "dtype": "bfloat16",
