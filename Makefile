@@ -1,6 +1,7 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
-.PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade notebooks tiny seeds bench \
+.PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
+  notebooks tiny seeds bench \
   bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-published tpu-peers real-model \
   real real-beside real-peers colab-check app-check release-check clean
 .DELETE_ON_ERROR:
