@@ -346,10 +346,17 @@ BESIDE, SERVERS = ["colab-check", "parity"], ["serve-check", "app-check", "scale
 CI_TARGETS = ["lint", "test-fast", "real-model", *PARTS, *BESIDE, *SERVERS, "tpu-check"]
 
 
-def run_ci(folder, make, **settings):
-    """What `.ci/run` printed, its code, and what it asked of this `make`."""
+def run_ci(folder, make, quick=False, **settings):
+    """What `.ci/run` printed, its code, and what it asked of this `make`.
+
+    quick: each part is thought to take a second.
+    """
     (folder / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", folder / ".ci")
+    copy = pathlib.Path(shutil.copy(ROOT / ".ci" / "run", folder / ".ci"))
+    if quick:
+        copy.write_text(
+            re.sub(r'"\d+ (make|beside|servers)', r'"1 \1', copy.read_text())
+        )
     stand_in = folder / "make"
     stand_in.write_text(f'#!/bin/bash\necho "$*" >> asked\n{make}\n')
     stand_in.chmod(0o755)
@@ -389,6 +396,17 @@ def test_ci_leaves_more_where_fast_tests_take_longer(tmp_path):
     done, asked = run_ci(tmp_path, slow, CI_SECONDS="450", CI_FAST="1")
     assert done.returncode == 0 and done.stdout.count("NOT CHECKED") == 8
     assert asked == ["lint", "test-fast", "real-model"]
+
+
+@pytest.mark.parametrize("stuck", ["test-slow PART=1", "parity", "serve-check"])
+def test_ci_cuts_off_a_part_that_goes_on_and_says_so(stuck, tmp_path):
+    """A target that does not end: its part is named, and what no time is left for."""
+    endless = f'if [[ "$*" =~ ^"{stuck}" ]]; then sleep 60; fi'
+    done, asked = run_ci(tmp_path, endless, quick=True, CI_SECONDS="6")
+    left = re.findall("^NOT CHECKED.*: (.*)$", done.stdout, re.MULTILINE)
+    part = {"parity": "beside", "serve-check": "servers"}.get(stuck, f"make {stuck}")
+    assert done.returncode == 0
+    assert [name for name in left if "cut off" in name] == [f"{part} (cut off)"]
 
 
 @pytest.mark.parametrize("commit, first", [("000003", 3), ("00000f", 7), ("!", 0)])
