@@ -36,7 +36,8 @@ def require_count(name: str, value, least: int = 1):
     Raises:
       ValueError: it is none.
     """
-    if not isinstance(value, numbers.Integral) or value < least:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
         raise ValueError(f"{name}={value!r}: pass a whole number from {least}.")
 
 

@@ -18,6 +18,7 @@ import copy
 from helpers.text import chat_defused
 from helpers.text import chat_encoding as encoding
 from helpers.text import chat_rendered as rendered
+from helpers.text.chat_messages import require_messages
 from helpers.text.decoding import decode
 from helpers.text.tokenizer import train_tokenizer
 from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
@@ -190,6 +191,7 @@ def conversation_tokens(
       ValueError: nobody answers; the template leaves out a part of an answer, or
         writes an answer differently once the conversation goes on.
     """
+    require_messages(messages)
     answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     if not answers or answers[0] == 0:
         raise ValueError(
@@ -249,6 +251,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
       ValueError: the template leaves out a message.
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
+    require_messages(messages)
     told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
     answered = [*encoding.probe(), *told]
     controls = chat_defused.controls_of(tokenizer)
@@ -280,7 +283,7 @@ def eos_ids(tokenizer):
 def _messages(question):
     if isinstance(question, str):
         return [{"role": "user", "content": question}]
-    return question
+    return require_messages(question)
 
 
 _MARKER = "\ue000"  # a private character: no template and no tool's schema has it

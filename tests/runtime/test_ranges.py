@@ -23,6 +23,12 @@ def test_a_number_outside_its_range_is_refused_by_name(value):
         require_count("patience", value)
 
 
+@pytest.mark.parametrize("value", [True, False, 0, 1.5])
+def test_a_count_is_a_whole_number_from_one(value):
+    with pytest.raises(ValueError, match="patience=.*whole number from 1"):
+        require_count("patience", value)
+
+
 @pytest.mark.parametrize("optimizer", [adamw, muon])
 @pytest.mark.parametrize(
     "settings",
