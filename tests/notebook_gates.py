@@ -5,6 +5,7 @@ catching a notebook that breaks them.
 """
 
 import ast
+import html
 import importlib
 import inspect
 import json
@@ -66,6 +67,27 @@ def _check_text(text):
     shown = re.sub(r"base64,[A-Za-z0-9+/=]+", "", text)
     local = re.search(r"(/(home|root|Users|work|tmp)/|[A-Z]:\\Users)", shown)
     assert not local, f"output names a local folder: {shown[:200]!r}"
+
+
+def alts_are_of_this_code(notebook, number):
+    """What a figure's stored alt text says is what its cell says: it was run since."""
+    for cell in course.code_cells(notebook):
+        data = [output.get("data", {}).get("text/html", "") for output in cell.outputs]
+        shown = html.unescape("".join(data))
+        for call in ast.walk(ast.parse(cell.source)) if data else ():
+            if isinstance(call, ast.Call):
+                for words in _alt_words(call):
+                    assert words in shown, f"run it again: {words!r} is in no output"
+
+
+def _alt_words(call):
+    """The words of an alt text that are the same whatever was computed."""
+    (alt,) = [part.value for part in call.keywords if part.arg == "alt"] or [None]
+    if isinstance(alt, ast.JoinedStr):
+        parts = [part for part in alt.values if isinstance(part, ast.Constant)]
+    else:
+        parts = [alt] if isinstance(alt, ast.Constant) else []
+    return [part.value.strip() for part in parts]
 
 
 def cells_are_short(notebook, number):
@@ -220,6 +242,7 @@ GATES = (
     is_valid,
     is_executed_in_order,
     outputs_are_portable,
+    alts_are_of_this_code,
     cells_are_short,
     speaks_before_it_computes,
     predicts_and_explains,

@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 
 from helpers import runtime
@@ -159,29 +159,37 @@ def labels_by_compute() -> list[dict]:
     ]
 
 
-def real(**stages: str) -> str:
+def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
     """What a model of 135M parameters got right, as a Markdown table.
 
     In a cell: the share, and in brackets its 95% interval; of several seeds the mean,
-    and lowest to highest.
+    and lowest to highest. Where a column's cells are of unlike numbers of problems,
+    each says of how many.
 
     Args:
+      seeds: those of the runs to show; None: all.
       stages: a stage of `make real` = what its row is called. A stage that was not
         measured has no row.
     """
     with open(REAL, newline="") as file:
         measured = [row for row in csv.DictReader(file) if row["stage"] in stages]
+    if seeds is not None:
+        measured = [row for row in measured if int(row["seed"]) in seeds]
     tasks = [task for task in TASKS if any(row["task"] == task for row in measured)]
+    unlike = {t: len({r["n"] for r in measured if r["task"] == t}) > 1 for t in tasks}
     lines = [["", *(TASKS[task] for task in tasks)], ["---", *["--:" for _ in tasks]]]
     for stage, name in stages.items():
         own = [row for row in measured if row["stage"] == stage]
-        cells = [_share([row for row in own if row["task"] == task]) for task in tasks]
+        cells = [
+            _share([row for row in own if row["task"] == task], unlike[task])
+            for task in tasks
+        ]
         if own:
             lines.append([name, *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _share(rows):
+def _share(rows, tell_count):
     if not rows:
         return "–"
     shares = [float(row["greedy"]) for row in rows]
@@ -189,7 +197,8 @@ def _share(rows):
     if len(rows) == 1:
         low, high = float(rows[0]["low"]), float(rows[0]["high"])
     mean = sum(shares) / len(shares)
-    return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
+    count = f" of {int(rows[0]['n']):,}" if tell_count else ""
+    return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f}){count}"
 
 
 def compiled(preset: str, **columns) -> str:

@@ -61,6 +61,15 @@ def _image_without_alt(notebook):
     course.code_cells(notebook)[2].outputs.append(output)
 
 
+def _old_alt(notebook):
+    """A cell that was run when it said something else."""
+    cell = course.code_cells(notebook)[2]
+    cell.source = 'plotting.show(fig, alt=f"Rising from {low:.1f} to {high:.1f}.")'
+    image = '<img alt="Falling from 0.1 to 0.2." src=x>'
+    output = nbformat.v4.new_output("display_data", data={"text/html": image})
+    cell.outputs.append(output)
+
+
 def _error(notebook):
     output = nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])
     course.code_cells(notebook)[2].outputs.append(output)
@@ -105,6 +114,7 @@ BROKEN = {
     "saved error": (gates.is_executed_in_order, _error),
     "widget view": (gates.outputs_are_portable, _widget_output),
     "no alt text": (gates.outputs_are_portable, _image_without_alt),
+    "old alt text": (gates.alts_are_of_this_code, _old_alt),
     "local path": (gates.outputs_are_portable, _local_path),
     "long cell": (gates.cells_are_short, _source(3, "x = 1\n" * 26)),
     "wide cell": (gates.cells_are_short, _source(3, "x = " + "1" * 90)),

@@ -201,16 +201,22 @@ def test_programs_beside_a_base_in_nf4_are_shown_where_they_are_asked_for():
 def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "REAL", tmp_path / "real.csv")
     results.REAL.write_text(
-        "stage,task,seed,greedy,low,high\n"
-        "base,two_step,0,0.005,0.0009,0.0278\n"
-        "sft,two_step,0,0.49,0.42,0.56\n"
-        "sft,two_step,1,0.51,0.44,0.58\n"
-        "sft,one_step,0,0.67,0.6022,0.7314\n"
+        "stage,task,seed,n,greedy,low,high\n"
+        "base,two_step,0,200,0.005,0.0009,0.0278\n"
+        "base,gsm8k,0,1319,0.006,0.003,0.012\n"
+        "sft,two_step,0,200,0.49,0.42,0.56\n"
+        "sft,two_step,1,200,0.51,0.44,0.58\n"
+        "sft,one_step,0,200,0.67,0.6022,0.7314\n"
+        "sft,gsm8k,0,200,0.03,0.014,0.064\n"
     )
     table = results.real(base="as it comes", sft="SFT", grpo="GRPO")
     assert table.splitlines() == [
-        "|  | one step | two steps |",
-        "| --- | --: | --: |",
-        "| as it comes | – | 0.5% (0.1 to 2.8) |",
-        "| SFT | 67.0% (60.2 to 73.1) | 50.0% (49.0 to 51.0) |",
+        "|  | one step | two steps | GSM8K |",
+        "| --- | --: | --: | --: |",
+        "| as it comes | – | 0.5% (0.1 to 2.8) | 0.6% (0.3 to 1.2) of 1,319 |",
+        "| SFT | 67.0% (60.2 to 73.1) | 50.0% (49.0 to 51.0) "
+        "| 3.0% (1.4 to 6.4) of 200 |",
+    ]
+    assert results.real([1], base="as it comes", sft="SFT").splitlines()[2:] == [
+        "| SFT | 51.0% (44.0 to 58.0) |"
     ]
