@@ -56,12 +56,17 @@ def pictures_tables() -> str:
         "two chips; there is room for E4B as the student, too. On v6e:2x4 and "
         "v5p:4x4x1 31B is in bfloat16. One chip of v5e has no room for it: there E2B "
         "is distilled from E4B, both in int8 "
-        "with their per-layer tables in the host's memory. What is sampled beside a "
+        "with their per-layer tables in the host's memory. (E4B has no larger teacher "
+        "but 31B, so it is not distilled on one chip.) What is sampled beside a "
         "teacher leaves room for it. E4B alone is in int8 on one chip, its table on "
         "the host; on eight chips two share each of its matrices. There the per-layer "
         "table stays cut and its rows are sent: gathered whole, it brought E2B's "
         "rollout to 66% of a chip's memory, and E4B's beside 31B to 114%. Updates took "
-        "three to fourteen CPU-minutes to compile (`compile_s` in `tpu_fit.csv`)."
+        "three to fourteen CPU-minutes to compile (`compile_s` in `tpu_fit.csv`). Three "
+        "minutes of two cores were aimed at. E4B's SFT takes 137 s there (244 "
+        "CPU-seconds); GRPO of E4B, of 391 to 840 CPU-seconds, misses it: its program "
+        "holds each kind of layer twice, for questions and for answers, forward and "
+        "backward."
     )
     return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])
 

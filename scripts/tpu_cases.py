@@ -369,6 +369,8 @@ def teachers():
     for program in ("distillation", "rollout"):
         for student in (E2B, E4B):
             yield OfLargestCase(student, program, "v5e-8", prompts=16, cut=2)
+    text = {"prompts": 16, "cut": 2, "pictures": 0}
+    yield OfLargestCase(E4B, "distillation", "v5e-8", **text)
     for pictures in (1, 0):
         cut = {"prompts": 8, "pieces": 8, "pictures": pictures}
         yield OneChipCase(E2B, "distillation", "v5e-1", **cut)
