@@ -78,6 +78,8 @@ class Hub(http.server.ThreadingHTTPServer):
       refused: {part of a path: (status, headers, body)}, answered while it is here.
       silent: parts of paths that are never answered, with the connection open.
       faults: {file: [what goes wrong with a GET of it, in turn]}: `cut` and so on.
+      etag: makes the ETag header of a file's content.
+      links: whether files in LFS have the header with their SHA-256, too.
     """
 
     daemon_threads = True
@@ -86,6 +88,7 @@ class Hub(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.refused, self.silent, self.faults = files, {}, [], {}
         self.asked, self.tokens = [], set()
+        self.etag, self.links = lambda content: f'"{git_sha1(content)}"', True
         self.released = threading.Event()
 
     @property
@@ -143,7 +146,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        path = urllib.parse.urlsplit(self.path).path
+        _, _, path, query, _ = urllib.parse.urlsplit(self.path)
         self.server.tokens.add(self.headers.get("Authorization"))
         resolve = re.fullmatch(rf"/{MODEL}/resolve/[^/]+/(.+)", path)
         name = resolve[1] if resolve else path
@@ -159,7 +162,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             path == f"/api/models/{MODEL}/revision/main"
             or path == f"/api/models/{MODEL}"
         ):
-            siblings = [{"rfilename": name} for name in self.server.files]
+            siblings = [
+                {"rfilename": name}
+                | (stated(name, content) if "blobs=" in query else {})
+                for name, content in self.server.files.items()
+            ]
             return self.json({"id": MODEL, "sha": COMMIT, "siblings": siblings})
         if path == f"/api/models/{MODEL}/tree/{COMMIT}":
             return self.json([entry(*item) for item in self.server.files.items()])
@@ -170,11 +177,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def file(self, name):
         content = self.server.files[name]
         self.headers_of_file = {
-            "ETag": f'"{git_sha1(content)}"',
+            "ETag": self.server.etag(content),
             "X-Repo-Commit": COMMIT,
             "Accept-Ranges": "bytes",
         }
-        if in_lfs(name):
+        if in_lfs(name) and self.server.links:
             self.headers_of_file |= {
                 "X-Linked-ETag": f'"{sha256(content)}"',
                 "X-Linked-Size": str(len(content)),
@@ -210,6 +217,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def in_lfs(name):
     return name.endswith(".safetensors")
+
+
+def stated(name, content):
+    """What the hub's page of a model says of a file if it is asked to; git's id of a
+    file in LFS is that of its pointer."""
+    size = len(content)
+    if in_lfs(name):
+        lfs = {"sha256": sha256(content), "size": size, "pointerSize": 134}
+        return {"size": size, "blobId": "d" * 40, "lfs": lfs}
+    return {"size": size, "blobId": git_sha1(content)}
 
 
 def entry(name, content):

@@ -64,10 +64,12 @@ class GGUFFile:
         Args:
           path: the file.
         Raises:
-          GGUFError: it is not whole, or something in it cannot be.
+          GGUFError: it is a folder, or not whole, or something in it cannot be.
           FileNotFoundError: there is none.
         """
         self.path = pathlib.Path(path)
+        if self.path.is_dir():
+            raise GGUFError(f"{self.path} is a folder: pass the GGUF file in it.")
         size = self.path.stat().st_size
         if size < len(MAGIC) + 4 + 8 + 8:
             raise GGUFError(f"{self.path} has {size} bytes: it is no GGUF file.")

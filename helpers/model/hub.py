@@ -12,7 +12,7 @@ import pathlib
 from typing import Any
 
 from helpers import runtime
-from helpers.model import hub_checksums, packaged
+from helpers.model import hub_checksums, hub_listing, packaged
 from helpers.model.config import ModelConfig
 from helpers.runtime import secrets
 
@@ -47,13 +47,19 @@ def fetch(model: str) -> pathlib.Path:
       model: a local folder, or an id of the hub such as "Qwen/Qwen3-0.6B".
     Raises:
       ModelUnavailable: unknown name, licence not accepted, no or a wrong token, no
-        network, no room on the disk, or a file that is not what the hub says it is.
+        network, no safetensors, no room on the disk, or a file that is not what the
+        hub says it is.
       UnsupportedModel: the hub has it, and this decoder cannot do what its config.json
         asks for; only that file is fetched then.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
         return folder
+    if folder.is_file():
+        raise ModelUnavailable(
+            f"{model} is a file, and not a model's folder. Of a GGUF file make one: "
+            "gguf.to_folder(file, folder)."
+        )
     if model.count("/") != 1 or folder.is_absolute() or model.startswith((".", "~")):
         raise ModelUnavailable(
             f"There is no folder {model}, and it is not the id of a model either: ids "
@@ -98,45 +104,50 @@ def _from_hub(model):
     failures = (
         errors.HTTPError,  # the base of all that httpx raises
         OSError,
-        RuntimeError,  # of hf_xet
+        RuntimeError,  # of hf_xet, and NoListing
         json.JSONDecodeError,
         errors.HFValidationError,
     )
     refused: Exception | None = None
+    listed: dict[str, str] = {}
     try:
         # snapshot_download asks the same, and waits for ever for a hub that is silent.
         api = huggingface_hub.HfApi(endpoint, token)
-        api.model_info(model, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        listed = hub_listing.files(api, model, constants.HF_HUB_ETAG_TIMEOUT)
     except failures as error:
         refused = error
     place: dict[str, Any] = {"token": token, "endpoint": endpoint}
     if refused is None:
-        _refuse_unknown_shapes(model, place, failures)
+        _refuse_unread(model, listed, place, failures)
+    place["local_files_only"] = refused is not None
     try:
-        folder = huggingface_hub.snapshot_download(
-            model,
-            allow_patterns=FILES,
-            **place,
-            local_files_only=refused is not None,
-        )
-        hub_checksums.check(folder)
+        folder = huggingface_hub.snapshot_download(model, allow_patterns=FILES, **place)
+        hub_checksums.check(folder, listed.values())
     except errors.LocalEntryNotFoundError as error:  # nor is it in the cache
         cause = refused or error.__cause__ or error
         raise _unavailable(model, cause, token) from error
     except failures as error:
         raise _unavailable(model, error, token) from error
-    asked = "the hub" if refused is None else "this machine; the hub was not reached"
-    print(f"{model}: from {asked}.")
-    return pathlib.Path(folder)
+    path = pathlib.Path(folder)
+    if refused and not any(path.rglob("*.safetensors")):  # a part, of another program
+        raise _unavailable(model, refused, token)
+    asked = "this machine; the hub was not reached" if refused else "the hub"
+    print(f"{model}: from {asked}.{hub_listing.word_on(path)}")
+    return path
 
 
-def _refuse_unknown_shapes(model, place, failures):
-    """Raises UnsupportedModel before gigabytes are fetched that nothing here reads."""
+def _refuse_unread(model, listed, place, failures):
+    """Raises before gigabytes are fetched that nothing here reads."""
     import huggingface_hub
 
+    if why := hub_listing.why_not(model, listed):
+        raise ModelUnavailable(why)
     try:
         path = huggingface_hub.hf_hub_download(model, "config.json", **place)
+        hub_checksums.check(pathlib.Path(path).parent, listed.values())
         content = json.loads(pathlib.Path(path).read_bytes())
+    except hub_checksums.Damaged as error:
+        raise _unavailable(model, error, place["token"]) from error
     except (*failures, UnicodeDecodeError):
         return  # the fetch of the whole says what is wrong
     if isinstance(content, dict):
@@ -173,7 +184,8 @@ def _unavailable(model, error, token):
         return NotStored(said)
     if isinstance(error, errors.HFValidationError):
         return ModelUnavailable(f"{model} is not the id of a model: {error}")
-    if isinstance(error, errors.FileMetadataError | json.JSONDecodeError):
+    no_hub = errors.FileMetadataError, json.JSONDecodeError, hub_listing.NoListing
+    if isinstance(error, no_hub):
         return ModelUnavailable(
             f"What answered for {model} is no model hub ({_first_line(error)}). Is "
             "HF_ENDPOINT right, if it is set? A login page of the network may also "

@@ -1,8 +1,13 @@
 """What has arrived from a model hub, held to what the hub says it is.
 
-huggingface_hub compares sizes. Of a large file the hub also states the SHA-256, and the
-cache names the file by it: `snapshots/<commit>/model.safetensors` is a link to
-`blobs/<SHA-256>`. Where a cache has no links (Windows) nothing is known, or checked.
+huggingface_hub compares sizes. Of a large file the hub also states the SHA-256, of a
+small one git's id, and the cache names the file by it: `snapshots/<commit>/config.json`
+is a link to `blobs/<id>`. Where a cache has no links (Windows) nothing is known, or
+checked.
+
+A small file's name alone says too little: it is an ETag, for which a proxy between may
+have put a hash of its own, such as the plain SHA-1. So such a file is only held to an
+id that the hub's list of files has, too; without a network there is no list.
 """
 
 import contextlib
@@ -16,22 +21,29 @@ class Damaged(OSError):
     """A file from the hub is not the one that the hub names; it was deleted."""
 
 
-def check(folder) -> None:
-    """Holds each large file to its checksum: once, and again if it is fetched anew.
+def check(folder, git_ids=()) -> None:
+    """Holds each file to its checksum: once, and again if it is fetched anew.
 
     Args:
       folder: a snapshot in the hub's cache.
+      git_ids: those that the hub lists; of small files only these are checked.
     Raises:
       Damaged: names the files. They were deleted, so the next fetch gets them anew.
     """
-    folder = pathlib.Path(folder)
+    folder, git_ids = pathlib.Path(folder), set(git_ids)
     marks = folder.parents[1] / "checked"
     damaged = []
     for path in sorted(folder.rglob("*")):
         blob = path.parent / os.readlink(path) if path.is_symlink() else path
-        if not re.fullmatch("[0-9a-f]{64}", blob.name) or _is_marked(blob, marks):
+        if re.fullmatch("[0-9a-f]{64}", blob.name):
+            checksum = _sha256
+        elif re.fullmatch("[0-9a-f]{40}", blob.name) and blob.name in git_ids:
+            checksum = _git_id
+        else:
             continue
-        if blob.name == (found := _sha256(blob)):
+        if _is_marked(blob, marks):
+            continue
+        if blob.name == (found := checksum(blob)):
             _mark(blob, marks)
             continue
         name = path.relative_to(folder)
@@ -45,6 +57,12 @@ def check(folder) -> None:
 def _sha256(path):
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _git_id(path):
+    content = path.read_bytes()
+    whole = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(whole, usedforsecurity=False).hexdigest()
 
 
 def _is_marked(blob, marks):

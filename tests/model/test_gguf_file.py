@@ -227,6 +227,12 @@ def test_what_cannot_be_is_refused_by_name(said, tmp_path):
         GGUFFile(path)
 
 
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(GGUFError, match="is a folder: pass the GGUF file in it"):
+        gguf_files.to_folder(tmp_path, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
 def test_two_tensors_side_by_side_are_fine(tmp_path):
     path = tmp_path / "fine.gguf"
     path.write_bytes(head(tensors=2) + row(place=128) + row(b"y") + PAD)

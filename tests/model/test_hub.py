@@ -69,6 +69,21 @@ def test_what_the_hub_refuses_says_what_to_do(server, case):
     assert (hub.fetch(MODEL) / "model.safetensors").read_bytes() == WEIGHTS
 
 
+def test_a_part_that_another_program_fetched_is_no_model_without_a_network(
+    server, monkeypatch
+):
+    huggingface_hub.hf_hub_download(MODEL, "config.json", endpoint=server.address)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelUnavailable, match="not complete on this machine.*unset"):
+        hub.fetch(MODEL)
+
+
+def test_a_file_is_no_folder_and_a_gguf_file_becomes_one(tmp_path):
+    (tmp_path / "ok.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelUnavailable, match=r"ok.gguf is a file.*gguf.to_folder\("):
+        hub.fetch(str(tmp_path / "ok.gguf"))
+
+
 def test_a_model_that_is_not_there_for_this_token_may_be_a_wrong_token(
     server, monkeypatch
 ):

@@ -1,7 +1,9 @@
 """The bytes on their way from a hub to the disk: cut, slow, changed, without room."""
 
+import hashlib
 import json
 
+import hub_server
 import numpy as np
 import pytest
 import tiny_models
@@ -16,6 +18,7 @@ from helpers.model.hub import ModelUnavailable, NotStored
 from helpers.text import chat
 
 NAME = "model.safetensors"
+NEVER = "pytorch_model.bin", "code.py"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +27,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     weights.save(tiny_models.cached_model("llama"), folder, small_tokenizer())
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    return files | {"pytorch_model.bin": b"pickle", "code.py": b"import os"}
+    return files | {name: b"import os" for name in NEVER}
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def server(monkeypatch, tmp_path, files):
 def assert_whole(folder, files):
     """Each file of a fetched folder is there, and is the hub's."""
     found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    wanted = files.keys() - {"pytorch_model.bin", "code.py"}
+    wanted = files.keys() - {*NEVER}
     assert found == {name: files[name] for name in wanted}
 
 
@@ -125,6 +128,73 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused_and_fetched_anew(
     assert_only_whole_blobs(tmp_path)
     assert_whole(hub.fetch(MODEL), files)
     assert server.downloads(NAME) == [None, None]
+
+
+CHANGED = {  # of as many bytes, so that no size tells
+    "config.json": (b'"llama"', b'"lluma"'),  # no family: refused, were it believed
+    "tokenizer.json": (b'"a"', b'"A"'),
+    "chat_template.jinja": (b"messages", b"MESSAGES"),
+}
+GIT_TAGS = '"{}"', 'W/"{}"', "{}"
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("tag", GIT_TAGS)
+def test_a_small_file_that_is_not_what_the_hub_says_is_fetched_anew(
+    server, files, tmp_path, name, tag
+):
+    server.etag = lambda content: tag.format(git_sha1(content))
+    assert files[name] != (changed := files[name].replace(*CHANGED[name]))
+    server.faults[name] = [other(lambda _: changed)]
+    stated = git_sha1(files[name])
+    said = f"{name} has the checksum .*, not {stated[:12]}.*deleted: fetch it again"
+    with pytest.raises(NotStored, match=said):
+        hub.fetch(MODEL)
+    assert_only_whole_blobs(tmp_path)
+    assert_whole(hub.fetch(MODEL), files)
+    assert server.downloads(name) == [None, None]
+
+
+OWN_TAGS = {  # of a proxy in between, which has other names for the same files
+    "plain SHA-1": lambda content: f'"{hashlib.sha1(content).hexdigest()}"',
+    "MD5": lambda content: f'"{hashlib.md5(content).hexdigest()}"',
+    "SHA-256": lambda content: f'"{sha256(content)}"',
+    "no hash": lambda content: f'W/"{len(content):040x}"',
+    "git's id of the pointer": lambda content: f'"{"d" * 40}"',
+}
+
+
+@pytest.mark.parametrize("tag", OWN_TAGS)
+def test_a_tag_that_is_not_the_hubs_id_is_no_checksum(server, files, tag):
+    server.files = {name: files[name] for name in ("config.json", NAME)}
+    server.etag, server.links = OWN_TAGS[tag], False
+    if "pointer" in tag:  # a name for each file of the cache
+        server.files.pop("config.json")
+    assert_whole(hub.fetch(MODEL), server.files)
+
+
+def test_ids_of_a_hub_that_are_not_gits_are_no_checksum(server, files, monkeypatch):
+    monkeypatch.setattr(
+        hub_server, "git_sha1", lambda content: hashlib.md5(content).hexdigest()
+    )
+    assert_whole(hub.fetch(MODEL), files)
+
+
+def test_a_small_file_is_read_for_its_checksum_once(server, files, monkeypatch):
+    read = []
+    ids = hub_checksums._git_id
+    monkeypatch.setattr(
+        hub_checksums, "_git_id", lambda path: read.append(path.name) or ids(path)
+    )
+    small = {git_sha1(files[name]) for name in files.keys() - {NAME, *NEVER}}
+    for _ in range(2):
+        folder = hub.fetch(MODEL)
+        assert sorted(read) == sorted(small)
+    blob = (folder / "config.json").resolve()
+    blob.write_bytes(b"written over")
+    with pytest.raises(NotStored, match="config.json has the checksum"):
+        hub.fetch(MODEL)
+    assert_whole(hub.fetch(MODEL), files)
 
 
 def test_a_file_of_a_fetch_that_failed_is_checked_by_the_next(

