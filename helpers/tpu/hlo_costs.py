@@ -29,8 +29,7 @@ def hbm_bytes(program: Program, part: Part) -> int:
     """
     given = [program.shapes.get(name, "") for name in part.operands]
     if part.opcode.endswith("-start") and part.opcode not in COLLECTIVES:
-        arrays = _arrays(part.shape)  # (to, from), or (from, to) with other starts
-        to = arrays[min(0 if part.opcode == "copy-start" else 1, len(arrays) - 1)]
+        to = _target(part)
         return to.in_hbm + to.bytes * any(x.in_hbm for x in map(_whole, given))
     body = program.body(part)
     if body:
@@ -45,6 +44,18 @@ def hbm_bytes(program: Program, part: Part) -> int:
     if part.opcode == "dynamic-update-slice":
         return 2 * _whole(given[1]).bytes
     return sum(_whole(shape).in_hbm for shape in (part.shape, *given))
+
+
+def _target(part):
+    """The size of what an asynchronous copy makes.
+
+    A copy's shape is (to, from, …); that of other starts (from, to, …), or
+    ((from, indices, …), to, …) where they have more operands than one.
+    """
+    arrays = _arrays(part.shape)
+    given = re.match(r"\(\((.*?)\),", part.shape)
+    before = len(_arrays(given[1])) if given else part.opcode != "copy-start"
+    return arrays[min(before, len(arrays) - 1)]
 
 
 class _Size(NamedTuple):
@@ -78,19 +89,21 @@ def _read(program, body, name):
     """Bytes of an array that a computation reads: all, or the pieces it cuts."""
     total = 0
     for user in body:
-        if name not in user.operands:
+        if name not in user.operands or user.opcode == "tuple":  # which only hands on
             continue
         first = user.operands[0] == name
         inner = program.body(user)
-        if user.opcode == "bitcast":
-            total += _read(program, body, user.name)
+        if user.opcode == "bitcast" or user.opcode == "dynamic-update-slice" and first:
+            total += _read(
+                program, body, user.name
+            )  # the same array, under its new name
         elif user.opcode in PIECES and first:
             total += _whole(user.shape).bytes
         elif inner:
             for number, given in enumerate(user.operands):
                 if given == name:
                     total += _read(program, inner, _parameter(inner, number))
-        elif user.opcode != "dynamic-update-slice" or not first:
+        else:
             return _whole(program.shapes[name]).bytes
     return total
 

@@ -95,6 +95,15 @@ STACKS = """
   ROOT %both = (f32[24,32]{1,0}, f32[32]{0}) tuple(%kept, %twice)
 }
 
+%put_and_read (r: f32[24,32], m: f32[32], i: s32[]) -> (f32[24,32], f32[24]) {
+  %r = f32[24,32]{1,0} parameter(0)
+  %m = f32[32]{0} parameter(1)
+  %i = s32[] parameter(2)
+  %now = f32[24,32]{1,0} dynamic-update-slice(%r, %m, %i)
+  %sums = f32[24]{0} reduce(%now, %i), dimensions={1}, to_apply=%add
+  ROOT %pair = (f32[24,32]{1,0}, f32[24]{0}) tuple(%now, %sums)
+}
+
 %twice_read (q: f32[8,4]) -> f32[8,4] {
   %q = f32[8,4]{1,0} parameter(0)
   %head = f32[1,4]{1,0} slice(%q), slice={[0:1], [0:4]}
@@ -110,15 +119,17 @@ ENTRY %main (a: f32[8,4]) -> f32[8,4] {
   %all = f32[8,4]{1,0} parameter(5)
   %sliced = bf16[32,128]{1,0} fusion(%stack, %n, %near), kind=kOutput, calls=%cut
   %stored = (f32[24,32]{1,0}, f32[32]{0}) fusion(%rows, %new, %n), calls=%put
+  %looked = (f32[24,32]{1,0}, f32[24]{0}) fusion(%rows, %new, %n), kind=kLoop, calls=%put_and_read
   %whole = f32[8,4]{1,0} fusion(%all), kind=kLoop, calls=%twice_read
   %into = (f32[8,4]{1,0:S(1)}, f32[8,4]{1,0}, u32[]{:S(2)}) copy-start(%all)
   %out = (f32[8,4]{1,0}, f32[8,4]{1,0:S(1)}, u32[]{:S(2)}) copy-start(%held)
   %held = f32[8,4]{1,0:S(1)} copy-done(%into)
   %some = ((bf16[24,64,128]{2,1,0}), bf16[64,128]{1,0:S(1)}, s32[]) slice-start(%stack)
+  %one = ((bf16[24,64,128]{2,1,0}, s32[], s32[], s32[]), bf16[64,128]{1,0:T(8,128)S(1)}, s32[]) dynamic-slice-start(%stack, %n, %n, %n)
   %loose = bf16[1,64,128]{2,1,0} dynamic-slice(%stack, %n)
   %put_in = f32[24,32]{1,0} dynamic-update-slice(%rows, %new, %n)
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -126,10 +137,12 @@ ENTRY %main (a: f32[8,4]) -> f32[8,4] {
     [
         ("sliced", 2 * (64 * 128 + 32 * 128)),  # one layer's weights, the result
         ("stored", 4 * (32 + 32)),  # a row of the stack, the second result
+        ("looked", 4 * (24 * 32 + 32 + 24)),  # all rows, with the new one among them
         ("whole", 4 * (32 + 32)),
         ("into", 4 * 32),  # from HBM to the chip's own memory: read once
         ("out", 4 * 32),
         ("some", 2 * 64 * 128),
+        ("one", 2 * 64 * 128),
         ("loose", 2 * 2 * 64 * 128),
         ("put_in", 2 * 4 * 32),
     ],
