@@ -94,9 +94,7 @@ def _read(program, body, name):
         first = user.operands[0] == name
         inner = program.body(user)
         if user.opcode == "bitcast" or user.opcode == "dynamic-update-slice" and first:
-            total += _read(
-                program, body, user.name
-            )  # the same array, under its new name
+            total += _read(program, body, user.name)  # under its new name
         elif user.opcode in PIECES and first:
             total += _whole(user.shape).bytes
         elif inner:
