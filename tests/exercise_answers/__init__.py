@@ -2,7 +2,8 @@
 
 WRONG and RIGHT are {exercise: {what is special: the answer}}; an answer is what the
 check is called with, a tuple where it takes several arguments. Every answer of WRONG
-must be refused and every one of RIGHT accepted (tests/exercises/test_accepted_answers.py).
+must be refused and every one of RIGHT accepted
+(tests/exercises/test_accepted_answers.py).
 """
 
 from exercise_answers import (

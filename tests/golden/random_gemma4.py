@@ -78,7 +78,7 @@ def write(folder):
 
 
 def check(folder):
-    """Their logits of our folders; prints the largest difference of each."""
+    """Their logits of our folders in float64; prints the largest difference of each."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -89,7 +89,7 @@ def check(folder):
         tokens = torch.tensor(ours["tokens"].astype(np.int64))
         model, report = AutoModelForCausalLM.from_pretrained(
             place,
-            dtype=torch.float32,
+            dtype=torch.float64,
             attn_implementation="eager",
             output_loading_info=True,
         )

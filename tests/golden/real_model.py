@@ -5,9 +5,9 @@
 
 Of SmolLM2-135M-Instruct: the file as its package has it (4 bits), and two that this
 course writes of it. transformers reads each by its own routines; the logits of this
-course's decoder, of the folder that it makes of the file, stand beside them. They are
-compared with float64: two results in float32 are each up to 1e-4 away from it, and on
-some machines 2e-4 from each other.
+course's decoder, of the folder that it makes of the file, stand beside them. Both are
+in float32, and compared with float64: on some machines two right results are more than
+2e-4 apart. Then ours may lie three times as far from float64 as theirs does.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-MOST = 2e-4  # logits of up to 30, ours in float32 beside theirs in float64
+MOST = 2e-4  # logits of up to 40, in float32
 # No fraction such as ½: a digit to the tokenizer (as to llama.cpp), not to what
 # transformers makes of its file.
 QUESTIONS = (
@@ -70,23 +70,24 @@ def check(folder):
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager", **source
         ).eval()
-        gaps, between = [], []
+        gaps, rounding = [], []
         for number in range(len(QUESTIONS)):
             asked = [{"role": "user", "content": str(ours[f"text{number}"])}]
             ids = tokenizer.apply_chat_template(
                 asked, add_generation_prompt=True, return_dict=False
             )
             np.testing.assert_array_equal(ids, ours[f"ids{number}"])
-            for kept, dtype in ((between, torch.float32), (gaps, torch.float64)):
-                with torch.no_grad():
-                    theirs = model.to(dtype)(torch.tensor([ids])).logits[0].numpy()
-                kept.append(np.abs(theirs - ours[f"logits{number}"]).max())
-        print(
-            f"{file.stem}: logits differ by {max(gaps):.1e} from float64,"
-            f" by {max(between):.1e} from float32",
-            flush=True,
-        )
-        assert max(gaps) <= MOST, file.stem
+            with torch.no_grad():
+                single, exact = (
+                    model.to(dtype)(torch.tensor([ids])).logits[0].numpy()
+                    for dtype in (torch.float32, torch.float64)
+                )
+            gaps.append(np.abs(exact - ours[f"logits{number}"]).max())
+            rounding.append(np.abs(exact - single).max())
+        told = f"logits differ by {max(gaps):.1e}, by rounding {max(rounding):.1e}"
+        print(f"{file.stem}: {told}", flush=True)
+        assert max(gaps) <= max(MOST, 3 * max(rounding)), file.stem
+        assert max(rounding) <= MOST, file.stem
 
 
 if __name__ == "__main__":
