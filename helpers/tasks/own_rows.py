@@ -174,7 +174,7 @@ def _advice(line):
         )
     elif begins == b"{":
         advice += "\nIf an object takes several lines here: json.dumps(row) takes one."
-    elif b"," in line:
+    elif b"," in line and line.isascii():  # and no packed file
         advice += (
             "\nThis file looks like CSV: own_rows.check(csv.DictReader(file)) reads it."
         )

@@ -1,6 +1,7 @@
 """Files of a learner's own: what can be used is used, what cannot is named."""
 
 import csv
+import gzip
 import json
 import re
 
@@ -164,6 +165,14 @@ def test_what_the_advice_says_reads_those_files(tmp_path):
         writer.writerows(rows)
         file.seek(0)
         assert own_rows.check(csv.DictReader(file)).rows == rows
+
+
+def test_a_packed_file_is_not_taken_for_a_table(tmp_path):
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress(b"question,answer") + b",")
+    with pytest.raises(ValueError, match="JSON Lines") as caught:
+        own_rows.read(path)
+    assert "CSV" not in str(caught.value)
 
 
 def test_rows_of_good_form_that_cannot_be_used_get_no_lesson_on_json(tmp_path):
