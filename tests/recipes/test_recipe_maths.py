@@ -174,17 +174,26 @@ def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
         maths.recipe(other).start("sft")
 
 
-def test_weights_are_others_though_their_folder_is_the_same(gsm8k_files, tmp_path):
-    """And a folder that was moved is the same model."""
+@pytest.fixture
+def mine(gsm8k_files, tmp_path):
+    """Sizes with a folder of one's own, whose SFT is kept."""
     folder = shutil.copytree(TINY / "sft", tmp_path / "mine")
-    mine = dataclasses.replace(SMALL, model=str(folder))
-    maths.recipe(mine).keep("sft")
-    moved = shutil.copytree(folder, tmp_path / "moved")
-    there = maths.recipe(dataclasses.replace(mine, model=str(moved)))
-    assert there.start("sft") is not there
-    shutil.copy(TINY / "grpo" / "model.safetensors", folder)
+    sizes = dataclasses.replace(SMALL, model=str(folder))
+    maths.recipe(sizes).keep("sft")
+    return sizes
+
+
+def test_weights_are_others_though_their_folder_is_the_same(mine):
+    shutil.copy(TINY / "grpo" / "model.safetensors", mine.model)
     with pytest.raises(WeightsError, match="mine, whose weights are others"):
         maths.recipe(mine).start("sft")
+
+
+def test_a_folder_that_was_moved_is_the_same_model(mine, tmp_path, monkeypatch):
+    os.rename(mine.model, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    there = maths.recipe(dataclasses.replace(mine, model="moved"))
+    assert there.start("sft") is not there
 
 
 @pytest.mark.parametrize("stage", ["sfft", "", None, "../../etc"])
