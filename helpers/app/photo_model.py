@@ -5,8 +5,8 @@ import threading
 
 from helpers.app.food_models import Choice
 from helpers.app.local_model import LocalModel
-from helpers.model import hub, lora
-from helpers.recipes import food101, maths, presets
+from helpers.model import fingerprint, hub, lora
+from helpers.recipes import food101, kept_adapters, presets
 from helpers.text import chat
 from helpers.tools import nutrition
 
@@ -23,7 +23,7 @@ def on_real_weights(preset: presets.Preset) -> dict[str, Choice]:
     Args:
       preset: a row of `presets.FOOD` with a model that sees photos, such as "v5e-1".
     """
-    stage = next((s for s in STAGES if maths.trained_here(s, preset)), "")
+    stage = next((s for s in STAGES if kept_adapters.trained_here(s, preset)), "")
     name = f"{preset.model.rpartition('/')[2]}, on this machine"
     adapters = f"with the adapters of {stage}" if stage else "as it comes"
     return {
@@ -38,9 +38,11 @@ def on_real_weights(preset: presets.Preset) -> dict[str, Choice]:
 
 def _load(preset, stage, name):
     """It is asked as it was trained: in the same words, with the same budgets."""
-    tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
+    folder = hub.fetch(preset.model)
+    tokenizer = chat.load_tokenizer(folder)
     policy = lora.add(food101.load(preset), preset.lora_rank)
-    there = food101.Recipe(preset, policy, tokenizer, [], [])
+    told = fingerprint.of_folder(folder)
+    there = food101.Recipe(preset, policy, tokenizer, [], [], told)
     there = there.start(stage) if stage else there
     form = food101.form_of(there.policy.config)
     return LocalModel(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model import peft_folder, quantized
+from helpers.model import peft_folder, provenance, quantized
 from helpers.model.folder import WeightsError
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
@@ -113,6 +113,7 @@ def remove(model: Transformer) -> Transformer:
             delattr(layers, f"{name}_a")
             delattr(layers, f"{name}_b")
         layers.adapters, layers.adapter_scale = (), 1.0
+    provenance.forget(base)
     return base
 
 
@@ -246,7 +247,7 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
     return small
 
 
-def save(model: Transformer, folder, base="") -> None:
+def save(model: Transformer, folder, base="", fingerprint="") -> None:
     """Writes the adapters as a PEFT folder, which `peft` and vLLM load on the base.
 
     Args:
@@ -255,6 +256,7 @@ def save(model: Transformer, folder, base="") -> None:
         that is warned of, and noted in the metadata of adapter_model.safetensors.
       folder: made if missing.
       base: id or folder of the base model, noted in adapter_config.json.
+      fingerprint: of its weights (`fingerprint.of_folder`), noted in that metadata.
     Raises:
       ValueError: the model has no adapters.
       WeightsError: the disk is full, say, or a model is in that folder.
@@ -278,10 +280,9 @@ def save(model: Transformer, folder, base="") -> None:
     }
     first, *_ = arrays.values()
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
-    kept = peft_folder.Adapters(
-        first[0].shape[-1], factor, quantized.KINDS.get(kind, ""), arrays
-    )
-    peft_folder.save(folder, kept, model.config, str(base))
+    noted = provenance.words(model, kind)
+    kept = peft_folder.Adapters(first[0].shape[-1], factor, noted, arrays)
+    peft_folder.save(folder, kept, model.config, str(base), fingerprint)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:
@@ -303,18 +304,11 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
             f"not on {base}. Load that base, or train adapters anew on this one."
         )
     found = peft_folder.read(folder, model.config, ATTENTION + MLP)
-    own = _kind(model)
-    kind = next((k for k, word in quantized.KINDS.items() if word == found.base), own)
-    if kind and kind != own:
-        warnings.warn(
-            f"The adapters in {folder} were trained beside {kind} matrices, and on "
-            f"this {own or 'exact'} base answer a little differently. Pass "
-            f"lora.quantize(model, {kind!r}) of the exact one.",
-            stacklevel=2,
-        )
     alpha = found.factor * found.rank
     targets = {name for *_, name in found.arrays}
     adapted = add(model, found.rank, targets=targets, alpha=alpha)
+    if told := provenance.remember(adapted, found.base, _kind(model)):
+        warnings.warn(f"The adapters in {folder} {told}", stacklevel=2)
     for path, layers in adapted.stacks().items():
         layers.adapter_scale = found.factor
         for name in layers.adapters:

@@ -1,5 +1,6 @@
 """Folders of adapters as `peft` has them: a JSON of settings, and safetensors."""
 
+import contextlib
 import json
 import pathlib
 from typing import NamedTuple
@@ -14,7 +15,9 @@ from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_jso
 from helpers.model.known import KNOWN, SEES
 from helpers.model.weights_checks import FLOATS, require_finite
 
-WEIGHTS = "adapter_model.safetensors"
+WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
+PRINT = "base weights"  # in the metadata: a fingerprint of them
+NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
 # Settings that would make other numbers of the same tensors, and what is fine.
 PLAIN = {
@@ -42,8 +45,8 @@ OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 class Adapters(NamedTuple):
     """What a folder holds.
 
-    factor: what the adapters' output is multiplied by. base: a word on the base they
-    were trained on, "" if there is none.
+    factor: what the adapters' output is multiplied by. base: words on the base they
+    were trained on (`provenance`), "" if there are none.
     arrays: {path of the matrix: (a (layers, in, rank), b (layers, rank, out))},
       float32, paths as ("layers", "q").
     """
@@ -54,11 +57,14 @@ class Adapters(NamedTuple):
     arrays: dict[tuple[str, ...], tuple[np.ndarray, ...]]
 
 
-def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
+def save(
+    folder, adapters: Adapters, config: ModelConfig, base: str, fingerprint: str = ""
+) -> None:
     """Writes a folder that `peft` and vLLM load on the base.
 
     Args:
       base: id or folder of the base model, noted in adapter_config.json.
+      fingerprint: of its weights, noted in the metadata; "": not known.
     Raises:
       WeightsError: the disk is full, say, or a model is in that folder; or adapters
         are not finite.
@@ -83,8 +89,9 @@ def save(folder, adapters: Adapters, config: ModelConfig, base: str) -> None:
         "target_modules": sorted({name.split(".")[-3] for name in tensors}),
     }
     if towers:  # their matrices have the same names
-        settings["exclude_modules"] = ".*(vision|audio)_tower.*"
-    about = {"format": "pt"} | ({"base": adapters.base} if adapters.base else {})
+        settings["exclude_modules"] = NO_TOWERS
+    about = {"format": "pt", "base": adapters.base, PRINT: fingerprint}
+    about = {name: said for name, said in about.items() if said}
 
     def fill(aside):
         save_file(tensors, aside / WEIGHTS, metadata=about)
@@ -125,22 +132,17 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
     rank, scale = settings["r"], settings["lora_alpha"]
     factor = scale / (rank**0.5 if settings.get("use_rslora") else rank)
     tensors, about = _tensors(folder)
-    arrays = {}
-    shapes = {
-        path: matrix.shape
+    places = {
+        path: (matrix.shape, [name for _, name in names.of_weight(path, config)])
         for path, matrix in names.shapes(config).items()
         if path[0] == "layers" and path[-1] in targets
     }
-    there = {name for name, _ in tensors}
-    adapted = {
-        path[-1]
-        for path in shapes
-        if any(name in there for _, name in names.of_weight(path, config))
-    }
-    for path, (_, rows, columns) in shapes.items():
+    there, arrays = {name for name, _ in tensors}, {}
+    adapted = {path[-1] for path, (_, named) in places.items() if there & {*named}}
+    _require_listed(folder, settings, places, adapted)
+    for path, ((_, rows, columns), named) in places.items():
         if path[-1] not in adapted:
             continue
-        named = [name for _, name in names.of_weight(path, config)]
         own = [[tensors.pop((n, letter), None) for letter in "AB"] for n in named]
         wanted = (rank, rows), (columns, rank)
         for name, parts in zip(named, own, strict=True):
@@ -172,6 +174,29 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
     return Adapters(rank, factor, about.get("base", ""), arrays)
 
 
+def _require_listed(folder, settings, places, adapted):
+    """Refuses a file without adapters of a kind of matrix that the settings list.
+
+    Names that no matrix here has are passed over, as `peft` does.
+    """
+    listed = settings.get("target_modules")
+    if not isinstance(listed, list):  # a pattern, or all of them
+        return
+    if settings.get("exclude_modules") not in (None, "", [], NO_TOWERS):
+        return
+    without = {
+        named[0].split(".")[-2]
+        for path, (_, named) in places.items()
+        if path[-1] not in adapted
+    }
+    if lost := sorted(without & {str(name).rpartition(".")[2] for name in listed}):
+        raise WeightsError(
+            f"{folder}: target_modules of {ADAPTERS} lists {', '.join(lost)}, and "
+            f"{WEIGHTS} has no adapters of that name: some are missing. Fetch the "
+            "folder or make it again."
+        )
+
+
 def base_of(folder) -> str:
     """The id or folder of the model that a folder's adapters were trained on.
 
@@ -180,6 +205,18 @@ def base_of(folder) -> str:
     """
     settings = _settings(pathlib.Path(folder))
     return str(settings.get("base_model_name_or_path") or "a base without a name")
+
+
+def fingerprint_of(folder) -> str:
+    """The fingerprint of the weights that a folder's adapters were trained on.
+
+    Returns:
+      As it was given to `save`; "" if none was, as in every folder of `peft`.
+    Raises:
+      WeightsError: as `read`, for its file of weights.
+    """
+    with _opened(pathlib.Path(folder)) as file:
+        return (file.metadata() or {}).get(PRINT, "")
 
 
 def _settings(folder):
@@ -196,7 +233,11 @@ def _settings(folder):
         raise WeightsError(f"{path} is not of LoRA adapters.")
     for name, fine in PLAIN.items():
         if settings.get(name) is not None and settings[name] not in fine:
-            raise WeightsError(f"{path}: {name}={settings[name]!r} is not supported.")
+            raise WeightsError(
+                f"{path}: {name}={settings[name]!r} is not supported. Load the adapters"
+                " with peft on their base, save what merge_and_unload() returns, and "
+                "load that folder as a model (weights.load)."
+            )
     began = settings.get("init_lora_weights")
     if isinstance(began, str) and began.lower().startswith(OTHER_BASES):
         raise WeightsError(
@@ -225,19 +266,34 @@ def _settings(folder):
 def _tensors(folder):
     """{(our name of the matrix, "A" or "B"): array}, and the file's metadata."""
     path, found = folder / WEIGHTS, {}
+    with _opened(folder) as file:
+        for name in file.keys():
+            stem, mark, letter = name.removesuffix(".weight").rpartition(".lora_")
+            stem = names.ours(stem.removeprefix(BEFORE) + ".weight")
+            if not mark or letter not in ("A", "B") or (stem, letter) in found:
+                raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
+            if (kind := file.get_slice(name).get_dtype()) not in FLOATS:
+                raise WeightsError(f"{path} has {name} in {kind}, not in floats.")
+            found[stem, letter] = file.get_tensor(name)
+        return found, file.metadata() or {}
+
+
+@contextlib.contextmanager
+def _opened(folder):
+    """The file of weights, to read from."""
+    path = folder / WEIGHTS
     try:
         with safe_open(path, framework="numpy") as file:
-            for name in file.keys():
-                stem, mark, letter = name.removesuffix(".weight").rpartition(".lora_")
-                stem = names.ours(stem.removeprefix(BEFORE) + ".weight")
-                if not mark or letter not in ("A", "B") or (stem, letter) in found:
-                    raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
-                if (kind := file.get_slice(name).get_dtype()) not in FLOATS:
-                    raise WeightsError(f"{path} has {name} in {kind}, not in floats.")
-                found[stem, letter] = file.get_tensor(name)
-            return found, file.metadata() or {}
+            yield file
     except FileNotFoundError:
-        raise WeightsError(f"{folder} has no {WEIGHTS}.") from None
+        remedy = "Fetch the folder or make it again."
+        if (folder / PICKLE).is_file():
+            remedy = (
+                f"Its {PICKLE} is a pickle, which is never opened here: load the "
+                "adapters with peft where you trust it, and save_pretrained(folder) "
+                "writes them as safetensors."
+            )
+        raise WeightsError(f"{folder} has no {WEIGHTS}. {remedy}") from None
     except SafetensorError as error:
         raise WeightsError(
             f"{path} is damaged ({error}). Fetch it or make it again."

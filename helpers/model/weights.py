@@ -65,7 +65,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
         with contextlib.ExitStack() as stack:
             tensors: dict = {}
             hears = False
-            for path, listed in _weight_files(folder):
+            for path, listed in weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
                 weights_checks.check_place(path, file.keys(), listed)
                 for name in file.keys():
@@ -209,7 +209,7 @@ def read_config(folder) -> dict:
     return read_json(path)
 
 
-def _weight_files(folder):
+def weight_files(folder):
     """[(safetensors file, the tensors its index lists in it; None without an index)]"""
     index = folder / INDEX
     if not index.is_file():

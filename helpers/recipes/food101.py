@@ -20,7 +20,7 @@ from helpers.batches import images, prompt_batches
 from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
-from helpers.model import hub, lora, weights
+from helpers.model import fingerprint, hub, lora, weights
 from helpers.recipes import maths
 from helpers.rewards import food_rewards
 from helpers.runtime.precision import multiply_as_written
@@ -208,11 +208,13 @@ def recipe(preset) -> Recipe:
       helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
         to do.
     """
-    tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
+    folder = hub.fetch(preset.model)
+    tokenizer = chat.load_tokenizer(folder)
     policy = lora.add(load(preset), preset.lora_rank)
     policy.remat = preset.remat
     train, test = photos(form_of(policy.config).ask)
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
     print(preset.disconnect)
-    return Recipe(preset, policy, tokenizer, train, test)
+    told = fingerprint.of_folder(folder)
+    return Recipe(preset, policy, tokenizer, train, test, told)

@@ -20,11 +20,11 @@ from helpers.evaluation.report import MathsReport, Report
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
-from helpers.model import hub, lora, peft_folder, weights
-from helpers.model.folder import ADAPTERS, WeightsError
+from helpers.model import fingerprint, hub, lora, weights
+from helpers.model.folder import WeightsError
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
-from helpers.recipes import presets
+from helpers.recipes import kept_adapters, presets
 from helpers.recipes.frozen import frozen_dtype
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
@@ -45,16 +45,6 @@ ASK = (
 )
 
 
-def adapters_folder(stage: str, preset: presets.Preset) -> pathlib.Path:
-    """Where a preset's adapters of a stage are kept on this machine."""
-    return runtime.model_folder(f"{stage}_{preset.name}")
-
-
-def trained_here(stage: str, preset: presets.Preset) -> bool:
-    """Whether a stage of a preset has been trained on this machine."""
-    return (adapters_folder(stage, preset) / ADAPTERS).is_file()
-
-
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """What a lesson on real weights needs.
@@ -66,6 +56,8 @@ class Recipe:
         which is what the budgets are for.
       train, test: rows {"question", "answer", "level"} whose question fits the preset's
         budget. GSM8K's questions end by asking for the final line that is graded.
+      fingerprint: of the model's weights as they were read, kept with its adapters;
+        "": `start` goes by the model's name.
     """
 
     preset: presets.Preset
@@ -73,6 +65,7 @@ class Recipe:
     tokenizer: object
     train: list[dict]
     test: list[dict]
+    fingerprint: str = ""
 
     REPORT: ClassVar[type[Report]] = MathsReport
     GRADED_BY: ClassVar[tuple] = (extract_strict, extract_lenient)
@@ -96,27 +89,21 @@ class Recipe:
         Args:
           stage: as given to `keep`, such as "sft". Its adapters keep their rank.
         Raises:
+          ValueError: the course has no such stage, and none was kept under that name.
           WeightsError: they are damaged, or of another model.
         """
-        folder = adapters_folder(stage, self.preset)
-        if not trained_here(stage, self.preset):
+        folder = kept_adapters.find(stage, self.preset, self.fingerprint)
+        if folder is None:
             print(f"{stage} was not trained here: from {self.preset.model} as it comes")
             return self
-        base = peft_folder.base_of(folder)
-        if base != self.preset.model:
-            raise WeightsError(
-                f"{folder} has adapters of {base}, and the preset {self.preset.name} "
-                f"trains {self.preset.model}. Delete that folder, or train {stage} anew"
-                " with this model."
-            )
         print(f"from {stage}, {folder}")
         policy = lora.load(lora.remove(self.policy), folder)
         return dataclasses.replace(self, policy=policy)
 
     def keep(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; the folder they are in."""
-        folder = adapters_folder(stage, self.preset)
-        lora.save(self.policy, folder, base=self.preset.model)
+        folder = kept_adapters.adapters_folder(stage, self.preset)
+        lora.save(self.policy, folder, self.preset.model, self.fingerprint)
         return folder
 
     def asked(self, n=None) -> list[dict]:
@@ -208,7 +195,7 @@ class Recipe:
                     "it cannot teach it token by token. Take a teacher of its family."
                 )
             return load(self.preset, larger)
-        if not trained_here("grpo", self.preset):
+        if not kept_adapters.trained_here("grpo", self.preset):
             raise WeightsError(
                 f"{self.preset.model} has no larger teacher that fits here: the teacher"
                 " is the model that GRPO ended with, and it was not trained on this "
@@ -318,9 +305,9 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
       helpers.model.hub.ModelUnavailable, ConnectionError: one cannot be had; says what
         to do.
     """
-    tokenizer = chat.load_tokenizer(hub.fetch(preset.model))
-    tokenizer = chat.without_thinking(tokenizer)
-    splits = {}
+    folder = hub.fetch(preset.model)
+    tokenizer = chat.without_thinking(chat.load_tokenizer(folder))
+    splits: dict[str, Any] = {}
     for split in gsm8k.SPLITS:
         rows = problems(preset, split)
         prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
@@ -338,4 +325,6 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
     print(frame(tokenizer))
     print(preset.disconnect)
-    return kind(preset, policy, tokenizer, **splits)
+    return kind(
+        preset, policy, tokenizer, **splits, fingerprint=fingerprint.of_folder(folder)
+    )

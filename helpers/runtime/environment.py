@@ -26,6 +26,19 @@ def run_folder(name: str) -> pathlib.Path:
     return build_folder() / "runs" / name
 
 
+def numbered(folder) -> list:
+    """Paths of a folder that are named by a number, as checkpoints are, lowest first.
+
+    Not "7.backup", nor "00000009 (1)", as Google Drive calls a copy.
+
+    Args:
+      folder: need not be there; in a bucket it is not, as long as nothing is in it.
+    """
+    found = folder.iterdir() if folder.is_dir() else ()
+    named = [path for path in found if path.name.isascii() and path.name.isdigit()]
+    return sorted(named, key=lambda path: int(path.name))
+
+
 def seed() -> int:
     """The seed of this run of the course: COURSE_SEED, else 0.
 

@@ -7,7 +7,7 @@ module sends it is found again, and training goes on from there.
 import os
 import pathlib
 
-from helpers.runtime.environment import build_folder, where
+from helpers.runtime.environment import build_folder, numbered, where
 
 DRIVE = pathlib.Path("/content/drive")
 OUTPUT = pathlib.Path("/kaggle/working")
@@ -64,5 +64,5 @@ def _told(run):
     """How far a run has come, in words; "" of a folder that is none."""
     if (run / "model").is_dir():
         return "finished"
-    steps = [path.name for path in run.glob("checkpoints/[0-9]*")]
-    return f"to step {int(max(steps))}" if steps else ""
+    saved = numbered(run / "checkpoints")
+    return f"to step {int(saved[-1].name)}" if saved else ""

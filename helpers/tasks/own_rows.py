@@ -9,20 +9,19 @@ go to the rewards, so every row needs the same ones.
 """
 
 import collections
+import contextlib
 import itertools
-import json
 import math
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from helpers.runtime.ranges import require
+from helpers.tasks.row_faults import COLUMNS, LONGEST_LINE, Fault, parsed, row_of
 from helpers.text import chat
 
-COLUMNS = ("question", "answer")
-# Arguments of `rewards.RewardSet` itself.
-TAKEN = frozenset({"self", "prompts", "completions"})
-LONGEST_LINE = 1_000_000  # bytes
+SUCH = '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
 SHOWN, LONGEST = 5, 40  # places or columns that a report names, and letters of one
 
 
@@ -45,10 +44,6 @@ class Found(NamedTuple):
         return "\n".join(lines)
 
 
-class Fault(Exception):
-    """What is wrong with one row."""
-
-
 def read(path, tokenizer=None, **limits) -> Found:
     """The rows of a JSONL file, one object in each line; empty lines are passed over.
 
@@ -56,16 +51,18 @@ def read(path, tokenizer=None, **limits) -> Found:
       path: the file, UTF-8.
       tokenizer, limits: see `check`.
     Raises:
-      FileNotFoundError: there is no such file.
+      FileNotFoundError, IsADirectoryError: there is no such file, or it is a folder.
       ValueError: no row can be used; says why, place by place.
     """
     path = pathlib.Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder. Name the file of rows in it.")
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no file {path}. Write one JSON object a line, such as\n"
-            '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
+            f"There is no file {path}. Write one JSON object a line, such as\n{SUCH}"
         )
-    return _found(_lines(path), tokenizer, source=path, **limits)
+    advice = _advice(next(_lines(path), ("", b""))[1])
+    return _found(_lines(path), tokenizer, source=path, advice=advice, **limits)
 
 
 def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
@@ -81,7 +78,7 @@ def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
         `rewards.extract_strict`; None: answers are not looked into.
     Returns:
       Found; a question that came before is left out, for it could be trained on and
-      held out at once.
+      held out at once, and so is one that differs in capitals and blanks alone.
     Raises:
       ValueError: no row can be used, a limit without a tokenizer, or a name in columns
         that is none of ours.
@@ -95,6 +92,7 @@ def _found(
     tokenizer,
     *,
     source,
+    advice="",
     prompt_tokens: int | None = None,
     completion_tokens: int | None = None,
     columns: Mapping[str, str] | None = None,
@@ -111,7 +109,7 @@ def _found(
     rows: list[tuple[str, dict]] = []
     for place, record in placed:
         try:
-            rows.append((place, _row(record, columns or {}, gold)))
+            rows.append((place, row_of(record, columns or {}, gold)))
         except Fault as fault:
             faults[str(fault)].append(place)
     rows = _passing(rows, _same_columns(rows), faults)
@@ -121,7 +119,7 @@ def _found(
     rows = _passing(rows, _new_question(), faults)  # last: the first may be no good
     found = Found([row for _, row in rows], dict(faults))
     if not rows:
-        raise ValueError(f"No row of {source} can be used.\n{found}")
+        raise ValueError(f"No row of {source} can be used.\n{found}{advice}")
     return found
 
 
@@ -133,8 +131,9 @@ def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]
     Args:
       share: about how much is held out, between 0 and 1.
     Raises:
-      ValueError: a part would be empty.
+      ValueError: a part would be empty, or share is no such number.
     """
+    share = require("share", share, least=0, most=1)
     parts: tuple[list[dict], list[dict]] = [], []
     for row in rows:
         held_out = zlib.crc32(row["question"].encode()) < share * 2**32
@@ -161,77 +160,25 @@ def _lines(path):
                 yield f"line {number}", begin.removeprefix(b"\xef\xbb\xbf")
 
 
-def _row(record, columns, gold):
-    """The row of one record, its text stripped.
-
-    Raises:
-      Fault: what is wrong with it.
-    """
-    if isinstance(record, bytes):
-        record = _parsed(record)
-    if not isinstance(record, Mapping):
-        raise Fault("no JSON object with named columns")
-    theirs = {name: columns.get(name, name) for name in COLUMNS}
-    if taken := TAKEN.intersection(record) - {*theirs.values()}:
-        raise Fault(
-            f'the column "{min(taken)}" is what a reward calls its own: rename it, or '
-            "say in columns= which of ours it is"
+def _advice(line):
+    """What to do with a file that does not begin as JSON Lines; "" if it does."""
+    with contextlib.suppress(Fault):
+        if isinstance(parsed(line), Mapping):
+            return ""
+    begins = line.lstrip()[:1]
+    advice = f"One JSON object a line is asked for (JSON Lines), such as\n{SUCH}"
+    if begins == b"[":
+        advice += (
+            "\nThis file looks like one JSON array: pass what json.load reads of it to "
+            "own_rows.check, or write each of its objects on a line with json.dumps."
         )
-    row = {name: x for name, x in record.items() if name not in theirs.values()}
-    for name, column in theirs.items():
-        if not isinstance(record.get(column), str):
-            raise Fault(f'no text in the column "{column}"')
-        row[name] = record[column].strip()
-        if not row[name]:
-            raise Fault(f"the {name} is empty")
-        _require_unicode(row[name])
-    if gold is not None and gold(row["answer"]) is None:
-        raise Fault("the answer has nothing to be graded by")
-    return row
-
-
-def _parsed(line):
-    if len(line) > LONGEST_LINE:
-        raise Fault(f"a line of more than {LONGEST_LINE:,} bytes")
-    try:
-        record = json.loads(
-            line.decode("utf-8"),
-            parse_constant=_no_number,
-            parse_float=_finite,
-            object_pairs_hook=_named_once,
+    elif begins == b"{":
+        advice += "\nIf an object takes several lines here: json.dumps(row) takes one."
+    elif b"," in line and line.isascii():  # and no packed file
+        advice += (
+            "\nThis file looks like CSV: own_rows.check(csv.DictReader(file)) reads it."
         )
-        _require_unicode(json.dumps(record, ensure_ascii=False))
-    except UnicodeError:
-        raise Fault("no UTF-8 text") from None
-    except (ValueError, RecursionError):
-        raise Fault("no JSON") from None
-    return record
-
-
-def _require_unicode(text):
-    try:
-        text.encode("utf-8")
-    except UnicodeError:  # half of a character pair
-        raise Fault("no UTF-8 text") from None
-
-
-def _named_once(pairs):
-    """The object of some pairs; JSON allows a name twice, and Python takes the last."""
-    found = dict(pairs)
-    if len(found) < len(pairs):  # the name is not told: it may be long, or no text
-        raise Fault("a name stands twice in one object")
-    return found
-
-
-def _no_number(name):
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text):
-    """The number; 1e999 would be infinite, as the word Infinity, which is refused."""
-    if math.isinf(number := float(text)):
-        raise ValueError(f"{text} is too large")
-    return number
+    return f"\n{advice}"
 
 
 def _passing(rows, rule, faults):
@@ -246,12 +193,19 @@ def _passing(rows, rule, faults):
 
 
 def _new_question():
-    seen = set()
+    seen, alike = set(), set()
 
     def rule(place, row):
-        is_known = row["question"] in seen
-        seen.add(row["question"])
-        return "a question that came before" if is_known else None
+        question = row["question"]
+        plain = " ".join(question.casefold().split())
+        is_known, is_like = question in seen, plain in alike
+        seen.add(question)
+        alike.add(plain)
+        if is_known:
+            return "a question that came before"
+        if is_like:
+            return "a question that came before, but for capitals and blanks"
+        return None
 
     return rule
 

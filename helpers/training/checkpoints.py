@@ -33,6 +33,7 @@ import orbax.checkpoint as ocp
 
 from helpers.runtime import bucket
 from helpers.runtime.bucket import BucketRun
+from helpers.runtime.environment import numbered
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
@@ -126,13 +127,8 @@ class Checkpoints:
     def _clean_up(self):
         """Removes what a kill or a full disk left half written, or half removed."""
         whole = self.all()
-        half = [path for path in self._numbered() if path not in whole]
+        half = [path for path in numbered(self.folder) if path not in whole]
         remove([*half, *self.folder.glob("writing-*")])
-
-    def _numbered(self):
-        if not self.folder.is_dir():  # in a bucket, as long as nothing is in it
-            return []
-        return sorted(path for path in self.folder.iterdir() if path.name.isdigit())
 
     def logs(self) -> Path:
         """Where the logs of this run grow, as they were with its last checkpoint."""
@@ -168,7 +164,7 @@ class Checkpoints:
 
     def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first."""
-        found = self._numbered()
+        found = numbered(self.folder)
         return [p for p in found if (p / NAME).exists()] if self.bucket else found
 
     def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:

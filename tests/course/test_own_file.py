@@ -19,6 +19,7 @@ reward = RewardSet({right: 1.0})
 
 
 class Size:
+    name = "laptop"
     prompt_tokens, completion_tokens = 72, 48
 
 
@@ -31,6 +32,7 @@ def cells(monkeypatch, tmp_path):
     (imports,) = (s for s in sources if "from helpers import batches" in s)
     tokenizer = chat.load_tokenizer(stage_folder("base"))
     names = {"size": Size, "seed": 0, "tokenizer": tokenizer}
+    names |= {"MODEL": "a/model", "kept_in": tmp_path}
     exec(f"import pathlib, sys\n{imports}", names)
     found = [[s for s in sources if s.startswith(start)] for start in CELLS]
     return [source for (source,) in found], names
@@ -52,6 +54,44 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     assert path.read_text() == text
     assert len(names["train"]) > 150 and len(names["found"].rows) == 200
     assert names["scores"][:5] == [1.0] * 5
+
+
+def test_a_file_of_few_long_rows_is_shown_in_short_whatever_its_bytes(
+    cells, tmp_path, capsys
+):
+    """Then the reader names what is no UTF-8, and few rows are spoilt as five are."""
+    sources, names = cells
+    path = tmp_path / "not" / "there.jsonl"
+    exec(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
+    assert not path.parent.exists() and not capsys.readouterr().out.strip()
+    path = tmp_path / "mine.jsonl"
+    words = "So. " * 10
+    rows = [{"question": f"Why {i}? {words}", "answer": words * 9} for i in range(5)]
+    lines = [b'{"question": "caf\xe9", "answer": "x"}']
+    path.write_bytes(b"\n".join(lines + [json.dumps(row).encode() for row in rows]))
+    exec(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
+    said = capsys.readouterr().out
+    assert said.startswith('{"question": "caf\ufffd", ') and len(said) < 600
+    names["size"] = type("Large", (Size,), {"completion_tokens": 2000})
+    exec(sources[1], names)
+    assert "no UTF-8 text: line 1" in capsys.readouterr().out
+    for source in (OWN_REWARD, *sources[3:]):
+        exec(source, names)
+    assert 0 < len(names["ten"]) == 2 * len(names["train"]) < 10
+
+
+def test_other_rows_or_another_model_are_another_run(cells, tmp_path):
+    """And the same ones the same run, as after a disconnect."""
+    sources, names = cells
+
+    def folder(**changed):
+        exec(sources[0], names | changed, found := {})
+        return found["runs"]
+
+    first = folder()
+    assert first == folder() and first.parent == tmp_path / "runs"
+    others = folder(seed=1), folder(MODEL="another/model")
+    assert len({first, *others}) == 3
 
 
 def test_without_one_the_notebooks_own_problems_are_held_to_their_numbers(cells):

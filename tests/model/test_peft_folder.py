@@ -11,6 +11,7 @@ import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from helpers.model import lora, names, peft_folder, quantized
@@ -144,6 +145,75 @@ def test_settings_that_would_make_other_numbers_are_refused(said, folder):
         lora.load(BASES["llama"], folder)
 
 
+@pytest.mark.parametrize(
+    "said", [said for said in SETTINGS if said.endswith("=") or "bias" in said]
+)
+def test_what_only_peft_can_do_is_sent_to_peft(said, folder):
+    change(folder, **SETTINGS[said])
+    remedy = r"merge_and_unload\(\) returns, and load that folder as a model"
+    with pytest.raises(WeightsError, match=remedy):
+        lora.load(BASES["llama"], folder)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_pickle_in_the_place_of_the_weights_is_told_how_to_be_saved_again(
+    pickled, folder
+):
+    (folder / "adapter_model.safetensors").unlink()
+    if pickled:
+        (folder / "adapter_model.bin").write_bytes(b"no pickle is opened")
+    with pytest.raises(WeightsError, match="adapter_model.safetensors") as caught:
+        lora.load(BASES["llama"], folder)
+    assert ("save_pretrained" in str(caught.value)) == pickled
+    assert ("Fetch the folder" in str(caught.value)) != pickled
+
+
+def without(folder, *lost):
+    """Takes the adapters of some kinds of matrix out of the file."""
+    path = folder / "adapter_model.safetensors"
+    tensors = load_file(path)
+    kept = {n: x for n, x in tensors.items() if not any(k in n for k in lost)}
+    assert len(kept) < len(tensors)
+    save_file(kept, path)
+
+
+@pytest.mark.parametrize("family", tiny_models.FAMILIES)
+@pytest.mark.parametrize("lost", [["k_proj"], ["k_proj", "down_proj"]])
+def test_a_kind_of_adapters_that_is_listed_and_not_there_is_missed(
+    family, lost, tmp_path
+):
+    model = tiny_models.adapted(BASES[family], targets=("q", "k", "down"))
+    lora.save(model, tmp_path, "a/base")
+    lora.load(BASES[family], tmp_path)
+    without(tmp_path, *lost)
+    names_them = f"lists {', '.join(sorted(lost))}, and .* some are missing"
+    with pytest.raises(WeightsError, match=names_them):
+        lora.load(BASES[family], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": ["q_proj", "down_proj", "lm_head", "c_attn"]},
+        {"target_modules": "all-linear"},
+        {"target_modules": r".*\.(q|k|down)_proj"},
+        {"target_modules": ["q_proj", "k_proj"], "exclude_modules": ["k_proj"]},
+        {"target_modules": ["q_proj", "k_proj"], "exclude_modules": ".*k_proj"},
+    ],
+)
+def test_what_peft_would_not_adapt_either_is_not_missed(settings, folder):
+    """A name that no module has, a pattern, or what is excluded by name."""
+    change(folder, **settings)
+    assert lora.adapters(lora.load(BASES["llama"], folder)) == ("q", "down")
+
+
+def test_modules_that_are_listed_with_their_place_are_missed_too(folder):
+    path = "model.layers.{}.self_attn.k_proj"
+    change(folder, target_modules=["q_proj", *map(path.format, range(3))])
+    with pytest.raises(WeightsError, match="lists k_proj, and"):
+        lora.load(BASES["llama"], folder)
+
+
 NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
 
 
@@ -235,6 +305,54 @@ def test_adapters_trained_beside_codes_say_so(kind, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lora.load(small, tmp_path)
+
+
+def told(folder):
+    """What the file notes, as the library reads it."""
+    with safe_open(folder / "adapter_model.safetensors", framework="numpy") as file:
+        return file.metadata()
+
+
+def test_codes_are_not_forgotten_when_adapters_are_loaded_and_saved_again(tmp_path):
+    """On the exact base they may have been trained on: then both are said."""
+    exact, places = BASES["llama"], [tmp_path / str(i) for i in range(4)]
+    int8, nf4 = (lora.quantize(exact, kind) for kind in ("int8", "nf4"))
+    with warnings.catch_warnings(record=True):
+        lora.save(tiny_models.adapted(int8), places[0])
+        for i, base in enumerate((exact, exact, nf4)):
+            lora.save(lora.load(base, places[i]), places[i + 1])
+    words = [told(place)["base"] for place in places]
+    chain = [quantized.KINDS["int8"], "exact", quantized.KINDS["nf4"]]
+    assert words == ["; then ".join(chain[:n]) for n in (1, 2, 2, 3)]
+    for base in exact, int8, nf4:
+        with pytest.warns(UserWarning, match="beside int8, then exact matrices, and"):
+            lora.load(base, places[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lora.save(tiny_models.adapted(exact), places[0])
+        assert "base" not in told(places[0])
+        lora.save(lora.load(exact, places[0]), places[1])
+    assert "base" not in told(places[1])
+
+
+def test_a_base_whose_adapters_were_taken_off_remembers_nothing(tmp_path):
+    exact = BASES["llama"]
+    with warnings.catch_warnings(record=True):
+        lora.save(tiny_models.adapted(lora.quantize(exact, "int8")), tmp_path)
+        model = lora.load(exact, tmp_path)
+    for plain in lora.remove(model), lora.merge(model):
+        lora.save(lora.add(plain, 2), tmp_path)
+        assert "base" not in told(tmp_path)
+
+
+def test_a_fingerprint_of_the_base_is_kept_and_may_be_missing(folder, tmp_path):
+    assert peft_folder.fingerprint_of(folder) == ""
+    lora.save(tiny_models.adapted(BASES["llama"]), folder, "a/base", "0123abcd")
+    assert peft_folder.fingerprint_of(folder) == "0123abcd"
+    without(folder, "k_proj")  # as peft saves: no metadata at all
+    assert peft_folder.fingerprint_of(folder) == ""
+    with pytest.raises(WeightsError, match="has no adapter_model.safetensors"):
+        peft_folder.fingerprint_of(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,38 @@ def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
         maths.recipe(other).start("sft")
 
 
+@pytest.fixture
+def mine(gsm8k_files, tmp_path):
+    """Sizes with a folder of one's own, whose SFT is kept."""
+    folder = shutil.copytree(TINY / "sft", tmp_path / "mine")
+    sizes = dataclasses.replace(SMALL, model=str(folder))
+    maths.recipe(sizes).keep("sft")
+    return sizes
+
+
+def test_weights_are_others_though_their_folder_is_the_same(mine):
+    shutil.copy(TINY / "grpo" / "model.safetensors", mine.model)
+    with pytest.raises(WeightsError, match="mine, whose weights are others"):
+        maths.recipe(mine).start("sft")
+
+
+def test_a_folder_that_was_moved_is_the_same_model(mine, tmp_path, monkeypatch):
+    os.rename(mine.model, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    there = maths.recipe(dataclasses.replace(mine, model="moved"))
+    assert there.start("sft") is not there
+
+
+@pytest.mark.parametrize("stage", ["sfft", "", None, "../../etc"])
+def test_a_stage_that_there_is_not_is_neither_started_nor_kept(stage, gsm8k_files):
+    there = maths.Recipe(SMALL, None, None, [], [])
+    with pytest.raises(ValueError, match=f"There is no stage {stage!r}"):
+        there.start(stage)
+    if stage != "sfft":
+        with pytest.raises(ValueError, match="cannot name a folder"):
+            there.keep(stage)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["04", "07", "08", "11"])
 def test_the_section_for_tpus_trains_and_saves_adapters(

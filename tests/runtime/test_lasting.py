@@ -52,6 +52,17 @@ def test_what_an_earlier_session_left_is_named(colab, tmp_path, capsys):
     assert "empty" not in said
 
 
+def test_copies_and_backups_of_checkpoints_are_none(colab, tmp_path, capsys):
+    """Drive itself makes "00000009 (1)"; the first cell of a session goes on."""
+    runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
+    for name in ("00000003", "00000012", "7", "70.backup", "00000090 (1)", "5²", "٩٩"):
+        (runs / "grpo" / "checkpoints" / name).mkdir(parents=True)
+    (runs / "sft" / "checkpoints" / "8 (1)").mkdir(parents=True)
+    runtime.keep_runs()
+    said = capsys.readouterr().out
+    assert "grpo, to step 12\n" in said and "sft" not in said
+
+
 def test_without_leave_it_goes_on_and_says_what_is_lost(colab, capsys):
     def refused(path):
         raise ValueError("mount failed")

@@ -1,6 +1,9 @@
 """Files of a learner's own: what can be used is used, what cannot is named."""
 
+import csv
+import gzip
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +47,23 @@ BROKEN = {
     "no JSON": b'{"question": "cut o',
     "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
     "no JSON object with named columns": b'["question", "answer"]',
-    'no text in the column "question"': b'{"question": 3, "answer": "b"}',
+    'a number in the column "question": write it in quotes, such as "5"': b'{"questi'
+    b'on": 3, "answer": "b"}',
+    'true or false in the column "answer": write it in quotes': b'{"question": "a", '
+    b'"answer": true}',
+    'no text in the column "answer", but a list or an object': b'{"question": "a", "ans'
+    b'wer": ["b"]}',
+    "the question has no letter that can be seen": json.dumps(
+        GOOD | {"question": "\u200b\u2060"}
+    ).encode(),
+    "the answer has no letter that can be seen": json.dumps(
+        {"question": "a", "answer": "\7"}
+    ).encode(),
+    "the answer has a NUL character in it": json.dumps(
+        {"question": "a", "answer": "b\0"}
+    ).encode(),
+    "a question that came before, but for capitals and blanks": b'{"question": "what '
+    b'IS  2 + 3?", "answer": "b"}',
     'no text in the column "answer"': b'{"question": "a"}',
     "the answer is empty": b'{"question": "a", "answer": " \\n"}',
     "a question that came before": json.dumps(GOOD).encode(),
@@ -86,6 +105,109 @@ def test_a_row_that_cannot_be_used_is_named_with_its_line(what, tmp_path):
     assert found.rows == [GOOD, *numbered(3)]
     assert found.faults == {what: ["line 5"]}
     assert f"1 × {what}: line 5" in str(found)
+
+
+@pytest.mark.parametrize(
+    "row, hint",
+    [
+        (
+            {"prompt": "a", "completion": "b"},
+            ["question: prompt", "answer: completion"],
+        ),
+        ({"question": "a", "response": "b"}, ["answer: response"]),
+        (
+            {"instruction": "a", "input": "c", "output": "b"},
+            ["question: instruction", "answer: output"],
+        ),
+    ],
+)
+def test_columns_of_other_names_are_pointed_out_so_that_the_row_can_be_read(row, hint):
+    """Given what the hint says, it is."""
+    with pytest.raises(ValueError, match="columns=") as caught:
+        own_rows.check([row])
+    told = re.search(r"columns=({.*})", str(caught.value))[1]
+    names = json.loads(told)
+    assert [f"{ours}: {theirs}" for ours, theirs in names.items()] == hint
+    (found,) = own_rows.check([row], columns=names).rows
+    assert found["question"] == "a" and found["answer"] == "b"
+
+
+def test_conversations_are_pointed_out():
+    talk = {"messages": [{"role": "user", "content": "hi"}]}
+    with pytest.raises(ValueError, match='but "messages": make one question and one'):
+        own_rows.check([talk])
+
+
+OTHER_FORMS = {
+    "array": (json.dumps(numbered(3)), "one JSON array.*own_rows.check"),
+    "array over lines": (json.dumps(numbered(3), indent=1), "one JSON array"),
+    "object over lines": (json.dumps(GOOD, indent=1), r"json.dumps\(row\) takes one"),
+    "CSV": ("question,answer\nWhat,5\n", "own_rows.check.csv.DictReader.file"),
+    "text": ("question answer\n", "such as"),
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+def test_a_file_in_another_form_is_told_how_it_can_be_read(form, tmp_path):
+    text, said = OTHER_FORMS[form]
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"(?s)no JSON.*JSON Lines.*{said}"):
+        own_rows.read(path)
+
+
+def test_what_the_advice_says_reads_those_files(tmp_path):
+    rows = numbered(3)
+    assert own_rows.check(json.loads(json.dumps(rows))).rows == rows
+    with open(tmp_path / "mine.csv", "w+", newline="") as file:
+        writer = csv.DictWriter(file, own_rows.COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+        file.seek(0)
+        assert own_rows.check(csv.DictReader(file)).rows == rows
+
+
+def test_a_packed_file_is_not_taken_for_a_table(tmp_path):
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress(b"question,answer") + b",")
+    with pytest.raises(ValueError, match="JSON Lines") as caught:
+        own_rows.read(path)
+    assert "CSV" not in str(caught.value)
+
+
+def test_rows_of_good_form_that_cannot_be_used_get_no_lesson_on_json(tmp_path):
+    with pytest.raises(ValueError) as caught:
+        own_rows.read(write(tmp_path / "mine.jsonl", {"question": "a", "answer": 5}))
+    assert "a number in the column" in str(caught.value)
+    assert "JSON Lines" not in str(caught.value)
+
+
+def test_a_folder_is_no_file_of_rows(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder. Name the file"):
+        own_rows.read(tmp_path)
+
+
+def test_a_gold_that_raises_is_named_with_the_row():
+    rows = [*numbered(2), GOOD | {"answer": "none"}]
+    found = own_rows.check(rows, gold=lambda text: text.split("#### ")[1])
+    assert found.rows == numbered(2)
+    assert found.faults == {"gold= raises IndexError on the answer": ["row 3"]}
+    with pytest.raises(ValueError, match="ZeroDivisionError on the answer: row 1, "):
+        own_rows.check(rows, gold=lambda text: 1 / 0)
+
+
+@pytest.mark.parametrize("share", ["0.2", None, float("nan"), -0.1, 1.5])
+def test_a_share_that_is_none_is_named(share):
+    with pytest.raises(ValueError, match="share=.*at least 0 and at most 1"):
+        own_rows.split(numbered(30), share)
+
+
+def test_letters_of_all_scripts_and_joined_signs_can_be_seen():
+    rows = [
+        {"question": q, "answer": "\u0645\u0631\u062d\u0628\u0627"}
+        for q in ("नमस्ते", "你好", "👩\u200d👩\u200d👧", "½", "—", "a\u200b")
+    ]
+    assert own_rows.check(rows).rows == rows
 
 
 @pytest.mark.parametrize(
