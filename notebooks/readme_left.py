@@ -123,15 +123,16 @@ def decoding_table() -> str:
     question once, in bfloat16.
     """
     lines = [
-        "| machine | answers a chip | a token | weights and cache alone | times that |",
-        f"|---|{'--:|' * 4}",
+        "| model | machine | answers a chip | a token | weights and cache alone "
+        "| times that |",
+        f"|---|---|{'--:|' * 4}",
     ]
     few = {"topology": "v5e-1", "prompts": "16", "trained": "LoRA 32"}
-    presets = [{"preset": name} for name in ahead_of_time.SLICES]
-    for wanted in ({"model": PRESETS["v5e-1"].model, "preset": ""} | few, *presets):
-        (row,) = _rows(program="rollout", **wanted)
+    few |= {"model": PRESETS["v5e-1"].model, "preset": ""}
+    asked = [few, *({"preset": name} for name in PRESETS)]
+    for row in (row for each in asked for row in _rows(program="rollout", **each)):
         name = row["topology"]
-        config, sizes = KNOWN[row["model"]], PRESETS[name]
+        config, sizes = KNOWN[row["model"]], PRESETS[row["preset"] or name]
         questions = int(row["prompts"]) / int(row["chips"])
         answers, length = questions * sizes.group, sizes.completion_tokens
         count = sum(math.prod(x.shape) for x in names.shapes(config).values())
@@ -140,7 +141,8 @@ def decoding_table() -> str:
         chip = GENERATIONS[ahead_of_time.SLICES[name].partition(":")[0]]
         least = 2 * (count + cached * of_token) / chip.gbytes / 1e6
         took = results.quoted_ms(row) / length
-        cells = (name, f"{answers:.0f}", f"{took:.1f} ms", f"{least:.1f} ms")
+        model = row["model"].split("/")[-1]
+        cells = (model, name, f"{answers:.0f}", f"{took:.1f} ms", f"{least:.1f} ms")
         lines.append(f"| {' | '.join(cells)} | {took / least:.1f} |")
     return "\n".join(lines)
 
