@@ -77,6 +77,8 @@ def of_config(config, seed=0):
         if "_min" in name or "_max" in name:  # most of what it bounds lies within
             sign = -1 if "_min" in name else 1
             noise = sign * (0.7 + 0.1 * np.abs(noise))
+            if "up_" in name:  # as all are in a model that is not calibrated
+                noise[-1:] = sign * np.inf
         elif "norm" in name or "scale" in name:
             narrow = "'q_norm'" in name or "'k_norm'" in name
             noise = (1 + 0.3 * noise) * (0.6 if narrow else 1)
