@@ -218,7 +218,7 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     adapted = tiny_models.adapted(base)
     assert adapted.layers.full.adapters == lora.ATTENTION + lora.MLP
     assert adapted.layers.sharing_local.adapters == ("q", "o", *lora.MLP)
-    lora.save(adapted, tmp_path)
+    lora.save(adapted, tmp_path, "google/gemma-4-E2B-it")
     read = lora.load(base, tmp_path)
     for (path, x), (_, y) in zip(
         names.items(nnx.state(read)), names.items(nnx.state(adapted)), strict=True
@@ -230,6 +230,24 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     save_file(some, tmp_path / "adapter_model.safetensors")
     with pytest.raises(weights.WeightsError, match=r"layers\.5.*has none"):
         lora.load(base, tmp_path)
+
+
+def test_a_base_says_what_its_adapters_are_called(tmp_path):
+    """transformers calls layers otherwise inside a model with towers."""
+    base = tiny_models.cached_model("gemma4_text")
+    adapted = tiny_models.adapted(base, targets=("q",))
+    with pytest.raises(weights.WeightsError, match="Pass base=, the id or folder"):
+        lora.save(adapted, tmp_path / "adapters")
+    assert not (tmp_path / "adapters").exists()
+    weights.save(base, tmp_path / "text")
+    whole = {"model_type": "gemma4", "text_config": SMALL.to_hf()}
+    (tmp_path / "seeing").mkdir()
+    (tmp_path / "seeing" / "config.json").write_text(json.dumps(whole))
+    for kind, begin in (("text", "model"), ("seeing", "model.language_model")):
+        lora.save(adapted, tmp_path / "adapters", tmp_path / kind)
+        stored = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
+        name = f"base_model.model.{begin}.layers.0.self_attn.q_proj.lora_A.weight"
+        assert name in stored, (kind, min(stored))
 
 
 def test_int8_and_adapters_are_what_their_merged_matrices_are():
