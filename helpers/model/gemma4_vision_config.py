@@ -263,11 +263,17 @@ class Gemma4VisionConfig:
         return {"processor_class": "Gemma4Processor", "image_seq_length": self.budget}
 
     def image_tokens(self) -> dict:
-        """The ids of an image's tokens, by what transformers calls their entries."""
+        """The ids of an image's tokens, by what transformers calls their entries.
+
+        Its processor (5.23) takes no picture where nothing is named that stands around
+        sounds. No sound is heard all the same: there is no "audio_token" here.
+        """
         return {
             "boi_token": self.begin_token,
             "eoi_token": self.end_token,
             "image_token": self.image_token,
+            "boa_token": self.begin_token,
+            "eoa_token": self.end_token,
         }
 
 
