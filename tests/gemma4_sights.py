@@ -67,8 +67,12 @@ def together(draw):
     return draw(gemma4_shapes.together()), vision
 
 
-def of_config(config, seed=0):
-    """A model whose every weight is random, norms and bounds too; nothing compiles."""
+def of_config(config, seed=0, unbound=False):
+    """A model whose every weight is random, norms and bounds too; nothing compiles.
+
+    Args:
+      unbound: bounds are infinite, as in a model that nobody calibrated.
+    """
     graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
     rng = np.random.default_rng(seed)
 
@@ -77,6 +81,7 @@ def of_config(config, seed=0):
         if "_min" in name or "_max" in name:  # most of what it bounds lies within
             sign = -1 if "_min" in name else 1
             noise = sign * (0.7 + 0.1 * np.abs(noise))
+            noise = np.full(x.shape, sign * np.inf) if unbound else noise
         elif "norm" in name or "scale" in name:
             narrow = "'q_norm'" in name or "'k_norm'" in name
             noise = (1 + 0.3 * noise) * (0.6 if narrow else 1)

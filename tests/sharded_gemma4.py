@@ -42,7 +42,7 @@ def check_saved(model, alone, adapted):
     """The folder that eight devices write holds what one device trained."""
     with tempfile.TemporaryDirectory() as folder:
         if adapted:
-            lora.save(model, folder)
+            lora.save(model, folder, "google/gemma-4-E2B-it")
             read = lora.load(lora.remove(alone), folder)
         else:
             weights.save(model, folder)

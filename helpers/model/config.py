@@ -69,6 +69,8 @@ class ModelConfig:
             raise UnsupportedModel(
                 f"head_dim={self.head_dim} is odd: rotary positions turn pairs."
             )
+        if isinstance(self.vision, Gemma4VisionConfig):
+            config_checks.check_image_tokens(self.vision, self.vocab_size)
 
     @property
     def is_gemma(self) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 
+from helpers.model.gemma4_vision_config import BESIDE, Gemma4VisionConfig
 from helpers.model.rope_config import check_places, kind_of, spellings
 from helpers.model.vision_config import UnsupportedModel, check_layers
 
@@ -87,6 +88,22 @@ def check_habits(hf: dict, family: str) -> None:
         raise UnsupportedModel(
             f"layer_types has {len(kinds)} layers, and num_hidden_layers is "
             f"{hf['num_hidden_layers']}."
+        )
+
+
+def check_image_tokens(vision: Gemma4VisionConfig, vocab_size: int) -> None:
+    """Raises on ids around Gemma 4's pictures that are no tokens, or one for two."""
+    named = {ours: name for ours, (name, _) in BESIDE.items() if ours != "budget"}
+    for ours, name in (named | {"pad_token": "pad_token_id"}).items():
+        token = getattr(vision, ours)
+        if type(token) is not int or not 0 <= token < vocab_size:
+            raise UnsupportedModel(
+                f"{name}={token!r} is no token: vocab_size is {vocab_size}."
+            )
+    if len({getattr(vision, ours) for ours in named}) < len(named):
+        raise UnsupportedModel(
+            f"{', '.join(named.values())}: two of them are one token, and where an "
+            "image begins and ends is not clear."
         )
 
 

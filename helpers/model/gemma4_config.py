@@ -84,6 +84,12 @@ class Gemma4Config:
                 f"num_kv_shared_layers={self.sharing}: before these, no layer of each "
                 "kind is left whose keys and values they could use."
             )
+        for name, size in (
+            ("global_head_dim", self.full_head_dim),
+            ("num_global_key_value_heads", self.full_kv_heads),
+        ):
+            if type(size) is not int or size < 1:
+                raise UnsupportedModel(f"{name}={size!r} is not a size above 0.")
         if self.full_head_dim % 2:
             raise UnsupportedModel(
                 f"global_head_dim={self.full_head_dim} is odd: rotary positions turn "
@@ -127,11 +133,6 @@ class Gemma4Config:
         Raises:
           UnsupportedModel: naming the field that this decoder cannot honour.
         """
-        if hf.get("enable_moe_block"):
-            raise UnsupportedModel(
-                "enable_moe_block=True: Gemma 4 with experts (26B-A4B) is not "
-                "supported, only the dense ones: E2B, E4B, 31B."
-            )
         if hf.get("use_bidirectional_attention") not in (None, "vision"):
             raise UnsupportedModel(
                 f"use_bidirectional_attention={hf['use_bidirectional_attention']!r}: "
@@ -149,9 +150,9 @@ class Gemma4Config:
             kinds=tuple(KINDS[kind] for kind in types),
             full_head_dim=full_head_dim,
             full_kv_heads=full_kv_heads,
-            keys_are_values=bool(hf.get("attention_k_eq_v")),
+            keys_are_values=_truth(hf, "attention_k_eq_v"),
             sharing=_number(hf, "num_kv_shared_layers", int),
-            double_wide=bool(hf.get("use_double_wide_mlp")),
+            double_wide=_truth(hf, "use_double_wide_mlp"),
             per_layer=per_layer,
             softcap=float(_number(hf, "final_logit_softcapping", (int, float))),
         )
@@ -182,6 +183,13 @@ def _number(hf, name, kinds):
     return value
 
 
+def _truth(hf, name):
+    """A field that may be missing or none, which is false, as true or false."""
+    if not isinstance(hf.get(name), bool | None):
+        raise UnsupportedModel(f"{name}={hf[name]!r} is not true or false.")
+    return bool(hf.get(name))
+
+
 def said_for_all(hf: dict) -> dict:
     """What the config of a model with towers says for all its parts, and rightly so."""
     shared = ("quantization_config", "tie_word_embeddings")
@@ -192,7 +200,7 @@ def text_half(hf: dict) -> dict:
     """The config of Gemma 4's decoder, alone or in one with towers, silences filled.
 
     Raises:
-      UnsupportedModel: there is no such half.
+      UnsupportedModel: there is no such half, or it has experts.
     """
     outer = {}
     if hf.get("model_type") == "gemma4":
@@ -200,7 +208,13 @@ def text_half(hf: dict) -> dict:
         hf = hf.get("text_config", {})
         if not isinstance(hf, dict):
             raise UnsupportedModel(f"text_config={hf!r} is not an object.")
-    said = {name: value for name, value in hf.items() if value is not None}
+    if _truth(hf, "enable_moe_block"):
+        raise UnsupportedModel(
+            "enable_moe_block=True: Gemma 4 with experts (26B-A4B) is not supported, "
+            "only the dense ones: E2B, E4B, 31B."
+        )
+    none = "hidden_size_per_layer_input"  # of which null says that there are none
+    said = {name: x for name, x in hf.items() if x is not None or name == none}
     return SILENT | said | outer | {"model_type": "gemma4_text"}
 
 

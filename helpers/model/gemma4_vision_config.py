@@ -73,7 +73,12 @@ class Gemma4VisionConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
-        check_tower(self)
+        check_tower(self, ("kv_heads", "head_dim", "pool", "positions", "budget"))
+        for name in ("clipped", "standardized"):
+            if type(value := getattr(self, name)) is not bool:
+                raise UnsupportedModel(
+                    f"vision {TOWER[name][0]}={value!r} is not true or false."
+                )
         if not (type(self.rope_theta) is float and 0 < self.rope_theta < math.inf):
             raise UnsupportedModel(
                 f"vision rope_theta={self.rope_theta!r} is not a number above 0."
@@ -209,7 +214,7 @@ class Gemma4VisionConfig:
             sizes[our] = usual if hf.get(name) is None else hf[name]
         return cls(
             **sizes,
-            pad_token=text.get("pad_token_id") or 0,
+            pad_token=0 if text.get("pad_token_id") is None else text["pad_token_id"],
             both_ways=text.get(BOTH_WAYS) == "vision",
             rope_theta=float(rope.get("rope_theta", 100.0)),
         )
@@ -258,11 +263,17 @@ class Gemma4VisionConfig:
         return {"processor_class": "Gemma4Processor", "image_seq_length": self.budget}
 
     def image_tokens(self) -> dict:
-        """The ids of an image's tokens, by what transformers calls their entries."""
+        """The ids of an image's tokens, by what transformers calls their entries.
+
+        Its processor (5.23) takes no picture where nothing is named that stands around
+        sounds. No sound is heard all the same: there is no "audio_token" here.
+        """
         return {
             "boi_token": self.begin_token,
             "eoi_token": self.end_token,
             "image_token": self.image_token,
+            "boa_token": self.begin_token,
+            "eoa_token": self.end_token,
         }
 
 

@@ -255,11 +255,14 @@ def save(model: Transformer, folder, base="", fingerprint="") -> None:
         rounded matrices, and on the exact ones compute something a little different:
         that is warned of, and noted in the metadata of adapter_model.safetensors.
       folder: made if missing.
-      base: id or folder of the base model, noted in adapter_config.json.
+      base: id or folder of the base model, noted in adapter_config.json. Of a Gemma
+        it decides what the adapters are called: its config.json says whether towers
+        are beside the text model. An id that is not on this machine: as published.
       fingerprint: of its weights (`fingerprint.of_folder`), noted in that metadata.
     Raises:
       ValueError: the model has no adapters.
-      WeightsError: the disk is full, say, or a model is in that folder.
+      WeightsError: the disk is full, say, or a model is in that folder; or a Gemma 4
+        without vision has no base.
     """
     if not adapters(model):
         raise ValueError(

@@ -105,7 +105,16 @@ def _has_towers(base, config):
 
     An id whose config is not on this machine has towers if it is a Gemma 4, as all
     have that Google published, or of the shape of a model that is known to.
+
+    Raises:
+      WeightsError: it is a Gemma 4, and nobody says which.
     """
+    if config.gemma4 and not base:
+        raise WeightsError(
+            "Adapters of a Gemma 4 are called one way beside a text model and another "
+            "way beside one with towers, and under the wrong names peft would leave "
+            "them out. Pass base=, the id or folder that the model was loaded from."
+        )
     from huggingface_hub import errors, try_to_load_from_cache  # a second to import
 
     path = pathlib.Path(base) / MODEL

@@ -139,6 +139,10 @@ def _stretch(rope):
             raise UnsupportedModel(
                 f"rope_scaling {kind!r}: {name} is {rope.get(name)}."
             )
+    if (share := rope.get("partial_rotary_factor", 1)) > 1 and kind in USUAL:
+        raise UnsupportedModel(
+            f"partial_rotary_factor={share}: more than all pairs cannot turn."
+        )
     return Stretch.from_hf(rope | {"rope_type": kind})
 
 

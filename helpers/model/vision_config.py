@@ -40,14 +40,15 @@ def check_layers(count, name: str):
         raise UnsupportedModel(f"{name}={count!r} is not from 1 to {MOST_LAYERS:,}.")
 
 
-def check_tower(tower):
+def check_tower(tower, sizes=()):
     """Raises on numbers of a tower that no tower has.
 
     Args:
       tower: its VisionConfig, or Gemma 4's.
+      sizes: names of those that only it has.
     """
     check_layers(tower.layers, "vision num_hidden_layers")
-    for name in ("width", "heads", "ff", "patch"):
+    for name in ("width", "heads", "ff", "patch", *sizes):
         size = getattr(tower, name)
         if type(size) is not int or size < 1:
             raise UnsupportedModel(f"vision {name}={size!r} is not a size above 0.")

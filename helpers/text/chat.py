@@ -159,6 +159,7 @@ def examples_tokens(
         return []
     rendered.check_answers_follow_prompts(tokenizer, thinking, tools)
     prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
+    rendered.check_no_thought_is_open(tokenizer, prompts)
     end, after = encoding.turn_end(tokenizer)
     answers = encoding.plain(tokenizer, [answer.strip() for answer in answers])
     examples = []
@@ -175,7 +176,8 @@ def conversation_tokens(
 
     Every answer begins where `prompt_tokens` of the messages before it ends. Hence the
     empty think block that Qwen3's template puts before the last answer is the prompt's
-    (0) with thinking=False, and the model's own (1) otherwise.
+    (0) with thinking=False, and the model's own (1) otherwise; the empty thought that
+    Gemma 4's larger models read is the prompt's.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
@@ -208,7 +210,9 @@ def conversation_tokens(
     call_end = encoding.call_end(tokenizer) or turn_end
     starts, ends = [], []
     for index in learned:
-        start, own = rendered.answer(tokenizer, messages, index, whole, switches)
+        start, own, thought = rendered.answer(
+            tokenizer, messages, index, whole, switches, index != learned[-1]
+        )
         calls = messages[index].get("tool_calls")
         end = call_end if calls else turn_end
         if calls and messages[index].get("content") and call_end != turn_end:
@@ -221,6 +225,7 @@ def conversation_tokens(
         ends.append(end)
     rendered.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
     pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
+    pieces[-2] += thought  # of the last answer; no other may have one
     first, *others = encoding.encode(tokenizer, pieces, spelled)
     tokens, mask = list(first), [0] * len(first)
     for ids, end in zip(others, ends, strict=True):

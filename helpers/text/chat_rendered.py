@@ -10,49 +10,75 @@ from helpers.text.template_limits import unknown_word
 
 # The end of a think block, whose begin is not in the same text.
 THINK_ENDS = re.compile(r"^(?:(?!<think>).)*</think>", re.DOTALL)
+# What Gemma 4's larger models have at the end of a prompt, and in no answer.
+THOUGHT = "<|channel>thought\n"
+NO_THOUGHT = THOUGHT + "<channel|>"
 
 
-def answer(tokenizer, messages, index, whole, switches):
-    """Where in the rendered `whole` the answer messages[index] begins, and its text."""
+def answer(tokenizer, messages, index, whole, switches, goes_on):
+    """Where in the rendered `whole` the answer messages[index] begins, and its text.
+
+    Args:
+      goes_on: whether a later answer is learned, too.
+    Returns:
+      (place in `whole`, text, an empty thought that only the answer's prompt ends in).
+    """
     before, up_to = (
         encoding.render(tokenizer, messages[:count], is_prompt, **switches)
         for count, is_prompt in ((index, True), (index + 1, False))
     )
-    if not up_to.startswith(before):
+    begin = before if up_to.startswith(before) else before.removesuffix(NO_THOUGHT)
+    own, thought = up_to.removeprefix(begin), before.removeprefix(begin)
+    if not up_to.startswith(begin) or thought and own.startswith(THOUGHT):
         raise ValueError(
             f"The prompt for message {index} ends in {before[-40:]!r}, but the "
             "template begins that answer otherwise. An answer that holds thinking "
-            "needs thinking=None or True."
+            "needs thinking=None or True, one that holds none thinking=None or False."
         )
-    if not whole.startswith(up_to):
+    if goes_on and thought or not whole.startswith(up_to):
         raise ValueError(
             f"The template writes message {index} differently once the conversation "
-            "goes on (Qwen3 keeps a think block only in the last answer): the model "
-            "would learn what it never has to write. Make one example per answer, "
-            f"conversation_tokens(tokenizer, messages[:{index + 1}], ..., "
-            "last_only=True)."
+            "goes on (Qwen3 keeps a think block only in the last answer, Gemma 4 an "
+            "empty one only in its prompt): the model would learn what it never has "
+            "to write. Make one example per answer, conversation_tokens(tokenizer, "
+            f"messages[:{index + 1}], ..., last_only=True)."
         )
-    return len(before), up_to[len(before) :]
+    return len(begin), own, thought
 
 
 def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
     """Raise where an answer put right behind its prompt would stand in a think block.
 
     Templates of models that always think open it in the prompt (DeepSeek's distilled
-    ones, Qwen3's of 2507), and write an answer without thinking after its end.
+    ones, Qwen3's of 2507), and write an answer without thinking after its end. Behind
+    an empty thought an answer stands well.
     """
     switches = encoding.switches_of(tokenizer, thinking, tools)
     marker = unknown_word()
     asked = [*encoding.probe(), {"role": "assistant", "content": marker}]
     prompt = encoding.render(tokenizer, asked[:1], **switches)
     whole = encoding.render(tokenizer, asked, False, **switches)
-    between = whole.removeprefix(prompt).partition(marker)[0]
-    if not whole.startswith(prompt) or THINK_ENDS.search(between):
+    begin = prompt.removesuffix(NO_THOUGHT)
+    between = whole.removeprefix(begin).partition(marker)[0]
+    if not whole.startswith(begin) or THINK_ENDS.search(between):
         raise ValueError(
             f"The prompt ends in {prompt[-40:]!r}, and the template writes an answer "
             f"without thinking as {whole[-60:]!r}: put behind the prompt, it would be "
             "learned as the model's thoughts. Pass thinking=False if the template "
             "knows it, or take an instruct model that does not always think."
+        )
+
+
+def check_no_thought_is_open(tokenizer, prompts):
+    """Raise where a prompt, token ids, ends in the begin of Gemma 4's thoughts.
+
+    Newer templates write it behind a result where the model is to think.
+    """
+    (begin,) = encoding.encode(tokenizer, [THOUGHT])
+    if any(prompt[-len(begin) :] == begin for prompt in prompts):
+        raise ValueError(
+            f"A prompt ends in {THOUGHT!r}: put behind it, an answer would be learned "
+            "as the model's thoughts. Pass thinking=None or False."
         )
 
 

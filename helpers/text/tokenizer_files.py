@@ -8,6 +8,9 @@ from helpers.text import chat_encoding
 from helpers.text.chat_templates import family_template
 from helpers.text.tokenizer import tokenizer_class
 
+# Which entries a tokenizer may know better than a model that hears nothing.
+AROUND_SOUND = "boa_token", "eoa_token"
+
 
 def load_tokenizer(folder):
     """Load the tokenizer of a model folder, this course's or a real model's.
@@ -100,7 +103,8 @@ def _named(tokenizer, image_tokens):
                 f"The model's {name} is {index}, which is no entry of the tokenizer: "
                 "model and tokenizer do not belong together."
             )
-        named[name] = entry
+        own = getattr(tokenizer, name, None) if name in AROUND_SOUND else None
+        named[name] = own or entry
     return named
 
 

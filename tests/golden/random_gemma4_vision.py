@@ -16,6 +16,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRAWN, BEFORE, CUT = 6, 2, 22  # before and after all pictures of all rows
+UNBOUND = "not calibrated"
 sys.path.insert(0, str(ROOT / "tests"))
 
 
@@ -39,6 +40,7 @@ def configs():
     }
     every = {"both_ways": True, "clipped": True, "standardized": True}
     alone["as E2B"] = gemma4_shapes.E2B, every
+    alone[UNBOUND] = gemma4_shapes.SMALL, {"clipped": True}
     drawn = {f"drawn {i:02}": shape for i, shape in enumerate(found)}
     return {
         name: gemma4_sights.config(shape, **changes)
@@ -84,7 +86,7 @@ def write(folder):
 
     for name, config in configs().items():
         place = folder / name.replace(" ", "_")
-        model = gemma4_sights.of_config(config)
+        model = gemma4_sights.of_config(config, unbound=name == UNBOUND)
         weights.save(model, place)
         again = weights.load(place, vision=True)
         tokens, mask, pixels, strips = gemma4_sights.batch(config.vision)

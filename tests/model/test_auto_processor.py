@@ -3,13 +3,15 @@
 It needs no torch: what it makes of a question and a picture is what we make of them.
 """
 
+import copy
 import json
 import shutil
 
+import gemma4_sights
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from transformers import AutoProcessor
+from transformers import AutoProcessor, AutoTokenizer
 
 from helpers.batches import images
 from helpers.model import weights
@@ -74,6 +76,55 @@ def test_folders_from_before_are_read_by_us_and_mended_by_saving(tmp_path):
     tokenizer = chat.load_tokenizer(old)
     weights.save(weights.load(old, vision=True), tmp_path / "new", tokenizer)
     holds(tmp_path / "new")
+
+
+def test_the_processor_of_gemma_4_reads_what_is_saved_here(
+    families, tmp_path, monkeypatch
+):
+    """Built by hand: AutoProcessor adds one of videos, which needs torchvision."""
+    module = pytest.importorskip("transformers.models.gemma4.processing_gemma4")
+    pixels = pytest.importorskip(
+        "transformers.models.gemma4.image_processing_pil_gemma4"
+    )
+    tokenizer = copy.deepcopy(families["gemma4"])
+    tokenizer.pad_token = "<pad>"
+    config = gemma4_sights.for_tokenizer(tokenizer)
+    weights.save(gemma4_sights.of_config(config), tmp_path, tokenizer)
+    tokenizer, vision = chat.load_tokenizer(tmp_path), vision_of(tmp_path)
+    any_parts = "check_argument_for_proper_class"
+    monkeypatch.setattr(module.Gemma4Processor, any_parts, lambda *_: None)
+    processor = module.Gemma4Processor(
+        feature_extractor=None,
+        image_processor=pixels.Gemma4ImageProcessorPil.from_pretrained(tmp_path),
+        tokenizer=AutoTokenizer.from_pretrained(tmp_path, local_files_only=True),
+        video_processor=None,
+        chat_template=tokenizer.chat_template,
+    )
+    picture = np.random.default_rng(0).integers(0, 256, (40, 70, 3), np.uint8)
+    text = processor.apply_chat_template(MESSAGES, add_generation_prompt=True)
+    theirs = processor(text=[text], images=[picture])
+    shaped = images.shaped(MESSAGES, [picture])
+    ours = chat.prompt_tokens(tokenizer, shaped, vision=vision)
+    assert np.asarray(theirs["input_ids"]).tolist() == [ours]
+    assert 1 < ours.count(vision.image_token) <= vision.budget
+    with pytest.raises(ValueError, match="does not have an `audio_token`"):
+        processor(text=[text], images=[picture], audio=[np.zeros(1600, np.float32)])
+
+
+def test_a_tokenizer_keeps_its_own_names_of_what_stands_around_sounds(
+    families, tmp_path
+):
+    tokenizer, own = families["gemma4"], ("<|think|>", "<|tool>")
+    ids = tokenizer.convert_tokens_to_ids(own)
+    named = dict(zip(("boa_token", "eoa_token"), ids, strict=True))
+    chat.save_tokenizer(tokenizer, tmp_path / "once", named)
+    known = gemma4_sights.for_tokenizer(tokenizer).vision.image_tokens()
+    chat.save_tokenizer(
+        chat.load_tokenizer(tmp_path / "once"), tmp_path / "twice", known
+    )
+    again = AutoTokenizer.from_pretrained(tmp_path / "twice", local_files_only=True)
+    assert (again.boa_token, again.eoa_token) == own
+    assert (again.boi_token, again.eoi_token) == ("<|image>", "<image|>")
 
 
 def test_a_tokenizer_without_the_models_image_tokens_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import time
 
+import gemma4_sights
 import pytest
 import tiny_vision
 from tiny_models import config
@@ -61,6 +62,31 @@ def test_tokens_that_see_both_ways_are_refused_in_a_model_with_vision(inside):
 def test_a_tower_that_cannot_be_is_refused_by_name(changes, message):
     hf = tiny_vision.model().config.to_hf()
     hf["vision_config"] |= changes
+    with pytest.raises(UnsupportedModel, match=message):
+        ModelConfig.from_hf(hf, vision=True)
+
+
+@pytest.mark.parametrize(
+    "place, changes, message",
+    [
+        ("text_config", {"pad_token_id": 19}, "pad_token_id=19.*vocab_size is 19"),
+        ("text_config", {"pad_token_id": -1}, "pad_token_id=-1 is no token"),
+        ("text_config", {"pad_token_id": "x"}, "pad_token_id='x' is no token"),
+        ("text_config", {"pad_token_id": [1]}, "pad_token_id=.1. is no token"),
+        (None, {"image_token_id": 9999}, "image_token_id=9999 is no token"),
+        (None, {"eoi_token_id": -2}, "eoi_token_id=-2 is no token"),
+        (None, {"boi_token_id": gemma4_sights.IMAGE}, "boi_token_id.*one token"),
+        (None, {"vision_soft_tokens_per_image": 0}, "vision budget=0"),
+        ("vision_config", {"use_clipped_linears": "yes"}, "clipped_linears='yes'"),
+        ("vision_config", {"standardize": 1}, "standardize=1 is not true"),
+        ("vision_config", {"num_key_value_heads": 0}, "vision kv_heads=0"),
+        ("vision_config", {"position_embedding_size": 4.0}, "vision positions=4.0"),
+    ],
+)
+def test_what_gemma_4_cannot_see_with_is_refused_by_name(place, changes, message):
+    hf = gemma4_sights.config().to_hf()
+    assert ModelConfig.from_hf(hf, vision=True).vision.pad_token == gemma4_sights.PAD
+    (hf[place] if place else hf).update(changes)
     with pytest.raises(UnsupportedModel, match=message):
         ModelConfig.from_hf(hf, vision=True)
 

@@ -21,6 +21,9 @@ from helpers.model.gemma4_config import Gemma4Config
 from helpers.serving import block_drafter, paged
 
 SMALL = gemma4_shapes.config(**gemma4_shapes.SMALL)
+# What the published config.json says of the experts.
+OF_26B = {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8}
+OF_26B |= {"moe_intermediate_size": 704}
 
 
 def changed(**fields):
@@ -71,7 +74,6 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
 @pytest.mark.parametrize(
     "fields, said",
     [
-        ({"enable_moe_block": True}, "experts .26B-A4B. is not supported"),
         ({"vocab_size_per_layer_input": 7}, "vocab_size_per_layer_input=7"),
         ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 layers"),
         ({"layer_types": ["sliding_attention"] * 6}, "last layer of Gemma 4 is full"),
@@ -82,6 +84,13 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
         ({"final_logit_softcapping": float("nan")}, "softcapping=nan is not a number"),
         ({"hidden_size_per_layer_input": 2.5}, "per_layer_input=2.5 is not a number"),
         ({"global_head_dim": 7}, "global_head_dim=7 is odd"),
+        ({"global_head_dim": 0}, "global_head_dim=0 is not a size"),
+        ({"global_head_dim": -4}, "global_head_dim=-4 is not a size"),
+        ({"global_head_dim": 10.0}, "global_head_dim=10.0 is not a size"),
+        ({"attention_k_eq_v": "false"}, "attention_k_eq_v='false' is not true"),
+        ({"use_double_wide_mlp": "no"}, "use_double_wide_mlp='no' is not true"),
+        ({"enable_moe_block": "false"}, "enable_moe_block='false' is not true"),
+        (OF_26B, "experts .26B-A4B. is not supported"),
         ({"attention_bias": True}, "attention_bias=True"),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
@@ -95,6 +104,24 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
 def test_what_is_not_supported_is_refused_by_name(fields, said):
     with pytest.raises(UnsupportedModel, match=said):
         ModelConfig.from_hf(changed(**fields))
+
+
+def test_no_width_of_per_layer_vectors_is_no_such_vectors():
+    assert ModelConfig.from_hf(changed(hidden_size_per_layer_input=8)).gemma4.per_layer
+    read = ModelConfig.from_hf(changed(hidden_size_per_layer_input=None))
+    assert read.gemma4.per_layer == 0
+
+
+@pytest.mark.parametrize("share, fine", [(0.5, True), (1.0, True), (2, False)])
+def test_no_more_than_all_pairs_turn(share, fine):
+    rope = SMALL.to_hf()["rope_parameters"]
+    full = rope["full_attention"] | {"partial_rotary_factor": share}
+    hf = changed(rope_parameters=rope | {"full_attention": full})
+    if fine:
+        assert ModelConfig.from_hf(hf).stretch.share == share
+    else:
+        with pytest.raises(UnsupportedModel, match="partial_rotary_factor=2"):
+            ModelConfig.from_hf(hf)
 
 
 @given(gemma4_shapes.together())
@@ -191,7 +218,7 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     adapted = tiny_models.adapted(base)
     assert adapted.layers.full.adapters == lora.ATTENTION + lora.MLP
     assert adapted.layers.sharing_local.adapters == ("q", "o", *lora.MLP)
-    lora.save(adapted, tmp_path)
+    lora.save(adapted, tmp_path, "google/gemma-4-E2B-it")
     read = lora.load(base, tmp_path)
     for (path, x), (_, y) in zip(
         names.items(nnx.state(read)), names.items(nnx.state(adapted)), strict=True
@@ -203,6 +230,24 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     save_file(some, tmp_path / "adapter_model.safetensors")
     with pytest.raises(weights.WeightsError, match=r"layers\.5.*has none"):
         lora.load(base, tmp_path)
+
+
+def test_a_base_says_what_its_adapters_are_called(tmp_path):
+    """transformers calls layers otherwise inside a model with towers."""
+    base = tiny_models.cached_model("gemma4_text")
+    adapted = tiny_models.adapted(base, targets=("q",))
+    with pytest.raises(weights.WeightsError, match="Pass base=, the id or folder"):
+        lora.save(adapted, tmp_path / "adapters")
+    assert not (tmp_path / "adapters").exists()
+    weights.save(base, tmp_path / "text")
+    whole = {"model_type": "gemma4", "text_config": SMALL.to_hf()}
+    (tmp_path / "seeing").mkdir()
+    (tmp_path / "seeing" / "config.json").write_text(json.dumps(whole))
+    for kind, begin in (("text", "model"), ("seeing", "model.language_model")):
+        lora.save(adapted, tmp_path / "adapters", tmp_path / kind)
+        stored = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
+        name = f"base_model.model.{begin}.layers.0.self_attn.q_proj.lora_A.weight"
+        assert name in stored, (kind, min(stored))
 
 
 def test_int8_and_adapters_are_what_their_merged_matrices_are():

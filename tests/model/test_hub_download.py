@@ -267,7 +267,8 @@ def test_what_is_in_the_cache_needs_no_network(server, files, monkeypatch):
 
 def test_of_a_model_with_experts_only_the_config_is_fetched(server, files):
     """26B-A4B has 50 GB of weights that this decoder cannot use."""
-    text = {"enable_moe_block": True, "num_hidden_layers": 30}
+    text = {"num_hidden_layers": 30, "enable_moe_block": True, "num_experts": 128}
+    text |= {"top_k_experts": 8, "moe_intermediate_size": 704}
     config = {"model_type": "gemma4", "text_config": text}
     server.files = files | {"config.json": json.dumps(config).encode()}
     with pytest.raises(UnsupportedModel, match="26B-A4B"):

@@ -5,6 +5,8 @@ Gemma 4". In the parts that `hold` gets, what the model reads and what it writes
 turns: it writes the begin of a response after a call, and reads what follows it.
 """
 
+import copy
+
 import jinja2
 import pytest
 from family_tokenizers import (
@@ -212,6 +214,73 @@ def test_thinking_is_asked_for_and_stands_before_a_call(tokenizer):
         chat.conversation_tokens(
             tokenizer, [user("Hi"), assistant("Yo", reasoning_content="Hmm")]
         )
+
+
+# How the templates of larger models end: no thought in a prompt, and none in an answer.
+AT_ONCE = "{%- if add_generation_prompt and not seen.called and not enable_thinking %}"
+AT_ONCE += "{{- '<|channel>thought\\n<channel|>' }}{%- endif %}"
+# And that of newer ones: behind a result, the model goes on thinking.
+GOES_ON = "{%- if add_generation_prompt and seen.called and enable_thinking %}"
+GOES_ON += "{{- '<|channel>thought\\n' }}{%- endif %}"
+NONE = ["<|channel>", "thought", "\n", "<channel|>"]
+
+
+def ending(tokenizer, more):
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template += more
+    return changed
+
+
+@pytest.mark.parametrize("thinking", [None, False])
+def test_an_empty_thought_is_the_prompts_and_the_answer_stands_behind(
+    tokenizer, thinking
+):
+    larger = ending(tokenizer, AT_ONCE)
+    parts = [*ASKED, *NONE], ["Yo", "<turn|>"], ["\n"]
+    hold(larger, chat.example_tokens(larger, "Hi", "Yo", thinking), *parts)
+    messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
+    hold(larger, chat.conversation_tokens(larger, messages[:2], thinking), *parts)
+    tokens, mask = chat.conversation_tokens(larger, messages, thinking, last_only=True)
+    prompt = chat.prompt_tokens(larger, messages[:3], thinking)
+    assert tokens[: mask.index(1)] == prompt
+    assert written(larger, prompt)[-4:] == NONE
+    assert sum(mask) == 2 and written(larger, tokens)[-3:] == ["Ciao", "<turn|>", "\n"]
+
+
+def test_an_empty_thought_that_is_dropped_later_is_one_examples(tokenizer):
+    larger = ending(tokenizer, AT_ONCE)
+    called = [user("Hi"), assistant("", tool_calls=[CALL])]
+    told = [*called, named("Milk"), assistant("Yo")]
+    hold(
+        larger,
+        chat.conversation_tokens(larger, called),
+        [*ASKED, *NONE],
+        [*CALLED, "<|tool_response>"],
+    )
+    hold(
+        larger,
+        chat.conversation_tokens(larger, told, last_only=True),
+        [*ASKED, *CALLED, "<|tool_response>", *MILK],
+        ["Yo", "<turn|>"],
+        ["\n"],
+    )
+    with pytest.raises(ValueError, match=r"message 1 dif.*messages\[:2\].*last_only"):
+        chat.conversation_tokens(larger, told)
+    thought = assistant("", reasoning_content="Hmm easy", tool_calls=[CALL])
+    with pytest.raises(ValueError, match="message 1 ends.*thinking needs.*or True"):
+        chat.conversation_tokens(larger, [user("Hi"), thought])
+
+
+def test_an_answer_is_not_put_into_a_thought_that_is_open(tokenizer):
+    newer = ending(tokenizer, GOES_ON)
+    messages = [user("Hi"), assistant("", tool_calls=[CALL]), named("Milk")]
+    with pytest.raises(ValueError, match="as the model's thoughts.*None or False"):
+        chat.example_tokens(newer, messages, "Yo", thinking=True)
+    with pytest.raises(ValueError, match="holds none thinking=None or False"):
+        chat.conversation_tokens(newer, [*messages, assistant("Yo")], thinking=True)
+    behind = [*ASKED, *CALLED, "<|tool_response>", *MILK]
+    parts = behind, ["Yo", "<turn|>"], ["\n"]
+    hold(newer, chat.example_tokens(newer, messages, "Yo"), *parts)
 
 
 DECLARED = """\
