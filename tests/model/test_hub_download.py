@@ -180,23 +180,6 @@ def test_ids_of_a_hub_that_are_not_gits_are_no_checksum(server, files, monkeypat
     assert_whole(hub.fetch(MODEL), files)
 
 
-def test_a_small_file_is_read_for_its_checksum_once(server, files, monkeypatch):
-    read = []
-    ids = hub_checksums._git_id
-    monkeypatch.setattr(
-        hub_checksums, "_git_id", lambda path: read.append(path.name) or ids(path)
-    )
-    small = {git_sha1(files[name]) for name in files.keys() - {NAME, *NEVER}}
-    for _ in range(2):
-        folder = hub.fetch(MODEL)
-        assert sorted(read) == sorted(small)
-    blob = (folder / "config.json").resolve()
-    blob.write_bytes(b"written over")
-    with pytest.raises(NotStored, match="config.json has the checksum"):
-        hub.fetch(MODEL)
-    assert_whole(hub.fetch(MODEL), files)
-
-
 def test_a_file_of_a_fetch_that_failed_is_checked_by_the_next(
     server, files, monkeypatch
 ):
@@ -213,18 +196,24 @@ def test_a_file_of_a_fetch_that_failed_is_checked_by_the_next(
     assert_whole(hub.fetch(MODEL), shards)
 
 
-def test_a_file_is_read_for_its_checksum_once(server, files, monkeypatch):
-    read = []
-    sums = hub_checksums._sha256
+@pytest.mark.parametrize(
+    "how, damaged", [("_sha256", NAME), ("_git_id", "config.json")]
+)
+def test_a_file_is_read_for_its_checksum_once(how, damaged, server, files, monkeypatch):
+    """A large one for the SHA-256, a small one for git's id."""
+    read, sums = [], getattr(hub_checksums, how)
     monkeypatch.setattr(
-        hub_checksums, "_sha256", lambda path: read.append(path.name) or sums(path)
+        hub_checksums, how, lambda path: read.append(path.name) or sums(path)
     )
+    expected = {sha256(files[NAME])}
+    if how == "_git_id":
+        expected = {git_sha1(files[name]) for name in files.keys() - {NAME, *NEVER}}
     for _ in range(2):
         folder = hub.fetch(MODEL)
-        assert read == [sha256(files[NAME])]
-    blob = (folder / NAME).resolve()
+        assert sorted(read) == sorted(expected)
+    blob = (folder / damaged).resolve()
     blob.write_bytes(b"written over")
-    with pytest.raises(NotStored, match=f"{NAME} has the checksum"):
+    with pytest.raises(NotStored, match=f"{damaged} has the checksum"):
         hub.fetch(MODEL)
     assert_whole(hub.fetch(MODEL), files)
 
