@@ -24,10 +24,11 @@ SINCE = {"sft": "base_asked_well", "grpo": "sft", "gspo": "sft", "sft_control": 
 SINCE |= {"grpo_one_step": "sft", "student": "sft"}
 SINCE |= {"tool_sft": "sft", "sft_with_tool": "tool_sft"}
 SINCE |= {"tool_grpo": "tool_sft", "tool_grpo_alone": "sft", "tool_student": "sft"}
-SINCE |= {"gsm8k_sft": "base"}
+SINCE |= {"gsm8k_sft": "base", "gsm8k_tool_sft": "gsm8k_sft"}
 CHANGES = {  # (stage, since)
     ("sft", "base_asked_well"): "SFT, against the model as it comes, asked well",
     ("gsm8k_sft", "base"): "SFT on GSM8K itself",
+    ("gsm8k_tool_sft", "gsm8k_sft"): "the same, lent a calculator",
     ("grpo", "sft"): "GRPO, after SFT",
     ("gspo", "sft"): "GSPO, after SFT",
     ("student", "sft"): "distillation of GRPO's model, after SFT",

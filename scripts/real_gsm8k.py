@@ -1,8 +1,8 @@
 """A real model on GSM8K itself: SFT on all of its training problems, then GRPO.
 
-With a calculator in the loop and without. Sized for a GPU, where SFT makes three passes
-over all problems; on two cores it sees a sixteenth of them, in 50 steps, and GRPO is
-not for them. COURSE_GSM8K may name the folder of GSM8K's files.
+With a calculator in the loop and without. Sized for a GPU, where SFT makes one pass over
+all problems; on two cores it sees a sixteenth of them, in 50 steps, and GRPO is not for
+them. COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ SIZES = {
     "completion_tokens": 256,
     "chunk": 4096,
     "pieces": 8,
-    "sft": presets.Stage(3 * EPOCH, 5e-4),
-    "rl": presets.Stage(40, 1e-4),
+    "sft": presets.Stage(EPOCH, 5e-4),
+    "rl": presets.Stage(24, 1e-4),
 }
 # A quarter of the tokens in a step, and a sixteenth of an epoch of them.
 TWO_CORES = SIZES | {"packed": 4, "chunk": 1024, "sft": presets.Stage(EPOCH // 4, 5e-4)}
