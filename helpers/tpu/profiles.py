@@ -228,8 +228,9 @@ def viewed(folder) -> list[Row]:
     """The operations that XProf's trace viewer shows, on a CPU too; the longest first.
 
     Raises:
-      LookupError: `xprof` is not installed, or the recording holds no operation.
+      LookupError: `xprof` is not installed.
       FileNotFoundError: there is no recording.
+      ValueError: no operation ran in it.
     """
     file = recording(folder)
     convert = _xprof()
@@ -248,7 +249,7 @@ def viewed(folder) -> list[Row]:
             runs, seconds = table.get(key, (0, 0.0))
             table[key] = runs + 1, seconds + own
     if not table:
-        raise LookupError(
+        raise ValueError(
             f"XProf shows no operation of {file}: run a compiled program while it is "
             "recorded, and wait for its result (jax.block_until_ready) before the end."
         )

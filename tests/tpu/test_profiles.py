@@ -211,7 +211,7 @@ def test_xprofs_viewer_takes_what_is_within_an_operation_off_its_time(tmp_path):
 def test_a_recording_without_an_operation_is_no_empty_table(tmp_path):
     pytest.importorskip("xprof")
     folder = written(tmp_path, ("python", [("train", 0, 200, False)]))
-    with pytest.raises(LookupError, match="block_until_ready"):
+    with pytest.raises(ValueError, match="block_until_ready"):
         profiles.viewed(folder)
 
 
