@@ -110,8 +110,8 @@ class Outcome(Check):
     """What became of an attempt.
 
     Attributes:
-      reached: share of the held-out questions that its model answers rightly; None if
-        it was refused before it was asked.
+      reached: share of the held-out questions that its model answers rightly, or of the
+        pairs that its reward orders rightly; None if it was refused before that.
       to_beat: what it had to be above.
       spent, budget: as the checker counted.
     """

@@ -239,8 +239,8 @@ def viewed(folder) -> list[Row]:
     threads: dict[tuple[int, int], list] = {}
     for event in json.loads(said)["traceEvents"]:
         if "hlo_op" in event.get("args", {}):  # times are in microseconds
-            ran = event["ts"] / 1e6, event["dur"] / 1e6, event["args"]
-            threads.setdefault((event["pid"], event["tid"]), []).append(ran)
+            one = event["ts"] / 1e6, event["dur"] / 1e6, event["args"]
+            threads.setdefault((event["pid"], event["tid"]), []).append(one)
     table: dict[tuple[str, str], tuple[int, float]] = {}
     for ran in threads.values():
         ran.sort(key=lambda event: (event[0], -event[1]))
