@@ -37,6 +37,7 @@ BUDGETS = {  # what the numbers count
     "09": "demonstrations",
     "10": "scored conversations",
     "11": "questions without answers",
+    "15": "labelled answers",
 }
 STATED = r"It reached [^<]*? of [\d,]+\."
 FOLDED = r"<details><summary>The course's best attempt</summary>(.*?)</details>"

@@ -110,8 +110,8 @@ class Outcome(Check):
     """What became of an attempt.
 
     Attributes:
-      reached: share of the held-out questions that its model answers rightly; None if
-        it was refused before it was asked.
+      reached: share of the held-out questions that its model answers rightly, or of the
+        pairs that its reward orders rightly; None if it was refused before that.
       to_beat: what it had to be above.
       spent, budget: as the checker counted.
     """
@@ -141,7 +141,7 @@ def judged(
       copies: stages of the walk whose shipped weights would be no attempt.
     """
     found: dict[str, Any] = {"reached": None}
-    course = list(_course())
+    before = list(course())
 
     def trained():
         found["model"] = train(start())
@@ -162,7 +162,7 @@ def judged(
         (f"stay within {meter.budget:,} {meter.what}", trained),
         (
             "leave the functions of the course as they are",
-            lambda: all(vars(owner)[name] is value for owner, name, value in course),
+            lambda: all(vars(owner)[name] is value for owner, name, value in before),
         ),
         (
             "return a model of the kind that it was given, with finite weights",
@@ -175,7 +175,7 @@ def judged(
     return Outcome(verdict.passed, verdict.message, *counted)
 
 
-def _course():
+def course():
     """(owner, name, value) of each function, class, method and size of the course."""
     for home in [name for name in sys.modules if name.partition(".")[0] == "helpers"]:
         for name, value in list(vars(sys.modules[home]).items()):

@@ -1,4 +1,4 @@
-"""A slice as a picture: chips in space, coloured by host, with their links and hops."""
+"""A slice as a picture: chips in space with their links, and how many hops away."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -7,28 +7,36 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from helpers.plots import plotting
 from helpers.tpu.topology import Slice
 
-LAYERS_APART = 2.0  # times as far as neighbours within a layer
-RING_END = 0.4  # of a link: what is drawn of those that close a ring
+WIDTH = 4.6  # inches: a phone shows them on 343 pixels, 10 points are 10 pixels there
+LAYERS_APART = 2.6  # times as far as neighbours within a layer
+POINTS = 10  # of the text
 
 
 def picture(part: Slice, chip: int = 0) -> Figure:
-    """The slice in space, and beside it how far its chips are from one of them.
+    """The slice in space, and below it how far its chips are from one of them.
 
-    Neighbouring hosts differ in colour and marker. Links that close a ring are dashed:
-    whole for the rings of the chosen chip, and only their two ends for all others.
+    Blue are chips and the links within a host, grey the links between hosts, orange the
+    chosen chip and the links that close its rings, dashed; those of other rows are left
+    out.
 
     Args:
       part: from `topology.named`.
       chip: its number; circled, and the start of the hops.
     """
-    fig = Figure(figsize=(7.0, 4.2), facecolor="white", layout="constrained")
-    left, right = fig.add_gridspec(1, 2, width_ratios=[3, 1])
-    space = fig.add_subplot(left, projection="3d", computed_zorder=False)
-    fig.suptitle(title(part), x=0.01, ha="left", fontsize=11, fontweight="bold")
+    tall = _layers_apart(part.shape) > 1
+    height = 7.4 if tall else 5.6
+    fig = Figure(figsize=(WIDTH, height), facecolor="white")
+    said = title(part).replace(" hosts, ", " hosts,\n").replace(" host, ", " host,\n")
+    fig.suptitle(said, x=0.02, y=0.99, ha="left", fontsize=11, fontweight="bold")
+    bottom = 2.5 / height  # of the picture in space; the bars are below
+    top = 1 - 0.45 / height
+    place = (0.0, bottom, 1.0, top - bottom)
+    space = fig.add_axes(place, projection="3d", computed_zorder=False)
     _draw_links(space, part, chip)
     _draw_chips(space, part, chip)
     _set_view(space, part)
-    _draw_hops(fig.add_subplot(right), part, chip)
+    bars = fig.add_axes((0.16, 0.5 / height, 0.78, 1.9 / height))
+    _draw_hops(bars, part, chip)
     return fig
 
 
@@ -44,9 +52,9 @@ def caption(part: Slice, chip: int = 0) -> str:
     axes = [name for name, ring in zip("xyz", part.rings, strict=True) if ring]
     rings = f"rings along {' and '.join(axes)}" if axes else "no ring: edges end"
     return (
-        f"{title(part)} in bfloat16; {rings}. Left, the chips in space with their "
-        "links, those of a host alike in colour and marker; right, bars of how many "
-        f"chips are how many hops away. From chip {chip} the farthest chip is "
+        f"{title(part)} in bfloat16; {rings}. Above, the chips in space with their "
+        "links, those within a host thick, and the chosen chip circled; below, bars of "
+        f"how many chips are how many hops away. From chip {chip} the farthest chip is "
         f"{part.hops(chip).max()} hops away, the mean is {_mean_hops(part, chip):.1f}; "
         f"no two chips are more than {part.diameter} apart."
     )
@@ -61,27 +69,25 @@ def _mean_hops(part, chip):
 
 
 def _set_view(space, part):
-    """The same scale along x and y, no walls, first and last chip at the ticks."""
+    """The same scale along x and y; how far it goes is said at three corners."""
     apart = _layers_apart(part.shape)
-    room = 2.0 if apart == 1 else 2 * RING_END  # for what closes the rings
-    spans = np.array(part.shape) - 1 + room * np.array(part.rings)
-    spans = np.maximum(spans, max(1.0, 0.3 * spans.max()))
+    spans = np.maximum(np.array(part.shape) - 1, 1)
+    spans = np.maximum(spans, 0.3 * spans.max())
     middle = (np.array(part.shape) - 1) / 2
     limits = zip(
         ("xlim", "ylim", "zlim"), middle - spans / 2, middle + spans / 2, strict=True
     )
     space.set(**{name: (low, high) for name, low, high in limits})
-    space.set_box_aspect(spans * [1, 1, apart], zoom=1.1 if apart == 1 else 0.95)
-    space.view_init(elev=26, azim=-62)
-    for axis, name, size in zip(
-        (space.xaxis, space.yaxis, space.zaxis), "xyz", part.shape, strict=True
-    ):
-        axis.set_ticks([0, size - 1] if size > 1 else [])
-        axis.set_label_text(name if size > 1 else "", fontsize=9)
-        axis.set_pane_color("white")
-        axis.line.set_visible(size > 1)
-    space.grid(False)
-    space.tick_params(labelsize=8, pad=0)
+    flat = part.shape[2] == 1
+    space.set_box_aspect(spans * [1, 1, apart], zoom=1.1 if flat else 0.9)
+    space.view_init(elev=38 if flat else 24, azim=-62)
+    space.set_axis_off()
+    last = np.array(part.shape) - 1
+    for axis, name in enumerate("xyz"):
+        if last[axis]:
+            corner = [*last[: axis + 1], 0, 0][:3]
+            said = {"fontsize": POINTS, "va": "center" if axis else "top"}
+            space.text(*corner, f"   {name} = {last[axis]}", **said)
 
 
 def _layers_apart(shape):
@@ -95,21 +101,23 @@ def _layers_apart(shape):
 def _draw_links(space, part, chip):
     pairs, closing = part.links()
     places = part.coordinates.astype(float)
-    straight, rings = places[pairs[~closing]], places[pairs[closing]]
-    step = RING_END * np.sign(rings[:, :1] - rings[:, 1:])
-    ends = np.concatenate([rings[:, :1], rings[:, :1] + step], axis=1)
-    ends = np.concatenate(
-        [ends, np.concatenate([rings[:, 1:], rings[:, 1:] - step], 1)]
-    )
-    for lines, style in ((straight, "-"), (ends, (0, (2, 1.5)))):
+    within = (part.host_of[pairs[:, 0]] == part.host_of[pairs[:, 1]]) & ~closing
+    thick = 2.0 if part.chips <= 64 else 1.2
+    for chosen, colour, width in (
+        (~within & ~closing, "#A0A0A0", 0.7),
+        (within, plotting.BLUE, thick),
+    ):
+        lines = places[pairs[chosen]]
         if len(lines):
-            drawn = {"colors": "#7F7F7F", "linewidths": 0.7, "linestyles": [style]}
+            drawn = {"colors": colour, "linewidths": width, "clip_on": False}
             space.add_collection(Line3DCollection(lines, zorder=1, **drawn))
+    rings = places[pairs[closing]]
     across = rings[:, 0] != rings[:, 1]  # the axis that each closes
     mine = rings[(across | (rings[:, 0] == places[chip])).all(axis=1)]
     for start, end in mine:
         arc = _arc(start, end, part.shape)
-        space.plot(*arc, "--", color="black", linewidth=1.1, zorder=2)
+        drawn = {"color": plotting.ORANGE, "linewidth": 1.6, "clip_on": False}
+        space.plot(*arc, "--", zorder=2, **drawn)
 
 
 def _arc(start, end, shape):
@@ -125,37 +133,29 @@ def _arc(start, end, shape):
 
 
 def _draw_chips(space, part, chip):
-    hosts = np.array(
-        [
-            np.min(part.coordinates[part.host_of == host], axis=0)
-            for host in range(part.hosts)
-        ]
-    )
-    places = hosts // np.minimum(part.shape, part.chip.host)
-    colour_of = (places @ [1, 2, 3]) % len(plotting.COLOURS)  # neighbours differ
-    size = float(np.clip(2600 / part.chips, 7, 90))
-    for i, (colour, marker) in enumerate(
-        zip(plotting.COLOURS, plotting.MARKERS, strict=True)
-    ):
-        chosen = part.coordinates[colour_of[part.host_of] == i]
-        space.scatter(
-            *chosen.T, color=colour, marker=marker, s=size, depthshade=False, zorder=3
-        )
-    ring = {"facecolors": "none", "edgecolors": "black", "linewidths": 1.5, "zorder": 4}
-    space.scatter(*part.coordinates[[chip]].T, s=3 * size + 40, **ring)
+    size = float(np.clip(2000 / part.chips, 5, 50))
+    chosen = np.arange(part.chips) == chip
+    for ours, colour in ((~chosen, plotting.BLUE), (chosen, plotting.ORANGE)):
+        drawn = {"color": colour, "s": size, "depthshade": False, "clip_on": False}
+        space.scatter(*part.coordinates[ours].T, zorder=3, **drawn)
+    ring = {"facecolors": "none", "edgecolors": plotting.ORANGE, "clip_on": False}
+    around = {"s": 3 * size + 30, "linewidths": 1.5, "zorder": 4}
+    space.scatter(*part.coordinates[[chip]].T, **ring, **around)
 
 
 def _draw_hops(bars, part, chip):
     counts = np.bincount(part.hops(chip))
-    bars.barh(range(len(counts)), counts, color=plotting.BLUE, height=0.7)
-    if len(counts) <= 12:
+    colours = [plotting.ORANGE] + [plotting.BLUE] * (len(counts) - 1)
+    bars.bar(range(len(counts)), counts, color=colours, width=0.7)
+    few = len(counts) <= 12
+    if few:
         for hops, count in enumerate(counts):
-            bars.text(count, hops, f" {count}", va="center", fontsize=8)
-    bars.set_xlim(0, 1.25 * counts.max())
-    bars.set_xlabel("chips", fontsize=9)
-    bars.set_ylabel(f"hops from chip {chip} (circled)", fontsize=9)
-    bars.set_yticks(range(0, len(counts), 1 if len(counts) <= 12 else 4))
-    bars.xaxis.get_major_locator().set_params(integer=True)
-    bars.invert_yaxis()
-    bars.tick_params(labelsize=8)
+            bars.text(hops, count, count, ha="center", va="bottom", fontsize=POINTS)
+    bars.set_xlim(-0.6, max(len(counts), 4) - 0.4)
+    bars.set_ylim(0, 1.2 * counts.max())
+    bars.set_ylabel("chips", fontsize=POINTS)
+    bars.set_xlabel(f"hops from chip {chip} (orange)", fontsize=POINTS)
+    bars.set_xticks(range(0, len(counts), 1 if few else 4))
+    bars.yaxis.get_major_locator().set_params(integer=True, nbins=5)
+    bars.tick_params(labelsize=POINTS)
     bars.spines[["top", "right"]].set_visible(False)

@@ -101,8 +101,8 @@ def read(folder) -> Profile:
     return Profile(operations, sorted(spans, key=lambda span: span.start))
 
 
-def _operations(events):
-    """Operations of one thread; events by start, the outer one of two first."""
+def _own(events):
+    """Seconds of each event without those within it; by start, the outer one first."""
     own = [seconds for _, seconds, *_ in events]
     open_: list[int] = []
     for i, (start, seconds, *_) in enumerate(events):
@@ -111,15 +111,20 @@ def _operations(events):
         if open_:
             own[open_[-1]] -= seconds
         open_.append(i)
+    return [max(seconds, 0.0) for seconds in own]
+
+
+def _operations(events):
+    """Operations of one thread; events by start, the outer one of two first."""
     return [
         Operation(
             str(said["hlo_op"]),
             f"{said['hlo_module']}({said['program_id']})",
             start,
             seconds,
-            max(rest, 0.0),
+            own,
         )
-        for (start, seconds, _, said), rest in zip(events, own, strict=True)
+        for (start, seconds, _, said), own in zip(events, _own(events), strict=True)
     ]
 
 
@@ -188,7 +193,8 @@ def _text(convert, file, name):
 def hlo_stats(folder) -> list[dict]:
     """XProf's table of operations, a dict a row; without rows where it knows no device.
 
-    It is made from a TPU's or GPU's own part of the recording, which a CPU lacks.
+    It is made from a TPU's or GPU's own part of the recording, which a CPU lacks: there
+    `viewed` reads what the recording has.
 
     Raises:
       LookupError: `xprof` is not installed.
@@ -204,6 +210,51 @@ def hlo_stats(folder) -> list[dict]:
         dict(zip(labels, (cell["v"] for cell in row["c"]), strict=True))
         for row in table["rows"]
     ]
+
+
+class Row(NamedTuple):
+    """An operation in XProf's table: its runs, and its own seconds in all of them.
+
+    program: without a number, such as "jit_update".
+    """
+
+    program: str
+    name: str
+    runs: int
+    own: float
+
+
+def viewed(folder) -> list[Row]:
+    """The operations that XProf's trace viewer shows, on a CPU too; the longest first.
+
+    Raises:
+      LookupError: `xprof` is not installed.
+      FileNotFoundError: there is no recording.
+      ValueError: no operation ran in it.
+    """
+    file = recording(folder)
+    convert = _xprof()
+    with _quiet():
+        said, _ = convert.xspace_to_tool_data([str(file)], "trace_viewer", {})
+    threads: dict[tuple[int, int], list] = {}
+    for event in json.loads(said)["traceEvents"]:
+        if "hlo_op" in event.get("args", {}):  # times are in microseconds
+            one = event["ts"] / 1e6, event["dur"] / 1e6, event["args"]
+            threads.setdefault((event["pid"], event["tid"]), []).append(one)
+    table: dict[tuple[str, str], tuple[int, float]] = {}
+    for ran in threads.values():
+        ran.sort(key=lambda event: (event[0], -event[1]))
+        for (*_, names), own in zip(ran, _own(ran), strict=True):
+            key = names["hlo_module"].partition("(")[0], names["hlo_op"]
+            runs, seconds = table.get(key, (0, 0.0))
+            table[key] = runs + 1, seconds + own
+    if not table:
+        raise ValueError(
+            f"XProf shows no operation of {file}: run a compiled program while it is "
+            "recorded, and wait for its result (jax.block_until_ready) before the end."
+        )
+    rows = [Row(*key, *sums) for key, sums in table.items()]
+    return sorted(rows, key=lambda row: -row.own)
 
 
 def _xprof():

@@ -31,8 +31,8 @@ def written(folder, *lines):
     for number, name in enumerate(names, 1):
         text += f"event_metadata {{ key: {number} value {{ id: {number} "
         text += f'name: "{name}" }} }}\n'
-    for line, events in lines:
-        text += f'lines {{ name: "{line}"\n'
+    for number, (line, events) in enumerate(lines, 1):
+        text += f'lines {{ id: {number} name: "{line}"\n'
         for name, start, duration, ran in events:
             text += f"events {{ metadata_id: {names.index(name) + 1} "
             text += f"offset_ps: {start}000000 duration_ps: {duration}000000\n"
@@ -180,6 +180,41 @@ def test_xprof_has_no_table_for_a_cpu(recorded):
     assert profiles.hlo_stats(recorded[0]) == []
 
 
+def test_xprofs_viewer_has_the_operations_of_a_cpu_as_jax_reads_them(recorded):
+    pytest.importorskip("xprof")
+    rows = profiles.viewed(recorded[0])
+    runs, own = collections.Counter(), collections.Counter()
+    for x in profiles.read(recorded[0]).operations:
+        key = x.program.partition("(")[0], x.name
+        runs[key] += 1
+        own[key] += x.own
+    assert {(row.program, row.name): row.runs for row in rows} == runs
+    seconds = {(row.program, row.name): row.own for row in rows}
+    assert seconds == pytest.approx(dict(own), abs=1e-5)
+    kinds = hlo.operation_kinds(recorded[1])
+    products = [r for r in rows if "chain" in r.program and kinds[r.name] == "product"]
+    assert [row.runs for row in products] == [CALLS] * PRODUCTS
+    assert [row.own for row in rows] == sorted(seconds.values(), reverse=True)
+
+
+def test_xprofs_viewer_takes_what_is_within_an_operation_off_its_time(tmp_path):
+    pytest.importorskip("xprof")
+    one = [("while.1", 10, 100, True), ("dot.2", 20, 30, True), ("dot.2", 60, 20, True)]
+    other = [("dot.2", 20, 40, True)]
+    host = [("train", 0, 200, False)]
+    lines = ("python", host), ("tf_XLAEigen/1", one), ("tf_XLAEigen/2", other)
+    table = profiles.viewed(written(tmp_path, *lines))
+    told = [(*row[:3], round(row.own * 1e6)) for row in table]
+    assert told == [("jit_f", "dot.2", 3, 90), ("jit_f", "while.1", 1, 50)]
+
+
+def test_a_recording_without_an_operation_is_no_empty_table(tmp_path):
+    pytest.importorskip("xprof")
+    folder = written(tmp_path, ("python", [("train", 0, 200, False)]))
+    with pytest.raises(ValueError, match="block_until_ready"):
+        profiles.viewed(folder)
+
+
 def test_the_table_of_xprof_comes_as_rows_with_its_own_labels(tmp_path, monkeypatch):
     class Convert:
         @staticmethod
@@ -201,7 +236,7 @@ def test_without_xprof_one_is_told_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xprof.convert", None)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
     folder = written(tmp_path, ("python", []))
-    for read in (profiles.programs, profiles.hlo_stats):
+    for read in (profiles.programs, profiles.hlo_stats, profiles.viewed):
         with pytest.raises(LookupError, match="pip install xprof"):
             read(folder)
     assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "1"
