@@ -46,12 +46,15 @@ class Transformer(nnx.Module):
       remat: what the backward pass computes again instead of keeping it, one of
         `ops.REMAT`; set it before the trainer is made. It changes memory and time, not
         the result.
+      unroll: layers in one turn of the loop over them, not for Gemma 4. With all of
+        them in one a TPU copies no layer's weights, and compiling takes as long as for
+        that many layers written out.
     """
 
     def __init__(
         self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32, activations=None
     ):
-        self.config, self.remat = config, "layer"
+        self.config, self.remat, self.unroll = config, "layer", 1
         self.activations = jnp.dtype(activations or dtype).name
         V, D = config.vocab_size, config.width
 
@@ -174,8 +177,10 @@ class Transformer(nnx.Module):
 
         is_global = np.array([c.is_global(i) for i in range(c.layers)])
         in_few_bits = nnx.filter_state(weights, quantized.Quantized)
-        walk = one_by_one if in_few_bits and decodes(x) else jax.lax.scan
-        return walk(one_layer, x, (weights, is_global, pieces))
+        layers = weights, is_global, pieces
+        if in_few_bits and decodes(x):
+            return one_by_one(one_layer, x, layers)
+        return jax.lax.scan(one_layer, x, layers, unroll=self.unroll)
 
     def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, reach):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""
