@@ -34,7 +34,14 @@ SAME: dict[str, dict[str, str]] = {
     },
     "01-2": {"left = D * F - ridge * (F + D)": ORDER},
     "01-3": {
-        "without if not enough:; …": "min of nothing raises a ValueError as well",
+        "return token * run + compiling * len(chosen)": ORDER,
+        "ways = [itertools.combinations(others, k) for k in range(1 + len(oth…": ORDER,
+        "ways = [itertools.combinations(others, k) for k in range(len(others) + 2)]": (
+            "there is no choice of more than there are"
+        ),
+        "return min(((longest, *way) for each in ways for way in each), key=seconds)": (
+            "buckets may come in any order"
+        ),
     },
     "01-4": {
         "for to, from_, size, ring in zip(a, b, shape, rings, strict=True):": MIRROR,
