@@ -18,7 +18,8 @@ from exercise_answers import (
     own,
     served,
 )
-from helpers.rewards import annotations
+from helpers import rewards
+from helpers.rewards import annotations, food_rewards
 
 HEALTHY = {"healthy": "A", "reward never given": "B", "learning rate": "C"}
 stop = jax.lax.stop_gradient
@@ -283,12 +284,14 @@ WRONG = {
         "a tuple in a list": [("#### no food",)],
     },
     "10-4": {
-        "the first plate for all": lambda p, talks, portions, **_: [
-            -float(bool(portions[0]) and not t.calls) for t in talks
-        ],
-        "by number of calls": lambda p, talks, portions, **_: [
-            -float(len(plate) > len(t.calls))
-            for t, plate in zip(talks, portions, strict=True)
+        "the first plate for all": lambda p, talks, portions, **_: food.mended()(
+            p, talks, portions[:1] * len(talks)
+        ),
+        "all of the course's parts": lambda p, talks, portions, **_: rewards.RewardSet(
+            food_rewards.WEIGHTS
+        )(p, talks, portions=portions)[0],
+        "everybody else fined": lambda p, talks, portions, **_: [
+            right - 1 for right in food_rewards.solved([], talks, portions)
         ],
     },
     "11-1": {
@@ -497,8 +500,8 @@ RIGHT = {
     "10-2": {"NumPy's": np.float32(8 / 9)},
     "10-3": {"nothing to look up": ["#### 12"]},
     "10-4": {
-        "a loop": lambda p, talks, portions, **columns: [
-            -1 if portions[i] and len(t.calls) == 0 else 0 for i, t in enumerate(talks)
+        "NumPy's floats": lambda *given, **named: [
+            *np.array(food.mended()(*given, **named))
         ]
     },
     "11-1": {"as a Python float": lambda *three: float(divergences.along()(*three))},
