@@ -21,7 +21,6 @@ from exercise_answers import (
 from helpers import rewards
 from helpers.rewards import annotations, food_rewards
 
-HEALTHY = {"healthy": "A", "reward never given": "B", "learning rate": "C"}
 stop = jax.lax.stop_gradient
 
 
@@ -185,8 +184,9 @@ WRONG = {
         "one question": lambda tokens, ends: kept(tokens[:1], ends),
     },
     "07-3": {
-        "a list": ["A", "B", "C"],
-        "names": {"A": "healthy", "B": "reward never given", "C": "learning rate"},
+        "a list": [*"DACFEB"],
+        "what learns nothing has a dead clip": gradients.diagnosed("DABFEC"),
+        "the sign that leaps": gradients.diagnosed("DBCFAE"),
     },
     "07-4": {
         "by the longest of all": lambda prompts, texts, answer, **_: [
@@ -472,7 +472,7 @@ RIGHT = {
         )
     },
     "07-2": {"lists": lambda *given: kept(*given).tolist()},
-    "07-3": {"by name": dict(sorted(HEALTHY.items()))},
+    "07-3": {"by name": dict(sorted(gradients.diagnosed("DACFEB").items()))},
     "07-4": {
         "NumPy's floats": lambda *given, **named: [
             *np.array(gradients.in_a_dict(*given, **named))
