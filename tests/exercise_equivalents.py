@@ -15,6 +15,7 @@ SMALLER = "the smaller of two is the same in either order"
 LARGER = "the larger of two is the same in either order"
 TRUTH = "a mask may be of booleans or floats"
 WHOLE = "a float that is a whole number is one"
+UNREAD = "no reward of a conversation reads its prompt"
 NAME = "how a backend is called does not change what it does"
 
 SAME: dict[str, dict[str, str]] = {
@@ -34,7 +35,14 @@ SAME: dict[str, dict[str, str]] = {
     },
     "01-2": {"left = D * F - ridge * (F + D)": ORDER},
     "01-3": {
-        "without if not enough:; …": "min of nothing raises a ValueError as well",
+        "return token * run + compiling * len(chosen)": ORDER,
+        "ways = [itertools.combinations(others, k) for k in range(1 + len(oth…": ORDER,
+        "ways = [itertools.combinations(others, k) for k in range(len(others) + 2)]": (
+            "there is no choice of more than there are"
+        ),
+        "return min(((longest, *way) for each in ways for way in each), key=seconds)": (
+            "buckets may come in any order"
+        ),
     },
     "01-4": {
         "for to, from_, size, ring in zip(a, b, shape, rings, strict=True):": MIRROR,
@@ -207,8 +215,11 @@ SAME: dict[str, dict[str, str]] = {
     },
     "10-2": {"price = 8 * 10 / 91": NEAR, "price = 8 * 10 / 89": NEAR},
     "10-4": {
-        "return [-(bool(wanted) and (not trace.calls)) …": "minus True is -1",
-        "return [-int(bool(wanted) and (not trace.calls)) …": "-1 is equal to -1.0",
+        "solved = food_rewards.solved(completions, completions, portions)": UNREAD,
+        "solved = food_rewards.solved(portions, completions, portions)": UNREAD,
+        "return [right - 4.0 * bool(food and (not talk.calls)) for …": (
+            "any price above 2 will do"
+        ),
     },
     "11-1": {
         "each_V = (next_VV * np.log(next_VV / wise_VV)).sum(axis=1)": LAST,

@@ -7,7 +7,12 @@ from helpers.rewards.functions import RewardSet
 from helpers.text import chat
 from helpers.tools import nutrition, traces
 
-PIZZA = [{"food": "pizza", "grams": 150}]
+PLATES = [
+    {"food": "pizza", "grams": 150},
+    {"food": "sushi", "grams": 80},
+    {"food": "hot dog", "grams": 310},
+]
+PIZZA = PLATES[:1]
 CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
 SPELT = "<<lookup pizza 150>>"
 
@@ -87,65 +92,122 @@ def check_cheat(cheat) -> Check:
     )
 
 
-def check_silence(answer) -> Check:
-    """A reward function that prices saying nothing about food that is there."""
-    called, quiet = _played(["<<lookup pizza 150>>", "#### 402"]), _played(["#### 402"])
-    declined = _played([food_rewards.NO_FOOD])
+def check_mended(answer) -> Check:
+    """A third part beside CARELESS: being right pays most, and trying more than not."""
 
-    def score(trace, portions):
+    def alone(trace, portions):
         columns = {"image": [None], "number": [0], "level": [1]}
         (value,) = answer([""], [trace], portions=[portions], **columns)
         return value
 
-    def all_scores():
-        return answer([""] * 3, [called, quiet, declined], portions=[PIZZA, PIZZA, []])
+    def earns(turns, portions):
+        rewards = RewardSet(CARELESS | {answer: 1.0})
+        return rewards([""], [_played(turns)], portions=[portions])[0][0]
+
+    def beats(better, worse):
+        """Whether, of each food, the worst of one kind earns more than the best."""
+        return all(
+            min(earns(turns, [plate]) for turns in _about(plate)[better])
+            > max(earns(turns, [plate]) for turns in _about(plate)[worse])
+            for plate in PLATES
+        )
+
+    def best_is_no_food(*turns):
+        return earns([food_rewards.NO_FOOD], []) > earns(list(turns), [])
+
+    talks = [(_played(t), plate) for t, plate in _everything()]
+    traces, plates = map(list, zip(*talks, strict=True))
+
+    def together():
+        return answer([""] * len(talks), list(traces), portions=list(plates))
 
     return judge(
-        ("return a list", lambda: isinstance(all_scores(), list)),
-        ("return one number per completion", lambda: len(all_scores()) == 3),
-        ("accept further columns", lambda: score(called, PIZZA) is not None),
-        ("cost nothing where the tool was called", lambda: score(called, PIZZA) == 0),
-        ("cost a point where food is denied", lambda: score(declined, PIZZA) == -1),
-        ("cost a point where a number is invented", lambda: score(quiet, PIZZA) == -1),
+        ("return a list", lambda: isinstance(together(), list)),
+        ("return one number per completion", lambda: len(together()) == len(talks)),
+        ("accept further columns", lambda: alone(*talks[0]) is not None),
         (
-            "cost nothing where there is no food to look up",
-            lambda: score(declined, []) == 0,
+            "pay what is solved more than a wrong food, wrong grams or a wrong number",
+            lambda: beats("solved", "tried"),
         ),
-        ("keep the order of the completions", lambda: all_scores() == [0, -1, 0]),
-        ("be right for every mixture of conversations", lambda: _priced(answer)),
+        (
+            "make a wrong call earn more than `#### no food` where there is some",
+            lambda: beats("tried", "denied"),
+        ),
+        (
+            "make a wrong call earn more than a number without a call, right or wrong",
+            lambda: beats("tried", "invented"),
+        ),
+        (
+            "make a wrong call earn more than one that is broken off",
+            lambda: beats("tried", "broken"),
+        ),
+        (
+            "do so also where no last line of the right form follows the call",
+            lambda: beats("formless", "denied") and beats("formless", "invented"),
+        ),
+        (
+            "leave needless calls dear: a second one must not pay for itself",
+            lambda: beats("solved", "repeated") and beats("tried", "twice wrong"),
+        ),
+        (
+            "pay `#### no food` on an empty plate more than a number",
+            lambda: best_is_no_food("#### 7") and best_is_no_food("#### 0"),
+        ),
+        (
+            "pay it more than a call that nobody needs, too",
+            lambda: (
+                best_is_no_food(SPELT, food_rewards.NO_FOOD)
+                and best_is_no_food(SPELT, "#### 402")
+                and best_is_no_food("<<lookup pizza", food_rewards.NO_FOOD)
+            ),
+        ),
+        (
+            "judge each conversation by its own plate, and keep their order",
+            lambda: together() == [alone(*talk) for talk in talks],
+        ),
         (
             "leave conversations and plates as they are",
             lambda: leaves_alone(
-                lambda talks, plates: answer([""] * 2, talks, portions=plates),
-                [called, quiet],
-                [PIZZA, []],
+                lambda traces, plates: answer([""] * 2, traces, portions=plates),
+                traces[:2],
+                plates[:2],
             ),
         ),
     )
 
 
-def _priced(answer):
-    """Whether a reward prices silence rightly in batches of everything there is."""
-    turns = ["<<lookup pizza 150>>", "<<lookup sushi 80>>", "#### 402"]
-    twice, sushi = _played(turns), _played(turns[1:])
-    broken = _played(["<<lookup pizza", "#### 1"])
-    nothing = _played(["<<lookup plate 150>>", "#### 1"])  # a call, and no such food
-    unmarked = _played(["<<lookup pizza 150>>", "It has 402 kcal."])
-    traces = [
-        twice,
-        broken,
-        nothing,
-        unmarked,
-        sushi,
-        _played(["#### 7"]),
-        _played(["I see."]),
-        broken,
-    ]
-    plates = [PIZZA, [], PIZZA * 2, [{"food": "sushi", "grams": 80}]]
-    batch = [(trace, plate) for plate in plates for trace in traces]
-    completions, portions = map(list, zip(*batch, strict=True))
-    paid = answer([""] * len(batch), completions, portions=portions)
-    return list(paid) == [-float(bool(p) and not t.calls) for t, p in batch]
+def _about(plate):
+    """{kind: conversations about a picture of this one portion, as turns}."""
+    food, grams = plate["food"], plate["grams"]
+    other = "sushi" if food == "pizza" else "pizza"
+    kcal = nutrition.lookup_nutrition(food, grams)["kcal"]
+    right, wrong = f"<<lookup {food} {grams}>>", f"<<lookup {other} {grams}>>"
+    return {
+        "solved": [[right, f"#### {kcal}"]],
+        "tried": [
+            [wrong, "#### 218"],
+            [wrong, f"#### {kcal}"],
+            [f"<<lookup {food} {grams + 10}>>", f"#### {kcal}"],
+            [right, f"#### {kcal + 1}"],
+            [right, food_rewards.NO_FOOD],
+            ["<<lookup plate 150>>", "#### 1"],  # a call, and no such food
+        ],
+        "formless": [[wrong, "It has 218 kcal."], [right]],
+        "denied": [[food_rewards.NO_FOOD]],
+        "invented": [[f"#### {kcal}"], ["#### 7"], ["I see."]],
+        "broken": [["<<lookup pizza", f"#### {kcal}"], ["<<lookup pizza"]],
+        "repeated": [[right, right, f"#### {kcal}"], [wrong, right, f"#### {kcal}"]],
+        "twice wrong": [[wrong, wrong, "#### 218"]],
+    }
+
+
+def _everything():
+    """(turns, portions) of all conversations, plates with and without food mixed."""
+    for plate in PLATES:
+        for kind in _about(plate).values():
+            for turns in kind:
+                yield turns, [plate]
+                yield turns, []
 
 
 def _played(turns):

@@ -115,7 +115,9 @@ def check_loss_mask(answer) -> Check:
 
 
 def check_diagnosis(answer) -> Check:
-    """Reading curves: which run is healthy, starved, or blown up."""
+    """Reading curves: one healthy run, and five that have one mistake each."""
+    never, keys = "a reward that no answer gets", "one random key for all eight answers"
+    old = "old log-probabilities taken anew before every update"
 
     def named():
         return filled(*answer.values(), what="the letter of a run")()
@@ -124,16 +126,31 @@ def check_diagnosis(answer) -> Check:
         ("be filled in", named),
         (
             "name a run for every diagnosis, each once",
-            lambda: sorted(answer.values()) == ["A", "B", "C"],
-        ),
-        ("call healthy the run whose reward climbs", lambda: answer["healthy"] == "A"),
-        (
-            "see that nothing at all moves where no reward is given",
-            lambda: answer["reward never given"] == "B",
+            lambda: sorted(answer.values()) == list("ABCDEF"),
         ),
         (
-            "blame the rate where the entropy jumps",
-            lambda: answer["learning rate"] == "C",
+            "give the two runs that learn nothing to mistakes that tie every group",
+            lambda: {answer[never], answer[keys]} == {"C", "F"},
+        ),
+        (
+            "tell these two apart by whether anything is paid",
+            lambda: answer[never] == "C",
+        ),
+        (
+            "say what a KL of 0 means where the reward moves: every ratio is 1",
+            lambda: answer[old] == "B",
+        ),
+        (
+            "blame the rate where the policy leaps from the one that sampled",
+            lambda: answer["rate 12 times too high"] == "A",
+        ),
+        (
+            "find the run that goes the wrong way at the usual pace",
+            lambda: answer["advantages with the wrong sign"] == "E",
+        ),
+        (
+            "call healthy the run that climbs, with ratios that move",
+            lambda: answer["healthy"] == "D",
         ),
     )
 

@@ -119,46 +119,67 @@ def _rounds_up(answer):
     return True
 
 
-def check_bucket(answer) -> Check:
-    """The smallest of a few lengths that holds a text."""
+def check_buckets(answer) -> Check:
+    """The bucket lengths that make compiling and padding cheapest together."""
     rng = np.random.default_rng(3)
-    mixed = [rng.permutation([20, 40, 80, 160, 320]).tolist() for _ in range(5)]
+    cases = [_texts_and_prices(rng) for _ in range(40)]
 
-    def right(length, buckets):
-        return answer(length, buckets) == min(b for b in buckets if b >= length)
-
-    def refuses(length, buckets):
-        try:
-            answer(length, buckets)
-        except ValueError:
-            return True
-        return False
+    def chosen(*given):
+        return sorted(answer(list(given[0]), *given[1:]))
 
     return judge(
-        ("keep a length that is a bucket", lambda: answer(64, (64, 128)) == 64),
-        ("go up to the next bucket", lambda: answer(65, (64, 128)) == 128),
-        ("take the smallest that holds it", lambda: answer(3, (64, 128, 256)) == 64),
+        ("hold the longest text", lambda: max(chosen([20, 80, 40], 1, 1)) >= 80),
         (
-            "not depend on the order of the buckets",
-            lambda: answer(100, (256, 64, 128)) == 128,
+            "be that one bucket where a program costs more than any padding",
+            lambda: chosen([20, 80, 40], 1e6, 1) == [80],
         ),
         (
-            "raise ValueError for what no bucket holds",
-            lambda: refuses(300, (64, 128, 256)) and refuses(129, (128, 64)),
+            "be a bucket for every length where padding is what costs",
+            lambda: chosen([20, 80, 40, 20], 1e-6, 1) == [20, 40, 80],
         ),
         (
-            "be right for any length up to the largest bucket",
-            lambda: all(right(n, sizes) for sizes in mixed for n in range(1, 321)),
+            "join the two lengths that lie near each other",
+            lambda: chosen([20, 24, 80], 15, 1) == [24, 80],
         ),
         (
-            "refuse one token too many, whatever the buckets",
-            lambda: all(refuses(max(sizes) + 1, sizes) for sizes in mixed),
+            "count how many texts have a length, not only that it occurs",
+            lambda: chosen([20] * 30 + [24, 80], 15, 0.2) == [20, 80],
         ),
         (
-            "leave the list of buckets as it is",
-            lambda: leaves_alone(answer, 30, [320, 20, 40]),
+            "weigh seconds against seconds: a dearer token, more buckets",
+            lambda: chosen([20, 24, 80], 15, 9) == [20, 24, 80],
+        ),
+        (
+            "take the least time, for any texts and prices",
+            lambda: all(_cheapest(chosen(*case), *case) for case in cases),
+        ),
+        (
+            "leave the list of lengths as it is",
+            lambda: leaves_alone(answer, [30, 320, 20, 40], 1.0, 0.1),
         ),
     )
+
+
+def _texts_and_prices(rng):
+    """The lengths of some texts, seconds of compiling, seconds of a token."""
+    kinds = rng.choice(np.arange(8, 400), rng.integers(3, 8), replace=False)
+    lengths = [*kinds, *rng.choice(kinds, 20)]
+    token = float(rng.choice([1e-3, 1e-2, 0.1]))
+    compiling = token * float(sum(lengths)) * float(rng.uniform(0.02, 0.2))
+    return [int(length) for length in lengths], compiling, token
+
+
+def _cheapest(chosen, lengths, compiling, token):
+    """Whether no other choice takes less time: the best of the last bucket's ends."""
+    best = {0: 0.0}  # the least seconds for all texts up to this length
+    for size in sorted(set(lengths)):
+        best[size] = min(
+            best[end] + compiling + token * size * sum(end < n <= size for n in lengths)
+            for end in best
+        )
+    run = sum(min(size for size in chosen if size >= n) for n in lengths)
+    spent = compiling * len(chosen) + token * run
+    return spent <= best[max(lengths)] * (1 + 1e-9)
 
 
 def check_hops(answer) -> Check:

@@ -3,11 +3,12 @@
 import csv
 import statistics
 
+import exercise_runs as runs
 import pytest
 
 from helpers.course import recorded
 from helpers.recipes.family import FAMILY, table
-from scripts import distil, family, food_arms, lora_ranks
+from scripts import diagnoses, distil, family, food_arms, lora_ranks
 
 
 def test_numbers_are_numbers_and_seeds_are_told_by_mean_and_range(
@@ -161,3 +162,17 @@ def test_what_notebook_11_says_of_the_students_is_what_was_measured():
         now = {row["arm"]: row["greedy"] for row in rows if row["seed"] == seed}
         sifted = now.pop("hard, only what is right")
         assert sifted > max(now[name] for name in (*four, "hard: the teacher's text"))
+
+
+def test_the_readings_of_notebook_07_are_those_recorded():
+    (diagnosis,) = runs.solved("07-3")
+    (shown,) = (c for c in runs.notebooks()["07"].cells if "readings = " in c.source)
+    lines = shown.outputs[0].text.strip().splitlines()[1:]
+    told = {letter: list(map(float, rest)) for letter, *rest in map(str.split, lines)}
+    rows = recorded.rows("diagnoses")
+    assert list(dict.fromkeys(row["run"] for row in rows)) == [*diagnoses.RUNS]
+    assert sorted(told) == sorted(diagnosis[name] for name in diagnoses.RUNS)
+    for name in diagnoses.RUNS:
+        own = [row for row in rows if row["run"] == name]
+        read = [row[column] for column in diagnoses.COLUMNS for row in own]
+        assert told[diagnosis[name]] == read, name

@@ -120,18 +120,48 @@ def spelt(*pieces):
 CALL = "<<lookup pizza 150>>"
 
 
-def silence(*, price=-1.0, silent=lambda trace: not trace.calls, wanted=bool):
-    """The solution of 10-4, with its usual mistakes as switches."""
+def mended(
+    *,
+    right=1.0,
+    empty=1.0,
+    price=3.0,
+    silent=lambda trace: not trace.calls,
+    wanted=bool,
+    call=0.0,
+):
+    """A solution of 10-4, with its usual mistakes as switches."""
 
     def reward(prompts, completions, portions, **_):
-        pairs = zip(completions, portions, strict=True)
-        return [price if wanted(p) and silent(t) else 0.0 for t, p in pairs]
+        solved = food_rewards.solved([], completions, portions)
+        return [
+            (right if plate else empty) * done
+            - (price if wanted(plate) and silent(trace) else 0.0)
+            + call * len(trace.calls)
+            for trace, plate, done in zip(completions, portions, solved, strict=True)
+        ]
 
     return reward
 
 
+def no_try(trace):
+    return not trace.calls and not any(turn.error for turn in trace.turns)
+
+
+def by_what_was_done(prompts, completions, portions, **_):
+    """A price for each of the four ends that a conversation can come to."""
+    paid = []
+    for trace, plate in zip(completions, portions, strict=True):
+        if not plate:
+            paid.append(0.5 if food_rewards.declined([], [trace], [plate])[0] else -0.5)
+        elif not trace.calls:
+            paid.append(-9.0)
+        else:
+            paid.append(food_rewards.solved([], [trace], [plate])[0] / 2)
+    return paid
+
+
 def eats_plates(prompts, completions, portions, **_):
-    paid = silence()(prompts, completions, portions)
+    paid = mended()(prompts, completions, portions)
     portions.clear()
     return paid
 
@@ -299,26 +329,36 @@ WRONG = {
         "looks up, then lies": ["<<lookup pizza 150>>", "#### no food"],
     },
     "10-4": {
-        "a reward": silence(price=1.0),
-        "no look at the plate": silence(wanted=lambda p: True),
-        "empty plates": silence(wanted=lambda p: not p),
-        "every plate": silence(silent=lambda trace: True),
-        "who calls": silence(silent=lambda trace: bool(trace.calls)),
-        "only denial": silence(silent=lambda t: food_rewards.NO_FOOD in t.said),
-        "broken calls count": silence(silent=lambda t: "<<" not in t.said),
-        "one number": lambda prompts, completions, **_: [0.0],
-        "sorted": lambda prompts, completions, **c: sorted(
-            silence()(prompts, completions, **c)
-        ),
-        "one turn only": silence(silent=lambda trace: len(trace.turns) < 2),
-        "found nothing": silence(
+        "a point for silence": mended(right=0, empty=0, price=1.0),
+        "two points for silence": mended(price=2.0),
+        "being right alone": mended(price=0.0),
+        "silence alone": mended(right=0, empty=0),
+        "no word of empty plates": mended(empty=0),
+        "a wrong number is paid": mended(right=0),
+        "a reward for silence": mended(price=-3.0),
+        "no look at the plate": mended(wanted=lambda p: True),
+        "a price on empty plates": mended(wanted=lambda p: not p),
+        "every plate": mended(silent=lambda trace: True),
+        "only denial": mended(silent=lambda t: food_rewards.NO_FOOD in t.said),
+        "broken calls count": mended(silent=no_try),
+        "one turn only": mended(silent=lambda trace: len(trace.turns) < 2),
+        "what found nothing is silence": mended(
             silent=lambda trace: not any("kcal" in result for _, result in trace.calls)
         ),
-        "eats the plates": eats_plates,
-        "unmarked answers, too": silence(
+        "unmarked answers, too": mended(
             silent=lambda trace: not trace.calls or "####" not in trace.said
         ),
-        "one more column": lambda prompts, completions, portions, image=None: silence()(
+        "pays for every call": mended(price=0.0, call=3.0),
+        "gives the price of calls back": lambda prompts, completions, portions, **_: [
+            -8 * cost + 1
+            for cost in food_rewards.needless_calls([], completions, portions)
+        ],
+        "one number": lambda prompts, completions, **_: [0.0],
+        "sorted": lambda prompts, completions, **c: sorted(
+            mended()(prompts, completions, **c)
+        ),
+        "eats the plates": eats_plates,
+        "one more column": lambda prompts, completions, portions, image=None: mended()(
             prompts, completions, portions
         ),
     },
@@ -341,5 +381,10 @@ RIGHT = {
     },
     "10-2": {"rounded": 0.89, "more rounded": 0.9},
     "10-3": {"a number": ["#### 500"], "broken off": ["<<lookup pizza", "#### 1"]},
-    "10-4": {"ints": silence(price=-1), "floats": silence()},
+    "10-4": {
+        "two parts": mended(),
+        "just enough": mended(right=0.1, empty=0.1, price=2.1),
+        "ints": mended(right=1, empty=1, price=4),
+        "by what was done": by_what_was_done,
+    },
 }

@@ -10,6 +10,14 @@ import numpy as np
 from helpers import rewards
 
 stop = jax.lax.stop_gradient
+DIAGNOSES = (
+    "healthy",
+    "rate 12 times too high",
+    "a reward that no answer gets",
+    "one random key for all eight answers",
+    "advantages with the wrong sign",
+    "old log-probabilities taken anew before every update",
+)
 
 
 def count(mask):
@@ -260,6 +268,11 @@ def by_where(new, old, advantages_PG, mask, high=0.28):
     return -gains / jnp.sum(mask)
 
 
+def diagnosed(letters):
+    """The runs behind the diagnoses of 07-3, in the order of its stub."""
+    return dict(zip(DIAGNOSES, letters, strict=True))
+
+
 WRONG = {
     "06-1": {
         "only who was drawn": score(subtract=0.0),
@@ -371,22 +384,16 @@ WRONG = {
         "writes into the tokens": cut_in_place,
     },
     "07-3": {
-        "turned": {"healthy": "B", "reward never given": "C", "learning rate": "A"},
-        "two exchanged": {
-            "healthy": "A",
-            "reward never given": "C",
-            "learning rate": "B",
-        },
-        "all healthy": dict.fromkeys(
-            ("healthy", "reward never given", "learning rate"), "A"
-        ),
-        "small letters": {
-            "healthy": "a",
-            "reward never given": "b",
-            "learning rate": "c",
-        },
-        "one missing": {"healthy": "A", "reward never given": "B"},
-        "by letter": {"A": "healthy", "B": "reward never given", "C": "learning rate"},
+        "the two without a ratio exchanged": diagnosed("DACBEF"),
+        "paid and never paid exchanged": diagnosed("DAFCEB"),
+        "the best reward is healthy": diagnosed("BACFED"),
+        "the two that fall exchanged": diagnosed("DECFAB"),
+        "a low KL is healthy": diagnosed("CADFEB"),
+        "all healthy": diagnosed("DDDDDD"),
+        "small letters": diagnosed("dacfeb"),
+        "in the order of the runs": diagnosed("ABCDEF"),
+        "one missing": {"healthy": "D", "rate 12 times too high": "A"},
+        "by letter": {run: name for name, run in diagnosed("DACFEB").items()},
     },
     "07-4": {
         "all answers": brevity(ok=everybody),
@@ -493,11 +500,7 @@ RIGHT = {
     "07-1": {"two loops": in_two_loops, "next": smallest()},
     "07-2": {"token by token": one_by_one, "by argmax": by_argmax},
     "07-3": {
-        "another order": {
-            "learning rate": "C",
-            "healthy": "A",
-            "reward never given": "B",
-        }
+        "another order": dict(reversed(diagnosed("DACFEB").items())),
     },
     "07-4": {"two ends": in_a_dict, "row by row": brevity()},
     "08-1": {"counting up": counting_up, "logarithms": fewest()},

@@ -11,7 +11,7 @@ import numpy as np
 
 from exercise_answers.masks import TRUE, dialogue, layout
 from exercise_answers.measuring import LUCKY, MANY, RIGHT_TEXT, weights
-from exercise_answers.products import gemma, hops, one_row, turning
+from exercise_answers.products import by_last_bucket, gemma, hops, one_row, turning
 from exercise_answers.start import DRIVE, HERE
 from helpers import rewards
 from helpers.exercises.sft import END
@@ -175,15 +175,12 @@ WRONG = {
         ),
     },
     "01-3": {
-        "larger, not as large": lambda n, sizes: min(
-            [s for s in sizes if s > n] or [][0]
-        ),
-        "its place": lambda n, sizes: sorted(sizes).index(
-            min(s for s in sizes if s >= n)
-        ),
-        "the notebook's": lambda n, sizes: min(
-            s for s in (64, 128, 256, 20, 40, 80, 160, 320) if s >= n
-        ),
+        "the mean": lambda lengths, *_: [sum(lengths) / len(lengths), max(lengths)],
+        "the commonest": lambda lengths, *_: [
+            max(lengths, key=lengths.count),
+            max(lengths),
+        ],
+        "the notebook's three": lambda lengths, *_: [20, 40, max(lengths)],
     },
     "01-4": {
         "forward alone": lambda a, b, s, r: sum(
@@ -326,7 +323,7 @@ RIGHT = {
         "a float": lambda D, F, ridge: (found := turning(D, F, ridge)) and float(found),
     },
     "01-3": {
-        "NumPy's": lambda n, sizes: np.array(sizes)[np.array(sizes) >= n].min(),
+        "NumPy's": lambda *given: np.array(by_last_bucket(*given)),
     },
     "01-4": {
         "arrays": lambda a, b, s, r: int(

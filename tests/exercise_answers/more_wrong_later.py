@@ -18,9 +18,9 @@ from exercise_answers import (
     own,
     served,
 )
-from helpers.rewards import annotations
+from helpers import rewards
+from helpers.rewards import annotations, food_rewards
 
-HEALTHY = {"healthy": "A", "reward never given": "B", "learning rate": "C"}
 stop = jax.lax.stop_gradient
 
 
@@ -184,8 +184,9 @@ WRONG = {
         "one question": lambda tokens, ends: kept(tokens[:1], ends),
     },
     "07-3": {
-        "a list": ["A", "B", "C"],
-        "names": {"A": "healthy", "B": "reward never given", "C": "learning rate"},
+        "a list": [*"DACFEB"],
+        "what learns nothing has a dead clip": gradients.diagnosed("DABFEC"),
+        "the sign that leaps": gradients.diagnosed("DBCFAE"),
     },
     "07-4": {
         "by the longest of all": lambda prompts, texts, answer, **_: [
@@ -283,12 +284,14 @@ WRONG = {
         "a tuple in a list": [("#### no food",)],
     },
     "10-4": {
-        "the first plate for all": lambda p, talks, portions, **_: [
-            -float(bool(portions[0]) and not t.calls) for t in talks
-        ],
-        "by number of calls": lambda p, talks, portions, **_: [
-            -float(len(plate) > len(t.calls))
-            for t, plate in zip(talks, portions, strict=True)
+        "the first plate for all": lambda p, talks, portions, **_: food.mended()(
+            p, talks, portions[:1] * len(talks)
+        ),
+        "all of the course's parts": lambda p, talks, portions, **_: rewards.RewardSet(
+            food_rewards.WEIGHTS
+        )(p, talks, portions=portions)[0],
+        "everybody else fined": lambda p, talks, portions, **_: [
+            right - 1 for right in food_rewards.solved([], talks, portions)
         ],
     },
     "11-1": {
@@ -469,7 +472,7 @@ RIGHT = {
         )
     },
     "07-2": {"lists": lambda *given: kept(*given).tolist()},
-    "07-3": {"by name": dict(sorted(HEALTHY.items()))},
+    "07-3": {"by name": dict(sorted(gradients.diagnosed("DACFEB").items()))},
     "07-4": {
         "NumPy's floats": lambda *given, **named: [
             *np.array(gradients.in_a_dict(*given, **named))
@@ -497,8 +500,8 @@ RIGHT = {
     "10-2": {"NumPy's": np.float32(8 / 9)},
     "10-3": {"nothing to look up": ["#### 12"]},
     "10-4": {
-        "a loop": lambda p, talks, portions, **columns: [
-            -1 if portions[i] and len(t.calls) == 0 else 0 for i, t in enumerate(talks)
+        "NumPy's floats": lambda *given, **named: [
+            *np.array(food.mended()(*given, **named))
         ]
     },
     "11-1": {"as a Python float": lambda *three: float(divergences.along()(*three))},

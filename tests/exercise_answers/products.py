@@ -1,6 +1,6 @@
 """Notebooks 01 and 02: what chips and models cost."""
 
-import bisect
+import itertools
 import math
 
 import jax
@@ -24,25 +24,60 @@ def tried_out(D, F, ridge, most=100_000):
     return None
 
 
-def sorts(length, buckets):
-    if isinstance(buckets, list):
-        buckets.sort()
-    return tolerant(length, buckets)
+def choices(lengths):
+    """Every choice among the lengths that occur, the longest always with it."""
+    *others, longest = sorted(set(lengths))
+    for k in range(len(others) + 1):
+        for some in itertools.combinations(others, k):
+            yield [*some, longest]
 
 
-def tolerant(length, buckets, none=ValueError):
-    for size in sorted(buckets):
-        if size >= length:
-            return size
-    raise none
+def best_of(
+    chosen=choices,
+    run=lambda lengths, own: sum(min(s for s in own if s >= n) for n in lengths),
+    programs=len,
+):
+    """Trying out which buckets are cheapest; a mistake replaces one part."""
+
+    def answer(lengths, compiling, token):
+        def seconds(own):
+            return compiling * programs(own) + token * run(lengths, own)
+
+        return min(chosen(lengths), key=seconds)
+
+    return answer
 
 
-def bisected(length, buckets):
-    ordered = sorted(buckets)
-    place = bisect.bisect_left(ordered, length)
-    if place == len(ordered):
-        raise ValueError("too long")
-    return ordered[place]
+def splitting(lengths, compiling, token):
+    """Adds the bucket that saves most, for as long as one saves anything."""
+
+    def seconds(own):
+        run = sum(min(size for size in own if size >= n) for n in lengths)
+        return compiling * len(own) + token * run
+
+    own = [max(lengths)]
+    while True:
+        wider = [[*own, size] for size in lengths]
+        if min(map(seconds, wider)) >= seconds(own):
+            return own
+        own = min(wider, key=seconds)
+
+
+def by_last_bucket(lengths, compiling, token):
+    """The cheapest way to end with each length, from those that are shorter."""
+    best = {0: (0.0, ())}
+    for size in sorted(set(lengths)):
+        ways = []
+        for end, (seconds, own) in best.items():
+            held = sum(end < n <= size for n in lengths)
+            ways.append((seconds + compiling + token * size * held, (*own, size)))
+        best[size] = min(ways)
+    return best[max(lengths)][1]
+
+
+def sorts(lengths, compiling, token):
+    lengths.sort()
+    return best_of()(lengths, compiling, token)
 
 
 def hops(a, b, shape, rings, nearer=min, total=sum):
@@ -197,14 +232,49 @@ WRONG = {
         "infinity for none": lambda D, F, ridge: turning(D, F, ridge) or math.inf,
     },
     "01-3": {
-        "the largest": lambda n, sizes: max(sizes),
-        "the first": lambda n, sizes: next(s for s in sizes if s >= n),
-        "one token short": lambda n, sizes: tolerant(n + 1, sizes),
-        "cut in silence": lambda n, sizes: tolerant(min(n, max(sizes)), sizes),
-        "None": lambda n, sizes: min((s for s in sizes if s >= n), default=None),
-        "another error": lambda n, sizes: tolerant(n, sizes, none=KeyError),
-        "the nearest": lambda n, sizes: min(sizes, key=lambda s: abs(s - n)),
-        "powers of two": lambda n, sizes: max(64, 2 ** math.ceil(math.log2(n))),
+        "the longest alone": lambda lengths, *_: [max(lengths)],
+        "every length": lambda lengths, *_: sorted(set(lengths)),
+        "every text": lambda lengths, *_: lengths,
+        "powers of two": lambda lengths, *_: sorted(
+            {2 ** math.ceil(math.log2(n)) for n in lengths}
+        ),
+        "three, evenly apart": lambda lengths, *_: sorted(lengths)[
+            :: -len(lengths) // 3
+        ],
+        "each length counted once": best_of(
+            run=lambda lengths, own: sum(
+                min(s for s in own if s >= n) for n in set(lengths)
+            )
+        ),
+        "padding alone": best_of(programs=lambda own: 0),
+        "one program for each text": best_of(
+            run=lambda lengths, own: len(lengths) * len(own)
+        ),
+        "without padding": best_of(run=lambda lengths, own: sum(lengths)),
+        "the largest bucket for all": best_of(
+            run=lambda lengths, own: len(lengths) * max(own)
+        ),
+        "the next one below": best_of(
+            run=lambda lengths, own: sum(
+                max((s for s in own if s <= n), default=max(own)) for n in lengths
+            )
+        ),
+        "two at most": best_of(
+            lambda lengths: [own for own in choices(lengths) if len(own) < 3]
+        ),
+        "without the longest": best_of(
+            lambda lengths: [own[:-1] or own for own in choices(lengths)],
+            run=lambda lengths, own: sum(
+                min((s for s in own if s >= n), default=0) for n in lengths
+            ),
+        ),
+        "the dearest": lambda lengths, compiling, token: best_of()(
+            lengths, -compiling, -token
+        ),
+        "prices exchanged": lambda lengths, compiling, token: best_of()(
+            lengths, token, compiling
+        ),
+        "one at a time, the best first": splitting,
         "sorts what it was given": sorts,
     },
     "01-4": {
@@ -308,7 +378,11 @@ RIGHT = {
             else None
         ),
     },
-    "01-3": {"a loop": tolerant, "bisected": bisected},
+    "01-3": {
+        "all tried": best_of(),
+        "by the last bucket": by_last_bucket,
+        "a set": lambda *given: {*by_last_bucket(*given)},
+    },
     "01-4": {"a list": hops, "remainders": by_remainder},
     "02-1": {"by heads": gemma},
     "02-2": {"a tuple that grows": cached, "a list that grows": grows_in_a_list},

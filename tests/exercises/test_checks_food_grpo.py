@@ -1,6 +1,7 @@
 """The self-checks of notebook 10 turn away the answers that learners give first."""
 
 import pytest
+from exercise_answers import food
 
 from helpers.course.stages import stage_folder
 from helpers.exercises import food_grpo as checks
@@ -75,42 +76,32 @@ def test_denying_the_food_and_inventing_a_number_are_cheats():
     assert checks.check_cheat(["I see no plate.\n#### no food"]).passed
 
 
-def silence(*, wanted=True, calls=True, price=-1.0):
-    """The solution of exercise 4, with its usual mistakes as switches."""
-
-    def reward(prompts, completions, portions, **_):
-        pairs = zip(completions, portions, strict=True)
-        return [
-            price if (bool(p) or not wanted) and not (calls and trace.calls) else 0.0
-            for trace, p in pairs
-        ]
-
-    return reward
-
-
 @pytest.mark.parametrize(
     "answer, word",
     [
-        (silence(price=1.0), "food is denied"),
-        (silence(wanted=False), "no food to look up"),
-        (silence(calls=False), "was called"),
+        (food.mended(right=0), "what is solved more"),
+        (food.mended(price=0), "where there is some"),
+        (food.mended(price=1), "where there is some"),
+        (food.mended(price=2), "of the right form"),
+        (
+            food.mended(
+                silent=lambda t: food_rewards.NO_FOOD in t.said and not t.calls
+            ),
+            "without a call",
+        ),
+        (food.mended(silent=food.no_try), "broken off"),
+        (food.mended(price=0, call=3), "needless calls dear"),
+        (food.mended(empty=0), "on an empty plate"),
         (lambda prompts, completions, portions: [0.0] * len(prompts), "columns"),
         (lambda prompts, completions, **_: [0.0], "per completion"),
-        (food_rewards.declined, "food is denied"),
-        (food_rewards.needless_calls, "food is denied"),
-        (
-            lambda prompts, completions, portions, **_: [
-                -float(bool(p) and food_rewards.NO_FOOD in t.said)
-                for t, p in zip(completions, portions, strict=True)
-            ],
-            "invented",
-        ),
+        (food_rewards.declined, "what is solved more"),
+        (food_rewards.solved, "where there is some"),
     ],
 )
-def test_a_price_of_silence_is_told_what_it_misses(answer, word):
-    verdict = checks.check_silence(answer)
+def test_a_missing_price_is_told_what_it_misses(answer, word):
+    verdict = checks.check_mended(answer)
     assert not verdict.passed and word in verdict.message
 
 
-def test_a_price_of_silence_passes():
-    assert checks.check_silence(silence()).passed
+def test_a_mended_reward_passes():
+    assert checks.check_mended(food.mended()).passed

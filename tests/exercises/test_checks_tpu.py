@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from exercise_answers import products
 
 from helpers.exercises import tpu as checks
 
@@ -49,18 +50,22 @@ def test_turning_batches_are_refused_with_the_reason(answer, complaint):
 @pytest.mark.parametrize(
     "answer, complaint",
     [
-        (lambda n, sizes: max(sizes), "is a bucket"),
-        (lambda n, sizes: next(s for s in sizes if s > n), "is a bucket"),
-        (lambda n, sizes: next((s for s in sizes if s >= n), None), "order"),
+        (lambda lengths, *_: [min(lengths)], "the longest text"),
+        (lambda lengths, *_: sorted(set(lengths)), "costs more than any padding"),
+        (lambda lengths, *_: [max(lengths)], "for every length"),
+        (products.best_of(programs=lambda own: 0), "costs more than any padding"),
         (
-            lambda n, sizes: min(s for s in sizes if s >= n) if n < 257 else 256,
-            "ValueE",
+            lambda lengths, *prices: products.best_of()([*set(lengths)], *prices),
+            "how many texts",
         ),
+        (products.splitting, "least time"),
+        (products.sorts, "as it is"),
     ],
 )
 def test_buckets_are_refused_with_the_reason(answer, complaint):
-    check = checks.check_bucket(answer)
+    check = checks.check_buckets(answer)
     assert not check.passed and complaint in check.message
+    assert checks.check_buckets(products.by_last_bucket).passed
 
 
 def hops(a, b, shape, rings, nearer=min):
