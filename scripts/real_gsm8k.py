@@ -1,8 +1,8 @@
 """A real model on GSM8K itself: SFT on all of its training problems, then GRPO.
 
-With a calculator in the loop and without. Sized for a GPU, where SFT makes one pass over
-all problems; on two cores it sees a sixteenth of them, in 50 steps, and GRPO is not for
-them. COURSE_GSM8K may name the folder of GSM8K's files.
+With a calculator in the loop and without. Sized for a GPU, where SFT makes one pass
+over all problems; on two cores it sees a sixteenth of them, in 50 steps, and GRPO is
+not for them. COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses

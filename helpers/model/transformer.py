@@ -184,6 +184,11 @@ class Transformer(nnx.Module):
 
     def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, reach):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""
+        if self.unroll != 1:
+            raise ValueError(
+                f"unroll is {self.unroll}: Gemma 4's layers are of several kinds, and "
+                "walked as these repeat. Leave it at 1."
+            )
         inputs = self.per_layer(tokens_PGT, x) if hasattr(self, "per_layer") else None
         remat = rematerialised(self.remat)
         return self.layers(x, inputs, positions_PGT, seen, pieces, reach, remat)

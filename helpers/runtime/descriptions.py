@@ -177,11 +177,11 @@ class Description:
     def module(self, module) -> dict[str, str]:
         """An nnx module without its weights: class, settings, and those of its parts.
 
-        `remat` is left out: it changes memory and time, not the result.
+        `remat` and `unroll` are left out: they change memory and time, not the result.
         """
         items = {"": self._name(type(module))}
         for name, value in sorted(vars(module).items()):
-            if name.startswith("_") or name == "remat":
+            if name.startswith("_") or name in ("remat", "unroll"):
                 continue
             if isinstance(value, NODES):
                 items |= _under(name, self.module(value))

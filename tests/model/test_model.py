@@ -2,6 +2,7 @@
 
 import functools
 
+import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import naive_decoder
@@ -283,6 +284,15 @@ def test_an_unknown_way_to_save_memory_is_refused_with_those_there_are():
     model = nnx.merge(*nnx.split(model))
     model.remat = "layers"
     with pytest.raises(ValueError, match="remat is 'layers': choose one of layer, at"):
+        model(jnp.zeros((1, 1, 3), jnp.int32), jnp.arange(3)[None, None])
+
+
+def test_several_layers_to_a_turn_are_refused_where_layers_are_of_several_kinds():
+    model = Transformer(gemma4_shapes.SMALL, nnx.Rngs(0))
+    model.unroll = 2
+    with pytest.raises(
+        ValueError, match="unroll is 2: Gemma 4's layers are of several"
+    ):
         model(jnp.zeros((1, 1, 3), jnp.int32), jnp.arange(3)[None, None])
 
 

@@ -235,6 +235,22 @@ def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
     assert_same_gradient(ours, expected)
 
 
+@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+def test_layers_walked_all_in_one_turn_have_the_same_gradient_and_no_loop(family):
+    model, groups = cached_model(family), group_batch(PROMPTS, COMPLETIONS)
+    other = nnx.merge(*nnx.split(model))
+    other.unroll = model.config.layers
+    ours, expected = (gradient(m, groups, weight_of(groups))[1] for m in (other, model))
+    assert_same_gradient(ours, expected)
+
+    def loops(model):
+        tokens = jnp.zeros((1, 1, 8), jnp.int32)
+        forward = jax.jit(lambda: model(tokens, tokens)[0]).lower().compile()
+        return forward.as_text().count(" while(")
+
+    assert (loops(other), loops(model)) == (0, 1)
+
+
 def test_recomputing_more_takes_less_memory():
     """Temporaries as XLA counts them: all kept, products, attention's, none."""
 

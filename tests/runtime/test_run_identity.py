@@ -111,7 +111,7 @@ class Told(Toy):
 
     def __init__(self, scale=1.0):
         super().__init__()
-        self.scale, self.remat = scale, "layer"
+        self.scale, self.remat, self.unroll = scale, "layer", 1
 
     def __call__(self, tokens_BT):
         return super().__call__(tokens_BT) * self.scale
@@ -122,7 +122,7 @@ def test_settings_of_a_model_that_are_no_weights_count(tmp_path):
     with pytest.raises(CheckpointError, match="model: scale was 1.0, here it is 2.0"):
         train(tmp_path, 2, Told(2.0))
     saving = Told()
-    saving.remat = "none"  # memory and time, not numbers
+    saving.remat, saving.unroll = "none", 2  # memory and time, not numbers
     assert len(train(tmp_path, 2, saving)) == 2
 
 
