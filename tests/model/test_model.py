@@ -2,7 +2,6 @@
 
 import functools
 
-import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import naive_decoder
@@ -288,7 +287,7 @@ def test_an_unknown_way_to_save_memory_is_refused_with_those_there_are():
 
 
 def test_several_layers_to_a_turn_are_refused_where_layers_are_of_several_kinds():
-    model = transformer.Transformer(gemma4_shapes.SMALL, nnx.Rngs(0))
+    model = make("gemma4_text")
     model.unroll = 2
     with pytest.raises(
         ValueError, match="unroll is 2: Gemma 4's layers are of several"
