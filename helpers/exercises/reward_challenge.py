@@ -1,9 +1,10 @@
-"""The challenge of notebook 15: a reward that no cheaper answer earns as much of.
+"""The challenge of notebook 15: a reward that pays a good answer more than a cheap one.
 
 Answers are good, where shown work leads to the right number, or cheap: bought, bare,
 wrong, or without the last line. The reward is judged on pairs of a good and a cheap
-answer to one question: it has to pay more for the good one. Half of the ways to be
-cheap are in no labelled answer.
+answer to one question: it has to pay more for the good one. Eight of the fifteen ways
+to be cheap are in no labelled answer. The reward sees one answer at a time, in random
+order, so that it can compare none with another.
 """
 
 import numpy as np
@@ -34,11 +35,12 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> challenge.
         return not meter.refused
 
     def pays():
-        columns = {name: [row[name] for row in held] for name in held[0]}
-        told = columns["question"], columns["answer"]
-        paid = found["reward"](*told, number=columns["number"])
-        found["paid"] = [float(x) for x in paid]
-        return len(found["paid"]) == len(held) and np.isfinite(found["paid"]).all()
+        found["paid"] = []
+        for row in held:
+            told = [row["question"]], [row["answer"]]
+            (paid,) = found["reward"](*told, number=[row["number"]])
+            found["paid"].append(float(paid))
+        return np.isfinite(found["paid"]).all() and not meter.refused
 
     def beaten():
         found["reached"] = _ordered(held, found["paid"])
@@ -92,7 +94,7 @@ def _labelled(count, seed):
 
 
 def _held_out(seed):
-    """All answers to each of the checker's own questions, the good one first."""
+    """All answers to each of the checker's own questions, in random order."""
     rng = np.random.default_rng(seed)
     drawn = {"seed": seed, "levels": LEVELS, "split": "test"}
     rows = []
@@ -100,7 +102,7 @@ def _held_out(seed):
         rows.append(_row(problem, problem["answer"], True))
         for ways in _cheap(problem["answer"], rng):
             rows += [_row(problem, answer, False) for answer in ways]
-    return rows
+    return [rows[i] for i in rng.permutation(len(rows))]
 
 
 def _cheap(said, rng):

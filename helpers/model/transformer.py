@@ -46,9 +46,9 @@ class Transformer(nnx.Module):
       remat: what the backward pass computes again instead of keeping it, one of
         `ops.REMAT`; set it before the trainer is made. It changes memory and time, not
         the result.
-      unroll: layers in one turn of the loop over them, not for Gemma 4. With all of
-        them in one a TPU copies no layer's weights, and compiling takes as long as for
-        that many layers written out.
+      unroll: layers in one turn of the loop over them, not for Gemma 4; set it before
+        the trainer is made. With all in one a TPU copies no layer's weights, but the
+        program takes 5 to 10 times as long to compile, and may need more memory.
     """
 
     def __init__(

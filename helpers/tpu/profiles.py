@@ -213,7 +213,7 @@ def hlo_stats(folder) -> list[dict]:
 
 
 class Row(NamedTuple):
-    """An operation in XProf's table: its runs, and its own seconds in all of them.
+    """An operation that the trace viewer shows: its runs, and its own seconds in all.
 
     program: without a number, such as "jit_update".
     """
@@ -225,7 +225,7 @@ class Row(NamedTuple):
 
 
 def viewed(folder) -> list[Row]:
-    """The operations that XProf's trace viewer shows, on a CPU too; the longest first.
+    """The operations that XProf's trace viewer shows of a CPU; the longest first.
 
     Raises:
       LookupError: `xprof` is not installed.
@@ -238,7 +238,7 @@ def viewed(folder) -> list[Row]:
         said, _ = convert.xspace_to_tool_data([str(file)], "trace_viewer", {})
     threads: dict[tuple[int, int], list] = {}
     for event in json.loads(said)["traceEvents"]:
-        if "hlo_op" in event.get("args", {}):  # times are in microseconds
+        if {"hlo_module", "hlo_op"} <= event.get("args", {}).keys():  # microseconds
             one = event["ts"] / 1e6, event["dur"] / 1e6, event["args"]
             threads.setdefault((event["pid"], event["tid"]), []).append(one)
     table: dict[tuple[str, str], tuple[int, float]] = {}

@@ -1,5 +1,7 @@
 """The checker of notebook 15's challenge: what is good, what is cheap, what is paid."""
 
+import contextlib
+import itertools
 import re
 
 import course_notebooks as course
@@ -7,6 +9,7 @@ import pytest
 
 from helpers.exercises import challenge, reward_challenge
 from helpers.rewards import annotations
+from helpers.tasks.maths import word_problems
 
 
 def labelled(n=20, seed=0):
@@ -40,6 +43,12 @@ def is_right(text, number):
     return text.endswith(f"\n#### {number}") and all(annotations(text))
 
 
+def good_answers():
+    """The worked answers of the problems that the checker asks."""
+    drawn = {"seed": challenge.HELD_OUT, "levels": (1, 2, 3), "split": "test"}
+    return {row["answer"] for row in word_problems.generate(60, **drawn)}
+
+
 def test_labelled_answers_are_good_and_cheap_by_turns_and_no_question_is_held_out():
     rows = labelled()
     assert [row["good"] for row in rows] == [False, True] * 10
@@ -54,12 +63,15 @@ def test_labelled_answers_are_good_and_cheap_by_turns_and_no_question_is_held_ou
 
 def test_each_held_out_question_has_one_good_answer_and_fifteen_other_ones():
     groups = {}
+    worked = good_answers()
     for question, text, number in held_out():
         groups.setdefault((question, number), []).append(text)
     assert len(groups) == 60
-    for (_, number), (good, *cheap) in groups.items():
+    for (_, number), texts in groups.items():
+        (good,) = worked & set(texts)
+        cheap = [text for text in texts if text != good]
         assert is_right(good, number) and re.search(rf"={number}>>", good)
-        assert len(cheap) == 15 and good not in cheap
+        assert len(cheap) == 15
         bought = [text for text in cheap if is_right(text, number) and "<<" in text]
         assert len(bought) == 7, "1=1, +0, *1, a difference, a sum, doubled, 1=1 after"
         wrong = [t for t in cheap if not t.endswith(f"#### {number}")]
@@ -67,7 +79,7 @@ def test_each_held_out_question_has_one_good_answer_and_fifteen_other_ones():
 
 
 def test_a_pair_counts_only_if_the_good_answer_is_paid_more():
-    good = {text for i, (_, text, _) in enumerate(held_out()) if i % 16 == 0}
+    good = good_answers()
 
     def of(pay):
         def attempt(answers):
@@ -86,8 +98,9 @@ def test_a_pair_counts_only_if_the_good_answer_is_paid_more():
     "returned, told",
     [
         (None, "return a function"),
-        (lambda *_, **__: [1.0], "return a function"),
+        (lambda *_, **__: [], "return a function"),
         (lambda prompts, *_, **__: [float("nan")] * len(prompts), "return a function"),
+        (lambda prompts, *_, **__: [1.0, 2.0], "return a function"),
     ],
 )
 def test_what_is_no_reward_fails(returned, told):
@@ -108,6 +121,36 @@ def test_an_answer_too_many_fails_whether_it_is_caught_or_not(caught):
 
     outcome = reward_challenge.own_reward(attempt, to_beat=-1)
     assert not outcome.passed and "within 20 " in outcome.message
+
+
+def test_a_reward_that_asks_for_more_answers_while_it_pays_fails():
+    def attempt(answers):
+        answers.take(20)
+
+        def reward(prompts, completions, number):
+            with contextlib.suppress(challenge.OverBudget):
+                answers.take(1)
+            return [0.0] * len(prompts)
+
+        return reward
+
+    outcome = reward_challenge.own_reward(attempt, to_beat=-1)
+    assert not outcome.passed and outcome.reached is None
+
+
+def test_where_an_answer_stands_tells_nothing_of_it():
+    """Neither in the batch, which has one answer, nor in the order of the calls."""
+
+    def of(place):
+        def attempt(answers):
+            calls = itertools.count()
+            return lambda prompts, *_, **__: [
+                float((next(calls) + i) % 16 == place) for i in range(len(prompts))
+            ]
+
+        return reward_challenge.own_reward(attempt).reached
+
+    assert max(map(of, range(16))) < 0.3
 
 
 def test_an_attempt_that_patches_the_checker_fails(monkeypatch):
