@@ -141,7 +141,7 @@ def judged(
       copies: stages of the walk whose shipped weights would be no attempt.
     """
     found: dict[str, Any] = {"reached": None}
-    before = list(course())
+    untouched = watched()
 
     def trained():
         found["model"] = train(start())
@@ -162,7 +162,7 @@ def judged(
         (f"stay within {meter.budget:,} {meter.what}", trained),
         (
             "leave the functions of the course as they are",
-            lambda: all(vars(owner)[name] is value for owner, name, value in before),
+            untouched,
         ),
         (
             "return a model of the kind that it was given, with finite weights",
@@ -175,7 +175,13 @@ def judged(
     return Outcome(verdict.passed, verdict.message, *counted)
 
 
-def course():
+def watched():
+    """A function that tells whether all of the course is what it is now."""
+    before = list(_course())
+    return lambda: all(vars(owner)[name] is value for owner, name, value in before)
+
+
+def _course():
     """(owner, name, value) of each function, class, method and size of the course."""
     for home in [name for name in sys.modules if name.partition(".")[0] == "helpers"]:
         for name, value in list(vars(sys.modules[home]).items()):

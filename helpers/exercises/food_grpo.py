@@ -100,6 +100,35 @@ def check_mended(answer) -> Check:
         (value,) = answer([""], [trace], portions=[portions], **columns)
         return value
 
+    talks = [(_played(t), plate) for t, plate in _everything()]
+    traces, plates = map(list, zip(*talks, strict=True))
+
+    def together():
+        return answer([""] * len(talks), list(traces), portions=list(plates))
+
+    return judge(
+        ("return a list", lambda: isinstance(together(), list)),
+        ("return one number per completion", lambda: len(together()) == len(talks)),
+        ("accept further columns", lambda: alone(*talks[0]) is not None),
+        *_balance(answer),
+        (
+            "judge each conversation by its own plate, and keep their order",
+            lambda: together() == [alone(*talk) for talk in talks],
+        ),
+        (
+            "leave conversations and plates as they are",
+            lambda: leaves_alone(
+                lambda traces, plates: answer([""] * 2, traces, portions=plates),
+                traces[:2],
+                plates[:2],
+            ),
+        ),
+    )
+
+
+def _balance(answer):
+    """What the three parts together pay for: the properties of `check_mended`."""
+
     def earns(turns, portions):
         rewards = RewardSet(CARELESS | {answer: 1.0})
         return rewards([""], [_played(turns)], portions=[portions])[0][0]
@@ -115,16 +144,7 @@ def check_mended(answer) -> Check:
     def best_is_no_food(*turns):
         return earns([food_rewards.NO_FOOD], []) > earns(list(turns), [])
 
-    talks = [(_played(t), plate) for t, plate in _everything()]
-    traces, plates = map(list, zip(*talks, strict=True))
-
-    def together():
-        return answer([""] * len(talks), list(traces), portions=list(plates))
-
-    return judge(
-        ("return a list", lambda: isinstance(together(), list)),
-        ("return one number per completion", lambda: len(together()) == len(talks)),
-        ("accept further columns", lambda: alone(*talks[0]) is not None),
+    return (
         (
             "pay what is solved more than a wrong food, wrong grams or a wrong number",
             lambda: beats("solved", "tried"),
@@ -159,18 +179,6 @@ def check_mended(answer) -> Check:
                 best_is_no_food(SPELT, food_rewards.NO_FOOD)
                 and best_is_no_food(SPELT, "#### 402")
                 and best_is_no_food("<<lookup pizza", food_rewards.NO_FOOD)
-            ),
-        ),
-        (
-            "judge each conversation by its own plate, and keep their order",
-            lambda: together() == [alone(*talk) for talk in talks],
-        ),
-        (
-            "leave conversations and plates as they are",
-            lambda: leaves_alone(
-                lambda traces, plates: answer([""] * 2, traces, portions=plates),
-                traces[:2],
-                plates[:2],
             ),
         ),
     )

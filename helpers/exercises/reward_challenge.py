@@ -22,13 +22,13 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> challenge.
     """Tries `attempt(answers)`, a reward: `(prompts, completions, number)` -> numbers.
 
     `answers.take(n)` gives rows with a question, its number, an answer, and whether it
-    is good.
+    is good. The reward is asked of one answer at a time.
     """
     meter = challenge.Meter(budget, "labelled answers")
     rows = challenge.Rows(_labelled(budget, 71 + 100 * seed), meter)
     held = _held_out(challenge.HELD_OUT + seed)
     found: dict = {"reached": None}
-    before = list(challenge.course())
+    untouched = challenge.watched()
 
     def written():
         found["reward"] = attempt(rows)
@@ -55,7 +55,7 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> challenge.
         ("return a function that gives one finite number for each answer", pays),
         (
             "leave the functions of the course as they are",
-            lambda: all(vars(owner)[name] is value for owner, name, value in before),
+            untouched,
         ),
         (f"order more than {to_beat:.0%} of the held-out pairs", beaten),
     )
