@@ -16,6 +16,7 @@ LARGER = "the larger of two is the same in either order"
 TRUTH = "a mask may be of booleans or floats"
 WHOLE = "a float that is a whole number is one"
 UNREAD = "no reward of a conversation reads its prompt"
+CAUGHT = "the errors that are caught may come in any order"
 NAME = "how a backend is called does not change what it does"
 
 SAME: dict[str, dict[str, str]] = {
@@ -93,16 +94,18 @@ SAME: dict[str, dict[str, str]] = {
         "return (positions_T, shown_TT & past_TT)": ORDER,
     },
     "02-4": {"return np.arange(steps) + start_P[:, None]": ORDER},
-    "03-2": {
-        "mistakes = [('#### 36 dollars for 2 tickets', True), …": OTHER_ANSWER,
-        "mistakes = [('They cost thirty-six dollars.', True), ('<<18+2=20>>20…": (
-            OTHER_ANSWER
-        ),
-        # Of two false sums one is enough, and what stands around them is free.
-        "mistakes = [('They cost thirty-six dollars.', True), "
-        "('#### 36 dollars for 2 tickets', True), ('<…": OTHER_ANSWER,
+    "03-1": {
+        "except (ZeroDivisionError, IndexError, ValueError):": CAUGHT,
+        "except (IndexError, ValueError, ZeroDivisionError):": CAUGHT,
     },
     "03-3": {"questions_needed = 2402": NEAR, "questions_needed = 2400": NEAR},
+    "03-4": {
+        "after = change + before": ORDER,
+        "own = after * (1 - after) + before * (1 - before)": ORDER,
+        "same = lost + gained - change ** 2": ORDER,
+        "return (1.96 ** 2 * own // change ** 2, 1.96 ** 2 * same / change ** 2)": NEAR,
+        "return (1.96 ** 2 * own / change ** 2, 1.96 ** 2 * same // change ** 2)": NEAR,
+    },
     "04-3": {
         "if tokens[max(0, t - 3):max(t - 1, 0)] == [checks.START, checks.MODEL]:": (
             LARGER

@@ -1,16 +1,15 @@
-"""Self-checks of notebook 03: extraction, the checker's mistakes, pass@k, intervals."""
+"""Self-checks of notebook 03: extraction, two readers' mistakes, how many questions."""
 
-import itertools
-import re
 from fractions import Fraction
 
 import numpy as np
 
 from helpers.evaluation.intervals import wilson
 from helpers.exercises.check import Check, judge, whole
-from helpers.rewards.answers import MARK, annotations, extract_strict
-from helpers.rewards.functions import correct
-from helpers.tools.sums import calculate
+from helpers.rewards.answers import extract_lenient, extract_strict
+
+HARD_TEXTS = ["", "####", "#### 1/0", "It is 1/0.", "#### 1/00", "#### 0/0", "#### -"]
+HARD_TEXTS += ["#### " + "9" * 5000, "#### 1/" + "9" * 5000]
 
 
 def check_extract(answer) -> Check:
@@ -31,6 +30,8 @@ def check_extract(answer) -> Check:
         ("know the typographic minus as well", reads("#### −3", -3)),
         ("keep it before a currency sign", reads("#### -$18", -18)),
         ("read a fraction as one number", reads("#### 1/2", Fraction(1, 2))),
+        ("keep the minus of a decimal", reads("#### -2.5", Fraction(-5, 2))),
+        ("keep the minus of a fraction", reads("#### -1/2", Fraction(-1, 2))),
         ("be exact: 0.1 is a tenth", reads("#### 0.1", Fraction(1, 10))),
         (
             "be exact: 0.3333333 is no third",
@@ -49,10 +50,13 @@ def check_extract(answer) -> Check:
             reads("####12\nThat took 8 days.", 12),
         ),
         (
-            "never raise: models write 1/0",
-            lambda: [answer(text) for text in ("#### 1/0", "It is 1/0.", "", "####")],
+            "never raise: models write 1/0, 1/00, and digits without end",
+            lambda: [answer(text) for text in HARD_TEXTS],
         ),
-        ("give None for 1/0, which is no number", reads("#### 1/0", None)),
+        (
+            "give None for 1/0 and 1/00, which are no numbers",
+            lambda: answer("#### 1/0") is None is answer("#### 1/00"),
+        ),
         ("read the 5 of '#### not 1/0 but 5'", reads("#### not 1/0 but 5", 5)),
         (
             "read any number in any text",
@@ -96,163 +100,104 @@ def _numbers_in_texts():
         yield f"After 8 days he has ${number:,}.", number
 
 
-def check_mistakes(answer, gold) -> Check:
-    """Three texts with the learner's verdict, which `correct` does not share."""
+GOLD = 36
+# "A ticket costs $18. What do 2 tickets cost?", answered; and whether it is right.
+_ANSWERED = (
+    ("18 + 18 = 34, and not 36.", False),
+    ("They cost <<18+18=36>>36 dollars.\n#### 36", True),
+    ("The second is free, but a fee of 18 is due: <<18+18=36>>36.\n#### 36", False),
+    ("The answer is **36**.", True),
+    ("#### 36 dollars for 2 tickets", True),
+    ("<<18+2=20>>20, so <<20*2=36>>36.\n#### 36", False),
+    ("#### $36.00\n\nQuestion: Tom has 5 apples and eats 2.", True),
+    ("At 36 each, both cost <<36+36=72>>72.\n#### 72", False),
+    ("They cost thirty-six dollars.", True),
+    (r"\boxed{36}", True),
+    ("$36 (2 x $18)", True),
+    ("<<2*18=36>>36\n#### 36 cents", False),
+    ("Eighteen twice is thirty-four.", False),
+    ("The total is $36, or $18 for each.", True),
+)
+ANSWERS = {number: text for number, (text, _) in enumerate(_ANSWERED, 1)}
+KINDS = ("right, rejected", "wrong, accepted")
 
-    def accepted(text):
-        return correct([""], [text], answer=[gold])[0] == 1.0
+
+def check_mistakes(answer) -> Check:
+    """Which of ANSWERS each reader rejects though right, and accepts though wrong."""
+    right = {number for number, (_, holds) in enumerate(_ANSWERED, 1) if holds}
+    read = {"strict": extract_strict, "lenient": extract_lenient}
+    accepts = {
+        who: {number for number, text in ANSWERS.items() if reads(text) == GOLD}
+        for who, reads in read.items()
+    }
+
+    def called(kind):
+        return set().union(*(answer[who][kind] for who in read))
 
     return judge(
-        ("be three pairs of a text and a verdict", lambda: len(answer) == 3),
         (
-            "have verdicts that are True or False",
-            lambda: all(isinstance(right, bool) for _, right in answer),
+            "say, for strict and for lenient, which answers are 'right, rejected' "
+            "and which 'wrong, accepted'",
+            lambda: {*answer} == {*read} and all({*a} == {*KINDS} for a in _of(answer)),
         ),
         (
-            "be three different texts, by more than blanks",
-            lambda: len({" ".join(t.split()) for t, _ in answer}) == 3,
+            f"name the answers by their numbers, 1 to {len(ANSWERS)}",
+            lambda: all(
+                whole(*numbers) and {*numbers} <= {*ANSWERS}
+                for kinds in _of(answer)
+                for numbers in kinds.values()
+            ),
         ),
         (
-            "hold three texts on which the checker and you disagree",
-            lambda: all(accepted(text) != right for text, right in answer),
+            "call no answer right in one place and wrong in another",
+            lambda: not called(KINDS[0]) & called(KINDS[1]),
         ),
         (
-            "hold a text that is right and rejected",
-            lambda: any(right for _, right in answer),
+            "list as rejected only what that reader rejects",
+            lambda: not any(accepts[who] & {*answer[who][KINDS[0]]} for who in read),
         ),
         (
-            "hold a text that is wrong and accepted",
-            lambda: not all(right for _, right in answer),
+            "list as accepted only what that reader accepts",
+            lambda: all(accepts[who] >= {*answer[who][KINDS[1]]} for who in read),
+        ),
+        *_reads_well(answer, called, right),
+        *_misses_none(answer, right, accepts),
+    )
+
+
+def _of(answer):
+    """What is said of each reader."""
+    return answer.values()
+
+
+def _reads_well(answer, called, right):
+    """The learner's own reading, whatever the two readers make of it."""
+    return (
+        (
+            "call right only what gives 36 dollars, by steps that are all true: one of "
+            "those you call right does not",
+            lambda: called(KINDS[0]) <= right,
         ),
         (
-            f"be honest: what you call right ends in {gold}, in digits or words, and "
-            "says so plainly, in words of prices, sums and answers alone",
-            lambda: all(_plainly_says(t, int(gold)) for t, right in answer if right),
-        ),
-        (
-            "be honest: what you call wrong has a false sum between << and >>, or two "
-            "#### lines with different numbers",
-            lambda: all(_is_wrong(t) for t, right in answer if not right),
+            "call wrong only what gives another price or takes a false step: one of "
+            "those you call wrong does neither",
+            lambda: not called(KINDS[1]) & right,
         ),
     )
 
 
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_ONES = "one two three four five six seven eight nine".split()
-_SPOKEN = re.compile(rf"\b({'|'.join(_TENS)})(?:[ -]({'|'.join(_ONES)}))?\b")
-# Whatever takes a number back is said in other words than these; "each" is, too, unless
-# it is said of 18.
-_PLAIN = frozenset(
-    """a all altogether amount and answer are as at be both buck bucks buy buys by come
-    comes cost costing costs dollar dollars double eighteen end equal equals final
-    follows for get gets give gives has have hence her him his i in is it it's its
-    make makes multiply must need needs of on one paid pay pays person plus price
-    prices result she he so spend spends sum that that's the them then there
-    therefore these they this those thus ticket tickets times to together total
-    twice two us usd was we were which will with would you your""".split()
-)
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_EACH = re.compile(
-    r"(?:\$?18 (?:dollars? )?each|each (?:ticket )?(?:costs?|is) \$?18)\b"
-)
-_SIGNS = re.compile(r"[^\w\s$.,:;!+*×/()<>=#’'-]|\d!|_")
-# The number is a part of a sum that is left to the reader, or one of a list.
-_FACTOR = re.compile(
-    r"(?:\b(?:twice|double|times)\s+(?:of\s+)?|[-+*/]\s*|\d\s*,\s*)\$?$"
-)
-_MULTIPLE = re.compile(r"\s*(?:(?:times|squared)\b|[-+*/])")
-
-
-# What is said of one ticket is not said of two, and two numbers are not one.
-_ONE = re.compile(
-    r"\b(?:one|(?:a|one|1|the|this) ticket) (?:[a-z]+ ){0,3}\$?(\d+)\b"
-    r"|\b(\d+) (?:dollars? |\$ )?(?:a|per|for a|for one) ticket\b"
-)
-_PAIR = re.compile(r"\bboth\s+\$?\d+(?:\.\d+)?\s+and\b")
-_SUM = re.compile(r"(\d[\d\s.]*[-+*/][\d\s.+*/()-]*)=\s*\$?(\d+(?:\.\d+)?)")
-
-
-def _false_sum(text):
-    """Whether a sum in a text, <<…>> or not, does not come to what it says."""
-    return any(
-        calculate(left) not in (None, Fraction(right))
-        for left, right in _SUM.findall(text.replace("$", ""))
-    )
-
-
-def _plainly_says(text, gold):
-    """Whether the last number of a text, the 2 tickets aside, is the gold one."""
-
-    def digits(spoken):
-        ten, one = spoken.groups()
-        return str(10 * _TENS.index(ten) + 20 + (_ONES.index(one) + 1 if one else 0))
-
-    plain = _SPOKEN.sub(digits, re.sub(r"(?<=\d),(?=\d)", "", text.lower()))
-    words = _WORD.findall(_EACH.sub("", plain))
-    if not {*words} <= _PLAIN or _SIGNS.search(text):
-        return False
-    if any(str(gold) in found for found in _ONE.findall(plain)):
-        return False
-    if _PAIR.search(plain) or _false_sum(plain):
-        return False
-    plain = re.sub(r"\b(?:2|two) tickets?\b", "", plain)
-    numbers = re.finditer(r"(?<![\d.])-?\d+(?:\.\d+)?(?:/[1-9]\d*)?", plain)
-    *_, last = [None, *numbers]
-    if last is None or Fraction(last[0]) != gold or not all(annotations(text)):
-        return False
-    before, after = plain[: last.start()], plain[last.end() :]
-    return not (_FACTOR.search(before) or _MULTIPLE.match(after))
-
-
-def _is_wrong(text):
-    """Whether a sum that is shown does not hold, or two lines answer differently."""
-    for left, right in re.findall(r"<<([^<>=]+)=([^<>=]+)>>", text):
-        computable = calculate(left) is not None and calculate(right) is not None
-        if computable and annotations(f"<<{left}={right}>>") == [False]:
-            return True
-    answers = {extract_strict(MARK + part) for part in text.split(MARK)[1:]}
-    return len(answers - {None}) > 1
-
-
-def check_pass_at_k(answer) -> Check:
-    """The chance that k of n sampled answers hold a right one."""
-
-    def by_hand(n, c, k):
-        picks = list(itertools.combinations([1] * c + [0] * (n - c), k))
-        return sum(map(any, picks)) / len(picks)
-
-    def near(n, c, k, value):
-        return abs(answer(n, c, k) - value) < 1e-9
-
-    def one_by_one(n, c, k):
-        """The same without counting: one answer is drawn after another."""
-        all_wrong = 1.0
-        for drawn in range(k):
-            all_wrong *= max(n - c - drawn, 0) / (n - drawn)
-        return 1 - all_wrong
-
-    large = [(40, 3, 10), (100, 1, 50), (64, 60, 4), (200, 7, 100), (30, 30, 30)]
-    cases = [
-        (n, c, k) for n in range(1, 7) for c in range(n + 1) for k in range(1, n + 1)
-    ]
-    return judge(
-        ("be 0 when no answer is right", lambda: near(8, 0, 4, 0)),
-        ("be the share of right ones for k = 1", lambda: near(8, 3, 1, 3 / 8)),
-        ("be 1 when all n are handed in and one is right", lambda: near(8, 1, 8, 1)),
-        ("be 1 when fewer than k are wrong", lambda: near(8, 6, 3, 1)),
-        (
-            "draw without putting back: 1 right of 2, both handed in",
-            lambda: near(2, 1, 2, 1),
-        ),
-        (
-            "equal a count of all ways to pick k of n",
-            lambda: all(near(*case, by_hand(*case)) for case in cases),
-        ),
-        (
-            "be right for many answers as well",
-            lambda: all(near(*case, one_by_one(*case)) for case in large),
-        ),
-    )
+def _misses_none(answer, right, accepts):
+    """Nothing is left out."""
+    for who, accepted in accepts.items():
+        for kind, numbers in zip(
+            KINDS, (right - accepted, accepted - right), strict=True
+        ):
+            yield (
+                f"miss none under {who}, '{kind}': read the others once more",
+                lambda who=who, kind=kind, numbers=numbers: (
+                    {*answer[who][kind]} == numbers
+                ),
+            )
 
 
 def check_questions_needed(answer) -> Check:
@@ -267,3 +212,45 @@ def check_questions_needed(answer) -> Check:
         ("be enough for ±2 points at 50%", lambda: half_width(int(answer)) < 0.0201),
         ("be no more than needed, within 5%", lambda: half_width(answer / 1.05) > 0.02),
     )
+
+
+def check_needed(answer) -> Check:
+    """Questions that show a gain: with two sets of questions, and with one for both."""
+
+    def near(case, which):
+        given, true = answer(*case)[which], _needed(*case)[which]
+        return abs(given - true) <= max(1.0, 1e-3 * true)
+
+    gains = [(0.5, 0.1, 0.05), (0.114, 0.33, 0.03), (0.3, 0.06, 0.02), (0.6, 0.2, 0.04)]
+    losses = [(0.416, 0.0, 0.044), (0.5, 0.05, 0.1), (0.35, 0.02, 0.21)]
+    strangers = [(0.3, 0.35, 0.15), (0.2, 0.32, 0.12)]
+    return judge(
+        ("give two numbers", lambda: len(answer(*gains[0])) == 2),
+        (
+            "put the spread of both runs into the first: each has its own questions",
+            lambda: all(near(case, 0) for case in gains),
+        ),
+        (
+            "let the second be as large as the first where two runs differ as often as "
+            "if they had nothing to do with each other: 30% right, 35% gained, 15% "
+            "lost",
+            lambda: all(near(case, 1) for case in strangers),
+        ),
+        (
+            "look, for the second, at what a question changes by: 1, -1 or 0",
+            lambda: all(near(case, 1) for case in gains),
+        ),
+        (
+            "work for losses too",
+            lambda: all(near(case, i) for case in losses for i in (0, 1)),
+        ),
+    )
+
+
+def _needed(before, gained, lost, n=1000):
+    """The same from two columns of 0 and 1: a thousand questions, before and after."""
+    right, wins, losses = (round(n * share) for share in (before, gained, lost))
+    first_N, second_N = np.zeros((2, n))
+    first_N[:right] = second_N[losses : right + wins] = 1
+    spreads = (first_N.var() + second_N.var(), (second_N - first_N).var())
+    return [1.96**2 * s / (second_N - first_N).mean() ** 2 for s in spreads]

@@ -6,6 +6,8 @@ import math
 import re
 from fractions import Fraction
 
+import numpy as np
+
 from helpers import rewards
 from helpers.exercises import rewards as checks
 from helpers.tools import sums
@@ -19,7 +21,18 @@ def plain(text):
 
 def last(part, pattern=NUMBER, value=Fraction):
     found = re.findall(pattern, part)
-    return value(found[-1]) if found and not found[-1].endswith("/0") else None
+    try:
+        return value(found[-1])
+    except (IndexError, ValueError, ZeroDivisionError):
+        return None
+
+
+def unguarded(text, *, zero="/0", longest=10**6):
+    """Right wherever it does not raise."""
+    found = re.findall(NUMBER, after(text))
+    if not found or found[-1].endswith(zero) or len(found[-1]) > longest:
+        return None
+    return Fraction(found[-1])
 
 
 def after(text):
@@ -118,16 +131,61 @@ def rounded(read):
     return answer
 
 
-RIGHT_TEXT = ("They cost thirty-six dollars.", True)
-TWO_NUMBERS = ("#### 36 dollars for 2 tickets", True)
-LUCKY = ("<<18+2=20>>20, so <<20*2=36>>36.\n#### 36", False)
+# Of helpers.exercises.measuring.ANSWERS: what is right, what each reader accepts.
+TRUE_36 = {2, 4, 5, 7, 9, 10, 11, 14}
+STRICT_36, LENIENT_36 = {2, 3, 6, 7, 12}, {1, 2, 3, 4, 6, 7, 10, 12}
 
 
-def drawn(n, c, k):
-    wrong = 1.0
-    for i in range(k):
-        wrong *= max(0, n - c - i) / (n - i)
-    return 1 - wrong
+def mistaken(right, strict=STRICT_36, lenient=LENIENT_36, kind=set):
+    """The answer to 03-2 of someone who reads so."""
+    readers = {"strict": strict, "lenient": lenient}
+    return {
+        who: {
+            "right, rejected": kind(right - accepted),
+            "wrong, accepted": kind(accepted - right),
+        }
+        for who, accepted in readers.items()
+    }
+
+
+ALL_36 = (TRUE_36, STRICT_36, LENIENT_36)
+
+
+def questions(
+    before,
+    gained,
+    lost,
+    *,
+    change=lambda gained, lost: gained + lost - (gained - lost) ** 2,
+    both=lambda p, q: p * (1 - p) + q * (1 - q),
+    z=1.96,
+    power=2,
+):
+    """The solution of 03-4, with its usual mistakes as switches."""
+    gain = gained - lost
+    scale = z**2 / abs(gain) ** power
+    return scale * both(before, before + gain), scale * change(gained, lost)
+
+
+def asking(**mistake):
+    return functools.partial(questions, **mistake)
+
+
+def by_table(before, gained, lost):
+    """A right alternative: a hundred thousand questions, written out."""
+    n = 100_000
+    old, won, gone = (round(n * share) for share in (before, gained, lost))
+    kept = old - gone
+    pairs = np.repeat(
+        [[1, 1], [1, 0], [0, 1], [0, 0]], [kept, gone, won, n - old - won], axis=0
+    )
+    gain = (gained - lost) / 1.96
+    change = pairs[:, 1] - pairs[:, 0]
+    return pairs.var(axis=0).sum() / gain**2, change.var() / gain**2
+
+
+def rounded_up(before, gained, lost):
+    return [math.ceil(n) for n in questions(before, gained, lost)]
 
 
 def weights(correct, form, sums, length):
@@ -241,7 +299,17 @@ WRONG = {
         "zero for 1/0": lambda text: Fraction(0) if "/0" in text else last(after(text)),
         "no sign": lambda text: last(after(text), r"\d+(?:\.\d+|/\d+)?"),
         "zero for none": lambda text: last(after(text)) or Fraction(0),
-        "raises on 1/0": lambda text: last(after(text), r"-?\d+(?:\.\d+|/\d+)?"),
+        "raises on 1/0": lambda text: unguarded(text, zero="none"),
+        "raises on 1/00": lambda text: unguarded(text, longest=40),
+        "raises on digits without end": lambda text: (
+            None if re.search("/0+$", after(text)) else unguarded(text)
+        ),
+        "no minus before a decimal": lambda text: last(
+            after(text), r"\d+\.\d+|-?(?:\d+/\d+|\d+|\.\d+)"
+        ),
+        "no minus before a fraction": lambda text: last(
+            after(text), r"\d+/\d+|-?\d*\.?\d+"
+        ),
         "a float where it is exact": as_float,
         "an int where it is exact": as_int,
         "a mark with a blank": after_a_blank,
@@ -260,51 +328,28 @@ WRONG = {
         ),
     },
     "03-2": {
-        "another number": [RIGHT_TEXT, LUCKY, ("#### 136", True)],
-        "a denial": [RIGHT_TEXT, LUCKY, ("The answer is not 36.", True)],
-        "a denial cut short": [RIGHT_TEXT, LUCKY, ("It isn't 36.", True)],
-        "a hedge": [RIGHT_TEXT, LUCKY, ("It is 35 or 36.", True)],
-        "36 on the way": [RIGHT_TEXT, LUCKY, ("36 is half, so 72.", True)],
-        "36 in a fraction": [RIGHT_TEXT, LUCKY, ("It is 1/36.", True)],
-        "minus": [RIGHT_TEXT, LUCKY, ("It is -36.", True)],
-        "36 and a word": [RIGHT_TEXT, LUCKY, ("#### 36 thousand", True)],
-        "words, then others": [
-            RIGHT_TEXT,
-            LUCKY,
-            ("Not thirty-six but thirty-five", True),
-        ],
-        "a false sum": [RIGHT_TEXT, LUCKY, ("<<18+18=35>> It costs 36.", True)],
-        "twice the same line": [RIGHT_TEXT, TWO_NUMBERS, ("#### 36\n#### 36", False)],
-        "no sum in the sum": [RIGHT_TEXT, TWO_NUMBERS, ("<<\n#### 36", False)],
-        "a rude word": [RIGHT_TEXT, TWO_NUMBERS, ("<<x=y>>\n#### 36", False)],
-        "a true sum": [RIGHT_TEXT, TWO_NUMBERS, ("<<18*2=36>>\n#### 36", False)],
-        "numbers as verdicts": [("It is 36.", 1), TWO_NUMBERS, LUCKY],
-        "more": [RIGHT_TEXT, LUCKY, ("More than 36.", True)],
-        "a guess": [RIGHT_TEXT, LUCKY, ("Maybe 36.", True)],
-        "about": [RIGHT_TEXT, LUCKY, ("It is about 36.", True)],
-        "a half": [RIGHT_TEXT, LUCKY, ("Half of 36.", True)],
-        "a dozen": [RIGHT_TEXT, LUCKY, ("They cost 36 dozen.", True)],
-        "taken back": [RIGHT_TEXT, LUCKY, ("It would be 36, but one is free.", True)],
-        "a range": [RIGHT_TEXT, LUCKY, ("Between 30 and 36.", True)],
-        "twice as much": [RIGHT_TEXT, LUCKY, ("It is twice 36.", True)],
-        "times": [RIGHT_TEXT, LUCKY, ("2 times $36", True)],
-        "many times": [RIGHT_TEXT, LUCKY, ("They cost 36 times 2.", True)],
-        "squared": [RIGHT_TEXT, LUCKY, ("It is thirty-six squared.", True)],
-        "a factorial": [RIGHT_TEXT, LUCKY, ("It is 36!", True)],
-        "both": [RIGHT_TEXT, LUCKY, ("The answer is both 18 and 36.", True)],
-        "of one": [RIGHT_TEXT, LUCKY, ("A ticket costs $36.", True)],
-        "of the ticket": [RIGHT_TEXT, LUCKY, ("The ticket costs 36 dollars.", True)],
-        "of one of them": [RIGHT_TEXT, LUCKY, ("One costs 36.", True)],
-        "a product to do": [RIGHT_TEXT, LUCKY, ("18*2*36", True)],
-        "a sum to do": [RIGHT_TEXT, LUCKY, ("36 + 36", True)],
-        "a list": [RIGHT_TEXT, LUCKY, ("35, 36", True)],
-        "a price": [RIGHT_TEXT, LUCKY, ("Price: 36 $ a ticket", True)],
-        "of one ticket": [RIGHT_TEXT, LUCKY, ("One ticket costs 36.", True)],
-        "a false sum in words": [
-            RIGHT_TEXT,
-            LUCKY,
-            ("18+18=35 so it costs 36", True),
-        ],
+        "all with a 36": mistaken({1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14}),
+        "luck is right": mistaken(TRUE_36 | {6}),
+        "a step that is not in the question is right": mistaken(TRUE_36 | {3}),
+        "cents are dollars": mistaken(TRUE_36 | {12}),
+        "a denial is right": mistaken(TRUE_36 | {1}),
+        "words are no number": mistaken(TRUE_36 - {9}),
+        "no box without work": mistaken(TRUE_36 - {10}),
+        "no number that another follows": mistaken(TRUE_36 - {5, 11, 14}),
+        "nothing without its work": mistaken({2}),
+        "as strict reads": mistaken(STRICT_36),
+        "as lenient reads": mistaken(LENIENT_36),
+        "one list for both": mistaken(TRUE_36, lenient=STRICT_36),
+        "the readers exchanged": mistaken(TRUE_36, LENIENT_36, STRICT_36),
+        "rejected, right or wrong": mistaken({*range(1, 15)}),
+        "accepted, right or wrong": mistaken(set()),
+        "the kinds exchanged": {
+            who: dict(zip(kinds, reversed(kinds.values()), strict=True))
+            for who, kinds in mistaken(TRUE_36).items()
+        },
+        "counts": mistaken(TRUE_36, kind=len),
+        "counted from 0": mistaken(*({i - 1 for i in numbers} for numbers in ALL_36)),
+        "strict alone": {"strict": mistaken(TRUE_36)["strict"]},
     },
     "03-3": {
         "one point": 9604,
@@ -315,16 +360,25 @@ WRONG = {
         "half a question": 2400.5,
     },
     "03-4": {
-        "puts back": lambda n, c, k: 1 - (1 - c / n) ** k,
-        "all right": lambda n, c, k: math.comb(c, k) / math.comb(n, k),
-        "the share": lambda n, c, k: c / n,
-        "k times the share": lambda n, c, k: min(1, k * c / n),
-        "none right": lambda n, c, k: math.comb(n - c, k) / math.comb(n, k),
-        "k and c exchanged": lambda n, c, k: (
-            1 - math.comb(n - c, c) / math.comb(n, k) if c else 0.0
+        "one run has no spread": asking(both=lambda p, q: p * (1 - p)),
+        "the second run alone": asking(both=lambda p, q: q * (1 - q)),
+        "as if the shares were equal": asking(both=lambda p, q: 2 * p * (1 - p)),
+        "at worst": asking(both=lambda p, q: 0.5),
+        "the mean change stays in": asking(change=lambda g, lost: g + lost),
+        "two shares once more": asking(
+            change=lambda g, lost: g * (1 - g) + lost * (1 - lost)
         ),
-        "any": lambda n, c, k: float(c > 0),
-        "up to ten": lambda n, c, k: drawn(min(n, 10), min(c, 10), min(k, 10)),
+        "only what was gained": asking(change=lambda g, lost: g - (g - lost) ** 2),
+        "a share of its own": asking(
+            change=lambda g, lost: (g - lost) * (1 - g + lost)
+        ),
+        "two deviations": asking(z=2),
+        "one deviation": asking(z=1),
+        "one-sided": asking(z=1.645),
+        "of the gain, not its square": asking(power=1),
+        "one number": lambda *shares: questions(*shares)[0],
+        "exchanged": lambda *shares: questions(*shares)[::-1],
+        "gains only": lambda b, g, lost: questions(b, max(g, lost), min(g, lost)),
     },
     "05-1": {
         "only the value": making(fits=lambda found, given: True),
@@ -425,6 +479,13 @@ WRONG = {
 RIGHT = {
     "03-1": {
         "a line": lambda text: last(after(text)),
+        "the divisor looked at": lambda text: (
+            None
+            if re.search(
+                r"/0+$|\d{1000}", "".join(re.findall(NUMBER, after(text))[-1:])
+            )
+            else last(after(text))
+        ),
         "by split": lambda text: (
             last(plain(text).split("####")[-1].split("\n")[0])
             if "####" in text
@@ -432,25 +493,12 @@ RIGHT = {
         ),
     },
     "03-2": {
-        "digits": [("That is 36 dollars.", True), ("18+18=36", True), LUCKY],
-        "two lines": [RIGHT_TEXT, TWO_NUMBERS, ("#### 18\n#### 36", False)],
-        "a product": [("Twice 18 is 36.", True), ("2 times 18 = 36", True), LUCKY],
-        "would": [("They would cost 36 dollars.", True), ("18 × 2 = 36", True), LUCKY],
-        "multiplied": [("We multiply 18 by 2 and get 36.", True), RIGHT_TEXT, LUCKY],
-        "glad": [("Thirty-six!", True), ("They cost 36 dollars!", True), LUCKY],
-        "words": [
-            ("Thirty six.", True),
-            ("#### thirty-six", True),
-            ("<<1=2>>\n#### 36", False),
-        ],
+        "sets": mistaken(TRUE_36),
+        "lists": mistaken(TRUE_36, kind=sorted),
+        "frozen": dict(reversed(mistaken(TRUE_36, kind=frozenset).items())),
     },
     "03-3": {"exact": 2401, "rounded": 2450, "a float": 2401.0},
-    "03-4": {
-        "one by one": drawn,
-        "exact": lambda n, c, k: float(
-            1 - Fraction(math.comb(n - c, k), math.comb(n, k))
-        ),
-    },
+    "03-4": {"written out": by_table, "rounded up": rounded_up},
     "05-1": {"one by one": making(), "taken away": taken_away},
     "05-2": {"large": weights(10, 3, 3, 3), "small": weights(0.5, 0.1, 0.1, 0.1)},
     "05-3": {

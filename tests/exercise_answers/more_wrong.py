@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exercise_answers.masks import TRUE, dialogue, layout
-from exercise_answers.measuring import LUCKY, MANY, RIGHT_TEXT, weights
+from exercise_answers.measuring import MANY, TRUE_36, mistaken, questions, weights
 from exercise_answers.products import by_last_bucket, gemma, hops, one_row, turning
 from exercise_answers.start import DRIVE, HERE
 from helpers import rewards
@@ -53,19 +53,11 @@ def by_decimals(text):
     if not found:
         return None
     above, below = found[-1].groups()
+    if max(len(above), len(below or "")) > 4000:
+        return None
     if below is not None and "." not in above:
         return Fraction(int(above), int(below)) if int(below) else None
     return Fraction(Decimal(below or above))
-
-
-def at_most(k):
-    """pass@k by the mean over all k-th answers, drawn in a row."""
-
-    def answer(n, c, k_):
-        missed = np.prod([1 - c / (n - i) for i in range(min(k_, k, n - c + 1))])
-        return 1 - missed if c else 0.0
-
-    return answer
 
 
 def by_segments(lengths, room):
@@ -231,15 +223,36 @@ WRONG = {
         "the size of it": lambda text: (found := by_decimals(text)) and abs(found),
     },
     "03-2": {
-        "a blank's difference": [LUCKY, RIGHT_TEXT, (RIGHT_TEXT[0] + " ", True)],
-        "verdicts turned": [(t, not right) for t, right in (LUCKY, RIGHT_TEXT)] * 2,
-        "texts alone": [LUCKY[0], RIGHT_TEXT[0], "36"],
+        "one left out": mistaken(TRUE_36)
+        | {
+            "strict": {
+                "right, rejected": {4, 5, 9, 10, 11},
+                "wrong, accepted": {3, 6, 12},
+            }
+        },
+        "right and wrong at once": mistaken(TRUE_36)
+        | {
+            "lenient": {
+                "right, rejected": {5, 9, 11, 14},
+                "wrong, accepted": {1, 3, 4, 6, 12},
+            }
+        },
+        "texts": {
+            who: dict.fromkeys(kinds, ["36"])
+            for who, kinds in mistaken(TRUE_36).items()
+        },
+        "pairs of lists": {
+            who: [*kinds.values()] for who, kinds in mistaken(TRUE_36).items()
+        },
     },
     "03-3": {"one-sided": 1692, "in a list": [2401], "not a number": math.nan},
     "03-4": {
-        "at most four": at_most(4),
-        "rounded": lambda n, c, k: round(1 - math.comb(n - c, k) / math.comb(n, k), 4),
-        "c for n - c": lambda n, c, k: 1 - math.comb(c, k) / math.comb(n, k),
+        "in hundreds": lambda b, g, lost: [n / 100 for n in questions(b, g, lost)],
+        "both runs counted": lambda b, g, lost: [2 * n for n in questions(b, g, lost)],
+        "a loss is never seen": lambda b, g, lost: (
+            questions(b, g, lost) if g > lost else (math.inf, math.inf)
+        ),
+        "three": lambda b, g, lost: (b, *questions(b, g, lost)),
     },
     "04-1": {"a position more": (11, 17), "of the words": (12, 16)},
     "04-2": {
@@ -347,10 +360,10 @@ RIGHT = {
     },
     "03-1": {"decimals": by_decimals},
     "03-2": {
-        "lists": [list(x) for x in (LUCKY, RIGHT_TEXT, ("It is 36 dollars.", True))]
+        "NumPy's": mistaken(TRUE_36, kind=lambda numbers: np.array(sorted(numbers)))
     },
     "03-3": {"NumPy's": np.int64(2401)},
-    "03-4": {"a product": at_most(10**6)},
+    "03-4": {"NumPy's": lambda b, g, lost: np.array(questions(b, g, lost))},
     "04-1": {"NumPy's": (np.int64(11), np.int32(16))},
     "04-2": {"sorted": dict(sorted(TRUE.items(), reverse=True))},
     "04-3": {
