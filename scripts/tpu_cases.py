@@ -128,13 +128,17 @@ class Case:
     def flops(self):
         """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
 
-        Packed rows are scored whole, as one text each; of groups the answers are. A
-        teacher is asked once, and so are towers, which are frozen.
+        Packed rows are scored whole, as one text each; of groups the answers are, and a
+        prompt's last token. A teacher is asked once, and so are towers, which are
+        frozen.
         """
         config, vision = self.config, self.config.vision
         rows = self.prompts * self.answers
-        texts = [(self.prompts, 0, self.prompt_tokens)]
-        texts += [(rows, self.prompt_tokens, self.completion_tokens)]
+        asked = self.prompt_tokens if self.program == "sft" else 1
+        texts = [
+            useful_flops.Texts(self.prompts, 0, self.prompt_tokens, asked),
+            useful_flops.Texts(rows, self.prompt_tokens, self.completion_tokens),
+        ]
         scored = rows * self.completion_tokens
         if self.program == "sft":
             scored = self.tokens
