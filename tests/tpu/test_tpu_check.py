@@ -208,10 +208,11 @@ def test_a_prompt_is_asked_by_its_last_token_alone(program):
         ]
         return two[1] - two[0]
 
-    all_layers = 3 * 2 * 1.9e9  # forward and backward, with 1.9 billion weights
-    assert more("sft") > all_layers
+    forward = 2 * 1.9e9  # with the 1.9 billion weights of all layers
+    assert more("sft") > 3 * forward
+    passes = 1 if program in ("rollout", "evaluation") else 3
     of_teacher = 2 * 30e9 if program == "distillation" else 0
-    assert more(program) - of_teacher < 0.5 * all_layers
+    assert more(program) - of_teacher < 0.5 * passes * forward
 
 
 def test_gspo_is_counted_as_grpo_and_clips_answers():
