@@ -27,13 +27,14 @@ class Products(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """So many texts of one kind, each of `own` tokens that stand after `before` others.
+    """Texts of one kind, each of `own` tokens that stand after `before` others.
 
+    many: how many there are.
     asked: the last so many of its tokens are asked what follows, or what they became;
       None: all. Of the others nothing is used but keys and values.
     """
 
-    count: int
+    many: int
     before: int
     own: int
     asked: int | None = None
@@ -41,11 +42,13 @@ class Texts(NamedTuple):
     def end(self) -> "Texts":
         """What is asked of them, after all the rest."""
         asked = self.own if self.asked is None else self.asked
-        return Texts(self.count, self.before + self.own - asked, asked)
+        return Texts(self.many, self.before + self.own - asked, asked)
 
 
-def forward_flops(config, texts: Iterable[Texts], scored: int, rank: int = 0):
-    """The `Products` of a decoder's forward pass.
+def forward_flops(
+    config, texts: Iterable[Texts], scored: int, rank: int = 0
+) -> Products:
+    """What a forward pass of a decoder multiplies.
 
     A token that is not asked ends at the last layer that makes keys: of Gemma 4's small
     models some twenty more follow, of the others none.
@@ -64,14 +67,14 @@ def forward_flops(config, texts: Iterable[Texts], scored: int, rank: int = 0):
         keys, others = _shapes(c, i)
         through = texts if i < last else [one.end() for one in texts]
         for shapes, passing in ((keys, texts), (others, through)):
-            tokens = sum(one.count * one.own for one in passing)
+            tokens = sum(one.many * one.own for one in passing)
             base += tokens * sum(rows * columns for rows, columns in shapes)
             thin += tokens * sum(map(sum, shapes))
             # Of Gemma 4 a layer's vectors of a token: made of it, gated and added.
             if shapes is others and c.gemma4:
                 base += tokens * 3 * c.width * c.gemma4.per_layer
         span = None if c.is_global(i) else c.window
-        pairs = sum(one.count * seen(one.before, one.own, span) for one in through)
+        pairs = sum(one.many * seen(one.before, one.own, span) for one in through)
         attention += others[0][1] * pairs
     return Products(
         base=2 * base,
