@@ -16,6 +16,8 @@ import re
 import human_minutes
 import publish
 import readme_compiler
+import readme_decoding
+import readme_gemma4
 import readme_learning
 import readme_left
 import readme_peers
@@ -172,8 +174,9 @@ def readme(text: str) -> str:
 def compiler(text: str) -> str:
     """docs/compiler.md with its tables as the data have them now."""
     text = fill(text, "tpu", readme_compiler.tpu_tables())
+    text = fill(text, "gemma4", readme_gemma4.section())
     text = fill(text, "left", readme_left.left_table())
-    text = fill(text, "decoding", readme_left.decoding_table())
+    text = fill(text, "decoding", readme_decoding.decoding_table())
     text = fill(text, "meshes", readme_left.meshes_table())
     text = fill(text, "peers", readme_left.peers_table())
     text = fill(text, "long", readme_compiler.long_texts())

@@ -7,11 +7,6 @@ from helpers.course import results
 from helpers.tpu import GENERATIONS, ahead_of_time, kept_programs, where_time_goes
 from scripts import tables, tpu_cases, tpu_check, tpu_published
 
-GEMMA4 = {
-    "31B": ("v6e:2x4", "v5e-8"),
-    "E2B": ("v5e-1", "v5e-8", "v6e:2x4", "v5p:4x4x1"),
-    "E4B": ("v5e-1", "v5e-8"),
-}
 MACHINES = {"v5e-1": "one chip (Colab)", "v5e-8": "eight chips (Kaggle)"}
 
 
@@ -43,33 +38,7 @@ def pictures_tables() -> str:
     beside = (
         "The update on one chip once more, beside a base stored in four bits (NF4):"
     )
-    demo = [
-        results.compiled(machine, model=f"google/gemma-4-{model}-it")
-        for model, machines in GEMMA4.items()
-        for machine in machines
-    ]
-    gemma4 = (
-        "Gemma 4. Its 31B answers 64 photos at once on eight chips (of v5e in "
-        "int8), E2B on one. E2B samples eight answers to each of eight prompts on one "
-        "chip, to each of 16 on eight. The smallest slice on which 31B was compiled "
-        "beside a student is Kaggle's v5e-8: 31B in int8, and each matrix of E2B over "
-        "two chips; there is room for E4B as the student, too. On v6e:2x4 and "
-        "v5p:4x4x1 31B is in bfloat16. One chip of v5e has no room for it: there E2B "
-        "is distilled from E4B, both in int8 "
-        "with their per-layer tables in the host's memory. (E4B has no larger teacher "
-        "but 31B, so it is not distilled on one chip.) What is sampled beside a "
-        "teacher leaves room for it. E4B alone is in int8 on one chip, its table on "
-        "the host; on eight chips two share each of its matrices. There the per-layer "
-        "table stays cut and its rows are sent: gathered whole, it brought E2B's "
-        "rollout to 66% of a chip's memory, and E4B's beside 31B to 114%. Updates took "
-        "three to eighteen CPU-minutes to compile (`compile_s` in `tpu_fit.csv`; the "
-        "longest beside other work). "
-        "Three minutes of two cores were aimed at. E4B's SFT takes 137 s there (244 "
-        "CPU-seconds); GRPO of E4B, of 391 to 840 CPU-seconds, misses it: its program "
-        "holds each kind of layer twice, for questions and for answers, forward and "
-        "backward."
-    )
-    return "\n\n".join([*tables, said, beside, four_bits, gemma4, *demo])
+    return "\n\n".join([*tables, said, beside, four_bits])
 
 
 def published_table() -> str:

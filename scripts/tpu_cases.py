@@ -125,19 +125,26 @@ class Case:
             table_on_host=self.teacher_table_on_host,
         )
 
-    def flops(self):
+    def flops(self, asked=None):
         """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
 
         Packed rows are scored whole, as one text each; of groups the answers are. A
         teacher is asked once, and so are towers, which are frozen.
+
+        Args:
+          asked: of a prompt, so many last tokens are walked through all layers, and
+            answers alone are scored. None: the last; packed rows whole.
         """
         config, vision = self.config, self.config.vision
         rows = self.prompts * self.answers
-        texts = [(self.prompts, 0, self.prompt_tokens)]
-        texts += [(rows, self.prompt_tokens, self.completion_tokens)]
-        scored = rows * self.completion_tokens
-        if self.program == "sft":
-            scored = self.tokens
+        rows_whole = self.program == "sft" and asked is None
+        if asked is None:
+            asked = self.prompt_tokens if rows_whole else 1
+        texts = [
+            useful_flops.Texts(self.prompts, 0, self.prompt_tokens, asked),
+            useful_flops.Texts(rows, self.prompt_tokens, self.completion_tokens),
+        ]
+        scored = self.tokens if rows_whole else rows * self.completion_tokens
         forward = useful_flops.forward_flops(config, texts, scored, self.rank)
         total = useful_flops.vision_flops(vision, self.prompts) if vision else 0
         if self.program in ("rollout", "evaluation", "answers"):

@@ -130,7 +130,7 @@ def case(one: Published) -> Training:
 def by_our_count(one: Published) -> float:
     """The published share, had attention been counted as what causal tokens see."""
     forward = useful_flops.forward_flops(
-        SHAPES[one.model], [(1, 0, one.length)], one.length
+        SHAPES[one.model], [useful_flops.Texts(1, 0, one.length)], one.length
     )
     weights = forward.base + forward.head
     all_pairs = forward.attention * one.length**2 / useful_flops.seen(0, one.length)

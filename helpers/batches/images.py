@@ -79,7 +79,8 @@ def fit_whole(picture, vision):
     """A picture as Gemma 4 sees it: upright RGB, its shape kept, bicubic, in a strip.
 
     The same as the Gemma 4 processor of transformers does with Pillow, which the tests
-    hold it to within 1 step of 255; with torchvision, noise came out up to 2 apart.
+    hold it to within 1 step of 255; from its usual one, with torchvision, noise came
+    out up to 2 apart.
 
     Args:
       picture: as for `fit`.

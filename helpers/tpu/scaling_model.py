@@ -119,12 +119,13 @@ def spread(config, topology: str, work: Work, model: int = 1) -> Spread:
 
 
 def _flops(config, work):
-    """Useful FLOPs of the update, and the forward pass once more."""
+    """FLOPs of the update, prompts to their end, and the forward pass once more."""
+    rows = work.prompts * work.group
     texts = [
-        (work.prompts, 0, work.prompt_tokens),
-        (work.prompts * work.group, work.prompt_tokens, work.completion_tokens),
+        useful_flops.Texts(work.prompts, 0, work.prompt_tokens),
+        useful_flops.Texts(rows, work.prompt_tokens, work.completion_tokens),
     ]
-    scored = work.prompts * work.group * work.completion_tokens
+    scored = rows * work.completion_tokens
     forward = useful_flops.forward_flops(config, texts, scored)
     again = forward.base + forward.attention
     return useful_flops.update_flops(forward, trains_base=True) + again

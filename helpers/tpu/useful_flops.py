@@ -1,7 +1,8 @@
 """The useful FLOPs of the course's programs, counted by hand: each product once.
 
 What a program computes twice to save memory, or computes and throws away, is no use:
-logits of prompts' tokens, scores of keys that a token may not see.
+logits of prompts' tokens, what they become after the last layer that makes keys, scores
+of keys that a token may not see.
 """
 
 from collections.abc import Iterable
@@ -25,40 +26,66 @@ class Products(NamedTuple):
     attention: float
 
 
-def forward_flops(config, texts: Iterable, scored: int, rank: int = 0) -> Products:
+class Texts(NamedTuple):
+    """Texts of one kind, each of `own` tokens that stand after `before` others.
+
+    many: how many there are.
+    asked: the last so many of its tokens are asked what follows, or what they became;
+      None: all. Of the others nothing is used but keys and values.
+    """
+
+    many: int
+    before: int
+    own: int
+    asked: int | None = None
+
+    def end(self) -> "Texts":
+        """What is asked of them, after all the rest."""
+        asked = self.own if self.asked is None else self.asked
+        return Texts(self.many, self.before + self.own - asked, asked)
+
+
+def forward_flops(
+    config, texts: Iterable[Texts], scored: int, rank: int = 0
+) -> Products:
     """What a forward pass of a decoder multiplies.
 
+    A token that is not asked ends at the last layer that makes keys: of Gemma 4's small
+    models some twenty more follow, of the others none.
+
     Args:
-      texts: (how many, tokens before, tokens) of each kind: a token sees those before
-        it in its text and itself, in a local layer no more than the window. That tokens
-        of one picture see each other both ways is left out.
+      texts: a token sees those before it in its text and itself, in a local layer no
+        more than the window. That tokens of one picture see each other both ways is
+        left out.
       scored: tokens whose successor is asked for; no others need the vocabulary.
       rank: of adapters beside all seven matrices; 0: there are none.
     """
     c, texts = config, list(texts)
-    layers = [_shapes(c, i) for i in range(c.layers)]
-    shapes = [shape for layer in layers for shape in layer]
-    # Of Gemma 4 each layer's vectors of a token: made of it, gated and added.
-    vectors = 3 * c.layers * c.width * c.gemma4.per_layer if c.gemma4 else 0
-    tokens = sum(count * own for count, _, own in texts)
-    spans = [c.window if not c.is_global(i) else None for i in range(c.layers)]
-    pairs = {
-        span: sum(count * seen(before, own, span) for count, before, own in texts)
-        for span in set(spans)
-    }
+    last = c.layers - 1 - (c.gemma4.sharing if c.gemma4 else 0)
+    base = thin = attention = 0
+    for i in range(c.layers):
+        keys, others = _shapes(c, i)
+        through = texts if i < last else [one.end() for one in texts]
+        for shapes, passing in ((keys, texts), (others, through)):
+            tokens = sum(one.many * one.own for one in passing)
+            base += tokens * sum(rows * columns for rows, columns in shapes)
+            thin += tokens * sum(map(sum, shapes))
+            # Of Gemma 4 a layer's vectors of a token: made of it, gated and added.
+            if shapes is others and c.gemma4:
+                base += tokens * 3 * c.width * c.gemma4.per_layer
+        span = None if c.is_global(i) else c.window
+        pairs = sum(one.many * seen(one.before, one.own, span) for one in through)
+        attention += others[0][1] * pairs
     return Products(
-        base=2 * tokens * (sum(rows * columns for rows, columns in shapes) + vectors),
+        base=2 * base,
         head=2 * scored * c.width * c.vocab_size,
-        adapters=2 * tokens * rank * sum(map(sum, shapes)),
-        attention=4
-        * sum(
-            layer[0][1] * pairs[span] for layer, span in zip(layers, spans, strict=True)
-        ),
+        adapters=2 * rank * thin,
+        attention=4 * attention,
     )
 
 
 def _shapes(config, i):
-    """(rows, columns) of layer i's matrices, that of queries first.
+    """(rows, columns) of layer i's matrices: of keys and values; the others, q first.
 
     Of Gemma 4 the layers that share have none for keys and values, and full ones may
     have one for both.
@@ -72,8 +99,9 @@ def _shapes(config, i):
         elif stack == "full" and own.keys_are_values:
             keys = 1
     query, key = c.heads * c.head_dim, c.kv_heads * c.head_dim
-    shapes = [(c.width, query), *[(c.width, key)] * keys, (query, c.width)]
-    return shapes + [(c.width, c.ff)] * 2 + [(c.ff, c.width)]
+    others = [(c.width, query), (query, c.width)]
+    others += [(c.width, c.ff)] * 2 + [(c.ff, c.width)]
+    return [(c.width, key)] * keys, others
 
 
 def seen(before: int, own: int, window: int | None = None) -> int:

@@ -1,21 +1,32 @@
 """README, docs/ and the notebooks show what is kept in data/results, and agree."""
 
 import csv
+import dataclasses
 import json
+import math
 import re
 import statistics
 
 import course_notebooks as course  # finds notebooks/readme.py, too
+import jax
+import jax.numpy as jnp
 import pytest
 import readme
+import readme_decoding
+import readme_gemma4
 import readme_learning
 import readme_left
 import readme_real
+from flax import nnx
 from PIL import Image
 
 from helpers.course import results
 from helpers.course.syllabus import LESSONS, STAGES
-from scripts import tables
+from helpers.model import KNOWN, names
+from helpers.model.config import ModelConfig
+from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.transformer import Transformer
+from scripts import tables, tpu_cases
 
 ROOT = course.FOLDER.parent
 KEPT = ROOT / "data" / "results"
@@ -69,6 +80,48 @@ def test_a_programs_time_is_summed_by_parts_and_what_is_unknown_is_the_rest():
         "slices and copies": (3, 8),
         "rest": (1, 1),
     }
+
+
+def test_gemma_4s_time_is_that_of_its_tower_its_matrices_and_its_copies():
+    told = "gemma4._Walk.span 5 4; gemma4._joined 1 0; per_layer.PerLayer.rows 2 1; "
+    told += "gemma4_vision.turned 3 2; gemma4.Gemma4Layer.__call__ 7 6"
+    assert readme_left.grouped(told) == {
+        "slices and copies": (8, 5),
+        "tower": (3, 2),
+        "weights": (7, 6),
+    }
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_token_leaves_in_the_cache_what_the_model_returns(shares):
+    own = Gemma4Config(("local", "full") * 2, 32, 1, sharing=2)
+    config = ModelConfig("qwen3", 64, 32, 4, 4, 2, 16, 48)
+    if shares:
+        config = dataclasses.replace(config, family="gemma4_text", window=8, gemma4=own)
+    tokens = jnp.zeros((1, 1, 5), jnp.int32)
+    model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0)))
+    graph, state = nnx.split(model)
+    _, new = jax.eval_shape(lambda s, t: nnx.merge(graph, s)(t, t), state, tokens)
+    held = sum(math.prod(x.shape) for x in jax.tree.leaves((new.keys, new.values)))
+    assert readme_decoding.kept_of_token(config) == held / 5
+
+
+def test_a_token_reads_all_weights_but_the_table_of_the_layers_vectors():
+    """E2B's: the hub's tensors, two bytes for each number."""
+    case = tpu_cases.Gemma4Case(tpu_cases.E2B, "rollout", "v5e-1", cut=2)
+    sizes = names.file_shapes(KNOWN[tpu_cases.E2B])
+    del sizes["model.embed_tokens_per_layer.weight"]
+    wanted = 2 * sum(map(math.prod, sizes.values())) / 2 / 1e9
+    assert readme_decoding.weights_gb(case) == pytest.approx(wanted)
+
+
+def test_what_compiles_too_long_stands_out():
+    lines = readme_gemma4.compile_table().splitlines()[4:]
+    cells = [cell.strip() for line in lines for cell in line.strip("|").split("|")[2:]]
+    assert any(cell.startswith("**") for cell in cells)
+    for cell in (cell for cell in cells if cell != "–"):
+        most = int(cell.strip("*").rpartition("–")[2].replace(",", ""))
+        assert cell.startswith("**") == (most > 3 * 60 * 2)
 
 
 def test_each_row_of_a_target_is_one_program_of_the_table():

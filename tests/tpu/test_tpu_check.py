@@ -193,6 +193,28 @@ def test_tokens_count_a_prompt_once_for_its_group():
     assert case.tokens == 3 * (5 + 4 * 256)
 
 
+@pytest.mark.parametrize("program", ["grpo", "rollout", "evaluation", "distillation"])
+def test_a_prompt_is_asked_by_its_last_token_alone(program):
+    """One more token of it adds no product with the layers that only read keys."""
+    sizes = {"prompts": 1, "group": 1, "completion_tokens": 1, "pictures": 0}
+    sizes |= {"rank": 0, "teacher": tpu_cases.LARGEST}
+
+    def more(program):
+        two = [
+            tpu_cases.Gemma4Case(
+                tpu_cases.E2B, program, "v5e-1", prompt_tokens=tokens, **sizes
+            ).flops()
+            for tokens in (8, 9)
+        ]
+        return two[1] - two[0]
+
+    forward = 2 * 1.9e9  # with the 1.9 billion weights of all layers
+    assert more("sft") > 3 * forward
+    passes = 1 if program in ("rollout", "evaluation") else 3
+    of_teacher = 2 * 30e9 if program == "distillation" else 0
+    assert more(program) - of_teacher < 0.5 * passes * forward
+
+
 def test_gspo_is_counted_as_grpo_and_clips_answers():
     """Where every token of an answer moves alike, its ratio clips none at 0.2."""
     rng = np.random.default_rng(0)

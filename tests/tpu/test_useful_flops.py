@@ -19,6 +19,7 @@ from helpers.model.transformer import Transformer
 from helpers.model.vision import Vision
 from helpers.model.vision_config import VisionConfig
 from helpers.tpu import useful_flops
+from helpers.tpu.useful_flops import Texts
 from helpers.training import objectives
 
 # One layer, so that no loop hides anything from XLA's count; so narrow that attention
@@ -55,7 +56,7 @@ def counted_by_xla(rank):
 
 @pytest.mark.parametrize("rank", [0, RANK])
 def test_products_of_a_gradient_are_those_xla_counts(rank):
-    texts = [(P, 0, TP), (P * G, TP, TC)]
+    texts = [Texts(P, 0, TP), Texts(P * G, TP, TC)]
     forward = useful_flops.forward_flops(CONFIG, texts, P * G * TC, rank)
     # XLA computes scores that are masked, too.
     whole = 4 * CONFIG.heads * CONFIG.head_dim * P * (TP**2 + G * TC * (TP + TC))
@@ -87,8 +88,7 @@ def test_pairs_are_those_of_the_models_own_mask(before, own, window):
 def test_local_layers_see_their_window_and_global_ones_all():
     shape = "gemma3_text", 192, 32, 6, 4, 2, 32, 48
     local = ModelConfig(*shape, window=8, pattern=6)
-    texts = [(3, 5, 40)]
-    found = useful_flops.forward_flops(local, texts, 0)
+    found = useful_flops.forward_flops(local, [Texts(3, 5, 40)], 0)
     pairs = 5 * useful_flops.seen(5, 40, 8) + useful_flops.seen(5, 40)
     assert found.attention == 3 * 4 * 4 * 32 * pairs and found.head == 0
 
@@ -112,7 +112,7 @@ def test_flops_of_gemma_4_are_those_xla_counts(same):
     tokens = jnp.zeros((2, 1, T), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
     compiled = jax.jit(forward).lower(state, tokens, positions).compile()
-    forward = useful_flops.forward_flops(config, [(2, 0, T)], 2 * T, RANK)
+    forward = useful_flops.forward_flops(config, [Texts(2, 0, T)], 2 * T, RANK)
     # The program computes scores that are masked, too: of 32 and of 64 wide heads.
     forward = forward._replace(attention=4 * 2 * T**2 * 8 * 2 * (32 + 64))
     assert compiled.cost_analysis()["flops"] == pytest.approx(sum(forward), rel=0.03)
@@ -121,9 +121,72 @@ def test_flops_of_gemma_4_are_those_xla_counts(same):
 def test_gemma_4_looks_as_far_as_its_layers():
     own = Gemma4Config(("local", "full", "full"), 64, 2)
     config = ModelConfig("gemma4_text", 64, 32, 3, 4, 2, 16, 48, window=8, gemma4=own)
-    found = useful_flops.forward_flops(config, [(3, 5, 40)], 0)
+    found = useful_flops.forward_flops(config, [Texts(3, 5, 40)], 0)
     near, far = useful_flops.seen(5, 40, 8), useful_flops.seen(5, 40)
     assert found.attention == 3 * 4 * 4 * (16 * near + 2 * 64 * far)
+
+
+def counted_one_by_one(config, before, own, asked, rank):
+    """(base, adapters, attention) of what the last tokens rest on, by following it.
+
+    From what is asked back to what it was made of: a token after a layer needs itself
+    before it, and keys of all it sees, which are made of their tokens before the layer
+    that makes them.
+    """
+    c, four = config, config.gemma4
+    sharing = four.sharing if four else 0
+    first_sharing = c.layers - sharing
+    full = [c.is_global(i) for i in range(c.layers)]
+    maker = [
+        i
+        if i < first_sharing
+        else max(j for j in range(first_sharing) if full[j] == full[i])
+        for i in range(c.layers)
+    ]
+    last = before + own
+    todo = [("after", c.layers - 1, t) for t in range(last - asked, last)]
+    done, base, thin, pairs = set(), 0, 0, 0
+    while todo:
+        if (one := todo.pop()) in done or one[1] < 0 or one[2] < before:
+            continue
+        done.add(one)
+        what, i, t = one
+        wide = four and full[i]
+        head = four.full_head_dim if wide else c.head_dim
+        query = c.heads * head
+        key = (four.full_kv_heads if wide else c.kv_heads) * head
+        ff = c.ff * (2 if four and four.double_wide and i >= first_sharing else 1)
+        todo.append(("after", i - 1, t))
+        if what == "keys":
+            shapes = [(c.width, key)] * 2
+        else:
+            seen = [s for s in range(t + 1) if full[i] or t - s < c.window]
+            todo += [("keys", maker[i], s) for s in seen]
+            pairs += len(seen) * query
+            shapes = [(c.width, query), (query, c.width)]
+            shapes += [(c.width, ff), (c.width, ff), (ff, c.width)]
+            base += 3 * c.width * four.per_layer if four else 0
+        base += sum(rows * columns for rows, columns in shapes)
+        thin += sum(rows + columns for rows, columns in shapes)
+    return 2 * base, 2 * rank * thin, 4 * pairs
+
+
+@pytest.mark.parametrize("asked", [1, 5, 12])
+@pytest.mark.parametrize("shares", [False, True])
+def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, asked):
+    """After the layers that make keys, nothing reads what the others become."""
+    own = Gemma4Config(
+        ("local", "full") * 3, 32, 1, sharing=4, double_wide=True, per_layer=6
+    )
+    sizes = (64, 24, 6, 4, 2, 16, 40)
+    config = ModelConfig("qwen3", *sizes)
+    if shares:
+        config = ModelConfig("gemma4_text", *sizes, window=32, gemma4=own)
+    found = useful_flops.forward_flops(config, [Texts(3, 2, 12, asked)], 0, RANK)
+    by_hand = counted_one_by_one(config, 2, 12, asked, RANK)
+    assert (found.base, found.adapters, found.attention) == tuple(
+        3 * x for x in by_hand
+    )
 
 
 def test_flops_of_gemma_4s_tower_are_those_xla_counts():
