@@ -74,9 +74,9 @@ def foods_of_the_table(text, lookup):
 
 def by_place(text, lookup):
     """Takes the arguments as they come: whoever names the grams first is misread."""
-    if execute(text, lambda *_: {}).count({}) == len(HERMES.parse(text).calls):
-        return [lookup(*call.arguments.values()) for call in HERMES.parse(text).calls]
-    return execute(text, lookup)
+    if any(execute(text, lambda *_: {})):
+        return execute(text, lookup)  # there is something to refuse
+    return [lookup(*call.arguments.values()) for call in HERMES.parse(text).calls]
 
 
 START, END = "<start_of_turn>", "<end_of_turn>"
