@@ -213,10 +213,17 @@ SAME: dict[str, dict[str, str]] = {
         ),
         "return 0 if 0 < grams <= 5000 else …": "0 is as false as None: no fault",
     },
+    "09-3": {
+        "mask, row = ([], [])": "both begin as an empty list",
+        "mine = who == 'model'": TRUTH,
+        "mine = float(who == 'model')": TRUTH,
+        "mine = int(who <= 'model')": "of the three names the other two come behind it",
+        "mask += [0, 0, 0] + [mine] * (1 + len(said)) + [0]": ORDER,
+    },
     "10-1": {
         "spelling = [tokenizer.encode(letter)[-1] for …": "a letter is one token",
     },
-    "10-2": {"price = 8 * 10 / 91": NEAR, "price = 8 * 10 / 89": NEAR},
+    "10-2": {"price = 8 * 15 / 186": NEAR, "price = 8 * 15 / 184": NEAR},
     "10-4": {
         "solved = food_rewards.solved(completions, completions, portions)": UNREAD,
         "solved = food_rewards.solved(portions, completions, portions)": UNREAD,

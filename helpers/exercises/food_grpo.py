@@ -57,17 +57,17 @@ def earns(right, needless, weight):
 
 
 def check_price(answer) -> Check:
-    """The weight at which looking twice earns as much as looking once."""
+    """The weight at which looking three times earns as much as looking once."""
 
     def gain():
-        return earns(70, 2 * 100 - 70, answer) - earns(60, 100 - 60, answer)
+        return earns(75, 3 * 100 - 75, answer) - earns(60, 100 - 60, answer)
 
     return judge(
         ("be filled in", filled(answer, what="a weight")),
         ("be a number", lambda: float(answer) is not None),
         ("be a price: more than 0", lambda: answer > 0),
-        ("be dearer: looking twice still earns more", lambda: gain() < 0.002),
-        ("be cheaper: looking once earns more already", lambda: gain() > -0.002),
+        ("be dearer: three calls still earn more", lambda: gain() < 0.002),
+        ("be cheaper: one call earns more already", lambda: gain() > -0.002),
     )
 
 

@@ -78,7 +78,7 @@ def check_make_pairs(answer) -> Check:
 def check_dpo_loss(answer) -> Check:
     """DPO's loss of a few pairs, with padding."""
     new, old, mask = _pairs()
-    others = _pairs(9)
+    others, alone = _pairs(9, 5), _pairs(7, 1)
     full = np.ones_like(mask)
 
     def loss(*given, **beta):
@@ -116,7 +116,11 @@ def check_dpo_loss(answer) -> Check:
                 loss(better, old, full, beta=0.3), math.log1p(math.exp(-0.3 * 5))
             ),
         ),
-        ("be right for pairs of any kind", lambda: agrees(0.1) and agrees(1.5, others)),
+        ("be right for pairs of any kind", lambda: agrees(0.1) and agrees(1.5)),
+        (
+            "take the mean over as many pairs as there are, one or five",
+            lambda: agrees(0.1, alone) and agrees(1.5, others),
+        ),
         (
             "stay finite far on the wrong side: 500 for a margin of -500",
             lambda: np.isclose(loss(far, old, full, beta=1.0), 500),
@@ -128,12 +132,12 @@ def check_dpo_loss(answer) -> Check:
     )
 
 
-def _pairs(seed=8):
-    """Log-probabilities (new, old) and mask of 3 pairs of up to 5 tokens."""
+def _pairs(seed=8, count=3):
+    """Log-probabilities (new, old) and mask of up to 5 pairs of up to 5 tokens."""
     rng = np.random.default_rng(seed)
-    old = rng.uniform(-3, -0.5, (3, 2, 5)).astype(np.float32)
+    old = rng.uniform(-3, -0.5, (count, 2, 5)).astype(np.float32)
     new = old + rng.normal(0, 0.8, old.shape).astype(np.float32)
-    lengths = np.array([[5, 2], [1, 4], [3, 5]])
+    lengths = np.array([[5, 2], [1, 4], [3, 5], [4, 4], [2, 3]])[:count]
     mask = (np.arange(5) < lengths[..., None]).astype(np.float32)
     return new, old, mask
 
@@ -148,13 +152,13 @@ def _dpo(new, old, mask, beta):
 
 
 def check_nats(answer) -> Check:
-    """A prediction: where DPO stops when three judges of four agree."""
+    """A prediction: where DPO stops when four judges of five agree."""
     return judge(
         ("be filled in", filled(answer, what="a number of nats")),
         ("be a number", lambda: float(answer) == answer),
         ("be above 0: most judges prefer A", lambda: answer > 0),
         (
-            "be where the pulls of the four judges add up to 0",
-            lambda: abs(1 / (1 + math.exp(-0.1 * answer)) - 0.75) < 0.005,
+            "be where the pulls of the five judges add up to 0",
+            lambda: abs(1 / (1 + math.exp(-0.2 * answer)) - 0.8) < 0.004,
         ),
     )

@@ -69,3 +69,22 @@ def test_what_a_real_model_got_right_is_what_its_table_says(cell):
     asked = {part.arg: ast.literal_eval(part.value) for part in call.keywords}
     seeds = [ast.literal_eval(part) for part in call.args]
     assert shown(cell) == rows_of(results.real(*seeds, **asked))
+
+
+def test_notebook_08_says_how_far_the_clip_binds_where_07_breaks():
+    printed = "".join(
+        output.get("text", "")
+        for cell in course.code_cells(course.read("07"))
+        for output in cell.outputs
+    )
+    logged = {
+        column: [float(number) for number in line.split()[-4:]]
+        for line in printed.splitlines()
+        for column in ("clip_fraction", "reward/correct")
+        if line.startswith("rate × 12") and column in line
+    }
+    held = [f"{100 * share:.1f}" for share in logged["clip_fraction"]]
+    right = [f"{share:.0%}" for share in logged["reward/correct"]]
+    text = " ".join(" ".join(cell.source for cell in course.read("08").cells).split())
+    assert f"it holds back {', '.join(held[:3])} and {held[3]}% of the tokens" in text
+    assert f"the right samples fall from {right[0]} to {right[3]} all the same" in text

@@ -1,4 +1,4 @@
-"""Notebooks 09 and 10: image tokens, tool calls, luck, a spelling, prices."""
+"""Notebooks 09 and 10: image tokens, tool calls, masks, luck, a spelling, prices."""
 
 import collections
 import functools
@@ -16,12 +16,12 @@ from helpers.tools.tool_calls import HERMES
 PIZZA = {"food": "pizza", "grams": 150}
 
 
-def execute(text, lookup, *, name=None, keys=None, food=None, grams=None, one=False):
+def execute(text, lookup, *, name=None, keys=None, food=None, grams=None, most=None):
     """The solution of 09-2, a question left out where something stands for it."""
     verdict, results = HERMES.parse(text), []
     if verdict.error:
         return [{"error": "The turn could not be read."}]
-    for call in verdict.calls[: 1 if one else None]:
+    for call in verdict.calls[:most]:
         given = call.arguments
         weight = given.get("grams")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
@@ -70,6 +70,77 @@ def foods_of_the_table(text, lookup):
         refused = {"error": "This call cannot be run."}
         found.append(lookup(**call.arguments) if known else refused)
     return found or by_the_helper(text, lookup)
+
+
+def by_place(text, lookup):
+    """Takes the arguments as they come: whoever names the grams first is misread."""
+    if any(execute(text, lambda *_: {})):
+        return execute(text, lookup)  # there is something to refuse
+    return [lookup(*call.arguments.values()) for call in HERMES.parse(text).calls]
+
+
+START, END = "<start_of_turn>", "<end_of_turn>"
+
+
+def learned(
+    *,
+    learns=lambda place, turns: turns[place][0] == "model",
+    head=lambda who: "model" if who == "model" else "user",
+    marks=lambda said, mine: [0, 0, 0] + [mine] * (len(said) + 1) + [0],
+    heard=lambda turn: turn[1],
+):
+    """The solution of 09-3, with its usual mistakes as switches."""
+
+    def answer(turns):
+        row, mask = [], []
+        for place, turn in enumerate(turns):
+            said = heard(turn)
+            row += [START, head(turn[0]), "\n", *said, END, "\n"]
+            mask += marks(said, int(learns(place, turns)))
+        return row, mask
+
+    return answer
+
+
+def read_from_the_row(turns):
+    """The mask of the cell above the exercise: it believes what stands in the row."""
+    row, _ = learned()(turns)
+    mask, speaking = [], False
+    for place, piece in enumerate(row):
+        if row[max(place - 3, 0) : place] == [START, "model", "\n"]:
+            speaking = True
+        mask.append(int(speaking))
+        speaking = speaking and piece != END
+    return row, mask
+
+
+def until_its_first_end(said, mine):
+    """Stops learning where the model's own words hold an end of turn."""
+    left = said.index(END) + 1 if END in said else len(said) + 1
+    return [0, 0, 0] + [mine] * left + [0] * (len(said) + 2 - left)
+
+
+def not_the_played_part(said, mine):
+    """Learns nothing of a turn once the model opens another one in it."""
+    left = said.index(START) if START in said else len(said) + 1
+    return [0, 0, 0] + [mine] * left + [0] * (len(said) + 2 - left)
+
+
+def eats_turns(turns):
+    row, mask = learned()(turns)
+    turns.clear()
+    return row, mask
+
+
+def one_by_one(turns):
+    """A right alternative: pairs of a piece and its mark, taken apart at the end."""
+    marked = []
+    for who, said in turns:
+        name = "user" if who == "tool" else who
+        marked += [(piece, False) for piece in (START, name, "\n")]
+        marked += [(piece, who == "model") for piece in (*said, END)]
+        marked.append(("\n", False))
+    return [piece for piece, _ in marked], [mark for _, mark in marked]
 
 
 def luck(*, count=lambda n: n * (n - 1), among=lambda n: n * (n - 1), total=sum):
@@ -257,7 +328,9 @@ WRONG = {
             food=True,
             grams=lambda g: not isinstance(g, str | bool | None) and 0 < g <= 5000,
         ),
-        "one call": careless(one=True),
+        "one call": careless(most=1),
+        "by place": by_place,
+        "two calls at most": lambda text, lookup: execute(text, lookup, most=2),
         "nothing runs": lambda text, lookup: [],
         "exchanged": lambda text, lookup: execute(text, lambda f, g: lookup(g, f)),
         "foods of the table": foods_of_the_table,
@@ -269,14 +342,41 @@ WRONG = {
         ),
     },
     "09-3": {
-        "found": "<<lookup pizza 150>>",
-        "malformed": "<<lookup pizza>>",
-        "no call": "There is no pizza.",
-        "two calls": "<<lookup plate 10>><<lookup cup 10>>",
-        "no text": None,
-        "not closed": "<<lookup plate 150",
-        "a slip": "<<lookup piza 150>>",
-        "no food": "<<lookup white plate 150>>",
+        "read from the row": read_from_the_row,
+        "the tool learned, too": learned(learns=lambda i, turns: turns[i][0] != "user"),
+        "everything": learned(learns=lambda i, turns: True),
+        "nothing": learned(learns=lambda i, turns: False),
+        "the last turn alone": learned(
+            learns=lambda i, turns: turns[i][0] == "model" and i == len(turns) - 1
+        ),
+        "calls alone": learned(
+            learns=lambda i, turns: turns[i][0] == "model" and "<<" in turns[i][1][0]
+        ),
+        "no end of turn": learned(
+            marks=lambda said, mine: [0, 0, 0] + [mine] * len(said) + [0, 0]
+        ),
+        "everybody's end of turn": learned(
+            marks=lambda said, mine: [0, 0, 0] + [mine] * len(said) + [1, 0]
+        ),
+        "the line behind it": learned(
+            marks=lambda said, mine: [0, 0, 0] + [mine] * (len(said) + 2)
+        ),
+        "the head of a turn": learned(
+            marks=lambda said, mine: [mine] * (len(said) + 4) + [0]
+        ),
+        "whose turn it is": learned(
+            marks=lambda said, mine: [0, mine, mine] + [mine] * (len(said) + 1) + [0]
+        ),
+        "a turn of the tool": learned(head=lambda who: who),
+        "all under user": learned(head=lambda who: "user"),
+        "until its first end": learned(marks=until_its_first_end),
+        "not where it plays the tool": learned(marks=not_the_played_part),
+        "control pieces left out": learned(
+            heard=lambda turn: [p for p in turn[1] if p not in (START, END)]
+        ),
+        "turned round": lambda turns: learned()(turns)[::-1],
+        "the mask alone": lambda turns: learned()(turns)[1],
+        "eats the turns": eats_turns,
     },
     "09-4": {
         "one in sixteen": lambda foods: 1 / 16,
@@ -311,13 +411,15 @@ WRONG = {
         "nothing": [],
     },
     "10-2": {
-        "per call": 10 / 90,
-        "all calls": 8 * 10 / 100,
-        "all are needless": 8 * 10 / 130,
-        "less": 0.8,
-        "more": 1.0,
-        "minus": -0.9,
-        "a text": "0.9",
+        "per call": 15 / 185,
+        "all calls": 8 * 15 / 200,
+        "all are needless": 8 * 15 / 260,
+        "one of three is needed always": 8 * 15 / 160,
+        "less": 0.6,
+        "more": 0.7,
+        "minus": -0.65,
+        "a text": "0.65",
+        "of the figure": 8 * 10 / 90,
     },
     "10-3": {
         "the right one": ["<<lookup pizza 150>>", "#### 402"],
@@ -372,14 +474,14 @@ RIGHT = {
         "lists": lambda *given: [list(token) for token in pooled(*given)],
     },
     "09-2": {"word by word": execute, "the schema": by_the_helper},
-    "09-3": {"too much": "<<lookup pizza 9000>>", "nothing": "<<lookup hot dog 5001>>"},
+    "09-3": {"switches": learned(), "one by one": one_by_one},
     "09-4": {"counts": luck(), "pair by pair": pair_by_pair, "of each": of_each},
     "10-1": {
         "letters": spelt(*CALL),
         "the food's letters": spelt("<<lookup ", *"pizza", " 150>>"),
         "a tuple": tuple(spelt("<<", *"lookup", " pizza 150>>")),
     },
-    "10-2": {"rounded": 0.89, "more rounded": 0.9},
+    "10-2": {"rounded": 0.65, "exact": 8 * 15 / 185},
     "10-3": {"a number": ["#### 500"], "broken off": ["<<lookup pizza", "#### 1"]},
     "10-4": {
         "two parts": mended(),

@@ -24,6 +24,18 @@ from helpers.rewards import annotations, food_rewards
 stop = jax.lax.stop_gradient
 
 
+def turn_by_turn(turns):
+    """The row and mask of 09-3, in NumPy and without a loop over pieces."""
+    parts = [
+        ([food.START, who.replace("tool", "user"), "\n", *said, food.END, "\n"], who)
+        for who, said in turns
+    ]
+    masks = [
+        np.pad(np.ones(len(p) - 4, bool), (3, 1)) & (w == "model") for p, w in parts
+    ]
+    return sum((part for part, _ in parts), []), np.concatenate(masks)
+
+
 def by_differences(theta, pair):
     """The score from finite differences, in double precision."""
 
@@ -248,7 +260,7 @@ WRONG = {
             finish=lambda x: np.logaddexp(0, -x).min(),
         ),
     },
-    "08b-3": {"in base 10": math.log10(3) / 0.1, "of 1 in 4": math.log(4) / 0.1},
+    "08b-3": {"in base 10": math.log10(4) / 0.2, "of 1 in 5": math.log(1 / 5) / 0.2},
     "09-1": {
         "squares of two": lambda p, columns, n: food.pooled(p, columns, min(n, 2)),
         "every other row": lambda p, columns, n: food.pooled(p, columns, n)[::-1],
@@ -257,16 +269,24 @@ WRONG = {
         ),
     },
     "09-2": {
-        "two calls at most": lambda text, lookup: food.execute(text, lookup)[:1],
+        "one result": lambda text, lookup: food.execute(text, lookup)[:1],
+        "two results": lambda text, lookup: food.execute(text, lookup)[:2],
         "one error for all": one_error,
         "empty errors": lambda text, lookup: [
             {"error": ""} if "error" in r else r for r in food.execute(text, lookup)
         ],
     },
     "09-3": {
-        "in grams of words": "<<lookup pizza lots>>",
-        "two lines": "<<lookup pizza 9000>>\n<<lookup pizza 9000>>",
-        "an unknown food": "<<lookup moon 9000>>",
+        "shifted by one": lambda turns: (
+            food.learned()(turns)[0],
+            [*food.learned()(turns)[1][1:], 0],
+        ),
+        "every other turn": lambda turns: food.learned(
+            learns=lambda place, turns: place % 2 == 1
+        )(turns),
+        "whatever follows a user": lambda turns: food.learned(
+            learns=lambda place, turns: place > 0 and turns[place - 1][0] != "model"
+        )(turns),
     },
     "09-4": {
         "with the own": lambda foods: sum(
@@ -278,7 +298,7 @@ WRONG = {
         "sixteen foods": lambda foods: 1 / 16,
     },
     "10-1": {"one token": [0], "in words": ["<<", "lookup", "pizza"]},
-    "10-2": {"upside down": 9 / 8, "not a number": math.nan},
+    "10-2": {"upside down": 185 / 120, "not a number": math.nan},
     "10-3": {
         "a word more": ["#### no food", "<<lookup pizza 150>>"],
         "a tuple in a list": [("#### no food",)],
@@ -483,7 +503,7 @@ RIGHT = {
     "08-3": {"clip": cispo(lambda rho, high: jnp.clip(rho, None, 1 + high))},
     "08b-1": {"sorted first": pairs(lambda a, b: a["bare"] == b["bare"])},
     "08b-2": {"logaddexp": dpo(lambda d, mask: of_pair((d * mask).sum(-1)))},
-    "08b-3": {"NumPy's": np.float32(np.log(3) * 10)},
+    "08b-3": {"NumPy's": np.float32(np.log(4) * 5)},
     "09-1": {
         "one axis at a time": lambda p, columns, n: (
             p.reshape(-1, n, p.shape[1])
@@ -494,10 +514,10 @@ RIGHT = {
         )
     },
     "09-2": {"a generator of them": lambda text, lookup: [*food.execute(text, lookup)]},
-    "09-3": {"just too much": "<<lookup pizza 5001>>"},
+    "09-3": {"turn by turn": turn_by_turn},
     "09-4": {"NumPy's": by_counts},
     "10-1": {"an array's list": [*map(int, food.spelt(*food.CALL))]},
-    "10-2": {"NumPy's": np.float32(8 / 9)},
+    "10-2": {"NumPy's": np.float32(24 / 37)},
     "10-3": {"nothing to look up": ["#### 12"]},
     "10-4": {
         "NumPy's floats": lambda *given, **named: [

@@ -92,7 +92,9 @@ def by_dict(answers):
     ]
 
 
-def dpo(*, sign=1, reference=True, masked=True, mean=False, total=False, by=None):
+def dpo(
+    *, sign=1, reference=True, masked=True, mean=False, total=False, by=None, of=None
+):
     """The solution of 08b-2, with its usual mistakes as switches."""
 
     def loss(new, old, mask, beta=0.1):
@@ -100,7 +102,7 @@ def dpo(*, sign=1, reference=True, masked=True, mean=False, total=False, by=None
         gained = gained.sum(-1) / (mask.sum(-1) if mean else 1)
         margin = sign * (by or beta) * (gained[:, 0] - gained[:, 1])
         found = -jax.nn.log_sigmoid(margin)
-        return found.sum() if total else found.mean()
+        return found.sum() if total else found.sum() / (of or len(found))
 
     return loss
 
@@ -185,6 +187,8 @@ WRONG = {
         "padding counted": dpo(masked=False),
         "means of tokens": dpo(mean=True),
         "not averaged": dpo(total=True),
+        "always three pairs": dpo(of=3),
+        "one pair more": lambda n, o, m, beta=0.1: dpo(of=len(n) + 1)(n, o, m, beta),
         "beta fixed": dpo(by=0.1),
         "beta outside": beta_outside,
         "no logarithm": no_logarithm,
@@ -199,19 +203,22 @@ WRONG = {
         "another default": lambda n, o, m, beta=1.0: dpo()(n, o, m, beta),
     },
     "08b-3": {
-        "without beta": math.log(3),
-        "times beta": math.log(3) * 0.1,
-        "the share's logarithm": math.log(0.75) / 0.1,
-        "of four": math.log(4) / 0.1,
-        "the share": 0.75,
-        "odds": 30.0,
+        "without beta": math.log(4),
+        "times beta": math.log(4) * 0.2,
+        "the share's logarithm": math.log(0.8) / 0.2,
+        "of five": math.log(5) / 0.2,
+        "the share": 0.8,
+        "odds": 20.0,
         "no end": math.inf,
-        "minus": -math.log(3) / 0.1,
+        "minus": -math.log(4) / 0.2,
+        "the open cells' three of four": math.log(3) / 0.1,
+        "their share at this beta": math.log(3) / 0.2,
+        "this share at their beta": math.log(4) / 0.1,
     },
 }
 
 RIGHT = {
     "08b-1": {"by dict": by_dict, "a loop": pairs()},
     "08b-2": {"NumPy": by_numpy, "softplus": softplus, "switches": dpo()},
-    "08b-3": {"rounded": 11, "exact": math.log(0.75 / 0.25) / 0.1},
+    "08b-3": {"rounded": 7, "a decimal": 6.9, "exact": math.log(0.8 / 0.2) / 0.2},
 }

@@ -87,22 +87,53 @@ def test_running_a_call_twice_is_noticed():
     assert "once" in checks.check_execute(twice).message
 
 
+def test_arguments_are_told_by_name_and_every_call_is_run():
+    def by_place(text, lookup):
+        calls = HERMES.parse(text).calls
+        return [lookup(*call.arguments.values()) for call in calls]
+
+    assert "grams first" in checks.check_execute(by_place).message
+    two = checks.check_execute(lambda *given: execute(*given, most=2)).message
+    assert "three or four" in two
+
+
+def learned(turns, *, tool="user", end=1, line=0, learns=("model",)):
+    row, mask = [], []
+    for who, said in turns:
+        mine = int(who in learns)
+        row += ["<start_of_turn>", tool if who == "tool" else who, "\n", *said]
+        row += ["<end_of_turn>", "\n"]
+        mask += [0] * 3 + [mine] * len(said) + [mine * end, mine * line]
+    return row, mask
+
+
+def from_the_row(turns):
+    row, mask = learned(turns)[0], []
+    for place in range(len(row)):
+        before = row[max(0, place - 3) : place]
+        begun = before == ["<start_of_turn>", "model", "\n"]
+        going_on = place > 0 and mask[-1] == 1 and row[place - 1] != "<end_of_turn>"
+        mask.append(int(begun or going_on))
+    return row, mask
+
+
 @pytest.mark.parametrize(
-    "text, word",
+    "answer, word",
     [
-        ("<<lookup pizza 150>>", "error from the tool"),
-        ("<<lookup pizza>>", "parser accepts"),
-        ("no pizza", "exactly one"),
-        ("<<lookup plate 10>><<lookup cup 10>>", "exactly one"),
-        (None, "text"),
-        ("<<lookup white plate 150>>", "table has"),
-        ("<<lookup piza 150>>", "table has"),
+        (lambda turns: learned(turns)[1], "two things"),
+        (lambda turns: learned(turns, tool="tool"), "under user"),
+        (lambda turns: (learned(turns)[0], [1, 0]), "each piece"),
+        (lambda turns: learned(turns, learns=("user", "model")), "the user says"),
+        (lambda turns: learned(turns, learns=("tool", "model")), "the tool says"),
+        (lambda turns: learned(turns, learns=()), "the model says"),
+        (lambda turns: learned(turns, end=0), "end of the model's turns"),
+        (lambda turns: learned(turns, line=1), "no other piece"),
+        (from_the_row, "looks like a turn of the model"),
     ],
 )
-def test_turns_that_do_not_show_it_are_told_why(text, word):
-    for good in ("<<lookup sushi 5001>>", "<<lookup pizza 9000>>"):
-        assert checks.check_found_nothing(good).passed
-    verdict = checks.check_found_nothing(text)
+def test_masks_with_a_usual_mistake_are_told_which(answer, word):
+    assert checks.check_learned(learned).passed
+    verdict = checks.check_learned(answer)
     assert not verdict.passed and word in verdict.message
 
 
