@@ -14,7 +14,7 @@ from helpers.text.gguf_cuts import CUTS, byte_level
 from helpers.text.tokenizer import tokenizer_class
 
 BYTE_PAIRS, SENTENCE_PIECE, PIECES = "gpt2", "llama", "gemma4"
-# Characters of all cuts in two that are tried for merges of SentencePiece: an entry of n
+# Characters of all cuts in two that are tried as merges of SentencePiece: an entry of n
 # characters has n - 1, of n each. Gemma 3's 262,144 entries make 10 million.
 MOST_CUT = 2**25
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
