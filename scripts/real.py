@@ -24,69 +24,28 @@ import json
 import os
 import pathlib
 import platform
+import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import NamedTuple
 
 import jax
-import nbformat
 
 from helpers import runtime
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.wordings import WORDINGS, by_wording, worded
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
-from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
-from scripts import real_gsm8k, real_one_step, real_sft, real_tool, tables
+from scripts import tables
+from scripts.real_stages import STAGES, NotTrained, require_trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
 ANSWERED = "real_right.csv"  # beside it: which of the questions were answered right
 CURVES = "real_curves.csv"  # and how each run on rewards went
 WORK = ROOT / "build" / "real"
-NOTEBOOKS = {"sft": "04_sft", "grpo": "07_grpo", "gspo": "08_gspo"}
-NOTEBOOKS |= {"student": "11_distillation"}
 
 
-class Stage(NamedTuple):
-    """A row of the table: what trains it, and how it is asked.
-
-    Attributes:
-      train: `train(preset, seed)`; None: an earlier stage has trained it.
-      adapters: whose are asked.
-      calculator: whether they are asked with one.
-    """
-
-    train: Callable[[presets.Preset, int], None] | None
-    adapters: str
-    calculator: bool = False
-
-
-def of_notebook(stage: str) -> Stage:
-    """A stage that is the last section of a notebook."""
-
-    def train(preset, seed):
-        names = section(stage)
-        names["seed"] = seed
-        print(names["on_real_weights"](preset), flush=True)
-
-    return Stage(train, stage)
-
-
-STAGES = {stage: of_notebook(stage) for stage in NOTEBOOKS} | {
-    "sft_control": Stage(real_sft.control, "sft_control"),
-    "grpo_one_step": Stage(real_one_step.grpo, "grpo_one_step"),
-    "tool_sft": Stage(None, "sft", calculator=True),  # it is lent one
-    "sft_with_tool": Stage(real_tool.sft, "sft_with_tool", calculator=True),
-    "tool_grpo": Stage(real_tool.grpo, "tool_grpo", calculator=True),
-    "tool_grpo_alone": Stage(None, "tool_grpo"),
-    "tool_student": Stage(real_tool.student, "tool_student"),
-    "gsm8k_sft": Stage(real_gsm8k.sft, "gsm8k_sft"),
-    "gsm8k_tool_sft": Stage(None, "gsm8k_sft", calculator=True),
-    "gsm8k_grpo": Stage(real_gsm8k.grpo, "gsm8k_grpo"),
-    "gsm8k_tool_grpo": Stage(real_gsm8k.tool_grpo, "gsm8k_tool_grpo", calculator=True),
-}
 BASE = ("base", "base_asked_well")  # as it comes: asked as the others, and well
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
 CHOSEN_ON = 60  # training problems, on which the wording for the base is chosen
@@ -98,23 +57,6 @@ FIELDS = (
     *("seconds", "versions", "load"),
 )
 ONE_BY_ONE = (*KEY, "right")  # a 1 or 0 for each question, in their order
-
-
-def section(stage: str):
-    """`on_real_weights` of a stage's notebook, and the names of its cells.
-
-    Raises:
-      ValueError: the notebook has not one cell with each of the two tags.
-    """
-    path = ROOT / "notebooks" / f"{NOTEBOOKS[stage]}.ipynb"
-    cells = nbformat.read(path, as_version=4).cells
-    names: dict = {"reward": RewardSet({correct: 1.0, format_reward: 0.1})}
-    for tag in ("imports", "real"):
-        tagged = [cell for cell in cells if tag in cell.metadata.get("tags", ())]
-        if len(tagged) != 1:
-            raise ValueError(f"{path.name} has {len(tagged)} cells tagged {tag!r}.")
-        exec(tagged[0].source, names)
-    return names
 
 
 def tasks() -> dict[str, list[dict]]:
@@ -266,8 +208,13 @@ def keep_curve(stage: str, seed: int, folder) -> None:
 
 
 def run(preset, stages, seed: int) -> None:
-    """Trains and measures the stages in order, in a build folder of the seed's own."""
+    """Trains and measures the stages in order, in a build folder of the seed's own.
+
+    Raises:
+      NotTrained: what a stage goes on from was not trained in that folder.
+    """
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
+    require_trained(preset, [name for name in stages if name not in BASE])
     for name in stages:
         print(f"{name}, seed {seed}", flush=True)
         if name in BASE:
@@ -296,7 +243,10 @@ def main():
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()
     for seed in given.seeds:
-        run(presets.preset(given.preset), given.stages, seed)
+        try:
+            run(presets.preset(given.preset), given.stages, seed)
+        except NotTrained as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def packed_rows(
         None: as many shares as there are processes. Shares of a finite run may end a
         batch apart, and training ends with the first that does.
       truncate: cut what is longer than `length`, and count it in
-        metrics["truncated"], instead of raising.
+        metrics["truncated"], instead of raising; but not inside or before an image.
       pictures: `pictures(index)` gives the list of an example's pictures, each from
         `images.fit_for`, when its batch is made; None: no example has any.
       vision: the model's `config.vision`, needed with pictures.
@@ -66,15 +66,18 @@ def packed_rows(
       tokens), `examples`, `truncated` and `epoch` (a fraction).
     Raises:
       ExampleTooLong: an example does not fit in a row and truncate is False.
-      images.ImageMismatch: an example's image tokens are no whole images, more than
-        `slots` or, when its batch is made, not as many as its pictures; or there are
-        no pictures at all.
+      images.ImageMismatch: an example's image tokens are no whole images, would be
+        cut off, are more than `slots` or, when its batch is made, not as many as its
+        pictures; or there are no pictures at all.
       ValueError: no length, no examples, an empty one, masks of another length or
         with other numbers than 0 and 1, or tokens that are no ids; or a count that is
         none.
     """
     require_count("length", length)
     examples, too_long = _checked(examples, length, truncate)
+    if vision:
+        _require_images(examples, too_long, length, vision)
+    examples = [(tokens[:length], mask[:length]) for tokens, mask in examples]
     shard = list(shard or processes.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     source = _PackedRows(examples, run, epochs, too_long)
@@ -192,7 +195,7 @@ class _PackedRows(Source):
 
 
 def _checked(examples, length, truncate):
-    """Return examples as arrays that fit in a row, and which ones were too long."""
+    """Return examples as arrays, and which ones are too long for a row."""
     examples = [
         (_whole(index, tokens), np.array(mask, np.float32))
         for index, (tokens, mask) in enumerate(examples)
@@ -218,7 +221,20 @@ def _checked(examples, length, truncate):
             f"{length} ({len(too_long)} of {len(examples)} examples are too long). "
             "Pass a larger length, drop them, or pass truncate=True to cut them."
         )
-    return [(t[:length], mask[:length]) for t, mask in examples], too_long
+    return examples, too_long
+
+
+def _require_images(examples, too_long, length, vision):
+    """Refuses a cut that leaves an example's pictures without all of their tokens."""
+    for index in sorted(too_long):
+        tokens, _ = examples[index]
+        if lost := int((tokens[length:] == vision.image_token).sum()):
+            raise images.ImageMismatch(
+                f"Example {index} has {len(tokens)} tokens, and cut to the {length} of "
+                f"a row it would lose {lost} of its image tokens, with which its "
+                "pictures no longer agree. Pass a larger length, drop it, or take "
+                "smaller pictures."
+            )
 
 
 def _whole(index, tokens):

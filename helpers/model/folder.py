@@ -72,6 +72,26 @@ def recover(folder):
     on_first(lambda: _recover(pathlib.Path(folder)))
 
 
+@contextlib.contextmanager
+def busy(part):
+    """Within it, `left` does not take a part of this process for one that was left."""
+    _BUSY.add(part.name)
+    try:
+        yield
+    finally:
+        _BUSY.discard(part.name)
+
+
+def left(folder, pattern: re.Pattern) -> list[pathlib.Path]:
+    """The parts in a folder that nobody is filling any more, as of a save killed.
+
+    Args:
+      pattern: of their whole names; its first group is the number of a process.
+    """
+    found = ((part, pattern.fullmatch(part.name)) for part in folder.glob(".part-*"))
+    return [part for part, name in found if name and _is_left(part, int(name[1]))]
+
+
 def _write(folder, mark, fill):
     _recover(folder)
     for other in KINDS.keys() - {mark}:
@@ -84,14 +104,13 @@ def _write(folder, mark, fill):
     # By chance, too: a process that was killed may have had the number of this one.
     aside = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        _BUSY.add(aside.name)
-        aside.mkdir(parents=True)
-        fill(aside)
-        _move_in(aside, folder, mark)
+        with busy(aside):
+            aside.mkdir(parents=True)
+            fill(aside)
+            _move_in(aside, folder, mark)
     except (SafetensorError, OSError) as error:
         raise _unwritable(folder, error) from None
     finally:
-        _BUSY.discard(aside.name)
         with contextlib.suppress(OSError):  # then the next save tries again
             _clear(aside, folder)
 
@@ -142,9 +161,8 @@ def _clear(part, folder):
 
 def _recover(folder):
     try:
-        for part in folder.glob(".part-*"):
-            if (found := PART.fullmatch(part.name)) and _is_left(part, int(found[1])):
-                _clear(part, folder)
+        for part in left(folder, PART):
+            _clear(part, folder)
     except OSError as error:
         raise _unwritable(folder, error) from None
 

@@ -6,6 +6,7 @@ they stand for; `save` writes a model that was trained here.
 
 import os
 import pathlib
+import re
 from typing import Any
 
 import gguf
@@ -14,7 +15,15 @@ from safetensors.numpy import save_file
 
 from helpers.model import gguf_names, names, weights, weights_checks
 from helpers.model.config import UnsupportedModel
-from helpers.model.folder import INDEX, MODEL, WeightsError, write, write_json
+from helpers.model.folder import (
+    INDEX,
+    MODEL,
+    WeightsError,
+    busy,
+    left,
+    write,
+    write_json,
+)
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.runtime.processes import on_first
 from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
@@ -212,18 +221,11 @@ def _write(path, config, fields, tensors, kind):
     aside = path.with_name(f".part-{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf.GGUFWriter(aside, gguf_names.ARCHITECTURES[config.family])
-        for key, value in fields.items():
-            _add(writer, key, value)
-        for ours, theirs in gguf_names.tensors(config).items():
-            array = np.asarray(tensors[ours], np.float32)
-            _add_tensor(writer, theirs, gguf_names.to_gguf(array, theirs, config), kind)
-        if (factors := gguf_names.slowed(config)) is not None:
-            _add_tensor(writer, gguf_names.ROPE, factors, "F32")
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        pattern = re.compile(rf"\.part-(\d+)-{re.escape(path.name)}")
+        for part in left(path.parent, pattern):  # of a save that was killed
+            part.unlink(missing_ok=True)
+        with busy(aside):
+            _fill(aside, config, fields, tensors, kind)
         aside.replace(path)
     except OSError as error:
         raise GGUFError(
@@ -232,6 +234,21 @@ def _write(path, config, fields, tensors, kind):
         ) from None
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _fill(aside, config, fields, tensors, kind):
+    writer = gguf.GGUFWriter(aside, gguf_names.ARCHITECTURES[config.family])
+    for key, value in fields.items():
+        _add(writer, key, value)
+    for ours, theirs in gguf_names.tensors(config).items():
+        array = np.asarray(tensors[ours], np.float32)
+        _add_tensor(writer, theirs, gguf_names.to_gguf(array, theirs, config), kind)
+    if (factors := gguf_names.slowed(config)) is not None:
+        _add_tensor(writer, gguf_names.ROPE, factors, "F32")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _add_tensor(writer, name, array, kind):

@@ -24,6 +24,9 @@ STRING, ARRAY = 8, 9
 LEAST_FIELD = 8 + 4 + 1  # bytes of a pair: a length, a type, a value
 LEAST_TENSOR = 8 + 4 + 8 + 4 + 8  # of a row: a length, how many sizes, one, type, place
 MOST_SIZES = 4
+# What Python makes of these costs up to 36 times their bytes, so that only so many are
+# read. Gemma 3 has 1.3 million values in lists, and models have a few thousand tensors.
+MOST_VALUES, MOST_PAIRS, MOST_TENSORS = 2**22, 2**16, 2**16
 AT_ONCE = 2**24  # numbers made of blocks at once: some tensors are half a model
 READ = tuple(
     gguf.GGMLQuantizationType[name]
@@ -112,7 +115,7 @@ class _Head:
     """Reads what stands before the tensors, from first to last byte."""
 
     def __init__(self, data, path):
-        self.data, self.path, self.at = data, path, len(MAGIC)
+        self.data, self.path, self.at, self.values = data, path, len(MAGIC), 0
         if data[: len(MAGIC)] != MAGIC:
             raise GGUFError(f"{path} is no GGUF file: it begins otherwise.")
         version = self.scalar("I")
@@ -127,6 +130,7 @@ class _Head:
             )
         tensors, pairs = self.scalar("Q"), self.scalar("Q")
         self.room(pairs, LEAST_FIELD, "metadata values")
+        self.few(pairs, MOST_PAIRS, "metadata values")
         self.fields: dict[str, Any] = {}
         for _ in range(pairs):
             key = self.string()
@@ -134,6 +138,7 @@ class _Head:
                 self.refuse(f"has {key!r:.80} twice")
             self.fields[key] = self.value(self.scalar("I"))
         self.room(tensors, LEAST_TENSOR, "tensors")
+        self.few(tensors, MOST_TENSORS, "tensors")
         rows = [self.row() for _ in range(tensors)]
         if len(names := dict(rows)) < len(rows):
             self.refuse("has two tensors of one name")
@@ -149,6 +154,20 @@ class _Head:
         left = len(self.data) - self.at
         if count * size > left:
             self.refuse(f"says it has {count} {what}, in {left} bytes")
+
+    def few(self, count, most, what):
+        """Refuses a count of things that no model has so many of."""
+        if count > most:
+            raise GGUFError(
+                f"{self.path} has {count:,} {what}, and at most {most:,} are read, "
+                "which is more than any known model has. Fetch the file again, or take "
+                "another one."
+            )
+
+    def add(self, count):
+        """Counts values of a list before any is made."""
+        self.values += count
+        self.few(self.values, MOST_VALUES, "values in lists of its metadata")
 
     def take(self, size):
         self.room(size, 1, "more bytes of text or numbers")
@@ -174,11 +193,13 @@ class _Head:
         kind, count = self.scalar("I"), self.scalar("Q")
         if kind == STRING:
             self.room(count, 8, "strings")
+            self.add(count)
             return [self.string() for _ in range(count)]
         if kind not in SCALARS:
             self.refuse(f"has an array of type {kind}")
         form = SCALARS[kind]
         self.room(count, struct.calcsize(form), "numbers in an array")
+        self.add(count)
         stored = self.take(count * struct.calcsize("<" + form))
         return list(struct.unpack(f"<{count}{form}", stored))
 

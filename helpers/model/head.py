@@ -111,10 +111,10 @@ def _above(hidden_ND, table_VD, targets_N, softcap):
 
 def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
     own_N, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
-    above_NV = jnp.minimum(above_NV, CLAMP)
-    odds_NV = jnp.exp(above_NV)
+    held_NV = jnp.minimum(above_NV, CLAMP)
+    odds_NV = jnp.exp(held_NV)
     total_N = odds_NV.sum(axis=-1)
-    entropy_N = jnp.log(total_N) - (odds_NV * above_NV).sum(axis=-1) / total_N
+    entropy_N = jnp.log(total_N) - (odds_NV * held_NV).sum(axis=-1) / total_N
     values = -jnp.log(total_N), entropy_N
     bend_N, dtype = None, hidden_ND.dtype
     if softcap:  # the slope of the cap, which falls to 0 where it holds scores back

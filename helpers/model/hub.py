@@ -49,6 +49,7 @@ def fetch(model: str) -> pathlib.Path:
       ModelUnavailable: unknown name, licence not accepted, no or a wrong token, no
         network, no safetensors, no room on the disk, or a file that is not what the
         hub says it is.
+      WeightsError: without the hub, its index here cannot be read.
       UnsupportedModel: the hub has it, and this decoder cannot do what its config.json
         asks for; only that file is fetched then.
     """
@@ -129,7 +130,7 @@ def _from_hub(model):
     except failures as error:
         raise _unavailable(model, error, token) from error
     path = pathlib.Path(folder)
-    if refused and not any(path.rglob("*.safetensors")):  # a part, of another program
+    if refused and hub_listing.is_part(path):  # as an old client takes
         raise _unavailable(model, refused, token)
     asked = "this machine; the hub was not reached" if refused else "the hub"
     print(f"{model}: from {asked}.{hub_listing.word_on(path)}")

@@ -1,5 +1,9 @@
-"""What a model hub says a repository holds, looked at before any of it is fetched."""
+"""What a model hub says a repository holds, looked at before any of it is fetched.
 
+Without the hub, what lies here of it is held to its own index.
+"""
+
+from helpers.model import peft_folder, weights
 from helpers.model.folder import ADAPTERS, MODEL
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -66,6 +70,23 @@ def why_not(model: str, names) -> str:
 
 def word_on(folder) -> str:
     """What to add of a fetched folder: how adapters are used, which are no model."""
-    if (folder / MODEL).is_file() or not (folder / ADAPTERS).is_file():
+    if not _is_of_adapters(folder):
         return ""
     return f" Adapters: lora.load puts them on the model that {ADAPTERS} names."
+
+
+def is_part(folder) -> bool:
+    """Whether files are missing of which a model, or adapters, are read.
+
+    Raises:
+      WeightsError: the index of its weights cannot be read.
+    """
+    if _is_of_adapters(folder):
+        return not (folder / peft_folder.WEIGHTS).is_file()
+    needed = [folder / MODEL, folder / "tokenizer.json"]
+    needed += [path for path, _ in weights.weight_files(folder)]
+    return not all(path.is_file() for path in needed)
+
+
+def _is_of_adapters(folder):
+    return (folder / ADAPTERS).is_file() and not (folder / MODEL).is_file()

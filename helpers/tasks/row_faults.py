@@ -35,6 +35,11 @@ def row_of(record, columns: Mapping[str, str], gold) -> dict:
         record = parsed(record)
     if not isinstance(record, Mapping):
         raise Fault("no JSON object with named columns")
+    if not all(isinstance(name, str) for name in record):
+        raise Fault(
+            "a column whose name is no text (of csv.DictReader: more values than the "
+            "first line has names, such as after a comma at the row's end)"
+        )
     theirs = {name: columns.get(name, name) for name in COLUMNS}
     if taken := TAKEN.intersection(record) - {*theirs.values()}:
         raise Fault(

@@ -14,7 +14,9 @@ from helpers.text.gguf_cuts import CUTS, byte_level
 from helpers.text.tokenizer import tokenizer_class
 
 BYTE_PAIRS, SENTENCE_PIECE, PIECES = "gpt2", "llama", "gemma4"
-LONGEST = 1000  # characters of an entry, whose every cut in two is tried for a merge
+# Characters of all cuts in two that are tried as merges of SentencePiece: an entry of n
+# characters has n - 1, of n each. Gemma 3's 262,144 entries make 10 million.
+MOST_CUT = 2**25
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
@@ -151,6 +153,7 @@ def _sentence_piece(fields, entries, kinds):
             "tokenizer.ggml.scores has something that is no finite number: what merges "
             "first is not known. Fetch the file again, or take another one."
         )
+    _require_few_cuts(entries, kinds)
     numbers = {entry: i for i, entry in enumerate(entries)}
     merges = []
     for entry, kind, score in zip(entries, kinds, scores, strict=True):
@@ -169,6 +172,18 @@ def _sentence_piece(fields, entries, kinds):
     return gguf_pieces.parts(merging, _unknown(entries, kinds))
 
 
+def _require_few_cuts(entries, kinds):
+    """Refuses entries so long and many that a small file asks for gigabytes."""
+    normal = (e for e, kind in zip(entries, kinds, strict=True) if kind == NORMAL)
+    if (cut := sum(len(entry) ** 2 for entry in normal)) > MOST_CUT:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.tokens has {len(entries):,} entries, the longest of "
+            f"{max(map(len, entries)):,} characters: to cut each in two in every way "
+            f"makes {cut:,} characters, and the largest vocabulary known needs 10 "
+            "million. Fetch the file again, or take another one."
+        )
+
+
 def _pieces(fields, entries, kinds):
     """As `_byte_pairs`, of Gemma 4; llama.cpp looks at no other habit in the file."""
     merging = _merging(entries, _merges(fields))
@@ -183,7 +198,7 @@ def _unknown(entries, kinds):
 
 def _merges(fields):
     """[[left, right], …] as the file lists them."""
-    merges = [merge.split(" ") for merge in _texts(fields, "merges")]
+    merges = [merge.split(" ", 2) for merge in _texts(fields, "merges")]
     if wrong := next((m for m in merges if len(m) != 2), None):
         raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
     return merges
@@ -210,10 +225,6 @@ def _entries(fields):
     kinds = fields.get("tokenizer.ggml.token_type", [NORMAL] * len(entries))
     if not entries or len(set(entries)) < len(entries):
         raise GGUFTokenizerError("tokenizer.ggml.tokens is empty, or has one twice.")
-    if (most := max(map(len, entries))) > LONGEST:
-        raise GGUFTokenizerError(
-            f"tokenizer.ggml.tokens has an entry of {most:,} characters."
-        )
     if not isinstance(kinds, list) or len(kinds) != len(entries):
         raise GGUFTokenizerError("tokenizer.ggml.token_type has another length.")
     if strange := set(kinds) - set(range(NORMAL, BYTE + 1)):

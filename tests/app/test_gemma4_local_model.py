@@ -1,5 +1,7 @@
 """A Gemma 4 in this process: it says what rollouts say, of a photo of any shape."""
 
+import dataclasses
+
 import gemma4_sights
 import jax
 import numpy as np
@@ -11,6 +13,7 @@ from helpers.app.assistant import converse
 from helpers.app.local_model import LocalModel
 from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
+from helpers.model.gemma4_pictures import BUDGETS
 from helpers.text import chat
 from helpers.tools.tool_calls import GEMMA4
 
@@ -61,3 +64,16 @@ def test_it_says_what_the_rollouts_say(families, monkeypatch):
         assert answers.tokens[0, 0, :count].tolist() == own.tokens.tolist()
         said.add(tuple(own.tokens.tolist()))
     assert len(said) == 2, "it does not look"
+
+
+def test_the_largest_picture_leaves_room_for_a_question(families, monkeypatch):
+    """40 × 28 squares are 1,120 tokens, all that Gemma 4 sees in a picture."""
+    tokenizer = families["gemma4"]
+    model = gemma4_sights.of_config(gemma4_sights.for_tokenizer(tokenizer))
+    largest = dataclasses.replace(model.config.vision, budget=max(BUDGETS))
+    model.config = dataclasses.replace(model.config, vision=largest)
+    monkeypatch.setattr(local_model, "_Conversation", lambda _, prompt, turns: prompt)
+    picture = np.zeros((40 * largest.side, 28 * largest.side, 3), np.uint8)
+    prompt = LocalModel(model, tokenizer, GEMMA4, "small").begin("Hi " * 200, picture)
+    assert (prompt["prompt"] == largest.image_token).sum() == 1120
+    assert prompt["prompt_mask"].sum() > 1320

@@ -40,21 +40,6 @@ def test_a_row_takes_the_place_of_its_earlier_one(tmp_path, monkeypatch):
     assert found == [("base", "0", "0.1"), ("base", "1", "0.2"), ("grpo", "0", "0.6")]
 
 
-def test_every_stage_is_a_notebooks_own_section():
-    for stage in real.NOTEBOOKS:
-        names = real.section(stage)
-        assert callable(names["on_real_weights"])
-        assert f'there.keep("{stage}")' in source_of(stage)
-
-
-def source_of(stage):
-    return (
-        (runtime.ROOT / "notebooks" / f"{real.NOTEBOOKS[stage]}.ipynb")
-        .read_text("utf-8")
-        .replace('\\"', '"')
-    )
-
-
 def test_a_row_names_the_device_that_is_no_cpu(monkeypatch):
     said, few = real.measured_with(), real.at_once()
     assert said.startswith(f"jax {jax.__version__} flax ") and " on " not in said

@@ -2,7 +2,10 @@
 
 import copy
 import json
+import os
+import re
 import struct
+import subprocess
 
 import gemma4_shapes
 import gguf
@@ -15,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_gguf import GEMMA, SIZES, logits, made, small_tokenizer
 
+from helpers.model import folder as folders
 from helpers.model import gguf as gguf_files
 from helpers.model import gguf_names, lora, names, weights
 from helpers.model.config import ModelConfig
@@ -427,6 +431,34 @@ def test_a_disk_that_says_no_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(GGUFError, match="No space left.*save again"):
         gguf_files.save(model, path, small_tokenizer())
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_killed_saves_of_a_file_left_goes_with_the_next_one(tmp_path):
+    """Also under the number of this process, which a container gives to every run."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    lost = [f".part-{number}-m.gguf" for number in (gone.pid, os.getpid())]
+    others = [f".part-{os.getppid()}-m.gguf", f".part-{gone.pid}-other.gguf", "m.part"]
+    for name in lost + others:
+        (tmp_path / name).write_bytes(b"half")
+    gguf_files.save(made("llama"), tmp_path / "m.gguf", small_tokenizer())
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {*others, "m.gguf"}
+
+
+def test_a_part_that_is_being_filled_is_not_taken_for_one_that_was_left(
+    tmp_path, monkeypatch
+):
+    fill, path = gguf_files._fill, tmp_path / "m.gguf"
+
+    def looked_at(aside, *rest):
+        fill(aside, *rest)
+        pattern = re.compile(r"\.part-(\d+)-m\.gguf")
+        assert aside.exists() and folders.left(tmp_path, pattern) == []
+
+    monkeypatch.setattr(gguf_files, "_fill", looked_at)
+    gguf_files.save(made("llama"), path, small_tokenizer())
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_without_a_template_is_read_and_ends_with_the_text(tmp_path):

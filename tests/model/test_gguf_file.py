@@ -1,6 +1,7 @@
 """GGUF files that gguf's own writer makes, whole, damaged and made up by hand."""
 
 import struct
+import tracemalloc
 
 import gguf
 import numpy as np
@@ -149,10 +150,13 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(written, share, tmp_path_fac
         GGUFFile(cut)
 
 
+MOST = sum(len(value) for kind, _, value in FIELDS if kind == "array")
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_a_file_with_other_bytes_is_read_or_refused(written, data, tmp_path_factory):
-    """No other error, and no room made for what is not there."""
+    """No other error, no room made for what is not there, and no lists without end."""
     content = bytearray(written[0].read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, 1_500))
@@ -160,7 +164,11 @@ def test_a_file_with_other_bytes_is_read_or_refused(written, data, tmp_path_fact
     path = tmp_path_factory.mktemp("other") / "other.gguf"
     path.write_bytes(content)
     try:
-        file = GGUFFile(path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gguf_file, "MOST_VALUES", MOST)
+            file = GGUFFile(path)
+        lists = [x for x in file.fields.values() if isinstance(x, list)]
+        assert sum(map(len, lists)) <= MOST
         for name in file.entries:
             assert file.array(name).nbytes <= 16 * len(content)
     except GGUFError as error:
@@ -225,6 +233,40 @@ def test_what_cannot_be_is_refused_by_name(said, tmp_path):
     path.write_bytes(HOSTILE[said])
     with pytest.raises(GGUFError, match=said):
         GGUFFile(path)
+
+
+def numbers(count, kind=3, key=b"k", size=2):
+    """A pair of metadata: a list of so many numbers, int16 by themselves."""
+    return text(key) + struct.pack("<IIQ", 9, kind, count) + bytes(count * size)
+
+
+ENDLESS = {  # of each, Python would make some ten times as many bytes
+    "4,194,305 values in lists": head(pairs=2) + numbers(1, key=b"j") + numbers(2**22),
+    "4,194,306 values in lists": head(pairs=1) + numbers(2**22 + 2, kind=8, size=8),
+    "65,537 metadata values": head(pairs=2**16 + 1) + bytes(13 * 2**17),
+    "65,537 tensors": head(tensors=2**16 + 1) + bytes(32 * 2**17),
+}
+
+
+@pytest.mark.parametrize("said", ENDLESS)
+def test_a_file_of_more_values_than_any_model_has_is_refused_unread(said, tmp_path):
+    path = tmp_path / "endless.gguf"
+    path.write_bytes(ENDLESS[said])
+    tracemalloc.start()
+    with pytest.raises(GGUFError, match=f"{said}.* take another one"):
+        GGUFFile(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100_000
+
+
+def test_lists_as_long_as_those_of_the_largest_vocabulary_are_read(tmp_path):
+    """Gemma 3: 262,144 entries, kinds and scores, and 514,906 merges."""
+    lists = [numbers(262_144, key=key) for key in (b"a", b"b", b"c")]
+    lists.append(numbers(514_906, key=b"d"))
+    path = tmp_path / "gemma.gguf"
+    path.write_bytes(head(pairs=4) + b"".join(lists) + PAD)
+    assert list(map(len, GGUFFile(path).fields.values())) == [*[262_144] * 3, 514_906]
 
 
 def test_a_folder_is_no_file(tmp_path):

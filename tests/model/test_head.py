@@ -88,6 +88,17 @@ def test_capped_scores_have_the_values_and_slopes_of_the_transcription(softcap, 
     assert (np.abs(hidden @ table.T).max() > softcap) == (softcap < 30), "held back"
 
 
+def test_a_score_that_the_cap_holds_back_has_no_slope_however_far_above_the_target():
+    """A cap of 50 lets words be 100 nats apart, more than the clamp of 75."""
+    hidden, table = jnp.ones((1, 1)), jnp.asarray([[-400.0], [400.0]])
+
+    def score(table):
+        return head.chosen_logprobs(hidden, table, jnp.asarray([0]), 50.0)[0].sum()
+
+    assert score(table) == -head.CLAMP
+    np.testing.assert_allclose(jax.grad(score)(table), [[0.0], [0.0]], atol=1e-5)
+
+
 @given(seed=st.integers(0, 2**16), size=st.sampled_from([0.1, 1.0, 2.5]))
 def test_a_frozen_table_changes_no_slope(seed, size):
     hidden, table, targets, weights = case(seed, size)

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import hub_server
+import huggingface_hub
 import numpy as np
 import pytest
 import tiny_models
@@ -14,6 +15,7 @@ from small_gguf import logits, small_tokenizer
 
 from helpers.model import hub, hub_checksums, weights
 from helpers.model.config import UnsupportedModel
+from helpers.model.folder import INDEX
 from helpers.model.hub import ModelUnavailable, NotStored
 from helpers.text import chat
 
@@ -252,6 +254,41 @@ def test_what_is_in_the_cache_needs_no_network(server, files, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert hub.fetch(MODEL) == folder
     assert_whole(folder, files)
+
+
+SHARDS = {f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    "gone", ["config.json", "tokenizer.json", NAME, *sorted(SHARDS), INDEX]
+)
+def test_a_part_of_a_model_is_not_taken_for_it_without_a_network(
+    server, files, monkeypatch, gone
+):
+    """As an older client takes it, which gives any folder that a fetch has made."""
+    if gone not in files:
+        index = {"weight_map": {f"{name}.weight": name for name in SHARDS}}
+        rest = {name: file for name, file in files.items() if name != NAME}
+        shards = dict.fromkeys(SHARDS, files[NAME])
+        server.files = rest | shards | {INDEX: json.dumps(index).encode()}
+    folder = hub.fetch(MODEL)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
+    assert hub.fetch(MODEL) == folder
+    (folder / gone).unlink()
+    with pytest.raises(ModelUnavailable, match="not complete on this machine.*unset"):
+        hub.fetch(MODEL)
+
+
+def test_adapters_without_a_network_are_whole_with_their_weights(server, monkeypatch):
+    server.files = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"1"}
+    folder = hub.fetch(MODEL)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: folder)
+    assert hub.fetch(MODEL) == folder
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelUnavailable, match="not complete on this machine"):
+        hub.fetch(MODEL)
 
 
 def test_of_a_model_with_experts_only_the_config_is_fetched(server, files):

@@ -12,7 +12,7 @@ from helpers import runtime
 from helpers.model import lora
 from helpers.model.folder import WeightsError
 from helpers.recipes import kept_adapters, presets
-from scripts import real
+from scripts import real_stages
 
 SIZES = presets.PRESETS["laptop-real"]
 ADAPTED = tiny_models.adapted(tiny_models.model("llama"), targets=("q",))
@@ -100,6 +100,6 @@ def test_all_stages_of_notebooks_and_scripts_are_known():
         sources += [cell.source for cell in cells]
     called = r"\.(?:start|keep)\(\"(\w+)\"\)|imitate\([^\"]*\"(\w+)\""
     named = [a or b for source in sources for a, b in re.findall(called, source)]
-    asked = {stage.adapters for stage in real.STAGES.values()}
-    assert len({*named}) > 10 and asked >= {*real.NOTEBOOKS}
+    asked = {stage.adapters for stage in real_stages.STAGES.values()}
+    assert len({*named}) > 10 and asked >= {*real_stages.NOTEBOOKS}
     assert {*named, *asked} == {*kept_adapters.STAGES}

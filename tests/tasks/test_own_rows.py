@@ -289,6 +289,21 @@ def test_a_column_that_rewards_call_their_own_is_a_fault(name):
     assert row == {"question": "5?", "answer": "c"}
 
 
+@pytest.mark.parametrize("every_row", [True, False])
+def test_a_comma_too_many_in_a_table_is_a_fault_and_no_column(every_row):
+    """csv.DictReader keeps what has no name under None."""
+    lines = ["What is 1+1?,#### 2,", "What is 1+2?,#### 3" + "," * every_row]
+    records = csv.DictReader(["question,answer", *lines])
+    what = "a column whose name is no text .*after a comma at the row's end"
+    if every_row:
+        with pytest.raises(ValueError, match=f"{what}.*row 1, row 2"):
+            own_rows.check(records)
+    else:
+        found = own_rows.check(records)
+        assert found.rows == [{"question": "What is 1+2?", "answer": "#### 3"}]
+        assert re.match(what, *found.faults)
+
+
 def test_half_a_character_is_a_fault_wherever_the_rows_are_from():
     rows = [{"question": "a\ud83d", "answer": "b"}, {"question": "c", "answer": "d"}]
     found = own_rows.check(rows)

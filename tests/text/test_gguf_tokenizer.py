@@ -3,6 +3,7 @@
 import copy
 import json
 from itertools import pairwise
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from small_gguf import BYTES, TEXTS, byte_pairs, gemma_pieces
 from tokenizers import Tokenizer
 from transformers import GemmaTokenizer
 
-from helpers.text import chat, tokenizer
+from helpers.text import chat, gguf_tokenizer, tokenizer
 from helpers.text.gguf_cuts import CUTS
 from helpers.text.gguf_tokenizer import GGUFTokenizerError, to_tokenizer
 from helpers.text.tokenizer_to_gguf import to_fields
@@ -113,8 +114,37 @@ def test_scores_join_what_sentencepiece_joins(text):
 def test_an_entry_longer_than_any_word_is_refused():
     """Every cut of it in two would be tried: 320,000 characters took 16 seconds."""
     longer = pieces(tokens=[*PIECES[:-1], "b" * 320_000])
-    with pytest.raises(GGUFTokenizerError, match="an entry of 320,000 characters"):
+    with pytest.raises(GGUFTokenizerError, match="the longest of 320,000 characters"):
         to_tokenizer(longer)
+
+
+def vocabulary(entries):
+    """Metadata of SentencePiece with those entries and no others."""
+    tokens = ["<unk>", "<bos>", "<eos>", *entries]
+    return pieces(
+        tokens=tokens,
+        token_type=[2, 3, 3, *[1] * len(entries)],
+        scores=[0.0] * len(tokens),
+    )
+
+
+def test_a_small_file_asks_for_no_gigabytes_of_merges(monkeypatch):
+    """Rows of one letter: with 1,000 of each, 13 MB ask for 6 GB; here are 200."""
+    runs = [letter * n for letter in ascii_lowercase for n in range(1, 201)]
+    monkeypatch.setattr(gguf_tokenizer, "_merging", None)  # to call it would fail
+    said = "5,203 entries, the longest of 200 .* another one"
+    with pytest.raises(GGUFTokenizerError, match=said):
+        to_tokenizer(vocabulary(runs))
+
+
+def test_a_vocabulary_of_the_largest_known_shape_is_none_of_those(monkeypatch):
+    """Gemma 3's entries have at most 16 characters, and 9.93 million when squared."""
+    monkeypatch.setattr(gguf_tokenizer, "_loaded", lambda parts, *_: parts["model"])
+    words = [f"{i:016x}" for i in range(39_000)]
+    rows = ["▁" * n for n in range(1, 32)]
+    assert sum(len(entry) ** 2 for entry in words + rows) > 9_930_000
+    model = to_tokenizer(vocabulary(words + rows))
+    assert len(model["merges"]) == 31 * 30 / 2
 
 
 def test_what_the_user_defined_is_one_token_and_shown():
