@@ -83,9 +83,12 @@ def is_part(folder) -> bool:
     """
     if _is_of_adapters(folder):
         return not (folder / peft_folder.WEIGHTS).is_file()
-    needed = [folder / MODEL, folder / "tokenizer.json"]
-    needed += [path for path, _ in weights.weight_files(folder)]
-    return not all(path.is_file() for path in needed)
+    files = [folder / MODEL, *(path for path, _ in weights.weight_files(folder))]
+    tokenizers = [folder / name for name in ("tokenizer.json", "tokenizer.model")]
+    return not (
+        all(path.is_file() for path in files)
+        and any(path.is_file() for path in tokenizers)
+    )
 
 
 def _is_of_adapters(folder):
