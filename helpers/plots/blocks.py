@@ -1,13 +1,20 @@
 """Which chip holds which block of an array: in bytes, and as a figure."""
 
+import math
 from collections.abc import Mapping
 
 import jax
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from helpers.plots.plotting import COLOURS, figure
+from helpers.plots.plotting import BLUE, figure
+
+STOPS = [(0, "#E3F0F9"), (0.55, BLUE), (1, "#001F33")]  # of the first to the last chip
+SHADES = LinearSegmentedColormap.from_list("chips", STOPS)
+EVERYBODY = "#F0B98D"  # a tint of orange
+SIZE = 12  # in points: 12 pixels high on a phone
 
 
 def bytes_per_chip(tree) -> dict[int, int]:
@@ -37,36 +44,53 @@ def holders(array) -> dict[tuple, list[int]]:
 
 
 def draw(arrays: Mapping[str, jax.Array], *, title: str) -> Figure:
-    """Matrices side by side, each cut into its blocks, with the chips that hold them.
+    """Matrices, two in a row, each cut into its blocks, with the chips that hold them.
+
+    The shade of a block rises with the numbers of its chips; one that all chips hold
+    has a colour of its own.
 
     Args:
       arrays: matrices with a NamedSharding, by what to write under them.
       title: a sentence that states the finding.
     """
-    fig, axes = figure(title, x="", y="", width=9.0, height=3.0)
-    for place, array in enumerate(arrays.values()):
-        rows, columns = array.shape
-        for number, ((top, bottom, left, right), chips) in enumerate(
-            holders(array).items()
-        ):
-            corner = (1.2 * place + left / columns, top / rows)
-            wide, high = (right - left) / columns, (bottom - top) / rows
-            colour = COLOURS[number % 4]
-            style = {"facecolor": colour, "edgecolor": "white", "linewidth": 2}
-            axes.add_patch(Rectangle(corner, wide, high, alpha=0.45, **style))
-            centre = (corner[0] + wide / 2, corner[1] + high / 2)
-            tall = {"rotation": 90} if wide < 0.2 and len(chips) > 1 else {}
-            axes.annotate(
-                _named(chips), centre, color="black", ha="center", va="center", **tall
-            )
-    axes.set_xlim(-0.05, 1.2 * len(arrays) - 0.15)
-    axes.set_ylim(1.02, -0.02)
-    axes.set_xticks(0.5 + 1.2 * np.arange(len(arrays)), list(arrays), fontsize=9)
+    height = 2.55 * math.ceil(len(arrays) / 2) + 0.2
+    fig, axes = figure(title, x="", y="", width=5.0, height=height)
+    for place, (name, array) in enumerate(arrays.items()):
+        x, y = 1.15 * (place % 2), 1.45 * (place // 2)
+        _draw_one(axes, array, x, y)
+        axes.text(x + 0.5, y + 1.04, name, ha="center", va="top", fontsize=SIZE)
+    axes.set_xlim(-0.02, 2.17)
+    axes.set_ylim(1.45 * math.ceil(len(arrays) / 2), -0.02)
+    axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
     return fig
+
+
+def _draw_one(axes, array, x, y):
+    """The blocks of one matrix, in a square of side 1 whose corner is (x, y)."""
+    rows, columns = array.shape
+    for (top, bottom, left, right), chips in holders(array).items():
+        corner = (x + left / columns, y + top / rows)
+        wide, high = (right - left) / columns, (bottom - top) / rows
+        fill, ink = _colours(chips, array.sharding.mesh.size)
+        block = Rectangle(corner, wide, high, facecolor=fill, edgecolor="white", lw=2)
+        axes.add_patch(block)
+        centre = (corner[0] + wide / 2, corner[1] + high / 2)
+        at = {"ha": "center", "va": "center"}
+        at |= {"rotation": 90} if wide < 0.2 and len(chips) > 1 else {}
+        axes.annotate(_named(chips), centre, color=ink, fontsize=SIZE, **at)
+
+
+def _colours(chips, count):
+    """(fill, text) of a block that some of `count` chips hold."""
+    everybody = len(chips) == count > 1
+    fill = (
+        EVERYBODY if everybody else to_hex(SHADES(np.mean(chips) / max(count - 1, 1)))
+    )
+    bright = np.dot((0.2126, 0.7152, 0.0722), np.power(to_rgb(fill), 2.2))
+    return fill, "white" if bright < 0.18 else "black"
 
 
 def _named(chips):

@@ -46,7 +46,7 @@ def label_ends(axes, drawn):
     long = [line for line in drawn if line[0][-1] >= right - 0.02 * span]
     short = [line for line in drawn if line[0][-1] < right - 0.02 * span]
     hidden = [(x, y) for x, y, *_ in drawn]  # what no name may stand on
-    for name, height, colour in _apart(long, gap, high):
+    for name, height, colour in _apart(long, gap, low, high):
         _label(axes, name, right, height, colour)
         hidden.append(([right, right + span], [height, height]))
     for x, y, name, colour in short:
@@ -56,15 +56,33 @@ def label_ends(axes, drawn):
         hidden.append(([x[-1], reach], [height, height]))
 
 
-def _apart(lines, gap, high):
-    """(name, height, colour) of each line, by height, at least a gap between two."""
+def _apart(lines, gap, low, high):
+    """(name, height, colour) of each line, by height, at least a gap between two.
+
+    The heights are the nearest to the lines' ends, in squares, within the axis.
+    """
     ends = sorted((float(y[-1]), name, colour) for _, y, name, colour in lines)
-    heights = [end[0] for end in ends]
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    excess = max(0.0, heights[-1] - max(high, ends[-1][0])) if heights else 0.0
-    placed = zip(ends, heights, strict=True)
-    return [(name, height - excess, colour) for (_, name, colour), height in placed]
+    steps = gap * np.arange(len(ends))
+    at = np.array([end for end, *_ in ends])
+    floor = min([low, *at])
+    ceiling = max([high, *at]) - gap * (len(ends) - 1)
+    heights = np.clip(_rising(at - steps), floor, ceiling) + steps
+    placed = zip(ends, heights.tolist(), strict=True)
+    return [(name, height, colour) for (_, name, colour), height in placed]
+
+
+def _rising(values_N):
+    """The nearest numbers, in squares, none of which is below the one before."""
+    places = range(len(values_N))
+    return np.array(
+        [
+            max(
+                min(values_N[j : k + 1].mean() for k in places[i:])
+                for j in places[: i + 1]
+            )
+            for i in places
+        ]
+    )
 
 
 def _clear(left, right, wanted, hidden, gap, low, high):

@@ -116,6 +116,7 @@ def lines(
     xlabel: str,
     ylabel: str,
     from_zero: bool = False,
+    colours: Sequence[str] = COLOURS,
 ) -> Figure:
     """One line per entry of `series` over the same `x`, each labelled at its end.
 
@@ -125,9 +126,10 @@ def lines(
       title: a sentence that states the finding.
       xlabel, ylabel: what the axes are, with their units.
       from_zero: begin the y axis at 0, so that small differences look small.
+      colours: of the lines in their order; after the last one the first comes again.
     """
     runs = {name: (x, y) for name, y in series.items()}
-    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel}
+    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "colours": colours}
     return _draw_lines(runs, **axes, from_zero=from_zero)
 
 
@@ -138,14 +140,13 @@ def densities(
     title: str,
     xlabel: str,
     ylabel: str = "probability density",
+    colours: Sequence[str] = COLOURS,
 ) -> Figure:
     """Like `lines`, with each line labelled at its highest point."""
     runs = {name: (x, y) for name, y in series.items()}
-    fig = _draw_lines(
-        runs, title=title, xlabel=xlabel, ylabel=ylabel, label=label_peaks
-    )
-    axes = fig.axes[0]
-    axes.set_ylim(0, 1.12 * max(max(y) for y in series.values()))
+    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "colours": colours}
+    fig = _draw_lines(runs, **axes, label=label_peaks)
+    fig.axes[0].set_ylim(0, 1.12 * max(max(y) for y in series.values()))
     return fig
 
 
@@ -158,6 +159,7 @@ def curves(
     x: str = "step",
     xlabel: str | None = None,
     smooth: int = 1,
+    colours: Sequence[str] = COLOURS,
 ) -> Figure:
     """Learning curves: one column of the trainer's metrics tables.
 
@@ -169,16 +171,17 @@ def curves(
       x: the column along the x axis, such as "step" or "tokens".
       xlabel: defaults to `x`.
       smooth: draw the mean over this many rows, with the raw values faint behind.
+      colours: as for `lines`.
     Raises:
       KeyError: no row of a run has both columns; names those it has.
     """
     points = {name: _columns(name, table, x, y) for name, table in runs.items()}
-    labels = {"title": title, "xlabel": xlabel or x, "ylabel": ylabel}
+    axes = {"title": title, "xlabel": xlabel or x, "ylabel": ylabel, "colours": colours}
     if smooth <= 1:
-        return _draw_lines(points, **labels)
+        return _draw_lines(points, **axes)
     means = {name: (at, _mean(of, smooth)) for name, (at, of) in points.items()}
-    labels["ylabel"] += f", mean of {smooth}"
-    return _draw_lines(means, raw=points, **labels)
+    axes["ylabel"] = f"{ylabel}, mean of {smooth}"
+    return _draw_lines(means, raw=points, **axes)
 
 
 def _columns(name, table, x, y):
@@ -201,13 +204,15 @@ def _cycle(styles, names):
     return [styles[i % len(styles)] for i in range(len(names))]
 
 
-def _draw_lines(runs, *, title, xlabel, ylabel, label=None, from_zero=False, raw=None):
+def _draw_lines(
+    runs, *, title, xlabel, ylabel, colours, label=None, from_zero=False, raw=None
+):
     fig, axes = figure(title, x=xlabel, y=ylabel)
     # Before the names, too: they are spread by the height of the whole axis.
     raw = raw or {}
-    for (x, y), colour in zip(raw.values(), _cycle(COLOURS, raw), strict=True):
+    for (x, y), colour in zip(raw.values(), _cycle(colours, raw), strict=True):
         axes.plot(x, y, color=colour, alpha=0.25, linewidth=1, zorder=1)
-    styles = zip(_cycle(COLOURS, runs), _cycle(DASHES, runs), strict=True)
+    styles = zip(_cycle(colours, runs), _cycle(DASHES, runs), strict=True)
     drawn = []
     for (name, (x, y)), (colour, dash) in zip(runs.items(), styles, strict=True):
         axes.plot(x, y, color=colour, linestyle=dash, linewidth=2)

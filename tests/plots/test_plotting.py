@@ -126,6 +126,48 @@ def test_an_axis_from_zero_keeps_its_names_apart():
     assert heights[1] - heights[0] >= 0.05 * (high - low)
 
 
+@given(heights=st.lists(st.floats(0, 1), min_size=2, max_size=5))
+@settings(deadline=None, max_examples=25)
+def test_names_are_moved_up_as_far_as_down(heights):
+    """They stand apart in the middle of what they name, as far as the axis allows."""
+    series = {str(i): [0.5, height] for i, height in enumerate([0.5, *heights])}
+    axes = plotting.lines([0, 1], series, **LABELS).axes[0]
+    low, high = axes.get_ylim()
+    names = sorted(
+        (text.xy[1], float(series[text.get_text()][1])) for text in axes.texts
+    )
+    gap = 0.06 * (high - low)
+    moved = np.array([at - end for at, end in names])
+    together = np.diff([at for at, _ in names]) < gap * 1.001
+    for group in np.split(moved, np.flatnonzero(~together) + 1):
+        edge = low + 1e-9 >= names[0][0] or names[-1][0] >= high - 1e-9
+        assert edge or abs(group.mean()) < 1e-9
+
+
+def test_four_lines_that_end_close_together_have_no_name_far_above_its_line():
+    ends = {"first": 10.9, "second": 11.8, "third": 11.9, "fourth": 12.6}
+    series = {name: [0, end] for name, end in ends.items()}
+    axes = plotting.lines([0, 1], series, **LABELS, from_zero=True).axes[0]
+    gap = 0.06 * np.ptp(axes.get_ylim())
+    for text in axes.texts:
+        assert abs(text.xy[1] - ends[text.get_text()]) < 0.6 * gap
+
+
+def test_lines_take_the_colours_they_are_given():
+    colours = (plotting.ORANGE, plotting.BLACK)
+    table = {"a": [{"step": 0, "y": 1}], "b": [{"step": 0, "y": 2}]}
+    series = {"a": [0.0, 1.0], "b": [1.0, 2.0]}
+    words = {"title": "T", "colours": colours}
+    for fig in (
+        plotting.lines([0, 1], series, xlabel="x", ylabel="y", **words),
+        plotting.densities([0, 1], series, xlabel="x", **words),
+        plotting.curves(table, "y", ylabel="y", **words),
+    ):
+        assert tuple(line.get_color() for line in fig.axes[0].lines) == colours
+        names = {text.get_text(): text.get_color() for text in fig.axes[0].texts}
+        assert names == dict(zip("ab", colours, strict=True))
+
+
 def test_a_shorter_line_is_named_where_it_stops():
     table = [{"step": i, "loss": 0.4} for i in range(37)]
     runs = {"mixture": table, "all worked": table[:13]}
