@@ -135,7 +135,8 @@ def test_a_model_that_cannot_see_says_so():
 
 
 def test_a_question_that_is_too_long_says_so():
-    (event,) = converse(backend(), "kcal " * 2000, tiny_vision.pictures(), [])
+    words = "kcal " * local_model.BUCKETS[-1]
+    (event,) = converse(backend(), words, tiny_vision.pictures(), [])
     assert event.kind == "error" and "fewer words" in event.text
 
 
