@@ -121,35 +121,9 @@ def _refuses(answer, text):
     return refused
 
 
-def check_execute(answer) -> Check:
-    """Exercise 2: a turn of the model is validated, then executed or refused."""
-
-    def ran(text):
-        return _executed(answer, text)
-
-    return judge(
-        (
-            "run a right call once, and give its result in a list",
-            lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
-        ),
-        ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
-        (
-            "run any food as it is written, with grams from just above 0 up to 5,000",
-            lambda: all(
-                ran(_turn({"food": food, "grams": grams}))
-                == ([{"kcal": 101}], [{"food": food, "grams": grams}])
-                for food in ("ramen", "White plate")
-                for grams in ALLOWED
-            ),
-        ),
-        (
-            "tell food and grams by their names: a call may name the grams first",
-            lambda: ran(_turn(TACOS)) == ([{"kcal": 101}], [TACOS]),
-        ),
-        *(
-            (f"{phrase}, and look nothing up", _refuses(answer, text))
-            for phrase, text in HOSTILE
-        ),
+def _of_several_calls(ran):
+    """The properties of `check_execute` that need a turn with more than one call."""
+    return (
         (
             "run both calls of a turn with two, in order",
             lambda: (
@@ -182,6 +156,39 @@ def check_execute(answer) -> Check:
                 == [{"error"}, {"kcal"}]
             ),
         ),
+    )
+
+
+def check_execute(answer) -> Check:
+    """Exercise 2: a turn of the model is validated, then executed or refused."""
+
+    def ran(text):
+        return _executed(answer, text)
+
+    return judge(
+        (
+            "run a right call once, and give its result in a list",
+            lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
+        ),
+        ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
+        (
+            "run any food as it is written, with grams from just above 0 up to 5,000",
+            lambda: all(
+                ran(_turn({"food": food, "grams": grams}))
+                == ([{"kcal": 101}], [{"food": food, "grams": grams}])
+                for food in ("ramen", "White plate")
+                for grams in ALLOWED
+            ),
+        ),
+        (
+            "tell food and grams by their names: a call may name the grams first",
+            lambda: ran(_turn(TACOS)) == ([{"kcal": 101}], [TACOS]),
+        ),
+        *(
+            (f"{phrase}, and look nothing up", _refuses(answer, text))
+            for phrase, text in HOSTILE
+        ),
+        *_of_several_calls(ran),
         (
             "say in every error what is wrong, in words",
             lambda: all(
