@@ -21,7 +21,7 @@ from helpers.model.attention_blocks import EVERYTHING
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4_config import SHARING, Gemma4Config
 from helpers.model.layer import Layer
-from helpers.model.ops import decodes, rms_norm
+from helpers.model.ops import decodes, picked, rms_norm
 from helpers.model.rope import frequencies, rotary
 from helpers.runtime.sharding import gathered, spread
 
@@ -117,7 +117,9 @@ class Gemma4Layers(nnx.Module):
         for name, layers in own_of(config).stacks.items():
             setattr(self, name, stack(name, layers))
 
-    def __call__(self, x, inputs_LPGTE, positions_PGT, seen, pieces, reach, remat):
+    def __call__(
+        self, x, inputs_LPGTE, positions_PGT, seen, pieces, reach, remat, last_PG=None
+    ):
         """Returns the new x, and ({kind: keys}, {kind: values}) of the new tokens.
 
         Args:
@@ -126,6 +128,8 @@ class Gemma4Layers(nnx.Module):
           pieces: (keys, values) of the earlier pieces, both by kind.
           reach: of a layer that looks at everything.
           remat: wraps one layer, see `ops.REMAT`.
+          last_PG: the one token of each row that goes through the layers that share,
+            where there are any: x has (P, G, 1, D) of it behind them. None: all do.
         """
         walk = _Walk(self, positions_PGT, seen, reach, remat)
         if decodes(x):
@@ -142,6 +146,15 @@ class Gemma4Layers(nnx.Module):
                     ]
                     for kind in made
                 }
+                if last_PG is not None:
+                    x, positions, asked = jax.tree.map(
+                        lambda a: picked(a, last_PG), (x, positions_PGT, seen)
+                    )
+                    walk = _Walk(self, positions, asked, reach, remat)
+                    if inputs_LPGTE is not None:
+                        inputs_LPGTE = jax.vmap(picked, (0, None))(
+                            inputs_LPGTE, last_PG
+                        )
             x, found = walk.span(span, x, used, inputs_LPGTE, pieces, shared)
             for kind, kv in found.items():
                 made.setdefault(kind, []).append(kv)

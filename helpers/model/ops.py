@@ -65,6 +65,12 @@ def rms_norm(x, weight, eps, plus_one):
     return (x32 * scale).astype(x.dtype)
 
 
+def picked(x_PGT, at_PG):
+    """Of each row the one token at a place, (P, G, T, ...) -> (P, G, 1, ...)."""
+    rest = (1,) * (x_PGT.ndim - 2)
+    return jnp.take_along_axis(x_PGT, at_PG.reshape(*at_PG.shape, *rest), axis=2)
+
+
 # What the backward pass computes again: all of a layer but what attention found (least
 # memory); also not attention's own products, the adapters' inner ones and what the
 # feed-forward gave, which Gemma normalises; only what is no product with a weight; or

@@ -45,8 +45,14 @@ def prefill(model, prompt_PT, mask_PT, images=None):
     segments_P1T = mask_PT[:, None].astype(jnp.int32)
     images_PID = None if images is None else model.see(images)
     hidden, prefix = model(
-        tokens_P1T, positions_P1T, segments_P1T, images_PID=images_PID
+        tokens_P1T,
+        positions_P1T,
+        segments_P1T,
+        images_PID=images_PID,
+        only_last=True,
     )
+    if hidden.shape[2] == 1:  # the last, alone
+        return hidden[:, 0, 0], prefix
     last_P = mask_PT.sum(axis=1).astype(jnp.int32) - 1
     last_PD = jnp.take_along_axis(hidden[:, 0], last_P[:, None, None], axis=1)[:, 0]
     return last_PD, prefix

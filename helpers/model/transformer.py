@@ -9,6 +9,7 @@ one by one, which is faster: `helpers.model.unrolled`, `ops.decodes`.) Gemma 4 h
 several kinds of layer, and a stack of each (`helpers.model.gemma4`).
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -110,6 +111,7 @@ class Transformer(nnx.Module):
         earlier=(),
         images_PID=None,
         layers=None,
+        only_last=False,
     ):
         """Runs new tokens, which see themselves (causally) and the earlier pieces.
 
@@ -124,8 +126,11 @@ class Transformer(nnx.Module):
             layers, and only if its config says so).
           layers: an `Unrolled` that goes through the layers instead; keys and values,
             given and returned, are lists of each layer's then.
+          only_last: where layers share keys (Gemma 4), only the last token of each row
+            goes on behind those that make them; a row has one segment then.
         Returns:
-          hidden states after the final norm (P, G, T, D), and the new tokens' KV.
+          hidden states after the final norm (P, G, T, D), or (P, G, 1, D) of what went
+          on alone, and the KV of all new tokens.
         """
         c = self.config
         if segments_PGT is None:
@@ -149,7 +154,11 @@ class Transformer(nnx.Module):
                 reach = reach._replace(ahead=images_PID.shape[1])
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
         pieces = [(kv.keys, kv.values) for kv in earlier]
-        walk = layers or (self._walk_kinds if c.gemma4 else self._walk)
+        last_PG = None
+        if only_last and c.gemma4 and c.gemma4.sharing:
+            last_PG = (segments_PGT > 0).sum(axis=-1) - 1
+        kinds = functools.partial(self._walk_kinds, last_PG)
+        walk = layers or (kinds if c.gemma4 else self._walk)
         x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, reach)
         hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
         return hidden, new._replace(keys=keys, values=values)
@@ -182,7 +191,7 @@ class Transformer(nnx.Module):
             return one_by_one(one_layer, x, layers)
         return jax.lax.scan(one_layer, x, layers, unroll=self.unroll)
 
-    def _walk_kinds(self, x, tokens_PGT, positions_PGT, seen, pieces, reach):
+    def _walk_kinds(self, last_PG, x, tokens_PGT, positions_PGT, seen, pieces, reach):
         """`_walk` for Gemma 4; keys and values are by kind of layer."""
         if self.unroll != 1:
             raise ValueError(
@@ -191,7 +200,8 @@ class Transformer(nnx.Module):
             )
         inputs = self.per_layer(tokens_PGT, x) if hasattr(self, "per_layer") else None
         remat = rematerialised(self.remat)
-        return self.layers(x, inputs, positions_PGT, seen, pieces, reach, remat)
+        given = x, inputs, positions_PGT, seen, pieces, reach, remat
+        return self.layers(*given, last_PG)
 
     def stacks(self) -> dict[tuple[str, ...], Layer]:
         """The stacks of like layers by their path: one, or one of each kind."""
