@@ -223,6 +223,7 @@ def run(preset, stages, seed: int) -> None:
             record(there, name, 0, 0.0, ask=ask)  # of no seed, the same for all
             continue
         stage = STAGES[name]
+        require_trained(preset, [name])  # an earlier one may have been trained anew
         if stage.train:
             stage.train(preset, seed)
         jax.clear_caches()

@@ -83,7 +83,8 @@ def section(stage: str):
 def require_trained(preset: presets.Preset, stages: list[str]) -> None:
     """Refuses a stage that needs one which was neither trained here nor comes before.
 
-    `start` would take the model as it comes, and the row would not tell.
+    `start` would take the model as it comes, and the row would not tell. Nor would it
+    tell of adapters whose own beginning was trained anew since they went on from it.
 
     Args:
       stages: names of STAGES, in the order in which they are to run.
@@ -94,9 +95,17 @@ def require_trained(preset: presets.Preset, stages: list[str]) -> None:
     for name in stages:
         stage = STAGES[name]
         for needed in stage.after if stage.train else (stage.adapters,):
-            if needed in comes or kept_adapters.trained_here(needed, preset):
+            if needed in comes:
                 continue
             folder = kept_adapters.adapters_folder(needed, preset)
+            if kept_adapters.trained_here(needed, preset):
+                if lost := kept_adapters.lost_start(needed, preset):
+                    raise NotTrained(
+                        f"{name} needs what {needed} ends with, and {folder} went on "
+                        f"from other adapters of {lost} than are here now. Put those "
+                        f"back, or train anew what comes after {lost}."
+                    )
+                continue
             raise NotTrained(
                 f"{name} needs what {needed} ends with, and there is none in {folder}. "
                 f"Train it first, with the same seed: --stages {needed} {name}."

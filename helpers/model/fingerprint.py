@@ -8,6 +8,7 @@ from safetensors import SafetensorError, safe_open
 
 from helpers.model import names, weights
 from helpers.model.folder import WeightsError
+from helpers.model.peft_folder import WEIGHTS
 
 ROWS, SMALL = 4, 4096  # rows of a tensor that are looked at; numbers of a small one
 
@@ -27,8 +28,18 @@ def of_folder(folder) -> str:
     Raises:
       WeightsError: a file is missing or damaged.
     """
+    paths = [path for path, _ in weights.weight_files(pathlib.Path(folder))]
+    return _of_files(paths)
+
+
+def of_adapters(folder) -> str:
+    """The same of the adapters in a folder of `lora.save`."""
+    return _of_files([pathlib.Path(folder) / WEIGHTS])
+
+
+def _of_files(paths):
     told: dict[str, bytes] = {}
-    for path, _ in weights.weight_files(pathlib.Path(folder)):
+    for path in paths:
         try:
             with safe_open(path, framework="numpy") as file:
                 told |= {

@@ -247,7 +247,7 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
     return small
 
 
-def save(model: Transformer, folder, base="", fingerprint="") -> None:
+def save(model: Transformer, folder, base="", fingerprint="", started="") -> None:
     """Writes the adapters as a PEFT folder, which `peft` and vLLM load on the base.
 
     Args:
@@ -259,6 +259,7 @@ def save(model: Transformer, folder, base="", fingerprint="") -> None:
         it decides what the adapters are called: its config.json says whether towers
         are beside the text model. An id that is not on this machine: as published.
       fingerprint: of its weights (`fingerprint.of_folder`), noted in that metadata.
+      started: the adapters that these were trained on from, noted there, too.
     Raises:
       ValueError: the model has no adapters.
       WeightsError: the disk is full, say, or a model is in that folder; or a Gemma 4
@@ -285,7 +286,7 @@ def save(model: Transformer, folder, base="", fingerprint="") -> None:
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
     noted = provenance.words(model, kind)
     kept = peft_folder.Adapters(first[0].shape[-1], factor, noted, arrays)
-    peft_folder.save(folder, kept, model.config, str(base), fingerprint)
+    peft_folder.save(folder, kept, model.config, str(base), fingerprint, started)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:

@@ -16,7 +16,8 @@ from helpers.model.known import KNOWN, SEES
 from helpers.model.weights_checks import FLOATS, require_finite
 
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
-PRINT = "base weights"  # in the metadata: a fingerprint of them
+# In the metadata: a fingerprint of the base, and what the adapters were before.
+PRINT, STARTED = "base weights", "started from"
 NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
 # Settings that would make other numbers of the same tensors, and what is fine.
@@ -58,13 +59,18 @@ class Adapters(NamedTuple):
 
 
 def save(
-    folder, adapters: Adapters, config: ModelConfig, base: str, fingerprint: str = ""
+    folder,
+    adapters: Adapters,
+    config: ModelConfig,
+    base: str,
+    fingerprint: str = "",
+    started: str = "",
 ) -> None:
     """Writes a folder that `peft` and vLLM load on the base.
 
     Args:
       base: id or folder of the base model, noted in adapter_config.json.
-      fingerprint: of its weights, noted in the metadata; "": not known.
+      fingerprint, started: as for `lora.save`, noted in the metadata; "": not known.
     Raises:
       WeightsError: the disk is full, say, or a model is in that folder; or adapters
         are not finite.
@@ -90,7 +96,12 @@ def save(
     }
     if towers:  # their matrices have the same names
         settings["exclude_modules"] = NO_TOWERS
-    about = {"format": "pt", "base": adapters.base, PRINT: fingerprint}
+    about = {
+        "format": "pt",
+        "base": adapters.base,
+        PRINT: fingerprint,
+        STARTED: started,
+    }
     about = {name: said for name, said in about.items() if said}
 
     def fill(aside):
@@ -224,8 +235,17 @@ def fingerprint_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its file of weights.
     """
+    return _noted(folder, PRINT)
+
+
+def started_from(folder) -> str:
+    """The adapters that a folder's were trained on from; else as `fingerprint_of`."""
+    return _noted(folder, STARTED)
+
+
+def _noted(folder, name):
     with _opened(pathlib.Path(folder)) as file:
-        return (file.metadata() or {}).get(PRINT, "")
+        return (file.metadata() or {}).get(name, "")
 
 
 def _settings(folder):

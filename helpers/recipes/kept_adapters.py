@@ -4,6 +4,7 @@ import pathlib
 import re
 
 from helpers import runtime
+from helpers.model import fingerprint as prints
 from helpers.model import peft_folder
 from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.recipes.presets import Preset
@@ -33,6 +34,29 @@ def adapters_folder(stage: str, preset: Preset) -> pathlib.Path:
 def trained_here(stage: str, preset: Preset) -> bool:
     """Whether a stage of a preset has been trained on this machine."""
     return (adapters_folder(stage, preset) / ADAPTERS).is_file()
+
+
+def as_start(stage: str, preset: Preset) -> str:
+    """A stage and a fingerprint of its adapters, which those after it are kept with."""
+    return f"{stage} {prints.of_adapters(adapters_folder(stage, preset))}"
+
+
+def lost_start(stage: str, preset: Preset) -> str:
+    """The stage that one went on from, or an earlier one, if it was trained anew since.
+
+    Returns:
+      "" if the adapters of all of them are as they were, or none was noted.
+    Raises:
+      WeightsError: adapters are missing or damaged.
+    """
+    while noted := peft_folder.started_from(adapters_folder(stage, preset)):
+        before = noted.split()[0]
+        if before == stage:  # it was trained on under its own name
+            return ""
+        if not trained_here(before, preset) or as_start(before, preset) != noted:
+            return before
+        stage = before
+    return ""
 
 
 def find(stage: str, preset: Preset, fingerprint: str) -> pathlib.Path | None:

@@ -58,6 +58,8 @@ class Recipe:
         budget. GSM8K's questions end by asking for the final line that is graded.
       fingerprint: of the model's weights as they were read, kept with its adapters;
         "": `start` goes by the model's name.
+      started: the stage that the policy goes on from, and a fingerprint of its
+        adapters; "": none.
     """
 
     preset: presets.Preset
@@ -66,6 +68,7 @@ class Recipe:
     train: list[dict]
     test: list[dict]
     fingerprint: str = ""
+    started: str = ""
 
     REPORT: ClassVar[type[Report]] = MathsReport
     GRADED_BY: ClassVar[tuple] = (extract_strict, extract_lenient)
@@ -98,12 +101,14 @@ class Recipe:
             return self
         print(f"from {stage}, {folder}")
         policy = lora.load(lora.remove(self.policy), folder)
-        return dataclasses.replace(self, policy=policy)
+        started = kept_adapters.as_start(stage, self.preset)
+        return dataclasses.replace(self, policy=policy, started=started)
 
     def keep(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; the folder they are in."""
         folder = kept_adapters.adapters_folder(stage, self.preset)
-        lora.save(self.policy, folder, self.preset.model, self.fingerprint)
+        about = self.preset.model, self.fingerprint, self.started
+        lora.save(self.policy, folder, *about)
         return folder
 
     def asked(self, n=None) -> list[dict]:

@@ -4,8 +4,10 @@ import sys
 
 import disconnected
 import pytest
+import tiny_models
 
 from helpers import runtime
+from helpers.model import lora
 from helpers.recipes import kept_adapters, maths
 from scripts import real, real_stages
 
@@ -59,10 +61,12 @@ def test_a_stage_goes_on_from_what_it_says(name, monkeypatch):
     assert caught.value.args[0] == (stage.after[0] if stage.after else None)
 
 
-def keep(stage):
-    folder = runtime.model_folder(f"{stage}_{SMALL.name}")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "adapter_config.json").write_text("{}")
+def keep(stage, before="", noise=0.3):
+    """Adapters of a stage that went on from those of another."""
+    model = tiny_models.adapted(tiny_models.model("llama"), targets=("q",), noise=noise)
+    started = kept_adapters.as_start(before, SMALL) if before else ""
+    folder = kept_adapters.adapters_folder(stage, SMALL)
+    lora.save(model, folder, SMALL.model, started=started)
     assert kept_adapters.trained_here(stage, SMALL)
 
 
@@ -96,6 +100,46 @@ def test_what_was_trained_before_or_comes_before_is_enough():
     real_stages.require_trained(SMALL, [*real_stages.STAGES])
     keep("sft")
     real_stages.require_trained(SMALL, ["gspo", "tool_sft", "tool_grpo"])
+
+
+@pytest.mark.parametrize(
+    "name, needed",
+    [("tool_grpo_alone", "tool_grpo"), ("tool_student", "tool_grpo")],
+)
+def test_a_follower_of_adapters_that_were_trained_anew_is_neither_measured_nor_used(
+    name, needed, tmp_path, monkeypatch
+):
+    """Its row would stand beside another SFT's as if it came after that."""
+    monkeypatch.setattr(maths, "recipe", lambda *_: pytest.fail("it began"))
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build" / "3"))
+    keep("sft")
+    keep("tool_grpo", before="sft")
+    real_stages.require_trained(SMALL, [name])
+    keep("sft")  # kept again, the same
+    real_stages.require_trained(SMALL, [name])
+    keep("sft", noise=0.4)
+    said = f"{name} needs what {needed} ends .*went on from other adapters of sft than"
+    with pytest.raises(real_stages.NotTrained, match=said):
+        real.run(SMALL, [name], seed=3)
+    keep("tool_grpo", before="sft")
+    real_stages.require_trained(SMALL, [name])
+
+
+def test_a_start_that_is_trained_anew_by_the_same_command_is_seen_before_its_follower(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(real, "record", lambda *_: None)
+    monkeypatch.setattr(real, "keep_curve", lambda *_: None)
+    monkeypatch.setattr(real, "trained_seconds", lambda *_: 0.0)
+    monkeypatch.setattr(maths, "recipe", lambda *_: Asked())
+    monkeypatch.setattr(Asked, "start", lambda *_: None)
+    again = real_stages.Stage(lambda *_: keep("sft", noise=0.4), "sft")
+    monkeypatch.setitem(real_stages.STAGES, "sft", again)
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build" / "3"))
+    keep("sft")
+    keep("tool_grpo", before="sft")
+    with pytest.raises(real_stages.NotTrained, match="other adapters of sft"):
+        real.run(SMALL, ["sft", "tool_grpo_alone"], seed=3)
 
 
 def test_the_command_line_says_what_is_missing_and_ends(monkeypatch, tmp_path):

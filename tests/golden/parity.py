@@ -1,8 +1,8 @@
 """`make parity`: the decoder and its folders against a live transformers and peft.
 
 Makes an environment with torch under build/parity, makes the golden models anew there
-and compares them with the stored ones, and has it read what this course writes; the
-same for the GGUF files of a real model.
+and compares them with the stored ones, and has it read what this course writes, and
+this course what peft writes; the same for the GGUF files of a real model.
 """
 
 import os
@@ -43,7 +43,8 @@ def main():
             str(again.with_name("g4v")),
         )
         seeing = str(HERE / "random_gemma4_vision.py")
-        files = str(pathlib.Path(scratch, "files"))
+        files, theirs = (str(pathlib.Path(scratch, x)) for x in ("files", "peft"))
+        adapters = str(HERE / "peft_adapters.py")
         for command in (
             [torch, make, "write", str(again)],
             [torch, make, "check"],
@@ -51,6 +52,8 @@ def main():
             [torch, see, "check"],
             [sys.executable, both, "write", str(exports)],
             [torch, both, "check", str(exports)],
+            [torch, adapters, "write", theirs],
+            [sys.executable, adapters, "check", theirs],
             [sys.executable, drawn, "write", shapes],
             [torch, drawn, "check", shapes],
             [torch, sights, "write", str(again)],

@@ -6,10 +6,11 @@ import shutil
 import ml_dtypes
 import numpy as np
 import pytest
+import tiny_models
 from safetensors.numpy import load_file, save_file
 
 from helpers import runtime
-from helpers.model import fingerprint
+from helpers.model import fingerprint, lora
 from helpers.model.folder import WeightsError
 
 TINY = runtime.ROOT / "data" / "tiny"
@@ -50,6 +51,17 @@ def test_it_is_that_of_the_weights_and_not_of_a_path_or_a_file(folder, monkeypat
     index = {"weight_map": places}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert fingerprint.of_folder(folder) == before
+
+
+def test_adapters_are_told_apart_by_their_numbers_and_not_by_what_is_noted(tmp_path):
+    model, found = tiny_models.model("llama"), []
+    for noise, note in ((0.3, ""), (0.3, "0123abcd"), (0.4, "")):
+        adapted = tiny_models.adapted(model, targets=("q",), noise=noise)
+        lora.save(adapted, tmp_path, "a/base", note)
+        found.append(fingerprint.of_adapters(tmp_path))
+    assert found[0] == found[1] != found[2]
+    with pytest.raises(WeightsError, match="missing or damaged"):
+        fingerprint.of_adapters(tmp_path / "none")
 
 
 def test_every_stage_of_the_course_has_another():

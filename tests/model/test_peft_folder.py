@@ -1,6 +1,7 @@
 """Adapters from folders: those that we wrote, and folders as `peft` writes them."""
 
 import json
+import pathlib
 import warnings
 
 import huggingface_hub
@@ -13,13 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from test_model import forward
 
-from helpers.model import lora, names, peft_folder, quantized
+from helpers.model import lora, names, peft_folder, quantized, weights
 from helpers.model.folder import WeightsError
 from helpers.model.known import KNOWN
 from helpers.runtime.mesh import make_mesh
 from helpers.training import Trainer, optimizers
 
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+PEFT = sorted(path.parent for path in GOLDEN.glob("peft/*/*/adapter_config.json"))
+READ = [place for place in PEFT if (place / "logits.npz").exists()]
 ALL = lora.ATTENTION + lora.MLP
 BASES = {family: tiny_models.model(family) for family in tiny_models.FAMILIES}
 
@@ -116,6 +121,37 @@ def test_a_folder_as_peft_writes_it_is_read(folder):
     stable = lora.load(BASES["llama"], folder)
     assert_same(stable, read)
     assert stable.layers.adapter_scale == pytest.approx(12 / 3**0.5)
+
+
+def case(place):
+    return place.parent.name
+
+
+@pytest.mark.parametrize("place", READ, ids=case)
+def test_what_peft_made_and_saved_gives_the_logits_that_it_computed(place):
+    """All seven matrices of a Gemma 4, adapters in bfloat16, and rank-stabilised."""
+    stored = np.load(GOLDEN / place.name / "reference.npz")
+    base = weights.load(GOLDEN / place.name)
+    model = lora.load(base, place, base=place.name)
+    tokens = stored["tokens"][:, None].astype(np.int32)
+    _, logits, _ = forward(model, tokens)
+    theirs = np.load(place / "logits.npz")["logits"]
+    np.testing.assert_allclose(logits[:, 0], theirs, atol=2e-4)
+    assert np.abs(theirs - stored["logits"]).max() > 0.1  # of the base alone
+
+
+@pytest.mark.parametrize("place", [p for p in PEFT if p not in READ], ids=case)
+def test_what_peft_made_otherwise_is_refused_by_its_name(place):
+    base = weights.load(GOLDEN / place.name)
+    with pytest.raises(WeightsError, match=f"{case(place)}=.* is not supported"):
+        lora.load(base, place)
+
+
+def test_peft_made_folders_of_each_kind():
+    made = {"plain", "bfloat16", "rslora"}
+    assert {*map(case, READ)} == made
+    other = {"rank_pattern", "alpha_pattern", "modules_to_save"}
+    assert {*map(case, PEFT)} == made | other
 
 
 SETTINGS = {

@@ -15,7 +15,8 @@ from helpers.recipes import kept_adapters, presets
 from scripts import real_stages
 
 SIZES = presets.PRESETS["laptop-real"]
-ADAPTED = tiny_models.adapted(tiny_models.model("llama"), targets=("q",))
+MODEL = tiny_models.model("llama")
+ADAPTED = tiny_models.adapted(MODEL, targets=("q",))
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +24,10 @@ def build(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
 
 
-def keep(stage, base, fingerprint=""):
+def keep(stage, base, fingerprint="", before="", model=ADAPTED):
     folder = kept_adapters.adapters_folder(stage, SIZES)
-    lora.save(ADAPTED, folder, base, fingerprint)
+    started = kept_adapters.as_start(before, SIZES) if before else ""
+    lora.save(model, folder, base, fingerprint, started)
     return folder
 
 
@@ -85,6 +87,25 @@ def test_a_stage_of_ones_own_is_one_once_it_is_kept():
     shutil.rmtree(folder)
     with pytest.raises(ValueError, match="no stage 'mine'"):
         find("mine", "a/model")
+
+
+def test_a_lost_start_is_found_however_far_back_it_lies():
+    keep("sft", "a/model")
+    keep("grpo", "a/model", before="sft")
+    keep("student", "a/model", before="grpo")
+    assert kept_adapters.lost_start("student", SIZES) == ""
+    folder = keep("sft", "a/model", model=tiny_models.adapted(MODEL, targets=("k",)))
+    assert kept_adapters.lost_start("student", SIZES) == "sft"
+    assert kept_adapters.lost_start("sft", SIZES) == ""
+    shutil.rmtree(folder)
+    assert kept_adapters.lost_start("grpo", SIZES) == "sft"
+
+
+def test_a_stage_that_went_on_under_its_own_name_has_lost_nothing():
+    keep("mine", "a/model")
+    longer = tiny_models.adapted(MODEL, targets=("k",))
+    keep("mine", "a/model", before="mine", model=longer)
+    assert kept_adapters.lost_start("mine", SIZES) == ""
 
 
 @pytest.mark.parametrize("stage", ["", None, "../../etc", "a/b", ".hidden", "-x"])

@@ -20,7 +20,7 @@ from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import lora
 from helpers.model.folder import WeightsError
-from helpers.recipes import frozen, maths, presets
+from helpers.recipes import frozen, kept_adapters, maths, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
@@ -165,6 +165,11 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
     for was, now in zip(adapters(there.policy), adapters(later.policy), strict=True):
         np.testing.assert_array_equal(was, now)
     assert later.policy.layers.adapter_scale == there.policy.layers.adapter_scale
+    later.keep("grpo")
+    assert kept_adapters.lost_start("grpo", SMALL) == ""
+    nnx.update(there.policy, jax.tree.map(lambda x: x + 1, state))
+    there.keep("sft")
+    assert kept_adapters.lost_start("grpo", SMALL) == "sft"
 
 
 def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
