@@ -25,14 +25,14 @@ def patches(pictures, patch, pool, budget):
     return values, places
 
 
-def load(folder):
-    """The whole model in float32, as transformers reads it."""
+def load(folder, dtype="float32"):
+    """The whole model in this dtype of torch, as transformers reads it."""
     import torch
     from transformers import Gemma4ForConditionalGeneration
 
     model, info = Gemma4ForConditionalGeneration.from_pretrained(
         folder,
-        dtype=torch.float32,
+        dtype=getattr(torch, dtype),
         attn_implementation="eager",
         output_loading_info=True,
     )
@@ -55,13 +55,13 @@ def inputs(model, tokens, mask, pictures, budget):
     if pictures:
         sizes = tower.patch_size, tower.pooling_kernel_size, budget
         values, places = patches(pictures, *sizes)
-        found["pixel_values"] = torch.tensor(values)
+        found["pixel_values"] = torch.tensor(values, dtype=model.dtype)
         found["image_position_ids"] = torch.tensor(places)
     return found
 
 
 def logits(model, *batch):
-    """(P, T, V) float32 of a batch."""
+    """(P, T, V) of a batch, in the model's dtype."""
     import torch
 
     with torch.no_grad():

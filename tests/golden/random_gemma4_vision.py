@@ -140,7 +140,7 @@ def check(folder):
         names = sorted(name for name in ours if name.startswith("picture_"))
         pictures, budget = [ours[name] for name in names], int(ours["budget"])
         tokens, mask = ours["tokens"], ours["mask"]
-        model = theirs.load(place)
+        model = theirs.load(place, "float64")
 
         def seen(model, tokens=tokens, mask=mask, pictures=pictures, budget=budget):
             found = theirs.logits(model, tokens, mask, pictures, budget)

@@ -71,7 +71,7 @@ def test_the_last_token_becomes_what_it_does_beside_all_others():
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(gemma4_shapes.together(), st.sampled_from([None, "int8"]), st.integers(0, 99))
 @example(gemma4_shapes.E2B, "int8", 1)
 def test_it_does_with_any_switches_of_gemma4_and_on_int8_with_adapters(
