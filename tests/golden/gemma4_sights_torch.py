@@ -26,10 +26,20 @@ def patches(pictures, patch, pool, budget):
 
 
 def load(folder, dtype="float32"):
-    """The whole model in this dtype of torch, as transformers reads it."""
+    """The whole model in this dtype of torch, as transformers reads it.
+
+    Its softmax is float32 in any case, where the mask of float64 is minus infinity, and
+    padding finds no number. So of float64 it stays float64.
+    """
     import torch
     from transformers import Gemma4ForConditionalGeneration
 
+    softmax = torch.nn.functional.softmax
+
+    def as_given(x, dim=None, dtype=None):
+        return softmax(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype)
+
+    torch.nn.functional.softmax = as_given
     model, info = Gemma4ForConditionalGeneration.from_pretrained(
         folder,
         dtype=getattr(torch, dtype),

@@ -127,7 +127,7 @@ def rounding(model, logits):
 
 
 def check(folder):
-    """Their logits of our folders; prints the largest difference of each.
+    """Their logits of our folders in float64; prints the largest difference of each.
 
     Raises AssertionError where one is over 1e-4 and over what rounding explains.
     """
