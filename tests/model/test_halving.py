@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import adapted, group_batch, model, needs_bfloat16, random_groups
 
-from helpers.generation import halving
 from helpers.generation.sampling import Completions, generate, row_keys
-from helpers.model import lora
+from helpers.model import halving, lora
 from helpers.model.attention import KV
 
 PROMPTS, _ = random_groups(P=4, seed=4)
