@@ -108,7 +108,7 @@ def generate(
             greedy=temperature == 0,
             top_k=top_k,
             nucleus=top_p < 1,
-            halves=halving.pays(weights, *keys_PG.shape[:2], max_tokens),
+            halves=halving.pays(weights, keys_PG.shape, max_tokens),
         )
 
 

@@ -17,11 +17,15 @@ from helpers.runtime.sharding import mesh_in_use
 WORK = 1e11  # parameters × tokens of all answers: some seconds of a laptop
 
 
-def pays(weights, prompts, group, max_tokens) -> bool:
+def pays(weights, answers: tuple[int, ...], max_tokens) -> bool:
     """Whether two loops take less time than one, to compile the second included.
 
     Not over several devices, where the answers that go on would be sent about.
+
+    Args:
+      answers: (prompts, group, …).
     """
+    prompts, group, *_ = answers
     if jax.default_backend() != "cpu" or mesh_in_use() is not None:
         return False
     if group % 2 and (group > 1 or prompts == 1):

@@ -144,8 +144,8 @@ def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):
     smol, tiny = (
         {"all": jax.ShapeDtypeStruct((n,), jnp.float32)} for n in (135e6, 5e5)
     )
-    assert halving.pays(smol, 64, 1, 64) and halving.pays(smol, 8, 8, 32)
-    assert not halving.pays(tiny, 64, 8, 64)
-    assert not halving.pays(smol, 1, 1, 4096) and not halving.pays(smol, 64, 3, 64)
+    assert halving.pays(smol, (64, 1), 64) and halving.pays(smol, (8, 8), 32)
+    assert not halving.pays(tiny, (64, 8), 64)
+    assert not halving.pays(smol, (1, 1), 4096) and not halving.pays(smol, (64, 3), 64)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    assert not halving.pays(smol, 64, 1, 64)
+    assert not halving.pays(smol, (64, 1), 64)
