@@ -1,8 +1,9 @@
 """Generation with a KV cache: each prompt is computed once, then answers grow together.
 
 One compiled program per shape: prefill, then `lax.while_loop` until every answer has
-ended. Nothing goes back to the host in between, the cache is exactly prompt + budget
-long, and the log-probability of every sampled token comes out beside it.
+ended; on CPUs a second one, of half the rows, where that pays (`halving`). Nothing goes
+back to the host in between, the cache is exactly prompt + budget long, and the
+log-probability of every sampled token comes out beside it.
 """
 
 import functools
@@ -16,6 +17,7 @@ from helpers.batches import batch_checks
 from helpers.batches.images import check_prompts
 from helpers.generation import sampling_checks
 from helpers.generation.choosing import chooser, tempering
+from helpers.model import halving
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.model.unrolled import for_decoding, stacked
@@ -106,6 +108,7 @@ def generate(
             greedy=temperature == 0,
             top_k=top_k,
             nucleus=top_p < 1,
+            halves=halving.pays(weights, keys_PG.shape, max_tokens),
         )
 
 
@@ -133,7 +136,7 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
 
 @functools.partial(
     jit,
-    static_argnames=("graph", "max_tokens", "eos_ids", "greedy", "top_k", "nucleus"),
+    static_argnames="graph max_tokens eos_ids greedy top_k nucleus halves".split(),
 )
 def _generate(
     graph,
@@ -150,16 +153,16 @@ def _generate(
     greedy,
     top_k,
     nucleus,
+    halves=False,
 ):
     model = gathered_model(graph, weights)
-    (P, _), G = prompt_PT.shape, keys_PG.shape[1]
+    answers = keys_PG.shape[:2]
     choose = chooser(keys_PG, 0 if greedy else temperature, top_k, top_p, nucleus)
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
-    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], (P, G))
-    pieces = prefix, empty_cache(prefix, G, max_tokens)
-    active_PG = jnp.ones((P, G), bool)
-    state = last_PD[:, None], length_PG, active_PG
-    return decode_turn(model, *pieces, 0, state, max_tokens, eos_ids, choose)[0]
+    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], answers)
+    kv = prefix, empty_cache(prefix, answers[1], max_tokens)
+    state = last_PD[:, None], length_PG, jnp.ones(answers, bool)
+    return decode_turn(model, kv, 0, state, max_tokens, eos_ids, choose, halves)[0]
 
 
 def gathered_model(graph, weights):
@@ -168,47 +171,52 @@ def gathered_model(graph, weights):
     return nnx.merge(graph, gathered(weights, activations))
 
 
-def decode_turn(model, prefix, cache, start, state, max_tokens, eos_ids, choose):
+def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=False):
     """Every active answer goes on until an EOS, all of them in one loop.
 
     Args:
-      prefix: KV of the prompts. cache: of the answers so far, its columns from `start`
-        on free for `max_tokens` more.
+      kv: (prefix, cache): KV of the prompts, and of the answers so far, its columns
+        from `start` on free for `max_tokens` more.
       state: (hidden, length, active): the activations (P, g, D) that predict the next
         tokens, the positions (P, G) of these, and which answers go on (P, G).
       choose: from `chooser`.
+      halves: whether the last answers go on in half the rows (`halving`), in a second
+        loop; they leave no cache.
     Returns:
       (Completions of this turn, cache). The cache lacks each answer's last token.
     """
     hidden_PgD, length_PG, active_PG = state
-    P, G = length_PG.shape
-    layers, (prefix, cache) = for_decoding(model, prefix, cache)
+    layers, (prefix, cache) = for_decoding(model, *kv)
     read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
 
-    def going(carry):
-        t, _, out, _ = carry
-        return (t < max_tokens) & ~out.ended.all()
+    def loop(going_on, prefix, length_PG, choose, carry):
+        def going(carry):
+            return (carry[0] < max_tokens) & going_on(carry[2].ended)
 
-    def one_token(carry):
-        t, token_PG, out, cache = carry
-        hidden, new = model(
-            token_PG[..., None],
-            (length_PG + t - 1)[..., None],
-            (~out.ended).astype(jnp.int32)[..., None],
-            earlier=(prefix, cache),
-            layers=layers and functools.partial(layers, at=start + t - 1),
-        )
-        cache = append(cache, new, start + t - 1, is_in=bool(layers))
-        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
-        return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
+        def one_token(carry):
+            t, token_PG, out, cache = carry
+            given = token_PG, length_PG + t - 1, (~out.ended).astype(jnp.int32)
+            hidden, new = model(
+                *(x[..., None] for x in given),
+                earlier=(prefix, cache),
+                layers=layers and functools.partial(layers, at=start + t - 1),
+            )
+            cache = append(cache, new, start + t - 1, is_in=bool(layers))
+            token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
+            return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
+
+        return jax.lax.while_loop(going, one_token, carry)
 
     logits_PgV = read(hidden_PgD)
-    first_PGV = jnp.broadcast_to(logits_PgV, (P, G, logits_PgV.shape[-1]))
-    token_PG, logprob_PG = choose(first_PGV, start)
-    numbers = jnp.zeros((P, G, max_tokens), jnp.int32)
+    shape = *length_PG.shape, logits_PgV.shape[-1]
+    token_PG, logprob_PG = choose(jnp.broadcast_to(logits_PgV, shape), start)
+    numbers = jnp.zeros((*length_PG.shape, max_tokens), jnp.int32)
     empty = Completions(numbers, numbers, numbers.astype(jnp.float32), ~active_PG)
     out = _record(empty, 0, token_PG, logprob_PG, eos)
-    _, _, out, cache = jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))
+    begun = prefix, length_PG, choose, (1, token_PG, out, cache)
+    if halves:
+        return halving.finished(loop, *begun, axis=0 if layers else 1), None
+    _, _, out, cache = loop(lambda ended_PG: ~ended_PG.all(), *begun)
     return out, stacked(cache) if layers else cache
 
 

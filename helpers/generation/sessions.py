@@ -161,8 +161,8 @@ def _generate(
     if heard:
         choose = hearing(choose, session.column, Heard(*heard))
     state = session.hidden, session.length, active
-    pieces = session.prefix, session.cache, session.column
-    turn, cache = decode_turn(model, *pieces, state, max_tokens, eos_ids, choose)
+    kv, start = (session.prefix, session.cache), session.column
+    turn, cache = decode_turn(model, kv, start, state, max_tokens, eos_ids, choose)
     generated_PG = turn.mask.sum(axis=-1)
     final_PG1 = jnp.maximum(generated_PG - 1, 0)[..., None]
     last_PG = jnp.take_along_axis(turn.tokens, final_PG1, axis=-1)[..., 0]

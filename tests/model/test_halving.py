@@ -1,0 +1,151 @@
+"""Half the rows for the last answers: the same answers, from the same keys."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import adapted, group_batch, model, needs_bfloat16, random_groups
+
+from helpers.generation.sampling import Completions, generate, row_keys
+from helpers.model import halving, lora
+from helpers.model.attention import KV
+
+PROMPTS, _ = random_groups(P=4, seed=4)
+BUDGET = 9
+
+
+def kv(seed, P, g, stacked):
+    """Numbers by kind of layer, two layers of one and one of the other; or by layer."""
+    keys = np.random.default_rng(seed).integers(0, 99, (3, P, g, 1, 2, BUDGET))
+    index = jnp.asarray(keys[0, :, :, 0, 0] + 1)
+    kinds = {"full": jnp.asarray(keys[:2]), "local": jnp.asarray(keys[2:])}
+    both = kinds if stacked else list(map(jnp.asarray, keys))
+    return KV(both, jax.tree.map(lambda x: x.swapaxes(-1, -2) + 1, both), index, index)
+
+
+def summed(kv, axis):
+    """One number a row, in which all that a row has counts, by its place."""
+    total = 0
+    for x in jax.tree.leaves((kv.keys, kv.values)):
+        x = x if axis else x[None]
+        weigh = 1 + jnp.arange(x[0, 0, 0].size).reshape(x.shape[3:])
+        total += (x * weigh).sum(axis=(0, 3, 4, 5))
+    columns = jnp.arange(BUDGET)
+    return total + ((kv.positions + 3 * kv.segments) * columns).sum(axis=-1)
+
+
+@functools.partial(jax.jit, static_argnames=("axis",))
+def made_up(prefix, cache, keys_PG, length_PG, most, axis):
+    """By one loop and by two: a next token is a sum of all its row has, modulo 23."""
+
+    def choose(seen_PG, keys_PG):
+        return (seen_PG * 31 + keys_PG) % 23
+
+    def loop(going_on, prefix, length_PG, choose, carry):
+        def going(carry):
+            return (carry[0] < BUDGET) & going_on(carry[2].ended)
+
+        def one_token(carry):
+            t, token_PG, out, cache = carry
+            seen = summed(prefix, axis) + summed(cache, axis) + length_PG + token_PG
+            real, token_PG = ~out.ended, choose(seen * (t + 1))
+            put = [x.at[..., t].set(jnp.where(real, token_PG, 0)) for x in out[:3]]
+            out = Completions(*put, out.ended | (token_PG < most))
+            index = cache.positions.at[..., t].set(token_PG)
+            return t + 1, token_PG, out, cache._replace(positions=index)
+
+        return jax.lax.while_loop(going, one_token, carry)
+
+    empty = jnp.zeros((*keys_PG.shape, BUDGET), jnp.int32)
+    out = Completions(empty, empty, empty, keys_PG < 0)
+    choose = functools.partial(choose, keys_PG=keys_PG)
+    begun = prefix, length_PG, choose, (0, keys_PG % 5, out, cache)
+    one = loop(lambda ended_PG: ~ended_PG.all(), *begun)[2]
+    return one, halving.finished(loop, *begun, axis=axis)
+
+
+SHAPES = [(5, 1), (3, 4)]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SHAPES), st.sampled_from([0, 1]), st.integers(0, 999), st.data())
+def test_every_answer_finds_what_is_its_own(shape, axis, seed, data):
+    """Prompt, cache, length, key and last token, whichever answers have ended when."""
+    P, G = shape
+    rng = np.random.default_rng(seed)
+    rows = kv(seed, P, 1, axis), kv(seed + 1, P, G, axis)
+    numbers = [jnp.asarray(rng.integers(0, 99, shape), jnp.int32) for _ in range(2)]
+    most = data.draw(st.integers(0, 23))
+    one_loop, two_loops = made_up(*rows, *numbers, most, axis=axis)
+    for one, two in zip(one_loop, two_loops, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SHAPES), st.data())
+def test_those_that_go_on_move_with_their_prompt_once_they_fit(shape, data):
+    """Into half the rows, none twice; a part of a group is of one prompt."""
+    P, G = shape
+    flags = st.lists(st.booleans(), min_size=P * G, max_size=P * G)
+    ended = np.reshape(data.draw(flags), shape)
+    prompt_N1, member_Ng = map(np.asarray, halving.places(jnp.asarray(ended)))
+    size = G // 2 or 1
+    assert member_Ng.shape == (P * G // 2 // size, size)
+    moved = {
+        (p, g) for (p,), row in zip(prompt_N1, member_Ng, strict=True) for g in row
+    }
+    assert len(moved) == member_Ng.size
+    parts = sum(-(-int(n) // size) for n in (~ended).sum(axis=1))
+    fits = bool(halving.fits(jnp.asarray(ended)))
+    going = set(map(tuple, np.argwhere(~ended).tolist()))
+    assert fits == (parts <= len(member_Ng)) == (moved >= going)
+
+
+MODELS = {
+    "adapters": (lambda: adapted(model("qwen2")), 4, {"top_p": 0.9}),
+    "int8, greedy": (lambda: lora.quantize(model(seed=1)), 1, {"temperature": 0}),
+    "layers apart": (lambda: model(dtype=jnp.bfloat16), 4, {}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_are_those_of_one_loop(name, monkeypatch):
+    """Token for token; log-probs may round otherwise, as among other neighbours."""
+    needs_bfloat16()
+    make, group, how = MODELS[name]
+    batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
+    keys = row_keys(jax.random.key(0), 0, len(PROMPTS), group)
+    sizes, made = [], make()
+    kept = halving.moved
+    monkeypatch.setattr(
+        halving, "moved", lambda *rows: sizes.append(rows) or kept(*rows)
+    )
+    found = []
+    for work in 1e18, 0:
+        monkeypatch.setattr(halving, "WORK", work)
+        rows = batch["prompt"], batch["prompt_mask"], keys
+        limits = {"max_tokens": 12, "eos_ids": tuple(range(7))}
+        found.append(jax.device_get(generate(made, *rows, **limits, **how)))
+        assert len(sizes) == (0 if work else 2)
+    one, two = found
+    for name in ("tokens", "mask", "ended"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-5)
+    lengths = one.mask.sum(axis=-1)
+    assert halving.fits(lengths < lengths.max()), "nobody was left to move"
+
+
+def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):
+    """SmolLM2's evaluation and shortest rollouts, on a CPU; not the tiny models'."""
+    smol, tiny = (
+        {"all": jax.ShapeDtypeStruct((n,), jnp.float32)} for n in (135e6, 5e5)
+    )
+    assert halving.pays(smol, (64, 1), 64) and halving.pays(smol, (8, 8), 32)
+    assert not halving.pays(tiny, (64, 8), 64)
+    assert not halving.pays(smol, (1, 1), 4096) and not halving.pays(smol, (64, 3), 64)
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert not halving.pays(smol, (64, 1), 64)
