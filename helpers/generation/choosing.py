@@ -80,8 +80,7 @@ def _draw(logits, uniform):
     edges = jnp.cumsum(weights.sum(axis=-1), axis=-1)
     target = uniform[..., None] * edges[..., -1:]
     block = _first_above(edges, target)
-    before = jnp.take_along_axis(edges, jnp.maximum(block - 1, 0), axis=-1)
-    before = jnp.where(block > 0, before, 0.0)
+    before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
     inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
     inside = jnp.exp(inside - highest[..., None])
     place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
@@ -93,6 +92,10 @@ def _first_above(edges, target):
     """Index (..., 1) of the first edge above the target, at worst the last rise."""
     last_rise = jnp.argmax(edges, axis=-1, keepdims=True)
     return jnp.minimum((edges <= target).sum(axis=-1, keepdims=True), last_rise)
+
+
+def _pick(array, index):
+    return jnp.take_along_axis(array, index, axis=-1)
 
 
 def _at(key, t):

@@ -88,13 +88,11 @@ def generate(
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
         its images.
     """
-    sampling_checks.check_limits(
-        max_tokens, eos_ids, temperature, model.config.vocab_size, top_k, top_p
-    )
+    vocab = model.config.vocab_size
+    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
     sampling_checks.check_keys(keys_PG, len(prompt_PT))
-    graph, weights, rows = prepared(
-        model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG, images=images
-    )
+    given = model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
+    graph, weights, rows = prepared(*given, images=images)
     with using(weights):
         return _generate(
             graph,
@@ -161,7 +159,8 @@ def _generate(
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], answers)
     kv = prefix, empty_cache(prefix, answers[1], max_tokens)
-    state = last_PD[:, None], length_PG, jnp.ones(answers, bool)
+    active_PG = jnp.ones(answers, bool)
+    state = last_PD[:, None], length_PG, active_PG
     return decode_turn(model, kv, 0, state, max_tokens, eos_ids, choose, halves)[0]
 
 
@@ -195,9 +194,10 @@ def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=Fal
 
         def one_token(carry):
             t, token_PG, out, cache = carry
-            given = token_PG, length_PG + t - 1, (~out.ended).astype(jnp.int32)
             hidden, new = model(
-                *(x[..., None] for x in given),
+                token_PG[..., None],
+                (length_PG + t - 1)[..., None],
+                (~out.ended).astype(jnp.int32)[..., None],
                 earlier=(prefix, cache),
                 layers=layers and functools.partial(layers, at=start + t - 1),
             )

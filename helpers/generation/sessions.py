@@ -195,9 +195,8 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
     _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
     graph, weights = nnx.split(model)
     rows = [jnp.asarray(x, jnp.int32) for x in (tokens_PGT, mask_PGT)]
-    rows = spread_rows(rows, weights)
     with using(weights):
-        return _append_tokens(graph, weights, session, *rows)
+        return _append_tokens(graph, weights, session, *spread_rows(rows, weights))
 
 
 @functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))
