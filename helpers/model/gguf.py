@@ -241,7 +241,7 @@ def _fill(aside, config, fields, tensors, kind):
     for key, value in fields.items():
         _add(writer, key, value)
     for ours, theirs in gguf_names.tensors(config).items():
-        array = np.asarray(tensors[ours], np.float32)
+        array = np.asarray(tensors.pop(ours), np.float32)  # else all stay until the end
         _add_tensor(writer, theirs, gguf_names.to_gguf(array, theirs, config), kind)
     if (factors := gguf_names.slowed(config)) is not None:
         _add_tensor(writer, gguf_names.ROPE, factors, "F32")
