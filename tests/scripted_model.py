@@ -31,6 +31,7 @@ class Scripted(nnx.Module):
         earlier=(),
         images_PID=None,
         layers=None,
+        only_last=False,
     ):
         """The hidden state (P, g, T, G) holds the next token of all members."""
         assert layers is None, "a script has none"
