@@ -62,8 +62,9 @@ def assert_last_tokens_are_the_same(shape, seed, stored=None):
     )
     for mine, other in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
         if jnp.issubdtype(mine.dtype, jnp.floating):
+            # Up to nine layers with four norms each make more of a rounding.
             size = max(1.0, float(np.abs(other).max()))
-            np.testing.assert_allclose(mine / size, other / size, atol=3e-5)
+            np.testing.assert_allclose(mine / size, other / size, atol=3e-4)
 
 
 def test_the_last_token_becomes_what_it_does_beside_all_others():
