@@ -112,11 +112,17 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+SLOW = {"Gemma 4": (lambda: model("gemma4_text"), 4, {})}  # keys and values by kind
+
+
+@pytest.mark.parametrize(
+    "name", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
 def test_answers_are_those_of_one_loop(name, monkeypatch):
     """Token for token; log-probs may round otherwise, as among other neighbours."""
-    needs_bfloat16()
-    make, group, how = MODELS[name]
+    if name == "layers apart":
+        needs_bfloat16()
+    make, group, how = (MODELS | SLOW)[name]
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), group)
     sizes, made = [], make()
@@ -147,5 +153,8 @@ def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):
     assert halving.pays(smol, (64, 1), 64) and halving.pays(smol, (8, 8), 32)
     assert not halving.pays(tiny, (64, 8), 64)
     assert not halving.pays(smol, (1, 1), 4096) and not halving.pays(smol, (64, 3), 64)
+    with monkeypatch.context() as several:
+        several.setattr(halving, "mesh_in_use", lambda: "a mesh")
+        assert not halving.pays(smol, (64, 1), 64)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     assert not halving.pays(smol, (64, 1), 64)
