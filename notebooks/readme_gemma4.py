@@ -103,8 +103,9 @@ def compile_table() -> str:
     others = [max(found[key]) for key in found if key[:2] not in shown]
     said = (
         "CPU-seconds that the programs took to compile, fewest to most where there are "
-        "several of a kind; the longest were compiled beside other work, which doubles "
-        "them (E2B's rollout with photos on one chip: 230, then 483). Three minutes "
+        "several of a kind; the longest were compiled beside other work (E2B's rollout "
+        "with photos on one chip: 483, and 375 almost alone; as it was before, with "
+        "prompts computed to the end, 230). Three minutes "
         f"of two cores were aimed at: in bold what took more than {MOST}. These miss "
         "it, GRPO of both default presets and distilling among them: an update of "
         "Gemma 4 holds each kind of layer twice, for questions and for answers, "
