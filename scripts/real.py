@@ -1,6 +1,6 @@
 """A real model trained on two cores, measured into `data/results/real.csv`.
 
-    python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo] [--preset ...]
+    python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo] [--tasks gsm8k]
 
 A stage is the last section of its notebook, as it stands there, with the preset
 laptop-real: SmolLM2-135M and generated problems of one to three steps; SFT alone, for
@@ -157,17 +157,20 @@ def _write(row):
         tables.write(path, table, fields)
 
 
-def record(there, stage: str, seed: int, seconds: float, tools=None, ask=None) -> None:
+def record(
+    there, stage: str, seed: int, seconds: float, tools=None, ask=None, wanted=()
+) -> None:
     """Measures a stage on every task that the table does not have yet.
 
     Args:
+      wanted: names of the only tasks that are asked; none: all.
       ask: makes what puts rows into another wording, once one is needed.
     """
     have = {tuple(row[name] for name in KEY) for row in read()}
     model = there.preset.model.split("/")[-1]
     put = None
     for task, rows in tasks().items():
-        if (model, stage, task, str(seed)) in have:
+        if (model, stage, task, str(seed)) in have or wanted and task not in wanted:
             continue
         put = put or (ask() if ask else list)
         figures = measure(there, task, put(rows), tools)
@@ -207,9 +210,11 @@ def keep_curve(stage: str, seed: int, folder) -> None:
     tables.write(path, table)
 
 
-def run(preset, stages, seed: int) -> None:
+def run(preset, stages, seed: int, wanted=()) -> None:
     """Trains and measures the stages in order, in a build folder of the seed's own.
 
+    Args:
+      wanted: names of the only tasks that are asked; none: all.
     Raises:
       NotTrained: what a stage goes on from was not trained in that folder.
     """
@@ -220,7 +225,8 @@ def run(preset, stages, seed: int) -> None:
         if name in BASE:
             there = maths.recipe(preset)
             ask = functools.partial(asked_well, there) if name != "base" else None
-            record(there, name, 0, 0.0, ask=ask)  # of no seed, the same for all
+            # Of no seed, the same for all.
+            record(there, name, 0, 0.0, ask=ask, wanted=wanted)
             continue
         stage = STAGES[name]
         require_trained(preset, [name])  # an earlier one may have been trained anew
@@ -230,7 +236,7 @@ def run(preset, stages, seed: int) -> None:
         folder = runtime.run_folder(f"{stage.adapters}_{preset.name}")
         tools = CalculatorUse() if stage.calculator else None
         there = maths.recipe(preset).start(stage.adapters)
-        record(there, name, seed, trained_seconds(folder), tools)
+        record(there, name, seed, trained_seconds(folder), tools, wanted=wanted)
         if stage.train:
             keep_curve(name, seed, folder)
 
@@ -241,11 +247,12 @@ def main():
     order = [*BASE, *STAGES]
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--stages", nargs="+", choices=order, default=order[:4])
+    parser.add_argument("--tasks", nargs="+", choices=[*LEVELS.values(), "gsm8k"])
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()
     for seed in given.seeds:
         try:
-            run(presets.preset(given.preset), given.stages, seed)
+            run(presets.preset(given.preset), given.stages, seed, given.tasks or ())
         except NotTrained as error:
             sys.exit(str(error))
 

@@ -1,8 +1,9 @@
-"""A real model on GSM8K itself: SFT on all of its training problems, then GRPO.
+"""A real model on GSM8K itself: SFT on its training problems, then GRPO.
 
 With a calculator in the loop and without. Sized for a GPU, where SFT makes one pass
-over all problems; on two cores it sees a sixteenth of them, in 50 steps, and GRPO is
-not for them. COURSE_GSM8K may name the folder of GSM8K's files.
+over all problems and GRPO 24 steps of 32 questions. On two cores SFT sees a sixteenth
+of the problems, in 50 steps, and GRPO makes 12 steps of 4 questions: half an hour of a
+core each. COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses
@@ -26,11 +27,23 @@ SIZES = {
     "completion_tokens": 256,
     "chunk": 4096,
     "pieces": 8,
+    "sft_pieces": None,
+    "remat": "layer",
     "sft": presets.Stage(EPOCH, 5e-4),
     "rl": presets.Stage(24, 1e-4),
 }
-# A quarter of the tokens in a step, and a sixteenth of an epoch of them.
-TWO_CORES = SIZES | {"packed": 4, "chunk": 1024, "sft": presets.Stage(EPOCH // 4, 5e-4)}
+# A quarter of the tokens in a step, and a sixteenth of an epoch of them; an eighth of
+# the answers in a step on rewards, and half of its steps.
+TWO_CORES = SIZES | {
+    "prompts": 4,
+    "packed": 4,
+    "chunk": 1024,
+    "pieces": 4,
+    "sft_pieces": 4,
+    "remat": "none",
+    "sft": presets.Stage(EPOCH // 4, 5e-4),
+    "rl": presets.Stage(12, 1e-4),
+}
 
 
 def sized(preset: presets.Preset) -> presets.Preset:

@@ -26,6 +26,7 @@ def grpo(preset, seed: int) -> None:
         optimizers.adamw(rate, steps=steps, warmup=3, final=0.3),
         wrt=lora.Adapter,
         minibatches=2,
+        accumulate=max(1, preset.pieces // 2),
         folder=runtime.run_folder(f"grpo_one_step_{preset.name}"),
         save_every=preset.rl.save_every,
     )

@@ -30,6 +30,7 @@ def grpo(preset, seed: int) -> None:
         there.policy,
         objectives.policy_gradient(chunk=there.chunk),
         optimizers.adamw(preset.rl.rate, steps=preset.rl.steps, warmup=5),
+        accumulate=preset.pieces,
         wrt=lora.Adapter,
         folder=runtime.run_folder(f"tool_grpo_{preset.name}"),
         save_every=preset.rl.save_every,

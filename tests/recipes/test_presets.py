@@ -119,6 +119,7 @@ def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
     for name, row in table.items():
         devices = 8 if name.startswith("v5e-8") else 1
         assert row.prompts % (row.pieces * devices) == 0
+        assert row.rows % ((row.sft_pieces or 1) * devices) == 0
         assert row.remat in REMAT
 
 
