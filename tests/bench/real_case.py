@@ -31,8 +31,9 @@ class RealCase:
       sft_rate, grpo_rate: AdamW's highest; it climbs for `…_warmup` steps and falls
         along a cosine to a twentieth. Betas .9 and .95, no decay, gradients of norm 1.
       held_out: problems that a trained model is graded on, greedily.
-      remat: what our backward pass computes again; "layer" is the course's own.
+      remat: what our backward pass computes again; nothing, as in laptop-real and TRL.
       sft_pieces, grpo_pieces: TRL's micro-batches of a step.
+      own_sft_pieces, own_grpo_pieces: ours, those of laptop-real.
       cores: that either library may use. Beside other work take one: PyTorch's threads
         wait for each other busily.
     """
@@ -52,9 +53,11 @@ class RealCase:
     grpo_rate: float = 2e-4
     grpo_warmup: int = 5
     held_out: int = 200
-    remat: str = "layer"
+    remat: str = "none"
     sft_pieces: int = 4
     grpo_pieces: int = 32
+    own_sft_pieces: int = 4
+    own_grpo_pieces: int = 16
     cores: int = 2
 
 

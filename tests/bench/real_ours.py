@@ -2,9 +2,8 @@
 
     python tests/bench/real_ours.py WORK STAGE SEED
 
-The calls are those of the last sections of notebooks 04 and 07. The trainer cuts a
-batch into pieces that a CPU's caches hold (`accumulate=None`, its default), and the
-backward pass computes each layer again (`remat = "layer"`, the model's default).
+The calls are those of the last sections of notebooks 04 and 07, with the pieces of the
+preset laptop-real, from which the backward pass has all it needs (`remat = "none"`).
 """
 
 import os
@@ -97,8 +96,12 @@ def adapted(place, folder, adapters):
     return policy
 
 
-def fit(place, stage, policy, objective, source, steps):
-    """Trains the adapters; (the metrics of every step, seconds of all)."""
+def fit(place, stage, policy, objective, source, steps, pieces=None):
+    """Trains the adapters; (the metrics of every step, seconds of all).
+
+    Args:
+      pieces: of an update; None: those of the recipe.
+    """
     from helpers.model import lora
     from helpers.training import Trainer, optimizers
 
@@ -108,7 +111,8 @@ def fit(place, stage, policy, objective, source, steps):
         steps=getattr(case, f"{stage}_steps"),
         warmup=getattr(case, f"{stage}_warmup"),
     )
-    trainer = Trainer(policy, objective, optimizer, wrt=lora.Adapter)
+    pieces = pieces or getattr(case, f"own_{stage}_pieces")
+    trainer = Trainer(policy, objective, optimizer, accumulate=pieces, wrt=lora.Adapter)
     with real_case.Stopwatch() as watch:
         table = trainer.fit(source, steps)
     return table, watch.seconds
@@ -195,7 +199,7 @@ def check(place, seed):
     source = rollouts(place, seed, policy, found, [found["grpo"][0][:CHECKED]])
     batch = next(source)
     objective = objectives.policy_gradient(chunk=CHUNK)
-    table, _ = fit(place, "grpo", policy, objective, Steps([batch]), 1)
+    table, _ = fit(place, "grpo", policy, objective, Steps([batch]), 1, CHECKED)
     ended = batch["loss_mask"].any(axis=-1)
     answers = [
         tokens[kept > 0].tolist() if whole else tokens.tolist()

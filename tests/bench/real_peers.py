@@ -188,13 +188,20 @@ def line(numbers, library, stage, seed, trained, graded):
 
 
 def save(rows, path):
-    """Writes rows of one kind of numbers, beside those of another that are there."""
+    """Writes rows in the place of those of the same trainings, beside all others."""
+
+    def training(row):
+        return row["numbers"], row.get("stage", "grpo"), str(row["seed"])
+
+    def place(row):
+        numbers, stage, seed = training(row)
+        return numbers, STAGES.index(stage), int(seed)
+
+    new = {training(row) for row in rows}
     if path.exists():
         with path.open(newline="") as file:
-            others = [
-                r for r in csv.DictReader(file) if r["numbers"] != rows[0]["numbers"]
-            ]
-        rows = others + rows
+            rows = [r for r in csv.DictReader(file) if training(r) not in new] + rows
+    rows = sorted(rows, key=place)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".part")
     with aside.open("w", newline="") as file:

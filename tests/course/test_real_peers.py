@@ -30,6 +30,8 @@ SMALL = real_case.RealCase(
     group=4,
     grpo_steps=2,
     held_out=6,
+    own_sft_pieces=2,
+    own_grpo_pieces=2,
 )
 
 
@@ -130,6 +132,24 @@ def test_readme_says_nothing_before_it_was_measured(tmp_path, monkeypatch):
     assert "Means of 2 seeds" in said and "200 held-out" in said
     names = {text.get_text() for text in readme_peers.picture(points).axes[0].texts}
     assert names == {"this course", "TRL"}
+
+
+def test_a_training_measured_again_takes_its_own_row_alone(tmp_path):
+    path = tmp_path / "real_peers.csv"
+    every = [
+        line(x, seed, s) for s in STAGES for seed in (0, 1, 2) for x in ("ours", "trl")
+    ]
+    real_peers.save(every, path)
+    again = [line(x, 1, "grpo", greedy=0.9) for x in ("ours", "trl")]
+    real_peers.save(again, path)
+    real_peers.save([line("ours", 1, "grpo", numbers="bfloat16")], path)
+    with path.open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert [(r["stage"], r["seed"]) for r in kept if r["library"] == "trl"] == [
+        (stage, str(seed)) for stage in STAGES for seed in (0, 1, 2)
+    ]
+    changed = {(r["stage"], r["seed"]) for r in kept if r["greedy"] == "0.9"}
+    assert changed == {("grpo", "1")} and len(kept) == 13
 
 
 @pytest.mark.slow
