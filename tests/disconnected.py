@@ -28,6 +28,8 @@ SMALL = dataclasses.replace(
     group=4,
     completion_tokens=32,
     chunk=100,
+    pieces=2,
+    sft_pieces=2,
     rl=presets.Stage(12, 1e-3),
     levels=(1,),
 )

@@ -214,8 +214,9 @@ OWN = {  # notebook 15: a short run on rows of one's own
         completion_tokens=32,
         sft=Stage(20, 1e-3),
         rl=Stage(12, 2.5e-4),
-        pieces=4,
-        remat="layer",  # it may be of another model, ten times as large
+        pieces=1,  # or as many as the trainer takes, of an update that fits anyhow
+        sft_pieces=None,
+        remat="layer",  # a learner may choose a model ten times as large
         minutes=10,
     )
 }

@@ -8,9 +8,11 @@ recipe holds them where the processor multiplies that; in processes of their own
 - decode_1: answering one question; the share of that bandwidth which the weights'
   bytes take, each read once a token. decode_64: 64 answers at once, whose products
   weigh more than the bytes; tokens a second.
-- update: LoRA GRPO, 8 prompts × 8 answers × 64 tokens; its CPU-seconds over those of
-  its matrix products alone, in float32 in both cases, and the most memory its process
-  held.
+- update: LoRA GRPO, 8 prompts × 8 answers × 64 tokens, cut as the preset laptop-real
+  cuts it; its CPU-seconds over those of its matrix products alone, in float32 in both
+  cases, and the most memory its process held.
+
+The rows with bfloat16 are measured on processors that multiply it, and left elsewhere.
 
 The machine should have nothing else to do.
 """
@@ -27,6 +29,10 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from helpers.runtime.processor import multiplies_bfloat16  # noqa: E402
+
 TABLE = ROOT / "data" / "results" / "real_speed.csv"
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PROMPTS, GROUP, PROMPT, ANSWER = 8, 8, 72, 64
@@ -111,10 +117,13 @@ def batch(vocab):
 
 
 def update(dtype="float32"):
-    """One update of GRPO with adapters, as the trainer of notebook 07 does it."""
+    """One update of GRPO with adapters, as the last section of notebook 07 does it."""
+    from helpers.recipes import presets
     from helpers.training import Trainer, objectives, optimizers
 
-    policy = model(dtype, rank=16)
+    preset = presets.preset("laptop-real")
+    policy = model(dtype, rank=preset.lora_rank)
+    policy.remat = preset.remat
     rows = batch(policy.config.vocab_size)
 
     class Same:
@@ -133,8 +142,9 @@ def update(dtype="float32"):
 
     trainer = Trainer(
         policy,
-        objectives.policy_gradient(chunk=1024),
+        objectives.policy_gradient(chunk=preset.chunk),
         optimizers.adamw(1e-4),
+        accumulate=PROMPTS * preset.pieces // preset.prompts,
         log=False,
     )
     source, done = Same(), [0]
@@ -202,7 +212,10 @@ def main():
         found |= {"what": what, "peak_mb": peak, "load": os.getloadavg()[0]}
         print(json.dumps(found))
         return
-    rows = [measured(what) for what in MEASURES]
+    able = multiplies_bfloat16()
+    if not able:
+        print("this processor does not multiply bfloat16: no rows of it")
+    rows = [measured(x) for x in MEASURES if able or not x.endswith("_bfloat16")]
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()

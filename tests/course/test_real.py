@@ -123,7 +123,8 @@ def test_gsm8k_itself_is_trained_and_measured_on_its_own_questions(
     monkeypatch.setattr(real, "WORK", tmp_path / "build")
     monkeypatch.setattr(real, "LEVELS", {})
     monkeypatch.setattr(real, "SAMPLED", 2)
-    few = {"prompts": 2, "packed": 2, "pieces": 2, "completion_tokens": 24}
+    few = {"prompts": 2, "packed": 2, "pieces": 2, "sft_pieces": 2}
+    few |= {"completion_tokens": 24}
     few |= {"sft": presets.Stage(2, 1e-3), "rl": presets.Stage(1, 1e-3)}
     monkeypatch.setattr(real_gsm8k, "TWO_CORES", real_gsm8k.TWO_CORES | few)
     folder = tmp_path / "gsm8k"
