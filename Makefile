@@ -132,6 +132,7 @@ real: $(READY)  ## train that model, into data/results/real.csv (REAL_ARGS=--hel
 
 real-beside: $(READY)  ## what rounding costs that model, and what it has forgotten
 	$(PY) -m scripts.real_dtypes
+	$(PY) -m scripts.real_dtypes --curves
 	$(PY) -m scripts.real_forgotten
 
 real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_peers.csv

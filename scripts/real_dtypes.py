@@ -1,6 +1,6 @@
 """A real model in three number formats: what training, and sampling, lose by rounding.
 
-    python -m scripts.real_dtypes [--preset laptop-real]
+    python -m scripts.real_dtypes [--preset laptop-real] [--curves]
 
 SFT as in notebook 04's last section, then one batch of rollouts, with
 
@@ -14,6 +14,9 @@ far the trainer's log-probabilities of sampled tokens lie from those that the sa
 noted (mean and most, in nats); and the share of answers whose ratio of the two lies
 outside of GSPO's clip before anything was learned. The Trainer does not take the
 sampler's for the old ones (`helpers.training.off_policy`), so there it is 0.
+
+With --curves SFT alone, with a quarter of the rows in a step, and the loss of every
+step into `data/results/real_dtypes_curves.csv`.
 """
 
 import argparse
@@ -31,10 +34,11 @@ from helpers import runtime
 from helpers.model import scoring
 from helpers.recipes import maths, presets
 from helpers.rewards.functions import correct
-from scripts import real, real_sft
+from scripts import real, real_sft, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real_dtypes.csv"
+CURVES = TABLE.with_name("real_dtypes_curves.csv")
 WORK = ROOT / "build" / "real_dtypes"
 KINDS = {  # frozen weights, and what flows between them
     "float32": ("float32", "float32"),
@@ -48,10 +52,10 @@ FIELDS = (
 )
 
 
-def held(preset, kind: str):
+def held(preset, kind: str, work=None):
     """The preset with a kind's formats, and a build folder that keeps to them."""
     weights, between = KINDS[kind]
-    build = WORK / kind
+    build = (work or WORK) / kind
     build.mkdir(parents=True, exist_ok=True)
     (build / f"frozen_{preset.name}.txt").write_text(weights)
     os.environ["COURSE_BUILD"] = str(build)
@@ -105,12 +109,31 @@ def measured(preset, kind: str, seed: int) -> dict:
     }
 
 
+def curves(preset, seed: int) -> list[dict]:
+    """The loss of every step of a smaller SFT, in each of the formats."""
+    rows = max(1, preset.rows // 4)
+    fewer = dataclasses.replace(preset, packed=rows, sft_pieces=None)
+    found = {}
+    for kind in KINDS:
+        found[kind] = losses(held(fewer, kind, WORK / "curves"), seed)
+        jax.clear_caches()
+    return [
+        {"model": preset.model.split("/")[-1], "seed": seed, "rows": rows, "step": step}
+        | {kind: round(loss, 5) for kind, loss in zip(KINDS, each, strict=True)}
+        for step, each in enumerate(zip(*found.values(), strict=True), 1)
+    ]
+
+
 def main():
     """Measures the kinds one after the other; what was trained is not trained again."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="laptop-real")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--curves", action="store_true")
     given = parser.parse_args()
+    if given.curves:
+        tables.write(CURVES, curves(presets.preset(given.preset), given.seed))
+        return
     with open(TABLE, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()

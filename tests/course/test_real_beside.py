@@ -1,6 +1,7 @@
 """What is measured beside the stages of a real model: a small one in its place."""
 
 import csv
+import dataclasses
 import sys
 
 import disconnected
@@ -11,7 +12,7 @@ from test_real import SMALL
 from tiny_models import needs_bfloat16
 
 from helpers.model import lora
-from helpers.recipes import maths
+from helpers.recipes import maths, presets
 from scripts import real, real_dtypes, real_forgotten
 
 
@@ -67,3 +68,18 @@ def test_bfloat16_lies_further_from_its_sampler_than_float32(tmp_path, monkeypat
     for row in found.values():
         assert row["steps"] == disconnected.SMALL.sft.steps
         assert float(row["loss_last"]) < float(row["loss_first"])
+
+
+@pytest.mark.slow
+def test_loss_curves_of_the_formats_are_of_the_same_rows_and_rounded(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(real_dtypes, "WORK", tmp_path)
+    small = dataclasses.replace(disconnected.SMALL, sft=presets.Stage(3, 1e-3))
+    found = real_dtypes.curves(small, seed=0)
+    assert [row["step"] for row in found] == [1, 2, 3]
+    assert {row["rows"] for row in found} == {1}
+    for row in found:
+        exact, *rounded = (row[kind] for kind in real_dtypes.KINDS)
+        assert rounded == pytest.approx([exact] * 2, rel=0.03)
+        assert exact != rounded[1], "it was not computed in bfloat16"

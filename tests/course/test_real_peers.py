@@ -125,9 +125,13 @@ def test_readme_says_nothing_before_it_was_measured(tmp_path, monkeypatch):
     real_peers.save(points, readme_peers.CURVES)
     real_peers.save([line("ours", numbers="bfloat16", scale=0.5)], readme_peers.TABLE)
     said = readme_peers.section()
-    assert "| GRPO | bfloat16 | this course | 70.0% (63.0 to 76.0) | 10 | 20 |" in said
-    assert "A step of GRPO takes TRL 1.0 times as long, one of SFT 1.0 times." in said
-    assert "| GRPO | float32 | TRL | 70.0% (70.0 to 70.0) | 20 | 40 | 2.0 GB |" in said
+    assert (
+        "| GRPO | bfloat16 | this course | 70.0% (63.0 to 76.0) | 2 | 10 | 20 |" in said
+    )
+    assert "of GRPO takes TRL 1.0 times the processor time, one of SFT 1.0" in said
+    assert (
+        "| GRPO | float32 | TRL | 70.0% (70.0 to 70.0) | 2 | 20 | 40 | 2.0 GB |" in said
+    )
     assert "this course from 20% to 20%; TRL from 30% to 30%" in said
     assert "Means of 2 seeds" in said and "200 held-out" in said
     names = {text.get_text() for text in readme_peers.picture(points).axes[0].texts}
