@@ -86,7 +86,7 @@ def alt(points: list[dict]) -> str:
 def table(found: list[dict]) -> str:
     """Scores, seconds and memory of both libraries, means of the seeds."""
     lines = [
-        "| | products | library | right | cores | seconds a step | CPU-seconds | memory |",
+        "| | products | library | right | cores | a step, seconds | CPU-s | memory |",
         "|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for stage, numbers in itertools.product(STAGES, ("float32", "bfloat16")):
@@ -160,8 +160,8 @@ def section() -> str:
         f"{cores}, one-step problems, the same rows, first adapters and learning rates "
         "(`make real-peers`). In float32 loss and gradient on the same answers "
         f"agree to 0.0001. {of}; {n} held-out problems, graded by the same evaluation. "
-        f"A step of GRPO takes TRL {times(found, 'grpo'):.1f} times the processor time, "
-        f"one of SFT {times(found, 'sft'):.1f} times. {FASTER} times was the aim: "
+        f"A step of GRPO takes TRL {times(found, 'grpo'):.1f} times the processor "
+        f"time, one of SFT {times(found, 'sft'):.1f} times. {FASTER} times was the aim: "
         f"{missed(found)}."
     )
     shown = f"![{alt(points)}](data/results/{PICTURE.name})"
