@@ -161,8 +161,8 @@ def section() -> str:
         "(`make real-peers`). In float32 loss and gradient on the same answers "
         f"agree to 0.0001. {of}; {n} held-out problems, graded by the same evaluation. "
         f"A step of GRPO takes TRL {times(found, 'grpo'):.1f} times the processor "
-        f"time, one of SFT {times(found, 'sft'):.1f} times. {FASTER} times was the aim: "
-        f"{missed(found)}."
+        f"time, one of SFT {times(found, 'sft'):.1f} times. {FASTER} times was the "
+        f"aim: {missed(found)}."
     )
     shown = f"![{alt(points)}](data/results/{PICTURE.name})"
     return "\n\n".join([said, table(found), shown])
