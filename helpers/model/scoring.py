@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from helpers.model import asked
 from helpers.model.head import CHUNK, chosen_logprobs, in_chunks
 
 
@@ -81,19 +82,27 @@ def hidden_targets_mask(model, batch):
     return row_hidden(model, batch), targets, mask
 
 
-def token_logprobs(model, hidden, targets, chunk=CHUNK):
+def token_logprobs(model, hidden, targets, chunk=CHUNK, mask=None):
     """Log-probability of each target token, and the entropy of each prediction.
 
     Args:
       hidden: (..., D) states that predict the targets; targets: (...) int32.
       chunk: how many tokens' logits may exist at once.
+      mask: (...) 0 where nobody reads the numbers, which may then be 0 (where that
+        saves time, see `asked.pays`) and have no gradient; None: all are read.
     Returns:
       (logprobs, entropy), both float32 in the shape of targets, in nats. Entropy is a
       measurement: no gradient flows through it.
     """
     flat = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
     of_targets = functools.partial(_of_targets, softcap=model.config.softcap)
-    scored = in_chunks(of_targets, model.table(), None, flat, chunk)
+    table = model.table()
+    if mask is not None and asked.pays(hidden, table):
+        scored = asked.in_chunks_asked(
+            of_targets, table, flat, mask.reshape(-1) > 0, min(chunk, asked.CHUNK)
+        )
+    else:
+        scored = in_chunks(of_targets, table, None, flat, chunk)
     return jax.tree.map(functools.partial(jnp.reshape, shape=targets.shape), scored)
 
 
@@ -101,7 +110,11 @@ def _of_targets(table, _, hidden_ND, targets_N, softcap):
     return chosen_logprobs(hidden_ND, table, targets_N, softcap)
 
 
-def group_logprobs(model, batch, chunk=CHUNK):
-    """(logprobs, entropy), each (P, G, Tc), of a group batch under a model."""
+def group_logprobs(model, batch, chunk=CHUNK, mask=None):
+    """(logprobs, entropy), each (P, G, Tc), of a group batch under a model.
+
+    Args:
+      mask: (P, G, Tc), see `token_logprobs`.
+    """
     hidden = answer_hidden(model, batch)
-    return token_logprobs(model, hidden, batch["completion"], chunk)
+    return token_logprobs(model, hidden, batch["completion"], chunk, mask)

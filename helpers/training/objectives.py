@@ -35,7 +35,7 @@ def sft(chunk: int = CHUNK) -> Objective:
 
     def objective(model, batch):
         hidden, targets, mask = hidden_targets_mask(model, batch)
-        logprobs, entropy = token_logprobs(model, hidden, targets, chunk)
+        logprobs, entropy = token_logprobs(model, hidden, targets, chunk, mask)
         loss, metrics = sft_loss(logprobs, mask)
         return loss, metrics | {"entropy": masked_mean(entropy, mask)}
 
@@ -76,14 +76,14 @@ def policy_gradient(
         require("clip", end, least=0)
 
     def scores(model, batch):
-        logprobs, entropy = group_logprobs(model, batch, chunk)
+        logprobs, entropy = group_logprobs(model, batch, chunk, batch["loss_mask"])
         return {"logprobs": logprobs, "entropy": entropy}
 
     def loss(scores, batch, *reference):
         mask, old_logprobs = batch["loss_mask"], batch["old_logprobs"]
         reference_logprobs = weights = None
         if beta and reference:
-            reference_logprobs, _ = group_logprobs(reference[0], batch, chunk)
+            reference_logprobs, _ = group_logprobs(reference[0], batch, chunk, mask)
             reference_logprobs = jax.lax.stop_gradient(reference_logprobs)
         if sampler_cap:
             weights = sampler_weights(
@@ -143,9 +143,9 @@ def dpo(*, beta: float = 0.1, imitate: float = 0.0, chunk: int = CHUNK) -> Objec
     require("beta", beta, above=0)
 
     def objective(model, batch, reference):
-        logprobs, entropy = group_logprobs(model, batch, chunk)
-        before, _ = group_logprobs(reference, batch, chunk)
         mask, settings = batch["loss_mask"], {"beta": beta, "imitate": imitate}
+        logprobs, entropy = group_logprobs(model, batch, chunk, mask)
+        before, _ = group_logprobs(reference, batch, chunk, mask)
         loss, metrics = dpo_loss(logprobs, before, mask, **settings)
         return loss, metrics | {"entropy": masked_mean(entropy, mask)}
 
@@ -161,7 +161,7 @@ def orpo(*, strength: float = 0.1, chunk: int = CHUNK) -> Objective:
     """
 
     def objective(model, batch):
-        logprobs, entropy = group_logprobs(model, batch, chunk)
+        logprobs, entropy = group_logprobs(model, batch, chunk, batch["loss_mask"])
         loss, metrics = orpo_loss(logprobs, batch["loss_mask"], strength=strength)
         return loss, metrics | {"entropy": masked_mean(entropy, batch["loss_mask"])}
 

@@ -33,7 +33,7 @@ class RealCase:
       held_out: problems that a trained model is graded on, greedily.
       remat: what our backward pass computes again; nothing, as in laptop-real and TRL.
       sft_pieces, grpo_pieces: TRL's micro-batches of a step.
-      own_sft_pieces, own_grpo_pieces: ours, of some 500 tokens as in laptop-real.
+      own_sft_pieces, own_grpo_pieces: ours, those of laptop-real.
       cores: that either library may use. Beside other work take one: PyTorch's threads
         wait for each other busily.
     """
@@ -56,7 +56,7 @@ class RealCase:
     remat: str = "none"
     sft_pieces: int = 4
     grpo_pieces: int = 32
-    own_sft_pieces: int = 2
+    own_sft_pieces: int = 4
     own_grpo_pieces: int = 16
     cores: int = 2
 

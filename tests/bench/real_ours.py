@@ -2,9 +2,8 @@
 
     python tests/bench/real_ours.py WORK STAGE SEED
 
-The calls are those of the last sections of notebooks 04 and 07, in pieces of the
-size that the preset laptop-real has, and the backward pass keeps all it needs (`remat =
-"none"`).
+The calls are those of the last sections of notebooks 04 and 07, in the pieces of the
+preset laptop-real, of which the backward pass keeps all it needs (`remat = "none"`).
 """
 
 import os
