@@ -14,10 +14,12 @@ problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions 
 COURSE_GSM8K_ROWS says.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
-it was, and what was measured is not measured again.
+it was, and what was measured of the same adapters is not measured again. Nor is the
+model as it comes, where the table has it: it would give the same.
 """
 
 import argparse
+import contextlib
 import fcntl
 import functools
 import json
@@ -35,6 +37,7 @@ from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.wordings import WORDINGS, by_wording, worded
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
+from helpers.recipes.frozen import frozen_dtype
 from helpers.tasks.maths import gsm8k, word_problems
 from scripts import tables
 from scripts.real_stages import STAGES, NotTrained, require_trained
@@ -133,14 +136,21 @@ def read() -> list[dict]:
     return tables.read(TABLE)
 
 
+@contextlib.contextmanager
+def alone():
+    """Within it no other run writes to the tables."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with open(WORK / "tables.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def write(row: dict) -> None:
     """Puts a row into both tables, in the place of an earlier one of the same key.
 
     Two runs may write at the same moment, and neither loses a row.
     """
-    WORK.mkdir(parents=True, exist_ok=True)
-    with open(WORK / "tables.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone():
         _write(row)
 
 
@@ -160,7 +170,7 @@ def _write(row):
 def record(
     there, stage: str, seed: int, seconds: float, tools=None, ask=None, wanted=()
 ) -> None:
-    """Measures a stage on every task that the table does not have yet.
+    """Measures a stage on every task on which it was not measured yet.
 
     Args:
       wanted: names of the only tasks that are asked; none: all.
@@ -168,9 +178,15 @@ def record(
     """
     have = {tuple(row[name] for name in KEY) for row in read()}
     model = there.preset.model.split("/")[-1]
-    put = None
+    notes = WORK / str(seed) / "measured.json"  # the adapters that were measured here
+    put, about = None, there.started
     for task, rows in tasks().items():
-        if (model, stage, task, str(seed)) in have or wanted and task not in wanted:
+        key = (model, stage, task, str(seed))
+        noted = json.loads(notes.read_text()) if notes.exists() else {}
+        if wanted and task not in wanted:
+            continue
+        if key in have and (not about or noted.get(f"{stage} {task}") == about):
+            print(f"  {task}: in the table", flush=True)
             continue
         put = put or (ask() if ask else list)
         figures = measure(there, task, put(rows), tools)
@@ -179,10 +195,12 @@ def record(
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
             | {
                 "seconds": round(seconds),
-                "versions": measured_with(),
+                "versions": measured_with() + f", frozen {frozen_dtype(there.preset)}",
                 "load": round(os.getloadavg()[0], 1),
             }
         )
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        notes.write_text(json.dumps(noted | {f"{stage} {task}": about}))
 
 
 def trained_seconds(folder) -> float:
@@ -200,6 +218,11 @@ def keep_curve(stage: str, seed: int, folder) -> None:
     key = {"stage": stage, "seed": str(seed)}
     key |= {"rate": f"{max(step['learning_rate'] for step in steps):g}"}
     path = TABLE.with_name(CURVES)
+    with alone():
+        _keep_curve(path, key, steps)
+
+
+def _keep_curve(path, key, steps):
     table = [row for row in tables.read(path) if key.items() - row.items()]
     for step in steps:
         row = {"step": step["step"], "sampled": round(step["reward/correct"], 4)}

@@ -20,7 +20,6 @@ step into `data/results/real_dtypes_curves.csv`.
 """
 
 import argparse
-import csv
 import dataclasses
 import json
 import os
@@ -52,10 +51,10 @@ FIELDS = (
 )
 
 
-def held(preset, kind: str, work=None):
+def held(preset, kind: str, *names):
     """The preset with a kind's formats, and a build folder that keeps to them."""
     weights, between = KINDS[kind]
-    build = (work or WORK) / kind
+    build = WORK.joinpath(*map(str, names), kind)
     build.mkdir(parents=True, exist_ok=True)
     (build / f"frozen_{preset.name}.txt").write_text(weights)
     os.environ["COURSE_BUILD"] = str(build)
@@ -95,7 +94,7 @@ def sampler_and_trainer(there, seed: int) -> dict:
 
 def measured(preset, kind: str, seed: int) -> dict:
     """One row of the table."""
-    preset = held(preset, kind)
+    preset = held(preset, kind, seed)
     curve = losses(preset, seed)
     row = {"model": preset.model.split("/")[-1], "kind": kind, "seed": seed}
     row |= {"steps": len(curve)}
@@ -115,7 +114,7 @@ def curves(preset, seed: int) -> list[dict]:
     fewer = dataclasses.replace(preset, packed=rows, sft_pieces=None)
     found = {}
     for kind in KINDS:
-        found[kind] = losses(held(fewer, kind, WORK / "curves"), seed)
+        found[kind] = losses(held(fewer, kind, "curves", seed), seed)
         jax.clear_caches()
     return [
         {"model": preset.model.split("/")[-1], "seed": seed, "rows": rows, "step": step}
@@ -134,14 +133,13 @@ def main():
     if given.curves:
         tables.write(CURVES, curves(presets.preset(given.preset), given.seed))
         return
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        for kind in KINDS:
-            row = measured(presets.preset(given.preset), kind, given.seed)
-            writer.writerow(row)
-            print(row, flush=True)
-            jax.clear_caches()
+    for kind in KINDS:
+        row = measured(presets.preset(given.preset), kind, given.seed)
+        print(row, flush=True)
+        key = {name: str(row[name]) for name in ("model", "kind", "seed")}
+        others = [old for old in tables.read(TABLE) if key.items() - old.items()]
+        tables.write(TABLE, [*others, row], FIELDS)
+        jax.clear_caches()
 
 
 if __name__ == "__main__":

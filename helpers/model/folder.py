@@ -55,6 +55,12 @@ def read_json(path) -> dict:
     return parsed
 
 
+def place_of(model):
+    """A model's folder, however it is spelled, or its id."""
+    folder = pathlib.Path(model).expanduser()
+    return folder.resolve() if folder.is_dir() else model
+
+
 def write_json(content, path):
     """Writes what JSON can hold, as transformers formats it."""
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

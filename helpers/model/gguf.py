@@ -159,13 +159,13 @@ def _check_tensors(file, places, config):
             has = found.shape if found else "none"
             raise GGUFError(
                 f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
-                f"{has}."
+                f"{has}. Fetch the file again, or take another one."
             )
     known = set(places.values()) | gguf_names.needless(config)
     if extra := sorted(file.entries.keys() - known):
         raise GGUFError(
             f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
-            f"for, first {extra[0]!r:.80}."
+            f"for, first {extra[0]!r:.80}. Take the model's folder of safetensors."
         )
 
 
@@ -257,7 +257,9 @@ def _add_tensor(writer, name, array, kind):
     chosen = gguf.GGMLQuantizationType[kind]
     largest = max(array.max(), -array.min())  # without a copy: Gemma 4's are large
     if largest > LARGEST[kind]:
-        raise GGUFError(f"{name} has numbers beyond {kind}'s {LARGEST[kind]:g}.")
+        raise GGUFError(
+            f"{name} has numbers beyond {kind}'s {LARGEST[kind]:g}. Save it as F32."
+        )
     writer.add_tensor(name, gguf.quantize(array, chosen), raw_dtype=chosen)
 
 

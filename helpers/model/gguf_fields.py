@@ -28,7 +28,10 @@ class Fields:
 
     def refusal(self, key, value, why="no size"):
         """A GGUFError that names the key and its value."""
-        return GGUFError(f"{self.path}: {self.name}.{key} is {value!r:.40}: {why}.")
+        return GGUFError(
+            f"{self.path}: {self.name}.{key} is {value!r:.40}: {why}. Fetch the file "
+            "again, or take another one."
+        )
 
     def count(self, key, default=None) -> int:
         """A whole number from 0 on."""
@@ -70,7 +73,8 @@ class Fields:
         """Refuses a size that is not the heads'; one that is not told is."""
         if self.size(key, size) != size:
             raise GGUFError(
-                f"{self.path}: {self.name}.{key} is not {size}, as keys are."
+                f"{self.path}: {self.name}.{key} is not {size}, as keys are. Take the "
+                "model's folder of safetensors."
             )
 
     def stretched(self) -> float:
@@ -80,7 +84,10 @@ class Fields:
         """
         kind = self.fields.get(f"{self.name}.rope.scaling.type", "linear")
         if kind not in ("linear", "none"):
-            raise GGUFError(f"{self.path}: rope scaling {kind!r:.40} is not supported.")
+            raise GGUFError(
+                f"{self.path}: rope scaling {kind!r:.40} is not supported. Take "
+                "another model."
+            )
         old = self.fields.get(f"{self.name}.rope.scale_linear", 0.0)
         factor = self.number("rope.scaling.factor", old, least=0.0)
         return factor if factor and kind == "linear" else 1.0
@@ -91,5 +98,6 @@ class Fields:
             value = self.fields.get(f"{self.name}.{key}", plain)
             if value != plain and key not in known:
                 raise GGUFError(
-                    f"{self.path}: {self.name}.{key}={value!r:.40} is not supported."
+                    f"{self.path}: {self.name}.{key}={value!r:.40} is not supported. "
+                    "Take another model."
                 )

@@ -106,7 +106,8 @@ class GGUFFile:
             numbers[part] = gguf.dequantize(rows[part], kind)
             if not np.isfinite(numbers[part]).all():
                 raise GGUFError(
-                    f"{name} of {self.path} has numbers that are not finite."
+                    f"{name} of {self.path} has numbers that are not finite. Fetch the "
+                    "file again, or take another one."
                 )
         return numbers.reshape(shape)
 

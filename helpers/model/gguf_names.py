@@ -122,7 +122,10 @@ def read_config(file: GGUFFile) -> ModelConfig:
     name = fields.get("general.architecture")
     if not isinstance(name, str) or name not in FAMILIES:
         known = ", ".join(FAMILIES)
-        raise GGUFError(f"{file.path} is of architecture {name!r:.40}, not {known}.")
+        raise GGUFError(
+            f"{file.path} is of architecture {name!r:.40}, not {known}: take a "
+            "model of one of these."
+        )
     if fields.get("split.count", 1) not in (0, 1):
         raise GGUFError(
             f"{file.path} is one part of {fields['split.count']}: join them first, with"
@@ -131,7 +134,10 @@ def read_config(file: GGUFFile) -> ModelConfig:
     read = Fields(file, name)
     embed = file.entries.get(OUTSIDE["embed"])
     if embed is None or len(embed.shape) != 2:
-        raise GGUFError(f"{file.path} has no matrix {OUTSIDE['embed']}.")
+        raise GGUFError(
+            f"{file.path} has no matrix {OUTSIDE['embed']}. Fetch the file again, or "
+            "take another one."
+        )
     common = {
         "family": FAMILIES[name],
         "vocab_size": embed.shape[0],

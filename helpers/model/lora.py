@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model import peft_folder, provenance, quantized
-from helpers.model.folder import WeightsError
+from helpers.model.folder import WeightsError, place_of
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
@@ -302,9 +302,9 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
       WeightsError: the folder is damaged, of another kind, of a model of another shape
         or with another base.
     """
-    if base is not None and (named := peft_folder.base_of(folder)) != base:
+    if base is not None and place_of(peft_folder.base_of(folder)) != place_of(base):
         raise WeightsError(
-            f"The adapters in {folder} were trained on {named}, "
+            f"The adapters in {folder} were trained on {peft_folder.base_of(folder)}, "
             f"not on {base}. Load that base, or train adapters anew on this one."
         )
     found = peft_folder.read(folder, model.config, ATTENTION + MLP)

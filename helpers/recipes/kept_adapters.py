@@ -6,7 +6,7 @@ import re
 from helpers import runtime
 from helpers.model import fingerprint as prints
 from helpers.model import peft_folder
-from helpers.model.folder import ADAPTERS, WeightsError
+from helpers.model.folder import ADAPTERS, WeightsError, place_of
 from helpers.recipes.presets import Preset
 
 STAGES = (
@@ -88,7 +88,7 @@ def find(stage: str, preset: Preset, fingerprint: str) -> pathlib.Path | None:
             return folder
         why = "whose weights are others"
         remedy = "Put back the weights that they were trained on"
-    elif _place(base) == _place(preset.model):
+    elif place_of(base) == place_of(preset.model):
         return folder
     else:
         why = "and they were kept without a fingerprint of its weights"
@@ -98,9 +98,3 @@ def find(stage: str, preset: Preset, fingerprint: str) -> pathlib.Path | None:
         f"{preset.model}, {why}. {remedy}, or train {stage} with this model, with "
         "COURSE_BUILD set to another folder."
     )
-
-
-def _place(model):
-    """A folder however it is spelled, or the id of a model."""
-    folder = pathlib.Path(model).expanduser()
-    return folder.resolve() if folder.is_dir() else model

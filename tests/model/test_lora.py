@@ -1,6 +1,7 @@
 """LoRA: an adapted model against plain matrices, its base untouched, its folder."""
 
 import contextlib
+import functools
 import json
 import re
 
@@ -399,3 +400,14 @@ def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path):
     assert lora.load(cached_model(), tmp_path).layers.adapters
     with pytest.raises(WeightsError, match="trained on org/one, not on org/another"):
         lora.load(cached_model(), tmp_path, base="org/another")
+
+
+def test_a_base_that_is_a_folder_goes_by_its_place(tmp_path, monkeypatch):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "other").mkdir()
+    lora.save(trained(), tmp_path / "adapters", base=str(tmp_path / "base"))
+    monkeypatch.chdir(tmp_path)
+    load = functools.partial(lora.load, cached_model(), tmp_path / "adapters")
+    assert load(base="base").layers.adapters
+    with pytest.raises(WeightsError, match="were trained on"):
+        load(base="other")

