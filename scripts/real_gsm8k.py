@@ -2,8 +2,8 @@
 
 With a calculator in the loop and without. Sized for a GPU, where SFT makes one pass
 over all problems and GRPO 24 steps of 32 questions. On two cores SFT sees a sixteenth
-of the problems, in 50 steps, and GRPO makes 12 steps of 4 questions: half an hour of a
-core each. COURSE_GSM8K may name the folder of GSM8K's files.
+of the problems, in 50 steps (20 minutes of one of them), and GRPO makes 12 steps of 4
+questions (an hour). COURSE_GSM8K may name the folder of GSM8K's files.
 """
 
 import dataclasses
