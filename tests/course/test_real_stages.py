@@ -128,7 +128,7 @@ def test_a_follower_of_adapters_that_were_trained_anew_is_neither_measured_nor_u
 def test_a_start_that_is_trained_anew_by_the_same_command_is_seen_before_its_follower(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(real, "record", lambda *_: None)
+    monkeypatch.setattr(real, "record", lambda *_, **__: None)
     monkeypatch.setattr(real, "keep_curve", lambda *_: None)
     monkeypatch.setattr(real, "trained_seconds", lambda *_: 0.0)
     monkeypatch.setattr(maths, "recipe", lambda *_: Asked())

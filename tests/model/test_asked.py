@@ -130,7 +130,6 @@ CASES = {
     ),
     "gspo": (objectives.gspo(chunk=7), group_batch, False),
     "dpo": (objectives.dpo(imitate=0.3, chunk=7), pair_batch, True),
-    "orpo": (objectives.orpo(chunk=7), pair_batch, False),
 }
 
 
