@@ -11,6 +11,8 @@ recipe holds them where the processor multiplies that; in processes of their own
 - update: LoRA GRPO, 8 prompts × 8 answers × 64 tokens, cut as the preset laptop-real
   cuts it; its CPU-seconds over those of its matrix products alone, in float32 in both
   cases, and the most memory its process held.
+- step: sampling those answers to generated problems, grading them and that update, in
+  the recipe's own formats; answers a second, and the most memory.
 
 The rows with bfloat16 are measured on processors that multiply it, and left elsewhere.
 
@@ -160,6 +162,40 @@ def update(dtype="float32"):
     }
 
 
+def step():
+    """A whole step of GRPO: answers are sampled and graded, and one update made."""
+    import dataclasses
+    import tempfile
+
+    from helpers.model import lora
+    from helpers.recipes import maths, presets
+    from helpers.rewards.functions import correct
+    from helpers.training import Trainer, objectives, optimizers
+
+    preset = presets.preset("laptop-real")
+    pieces = PROMPTS * preset.pieces // preset.prompts
+    preset = dataclasses.replace(preset, prompts=PROMPTS, group=GROUP, pieces=pieces)
+    with tempfile.TemporaryDirectory() as os.environ["COURSE_BUILD"]:
+        there = maths.recipe(preset)
+    trainer = Trainer(
+        there.policy,
+        objectives.policy_gradient(chunk=preset.chunk),
+        optimizers.adamw(1e-6),
+        accumulate=preset.pieces,
+        wrt=lora.Adapter,
+        log=False,
+    )
+    source, done = there.rollouts(correct, 0), [0]
+
+    def once():
+        done[0] += 1
+        trainer.fit(source, done[0])
+
+    cpu, wall = clocked(once, 2)
+    value = PROMPTS * GROUP / wall
+    return {"value": value, "unit": "answers/s", "cpu_s": cpu, "wall_s": wall}
+
+
 def products(config):
     """CPU-seconds of an update's matrix products alone: forward, and to the input."""
     import jax
@@ -186,6 +222,7 @@ MEASURES = {
     "decode_1": lambda: decode(1),
     "decode_64": lambda: decode(64, tokens=16),
     "update": update,
+    "step": step,
     "decode_1_bfloat16": lambda: decode(1, dtype="bfloat16"),
     "decode_64_bfloat16": lambda: decode(64, tokens=16, dtype="bfloat16"),
     "update_bfloat16": lambda: update("bfloat16"),
