@@ -9,8 +9,9 @@ in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`, thos
 GSM8K itself in `scripts.real_gsm8k`. Before the first stage and after each the model is
 measured on held-out problems, level by level: greedily on 200 of each, and with eight
 samples on 50 of them; as it comes also in the wording that suits it best on training
-problems. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all
-1,319, which take an hour or two of a core for each stage, or as many of the first as
+problems, and so with a stop after the line that is graded, for it goes on. With
+COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all 1,319, which
+take an hour or two of a core for each stage, or as many of the first as
 COURSE_GSM8K_ROWS says.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
@@ -34,7 +35,7 @@ import jax
 
 from helpers import runtime
 from helpers.evaluation.evaluator import evaluate
-from helpers.evaluation.wordings import WORDINGS, by_wording, worded
+from helpers.evaluation.wordings import FINAL_LINE, WORDINGS, by_wording, worded
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
 from helpers.recipes.frozen import frozen_dtype
@@ -49,7 +50,8 @@ CURVES = "real_curves.csv"  # and how each run on rewards went
 WORK = ROOT / "build" / "real"
 
 
-BASE = ("base", "base_asked_well")  # as it comes: asked as the others, and well
+# As it comes: asked as the others, and well; and so, and stopped after its final line.
+BASE = ("base", "base_asked_well", "base_stopped")
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
 CHOSEN_ON = 60  # training problems, on which the wording for the base is chosen
 N, SAMPLED = 200, 50  # held-out problems of a level: answered greedily, and sampled
@@ -74,7 +76,7 @@ def tasks() -> dict[str, list[dict]]:
     return rows
 
 
-def asked_well(there) -> Callable[[list[dict]], list[dict]]:
+def asked_well(there, stop=None) -> Callable[[list[dict]], list[dict]]:
     """What puts rows into the wording that suits the model as it comes.
 
     Chosen on training problems of all levels in turn.
@@ -87,13 +89,14 @@ def asked_well(there) -> Callable[[list[dict]], list[dict]]:
         max_tokens=size.completion_tokens,
         batch=size.prompts * size.group,
         buckets=(size.prompt_tokens, 2 * size.prompt_tokens),
+        stop=stop,
     )
     for name, report in found.items():
         print(f"  asked as {name!r}: {report}", flush=True)
     return lambda rows: worded(rows, WORDINGS[next(iter(found))])
 
 
-def measure(there, task: str, rows, tools=None) -> dict:
+def measure(there, task: str, rows, tools=None, stop=None) -> dict:
     """The columns of both tables that an evaluation on one task fills."""
     size = there.preset
     settings = {
@@ -101,6 +104,7 @@ def measure(there, task: str, rows, tools=None) -> dict:
         "buckets": (size.prompt_tokens, 2 * size.prompt_tokens),
         "batch": size.prompts * size.group,
         "tools": tools,
+        "stop": stop,
     }
     if task == "gsm8k":
         settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": at_once()}
@@ -168,12 +172,20 @@ def _write(row):
 
 
 def record(
-    there, stage: str, seed: int, seconds: float, tools=None, ask=None, wanted=()
+    there,
+    stage: str,
+    seed: int,
+    seconds: float,
+    tools=None,
+    ask=None,
+    stop=None,
+    wanted=(),
 ) -> None:
     """Measures a stage on every task on which it was not measured yet.
 
     Args:
       wanted: names of the only tasks that are asked; none: all.
+      stop: see `evaluate`.
       ask: makes what puts rows into another wording, once one is needed.
     """
     have = {tuple(row[name] for name in KEY) for row in read()}
@@ -189,7 +201,7 @@ def record(
             print(f"  {task}: in the table", flush=True)
             continue
         put = put or (ask() if ask else list)
-        figures = measure(there, task, put(rows), tools)
+        figures = measure(there, task, put(rows), tools, stop)
         write(
             figures
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
@@ -247,9 +259,10 @@ def run(preset, stages, seed: int, wanted=()) -> None:
         print(f"{name}, seed {seed}", flush=True)
         if name in BASE:
             there = maths.recipe(preset)
-            ask = functools.partial(asked_well, there) if name != "base" else None
+            stop = FINAL_LINE if name == "base_stopped" else None
+            ask = functools.partial(asked_well, there, stop) if name != "base" else None
             # Of no seed, the same for all.
-            record(there, name, 0, 0.0, ask=ask, wanted=wanted)
+            record(there, name, 0, 0.0, ask=ask, stop=stop, wanted=wanted)
             continue
         stage = STAGES[name]
         require_trained(preset, [name])  # an earlier one may have been trained anew
@@ -269,7 +282,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     order = [*BASE, *STAGES]
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--stages", nargs="+", choices=order, default=order[:4])
+    parser.add_argument("--stages", nargs="+", choices=order, default=order[:5])
     parser.add_argument("--tasks", nargs="+", choices=[*LEVELS.values(), "gsm8k"])
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()

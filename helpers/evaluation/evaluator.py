@@ -69,6 +69,7 @@ def evaluate(
     seed=0,
     temperature=1.0,
     buckets=(64, 128, 256, 512),
+    stop: re.Pattern | None = None,
     log=True,
 ) -> MathsReport:
     """Answers every problem once greedily and several times at random, and grades it.
@@ -81,15 +82,21 @@ def evaluate(
       tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
         calculator; None: answers of one turn, without.
       samples, batch, seed, temperature, buckets, log: see `hold`.
+      stop: each answer ends with its first match, as if generation had stopped there;
+        such as `wordings.FINAL_LINE` for a model that goes on after it. An answer's
+        `tokens` count what was sampled all the same. None: only a token ends it.
 
     Returns:
       A MathsReport. Of an answer that ran out of budget, digits at its very end are
       not read: the number might have gone on.
 
     Raises:
-      ValueError: there are no rows, or a gold answer has no number.
+      ValueError: there are no rows, a gold answer has no number, or answers in several
+        turns are to stop.
       PromptTooLong: a prompt does not fit into the largest bucket.
     """
+    if stop and tools:
+        raise ValueError("stop is for answers of one turn: leave out tools, or stop.")
     golds = [gold_number(row["answer"]) for row in rows]
     held = hold(
         model,
@@ -106,8 +113,10 @@ def evaluate(
     )
     people = {name for row in rows for name in row.get("names", ())}
     graded = [
-        _graded(row, gold, *answers, people)
-        for row, gold, answers in zip(rows, golds, held, strict=True)
+        _graded(
+            row, gold, _stopped(greedy, stop), [_stopped(x, stop) for x in some], people
+        )
+        for row, gold, (greedy, some) in zip(rows, golds, held, strict=True)
     ]
     return MathsReport(graded, samples)
 
@@ -237,6 +246,13 @@ def _batches(problems, size, what):
             left = (now - begin) * (problems / done - 1)
             print(f"{what}: {done} of {problems}, {left:.0f} s left", flush=True)
             spoken = now
+
+
+def _stopped(answer: Held, stop) -> Held:
+    """The answer as it would be, had generation stopped at the first match."""
+    text = completion_text(answer.text)
+    found = stop and stop.search(text)
+    return answer._replace(text=text[: found.end()], ended=True) if found else answer
 
 
 def _graded(row, gold, greedy, sampled, people):

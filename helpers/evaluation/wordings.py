@@ -5,6 +5,8 @@ training look good, so the wording is chosen for the model as it comes; and neve
 questions that it is then measured with.
 """
 
+import re
+
 from helpers.evaluation.evaluator import evaluate
 from helpers.evaluation.report import MathsReport
 
@@ -17,6 +19,9 @@ WORDINGS = {
     "example": "Question: Ann has 5 pens and buys 7. How many pens has she?\n"
     "Answer: Ann has <<5+7=12>>12 pens.\n#### 12\n\nQuestion: {question}\nAnswer:",
 }
+
+# For `evaluate`'s stop: a line with #### and a number, and its end.
+FINAL_LINE = re.compile(r"####[^\n]*\d[^\n]*\n")
 
 
 def worded(rows, wording: str) -> list[dict]:

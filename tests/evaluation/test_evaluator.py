@@ -10,7 +10,9 @@ import pytest
 from helpers.course import results
 from helpers.evaluation import evaluator as room
 from helpers.evaluation.evaluator import MathsReport, evaluate
+from helpers.evaluation.wordings import FINAL_LINE
 from helpers.generation import one_turn
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.sampling import Completions
 
 EOS = 1
@@ -128,6 +130,34 @@ def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
     assert (graded["strict"], graded["lenient"]) == (strict, lenient)
     assert (graded["right"], graded["right_lenient"]) == (3 * strict, 3 * lenient)
     assert graded["text"] == answer.rstrip("…")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept", "right", "ended"),
+    [
+        ("2\n#### 2\nQuestion: how many\n#### 7", "2\n#### 2\n", True, True),
+        ("#### 2 pears\nand so on…", "#### 2 pears\n", True, True),
+        ("#### 7\n#### 2\n", "#### 7\n", False, True),
+        ("####\n#### 2\n7", "####\n#### 2\n", True, True),
+        ("#### 2…", "#### 2", False, False),
+        ("it is 2", "it is 2", False, True),
+    ],
+)
+def test_an_answer_that_is_stopped_is_read_to_the_end_of_its_final_line(
+    script, answer, kept, right, ended
+):
+    script.table = {"a": (answer, [answer] * 2)}
+    asked = [{"question": "a", "answer": "#### 2"}]
+    (graded,) = run(asked, samples=2, stop=FINAL_LINE).answers
+    assert (graded["text"], graded["ended"]) == (kept, ended)
+    assert (graded["strict"], graded["right"]) == (right, 2 * right)
+    (as_it_was,) = run(asked, samples=2).answers
+    assert graded["tokens"] == as_it_was["tokens"], "what was sampled"
+
+
+def test_only_answers_of_one_turn_can_be_stopped(script):
+    with pytest.raises(ValueError, match="stop is for answers of one turn"):
+        run(stop=FINAL_LINE, tools=CalculatorUse())
 
 
 def test_samples_that_would_be_one_and_the_same_are_refused(script):
