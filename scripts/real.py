@@ -9,9 +9,9 @@ in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`, thos
 GSM8K itself in `scripts.real_gsm8k`. Before the first stage and after each the model is
 measured on held-out problems, level by level: greedily on 200 of each, and with eight
 samples on 50 of them; as it comes also in the wording that suits it best on training
-problems, and so with a stop after the line that is graded, for it goes on. With
-COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all 1,319, which
-take an hour or two of a core for each stage, or as many of the first as
+problems, and shown an example and stopped after the line that is graded, for it goes
+on. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all
+1,319, which take an hour or two of a core for each stage, or as many of the first as
 COURSE_GSM8K_ROWS says.
 
 Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
@@ -50,7 +50,8 @@ CURVES = "real_curves.csv"  # and how each run on rewards went
 WORK = ROOT / "build" / "real"
 
 
-# As it comes: asked as the others, and well; and so, and stopped after its final line.
+# As it comes: asked as the others; in the wording that suits it; and shown an example
+# first, and stopped after the line that is graded.
 BASE = ("base", "base_asked_well", "base_stopped")
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
 CHOSEN_ON = 60  # training problems, on which the wording for the base is chosen
@@ -76,7 +77,7 @@ def tasks() -> dict[str, list[dict]]:
     return rows
 
 
-def asked_well(there, stop=None) -> Callable[[list[dict]], list[dict]]:
+def asked_well(there) -> Callable[[list[dict]], list[dict]]:
     """What puts rows into the wording that suits the model as it comes.
 
     Chosen on training problems of all levels in turn.
@@ -89,11 +90,18 @@ def asked_well(there, stop=None) -> Callable[[list[dict]], list[dict]]:
         max_tokens=size.completion_tokens,
         batch=size.prompts * size.group,
         buckets=(size.prompt_tokens, 2 * size.prompt_tokens),
-        stop=stop,
     )
     for name, report in found.items():
         print(f"  asked as {name!r}: {report}", flush=True)
     return lambda rows: worded(rows, WORDINGS[next(iter(found))])
+
+
+def as_it_comes(there) -> dict:
+    """How BASE are asked: what makes what puts rows into a wording, and where to stop."""
+    shown = functools.partial(worded, wording=WORDINGS["example"])
+    well = functools.partial(asked_well, there)
+    ways = (None, None), (well, None), (lambda: shown, FINAL_LINE)
+    return dict(zip(BASE, ways, strict=True))
 
 
 def measure(there, task: str, rows, tools=None, stop=None) -> dict:
@@ -259,8 +267,7 @@ def run(preset, stages, seed: int, wanted=()) -> None:
         print(f"{name}, seed {seed}", flush=True)
         if name in BASE:
             there = maths.recipe(preset)
-            stop = FINAL_LINE if name == "base_stopped" else None
-            ask = functools.partial(asked_well, there, stop) if name != "base" else None
+            ask, stop = as_it_comes(there)[name]
             # Of no seed, the same for all.
             record(there, name, 0, 0.0, ask=ask, stop=stop, wanted=wanted)
             continue
