@@ -97,7 +97,7 @@ def asked_well(there) -> Callable[[list[dict]], list[dict]]:
 
 
 def as_it_comes(there) -> dict:
-    """How BASE are asked: what makes what puts rows into a wording, and where to stop."""
+    """For each of BASE what makes its wording, None the others', and where to stop."""
     shown = functools.partial(worded, wording=WORDINGS["example"])
     well = functools.partial(asked_well, there)
     ways = (None, None), (well, None), (lambda: shown, FINAL_LINE)
