@@ -42,7 +42,8 @@ def table() -> str:
     """The rooms in order, what each holds and which it imports, in Markdown."""
     rows = ["| room | what it holds | imports |", "|---|---|---|"]
     for room in helpers.ROOMS:
-        used = [name for name in helpers.ROOMS if name in imports(room)]
+        read = imports(room)
+        used = [name for name in helpers.ROOMS if name in read]
         rows.append(f"| `{room}` | {door(room)} | {', '.join(used) or '–'} |")
     return "\n".join(rows)
 
