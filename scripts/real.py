@@ -215,7 +215,7 @@ def record(
             | dict(zip(KEY, (model, stage, task, seed), strict=True))
             | {
                 "seconds": round(seconds),
-                "versions": measured_with() + f", frozen {frozen_dtype(there.preset)}",
+                "versions": measured_with() + f" frozen {frozen_dtype(there.preset)}",
                 "load": round(os.getloadavg()[0], 1),
             }
         )
