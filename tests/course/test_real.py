@@ -50,6 +50,36 @@ def test_a_row_names_the_device_that_is_no_cpu(monkeypatch):
     assert real.at_once() > few
 
 
+def test_what_the_table_has_is_measured_again_of_adapters_trained_here(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(real, "TABLE", tmp_path / "real.csv")
+    monkeypatch.setattr(real, "WORK", tmp_path / "build")
+    monkeypatch.setattr(real, "tasks", lambda: {"one_step": [], "two_step": []})
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    asked = []
+
+    def measure(there, task, *_):
+        asked.append(task)
+        return dict.fromkeys([*real.FIELDS, "right"], 0)
+
+    monkeypatch.setattr(real, "measure", measure)
+
+    def again(stage, started, **more):
+        asked.clear()
+        there = types.SimpleNamespace(preset=SMALL, started=started)
+        real.record(there, stage, 0, 1.0, **more)
+        return list(asked)
+
+    real.write(row("sft", model="sft"))  # as a clone has them
+    real.write(row("base", model="sft"))
+    assert again("base", "") == ["two_step"]
+    assert again("sft", "sft 0a1b", wanted=["one_step"]) == ["one_step"]
+    assert again("sft", "sft 0a1b") == ["two_step"]
+    assert again("sft", "sft 0a1b") == []
+    assert again("sft", "sft 77ff") == ["one_step", "two_step"], "trained anew"
+
+
 def test_held_out_problems_are_of_one_level_each():
     found = real.tasks()
     for level, name in real.LEVELS.items():

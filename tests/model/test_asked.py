@@ -57,6 +57,18 @@ def test_numbers_and_gradients_are_those_of_all_tokens(mask, chunk, by):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
+def test_a_table_in_bfloat16_is_scored_as_beside_all_tokens():
+    """Frozen weights are, where the processor multiplies it."""
+    tiny_models.needs_bfloat16()
+    hidden, table, targets, weights = drawn(TOKENS)
+    mask = jnp.arange(TOKENS) % 3 == 0
+    ours, theirs = found_with_gradient(
+        5, 0, mask, hidden, table.astype(jnp.bfloat16), targets, weights
+    )
+    for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4)
+
+
 @pytest.mark.parametrize(("wanted", "computed"), [(0, 0), (1, 1), (8, 1), (9, 2)])
 def test_a_chunk_without_a_token_that_is_asked_for_is_not_computed(wanted, computed):
     hidden, table, targets, _ = drawn(37)
