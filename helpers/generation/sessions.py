@@ -194,9 +194,9 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
     )
     _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
     graph, weights = nnx.split(model)
-    rows = [jnp.asarray(x, jnp.int32) for x in (tokens_PGT, mask_PGT)]
+    rows = spread_rows(np.asarray([tokens_PGT, mask_PGT], np.int32), weights)
     with using(weights):
-        return _append_tokens(graph, weights, session, *spread_rows(rows, weights))
+        return _append_tokens(graph, weights, session, *rows)
 
 
 @functools.partial(jit, static_argnames=("graph",), donate_argnames=("session",))

@@ -198,7 +198,13 @@ def spread_rows(arrays, weights):
 
     Raises:
       ValueError: several processes, and rows that cannot be shared out evenly.
+      RuntimeError: inside of `using`.
     """
+    if mesh_in_use() is not None:
+        raise RuntimeError(
+            "Rows are spread before `using`: inside of it JAX lays what one process has"
+            " over the devices of all. Call spread_rows outside of the block."
+        )
     layout = jax.tree.leaves(weights)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return arrays
