@@ -7,6 +7,7 @@ QLoRA (2305.14314), a quarter.
 """
 
 import functools
+import math
 import warnings
 
 import jax
@@ -18,6 +19,7 @@ from helpers.model.folder import WeightsError, place_of
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
+from helpers.runtime.ranges import require_count
 
 ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")
@@ -56,8 +58,8 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
       alpha: the adapters' output is multiplied by alpha / rank; None: 2 · rank.
       seed: of the random first matrix; the second starts at zero.
     Raises:
-      ValueError: a target is not one of the seven, there are none, rank or alpha is
-        not positive, or the model has adapters already.
+      ValueError: a target is not one of the seven, there are none, rank is not a whole
+        number above 0, alpha not a finite one, or the model has adapters already.
     """
     targets = set(targets)
     if unknown := targets - {*ATTENTION, *MLP}:
@@ -65,10 +67,11 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
             f"No such targets: {sorted(unknown)}; see lora.ATTENTION, MLP."
         )
     alpha = 2 * rank if alpha is None else alpha
-    if not (rank >= 1 and alpha > 0 and targets):
+    require_count("rank", rank)
+    if not (0 < alpha < math.inf and targets):
         raise ValueError(
-            f"rank {rank} must be 1 or more, alpha {alpha} above 0, and targets "
-            f"{sorted(targets)} at least one: nothing could be learned."
+            f"alpha {alpha} must be a number above 0, and targets {sorted(targets)} at "
+            "least one: nothing could be learned."
         )
     if has := adapters(model):
         raise ValueError(
@@ -286,7 +289,7 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
     noted = provenance.words(model, kind)
     kept = peft_folder.Adapters(first[0].shape[-1], factor, noted, arrays)
-    peft_folder.save(folder, kept, model.config, str(base), fingerprint, started)
+    peft_folder.save(folder, kept, model.config, str(base or ""), fingerprint, started)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:

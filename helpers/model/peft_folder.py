@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import names
+from helpers.model import names, peft_settings
 from helpers.model.config import ModelConfig
 from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_json
 from helpers.model.known import KNOWN, SEES
@@ -20,27 +20,6 @@ WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
 PRINT, STARTED = "base weights", "started from"
 NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
-# Settings that would make other numbers of the same tensors, and what is fine.
-PLAIN = {
-    "bias": ("none",),
-    "use_dora": (False,),
-    "lora_bias": (False,),
-    "fan_in_fan_out": (False,),
-    "use_qalora": (False,),
-    "rank_pattern": ({},),
-    "alpha_pattern": ({},),
-    "modules_to_save": ([],),
-    "layers_to_transform": ([],),
-    "layer_replication": ([],),
-    "trainable_token_indices": ([],),
-    "target_parameters": ([],),
-    "alora_invocation_tokens": ([],),
-    "use_bdlora": (False,),
-    "arrow_config": (),
-    "monteclora_config": (),
-}
-# These ways to begin change the base as well, so that the adapters fit another.
-OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 class Adapters(NamedTuple):
@@ -148,7 +127,7 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         of another model, or some are missing.
     """
     folder = pathlib.Path(folder)
-    settings = _settings(folder)
+    settings = peft_settings.of(folder)
     rank, scale = settings["r"], settings["lora_alpha"]
     factor = scale / (rank**0.5 if settings.get("use_rslora") else rank)
     tensors, about = _tensors(folder)
@@ -226,7 +205,7 @@ def base_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its settings.
     """
-    settings = _settings(pathlib.Path(folder))
+    settings = peft_settings.of(pathlib.Path(folder))
     return str(settings.get("base_model_name_or_path") or "a base without a name")
 
 
@@ -249,52 +228,6 @@ def started_from(folder) -> str:
 def _noted(folder, name):
     with _opened(pathlib.Path(folder)) as file:
         return (file.metadata() or {}).get(name, "")
-
-
-def _settings(folder):
-    path = folder / ADAPTERS
-    try:
-        settings = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise WeightsError(
-            f"{folder} has no {ADAPTERS}: it is no folder of adapters."
-        ) from None
-    except ValueError as error:
-        raise WeightsError(f"{path} is not JSON: {error}") from None
-    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
-        raise WeightsError(
-            f"{path} is not of LoRA adapters, the only ones that are read."
-        )
-    for name, fine in PLAIN.items():
-        if settings.get(name) is not None and settings[name] not in fine:
-            raise WeightsError(
-                f"{path}: {name}={settings[name]!r} is not supported. Load the adapters"
-                " with peft on their base, save what merge_and_unload() returns, and "
-                "load that folder as a model (weights.load)."
-            )
-    began = settings.get("init_lora_weights")
-    if isinstance(began, str) and began.lower().startswith(OTHER_BASES):
-        raise WeightsError(
-            f"{path}: init_lora_weights={began!r} changed the base, too: without that "
-            "base the adapters are of no use. Convert them with peft, as it describes."
-        )
-    if not isinstance(settings.get("use_rslora") or False, bool):
-        raise WeightsError(
-            f"{path}: use_rslora={settings['use_rslora']!r} is neither true nor false."
-        )
-    rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if type(rank) is not int or rank < 1:
-        raise WeightsError(f"{path}: r={rank!r}, and a rank is a whole number above 0.")
-    if (
-        isinstance(alpha, bool)
-        or not isinstance(alpha, int | float)
-        or not 0 < alpha < float("inf")
-    ):
-        raise WeightsError(
-            f"{path}: lora_alpha={alpha!r}, and the adapters' factor is a number above "
-            "0. Fetch the folder or make it again."
-        )
-    return settings
 
 
 def _tensors(folder):
@@ -328,7 +261,7 @@ def _opened(folder):
                 "writes them as safetensors."
             )
         raise WeightsError(f"{folder} has no {WEIGHTS}. {remedy}") from None
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise WeightsError(
-            f"{path} is damaged ({error}). Fetch it or make it again."
+            f"{path} is damaged, or no file ({error}). Fetch it or make it again."
         ) from None

@@ -389,9 +389,12 @@ def test_a_numpy_alpha_leaves_bfloat16_what_it_is():
 def test_what_cannot_be_adapted_is_said():
     with pytest.raises(ValueError, match=r"\['embed'\]"):
         lora.add(cached_model(), 2, targets=("q", "embed"))
-    for wrong in {"rank": 0}, {"rank": 2, "alpha": 0}, {"rank": 2, "targets": ()}:
+    for wrong in {"alpha": 0}, {"alpha": np.inf}, {"alpha": np.nan}, {"targets": ()}:
         with pytest.raises(ValueError, match="nothing could be learned"):
-            lora.add(cached_model(), **wrong)
+            lora.add(cached_model(), 2, **wrong)
+    for rank in 0, 2.5, True:
+        with pytest.raises(ValueError, match="rank=.*: pass a whole number from 1"):
+            lora.add(cached_model(), rank)
 
 
 def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path):

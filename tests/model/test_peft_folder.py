@@ -165,7 +165,9 @@ SETTINGS = {
     },
     "not of LoRA": {"peft_type": "IA3"},
     "r=0": {"r": 0},
-    "lora_alpha='x'": {"lora_alpha": "x"},
+    "r=1000.*below 16,777,216": {"r": 10**400},
+    "lora_alpha=1000.*below 16,777,216": {"lora_alpha": 10**400},
+    "lora_alpha=x": {"lora_alpha": "x"},
     "lora_alpha=inf": {"lora_alpha": float("inf")},
     "lora_alpha=nan": {"lora_alpha": float("nan")},
     "lora_alpha=0, and": {"lora_alpha": 0},
@@ -202,6 +204,35 @@ def test_a_pickle_in_the_place_of_the_weights_is_told_how_to_be_saved_again(
         lora.load(BASES["llama"], folder)
     assert ("save_pretrained" in str(caught.value)) == pickled
     assert ("Fetch the folder" in str(caught.value)) != pickled
+
+
+def test_what_is_no_folder_of_adapters_is_told_what_to_pass(folder):
+    """A file of it, a hub id, a folder in the place of a file, JSON without an end."""
+    for place in folder / "adapter_model.safetensors", "someone/adapter":
+        with pytest.raises(WeightsError, match="no folder .*snapshot_download"):
+            lora.load(BASES["llama"], place)
+    settings = folder / "adapter_config.json"
+    settings.write_text("[" * 100_000)
+    with pytest.raises(WeightsError, match="is not JSON"):
+        lora.load(BASES["llama"], folder)
+    settings.unlink()
+    settings.mkdir()
+    with pytest.raises(WeightsError, match="cannot be read"):
+        lora.load(BASES["llama"], folder)
+
+
+def test_a_folder_in_the_place_of_the_weights_is_no_traceback(folder):
+    weights_file = folder / "adapter_model.safetensors"
+    weights_file.unlink()
+    weights_file.mkdir()
+    with pytest.raises(WeightsError, match="Fetch it or make it again"):
+        lora.load(BASES["llama"], folder)
+
+
+def test_adapters_without_a_base_name_none(folder, tmp_path):
+    model = lora.load(BASES["llama"], folder)
+    lora.save(model, tmp_path / "other", base=None)
+    assert peft_folder.base_of(tmp_path / "other") == "a base without a name"
 
 
 def without(folder, *lost):
