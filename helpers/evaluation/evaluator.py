@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ from helpers.rewards.functions import (
     extract_strict,
     gold_number,
 )
-from helpers.runtime.ranges import require_positions
+from helpers.runtime.ranges import require_count, require_positions
 from helpers.text import chat
 from helpers.tools.traces import Trace
 
@@ -46,7 +47,10 @@ __all__ = [
 ]
 
 QUIET_SECONDS = 10.0  # between two lines of progress
-UNFINISHED = re.compile(r"\d[\d ,./]*\Z")  # a number with nothing behind it
+# What may change as an answer goes on: its `####` line, and a number at its very end.
+UNFINISHED = re.compile(
+    r"(?<=####)[^\n]*\Z|\d[\d ,./\t\u00a0\u2009\u202f]*(?:e[+-]?)?\Z", re.IGNORECASE
+)
 
 
 class Held(NamedTuple):
@@ -69,7 +73,7 @@ def evaluate(
     seed=0,
     temperature=1.0,
     buckets=(64, 128, 256, 512),
-    stop: re.Pattern | None = None,
+    stop: str | Sequence[str] | re.Pattern | None = None,
     log=True,
 ) -> MathsReport:
     """Answers every problem once greedily and several times at random, and grades it.
@@ -82,21 +86,23 @@ def evaluate(
       tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
         calculator; None: answers of one turn, without.
       samples, batch, seed, temperature, buckets, log: see `hold`.
-      stop: each answer ends with its first match, as if generation had stopped there;
-        such as `wordings.FINAL_LINE` for a model that goes on after it. An answer's
-        `tokens` count what was sampled all the same. None: only a token ends it.
+      stop: each answer ends with its first match, as if generation had stopped there:
+        a text, several, or a pattern such as `wordings.FINAL_LINE`, for a model that
+        goes on after it. An answer's `tokens` count what was sampled all the same.
+        None: only a token ends it.
 
     Returns:
-      A MathsReport. Of an answer that ran out of budget, digits at its very end are
-      not read: the number might have gone on.
+      A MathsReport. Of an answer that ran out of budget, a `####` line without its end
+      and digits at the very end are not read: the number might have gone on.
 
     Raises:
-      ValueError: there are no rows, a gold answer has no number, or answers in several
-        turns are to stop.
+      ValueError: there are no rows, a gold answer has no number, stop is none or
+        would end every answer, or answers in several turns are to stop; or see `hold`.
       PromptTooLong: a prompt does not fit into the largest bucket.
     """
-    if stop and tools:
+    if stop is not None and tools:
         raise ValueError("stop is for answers of one turn: leave out tools, or stop.")
+    stop, rows = _ending(stop), list(rows)
     golds = [gold_number(row["answer"]) for row in rows]
     held = hold(
         model,
@@ -145,7 +151,7 @@ def hold(
     Args:
       model: a Transformer.
       tokenizer: from `chat.load_tokenizer`.
-      rows: with a "question", str or messages.
+      rows: a list, each with a "question", str or messages.
       dialogue: how an answer comes about.
       max_tokens: budget of a turn.
       samples: sampled answers per row; 0 for none.
@@ -160,14 +166,14 @@ def hold(
       For each row the greedy answer, and a list of the sampled ones.
 
     Raises:
-      ValueError: there are no rows, batch or samples are no such numbers, or several
-        samples would be the same.
+      ValueError: rows are none or no list, a size is no such number, or several samples
+        would be the same.
       PromptTooLong: a prompt does not fit into the largest bucket.
       helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than the
         texts that the model was made for.
       images.ImageMismatch: see `prompt_batches.prompts`.
     """
-    _require_something_to_measure(rows, batch, samples, temperature)
+    _require_something_to_measure(rows, max_tokens, batch, samples, temperature)
     prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
     longest = int(prompts["prompt_mask"].sum(axis=-1).max())
     what = f"The longest prompt and an answer with max_tokens={max_tokens}"
@@ -188,12 +194,15 @@ def hold(
     return list(zip(greedy, sampled, strict=True))
 
 
-def _require_something_to_measure(rows, batch, samples, temperature):
-    """Refuses sizes and a temperature of `hold` that measure nothing."""
+def _require_something_to_measure(rows, max_tokens, batch, samples, temperature):
+    """Refuses rows, sizes and a temperature of `hold` that measure nothing."""
+    if not hasattr(rows, "__len__"):  # they are read again when answers are graded
+        raise ValueError(f"rows is a {type(rows).__name__}: pass list(rows).")
     if not rows:
         raise ValueError("There are no rows to evaluate.")
-    if batch < 1 or samples < 0:
-        raise ValueError(f"batch is {batch}, at least 1; samples {samples}, 0 or more.")
+    require_count("max_tokens", max_tokens)
+    require_count("batch", batch)
+    require_count("samples", samples, least=0)
     if samples > 1 and temperature == 0:
         raise ValueError(
             f"samples={samples} at temperature=0 would be one answer {samples} times. "
@@ -248,6 +257,24 @@ def _batches(problems, size, what):
             spoken = now
 
 
+def _ending(stop) -> re.Pattern | None:
+    """`evaluate`'s stop as a pattern, or a ValueError that says why it is none."""
+    if stop is None:
+        return None
+    pattern, texts = stop, [stop] if isinstance(stop, str) else stop
+    if isinstance(texts, list | tuple) and all(isinstance(x, str) for x in texts):
+        # Looked for backwards: of two that overlap, the one that ends first stops.
+        ends = [f"(?<={re.escape(x)})" if x else "" for x in texts]
+        pattern = re.compile("|".join(ends))
+    is_text = isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str)
+    if not is_text or pattern.search(""):
+        raise ValueError(
+            f"stop={stop!r}: pass a text, a list of texts or re.compile(...) of one. "
+            "None may be found in an empty text: every answer would end there."
+        )
+    return pattern
+
+
 def _stopped(answer: Held, stop) -> Held:
     """The answer as it would be, had generation stopped at the first match."""
     text = completion_text(answer.text)
@@ -276,8 +303,8 @@ def _graded(row, gold, greedy, sampled, people):
 def _is_right(extract, answer: Held, gold):
     """Whether an answer reads as the gold one.
 
-    One that was cut off must do so without its last digits, too: nobody knows how
-    `#### 1` would have gone on.
+    One that was cut off must do so without what is `UNFINISHED`, too: nobody knows how
+    `#### 1` or `#### 5 mill` would have gone on.
     """
     text = answer_text(answer.text)
     readings = [text] if answer.ended else [text, UNFINISHED.sub("", text)]

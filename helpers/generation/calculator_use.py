@@ -14,6 +14,7 @@ from helpers.generation import sessions
 from helpers.generation.dialogue import Answers, padded
 from helpers.generation.interruptions import Heard
 from helpers.runtime import processes
+from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import own_rows
 from helpers.text import chat, chat_encoding, chat_rendered
@@ -30,8 +31,9 @@ class CalculatorUse:
     Args:
       calls: most calls of an answer that are answered. After these it writes its
         results itself. GSM8K's solutions have up to nine.
-      stride: tokens between two looks at what was written; no answer depends on it.
-        While some wait for the others, a long one costs time, and a short one looks.
+      stride: tokens between two looks at what was written. In float32 no answer depends
+        on it; in bfloat16, which rounds otherwise after a look, some do. While some
+        wait for the others, a long one costs time, and a short one looks.
 
     Raises:
       ValueError: a limit that is none.
@@ -40,8 +42,8 @@ class CalculatorUse:
     schemas = None
 
     def __init__(self, *, calls=16, stride=16):
-        if calls < 1 or stride < 1:
-            raise ValueError(f"calls {calls} and stride {stride} must be at least 1.")
+        require_count("calls", calls)
+        require_count("stride", stride)
         self.calls, self.stride = calls, stride
 
     def width(self, max_tokens):
@@ -50,7 +52,8 @@ class CalculatorUse:
 
     def describe(self):
         """What a run's state says of it."""
-        return {"calls": self.calls, "calculator": describe(calculator.TOOL)}
+        limits = {"calls": self.calls, "stride": self.stride}
+        return limits | {"calculator": describe(calculator.TOOL)}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
         """Samples an answer for each key; see `tool_use.ToolUse.answers`.
@@ -61,27 +64,25 @@ class CalculatorUse:
         Returns:
           Answers; their texts are strings in which the results stand. The metrics are
           `calls` and `refused` (calls an answer that were no sums).
+        Raises:
+          ValueError, helpers.runtime.ranges.TextTooLong: see `sampling.generate`.
         """
+        require_count("max_tokens", max_tokens)
         shape = len(prompts["prompt"]), keys.shape[1]
         stride, eos = min(self.stride, max_tokens), chat.eos_ids(tokenizer)
         stops = stop_ids(tokenizer, model.config.vocab_size)
         begin = functools.partial(_Answer, tokenizer, max_tokens, eos, self.calls)
         own = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
-        rows = prompts["prompt"], prompts["prompt_mask"]
-        size, images = max_tokens + stride, prompts.get("images")
-        session = sessions.prefill(model, *rows, shape[1], size, images)
-        limits = {"max_tokens": stride, "eos_ids": (*eos, *stops)}
+        rows = prompts["prompt"], prompts["prompt_mask"], shape[1], max_tokens
+        # What a last stride writes beyond the budget is dropped, and read by no answer.
+        session = sessions.prefill(model, *rows, prompts.get("images"), spare=stride)
+        limits = {"max_tokens": stride, "temperature": temperature}
+        limits["eos_ids"] = (*eos, *stops)
         active = np.ones(shape, bool)
         while True:
             heard = _heard(own, active, stride)
             session, completions = sessions.generate(
-                model,
-                session,
-                keys,
-                active,
-                temperature=temperature,
-                heard=heard,
-                **limits,
+                model, session, keys, active, heard=heard, **limits
             )
             tokens, mask, logprobs, _ = own_rows(completions)
             for p, g in zip(*np.nonzero(active), strict=True):

@@ -57,7 +57,9 @@ def columns(turns, max_tokens, max_result_tokens):
     return turns * max_tokens + (turns - 1) * max_result_tokens
 
 
-def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Session:
+def prefill(
+    model, prompt_PT, prompt_mask_PT, group, size, images=None, spare=0
+) -> Session:
     """Reads each prompt once, for `group` answers.
 
     Args:
@@ -65,17 +67,19 @@ def prefill(model, prompt_PT, prompt_mask_PT, group, size, images=None) -> Sessi
       prompt_PT, prompt_mask_PT: right-padded prompts, int32.
       size: columns of the cache, from `columns`.
       images: of the prompts, see `sampling.generate`.
+      spare: columns beyond `size`, for tokens that belong to no answer; these alone may
+        stand at positions that the model was not made for.
     Raises:
       ValueError: a prompt is empty, has gaps or foreign ids.
-      helpers.runtime.ranges.TextTooLong: a prompt and its cache may hold longer texts
-        than those that the model was made for.
+      helpers.runtime.ranges.TextTooLong: a prompt and `size` tokens behind it are a
+        longer text than those that the model was made for.
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
       its images.
     """
     pieces = prompt_PT, prompt_mask_PT, size
     graph, weights, rows = prepared(model, *pieces, images=images)
     with using(weights):
-        return _prefill(graph, weights, *rows, group=group, size=size)
+        return _prefill(graph, weights, *rows, group=group, size=size + spare)
 
 
 @functools.partial(jit, static_argnames=("graph", "group", "size"))

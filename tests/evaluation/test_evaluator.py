@@ -1,6 +1,7 @@
 """Evaluation with a scripted sampler whose answers are known, then a real one."""
 
 import json
+import re
 import types
 
 import jax
@@ -119,6 +120,22 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
         ("It is 2…", False, False),
         ("#### 2\n…", True, True),
         ("#### 2 pears and 3…", False, False),
+        ("#### 2:…", False, False),
+        ("#### 2-…", False, False),
+        ("#### 2 -…", False, False),
+        ("#### 2e…", False, False),
+        ("#### 2 mill…", False, False),
+        ("#### 2 doz…", False, False),
+        ("#### 2 and a h…", False, False),
+        ("#### 2\t…", False, False),
+        ("#### 2\xa0…", False, False),
+        ("#### 2\n#### 2 mill…", False, True),
+        ("**#### 2**…", False, False),
+        ("2 pears\n#### 2 mill…", False, True),
+        ("It is 2\xa0…", False, False),
+        ("It is 2e…", False, False),
+        ("It is 2 pears…", False, True),
+        ("#### 2 pears\nand so…", True, True),
         ("#### 2", True, True),
     ],
 )
@@ -156,8 +173,37 @@ def test_an_answer_that_is_stopped_is_read_to_the_end_of_its_final_line(
 
 
 def test_only_answers_of_one_turn_can_be_stopped(script):
-    with pytest.raises(ValueError, match="stop is for answers of one turn"):
-        run(stop=FINAL_LINE, tools=CalculatorUse())
+    for stop in (FINAL_LINE, "\n", []):
+        with pytest.raises(ValueError, match="stop is for answers of one turn"):
+            run(stop=stop, tools=CalculatorUse())
+
+
+@pytest.mark.parametrize(
+    ("stop", "kept"),
+    [
+        ("\n\n", "it is (2).\n\n"),
+        (["never", "(2)."], "it is (2)."),
+        (("is (2).\n", "(2"), "it is (2"),  # they overlap: this one ends first
+        ("never", "it is (2).\n\n7"),
+        (None, "it is (2).\n\n7"),
+    ],
+)
+def test_an_answer_stops_at_a_text_or_the_first_of_several(script, stop, kept):
+    script.table = {"a": ("it is (2).\n\n7", ["#### 2"])}
+    asked = [{"question": "a", "answer": "#### 2"}]
+    (graded,) = run(asked, samples=1, stop=stop).answers
+    assert (graded["text"], graded["lenient"]) == (kept, not kept.endswith("7"))
+
+
+@pytest.mark.parametrize(
+    "stop",
+    ["", [], [""], ["\n", ""], ["\n", 3], 3, {"\n"}, re.compile(b"x")]
+    + [re.compile(pattern) for pattern in ("", "^", r"\n|$", "x*")],
+)
+def test_a_stop_that_is_none_is_refused_before_anything_is_sampled(script, stop):
+    with pytest.raises(ValueError, match="stop=.*pass a text, a list of texts"):
+        run(stop=stop)
+    assert not script.calls
 
 
 def test_samples_that_would_be_one_and_the_same_are_refused(script):
@@ -223,9 +269,22 @@ def test_reports_are_compared_on_the_same_problems_only(script):
 
 
 def test_no_batch_and_fewer_than_no_samples_are_refused(script):
-    for settings in ({"batch": 0}, {"samples": -1}):
-        with pytest.raises(ValueError, match="batch is"):
-            run(**settings)
+    wrong = {"batch": (0, None, 2.5), "samples": (-1, None), "max_tokens": (-1, "9")}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ValueError, match=f"{name}={value!r}: pass a whole"):
+                run(**{name: value})
+    assert not script.calls
+
+
+def test_rows_may_come_one_by_one_where_nobody_reads_them_again(script):
+    assert run(rows=iter(ROWS)).answers == run().answers
+    settings = {"max_tokens": 40, "samples": 0, "batch": 2, "seed": 0}
+    with pytest.raises(ValueError, match=r"rows is a list_iterator: pass list\(rows\)"):
+        room.hold(
+            None, None, iter(ROWS), one_turn.OneTurn(), **settings, temperature=1.0,
+            buckets=(16, 32),
+        )  # fmt: skip
 
 
 def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):
