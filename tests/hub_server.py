@@ -158,17 +158,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.reply(status, body, headers)
         if resolve and name in self.server.files:
             return self.file(name)
-        if (
-            path == f"/api/models/{MODEL}/revision/main"
-            or path == f"/api/models/{MODEL}"
-        ):
+        page = f"/api/models/{MODEL}"
+        if path in (page, f"{page}/revision/main", f"{page}/revision/{COMMIT}"):
             siblings = [
                 {"rfilename": name}
                 | (stated(name, content) if "blobs=" in query else {})
                 for name, content in self.server.files.items()
             ]
             return self.json({"id": MODEL, "sha": COMMIT, "siblings": siblings})
-        if path == f"/api/models/{MODEL}/tree/{COMMIT}":
+        if path == f"{page}/tree/{COMMIT}":
             return self.json([entry(*item) for item in self.server.files.items()])
         return self.reply(404, b"", {"X-Error-Code": "RepoNotFound"})
 

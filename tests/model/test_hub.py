@@ -2,6 +2,7 @@
 
 import errno
 import json
+import pathlib
 import types
 
 import hub_server
@@ -21,7 +22,7 @@ FILES = {"config.json": CONFIG, "model.safetensors": WEIGHTS}
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    with hub_server.alone(monkeypatch, tmp_path, FILES) as server:
+    with hub_server.alone(monkeypatch, tmp_path, dict(FILES)) as server:
         yield server
 
 
@@ -144,6 +145,22 @@ def test_a_name_that_is_neither_folder_nor_id_is_said(name):
         hub.fetch(name)
 
 
+ODD = {
+    "": "name of the model is empty",
+    " ": "name of the model is empty",
+    "~nobody_here/model": "cannot be opened as a folder .*home directory",
+    "a" * 300 + "/b": "cannot be opened as a folder .*too long",
+    pathlib.Path("/nope/x"): "no folder /nope/x",
+    pathlib.Path("team/nothing"): "no model team/nothing",
+}
+
+
+@pytest.mark.parametrize("name", ODD, ids=lambda name: str(name)[:20])
+def test_a_name_that_cannot_be_looked_for_is_said(server, name):
+    with pytest.raises(ModelUnavailable, match=ODD[name]):
+        hub.fetch(name)
+
+
 def test_an_id_that_no_hub_could_have_is_said(server):
     with pytest.raises(ModelUnavailable, match="team/a b is not the id of a model"):
         hub.fetch("team/a b")
@@ -151,7 +168,7 @@ def test_an_id_that_no_hub_could_have_is_said(server):
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path):
-    assert hub.fetch(str(tmp_path)) == tmp_path
+    assert hub.fetch(str(tmp_path)) == hub.fetch(tmp_path) == tmp_path
 
 
 def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path, capsys):
@@ -182,6 +199,10 @@ LACKING = {  # the hub does not give the model: its package helps
     "nothing": refuse("nothing"),
     "wrong token": refuse("wrong token"),
     "too many": refuse("too many"),
+    "the questions within": lambda server: server.refused.update(
+        dict.fromkeys(("/tree/", "/revision/"), (429, {}, b""))
+    ),
+    "a file out of the folder": lambda server: server.files.update({"../x.json": b""}),
     "unreached": lambda server: server.server_close(),
     "large files blocked": lambda server: server.faults.update(
         {"model.safetensors": [hub_server.cut(0)] * 6}

