@@ -3,7 +3,8 @@
 A reward function is `(prompts, completions, **columns) -> list[float]`, the signature
 that TRL and Tunix use, so these run there and theirs run here. A completion is a string
 or a list of {"role", "content"} messages; columns are the other fields of the rows,
-such as `answer`, one entry per completion.
+such as `answer`, one entry per completion. Each function of a RewardSet is called with
+lists of its own: what it sorts or strips in them, no other one sees.
 """
 
 import math
@@ -18,23 +19,6 @@ from helpers.rewards.answers import (
     extract_strict,
 )
 from helpers.tools.traces import Trace
-
-__all__ = [
-    "RewardError",
-    "RewardSet",
-    "annotations",
-    "annotations_hold",
-    "answer_text",
-    "completion_text",
-    "correct",
-    "correct_lenient",
-    "extract_lenient",
-    "extract_strict",
-    "format_reward",
-    "gold_number",
-    "length_penalty",
-]
-
 
 LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which rewards are trained on as
 
@@ -240,7 +224,7 @@ def _matches(extract, completions, answers):
 def _scores(name, function, prompts, completions, columns):
     """One finite float per completion, or a RewardError that says what went wrong."""
     try:
-        scores = function(prompts, completions, **columns)
+        scores = _ask(function, prompts, completions, columns)
     except Exception as error:
         row, reason = _first_failure(function, prompts, completions, columns)
         what = f"raised {type(reason or error).__name__}: {reason or error}"
@@ -259,16 +243,30 @@ def _scores(name, function, prompts, completions, columns):
     return [float(score) for score in scores]
 
 
+def _ask(function, prompts, completions, columns):
+    """Calls a reward function with what it may change."""
+    return function(_own(prompts), _own(completions), **_own(columns))
+
+
+def _own(thing):
+    """Copies lists and dicts, whatever they stand in; arrays may be large, and stay.
+
+    So do Traces: copied for each function they would cost as much as scoring them.
+    """
+    if type(thing) in (list, tuple):
+        return type(thing)(map(_own, thing))
+    if type(thing) is dict:
+        return {name: _own(value) for name, value in thing.items()}
+    return thing
+
+
 def _first_failure(function, prompts, completions, columns):
     """Calls the function row by row to find the one that it cannot take."""
     for row in range(len(completions)):
         one = slice(row, row + 1)
+        part = {name: column[one] for name, column in columns.items()}
         try:
-            function(
-                prompts[one],
-                completions[one],
-                **{k: c[one] for k, c in columns.items()},
-            )
+            _ask(function, prompts[one], completions[one], part)
         except Exception as error:
             return row, error
     return None, None

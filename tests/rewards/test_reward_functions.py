@@ -1,5 +1,6 @@
 """Grading real answers and perturbed ones, format, length, and rewards that fail."""
 
+import copy
 import functools
 import inspect
 import json
@@ -354,6 +355,50 @@ def test_a_failure_that_only_a_whole_batch_shows_is_still_named():
 def test_a_column_of_another_length_is_refused():
     with pytest.raises(RewardError, match="answer has 1 entries for 2 completions"):
         RewardSet(functions.correct)(["", ""], ["", ""], answer=["1"])
+
+
+def tidies(prompts, completions, allowed, **_):
+    prompts.clear()
+    completions.sort()
+    for row in allowed:
+        row["numbers"].pop()
+    return [0.0] * len(completions)
+
+
+def is_allowed(prompts, completions, allowed, **_):
+    pairs = zip(prompts, completions, allowed, strict=True)
+    return [float(text in row["numbers"]) for _, text, row in pairs]
+
+
+def test_what_one_reward_changes_no_other_one_and_no_caller_sees():
+    given = {
+        "prompts": ["a", "b"],
+        "completions": ["7", "3"],
+        "allowed": [{"numbers": ["7"]}, {"numbers": ["5"]}],
+    }
+    before = copy.deepcopy(given)
+    totals, _ = RewardSet({tidies: 1.0, is_allowed: 1.0})(**given)
+    assert totals == [1.0, 0.0] and given == before
+
+
+def test_a_reward_that_fails_and_changes_its_lists_is_told_of_the_right_row():
+    def broken(prompts, completions, **_):
+        texts = [completions.pop(0) for _ in prompts]
+        return [1 / len(text) for text in texts]
+
+    with pytest.raises(RewardError, match="for row 1, completion ''"):
+        RewardSet(broken)(["a", "b"], ["7", ""])
+
+
+def test_messages_that_one_reward_changes_reach_the_next_as_they_were():
+    def shouts(prompts, completions, **_):
+        for messages in completions:
+            messages[0]["content"] = "SHOUTED"
+        return [0.0]
+
+    said = [{"role": "assistant", "content": "#### 7"}]
+    both = RewardSet({shouts: 1.0, functions.correct: 1.0})
+    assert both([""], [said], answer=["7"])[0] == [1.0]
 
 
 def test_every_reward_function_has_the_common_signature():
