@@ -91,11 +91,41 @@ class Scores:
 
 def describe_judged(reward: RewardSet, rows) -> dict:
     """What must be the same for two scores to be compared, as text item by item."""
-    described: dict = {"rows": run_identity.describe_rows(rows)}
-    for name, function, weight in reward.rewards:
-        told = run_identity.describe(function) | {"its weight": float(weight)}
-        described[f"reward {name!r}"] = told
-    return described
+    return {"rows": run_identity.describe_rows(rows)} | _described(reward)
+
+
+def _described(reward):
+    return {
+        f"reward {name!r}": run_identity.describe(function)
+        | {"its weight": float(weight)}
+        for name, function, weight in reward.rewards
+    }
+
+
+def _judged_alike(reward, rows, completions):
+    """As `on_rows`, of a reward that stays what it is.
+
+    One that counts its calls or remembers answers is described as another one by each
+    score: none could be compared, and that would come out after the training between.
+    """
+    before = _described(reward)
+    judged = on_rows(reward, rows, completions)
+    if (after := _described(reward)) != before:
+        # What its first call sets up for good, such as a model that judges, may be
+        # new; so it is asked once more, for texts that it has not seen.
+        others = [
+            row["question"] if isinstance(text, str) else text
+            for row, text in zip(rows, completions, strict=True)
+        ]
+        on_rows(reward, rows, others)
+        if changed := run_identity.differences(after, _described(reward)):
+            raise ValueError(
+                f"The reward changes as it is called: {run_identity.listed(changed)}. "
+                "No two of its scores could be compared. Have functools.cache keep "
+                "results that take long, and keep other state, such as counts, out of "
+                "the reward: in a file."
+            )
+    return judged
 
 
 def score(
@@ -124,7 +154,7 @@ def score(
       buckets: allowed lengths of prompts; the longest prompt decides.
       log: print a line now and then when it takes long.
     Raises:
-      ValueError: there are no rows.
+      ValueError: there are no rows, or the reward changes as it is called.
       PromptTooLong: a prompt does not fit into the largest bucket.
       helpers.rewards.RewardError: the reward failed on an answer.
     """
@@ -143,7 +173,8 @@ def score(
         log=log,
     )
     greedy = [answer for answer, _ in held]
-    totals, parts = on_rows(reward, rows, [answer.text for answer in greedy])
+    texts = [answer.text for answer in greedy]
+    totals, parts = _judged_alike(reward, rows, texts)
     answers = [
         {
             "question": row["question"],

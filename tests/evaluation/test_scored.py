@@ -1,5 +1,8 @@
 """Scores by a reward of one's own: known answers, whose scores are added up by hand."""
 
+import functools
+import random
+import time
 import types
 
 import pytest
@@ -9,6 +12,7 @@ from helpers.evaluation import evaluator as room
 from helpers.evaluation import score
 from helpers.generation import one_turn
 from helpers.rewards import RewardError, RewardSet
+from helpers.rewards.on_rows import on_rows
 
 MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
 ROWS = [
@@ -97,3 +101,76 @@ def test_scores_by_another_reward_of_the_same_name_are_not_compared(answers):
         with pytest.raises(ValueError, match="different rewards or of different rows"):
             other.since(scored())
     assert scored().since(scored()).n == 3
+
+
+memo, judges, noise = {}, {}, random.Random(0)
+
+
+def remembers(prompts, completions, **columns):
+    return [memo.setdefault(text, float(len(text))) for text in completions]
+
+
+def draws(prompts, completions, **columns):
+    return [noise.random() for _ in completions]
+
+
+class Counts:
+    """A reward that counts its calls."""
+
+    calls = 0
+
+    def __call__(self, prompts, completions, **columns):
+        self.calls += 1
+        return [1.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    "reward, part",
+    [
+        (remembers, "'remembers': global memo was dict of "),
+        (draws, "'draws': global noise"),
+        (Counts(), "'Counts': calls "),
+    ],
+)
+def test_a_reward_that_changes_as_it_is_called_is_refused_at_once(
+    answers, reward, part
+):
+    """No two of its scores could be compared, and training lies between the two."""
+    memo.clear()
+    with pytest.raises(ValueError, match=f"changes .*{part}.*functools.cache.*a file"):
+        scored(reward=reward)
+
+
+@functools.cache
+def measured(text):
+    return float(len(text))
+
+
+def cached(prompts, completions, **columns):
+    return [measured(text) for text in completions]
+
+
+def loads_once(prompts, completions, **columns):
+    judge = judges.setdefault("judge", "a large model")
+    return [float(len(judge))] * len(completions)
+
+
+def of_the_clock(prompts, completions, **columns):
+    return [time.monotonic() + random.random() for _ in completions]
+
+
+@pytest.mark.parametrize("reward", [cached, loads_once, of_the_clock])
+def test_what_is_cached_set_up_once_or_of_the_clock_is_still_the_same(answers, reward):
+    assert scored(reward=reward).since(scored(reward=reward)).n == 3
+
+
+def test_a_reward_that_stays_as_it_is_is_asked_once(answers, monkeypatch):
+    calls = []
+
+    def counted(reward, rows, completions):
+        calls.append(completions)
+        return on_rows(reward, rows, completions)
+
+    monkeypatch.setattr("helpers.evaluation.scored.on_rows", counted)
+    scored()
+    assert calls == [["3", "44", "5"]]
