@@ -4,6 +4,7 @@ A baseline costs minutes on a real model, and a session that was cut off would p
 twice. What it was measured on stands beside it; of anything else it is measured anew.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,6 +16,7 @@ from typing import TypeVar
 from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
 from helpers.runtime import run_identity
+from helpers.runtime.lasting import require_writable
 from helpers.tools.traces import Trace
 
 R = TypeVar("R", Report, Scores)
@@ -32,6 +34,10 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
       kind: the dataclass that it makes, `Report` or `Scores`. One that was read lacks
         the traces of its conversations; where one is an answer's completion, its text
         comes back.
+    Raises:
+      OSError: the folder cannot be written to; found out before it is measured.
+    Warns:
+      UserWarning: the file could not be written after all: measured, but not kept.
     """
     path = pathlib.Path(path)
     about = json.loads(json.dumps(about))
@@ -40,17 +46,14 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
     if found and found["about"] == about:
         print(f"measured before: {path}")
         return kind(**{name: found[name] for name in names})
+    require_writable(path.parent)
     report = measure()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".partial")
     answers = [
         {name: _kept(x) for name, x in answer.items() if name not in LEFT_OUT}
         for answer in report.answers
     ]
     whole = {name: getattr(report, name) for name in names}
-    whole |= {"about": about, "answers": answers}
-    aside.write_text(json.dumps(whole), "utf-8")
-    os.replace(aside, path)
+    _write(path, json.dumps(whole | {"about": about, "answers": answers}))
     return report
 
 
@@ -72,6 +75,23 @@ def kept_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
     return kept(
         path, about, lambda: score(model, tokenizer, rows, reward, **settings), Scores
     )
+
+
+def _write(path, text):
+    """Writes a file in one step; a disk that is full by now costs the file alone."""
+    aside = path.with_suffix(".partial")
+    try:
+        aside.write_text(text, "utf-8")
+        os.replace(aside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # a disk that is gone has nothing to remove
+            aside.unlink()
+        warnings.warn(
+            f"{path} could not be written ({error.strerror or error}): what was "
+            "measured is here, but the next session will measure it again. Make room "
+            "there, or set COURSE_BUILD to a folder elsewhere.",
+            stacklevel=3,
+        )
 
 
 def _kept(x):

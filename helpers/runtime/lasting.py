@@ -6,6 +6,7 @@ module sends it is found again, and training goes on from there.
 
 import os
 import pathlib
+import tempfile
 
 from helpers.runtime.environment import build_folder, numbered, where
 
@@ -23,15 +24,38 @@ def keep_runs() -> pathlib.Path:
 
     Returns:
       `runtime.build_folder()` from now on.
+    Raises:
+      OSError: nothing can be written there.
     """
-    if not os.environ.get("COURSE_BUILD") and (place := _PLACES[where()]()):
+    place = None if os.environ.get("COURSE_BUILD") else _PLACES[where()]()
+    require_writable(place or build_folder())
+    if place:
         os.environ["COURSE_BUILD"] = str(place)
     folder = build_folder()
     print(f"runs are kept in {folder}")
-    for run in sorted(folder.glob("runs/*")):
-        if told := _told(run):
-            print(f"  found there: {run.name}, {told}")
+    runs = folder / "runs"
+    for run in sorted([*runs.glob("*"), *runs.glob("*/*")]):  # 15's have two stages
+        if (told := _told(run)) and not run.name.startswith("earlier-"):
+            print(f"  found there: {run.relative_to(runs)}, {told}")
     return folder
+
+
+def require_writable(folder: pathlib.Path) -> None:
+    """Makes a folder, and writes a byte there that is gone at once.
+
+    Raises:
+      OSError: nothing can be written there; says why, and what to do.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"?")
+    except OSError as error:
+        raise OSError(
+            f"Nothing can be written to {folder}: {error.strerror or error}. Make room "
+            "there, or choose a place where you may write: set COURSE_BUILD to it, or "
+            "pass it as the folder."
+        ) from None
 
 
 def _on_drive():

@@ -34,6 +34,7 @@ import orbax.checkpoint as ocp
 from helpers.runtime import bucket
 from helpers.runtime.bucket import BucketRun
 from helpers.runtime.environment import numbered
+from helpers.runtime.lasting import require_writable
 from helpers.runtime.processes import gather, on_first, together
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
@@ -74,11 +75,11 @@ class Checkpoints:
 
         Raises:
           CheckpointError: another run trains in this folder, not all processes of
-            this one see it, or it is in a bucket that cannot be used.
+            this one see it, or nothing can be written there, in a bucket or on a disk.
         """
         with contextlib.ExitStack() as stack:
             lock = self._claim(self.bucket) if self.bucket else self._lock()
-            on_first(lambda: stack.enter_context(lock))
+            on_first(lambda: self._enter(stack, lock))
             if not all(gather((self.run / "run.lock").exists())):
                 raise CheckpointError(
                     f"Not every process sees {self.run}. Choose a folder on a disk that"
@@ -86,10 +87,17 @@ class Checkpoints:
                 )
             yield
 
+    def _enter(self, stack, lock):
+        """Takes the lock; why it cannot be had is told, of a bucket or of a disk."""
+        try:
+            stack.enter_context(lock)
+        except OSError as error:
+            raise CheckpointError(str(error)) from None
+
     @contextlib.contextmanager
     def _lock(self):
         """Holds the run folder; the kernel lets go of it when the process dies."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        require_writable(self.folder)
         with open(self.run / "run.lock", "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +111,7 @@ class Checkpoints:
                 warnings.warn(
                     f"{self.run} cannot be locked ({error}): see to it yourself that no"
                     " other process trains there at the same time.",
-                    stacklevel=6,
+                    stacklevel=7,
                 )
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -114,10 +122,7 @@ class Checkpoints:
     @contextlib.contextmanager
     def _claim(self, run: BucketRun):
         """Holds a run folder in a bucket, until another process takes it over."""
-        try:
-            run.claim()
-        except OSError as error:
-            raise CheckpointError(str(error)) from None
+        run.claim()
         try:
             self._clean_up()
             yield
@@ -294,10 +299,7 @@ class Checkpoints:
         if changed := differences(record["run"], expected):
             hint = ""
             if changed[0].startswith("starting weights"):
-                hint = (
-                    " Or has the model been trained since it was loaded? Then load it"
-                    " again."
-                )
+                hint = " Or was the model trained since it was loaded? Load it again."
             raise CheckpointError(
                 f"{self.run} holds another run: {listed(changed)}. {REMEDY}{hint}"
             )

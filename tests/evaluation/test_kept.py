@@ -1,5 +1,9 @@
 """A report that is kept: read where it is about the same, measured anew elsewhere."""
 
+import errno
+import os
+import pathlib
+
 import jax
 import pytest
 from flax import nnx
@@ -68,6 +72,32 @@ def test_a_measurement_that_fails_leaves_no_file(tmp_path):
     with pytest.raises(MemoryError):
         module.kept(tmp_path / "it.json", {}, measure, MathsReport)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_out_before_it_is_measured(
+    tmp_path,
+):
+    (tmp_path / "file").write_text("in the way")
+    times = []
+    with pytest.raises(OSError, match="file/new: Not a directory.*COURSE_BUILD"):
+        path = tmp_path / "file" / "new" / "it.json"
+        with pytest.warns(UserWarning, match="no report"):
+            kept(path, {}, lambda: times.append(1), MathsReport)
+    assert times == []
+
+
+def test_a_disk_that_is_full_afterwards_costs_the_file_and_not_the_report(
+    measured, tmp_path, monkeypatch
+):
+    def full(self, text, encoding):
+        self.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    ask, times = measured
+    with pytest.warns(UserWarning, match="No space left on device.*Make room"):
+        assert ask({}).n == 1
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_a_report_on_conversations_is_kept_without_their_traces(tmp_path):

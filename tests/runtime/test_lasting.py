@@ -1,5 +1,6 @@
 """Runs are sent where they outlive the machine, on imitations of Colab and Kaggle."""
 
+import errno
 import os
 import sys
 import types
@@ -50,6 +51,48 @@ def test_what_an_earlier_session_left_is_named(colab, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "sft, finished" in said and "grpo, to step 120" in said
     assert "empty" not in said
+
+
+def test_runs_of_two_stages_are_named_as_notebook_15_keeps_them(
+    colab, tmp_path, capsys
+):
+    """But what was moved aside is no run that goes on."""
+    runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
+    (runs / "own_x" / "sft" / "model").mkdir(parents=True)
+    (runs / "own_x" / "grpo" / "checkpoints" / "00000006").mkdir(parents=True)
+    (runs / "own_x" / "measured").mkdir()
+    for folder, step in (("maths", 4), ("maths/earlier-1", 9)):
+        (runs / folder / "checkpoints" / f"{step:08d}").mkdir(parents=True)
+    runtime.keep_runs()
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  found there: maths, to step 4",
+        "  found there: own_x/grpo, to step 6",
+        "  found there: own_x/sft, finished",
+    ]
+
+
+def test_a_place_that_cannot_be_written_to_is_not_promised(
+    colab, monkeypatch, tmp_path, capsys
+):
+    """Nor is it set: the cell, run again, mounts the drive again."""
+    (tmp_path / "drive").write_text("in the way")
+    with pytest.raises(OSError, match="course: Not a directory.*set COURSE_BUILD"):
+        runtime.keep_runs()
+    assert "runs are kept" not in capsys.readouterr().out
+    assert "COURSE_BUILD" not in os.environ
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "drive" / "mine"))
+    with pytest.raises(OSError, match="mine: Not a directory"):
+        runtime.keep_runs()
+
+
+def test_a_drive_that_is_full_is_told_before_a_run_begins(monkeypatch, tmp_path):
+    def full(**where):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
+    monkeypatch.setattr(lasting.tempfile, "TemporaryFile", full)
+    with pytest.raises(OSError, match="mine: No space left on device. Make room"):
+        runtime.keep_runs()
 
 
 def test_copies_and_backups_of_checkpoints_are_none(colab, tmp_path, capsys):

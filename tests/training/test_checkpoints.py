@@ -306,3 +306,25 @@ def test_at_least_the_newest_checkpoint_stays(keep, tmp_path):
     with pytest.raises(ValueError, match="keep=.*whole number from 1"):
         Checkpoints(tmp_path, keep=keep)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_so(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    checkpoints = Checkpoints(tmp_path / "file" / "run")
+    with pytest.raises(CheckpointError, match="run.*Not a directory.*COURSE_BUILD"):
+        with checkpoints.locked():
+            pass
+
+
+def test_a_run_goes_not_on_where_the_disk_is_full(tmp_path, monkeypatch):
+    def full(**where):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checkpoints = saved(tmp_path, 1)
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(CheckpointError, match="No space left.*Make room"):
+        with checkpoints.locked():
+            pass
+    monkeypatch.undo()
+    with checkpoints.locked():
+        assert [path.name for path in checkpoints.all()] == ["00000001"]
