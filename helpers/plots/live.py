@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 
@@ -15,7 +16,8 @@ class Live:
     Args:
       shown: columns of the table of metrics by their name in the picture, such as
         {"training": "reward/correct", "held out": "eval/right"}; one that a row does
-        not have is left out there. Shares of 1, drawn from 0 to 1.
+        not have is left out there. Drawn from 0 to 1, as shares are, or as far as
+        they go beyond.
       title: what the picture is of.
       folder: of the run; what it wrote before it was interrupted is shown, too.
       every: steps between two pictures.
@@ -47,7 +49,9 @@ class Live:
             self._show(plotting.image(self._figure(), self._caption()) + _told(sample))
 
     def _figure(self):
-        fig, axes = plotting.figure(self.title, x="step", y="share", height=2.6)
+        low, high = self._range()
+        y = "share" if (low, high) == (0, 1) else "mean"
+        fig, axes = plotting.figure(self.title, x="step", y=y, height=2.6)
         drawn = []
         for i, (label, name) in enumerate(self.shown.items()):
             points = [(row["step"], row[name]) for row in self.rows if name in row]
@@ -56,9 +60,17 @@ class Live:
                 colour, marker = plotting.COLOURS[i], plotting.MARKERS[i]
                 axes.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=2)
                 drawn.append((x, y, label, colour))
-        axes.set_ylim(0, 1.02)
+        margin = 0.02 * (high - low)
+        axes.set_ylim(low - margin if low < 0 else 0, high + margin)
         label_ends(axes, drawn)
         return fig
+
+    def _range(self):
+        """The lowest and the highest number that is drawn, and 0 and 1."""
+        names = self.shown.values()
+        drawn = [row[name] for row in self.rows for name in names if name in row]
+        ends = [0, 1, *filter(math.isfinite, drawn)]
+        return min(ends), max(ends)
 
     def _caption(self):
         last = {

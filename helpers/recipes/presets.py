@@ -207,24 +207,35 @@ FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
     ),
     "v5e-8-gemma3-4b": Preset(name="v5e-8-gemma3-4b", prompts=16, **_GEMMA3),
 }
-OWN = {  # notebook 15: a short run on rows of one's own
-    "laptop-real": dataclasses.replace(
-        PRESETS["laptop-real"],
-        prompts=8,
-        completion_tokens=32,
-        sft=Stage(20, 1e-3),
-        rl=Stage(12, 2.5e-4),
-        pieces=1,  # or as many as the trainer takes, of an update that fits anyhow
-        sft_pieces=None,
-        remat="layer",  # a learner may choose a model ten times as large
-        minutes=10,
-    )
-}
-OWN["laptop"] = OWN["laptop-real"]
-for _name in ("v5e-1", "v5e-8"):  # the food lessons' Gemma 4 E2B, without photos
-    OWN[_name] = dataclasses.replace(
-        FOOD[_name], sft=Stage(40, 1e-4), rl=Stage(60, 5e-5)
-    )
+
+
+class _Own(dict[str, Preset]):
+    """Presets of notebook 15, by name; of one that it cannot run it says why."""
+
+    def __missing__(self, name):
+        raise ValueError(
+            f"Notebook 15 has no sizes for the preset {name!r}. It trains on a base in "
+            "bfloat16; of Gemma 3 4B that leaves too little of one chip. Set "
+            f"COURSE_PRESET to one of {', '.join(self)}."
+        )
+
+
+OWN = _Own()  # notebook 15: a short run on rows of one's own
+OWN["laptop"] = OWN["laptop-real"] = dataclasses.replace(
+    PRESETS["laptop-real"],
+    prompts=8,
+    completion_tokens=32,
+    sft=Stage(20, 1e-3),
+    rl=Stage(12, 2.5e-4),
+    pieces=1,  # or as many as the trainer takes, of an update that fits anyhow
+    sft_pieces=None,
+    remat="layer",  # a learner may choose a model ten times as large
+    minutes=10,
+)
+_SHORT: dict[str, Any] = {"sft": Stage(40, 1e-4), "rl": Stage(60, 5e-5)}
+for _name, _row in FOOD.items():  # the food lessons' models, without photos
+    if _row.real and not _row.stored:
+        OWN[_name] = dataclasses.replace(_row, **_SHORT)
 FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
 for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machine's
     _machine = _name[: len("v5e-1")]
@@ -237,11 +248,11 @@ for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machi
         pieces=_pieces,
     )
     FOOD[_name] = FOOD[_machine]
+    OWN[_name] = dataclasses.replace(PRESETS[_name], **_SHORT)
 for _name in FOOD:  # of the two with Gemma 3 the maths lessons are their machine's
     if _name not in PRESETS:
         _machine = _name[: len("v5e-1")]
         PRESETS[_name] = dataclasses.replace(PRESETS[_machine], name=_name)
-OWN |= {name: row for name, row in PRESETS.items() if name not in OWN}
 
 
 def preset(name: str | None = None) -> Preset:

@@ -88,3 +88,22 @@ def test_a_script_prints_the_answers(capsys, tmp_path):
     run.write(row(1), [SAMPLE])
     run.write(row(2), [])
     assert capsys.readouterr().out == "2 < 3?\n→ yes & no\n"
+
+
+@pytest.mark.parametrize(
+    "rewards, limits",
+    [
+        ([0.0, 0.4], (0, 1.02)),
+        ([0.5, 3.0], (0, 3.06)),
+        ([-1.0, 0.5], (-1.04, 1.04)),
+        ([-3.0, 7.0, float("nan")], (-3.2, 7.2)),
+    ],
+)
+def test_a_reward_beyond_0_to_1_is_drawn_inside_the_picture(rewards, limits, tmp_path):
+    run = live.Live(SHOWN, title="Mine", folder=tmp_path)
+    run.start(0)
+    for step, reward in enumerate(rewards, start=1):
+        run.write(row(step, reward=reward), [])
+    (axes,) = run._figure().axes
+    assert axes.get_ylim() == pytest.approx(limits)
+    assert axes.get_ylabel() == ("share" if limits == (0, 1.02) else "mean")

@@ -145,6 +145,24 @@ def test_notebook_15_trains_gemma_4_with_the_sizes_that_were_compiled(name):
         assert case.pieces == pieces
 
 
+def test_notebook_15_trains_the_model_that_a_preset_names_and_shortly():
+    names = {"gemma3-1b": "gemma-3-1b", "qwen3-1.7b": "Qwen3-1.7B"}
+    names["gemma3-4b"] = "gemma-3-4b"
+    assert {*presets.OWN} == {*presets.PRESETS} - {"v5e-1-gemma3-4b"}
+    for name, row in presets.OWN.items():
+        if name.startswith("v5e"):
+            asked = next((m for end, m in names.items() if name.endswith(end)), "E2B")
+            assert asked in row.model and row.name == name
+            assert (row.sft.steps, row.rl.steps) == (40, 60) and not row.stored
+
+
+def test_a_preset_that_notebook_15_cannot_run_is_refused_in_words():
+    """It holds the base in bfloat16, and int8 alone leaves room on one chip."""
+    assert presets.FOOD["v5e-1-gemma3-4b"].stored == "int8"
+    with pytest.raises(ValueError, match="v5e-1-gemma3-4b.*COURSE_PRESET to .*v5e-1"):
+        presets.OWN["v5e-1-gemma3-4b"]
+
+
 @pytest.mark.parametrize("minibatches", [2, 4])
 def test_minibatches_of_notebooks_08_and_15_can_be_cut_into_their_pieces(minibatches):
     """They divide a preset's pieces among the updates of a batch."""
