@@ -12,10 +12,25 @@ from safetensors import SafetensorError
 
 from helpers.runtime.processes import on_first
 
-INDEX = "model.safetensors.index.json"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD = re.compile(r"model-\d+(-of-\d+)?\.safetensors")
 # Without its mark nobody takes a folder for one of this kind.
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
 KINDS = {MODEL: "a model", ADAPTERS: "adapters"}
+# What readers take for more of a tokenizer.json that lies beside it.
+TOKENIZER = "tokenizer.json"
+BESIDE_TOKENIZER = (
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "additional_chat_templates",
+    "generation_config.json",
+)
 # In a part: what was in the folder before, and which names were not.
 OLD, FRESH = "old", "fresh.json"
 PART = re.compile(r"\.part-(\d+)(-[0-9a-f]+)?")
@@ -30,7 +45,8 @@ def write(folder, mark, fill):
     """Fills a folder: files are made aside, then renamed; process 0 does it.
 
     Args:
-      folder: made if missing; files of the same names are replaced.
+      folder: made if missing; files of the same names are replaced, and with a model
+        weights and parts of a tokenizer that would be read together with the new ones.
       mark: MODEL or ADAPTERS, the file that leaves first and comes last.
       fill: writes the files, that one included, into the folder it is given.
     Raises:
@@ -114,6 +130,9 @@ def _write(folder, mark, fill):
             aside.mkdir(parents=True)
             fill(aside)
             _move_in(aside, folder, mark)
+            # It is finished; `_clear` would undo it where another process has just
+            # taken the mark away.
+            shutil.rmtree(aside, ignore_errors=True)
     except (SafetensorError, OSError) as error:
         raise _unwritable(folder, error) from None
     finally:
@@ -143,11 +162,24 @@ def _move_in(aside, folder, mark):
     old = aside / OLD
     old.mkdir()
     write_json(fresh, aside / FRESH)
-    for name in (*reversed(new), INDEX):
-        if (folder / name).exists():
-            (folder / name).replace(old / name)
+    for name in (*reversed(new), *_leftovers(new, folder, mark)):
+        # Another process that writes the same folder may take it away first.
+        with contextlib.suppress(FileNotFoundError):
+            if (folder / name).exists():
+                (folder / name).replace(old / name)
     for name in new:
         (aside / name).replace(folder / name)
+
+
+def _leftovers(new, folder, mark):
+    """Names of an earlier model that would be read as if they were of the new one."""
+    names = {INDEX}
+    if mark == MODEL and {WHOLE, INDEX} & set(new):
+        shards = (path.name for path in folder.glob("model-*.safetensors"))
+        names |= {WHOLE, *filter(SHARD.fullmatch, shards)}
+    if mark == MODEL and TOKENIZER in new:
+        names |= set(BESIDE_TOKENIZER)
+    return sorted(names - set(new))
 
 
 def _clear(part, folder):
@@ -158,11 +190,20 @@ def _clear(part, folder):
     if part.is_dir() and not any((folder / mark).exists() for mark in KINDS):
         with contextlib.suppress(OSError, ValueError):  # then nothing was moved yet
             for name in json.loads((part / FRESH).read_text("utf-8")):
-                (folder / name).unlink(missing_ok=True)
+                _remove(folder / name)
         old = part / OLD
         for name in _mark_last(path.name for path in old.glob("*")):
+            _remove(folder / name)  # a folder cannot be renamed to one that is there
             (old / name).replace(folder / name)
     shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove(path):
+    """Removes a file, or a folder of chat templates, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _recover(folder):

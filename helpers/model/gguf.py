@@ -44,6 +44,8 @@ REAL = (
     "rope.freq_base_swa",
     "rope.scaling.factor",
 )
+# A refusal that says so tells what to do.
+REMEDY = re.compile(r"\b(fetch|take|join) (it|them|the|a|an|another)\b", re.IGNORECASE)
 # The largest number that each holds; of 32 in Q8_0 the scale is in F16.
 LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
 LARGEST["Q8_0"] = 127 * LARGEST["F16"]
@@ -95,27 +97,35 @@ def to_folder(path, folder) -> pathlib.Path:
 
 def _described(file):
     """(config, config.json, tokenizer, ids that end an answer), which fit together."""
-    path = file.path
     try:
-        config = gguf_names.read_config(file)
-        tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-        if tokenizer.chat_template:
-            require_modest(tokenizer.chat_template)
+        return _parts_of_head(file)
     except (
         gguf_tokenizer.GGUFTokenizerError,
         TemplateRefused,
         UnsupportedModel,
+        WeightsError,
     ) as error:
-        raise GGUFError(f"{path}: {error}") from None
+        said = str(error)
+        if str(file.path) not in said:
+            said = f"{file.path}: {said}"
+        if not REMEDY.search(said):
+            said += f" {gguf_tokenizer.FETCH}"
+        raise GGUFError(said) from None
+
+
+def _parts_of_head(file):
+    """As `_described`, with errors of several kinds."""
+    path = file.path
+    config = gguf_names.read_config(file)
+    tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
+    if tokenizer.chat_template:
+        require_modest(tokenizer.chat_template)
     if config.layers > len(file.entries):  # before a name is made for each
         raise GGUFError(
             f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
             "tensors for all of them."
         )
-    try:
-        content = weights.config_json(config)
-    except (UnsupportedModel, WeightsError) as error:
-        raise GGUFError(f"{path}: {error}") from None
+    content = weights.config_json(config)
     if len(tokenizer) > config.vocab_size:
         raise GGUFError(
             f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
@@ -132,7 +142,7 @@ def _ends(tokenizer, path):
         return list(chat.eos_ids(tokenizer))
     except Exception as error:  # a template is a program, and may raise anything
         raise GGUFError(
-            f"{path}: its chat template cannot be used: {str(error)[:200]}"
+            f"{path}: its chat template cannot be used: {str(error)[:200]}."
         ) from None
 
 
@@ -177,7 +187,7 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
 
     Args:
       model: a Transformer without vision.
-      path: the file.
+      path: the file; one that is there is replaced.
       tokenizer: goes into the file, with its chat template.
       kind: how matrices are stored: "F32", "F16" or "Q8_0" (8 bits, a scale for 32).
     Raises:
@@ -185,6 +195,8 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         the kind; or the disk is full, say.
     """
     config = model.config
+    if pathlib.Path(path).is_dir():
+        raise GGUFError(f"{path} is a folder: name a file in it, such as model.gguf.")
     if kind not in KINDS:
         raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
     if config.vision:

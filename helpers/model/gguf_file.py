@@ -25,7 +25,8 @@ LEAST_FIELD = 8 + 4 + 1  # bytes of a pair: a length, a type, a value
 LEAST_TENSOR = 8 + 4 + 8 + 4 + 8  # of a row: a length, how many sizes, one, type, place
 MOST_SIZES = 4
 # What Python makes of these costs up to 36 times their bytes, so that only so many are
-# read. Gemma 3 has 1.3 million values in lists, and models have a few thousand tensors.
+# read; what a tokenizer is made with, up to 100 times, of fewer (`gguf_tokenizer`).
+# Gemma 3 has 1.3 million values in lists, and models have a few thousand tensors.
 MOST_VALUES, MOST_PAIRS, MOST_TENSORS = 2**22, 2**16, 2**16
 AT_ONCE = 2**24  # numbers made of blocks at once: some tensors are half a model
 READ = tuple(

@@ -32,7 +32,7 @@ def fields(config: ModelConfig) -> dict:
       GGUFError: llama.cpp would not run it, or take keys and values of other layers.
     """
     own, layers = own_of(config), config.layers
-    _require_layers(own)
+    _require_layers(own, "Save a folder in place of it.")
     found: dict[str, int | float | list] = {
         "attention.key_length": own.full_head_dim,
         "attention.value_length": own.full_head_dim,
@@ -89,7 +89,7 @@ def read(said: Fields, file: GGUFFile, common: dict) -> ModelConfig:
         per_layer=said.count("embedding_length_per_layer_input", 0),
         softcap=said.number("final_logit_softcapping", 30.0, least=0.0),
     )
-    _require_layers(gemma4)
+    _require_layers(gemma4, "Take the model's folder of safetensors.")
     if said.stretched() != 1:
         raise GGUFError(f"{file.path}: rope scaling of a Gemma 4 is not supported.")
     return ModelConfig(
@@ -136,7 +136,7 @@ def _ff(said, layers, sharing):
     return size, last != size
 
 
-def _require_layers(own):
+def _require_layers(own, remedy):
     """Layers that share take the last keys of their kind; llama.cpp takes fixed ones.
 
     It ends with an error where there is no local layer, or only one with its own keys.
@@ -146,14 +146,14 @@ def _require_layers(own):
     if "local" not in own.kinds or len(before) < 2:
         raise GGUFError(
             "llama.cpp runs no Gemma 4 without local layers, nor one with fewer than "
-            "two layers that have keys of their own. Save a folder in place of it."
+            f"two layers that have keys of their own. {remedy}"
         )
     fixed = {"full": before[-1], "local": before[-2]}
     if any(fixed[kind] != kind for kind in shares):
         raise GGUFError(
             f"Its last {own.sharing} layers use keys of earlier ones, which end with "
             f"{', '.join(before[-2:])}; llama.cpp takes those of a full layer, and of "
-            "a local one before it, so in a GGUF file this is another model."
+            f"a local one before it, so in a GGUF file this is another model. {remedy}"
         )
 
 

@@ -118,19 +118,7 @@ def read_config(file: GGUFFile) -> ModelConfig:
       GGUFError: a size is missing or cannot be, or the file asks for something that
         this decoder does not do.
     """
-    fields = file.fields
-    name = fields.get("general.architecture")
-    if not isinstance(name, str) or name not in FAMILIES:
-        known = ", ".join(FAMILIES)
-        raise GGUFError(
-            f"{file.path} is of architecture {name!r:.40}, not {known}: take a "
-            "model of one of these."
-        )
-    if fields.get("split.count", 1) not in (0, 1):
-        raise GGUFError(
-            f"{file.path} is one part of {fields['split.count']}: join them first, with"
-            " `llama-gguf-split --merge`."
-        )
+    name = _architecture(file)
     read = Fields(file, name)
     embed = file.entries.get(OUTSIDE["embed"])
     if embed is None or len(embed.shape) != 2:
@@ -153,6 +141,29 @@ def read_config(file: GGUFFile) -> ModelConfig:
         return gguf_gemma4.read(read, file, common)
     read.refuse_unknown()
     return _of_one_kind(read, file, common)
+
+
+def _architecture(file):
+    """Its name; refuses parts of a file, which have none, and other things first."""
+    if (parts := file.fields.get("split.count", 1)) not in (0, 1):
+        raise GGUFError(
+            f"{file.path} is one part of {parts!r:.40}: join them first, with "
+            "`llama-gguf-split --merge`."
+        )
+    if (kind := file.fields.get("general.type", "model")) != "model":
+        raise GGUFError(
+            f"{file.path} holds something to put beside a model (general.type is "
+            f"{kind!r:.40}): take the GGUF file of the model, or its folder of "
+            "safetensors."
+        )
+    name = file.fields.get("general.architecture")
+    if not isinstance(name, str) or name not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise GGUFError(
+            f"{file.path} is of architecture {name!r:.40}, not {known}: take a "
+            "model of one of these."
+        )
+    return name
 
 
 def _of_one_kind(read, file, common):

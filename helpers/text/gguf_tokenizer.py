@@ -17,7 +17,17 @@ BYTE_PAIRS, SENTENCE_PIECE, PIECES = "gpt2", "llama", "gemma4"
 # Characters of all cuts in two that are tried as merges of SentencePiece: an entry of n
 # characters has n - 1, of n each. Gemma 3's 262,144 entries make 10 million.
 MOST_CUT = 2**25
+# More than any known tokenizer has: Gemma 3 has 514,906, and entries of 1.5 million
+# characters. Making one takes up to 55 times the bytes of the merges in the file, and
+# 100 times those of its control tokens: 0.6 and 0.4 GB for so many.
+MOST_MERGES, MOST_CHARACTERS = 2**20, 2**22
+# The share of entries that may be made by no merge. SmolLM2 has none; of Gemma 3's,
+# 2.6% are spare ones and tags, which llama.cpp's converter may call normal.
+LOOSE = 0.05
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+FETCH = "Fetch the file again, or take the model's folder of safetensors."
 
 
 class GGUFTokenizerError(ValueError):
@@ -98,9 +108,17 @@ def _special(fields, entries):
 def _first(fields, bos):
     """The post-processor that begins texts with `bos`; None where they do without.
 
+    None of ours ends them: chat templates say where an answer ends.
+
     Where a file does not say, llama.cpp begins those of SentencePiece and Llama 3 so;
     and those of Gemma 4 whatever it says.
     """
+    if fields.get("tokenizer.ggml.add_eos_token"):
+        raise GGUFTokenizerError(
+            "tokenizer.ggml.add_eos_token is on: llama.cpp ends every text with a "
+            "token, and here none would be. Take the model's folder of safetensors, or "
+            "another file."
+        )
     kind = fields["tokenizer.ggml.model"]
     habit = kind != BYTE_PAIRS or fields.get("tokenizer.ggml.pre") == "llama-bpe"
     said = fields.get("tokenizer.ggml.add_bos_token", habit)
@@ -133,8 +151,11 @@ def _byte_pairs(fields, entries, kinds):
             "text into words."
         )
     steps, whole, normalizer = CUTS[cut]
+    merges = _merges(fields)
+    if not whole:
+        require_joined(entries, kinds, merges, FETCH)
     return {
-        "model": _merging(entries, _merges(fields)) | {"ignore_merges": whole},
+        "model": _merging(entries, merges) | {"ignore_merges": whole},
         "normalizer": normalizer,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
         "decoder": byte_level(use_regex=True),
@@ -186,8 +207,27 @@ def _require_few_cuts(entries, kinds):
 
 def _pieces(fields, entries, kinds):
     """As `_byte_pairs`, of Gemma 4; llama.cpp looks at no other habit in the file."""
-    merging = _merging(entries, _merges(fields))
-    return gguf_pieces.parts(merging, _unknown(entries, kinds))
+    merges = _merges(fields)
+    require_joined(entries, kinds, merges, FETCH)
+    return gguf_pieces.parts(_merging(entries, merges), _unknown(entries, kinds))
+
+
+def require_joined(entries, kinds, merges, remedy):
+    """Refuses a tokenizer that lacks merges: what they would make stays in pieces.
+
+    Raises:
+      GGUFTokenizerError: more than a few of several characters are made by none.
+    """
+    made = {left + right for left, right in merges}
+    normal = (e for e, kind in zip(entries, kinds, strict=True) if kind == NORMAL)
+    several = [entry for entry in normal if len(entry) > 1]
+    loose = [entry for entry in several if entry not in made]
+    if len(loose) > LOOSE * len(several):
+        raise GGUFTokenizerError(
+            f"{len(loose):,} of {len(several):,} entries are made by no merge, first "
+            f"{loose[0]!r:.40}: merges are missing, and without them text becomes more "
+            f"tokens than the model was trained on. {remedy}"
+        )
 
 
 def _unknown(entries, kinds):
@@ -198,7 +238,13 @@ def _unknown(entries, kinds):
 
 def _merges(fields):
     """[[left, right], …] as the file lists them."""
-    merges = [merge.split(" ", 2) for merge in _texts(fields, "merges")]
+    texts = _texts(fields, "merges")
+    if len(texts) > MOST_MERGES:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.merges has {len(texts):,}, and at most {MOST_MERGES:,} "
+            f"are read, which is more than any known model has. {FETCH}"
+        )
+    merges = [merge.split(" ", 2) for merge in texts]
     if wrong := next((m for m in merges if len(m) != 2), None):
         raise GGUFTokenizerError(f"The merge {wrong!r:.80} is not one of two entries.")
     return merges
@@ -215,7 +261,7 @@ def _merging(entries, merges):
         "byte_fallback": False,
         "ignore_merges": False,
         "vocab": {entry: i for i, entry in enumerate(entries)},
-        "merges": [list(pair) for pair in merges],
+        "merges": merges,
     }
 
 
@@ -223,6 +269,12 @@ def _entries(fields):
     """The entries and the kind of each, held against each other."""
     entries = _texts(fields, "tokens")
     kinds = fields.get("tokenizer.ggml.token_type", [NORMAL] * len(entries))
+    if (size := sum(map(len, entries))) > MOST_CHARACTERS:
+        raise GGUFTokenizerError(
+            f"tokenizer.ggml.tokens has {size:,} characters, and at most "
+            f"{MOST_CHARACTERS:,} are read, which is more than any known model has. "
+            f"{FETCH}"
+        )
     if not entries or len(set(entries)) < len(entries):
         raise GGUFTokenizerError("tokenizer.ggml.tokens is empty, or has one twice.")
     if not isinstance(kinds, list) or len(kinds) != len(entries):

@@ -14,7 +14,10 @@ from helpers.text.gguf_tokenizer import (
     UNUSED,
     USER_DEFINED,
     GGUFTokenizerError,
+    require_joined,
 )
+
+INSTEAD = "Save a folder in place of it."
 
 
 def to_fields(tokenizer) -> dict:
@@ -23,7 +26,7 @@ def to_fields(tokenizer) -> dict:
 
     Raises:
       GGUFTokenizerError: llama.cpp has no name for the way it cuts text, or it is of
-        another kind.
+        another kind, or lacks merges.
     """
     parts = json.loads(tokenizer.backend_tokenizer.to_str())
     model = parts["model"]
@@ -44,7 +47,7 @@ def to_fields(tokenizer) -> dict:
     fields = how | {
         "tokens": entries,
         "token_type": kinds,
-        "merges": [m if isinstance(m, str) else " ".join(m) for m in model["merges"]],
+        "merges": _merges(model, entries, kinds),
         "add_bos_token": _begins_with_bos(tokenizer, how["model"]),
     }
     for name, number in (
@@ -60,6 +63,18 @@ def to_fields(tokenizer) -> dict:
     if tokenizer.chat_template:
         fields["tokenizer.chat_template"] = tokenizer.chat_template
     return fields
+
+
+def _merges(model, entries, kinds):
+    """["left right", …], of which none is missing."""
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    if not merges:  # and gguf's writer leaves out an empty list
+        raise GGUFTokenizerError(
+            f"This tokenizer has no merges, and llama.cpp reads none without. {INSTEAD}"
+        )
+    if not model.get("ignore_merges"):
+        require_joined(entries, kinds, merges, INSTEAD)
+    return [" ".join(pair) for pair in merges]
 
 
 def _kind_of(parts):
@@ -78,7 +93,7 @@ def _kind_of(parts):
             f"words (it knows those of {', '.join(CUTS)} and Gemma), so a GGUF file of "
             "it would read other tokens"
         )
-    raise GGUFTokenizerError(f"{why}. Save a folder in place of it.")
+    raise GGUFTokenizerError(f"{why}. {INSTEAD}")
 
 
 def _kinds_of_pieces(entries, kinds, unknown):
@@ -118,7 +133,7 @@ def _require_plain(tokenizer, parts):
     if strange:
         raise GGUFTokenizerError(
             f"A GGUF file has no word for habits of this tokenizer "
-            f"({', '.join(sorted(strange))}). Save a folder in place of it."
+            f"({', '.join(sorted(strange))}). {INSTEAD}"
         )
 
 
@@ -137,6 +152,6 @@ def _begins_with_bos(tokenizer, kind):
     if kind == PIECES and not begins:
         raise GGUFTokenizerError(
             "llama.cpp begins every text of Gemma with its first token, and this "
-            "tokenizer's template does not. Save a folder in place of it."
+            f"tokenizer's template does not. {INSTEAD}"
         )
     return begins

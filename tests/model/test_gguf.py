@@ -379,7 +379,7 @@ def test_more_entries_than_embeddings_are_refused(tmp_path, monkeypatch):
         ),
         (
             "{{ raise_exception('y' * 5000) }} and more",
-            "chat template cannot be used: y{200}$",
+            "chat template cannot be used: y{200}\\. Fetch",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from itertools import pairwise
 from string import ascii_lowercase
 
@@ -333,7 +334,14 @@ WRONG = {
     "merge .* is not one of two": {"model": "gpt2", "pre": "smollm", "merges": ["abc"]},
     "no tokenizer.ggml.merges": {"model": "gemma4"},
     "merge .'a', 'b', 'c'. is not": {"model": "gemma4", "merges": ["a b c"]},
-    "make no tokenizer": {"model": "gpt2", "pre": "smollm", "merges": ["q zz"]},
+    "make no tokenizer": {
+        "model": "gpt2",
+        "pre": "smollm",
+        "tokens": ["a", "b", "c"],
+        "token_type": [1] * 3,
+        "merges": ["q zz"],
+    },
+    "add_eos_token is on.* Take the model's folder": {"add_eos_token": True},
 }
 
 
@@ -361,6 +369,76 @@ def test_the_courses_own_tokenizer_has_no_name_in_llama_cpp():
         to_fields(own)
 
 
+# --- merges that are missing ---
+
+LOST = "of [0-9]+ entries are made by no merge, .* merges are missing.* Fetch the file"
+
+
+def with_merges(made, count):
+    fields = to_fields(made)
+    return fields | {"tokenizer.ggml.merges": fields["tokenizer.ggml.merges"][:count]}
+
+
+@pytest.mark.parametrize(
+    "made", [*(MADE[c] for c in CUTS if not CUTS[c].whole), OF_GEMMA]
+)
+@pytest.mark.parametrize("count", [0, 3, 35])
+def test_a_file_that_lacks_merges_is_refused(made, count):
+    """Nothing else shows: it would cut text into four times the tokens."""
+    with pytest.raises(GGUFTokenizerError, match=LOST):
+        to_tokenizer(with_merges(made, count))
+
+
+def test_where_words_that_are_entries_stay_whole_no_merge_need_make_them():
+    few = to_tokenizer(with_merges(MADE["llama-bpe"], 3))
+    words = (entry for entry in few.get_vocab() if re.fullmatch("[a-z]+", entry))
+    word = max(words, key=len)
+    assert len(word) > 2 and few.tokenize(word) == [word]
+
+
+def test_a_share_of_entries_as_large_as_gemmas_may_be_made_by_no_merge():
+    """Of Gemma 3's 242,661 that are no bytes, 6,322; converters call some normal."""
+    fields = to_fields(OF_GEMMA)
+    tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
+    several = sum(len(t) > 1 and k == 1 for t, k in zip(tokens, kinds, strict=True))
+    spare = [f"<unused{i}>" for i in range(round(0.027 * several))]
+    assert spare
+    for kind, entries in ((1, spare), (4, spare * 9), (5, spare * 9)):
+        entries = [f"{entry}{i}" for i, entry in enumerate(entries)]
+        more = {"tokens": tokens + entries, "token_type": kinds + [kind] * len(entries)}
+        back = to_tokenizer(
+            fields | {f"tokenizer.ggml.{key}": x for key, x in more.items()}
+        )
+        assert back("many apples").input_ids == OF_GEMMA("many apples").input_ids
+
+
+@pytest.mark.parametrize("name", ["smollm", "llama-bpe"])
+def test_a_tokenizer_without_merges_is_not_written(name):
+    """gguf's writer leaves an empty list out, and nobody reads the file."""
+    none = changed(MADE[name], model={"merges": []})
+    with pytest.raises(GGUFTokenizerError, match="has no merges.* Save a folder"):
+        to_fields(none)
+
+
+def test_a_tokenizer_is_written_only_if_it_is_read_again():
+    few = json.loads(MADE["smollm"].backend_tokenizer.to_str())["model"]["merges"][:3]
+    with pytest.raises(GGUFTokenizerError, match="by no merge.* Save a folder"):
+        to_fields(changed(MADE["smollm"], model={"merges": few}))
+
+
+def test_more_merges_or_characters_than_any_model_has_are_refused(monkeypatch):
+    """A small file would ask for gigabytes: 1.33 million merges of 15 MB took 0.75."""
+    fields = to_fields(MADE["smollm"])
+    tokens, merges = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "merges"))
+    monkeypatch.setattr(gguf_tokenizer, "_merging", None)  # to call it would fail
+    longer = merges * (2**20 // len(merges) + 1)
+    with pytest.raises(GGUFTokenizerError, match="at most 1,048,576 are read.* Fetch"):
+        to_tokenizer(fields | {"tokenizer.ggml.merges": longer})
+    tokens = [*tokens[:-1], "x" * 2**22]
+    with pytest.raises(GGUFTokenizerError, match="characters, and at most 4,194,304"):
+        to_tokenizer(fields | {"tokenizer.ggml.tokens": tokens})
+
+
 # --- what llama.cpp does by itself, as it was seen to by `make gguf-check` ---
 
 
@@ -370,6 +448,7 @@ def test_llama_3_takes_a_word_that_is_an_entry_whole_whatever_merges_first():
     tokens = [*sorted(parts["vocab"], key=parts["vocab"].get), "xyz"]
     merges = [" ".join(merge) for merge in parts["merges"]]
     fields = {"model": "gpt2", "tokens": tokens, "merges": merges, "eos_token_id": 2}
+    fields["token_type"] = [3, 3, 3, *[1] * (len(tokens) - 3)]
     whole, merged = (
         to_tokenizer({f"tokenizer.ggml.{k}": v for k, v in (fields | pre).items()})
         for pre in ({"pre": "llama-bpe"}, {"pre": "qwen2"})
