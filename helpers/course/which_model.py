@@ -21,8 +21,8 @@ def choices() -> str:
 
     Of each model the update of GRPO with adapters, its largest program; a preset's
     where there is one. Behind the share, or the GB on a laptop, stand prompts ×
-    answers. Told by the compilers (`make tpu-check`, `scripts.laptop_fit`), not
-    measured.
+    answers, and the tokens of one prompt with all of its answers. Told by the
+    compilers (`make tpu-check`, `scripts.laptop_fit`), not measured.
     """
     rows = _rows()
     laptop = {row["model"]: row for row in _read(LAPTOP_FIT)}
@@ -96,9 +96,10 @@ def _told(rows):
     if not rows:
         return "–"
     best = min(rows, key=lambda r: (not r["preset"], r["pictures"] != "0"))
-    photos = ", with a photo" if best["pictures"] != "0" else ""
-    share = float(best["hbm_percent"])
-    return f"{share:.0f}% ({best['prompts']} × {best['group']}{photos})"
+    photos = " with a photo" if best["pictures"] != "0" else ""
+    share, length = float(best["hbm_percent"]), int(best["tokens"])
+    group = f"{length // int(best['prompts']):,} tokens{photos}"
+    return f"{share:.0f}% ({best['prompts']} × {best['group']}, {group})"
 
 
 def _on_laptop(row):

@@ -59,6 +59,38 @@ def wilson(successes, n, level=0.95):
     return float(found.low), float(found.high)
 
 
+def mean_interval(scores, *, resamples=10_000, seed=0):
+    """The 95% interval of a mean score: Wilson's of 0s and 1s, else by bootstrap.
+
+    Args:
+      scores: one for each problem.
+      resamples, seed: as for `compare`.
+
+    Returns:
+      (low, high). Where all scores are the same, and neither 0 nor 1, nothing is known
+      of how far others may be: both are the mean.
+
+    Raises:
+      ValueError: there are none, or one is no finite number.
+    """
+    scores_N = np.asarray(scores, float)
+    if not len(scores_N) or not np.isfinite(scores_N).all():
+        raise ValueError(f"{len(scores_N)} scores, all of which have to be numbers.")
+    if np.isin(scores_N, (0, 1)).all():
+        return wilson(int(scores_N.sum()), len(scores_N))
+    return _bootstrap(scores_N, resamples, seed)
+
+
+def _bootstrap(x_N, resamples, seed):
+    """The middle 95% of the means of n that are drawn of x again and again."""
+    # Drawing n problems with replacement = drawing how often each value comes up.
+    values, counts = np.unique(x_N, return_counts=True)
+    dice = np.random.default_rng(seed)
+    drawn = dice.multinomial(len(x_N), counts / len(x_N), size=resamples)
+    low, high = np.quantile(drawn @ values / len(x_N), (0.025, 0.975)).tolist()
+    return low, high
+
+
 def _binomial_test(successes, n):
     """SciPy's, imported when it is needed: that takes longer than importing JAX."""
     from scipy.stats import binomtest
@@ -75,7 +107,8 @@ class Comparison:
       difference: the mean score after, minus that before.
       low, high: its 95% interval, by bootstrap over the problems. Where all change by
         the same, a bootstrap knows of no other change; the interval then has room for
-        as many that do not change as Wilson's has (and that do, by 1, where none did).
+        as many that do not change as Wilson's has (and that do, where none did, by 1
+        or the largest score there is).
       gained, lost: problems with a higher and with a lower score than before.
       p: the chance of a mean change at least as far from 0 if neither model were
         better, each problem's change as likely down as up: McNemar's exact test where
@@ -123,14 +156,13 @@ def compare(before, after, *, resamples=10_000, seed=0):
             f"{len(before)} problems before and {len(after)} after: compare two models "
             "on the same problems."
         )
-    change_N = _changes(np.asarray(before, float), np.asarray(after, float))
+    scores = np.asarray(before, float), np.asarray(after, float)
+    change_N = _changes(*scores)
     n = len(change_N)
-    # Drawing n problems with replacement = drawing how often each change comes up.
-    values, counts = np.unique(change_N, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
-    low, high = np.quantile(drawn @ values / n, (0.025, 0.975)).tolist()
-    if len(values) == 1:
-        low, high = _of_one_change(float(values[0]), n)
+    low, high = _bootstrap(change_N, resamples, seed)
+    if (change_N == change_N[0]).all():
+        unit = max(1.0, float(np.abs(scores).max()))
+        low, high = _of_one_change(float(change_N[0]), n, unit)
     gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
     p = _chance(change_N[change_N != 0], gained, resamples, seed)
     return Comparison(n, float(change_N.mean()), low, high, gained, lost, p)
@@ -148,9 +180,12 @@ def _changes(before_N, after_N):
     return np.round(after_N - before_N, min(decimals, 300)) + 0.0  # no -0.0
 
 
-def _of_one_change(change, n):
-    """(low, high) of the mean change, where all n are the same."""
-    surely, hidden = wilson(n, n)[0], wilson(0, n)[1]
+def _of_one_change(change, n, unit):
+    """(low, high) of the mean change, where all n are the same.
+
+    unit: how far a score that did not change might have.
+    """
+    surely, hidden = wilson(n, n)[0], wilson(0, n)[1] * unit
     if not change:
         return -hidden, hidden
     return min(change, surely * change), max(change, surely * change)

@@ -70,6 +70,7 @@ def kept_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
         "tokenizer": run_identity.describe(tokenizer),
         "rows": run_identity.describe_rows(rows),
         "reward": run_identity.describe(reward),
+        "answers": "with the scores of each reward function",  # older ones lack them
         "settings": told,
     }
     return kept(

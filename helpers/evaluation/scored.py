@@ -9,13 +9,14 @@ import dataclasses
 import jax
 
 from helpers.evaluation.evaluator import hold
-from helpers.evaluation.intervals import Comparison, compare
+from helpers.evaluation.intervals import Comparison, compare, mean_interval
 from helpers.evaluation.report import mean
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.one_turn import OneTurn
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
 from helpers.runtime import run_identity
+from helpers.runtime.ranges import require_count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Scores:
     """The greedy answers of a model, and what a reward gave for each.
 
     Attributes:
-      answers: one dict per row: question, completion, reward, tokens, ended (False: it
-        ran out of budget).
+      answers: one dict per row: question, completion, reward, "reward/<name>" of each
+        reward function, tokens, ended (False: it ran out of budget).
       parts: the mean of each reward function, before its weight, by its name.
       judged: what the reward and the rows are, item by item (`describe_judged`).
     """
@@ -52,6 +53,10 @@ class Scores:
         """One entry of every answer, as a list."""
         return [answer[name] for answer in self.answers]
 
+    def interval(self, name: str) -> tuple[float, float]:
+        """The 95% interval of the mean of a column of numbers: `mean_interval`."""
+        return mean_interval(self.column(name))
+
     def since(self, before: "Scores") -> Comparison:
         """How these compare with the scores of another model on the same rows.
 
@@ -77,14 +82,16 @@ class Scores:
         return compare(before.column("reward"), self.column("reward"))
 
     def __str__(self):
-        spread = compare([0.0] * self.n, self.column("reward"))
+        low, high = self.interval("reward")
+        alike = len({*self.column("reward")}) == 1
+        spread = "all" if alike else f"95%: {low:.3f} to {high:.3f},"
         parts = ", ".join(
             f"{name.removeprefix('reward/')} {value:.2f}"
             for name, value in self.parts.items()
         )
         return (
-            f"mean reward {self.mean:.3f} (95%: {spread.low:.3f} to {spread.high:.3f}, "
-            f"n = {self.n}): {parts}; {mean(self.column('tokens')):.0f} tokens an "
+            f"mean reward {self.mean:.3f} ({spread} n = {self.n}{' alike' * alike}): "
+            f"{parts}; {mean(self.column('tokens')):.0f} tokens an "
             f"answer, {self.truncated:.1%} truncated"
         )
 
@@ -102,14 +109,31 @@ def _described(reward):
     }
 
 
+def _remembered(reward):
+    """The same reward, and a dict that will hold the last scores of each function."""
+    scores = {}
+
+    def remember(name, function):
+        def asked(*texts, **columns):
+            scores[f"reward/{name}"] = given = function(*texts, **columns)
+            return given
+
+        asked.__name__ = name
+        return asked
+
+    rewards = [(remember(name, f), weight) for name, f, weight in reward.rewards]
+    return RewardSet(rewards), scores
+
+
 def _judged_alike(reward, rows, completions):
-    """As `on_rows`, of a reward that stays what it is.
+    """(totals, means, each function's scores) of a reward that stays what it is.
 
     One that counts its calls or remembers answers is described as another one by each
     score: none could be compared, and that would come out after the training between.
     """
     before = _described(reward)
-    judged = on_rows(reward, rows, completions)
+    asked, each = _remembered(reward)
+    totals, means = on_rows(asked, rows, completions)
     if (after := _described(reward)) != before:
         # What its first call sets up for good, such as a model that judges, may be
         # new; so it is asked once more, for texts that it has not seen.
@@ -125,7 +149,7 @@ def _judged_alike(reward, rows, completions):
                 "results that take long, and keep other state, such as counts, out of "
                 "the reward: in a file."
             )
-    return judged
+    return totals, means, {name: list(map(float, x)) for name, x in each.items()}
 
 
 def score(
@@ -159,6 +183,7 @@ def score(
       helpers.rewards.RewardError: the reward failed on an answer.
     """
     reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
+    require_count("batch", batch)
     held = hold(
         model,
         tokenizer,
@@ -174,15 +199,16 @@ def score(
     )
     greedy = [answer for answer, _ in held]
     texts = [answer.text for answer in greedy]
-    totals, parts = _judged_alike(reward, rows, texts)
+    totals, parts, each = _judged_alike(reward, rows, texts)
     answers = [
         {
             "question": row["question"],
             "completion": answer.text,
             "reward": total,
+            **{name: scores[i] for name, scores in each.items()},
             "tokens": answer.tokens,
             "ended": answer.ended,
         }
-        for row, answer, total in zip(rows, greedy, totals, strict=True)
+        for i, (row, answer, total) in enumerate(zip(rows, greedy, totals, strict=True))
     ]
     return Scores(answers, parts, describe_judged(reward, rows))

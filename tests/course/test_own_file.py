@@ -1,5 +1,6 @@
 """Notebook 15 with a file of the reader's own: nothing that holds of ours is asked."""
 
+import dataclasses
 import json
 
 import course_notebooks as course
@@ -7,6 +8,7 @@ import nbformat
 import pytest
 
 from helpers.course.stages import stage_folder
+from helpers.recipes import presets
 from helpers.text import chat
 
 # How the cells that meet the file begin: rows, reader, rewards, ten answers.
@@ -15,6 +17,19 @@ OWN_REWARD = """
 def right(prompts, completions, answer=None, **columns):
     return [float("Town" in text) for text in completions]
 reward = RewardSet({right: 1.0})
+"""
+
+# And of the rest: what measures, trains, is cut off and goes on, shows and takes home.
+REST = (
+    *("BUDGET = {", "def train_by_rows", "class PullThePlug", "def train_by_reward"),
+    *("try:\n    train_by_reward", "policy = lora.load(lora.remove(policy)"),
+    *("bars = {}", "both = [stages", "merged, home", "def same_answers", "equal = {}"),
+    "print(ask(policy",
+)
+GRADED = """
+def length(prompts, completions, **columns):
+    return [len(text) / 10 for text in completions]
+reward = RewardSet(length)
 """
 
 
@@ -34,8 +49,13 @@ def cells(monkeypatch, tmp_path):
     names = {"size": Size, "seed": 0, "tokenizer": tokenizer}
     names |= {"MODEL": "a/model", "kept_in": tmp_path}
     exec(f"import pathlib, sys\n{imports}", names)
-    found = [[s for s in sources if s.startswith(start)] for start in CELLS]
-    return [source for (source,) in found], names
+    return cells_of(sources, CELLS), names
+
+
+def cells_of(sources, starts):
+    """The cells that begin so, one for each."""
+    found = [[s for s in sources if s.startswith(start)] for start in starts]
+    return [source for (source,) in found]
 
 
 def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
@@ -103,3 +123,46 @@ def test_without_one_the_notebooks_own_problems_are_held_to_their_numbers(cells)
     checked = sources[1].splitlines()[-1]
     with pytest.raises(AssertionError):
         exec(checked, names)
+
+
+@pytest.mark.slow
+def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, capsys):
+    """One that no cell knows, beyond 1: cut off, gone on with, drawn, taken home."""
+    begin, names = cells
+    book = nbformat.read(course.FOLDER / "15_own_model.ipynb", as_version=4)
+    sources = [cell.source for cell in book.cells if cell.cell_type == "code"]
+    small = dataclasses.replace(
+        presets.OWN["laptop-real"],
+        model=str(stage_folder("sft")),
+        lora_rank=2,
+        prompts=2,
+        group=4,
+        chunk=100,
+        prompt_tokens=72,
+        completion_tokens=8,
+        sft=presets.Stage(2, 1e-3),
+        rl=presets.Stage(8, 1e-3),
+    )
+    names["size"] = small
+    rows = [
+        {"question": f"What are {i} and {i}?", "answer": f"#### {2 * i}"}
+        for i in range(60)
+    ]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    begin[0] = begin[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
+    (model,) = cells_of(sources, ["MODEL = os.environ"])
+    for source in (model, *begin[:3], GRADED, begin[3], *cells_of(sources, REST)):
+        exec(source, names)
+    said = capsys.readouterr().out
+    assert "The plug was pulled." in said and "00000006" in said
+    looked = [row["eval/length"] for row in names["table"] if "eval/length" in row]
+    assert len(looked) == 2
+    assert {*names["bars"]} == {"length, as it came", "length, SFT", "length, GRPO"}
+    for stage, (mean, low, high) in zip(
+        names["stages"], names["bars"].values(), strict=True
+    ):
+        assert low <= mean <= high
+        assert mean == names["stages"][stage].parts["reward/length"]
+    assert names["equal"]["peft"] == len(names["held_out"][:20])
+    assert not (tmp_path / "runs" / names["runs"].name / "export").exists()

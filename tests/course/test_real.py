@@ -123,7 +123,9 @@ def test_stages_follow_each_other_and_what_is_measured_is_not_measured_again(
     for figures, found in zip(table, one_by_one, strict=True):
         assert [figures[name] for name in real.KEY] == [found[n] for n in real.KEY]
         assert float(figures["greedy"]) == round(found["right"].count("1") / 6, 4)
-        assert len(found["right"]) == 6
+        assert len(found["right"]) == len(found["right_lenient"]) == 6
+        lenient = found["right_lenient"].count("1") / 6
+        assert float(figures["lenient"]) == round(lenient, 4)
     curves = tables.read(tmp_path / real.CURVES)
     assert {r["stage"] for r in curves} == {"grpo", "grpo_one_step", "tool_grpo"}
     for stage in ("grpo", "tool_grpo"):

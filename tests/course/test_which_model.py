@@ -17,6 +17,7 @@ ROW = {
     "preset": "",
     "pictures": "0",
     "prompts": "16",
+    "tokens": "36864",
     "group": "8",
     "trained": "LoRA 32",
     "hbm_percent": "41.4",
@@ -47,22 +48,26 @@ def table(monkeypatch, tmp_path):
 def test_a_model_has_a_row_with_a_cell_for_each_machine(table):
     (line,) = table({}, {"topology": "v5e-8", "hbm_percent": "12.5", "prompts": "64"})
     assert line[:3] == ["Qwen/Qwen3-0.6B", "596M", "no"]
-    assert line[3:] == ["41% (16 × 8)", "12% (64 × 8)", "4.4 GB (8 × 8)"]
+    assert line[3:] == [
+        "41% (16 × 8, 2,304 tokens)",
+        "12% (64 × 8, 576 tokens)",
+        "4.4 GB (8 × 8)",
+    ]
 
 
 def test_the_presets_own_program_comes_first_then_text_alone(table):
     other = {"hbm_percent": "95", "pictures": "1"}
     (line,) = table(other, {}, {"preset": "v5e-1", "hbm_percent": "70"})
-    assert line[3] == "70% (16 × 8)" and line[4] == "–"
-    assert table(other, {})[0][3] == "41% (16 × 8)"
-    assert table(other)[0][3] == "95% (16 × 8, with a photo)"
+    assert line[3] == "70% (16 × 8, 2,304 tokens)" and line[4] == "–"
+    assert table(other, {})[0][3] == "41% (16 × 8, 2,304 tokens)"
+    assert table(other)[0][3] == "95% (16 × 8, 2,304 tokens with a photo)"
 
 
 def test_rows_of_an_older_compiler_are_not_the_presets_of_today(table):
     colabs = {"preset": "v5e-1", "hbm_percent": "39", "versions": "jax 1"}
     today = {"preset": "v5e-1", "hbm_percent": "41", "prompts": "64"}
     (line,) = table({"program": "rollout"}, colabs, today)
-    assert line[3] == "41% (64 × 8)"
+    assert line[3] == "41% (64 × 8, 576 tokens)"
 
 
 def test_what_is_no_choice_is_left_out(table):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.evaluation.intervals import compare, pass_at_k, wilson
+from helpers.evaluation.intervals import compare, mean_interval, pass_at_k, wilson
 
 
 def test_pass_at_k_is_the_share_of_subsets_that_hold_a_right_answer():
@@ -142,6 +142,25 @@ def test_an_interval_has_a_width_where_all_change_alike():
     assert lost.high == pytest.approx(-0.7 * wilson(5, 5)[0])
 
 
+def test_scores_of_ten_may_hide_a_change_of_ten():
+    """In place of 1, which is the most that a share can change by."""
+    for unit in (0.5, 1, 10):
+        same = compare([0, unit], [0, unit])
+        assert same.high == -same.low == pytest.approx(wilson(0, 2)[1] * max(unit, 1))
+
+
+def test_the_interval_of_a_mean_is_that_of_a_share_or_of_what_is_drawn_again():
+    assert mean_interval([1, 0, 0, 0]) == wilson(1, 4)
+    scores = np.random.default_rng(3).normal(5, 2, 400)
+    low, high = mean_interval(scores)
+    room = 1.96 * scores.std() / 400**0.5  # the mean's normal approximation
+    np.testing.assert_allclose((low, high), scores.mean() + [-room, room], atol=0.02)
+    assert mean_interval([0.5] * 16) == (0.5, 0.5)
+    for none in [], [1.0, np.nan]:
+        with pytest.raises(ValueError, match="have to be numbers"):
+            mean_interval(none)
+
+
 def test_many_small_gains_do_not_outweigh_a_large_loss():
     """Nine of ten gain, and the mean falls: nothing here is more than chance."""
     result = compare([1.0] * 10, [1.01] * 9 + [0.0])
@@ -181,7 +200,7 @@ def test_other_problems_cannot_be_compared(before, after):
             ([0.125, 0.25, 0.25], [0.625, 0.75, 0.75]),
         ),
         (([0.1 + 0.2] * 30, [0.3] * 30), ([0.5] * 30, [0.5] * 30)),
-        (([1e20, 3.3], [1e20, 3.3 + 1e-6]), ([1.0, 3.0], [1.0, 3.0])),
+        (([1e20, 3.3], [1e20, 3.3 + 1e-6]), ([1e20, 3.0], [1e20, 3.0])),
     ],
 )
 def test_what_only_rounding_tells_apart_is_the_same(tenths, exact):

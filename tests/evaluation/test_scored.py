@@ -10,6 +10,7 @@ from test_evaluator import Letters, Script
 
 from helpers.evaluation import evaluator as room
 from helpers.evaluation import score
+from helpers.evaluation.intervals import mean_interval
 from helpers.generation import one_turn
 from helpers.rewards import RewardError, RewardSet
 from helpers.rewards.on_rows import on_rows
@@ -174,3 +175,31 @@ def test_a_reward_that_stays_as_it_is_is_asked_once(answers, monkeypatch):
     monkeypatch.setattr("helpers.evaluation.scored.on_rows", counted)
     scored()
     assert calls == [["3", "44", "5"]]
+
+
+def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval(answers):
+    both = scored(reward=RewardSet({begins_with: 2.0, length: 0.5}))
+    for answer in both.answers:
+        parts = answer["reward/begins_with"], answer["reward/length"]
+        assert answer["reward"] == 2.0 * parts[0] + 0.5 * parts[1]
+    for name, mean in both.parts.items():
+        column = both.column(name)
+        assert sum(column) / len(column) == pytest.approx(mean)
+        low, high = both.interval(name)
+        assert low <= mean <= high
+        assert (low, high) == mean_interval(column)
+
+
+def test_rewards_that_are_all_alike_are_told_so_and_given_no_interval(answers):
+    def nothing(prompts, completions, **columns):
+        return [0.0] * len(completions)
+
+    assert "mean reward 0.000 (all n = 3 alike): nothing 0.00" in str(
+        scored(reward=nothing)
+    )
+    assert "95%" in str(scored(reward=length))
+
+
+def test_a_batch_that_is_no_count_is_refused_by_name(answers):
+    with pytest.raises(ValueError, match="batch=None: pass a whole number"):
+        scored(batch=None)
