@@ -9,20 +9,16 @@ go to the rewards, so every row needs the same ones.
 """
 
 import collections
-import contextlib
+import hashlib
 import itertools
-import math
 import pathlib
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from helpers.runtime.ranges import require
-from helpers.tasks.row_faults import COLUMNS, LONGEST_LINE, Fault, parsed, row_of
-from helpers.text import chat
-
-SUCH = '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
-SHOWN, LONGEST = 5, 40  # places or columns that a report names, and letters of one
+from helpers.runtime.ranges import require, require_count
+from helpers.tasks import row_advice, row_rules
+from helpers.tasks.row_faults import COLUMNS, LONGEST_LINE, Fault, plain, row_of
+from helpers.tasks.row_rules import SHOWN
 
 
 class Found(NamedTuple):
@@ -59,9 +55,10 @@ def read(path, tokenizer=None, **limits) -> Found:
         raise IsADirectoryError(f"{path} is a folder. Name the file of rows in it.")
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no file {path}. Write one JSON object a line, such as\n{SUCH}"
+            f"There is no file {path}. Write one JSON object a line, such as\n"
+            f"{row_advice.SUCH}"
         )
-    advice = _advice(next(_lines(path), ("", b""))[1])
+    advice = row_advice.of_file(next(_lines(path), ("", b""))[1])
     return _found(_lines(path), tokenizer, source=path, advice=advice, **limits)
 
 
@@ -71,18 +68,21 @@ def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
     Args:
       records: dicts, such as a table of `datasets`.
       tokenizer: counts the tokens; None: nothing is too long.
-      prompt_tokens: most tokens of a question with its chat template.
+      prompt_tokens: most tokens of a question with its chat template; None: no limit.
       completion_tokens: most tokens of an answer, the one that ends it included.
       columns: {our name: theirs}, such as {"question": "prompt"}.
       gold: gives what an answer is graded by, None if there is nothing, such as
         `rewards.extract_strict`; None: answers are not looked into.
     Returns:
       Found; a question that came before is left out, for it could be trained on and
-      held out at once, and so is one that differs in capitals and blanks alone.
+      held out at once, and so is one that looks like it (`row_faults.plain`). Columns
+      are the same in all rows: filled, or empty in each, with one kind of value.
     Raises:
-      ValueError: no row can be used, a limit without a tokenizer, or a name in columns
-        that is none of ours.
+      ValueError: no row can be used, the records come in another form, a limit is no
+        whole number or has no tokenizer, or a name in columns is none of ours.
     """
+    if advice := row_advice.of_table(records):
+        raise ValueError(f"records= is no list of dicts. {advice}")
     placed = ((f"row {number}", record) for number, record in enumerate(records, 1))
     return _found(placed, tokenizer, source="the records", **limits)
 
@@ -99,34 +99,53 @@ def _found(
     gold: Callable[[str], object] | None = None,
 ):
     """See `check`; of pairs (place, record)."""
-    if tokenizer is None and (prompt_tokens or completion_tokens):
+    limits = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    for name, limit in given.items():
+        require_count(name, limit)
+    if tokenizer is None and given:
         raise ValueError("Tokens are counted by a tokenizer: pass it, too.")
     if unknown := (columns or {}).keys() - {*COLUMNS}:
         raise ValueError(
             f"columns= names {min(unknown)!r}, and ours are {' and '.join(COLUMNS)}."
         )
-    faults: dict[str, list[str]] = collections.defaultdict(list)
     rows: list[tuple[str, dict]] = []
+    broken: list[tuple[str, Fault]] = []
     for place, record in placed:
         try:
             rows.append((place, row_of(record, columns or {}, gold)))
         except Fault as fault:
-            faults[str(fault)].append(place)
-    rows = _passing(rows, _same_columns(rows), faults)
+            broken.append((place, fault))
+    faults = _by_fault(broken)
+    for rule in row_rules.OF_COLUMNS:
+        rows = row_rules.passing(rows, rule(rows), faults)
     if tokenizer is not None:
-        limits = prompt_tokens or math.inf, completion_tokens or math.inf
-        rows = _passing(rows, _short_enough(rows, tokenizer, *limits), faults)
-    rows = _passing(rows, _new_question(), faults)  # last: the first may be no good
+        short = row_rules.short_enough(rows, tokenizer, **limits)
+        rows = row_rules.passing(rows, short, faults)
+    # Last: the first of two may be no good.
+    rows = row_rules.passing(rows, row_rules.new_question(), faults)
     found = Found([row for _, row in rows], dict(faults))
     if not rows:
         raise ValueError(f"No row of {source} can be used.\n{found}{advice}")
     return found
 
 
-def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]:
-    """(train, test): which of the two a row is in depends on its question alone.
+def _by_fault(broken):
+    """{what: places}; what one row shows of the table holds for its like, too."""
+    better = {fault.instead_of: str(fault) for _, fault in broken if fault.instead_of}
+    faults: dict[str, list[str]] = collections.defaultdict(list)
+    for place, fault in broken:
+        faults[better.get(str(fault), str(fault))].append(place)
+    return faults
 
-    So rows that are added later move none of the others.
+
+def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]:
+    """(train, test): a row's part, and its place in it, come from its question alone.
+
+    Both are ordered by a hash of the question, so the first n rows of a part are a
+    sample of all of it, however the file is sorted. Rows that are added later, wherever
+    they stand, move none of the others to the other part and leave the order among
+    them. Questions that look alike (`row_faults.plain`) are in the same part.
 
     Args:
       share: about how much is held out, between 0 and 1.
@@ -134,16 +153,22 @@ def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]
       ValueError: a part would be empty, or share is no such number.
     """
     share = require("share", share, least=0, most=1)
+    hashed = sorted(((_hash(row["question"]), row) for row in rows), key=lambda x: x[0])
     parts: tuple[list[dict], list[dict]] = [], []
-    for row in rows:
-        held_out = zlib.crc32(row["question"].encode()) < share * 2**32
-        parts[held_out].append(row)
+    for number, row in hashed:
+        parts[number < share * 2**64].append(row)
     if not all(parts):
         raise ValueError(
             f"{len(rows)} rows and a share of {share} leave {len(parts[0])} to train on"
             f" and {len(parts[1])} held out. Take more rows, or another share."
         )
     return parts
+
+
+def _hash(question):
+    """A number below 2**64, the same for questions that look alike."""
+    digest = hashlib.blake2b(plain(question).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
 
 
 def _lines(path):
@@ -158,103 +183,3 @@ def _lines(path):
                 line = file.readline(LONGEST_LINE + 1)  # is read past, and not kept
             if begin.strip():
                 yield f"line {number}", begin.removeprefix(b"\xef\xbb\xbf")
-
-
-def _advice(line):
-    """What to do with a file that does not begin as JSON Lines; "" if it does."""
-    with contextlib.suppress(Fault):
-        if isinstance(parsed(line), Mapping):
-            return ""
-    begins = line.lstrip()[:1]
-    advice = f"One JSON object a line is asked for (JSON Lines), such as\n{SUCH}"
-    if begins == b"[":
-        advice += (
-            "\nThis file looks like one JSON array: pass what json.load reads of it to "
-            "own_rows.check, or write each of its objects on a line with json.dumps."
-        )
-    elif begins == b"{":
-        advice += "\nIf an object takes several lines here: json.dumps(row) takes one."
-    elif b"," in line and line.isascii():  # and no packed file
-        advice += (
-            "\nThis file looks like CSV: own_rows.check(csv.DictReader(file)) reads it."
-        )
-    return f"\n{advice}"
-
-
-def _passing(rows, rule, faults):
-    """The rows in which a rule finds no fault; the others are noted."""
-    kept = []
-    for place, row in rows:
-        if what := rule(place, row):
-            faults[what].append(place)
-        else:
-            kept.append((place, row))
-    return kept
-
-
-def _new_question():
-    seen, alike = set(), set()
-
-    def rule(place, row):
-        question = row["question"]
-        plain = " ".join(question.casefold().split())
-        is_known, is_like = question in seen, plain in alike
-        seen.add(question)
-        alike.add(plain)
-        if is_known:
-            return "a question that came before"
-        if is_like:
-            return "a question that came before, but for capitals and blanks"
-        return None
-
-    return rule
-
-
-def _same_columns(rows):
-    """Most rows decide which columns there are."""
-    sets = collections.Counter(frozenset(row) for _, row in rows)
-    usual = sets.most_common(1)[0][0] if sets else frozenset()
-
-    def rule(place, row):
-        if other := usual ^ row.keys():
-            return f"other columns than most rows: {_shown(other)}"
-        return None
-
-    return rule
-
-
-def _shown(names):
-    """Names that a file chose: some of them, cut short, no control characters."""
-    short = sorted(
-        n if len(n) <= LONGEST else n[:LONGEST] + "…" for n in map(str, names)
-    )
-    shown = [n if n.isprintable() else ascii(n) for n in short[:SHOWN]]
-    return ", ".join(shown + ["…"] * (len(short) > SHOWN))
-
-
-def _short_enough(rows, tokenizer, prompt_tokens, completion_tokens):
-    """A text may have more after its answer's end."""
-    questions, answers = ([row[name] for _, row in rows] for name in COLUMNS)
-    prompts = chat.prompts_tokens(tokenizer, questions)
-    examples = chat.examples_tokens(tokenizer, questions, answers)
-    counted = {
-        place: (len(prompt), sum(mask), len(tokens))
-        for (place, _), prompt, (tokens, mask) in zip(
-            rows, prompts, examples, strict=True
-        )
-    }
-    both = prompt_tokens + completion_tokens
-
-    def rule(place, row):
-        asked, answered, together = counted[place]
-        if asked > prompt_tokens:
-            return f"a prompt of more than {prompt_tokens} tokens"
-        if answered > completion_tokens:
-            return (
-                f"an answer of more than {completion_tokens} tokens, its end included"
-            )
-        if together > both:
-            return f"more than {both} tokens with its chat template"
-        return None
-
-    return rule
