@@ -227,9 +227,8 @@ OWN["laptop"] = OWN["laptop-real"] = dataclasses.replace(
     completion_tokens=32,
     sft=Stage(20, 1e-3),
     rl=Stage(12, 2.5e-4),
-    pieces=1,  # or as many as the trainer takes, of an update that fits anyhow
-    sft_pieces=None,
-    remat="layer",  # a learner may choose a model ten times as large
+    pieces=4,
+    sft_pieces=2,
     minutes=10,
 )
 _SHORT: dict[str, Any] = {"sft": Stage(40, 1e-4), "rl": Stage(60, 5e-5)}

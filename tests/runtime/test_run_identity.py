@@ -67,7 +67,7 @@ def test_another_optimizer_does_not_go_on_with_a_run(tmp_path, settings):
 def test_other_starting_weights_do_not_get_the_finished_run(tmp_path):
     model = Toy()
     train(tmp_path, 2, model)
-    with pytest.raises(CheckpointError, match="starting weights.*load it again"):
+    with pytest.raises(CheckpointError, match="starting weights.*Load it again"):
         train(tmp_path, 2, model)  # trained meanwhile
     assert len(train(tmp_path, 2)) == 2
 
