@@ -126,14 +126,21 @@ def test_readme_says_nothing_before_it_was_measured(tmp_path, monkeypatch):
     real_peers.save([line("ours", numbers="bfloat16", scale=0.5)], readme_peers.TABLE)
     said = readme_peers.section()
     assert (
-        "| GRPO | bfloat16 | this course | 70.0% (63.0 to 76.0) | 2 | 10 | 20 |" in said
+        "| GRPO | bfloat16 | this course | 1 | 70.0% (63.0 to 76.0) | 2 | 10 | 20 |"
+        in said
     )
     assert "of GRPO takes TRL 1.0 times the processor time, one of SFT 1.0" in said
     assert (
-        "| GRPO | float32 | TRL | 70.0% (70.0 to 70.0) | 2 | 20 | 40 | 2.0 GB |" in said
+        "| GRPO | float32 | TRL | 2 | 70.0% (70.0 to 70.0) | 2 | 20 | 40 | 2.0 GB |"
+        in said
     )
     assert "this course from 20% to 20%; TRL from 30% to 30%" in said
-    assert "Means of 2 seeds" in said and "200 held-out" in said
+    assert "200 held-out" in said
+    assert "SFT ends with the same score in both, seed by seed. GRPO ends with" in said
+    real_peers.save(
+        [line("ours", 0, "sft"), line("trl", 0, "sft", greedy=0.65)], readme_peers.TABLE
+    )
+    assert "SFT ends with the same score" not in readme_peers.section()
     names = {text.get_text() for text in readme_peers.picture(points).axes[0].texts}
     assert names == {"this course", "TRL"}
 
