@@ -51,7 +51,7 @@ def test_a_model_has_a_row_with_a_cell_for_each_machine(table):
     assert line[3:] == [
         "41% (16 × 8, 2,304 tokens)",
         "12% (64 × 8, 576 tokens)",
-        "4.4 GB (8 × 8)",
+        "3.7 GB (8 × 8)",
     ]
 
 
