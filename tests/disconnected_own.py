@@ -46,7 +46,7 @@ def main(drive):
         (source,) = (text for text in sources if text.startswith(start))
         exec(source, names)
         if start == "limits = {":  # how far a large model comes is not asserted of this
-            names |= {"MINE": "mine", "held_out": names["held_out"][:20]}
+            names |= {"OTHER": "mine", "held_out": names["held_out"][:20]}
 
 
 if __name__ == "__main__":
