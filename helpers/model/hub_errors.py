@@ -158,5 +158,6 @@ def _unreached(model, error):
     )
 
 
-def first_line(error):
+def first_line(error) -> str:
+    """An error's first line, without a full stop, to stand within a sentence."""
     return str(error).strip().partition("\n")[0].rstrip(".")
