@@ -175,10 +175,11 @@ def test_what_the_advice_says_reads_an_array():
 @pytest.mark.parametrize(
     "data",
     [
-        gzip.compress(b"question,answer") + b",",
+        gzip.compress(b"question,answer", mtime=0) + b",",
         b"PAR1\x15\x04,\x15",
         b"P\x00K\x00\x03,\x04\x00,",
     ],
+    ids=["gzip", "parquet", "zip"],
 )
 def test_a_packed_file_is_not_taken_for_a_table_or_text(data, tmp_path):
     report = refusal(tmp_path, data)
