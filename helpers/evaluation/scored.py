@@ -8,7 +8,7 @@ import dataclasses
 
 import jax
 
-from helpers.evaluation.evaluator import hold
+from helpers.evaluation.held import hold
 from helpers.evaluation.intervals import Comparison, compare, mean_interval
 from helpers.evaluation.report import mean
 from helpers.generation.dialogue import Dialogue

@@ -5,7 +5,7 @@ said by `helpers.rewards.food_rewards`: the foods and grams looked up, and the t
 number answered.
 """
 
-from helpers.evaluation.evaluator import hold
+from helpers.evaluation.held import hold
 from helpers.evaluation.report import Report, mean
 from helpers.rewards import food_rewards
 

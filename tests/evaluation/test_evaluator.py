@@ -2,14 +2,12 @@
 
 import json
 import re
-import types
 
-import jax
 import numpy as np
 import pytest
 
 from helpers.course import results
-from helpers.evaluation import evaluator as room
+from helpers.evaluation import held, wilson
 from helpers.evaluation.evaluator import MathsReport, evaluate
 from helpers.evaluation.wordings import FINAL_LINE
 from helpers.generation import one_turn
@@ -79,13 +77,18 @@ TABLE = {
 }
 
 
-@pytest.fixture
-def script(monkeypatch):
-    script = Script(TABLE)
-    monkeypatch.setattr(room, "chat", Letters)
+def scripted(monkeypatch, table):
+    """A Script of this table in place of model and tokenizer."""
+    script = Script(table)
+    monkeypatch.setattr(held, "chat", Letters)
     monkeypatch.setattr(one_turn, "chat", Letters)
     monkeypatch.setattr(one_turn, "generate", script)
     return script
+
+
+@pytest.fixture
+def script(monkeypatch):
+    return scripted(monkeypatch, TABLE)
 
 
 def run(rows=ROWS, **changes):
@@ -101,7 +104,7 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
     assert report.pass1 == pytest.approx((8 / 8 + 3 / 8 + 0) / 3)
     assert report.pass_at(1, lenient=True) == pytest.approx((8 / 8 + 4 / 8 + 0) / 3)
     assert report.pass8 == pytest.approx(2 / 3)
-    assert (report.low, report.high) == room.wilson(1, 3)
+    assert (report.low, report.high) == wilson(1, 3)
     assert report.truncated == pytest.approx(1 / 3)
     assert report.step_by_step == pytest.approx(2 / 3)
     assert report.right_step_by_step == pytest.approx(1 / 2)
@@ -206,11 +209,6 @@ def test_a_stop_that_is_none_is_refused_before_anything_is_sampled(script, stop)
     assert not script.calls
 
 
-def test_samples_that_would_be_one_and_the_same_are_refused(script):
-    with pytest.raises(ValueError, match="samples=8 at temperature=0.*one answer"):
-        run(temperature=0, samples=8)
-
-
 def test_levels_are_reports_of_their_own(script):
     levels = run().by_level()
     assert list(levels) == [1, 2]
@@ -218,19 +216,6 @@ def test_levels_are_reports_of_their_own(script):
     assert [levels[1].greedy, levels[2].greedy] == [0.5, 0]
     assert levels[2].names_kept is None and levels[2].pass8 == 0
     assert "step by step" in str(levels[1])
-
-
-def test_every_batch_has_one_shape_and_the_filling_is_not_counted(script):
-    report = run(rows=ROWS * 3, batch=4)
-    assert report.n == 9
-    assert report.column("question") == [row["question"] for row in ROWS * 3]
-    assert len(script.calls) == 4  # greedily, as many answers at a time: all nine
-    assert set(script.calls) == {((9, 16), (9, 1), 0.0), ((4, 16), (4, 8), 1.0)}
-
-
-def test_the_same_figures_in_batches_of_any_size(script):
-    reports = [run(batch=batch).answers for batch in (1, 2, 3, 64)]
-    assert reports[0] == reports[1] == reports[2] == reports[3]
 
 
 def test_without_samples_there_is_no_pass_at_k_and_no_row(script):
@@ -268,67 +253,8 @@ def test_reports_are_compared_on_the_same_problems_only(script):
         run(rows=others).since(report)  # the same words, and another right answer
 
 
-def test_no_batch_and_fewer_than_no_samples_are_refused(script):
-    wrong = {"batch": (0, None, 2.5), "samples": (-1, None), "max_tokens": (-1, "9")}
-    for name, values in wrong.items():
-        for value in values:
-            with pytest.raises(ValueError, match=f"{name}={value!r}: pass a whole"):
-                run(**{name: value})
-    assert not script.calls
-
-
-def test_rows_may_come_one_by_one_where_nobody_reads_them_again(script):
-    assert run(rows=iter(ROWS)).answers == run().answers
-    settings = {"max_tokens": 40, "samples": 0, "batch": 2, "seed": 0}
-    with pytest.raises(ValueError, match=r"rows is a list_iterator: pass list\(rows\)"):
-        room.hold(
-            None, None, iter(ROWS), one_turn.OneTurn(), **settings, temperature=1.0,
-            buckets=(16, 32),
-        )  # fmt: skip
-
-
-def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):
-    clock = iter(range(0, 10_000, 11))
-    monkeypatch.setattr(
-        room, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock)))
-    )
-    run(rows=ROWS * 3, batch=1)
-    said = capsys.readouterr().out.splitlines()
-    assert any("greedy answers: 8 of 9" in line for line in said)
-    assert any("samples:" in line and "s left" in line for line in said)
-    run(rows=ROWS * 3, batch=2, log=False)
-    assert capsys.readouterr().out == ""
-
-
 def test_nothing_to_evaluate_and_answers_without_numbers_are_errors(script):
     with pytest.raises(ValueError, match="no rows"):
         run(rows=[])
     with pytest.raises(ValueError, match="no number"):
         run(rows=[{"question": "?", "answer": "who knows"}])
-
-
-@pytest.mark.slow
-def test_a_real_model_gives_the_same_answers_in_batches_of_any_size():
-    from flax import nnx
-
-    from helpers.model.config import ModelConfig
-    from helpers.model.transformer import Transformer
-    from helpers.text import chat
-
-    tokenizer = chat.train_tokenizer([row["question"] for row in ROWS], 300)
-    config = ModelConfig(
-        family="qwen3", vocab_size=len(tokenizer), width=16, layers=1, heads=2,
-        kv_heads=1, head_dim=8, ff=16,
-    )  # fmt: skip
-    model = Transformer(config, rngs=nnx.Rngs(0))
-    settings = {"max_tokens": 6, "samples": 2, "seed": 5, "temperature": 3.0}
-    one, two = (
-        evaluate(model, tokenizer, ROWS, batch=batch, **settings) for batch in (2, 3)
-    )
-    assert one.answers == two.answers
-    assert all(1 <= tokens <= 6 for tokens in one.column("tokens"))
-    keys = [
-        jax.random.key_data(room.row_keys(jax.random.key(seed), 0, 3, 2))
-        for seed in (5, 6)
-    ]
-    assert not np.array_equal(*keys)

@@ -6,12 +6,10 @@ import time
 import types
 
 import pytest
-from test_evaluator import Letters, Script
+from test_evaluator import scripted
 
-from helpers.evaluation import evaluator as room
 from helpers.evaluation import score
 from helpers.evaluation.intervals import mean_interval
-from helpers.generation import one_turn
 from helpers.rewards import RewardError, RewardSet
 from helpers.rewards.on_rows import on_rows
 
@@ -26,9 +24,7 @@ GREEDY = {"a": ("3", []), "b": ("44", []), "c": ("5…", [])}
 def answers(monkeypatch):
     """What the model answers to each question, to be filled in."""
     table = dict(GREEDY)
-    monkeypatch.setattr(room, "chat", Letters)
-    monkeypatch.setattr(one_turn, "chat", Letters)
-    monkeypatch.setattr(one_turn, "generate", Script(table))
+    scripted(monkeypatch, table)
     return table
 
 
