@@ -17,7 +17,7 @@ STAGES = {
     "sft_control": ("SFT for as long as both", plotting.GREEN),
     "grpo": ("SFT, then GRPO", plotting.BLUE),
     "grpo_one_step": ("SFT, then GRPO on one step", plotting.PINK),
-    "tool_sft": ("SFT with a calculator", plotting.BLACK),
+    "tool_sft": ("SFT, lent a calculator", plotting.BLACK),
 }
 # What each stage began from, or beside.
 SINCE = {"sft": "base_asked_well", "grpo": "sft", "gspo": "sft", "sft_control": "sft"}
@@ -35,15 +35,22 @@ CHANGES = {  # (stage, since)
     ("sft_control", "sft"): "SFT for as long as SFT and GRPO, against SFT",
     ("sft_control", "grpo"): "the same, against SFT and GRPO",
     ("grpo_one_step", "sft"): "GRPO on one step, after SFT",
-    ("tool_sft", "sft"): "SFT's model lent a calculator",
-    ("sft_with_tool", "tool_sft"): "SFT without the calculator's digits",
+    ("tool_sft", "sft"): "SFT's model lent a calculator, against SFT",
+    ("sft_with_tool", "tool_sft"): (
+        "SFT that leaves the calculator's digits out of the loss, "
+        "against SFT's model lent one"
+    ),
     ("tool_grpo", "tool_sft"): "GRPO with a calculator, after SFT lent one",
-    ("tool_grpo_alone", "sft"): "GRPO with a calculator, asked without it, after SFT",
+    ("tool_grpo_alone", "sft"): (
+        "GRPO with a calculator, asked without it, against SFT"
+    ),
     ("tool_grpo_alone", "grpo"): "the same, against GRPO that never had one",
     (
         "tool_student",
         "sft",
-    ): "SFT on right answers with a calculator, asked without it",
+    ): (
+        "SFT on right answers written with a calculator, asked without it, against SFT"
+    ),
 }
 
 
