@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+DRAWN_AT_ONCE = 2**22  # numbers, 32 MiB
 DIGITS = 12  # of the largest score; what differs later is float64's rounding
 
 
@@ -85,9 +86,13 @@ def _bootstrap(x_N, resamples, seed):
     """The middle 95% of the means of n that are drawn of x again and again."""
     # Drawing n problems with replacement = drawing how often each value comes up.
     values, counts = np.unique(x_N, return_counts=True)
-    dice = np.random.default_rng(seed)
-    drawn = dice.multinomial(len(x_N), counts / len(x_N), size=resamples)
-    low, high = np.quantile(drawn @ values / len(x_N), (0.025, 0.975)).tolist()
+    dice, at_once = np.random.default_rng(seed), max(1, DRAWN_AT_ONCE // len(values))
+    means: list[float] = []
+    for start in range(0, resamples, at_once):
+        size = min(at_once, resamples - start)
+        drawn = dice.multinomial(len(x_N), counts / len(x_N), size=size)
+        means += (drawn @ values / len(x_N)).tolist()
+    low, high = np.quantile(means, (0.025, 0.975)).tolist()
     return low, high
 
 

@@ -4,6 +4,7 @@
 function can grade.
 """
 
+import copy
 import dataclasses
 
 import jax
@@ -121,8 +122,9 @@ def _remembered(reward):
         asked.__name__ = name
         return asked
 
-    rewards = [(remember(name, f), weight) for name, f, weight in reward.rewards]
-    return RewardSet(rewards), scores
+    asked = copy.copy(reward)  # of its own class, which may add up in another way
+    asked.rewards = [(name, remember(name, f), w) for name, f, w in reward.rewards]
+    return asked, scores
 
 
 def _judged_alike(reward, rows, completions):

@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from helpers.runtime.processes import on_first
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = re.compile(r"model-\d+(-of-\d+)?\.safetensors")
+SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
+LISTED = re.compile(r"[\w-]+\.safetensors")  # within the folder
 # Without its mark nobody takes a folder for one of this kind.
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
 KINDS = {MODEL: "a model", ADAPTERS: "adapters"}
@@ -176,10 +177,19 @@ def _leftovers(new, folder, mark):
     names = {INDEX}
     if mark == MODEL and {WHOLE, INDEX} & set(new):
         shards = (path.name for path in folder.glob("model-*.safetensors"))
-        names |= {WHOLE, *filter(SHARD.fullmatch, shards)}
+        names |= {WHOLE, *filter(SHARD.fullmatch, shards), *_listed(folder / INDEX)}
     if mark == MODEL and TOKENIZER in new:
         names |= set(BESIDE_TOKENIZER)
     return sorted(names - set(new))
+
+
+def _listed(index):
+    """Names of the parts that an index lists; none of an index that is damaged."""
+    try:
+        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        return {name for name in names if LISTED.fullmatch(name)}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return set()
 
 
 def _clear(part, folder):

@@ -3,6 +3,7 @@
 import errno
 import json
 import pathlib
+import re
 import urllib.parse
 
 from helpers.model import hub_checksums, hub_listing
@@ -159,5 +160,6 @@ def _unreached(model, error):
 
 
 def first_line(error) -> str:
-    """An error's first line, without a full stop, to stand within a sentence."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
+    """An error's first line, without a full stop or a token, within a sentence."""
+    line = str(error).strip().partition("\n")[0].rstrip(".")
+    return re.sub(r"\bhf_\w+", "hf_…", line)

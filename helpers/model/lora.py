@@ -19,7 +19,7 @@ from helpers.model.folder import WeightsError, place_of
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
 from helpers.runtime.processes import whole
-from helpers.runtime.ranges import require_count
+from helpers.runtime.ranges import require, require_count
 
 ATTENTION = ("q", "k", "v", "o")
 MLP = ("gate", "up", "down")
@@ -66,12 +66,12 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
         raise ValueError(
             f"No such targets: {sorted(unknown)}; see lora.ATTENTION, MLP."
         )
-    alpha = 2 * rank if alpha is None else alpha
     require_count("rank", rank)
-    if not (0 < alpha < math.inf and targets):
+    alpha = 2 * rank if alpha is None else require("alpha", alpha, above=0)
+    if not (alpha < math.inf and targets):
         raise ValueError(
-            f"alpha {alpha} must be a number above 0, and targets {sorted(targets)} at "
-            "least one: nothing could be learned."
+            f"alpha {alpha} must be finite, and targets {sorted(targets)} at least "
+            "one: nothing could be learned."
         )
     if has := adapters(model):
         raise ValueError(
@@ -84,9 +84,8 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
     for layers in adapted.stacks().values():
         # In one order, as a set's differs from process to process.
         layers.adapters = tuple(name for name in matrices(layers) if name in targets)
-        layers.adapter_scale = float(
-            alpha / rank
-        )  # NumPy's would make bfloat16 float32
+        # NumPy's would make bfloat16 float32.
+        layers.adapter_scale = float(alpha / rank)
         places += [(layers, name) for name in layers.adapters]
     keys = jax.random.split(jax.random.key(seed), len(places))
     for key, (layers, name) in zip(keys, places, strict=True):

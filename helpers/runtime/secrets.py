@@ -15,7 +15,8 @@ def token(name: str = "HF_TOKEN") -> str:
     Raises:
       TokenMissing: it is nowhere; says what to do on this platform.
     """
-    found = _platform_secret(name) or os.environ.get(name)
+    # A line's end pasted with it would come back in the clear, in a client's error.
+    found = (_platform_secret(name) or os.environ.get(name) or "").strip()
     if found:
         return found
     raise TokenMissing(

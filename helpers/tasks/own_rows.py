@@ -22,13 +22,18 @@ from helpers.tasks.row_rules import SHOWN
 
 
 class Found(NamedTuple):
-    """The rows that can be used, and what is wrong with the others: {what: places}.
+    """The rows that can be used, and why others are left out; `str` is a report.
 
-    `str` is a report to read.
+    Attributes:
+      rows: those that can be used.
+      faults: {what is wrong with the others: their places}.
+      sparse: {column: rows that fill it} of columns taken out of all rows, since fewer
+        than half of them fill it.
     """
 
     rows: list[dict]
     faults: dict[str, list[str]]
+    sparse: dict[str, int]
 
     def __str__(self):
         left_out = sum(map(len, self.faults.values()))
@@ -37,6 +42,11 @@ class Found(NamedTuple):
             more = ", …" if len(places) > SHOWN else ""
             shown = ", ".join(places[:SHOWN])
             lines.append(f"  {len(places):,} × {what}: {shown}{more}")
+        for name, count in self.sparse.items():
+            lines.append(
+                f'  The column "{row_rules.shown([name])}" is left out: {count:,} '
+                "rows fill it, fewer than half."
+            )
         return "\n".join(lines)
 
 
@@ -58,7 +68,7 @@ def read(path, tokenizer=None, **limits) -> Found:
             f"There is no file {path}. Write one JSON object a line, such as\n"
             f"{row_advice.SUCH}"
         )
-    advice = row_advice.of_file(next(_lines(path), ("", b""))[1])
+    advice = row_advice.of_file(line for _, line in _lines(path))
     return _found(_lines(path), tokenizer, source=path, advice=advice, **limits)
 
 
@@ -76,7 +86,8 @@ def check(records: Iterable[Mapping], tokenizer=None, **limits) -> Found:
     Returns:
       Found; a question that came before is left out, for it could be trained on and
       held out at once, and so is one that looks like it (`row_faults.plain`). Columns
-      are the same in all rows: filled, or empty in each, with one kind of value.
+      are the same in all rows: filled, or empty in each, with one kind of value; one
+      that fewer than half of the rows fill is taken out of all.
     Raises:
       ValueError: no row can be used, the records come in another form, a limit is no
         whole number or has no tokenizer, or a name in columns is none of ours.
@@ -117,14 +128,20 @@ def _found(
         except Fault as fault:
             broken.append((place, fault))
     faults = _by_fault(broken)
-    for rule in row_rules.OF_COLUMNS:
+    rows = row_rules.passing(rows, row_rules.same_columns(rows), faults)
+    sparse = row_rules.sparse_columns(rows)
+    rows = [
+        (place, {name: x for name, x in row.items() if name not in sparse})
+        for place, row in rows
+    ]
+    for rule in (row_rules.filled_columns, row_rules.same_kinds):
         rows = row_rules.passing(rows, rule(rows), faults)
     if tokenizer is not None:
         short = row_rules.short_enough(rows, tokenizer, **limits)
         rows = row_rules.passing(rows, short, faults)
     # Last: the first of two may be no good.
     rows = row_rules.passing(rows, row_rules.new_question(), faults)
-    found = Found([row for _, row in rows], dict(faults))
+    found = Found([row for _, row in rows], dict(faults), sparse)
     if not rows:
         raise ValueError(f"No row of {source} can be used.\n{found}{advice}")
     return found

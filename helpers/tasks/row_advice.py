@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from helpers.tasks.row_faults import Fault, parsed
 
@@ -17,12 +17,13 @@ SEVERAL_LINES = "If an object takes several lines here: json.dumps(row) takes on
 PACKED = re.compile(rb"[\0-\x08\x0e-\x1f]")  # bytes that stand in no text
 
 
-def of_file(line: bytes) -> str:
+def of_file(lines: Iterator[bytes]) -> str:
     """What to do with a file that does not begin as JSON Lines; "" if it does.
 
     Args:
-      line: its first one that is not blank; b"": there is none.
+      lines: those that are not blank; only of what looks like CSV all are read.
     """
+    line = next(lines, b"")
     if not line.strip():
         return f"\nThis file is empty, or all its lines are blank.\n{ASKED}"
     encoding = json.detect_encoding(line)
@@ -30,7 +31,8 @@ def of_file(line: bytes) -> str:
     if is_text and encoding.startswith(("utf-16", "utf-32")):
         return (
             f"\nThis file looks like {encoding.upper()}: save it as UTF-8, for example "
-            f'path.write_text(path.read_text("{encoding}"), "utf-8").'
+            f'text = pathlib.Path(path).read_text("{encoding}"), then '
+            'pathlib.Path(path).write_text(text, "utf-8").'
         )
     begins, fault = line.lstrip()[:1], ""
     try:
@@ -42,16 +44,17 @@ def of_file(line: bytes) -> str:
         return f"\n{ASKED}\n{ARRAY}"
     if begins == b"{":  # its fault says more, but for this one
         return f"\n{ASKED}\n{SEVERAL_LINES}" if fault == "no JSON" else ""
-    return f"\n{ASKED}{_of_table(line)}"
+    return f"\n{ASKED}{_of_table(line, lines)}"
 
 
-def _of_table(line):
-    """How a CSV file is read; "" if it looks like none."""
+def _of_table(line, lines):
+    """How a CSV file of this first line is read; "" if it looks like none."""
     mark = max((b",", b";", b"\t"), key=line.count)
     if mark not in line or PACKED.search(line):
         return ""
     try:
-        line.decode("utf-8")
+        for each in (line, *lines):
+            each.decode("utf-8")
         encoding = "utf-8-sig"  # reads what has no mark at its beginning, too
     except UnicodeError:
         encoding = "cp1252"  # what Excel writes in the west
@@ -84,15 +87,30 @@ def _of_mapping(records):
     if not records:
         return ""
     values = records.values()
-    if any(isinstance(x, str) or not hasattr(x, "__iter__") for x in values):
-        return "This is one record: pass a list of them, [record]."
     name, first = next(iter(records.items()))
+    if all(isinstance(x, Mapping) and _is_record(x) for x in values):
+        return "These are records by their names: pass list(table.values())."
+    if any(isinstance(x, str) or not hasattr(x, "__iter__") for x in values):
+        lists = [n for n, x in records.items() if _has_records(x)]
+        if len(lists) == 1:  # beside words about the table
+            return f"The records are a part of this: pass table[{lists[0]!r}]."
+        return "This is one record: pass a list of them, [record]."
     is_table = hasattr(first, "column_names") or of_table(first)  # datasets, pandas
-    if is_table or isinstance(next(iter(first), None), Mapping):
-        return (
-            f"This is a table of splits: take a split, table[{json.dumps(str(name))}]."
-        )
+    if is_table or _has_records(first):
+        return f"This is a table of splits: take a split, table[{name!r}]."
     return (
         "This is a dict of columns: pass "
         "[dict(zip(table, row)) for row in zip(*table.values())]."
     )
+
+
+def _is_record(mapping):
+    """Whether some value is text or a number, and not a column or a table."""
+    values = mapping.values()
+    return any(isinstance(x, str) or not hasattr(x, "__iter__") for x in values)
+
+
+def _has_records(value):
+    """Whether it is a list of objects, and not of a conversation's messages."""
+    first = next(iter(value), None) if isinstance(value, list | tuple) else None
+    return isinstance(first, Mapping) and "role" not in first

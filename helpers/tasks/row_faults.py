@@ -104,7 +104,8 @@ def is_nothing(value) -> bool:
     """Whether a cell is empty: null, or what pandas puts there."""
     if value is None or type(value).__name__ in MISSING:
         return True
-    return isinstance(value, numbers.Real) and math.isnan(value)
+    # NaN alone is unlike itself. math.isnan fails at whole numbers beyond a float.
+    return isinstance(value, numbers.Real) and bool(value != value)
 
 
 def plain(text: str) -> str:

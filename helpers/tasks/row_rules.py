@@ -58,10 +58,18 @@ def same_columns(rows):
 
     def rule(place, row):
         if other := usual ^ row.keys():
-            return f"other columns than most rows: {_shown(other)}"
+            return f"other columns than most rows: {shown(other)}"
         return None
 
     return rule
+
+
+def sparse_columns(rows) -> dict[str, int]:
+    """{name: filled cells} of columns that some rows fill, and fewer than half."""
+    filled = collections.Counter(
+        name for _, row in rows for name, value in row.items() if not is_nothing(value)
+    )
+    return {name: n for name, n in filled.items() if 2 * n < len(rows)}
 
 
 def filled_columns(rows):
@@ -72,7 +80,7 @@ def filled_columns(rows):
         for name, value in row.items():
             if name in filled and is_nothing(value):
                 return (
-                    f'nothing in the column "{_shown([name])}": fill it, or leave the '
+                    f'nothing in the column "{shown([name])}": fill it, or leave the '
                     "column out of all rows"
                 )
         return None
@@ -94,15 +102,12 @@ def same_kinds(rows):
         for name, value in row.items():
             if (kind := _kind(value)) != usual[name]:
                 return (
-                    f'{kind} in the column "{_shown([name])}", where most rows have '
+                    f'{kind} in the column "{shown([name])}", where most rows have '
                     f"{usual[name]}: write all alike"
                 )
         return None
 
     return rule
-
-
-OF_COLUMNS = (same_columns, filled_columns, same_kinds)
 
 
 def _kind(value):
@@ -112,7 +117,7 @@ def _kind(value):
     return next(found, "something else")
 
 
-def _shown(names):
+def shown(names):
     """Names that a file chose: some of them, cut short, no control characters."""
     short = sorted(
         n if len(n) <= LONGEST_NAME else n[:LONGEST_NAME] + "…" for n in map(str, names)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.evaluation import intervals
 from helpers.evaluation.intervals import compare, mean_interval, pass_at_k, wilson
 
 
@@ -159,6 +160,15 @@ def test_the_interval_of_a_mean_is_that_of_a_share_or_of_what_is_drawn_again():
     for none in [], [1.0, np.nan]:
         with pytest.raises(ValueError, match="have to be numbers"):
             mean_interval(none)
+
+
+def test_what_is_drawn_in_slices_is_what_is_drawn_at_once(monkeypatch):
+    scores = np.random.default_rng(3).normal(size=200)
+    slices = intervals.mean_interval(scores)
+    monkeypatch.setattr(intervals, "DRAWN_AT_ONCE", 200 * 10_000)
+    assert intervals.mean_interval(scores) == pytest.approx(slices, rel=1e-12)
+    monkeypatch.setattr(intervals, "DRAWN_AT_ONCE", 3)
+    assert intervals.mean_interval(scores) == pytest.approx(slices, rel=1e-12)
 
 
 def test_many_small_gains_do_not_outweigh_a_large_loss():

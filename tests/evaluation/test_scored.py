@@ -53,6 +53,17 @@ def test_each_answer_is_judged_by_its_own_row(answers, batch):
     assert "mean reward 1.667 (95%: " in str(found) and "length 1.33" in str(found)
 
 
+def test_a_reward_set_of_another_class_adds_up_in_its_own_way(answers):
+    class Clipped(RewardSet):
+        def __call__(self, prompts, completions, **columns):
+            totals, means = super().__call__(prompts, completions, **columns)
+            return [min(total, 0.5) for total in totals], means
+
+    found = scored(reward=Clipped({begins_with: 1.0, length: 0.5}))
+    assert found.column("reward") == [0.5] * 3
+    assert found.column("reward/length") == [1.0, 2.0, 1.0]
+
+
 def test_two_models_are_compared_row_by_row(answers):
     before = scored()
     answers["b"] = ("9", [])

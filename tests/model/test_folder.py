@@ -1,5 +1,6 @@
 """A save killed at any moment loses no file, and leaves none to the next one."""
 
+import json
 import os
 import pathlib
 
@@ -14,6 +15,7 @@ LATER = {MODEL: "2", "model.safetensors": "2", "a": "2"}
 KEPT = {
     "README.md": "1",
     "model-mine.safetensors": "1",
+    "model-100.safetensors": "1",  # somebody's copy of an earlier step
     "preprocessor_config.json": "1",
 }
 TEMPLATE = "additional_chat_templates/tool_use.jinja"
@@ -29,7 +31,8 @@ OF_TOKENIZER = {
     "generation_config.json": "1",
 }
 SHARDS = {"model-00001-of-00002.safetensors": "1", "model-00002.safetensors": "1"}
-SCATTERED = FORMER | OF_TOKENIZER | SHARDS | KEPT
+LISTS_ONE = json.dumps({"weight_map": {"w": "model-00002.safetensors"}})
+SCATTERED = FORMER | OF_TOKENIZER | SHARDS | KEPT | {INDEX: LISTS_ONE}
 WITH_TOKENIZER = {MODEL: "2", "tokenizer.json": "2", "tokenizer_config.json": "2"}
 WITH_TOKENIZER |= {"model.safetensors": "2"}
 
@@ -162,10 +165,28 @@ def test_a_model_with_its_tokenizer_takes_the_place_of_all_parts_of_another(tmp_
 
 
 def test_weights_in_parts_take_the_place_of_one_file_and_of_other_parts(tmp_path):
-    write(tmp_path, MODEL, filled(LATER | SHARDS))
+    write(tmp_path, MODEL, filled(LATER | SHARDS | {INDEX: LISTS_ONE}))
     parts = {MODEL: "3", INDEX: "3", "model-00001.safetensors": "3"}
     write(tmp_path, MODEL, filled(parts))
     assert content(tmp_path) == parts | {"a": "2"}
+
+
+@pytest.mark.parametrize(
+    "index", ["{", "[]", '{"weight_map": 3}', '{"weight_map": {"w": [1]}}']
+)
+def test_a_damaged_index_keeps_no_model_from_being_saved(index, tmp_path):
+    write(tmp_path, MODEL, filled(FORMER | {INDEX: index}))
+    write(tmp_path, MODEL, filled(LATER))
+    assert content(tmp_path) == {"tokenizer.json": "1"} | LATER
+
+
+def test_an_index_that_lists_files_elsewhere_takes_none_away(tmp_path):
+    outside = tmp_path / "a.safetensors"
+    outside.write_text("1")
+    index = json.dumps({"weight_map": {"w": "../a.safetensors", "v": str(outside)}})
+    write(tmp_path / "model", MODEL, filled(FORMER | {INDEX: index}))
+    write(tmp_path / "model", MODEL, filled(LATER))
+    assert outside.read_text() == "1"
 
 
 def test_a_save_without_a_tokenizer_leaves_all_parts_of_the_old_one(tmp_path):

@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from helpers.model import hub
 from helpers.model.hub import ModelUnavailable, NotStored
+from helpers.model.hub_errors import first_line
 
 NAME = "model.safetensors"
 FILES = {
@@ -127,3 +128,8 @@ def test_a_file_that_is_listed_and_not_there_is_named(server, name):
     ) as caught:
         hub.fetch(MODEL)
     assert "in a while" not in str(caught.value), "waiting does not help"
+
+
+def test_what_a_client_says_is_told_without_the_token():
+    error = ValueError("Illegal header value b'Bearer hf_aB1\\n'.\nmore")
+    assert first_line(error) == "Illegal header value b'Bearer hf_…\\n'"

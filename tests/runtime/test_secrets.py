@@ -20,6 +20,11 @@ def laptop(monkeypatch, tmp_path):
 def test_token_from_the_environment(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_1")
     assert runtime.token() == "hf_1"
+    monkeypatch.setenv("HF_TOKEN", " hf_1\n")
+    assert runtime.token() == "hf_1"
+    monkeypatch.setenv("HF_TOKEN", " \n")
+    with pytest.raises(token_room.TokenMissing):
+        runtime.token()
 
 
 @pytest.mark.parametrize(

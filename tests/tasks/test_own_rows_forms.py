@@ -4,6 +4,7 @@ import ast
 import csv
 import gzip
 import json
+import pathlib
 import re
 
 import pytest
@@ -138,8 +139,9 @@ def test_a_file_in_another_encoding_is_named_and_what_saves_it_reads_it(
 ):
     report = refusal(tmp_path, json.dumps(GOOD).encode(encoding))
     assert f"looks like {encoding.upper()}: save it as UTF-8" in report
-    path = tmp_path / "mine.json"
-    exec(re.search(r"path\.write_text\(.*\)", report)[0], {"path": path})
+    path = str(tmp_path / "mine.json")
+    code = re.search(r"(text = .*), then (pathlib.*\))", report).groups()
+    exec("\n".join(code), {"path": path, "pathlib": pathlib})
     assert own_rows.read(path).rows == [GOOD]
 
 
@@ -153,9 +155,10 @@ def test_an_empty_file_is_called_empty(data, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252"])
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
-def test_what_the_advice_says_reads_a_csv_file(mark, encoding, tmp_path):
+@pytest.mark.parametrize("head", ["größe", "size"])
+def test_what_the_advice_says_reads_a_csv_file(head, mark, encoding, tmp_path):
     path = tmp_path / "mine.json"
-    rows = [row | {"größe": "é"} for row in numbered(3)]
+    rows = [row | {head: "é"} for row in numbered(3)]
     with open(path, "w", newline="", encoding=encoding) as file:
         writer = csv.DictWriter(file, [*rows[0]][::-1], delimiter=mark)
         writer.writeheader()
@@ -212,6 +215,9 @@ class Columns:
 TABLES = {
     "splits": {"train": Table(numbered(3)), "test": Table()},
     "lists": {"train": numbered(3)},
+    "numbered splits": {0: numbered(3)},
+    "named": {f"row {i}": row for i, row in enumerate(numbered(3))},
+    "within": {"version": 1.1, "names": ["Ann"], "data": numbered(3)},
     "frames": {"train": Columns("to_dict")},
     "columns": {name: [row[name] for row in numbered(3)] for name in GOOD},
     "tuples": {name: tuple(row[name] for row in numbered(3)) for name in GOOD},
@@ -226,14 +232,16 @@ def test_a_table_in_another_form_is_told_how_its_rows_are_got(form):
     """What the report says gives them."""
     with pytest.raises(ValueError, match="records= is no list of dicts") as caught:
         own_rows.check(TABLES[form])
-    code = re.search(r"(\[dict.*\]|table[.[].*)\.$", str(caught.value))[1]
+    code = re.search(r"(\[dict.*\]|list\(.*\)|table[.[].*)\.$", str(caught.value))[1]
     rows = eval(code, {"table": TABLES[form]})
     if form == "frames":
         rows = rows.to_dict("records")
     assert own_rows.check(rows).rows == numbered(3)
 
 
-@pytest.mark.parametrize("record", [GOOD, {"id": 3} | GOOD])
+@pytest.mark.parametrize(
+    "record", [GOOD, {"id": 3} | GOOD, GOOD | {"turns": [{"role": "user"}]}]
+)
 def test_one_record_is_no_list_of_them(record):
     with pytest.raises(
         ValueError, match=r"one record: pass a list of them, \[record\]"
