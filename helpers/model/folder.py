@@ -188,7 +188,14 @@ def _listed(index):
     try:
         names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
         return {name for name in names if LISTED.fullmatch(name)}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return set()
 
 
