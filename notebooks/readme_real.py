@@ -37,8 +37,7 @@ CHANGES = {  # (stage, since)
     ("grpo_one_step", "sft"): "GRPO on one step, after SFT",
     ("tool_sft", "sft"): "SFT's model lent a calculator, against SFT",
     ("sft_with_tool", "tool_sft"): (
-        "SFT that leaves the calculator's digits out of the loss, "
-        "against SFT's model lent one"
+        "SFT whose loss leaves the calculator's digits out, against SFT lent one"
     ),
     ("tool_grpo", "tool_sft"): "GRPO with a calculator, after SFT lent one",
     ("tool_grpo_alone", "sft"): (
