@@ -53,7 +53,8 @@ def kept(path, about: dict, measure: Callable[[], R], kind: type[R]) -> R:
         for answer in report.answers
     ]
     whole = {name: getattr(report, name) for name in names}
-    _write(path, json.dumps(whole | {"about": about, "answers": answers}))
+    whole |= {"about": about, "answers": answers}
+    _write(path, json.dumps(whole, default=_plain))
     return report
 
 
@@ -98,6 +99,11 @@ def _write(path, text):
 def _kept(x):
     """What JSON can hold of an entry of an answer."""
     return str(x) if isinstance(x, Trace) else x
+
+
+def _plain(x):
+    """What JSON can hold of a number or an array of NumPy's or JAX's; else its text."""
+    return x.tolist() if hasattr(x, "tolist") else str(x)
 
 
 def _read(path, names):

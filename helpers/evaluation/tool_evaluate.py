@@ -13,6 +13,8 @@ from helpers.rewards import food_rewards
 class ToolReport(Report):
     """A `Report` on conversations; its `strict` is `food_rewards.solved`.
 
+    One that ran out of budget is not right: its number might have gone on.
+
     Each answer also has `trace` (the greedy conversation), `calls` (how many), and the
     scores of the greedy one: `valid` (well-formed calls), `food` and `grams` where
     there is food on the picture, `declined` where there is none; None elsewhere.
@@ -97,6 +99,11 @@ def _graded(row, greedy, sampled):
     }
     scores = {n: score(f, [trace])[0] if wanted else None for n, f in parts.items()}
     declined = None if wanted else score(food_rewards.declined, [trace])[0]
+    solved = score(food_rewards.solved, [trace, *(each.text for each in sampled)])
+    right, *sampled_right = (
+        each.ended and one == 1
+        for each, one in zip((greedy, *sampled), solved, strict=True)
+    )
     return {
         "question": row.get("text", row["question"]),
         "gold": wanted,
@@ -104,8 +111,8 @@ def _graded(row, greedy, sampled):
         "text": str(trace),
         "tokens": greedy.tokens,
         "ended": greedy.ended,
-        "strict": score(food_rewards.solved, [trace])[0] == 1,
-        "right": int(sum(score(food_rewards.solved, [s.text for s in sampled]))),
+        "strict": right,
+        "right": sum(sampled_right),
         "trace": trace,
         "calls": len(trace.calls),
         "declined": declined,

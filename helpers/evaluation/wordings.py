@@ -28,10 +28,12 @@ def worded(rows, wording: str) -> list[dict]:
     """The rows with their questions put into a wording, where it says `{question}`.
 
     Raises:
-      ValueError: it does not say so once.
+      ValueError: it does not say so once, or a question is no text.
     """
     if wording.count("{question}") != 1:
         raise ValueError(f"The wording {wording!r} must hold {{question}} once.")
+    if not all(isinstance(row["question"], str) for row in rows):
+        raise ValueError("Questions have to be texts to be worded, not messages.")
     before, after = wording.split("{question}")
     return [row | {"question": before + row["question"] + after} for row in rows]
 

@@ -153,12 +153,12 @@ class Rollouts:
         while (
             self.reward
             and len(rounds) <= self.resample
-            and any(processes.gather(bool(_tied(batch["rewards"]).any())))
+            and any(processes.gather(bool(_useless(batch).any())))
             and (prompts := self._next_prompts()) is not None
         ):
             extra, metrics = self._sample(prompts, len(rounds))
             rounds.append((metrics, len(extra["rows"])))
-            batch = _replace_tied(batch, extra)
+            batch = _replace_useless(batch, extra)
         self.step += 1
         self._describe(batch, rounds)
         if self.reward:
@@ -238,7 +238,7 @@ class Rollouts:
         ][:4]
         if self.reward:
             self.metrics["rollouts"] = float(len(rounds))
-            self.metrics["tied_left"] = float(_tied(batch["rewards"]).mean())
+            self.metrics["tied_left"] = float(_useless(batch).mean())
             first = batch["rewards"][:, 0]
             for sample, reward in zip(self.samples, first, strict=False):
                 sample["reward"] = float(reward)
@@ -249,8 +249,7 @@ class Rollouts:
         Raises:
           NothingToLearn: they are as many as `patience`.
         """
-        useful = ~_tied(batch["rewards"]) & batch["loss_mask"].any(axis=(1, 2))
-        learns = any(processes.gather(bool(useful.any())))
+        learns = any(processes.gather(not _useless(batch).all()))
         self.all_tied = 0 if learns else self.all_tied + 1
         if self.all_tied >= self.patience:
             raise NothingToLearn(
@@ -276,12 +275,17 @@ def _tied(rewards_PG):
     return rewards_PG.max(axis=1) == rewards_PG.min(axis=1)
 
 
-def _replace_tied(batch, extra):
-    """A batch with groups of `extra` that are not tied in the place of tied ones."""
-    tied = np.flatnonzero(_tied(batch["rewards"]))
-    useful = np.flatnonzero(~_tied(extra["rewards"]))[: len(tied)]
+def _useless(batch):
+    """Which groups teach nothing: rewards are equal, or no token counts."""
+    return _tied(batch["rewards"]) | ~batch["loss_mask"].any(axis=(1, 2))
+
+
+def _replace_useless(batch, extra):
+    """A batch with groups of `extra` that teach in the place of those that do not."""
+    useless = np.flatnonzero(_useless(batch))
+    useful = np.flatnonzero(~_useless(extra))[: len(useless)]
     order = np.arange(len(batch["rows"]))
-    order[tied[: len(useful)]] = len(order) + useful
+    order[useless[: len(useful)]] = len(order) + useful
     width = max(batch["prompt"].shape[1], extra["prompt"].shape[1])
     batch, extra = _widened(batch, width), _widened(extra, width)
 

@@ -102,10 +102,10 @@ def generate(
             jnp.float32(top_p),
             *rows[3:],
             max_tokens=max_tokens,
-            eos_ids=tuple(eos_ids),
-            greedy=temperature == 0,
+            eos_ids=tuple(map(int, eos_ids)),
+            greedy=bool(temperature == 0),
             top_k=top_k,
-            nucleus=top_p < 1,
+            nucleus=bool(top_p < 1),
             halves=halving.pays(weights, keys_PG.shape, max_tokens),
         )
 

@@ -138,8 +138,8 @@ def generate(
             tempering(temperature),
             *heard_by,
             max_tokens=max_tokens,
-            eos_ids=tuple(eos_ids),
-            greedy=temperature == 0,
+            eos_ids=tuple(map(int, eos_ids)),
+            greedy=bool(temperature == 0),
         )
 
 

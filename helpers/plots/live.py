@@ -57,7 +57,8 @@ class Live:
             points = [(row["step"], row[name]) for row in self.rows if name in row]
             if points:
                 x, y = map(list, zip(*points, strict=True))
-                colour, marker = plotting.COLOURS[i], plotting.MARKERS[i]
+                kind = i % len(plotting.COLOURS)
+                colour, marker = plotting.COLOURS[kind], plotting.MARKERS[kind]
                 axes.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=2)
                 drawn.append((x, y, label, colour))
         margin = 0.02 * (high - low)

@@ -245,15 +245,17 @@ def bars(
     fig, axes = figure(title, x=xlabel, y="", height=height)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", color="#E0E0E0", linewidth=0.8)
-    right = max(high for _, _, high in values.values()) * scale
+    left = min(0, *(low for _, low, _ in values.values())) * scale
+    right = max(0, *(high for _, _, high in values.values())) * scale
     for i, (value, low, high) in enumerate(values.values()):
         value, low, high = value * scale, low * scale, high * scale
         axes.barh(i, value, height=0.62, color=COLOURS[i % cycle], alpha=0.85)
         axes.plot([low, high], [i, i], color="black", linewidth=1.6)
         axes.plot([low, high], [i, i], "|", color="black", markersize=8)
         text = f"{value:.1f}{unit}" if percent else f"{value:.3g}"
-        axes.text(max(value, high) + 0.015 * right, i, text, va="center", fontsize=9)
-    axes.set_xlim(min(0, *(low for _, low, _ in values.values())), 1.12 * right)
+        at = max(value, high) + 0.015 * (right - left)
+        axes.text(at, i, text, va="center", fontsize=9)
+    axes.set_xlim(left, right + 0.12 * (right - left) or 1)
     axes.set_yticks(range(len(values)), list(values), fontsize=9)
     axes.invert_yaxis()
     return fig

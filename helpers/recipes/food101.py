@@ -113,6 +113,10 @@ class Recipe(maths.Recipe):
             buckets=(self.preset.prompt_tokens,),
         )
 
+    def before(self, stage, n=256):
+        """`maths.Recipe.before`, of as many photos as `evaluate` asks about."""
+        return super().before(stage, n)
+
     def demonstrations(self, seed):
         """Packed rows of right conversations, a batch source for SFT."""
         vision, tools = self.policy.config.vision, self.tools

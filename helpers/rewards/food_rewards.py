@@ -73,7 +73,7 @@ def final_format(prompts, completions, **_):
 
 
 def thinks(limit, *, count=len):
-    """Makes a reward that is 1.0 where something is thought, and no turn exceeds limit.
+    """Makes a reward that is 1.0 where the first turn thinks, and none exceeds limit.
 
     Args:
       limit: the greatest length of a thought; what is said before a call or before

@@ -62,7 +62,7 @@ def _of_table(line, lines):
     return (
         "\nThis file looks like CSV: "
         f'file = open(path, encoding="{encoding}", newline=""), then '
-        f"own_rows.check(csv.DictReader(file{by})) reads it."
+        f"own_rows.check(csv.DictReader(file{by})) reads it; pass the limits, too."
     )
 
 

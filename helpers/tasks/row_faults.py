@@ -162,11 +162,13 @@ def _no_text(record, column, theirs) -> Fault:
             f'a number in the column "{column}": write it in quotes, such as "5"'
         )
     if column in record:
-        return Fault(f"{said}, but a list or an object")
+        return Fault(f"{said}, but a list or an object: write its text")
     if meant := _meant(record, theirs):
         return _renamed(record, said, theirs, meant)
     if talk := next((name for name in TALKS if name in record), None):
         return Fault(f'{said}, but "{talk}": make one question and one answer of each')
+    if not record.keys() & {*theirs.values()}:
+        said += ': name yours in columns={"question": ..., "answer": ...}'
     return Fault(said)
 
 

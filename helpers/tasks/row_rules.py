@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from helpers.tasks.row_faults import COLUMNS, LONGEST_NAME, is_nothing, plain
 from helpers.text import chat
 
+REMEDY = "shorten it, or raise the limit"
 SHOWN = 5  # places or columns that a report names
 KINDS: dict[str, type | tuple[type, ...]] = {  # the first that holds: True is a number
     "text": str,
@@ -146,11 +147,14 @@ def short_enough(rows, tokenizer, prompt_tokens: int | None, completion_tokens):
     def rule(place, row):
         asked, answered, together = counted[place]
         if asked > prompt_most:
-            return f"a prompt of more than {prompt_most} tokens"
+            return f"a prompt of more than {prompt_most} tokens: {REMEDY}"
         if answered > completion_most:
-            return f"an answer of more than {completion_most} tokens, its end included"
+            return (
+                f"an answer of more than {completion_most} tokens, its end included: "
+                f"{REMEDY}"
+            )
         if together > both:
-            return f"more than {both} tokens with its chat template"
+            return f"more than {both} tokens with its chat template: {REMEDY}"
         return None
 
     return rule

@@ -5,6 +5,7 @@ schema before anything runs. What goes wrong, in the call or in the tool, is a r
 with an "error" that the model can learn from; nothing is raised.
 """
 
+import copy
 import functools
 import json
 import threading
@@ -56,7 +57,7 @@ class Tool:
         if problem := tool_schema.problem(self.name, parameters, arguments):
             return {"error": problem}
         try:
-            result = self.run(**arguments)
+            result = self.run(**copy.deepcopy(arguments))  # the trace keeps its own
         except (Exception, SystemExit) as error:
             return {"error": f"the tool failed: {type(error).__name__}"}
         return _as_json(result)

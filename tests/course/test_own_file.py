@@ -9,6 +9,7 @@ import pytest
 
 from helpers.course.stages import stage_folder
 from helpers.recipes import presets
+from helpers.rewards import RewardSet, correct
 from helpers.text import chat
 
 # How the cells that meet the file begin: rows, reader, rewards, ten answers.
@@ -22,7 +23,7 @@ reward = RewardSet({right: 1.0})
 # And of the rest: what measures, trains, is cut off and goes on, shows and takes home.
 REST = (
     *("BUDGET = {", "def train_by_rows", "class PullThePlug", "def train_by_reward"),
-    *("try:\n    train_by_reward", "policy = lora.load(lora.remove(policy)"),
+    *("try:\n    policy", "policy = lora.load(lora.remove(policy)"),
     *("bars = {}", "both = [stages", "merged, home", "def same_answers", "equal = {}"),
     "print(ask(policy",
 )
@@ -74,6 +75,16 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     assert path.read_text() == text
     assert len(names["train"]) > 150 and len(names["found"].rows) == 200
     assert names["scores"][:5] == [1.0] * 5
+
+
+def test_a_reward_may_read_the_column_answer(cells):
+    """Ten answers are held against those of their rows, five of them spoilt."""
+    sources, names = cells
+    for source in sources[:3]:
+        exec(source, names)
+    names |= {"OTHER": True, "reward": RewardSet(correct)}
+    exec(sources[3], names)
+    assert names["scores"] == [1.0] * 5 + [0.0, 1.0, 1.0, 0.0, 1.0]
 
 
 def test_a_file_of_few_long_rows_is_shown_in_short_whatever_its_bytes(

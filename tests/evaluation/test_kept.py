@@ -5,6 +5,7 @@ import os
 import pathlib
 
 import jax
+import numpy as np
 import pytest
 from flax import nnx
 
@@ -154,3 +155,12 @@ def test_a_score_of_conversations_is_kept_as_their_text(tmp_path):
     assert first.answers[0]["completion"] is held
     assert again.answers == [answer | {"ended": True, "completion": str(held)}]
     assert again.since(first).n == 1
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(tmp_path):
+    odd = {"level": np.int64(2), "share": np.float32(0.5), "ids": np.arange(2)}
+    report = MathsReport([ANSWER | odd | {"made": pathlib.PurePosixPath("a")}], 8)
+    path = tmp_path / "it.json"
+    assert kept(path, {}, lambda: report, MathsReport) is report
+    (again,) = kept(path, {}, lambda: None, MathsReport).answers
+    assert again == ANSWER | {"level": 2, "share": 0.5, "ids": [0, 1], "made": "a"}

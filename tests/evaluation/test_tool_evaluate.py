@@ -42,8 +42,8 @@ class Scripted:
 
     schemas = None
 
-    def __init__(self):
-        self.shapes = []
+    def __init__(self, ended=True):
+        self.shapes, self.ended = [], ended
 
     def width(self, max_tokens):
         return max_tokens
@@ -58,7 +58,8 @@ class Scripted:
             told = [greedy] if temperature == 0 else samples
             texts.append([trace(TINY, t, [TOOL]) for t in told])
         mask = np.ones((P, G, max_tokens), np.int32)
-        return Answers(mask, mask, mask * 0.0, np.ones((P, G), bool), texts, {})
+        ended = np.full((P, G), self.ended)
+        return Answers(mask, mask, mask * 0.0, ended, texts, {})
 
 
 def evaluate(**settings):
@@ -122,3 +123,12 @@ def test_problems_with_a_number_are_graded_with_tools_as_without():
 def test_nothing_to_evaluate_is_an_error():
     with pytest.raises(ValueError, match="no rows"):
         tool_evaluate.evaluate(MODEL, TOKENIZER, [], Scripted(), max_tokens=5)
+
+
+def test_a_conversation_that_was_cut_off_is_not_right():
+    """As `#### 402` might have become `#### 4020`; RL leaves it out, too."""
+    report = tool_evaluate.evaluate(
+        MODEL, TOKENIZER, ROWS, Scripted(ended=False), max_tokens=5, log=False
+    )
+    assert report.column("strict") == [0] * 7 == report.column("right")
+    assert report.truncated == 1 and report.share("valid") == pytest.approx(3 / 5)

@@ -24,6 +24,11 @@ def test_a_wording_without_one_place_is_refused(wording):
         worded(ROWS, wording)
 
 
+def test_a_conversation_is_not_worded():
+    with pytest.raises(ValueError, match="have to be texts"):
+        worded([{"question": [{"role": "user", "content": "Q"}]}], "Say: {question}")
+
+
 def test_strict_answers_decide_then_lenient_ones_then_length(monkeypatch):
     right = {"strict": (0.5, 0.5), "lenient": (0.0, 0.9), "long": (0.0, 0.1)}
     right |= {"short": (0.0, 0.1)}

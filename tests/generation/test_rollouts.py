@@ -154,6 +154,19 @@ def test_tied_groups_are_replaced_as_long_as_rounds_last():
     assert left[0] > left[1] >= left[2] == 0
 
 
+def test_groups_that_were_cut_off_whole_are_replaced_as_tied_ones_are():
+    """And take no place of a tied one: their rewards differ, and no token counts."""
+    masked = 0
+    for resample in (0, 8):
+        source = rollouts(HARD, resample=resample, max_tokens=BUDGET // 8)
+        batch = next(source)
+        useless = ~batch["loss_mask"].any(axis=(1, 2))
+        assert source.metrics["tied_left"] == useless.mean()
+        masked += useless.sum() if resample == 0 else 0
+    assert masked > 0 and source.metrics["tied_left"] < masked / PROMPTS
+    assert source.metrics["tied_groups"] == 0
+
+
 def test_means_are_over_all_that_was_sampled():
     """Replacing ties changes what is learned from, not what is reported."""
     rewards = []

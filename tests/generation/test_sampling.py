@@ -237,3 +237,10 @@ def test_nothing_to_answer_is_refused(prompts, group):
     rows = jnp.ones((prompts, 3), jnp.int32)
     with pytest.raises(ValueError, match="at least one prompt, and a key for each"):
         generate(cached_model(), rows, rows, keys, max_tokens=4, eos_ids=(1,))
+
+
+def test_settings_may_be_scalars_of_jax():
+    plain = sample(cached_model(), temperature=0.7, top_p=0.9)
+    settings = {"temperature": jnp.float32(0.7), "top_p": jnp.float32(0.9)}
+    ours = sample(cached_model(), eos_ids=jnp.asarray(EOS), **settings)
+    np.testing.assert_array_equal(ours.tokens, plain.tokens)

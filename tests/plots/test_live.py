@@ -107,3 +107,11 @@ def test_a_reward_beyond_0_to_1_is_drawn_inside_the_picture(rewards, limits, tmp
     (axes,) = run._figure().axes
     assert axes.get_ylim() == pytest.approx(limits)
     assert axes.get_ylabel() == ("share" if limits == (0, 1.02) else "mean")
+
+
+def test_any_number_of_rewards_can_be_drawn(places, tmp_path):
+    shown = {f"reward {i}": f"reward/{i}" for i in range(12)}
+    run = live.Live(shown, title="Mine", folder=tmp_path)
+    run.start(0)
+    run.write(row(1, **dict.fromkeys(shown.values(), 0.5)), [])
+    assert "reward 11 0.50" in alt(places[0].shown[0])

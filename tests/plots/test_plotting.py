@@ -343,3 +343,14 @@ def test_tokens_of_a_mask_say_0_and_1(shown):
 def test_tokens_without_any_value_are_white(shown):
     markup.show_tokens(["a"], [0.0], title="T")
     assert "rgb(255,255,255)" in shown[0]
+
+
+def test_bars_stay_inside_the_picture_whatever_their_sign():
+    for low, high in (-0.7, -0.3), (-0.2, 0.9), (0.1, 0.3), (0.0, 0.0):
+        for percent in (True, False):
+            values = {"a": ((low + high) / 2, low, high)}
+            fig = plotting.bars(values, title="T", xlabel="x", percent=percent)
+            left, right = fig.axes[0].get_xlim()
+            scale = 100 if percent else 1
+            assert left <= low * scale and max(0, high * scale) < right
+            assert left <= fig.axes[0].texts[0].get_position()[0] < right

@@ -1,6 +1,7 @@
 """The food notebooks' last section, as a TPU runs it, with a small model and photos."""
 
 import dataclasses
+import inspect
 import io
 import json
 import types
@@ -217,3 +218,15 @@ def test_the_section_for_tpus_trains_and_saves_adapters(
     (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-8/model")
     settings = json.loads((folder / "adapter_config.json").read_text())
     assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model
+
+
+@pytest.mark.parametrize(
+    "kind", [food101.Recipe, food101.maths.Recipe, food101.maths.WithCalculator]
+)
+def test_the_baseline_is_of_as_many_questions_as_the_evaluation(kind):
+    """Else the notebooks' last line, `evaluate().since(before)`, fails once trained."""
+    asked = {
+        inspect.signature(method).parameters["n"].default
+        for method in (kind.before, kind.evaluate)
+    }
+    assert len(asked) == 1

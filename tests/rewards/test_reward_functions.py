@@ -15,6 +15,7 @@ import pytest
 
 from helpers.rewards import functions
 from helpers.rewards.functions import RewardError, RewardSet
+from helpers.rewards.on_rows import on_rows
 from helpers.tools import traces
 from helpers.tools.tool_calls import GEMMA4, HERMES
 
@@ -431,3 +432,12 @@ def test_a_conversation_is_paid_for_its_answer_alone(grammar, texts, right):
     for reward in (functions.correct, functions.correct_lenient):
         assert reward([""], [trace], answer=["5"]) == [right]
     assert functions.format_reward([""], [trace]) == [right]
+
+
+@pytest.mark.parametrize("name", ["self", "prompts", "completions"])
+def test_a_column_named_as_an_argument_is_refused_by_name(name):
+    def reward(prompts, completions, **columns):
+        return [1.0 for _ in completions]
+
+    with pytest.raises(ValueError, match=f"a column '{name}'.*another name"):
+        on_rows(RewardSet(reward), [{"question": "q", name: "x"}], ["a"])

@@ -50,8 +50,9 @@ BROKEN = {
     b'on": 3, "answer": "b"}',
     'true or false in the column "answer": write it in quotes': b'{"question": "a", '
     b'"answer": true}',
-    'no text in the column "answer", but a list or an object': b'{"question": "a", "ans'
-    b'wer": ["b"]}',
+    'no text in the column "answer", but a list or an object: write its text': (
+        b'{"question": "a", "answer": ["b"]}'
+    ),
     "the question has no letter that can be seen": json.dumps(
         GOOD | {"question": "\u200b\u2060"}
     ).encode(),
@@ -240,8 +241,9 @@ def test_rows_over_the_budget_are_left_out(tokenizer):
     )
     assert found.rows == [GOOD]
     assert found.faults == {
-        "a prompt of more than 48 tokens": ["row 2"],
-        "an answer of more than 64 tokens, its end included": ["row 3"],
+        "a prompt of more than 48 tokens: shorten it, or raise the limit": ["row 2"],
+        "an answer of more than 64 tokens, its end included: shorten it, or raise the "
+        "limit": ["row 3"],
     }
     (prompt,) = chat.prompts_tokens(tokenizer, [GOOD["question"]])
     exact = {"prompt_tokens": len(prompt)}
@@ -298,3 +300,15 @@ def test_its_rows_are_answered_rewarded_and_graded(tokenizer, tmp_path):
         model, tokenizer, found.rows, samples=0, buckets=(48,), log=False, **limits
     )
     assert report.n == 12 and 0 < report.greedy < 1
+
+
+def test_where_no_column_is_known_it_is_said_how_to_name_them():
+    with pytest.raises(ValueError, match='name yours in columns={"question": ...') as e:
+        own_rows.check([{"text": "Good film.", "label": "1"}])
+    assert own_rows.check(
+        [{"text": "Good film.", "label": "1"}],
+        columns={"question": "text", "answer": "label"},
+    ).rows
+    with pytest.raises(ValueError) as e:
+        own_rows.check([{"question": "How many?"}])
+    assert "name yours" not in str(e.value)

@@ -195,6 +195,14 @@ def test_a_result_is_the_tools_own_no_more():
     assert got == {"days": [1]}
 
 
+def test_a_tool_that_changes_its_arguments_does_not_change_the_call():
+    arguments = {"numbers": [3, 1]}
+    schema = {"numbers": {"type": "array", "items": {"type": "integer"}}}
+    tool = tool_of(schema, lambda numbers: {"sorted": numbers.sort() or numbers})
+    assert tool.call(arguments) == {"sorted": [1, 3]}
+    assert arguments == {"numbers": [3, 1]}
+
+
 def test_a_tool_that_raises_costs_an_error_without_its_words():
     def fails():
         raise RuntimeError("the password is 1234")
