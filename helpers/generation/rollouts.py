@@ -36,7 +36,8 @@ class Rollouts:
     `images` uint8 (P,N,H,W,3) are those of the prompts, if they have any.
     T is the longest answer that counts, rounded up to a quarter of the budget.
     `metrics` has the means of `length`, `truncated`, `reward`, each reward function's,
-    and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`.
+    and `tied_groups`; `rollouts`, the batches of prompts it took; and `tied_left`, the
+    share of groups in the batch that teach nothing.
 
     Args:
       model: the policy; the trainer's own model, so that it is always up to date.
@@ -52,8 +53,8 @@ class Rollouts:
         would have come to is unknown. Distillation judges each token by itself, and
         loses by it.
       resample: how many further batches of prompts may be drawn to replace groups
-        with equal rewards, which teach nothing (dynamic sampling, 2503.14476). All
-        processes draw as often, and each replaces its own.
+        that teach nothing: rewards are equal (dynamic sampling, 2503.14476), or no
+        token counts. All processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
       tools: a `tool_use.ToolUse`; answers may then call, `max_tokens` is the budget of
         each of their turns, and rewards judge `traces.Trace` in the place of strings.

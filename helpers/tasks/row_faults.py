@@ -167,7 +167,7 @@ def _no_text(record, column, theirs) -> Fault:
         return _renamed(record, said, theirs, meant)
     if talk := next((name for name in TALKS if name in record), None):
         return Fault(f'{said}, but "{talk}": make one question and one answer of each')
-    if not record.keys() & {*theirs.values()}:
+    if not record.keys() & {*COLUMNS, *theirs.values()} and column in COLUMNS:
         said += ': name yours in columns={"question": ..., "answer": ...}'
     return Fault(said)
 

@@ -144,7 +144,7 @@ def test_tied_groups_are_replaced_as_long_as_rounds_last():
     """Half the questions are easy and always tie; more rounds leave fewer of them."""
     left = []
     for resample in (0, 1, 8):
-        source = rollouts(resample=resample)
+        source = rollouts(resample=resample, mask_truncated=False)
         batch = next(source)
         easy = [question_of(batch, p)["easy"] for p in range(PROMPTS)]
         tied = batch["rewards"].max(axis=1) == batch["rewards"].min(axis=1)
