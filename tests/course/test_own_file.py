@@ -24,7 +24,13 @@ reward = RewardSet({right: 1.0})
 REST = (
     *("BUDGET = {", "def train_by_rows", "class PullThePlug", "def train_by_reward"),
     *("try:\n    policy", "policy = lora.load(lora.remove(policy)"),
-    *("bars = {}", "both = [stages", "merged, home", "def same_answers", "equal = {}"),
+    *(
+        "bars = {}",
+        "both = [stages",
+        "disk = kept_in",
+        "def same_answers",
+        "equal = {}",
+    ),
     "print(ask(policy",
 )
 GRADED = """
