@@ -4,8 +4,11 @@ import dataclasses
 import json
 
 import course_notebooks as course
+import jax
 import nbformat
+import numpy as np
 import pytest
+from flax import nnx
 
 from helpers.course.stages import stage_folder
 from helpers.recipes import presets
@@ -182,4 +185,13 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
         assert low <= mean <= high
         assert mean == names["stages"][stage].parts["reward/length"]
     assert names["equal"]["peft"] == len(names["held_out"][:20])
+    # A cell that measures what came, run again in the same kernel, begins with that.
+    names |= {"runs": tmp_path / "again"}
+    exec(cells_of(sources, REST[:1])[0], names)
+    as_it_came, now = (
+        jax.tree.leaves(nnx.state(model))
+        for model in (names["fresh"](), names["policy"])
+    )
+    for one, other in zip(as_it_came, now, strict=True):
+        np.testing.assert_array_equal(one, other)
     assert not (tmp_path / "runs" / names["runs"].name / "export").exists()
