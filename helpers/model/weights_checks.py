@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from helpers.model.folder import ADAPTERS, INDEX, MODEL, WeightsError, recover
 WHOLE = "model.safetensors"  # all weights in one file
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a vocabulary's vectors, compared at once
+# Of RoPE, which older files hold, and config.json says.
+FREQUENCIES = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 
 def in_place_of(folder: pathlib.Path) -> str:
@@ -119,6 +122,15 @@ def check_room(tokenizer, config):
             f"The tokenizer has {tokenizer.vocab_size} tokens, and the model "
             f"{config.vocab_size}: it is another model's."
         )
+    for name in ("bos", "eos", "pad", "unk"):
+        number = getattr(tokenizer, f"{name}_token_id", None)
+        if number is not None and number >= config.vocab_size:
+            raise WeightsError(
+                f"The tokenizer's {name} token {getattr(tokenizer, name + '_token')!r} "
+                f"is number {number}, and the model has {config.vocab_size} tokens: no "
+                "reader would open the two. Choose a token that the model has, such as "
+                f"tokenizer.{name}_token = tokenizer.convert_ids_to_tokens(0)."
+            )
 
 
 def _saved_before(folder):
@@ -141,7 +153,8 @@ def check_names(found, config, folder):
             f"The weights in {folder} lack {len(missing)} tensors that config.json "
             f"asks for, first {missing[0]}."
         )
-    if extra := sorted(found - expected - names.needless(config)):
+    extra = found - expected - names.needless(config)
+    if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
         raise WeightsError(
             f"The weights in {folder} have {len(extra)} tensors this model has no "
             f"place for, first {extra[0]}: config.json and weights do not belong "

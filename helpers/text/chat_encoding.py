@@ -65,7 +65,27 @@ def _applied(tokenizer, messages, add_generation_prompt=True, **switches):
         raise
     if shown := [parts for parts in lists if parts and str(parts) in text]:
         raise ValueError(_NO_PARTS.format(shown[0]))
+    if unseen := _unwritten(written, messages):
+        raise ValueError(_NO_PARTS.format(unseen[0]))
     return text
+
+
+def _unwritten(written, messages):
+    """Lists of parts whose texts a template passes over, as Qwen3's own does."""
+    word, found = unknown_word(), []
+    for index, message in enumerate(messages):
+        parts = message.get("content")
+        if message["role"] not in ("system", "user") or not isinstance(parts, list):
+            continue
+        marked = [part | {"text": word} if _has_text(part) else part for part in parts]
+        asked = [*messages[:index], {**message, "content": marked}]
+        if marked != parts and word not in written(asked + messages[index + 1 :]):
+            found.append(parts)
+    return found
+
+
+def _has_text(part):
+    return isinstance(part, dict) and bool(str(part.get("text") or "").strip())
 
 
 _NO_PARTS = (

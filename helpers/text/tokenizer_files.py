@@ -85,6 +85,8 @@ def save_tokenizer(tokenizer, folder, image_tokens=None):
     config = json.loads(path.read_text("utf-8"))
     # transformers 5 writes its own new name of this class, which 4 does not know.
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    # By the class alone 4 would hand `generate` token_type_ids, which no decoder takes.
+    config["model_input_names"] = ["input_ids", "attention_mask"]
     if named:  # under this name transformers 4 and 5 look for them
         again = {*named, "model_specific_special_tokens"}  # as 5 writes what it read
         config = {name: x for name, x in config.items() if name not in again}

@@ -60,8 +60,19 @@ def to_fields(tokenizer) -> dict:
         if number is not None:
             fields[f"{name}_token_id"] = number
     fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
-    if tokenizer.chat_template:
-        fields["tokenizer.chat_template"] = tokenizer.chat_template
+    return fields | _templates(tokenizer.chat_template or {})
+
+
+def _templates(templates):
+    """One template; of several by their names the others beside the default one."""
+    if isinstance(templates, str):
+        templates = {"default": templates}
+    others = [name for name in templates if name != "default"]
+    fields = {f"tokenizer.chat_template.{name}": templates[name] for name in others}
+    if others:
+        fields["tokenizer.chat_templates"] = others
+    if "default" in templates:
+        fields["tokenizer.chat_template"] = templates["default"]
     return fields
 
 

@@ -234,9 +234,10 @@ PARTS = [{"type": "text", "text": "one and"}, {"type": "text", "text": " two"}]
 ADDS = "{% for m in messages %}{{ '<start_of_turn>' + m.content + '<end_of_turn>' }}"
 WRITES = ADDS.replace(" + ", " ~ ")  # an object as Python shows it
 TRIMS = ADDS.replace("m.content", "m.content.strip()")
+PASSES = ADDS.replace("m.content", "(m.content if m.content is string else '')")
 
 
-@pytest.mark.parametrize("template", [CHATML, ADDS, WRITES, TRIMS])
+@pytest.mark.parametrize("template", [CHATML, ADDS, WRITES, TRIMS, PASSES])
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_a_template_that_knows_no_parts_says_so(template, role):
     tokenizer = chat.train_tokenizer(["one and two"], 300)
@@ -333,6 +334,7 @@ def test_a_saved_tokenizer_is_the_same_and_others_can_read_it(tokenizer, tmp_pat
     assert names <= set(os.listdir(tmp_path))
     config = (tmp_path / "tokenizer_config.json").read_text()
     assert '"tokenizer_class": "PreTrainedTokenizerFast"' in config
+    assert json.loads(config)["model_input_names"] == ["input_ids", "attention_mask"]
     ours = chat.load_tokenizer(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     wanted = chat.example_tokens(tokenizer, QUESTION, "<bos>" + ANSWER)

@@ -50,6 +50,17 @@ def test_special_tokens_and_the_template_come_back_and_the_cut_has_its_name(cut)
     assert BACK[cut].decode([end, tag], skip_special_tokens=True) == "<tool_call>"
 
 
+def test_of_several_templates_the_default_one_comes_back(tmp_path):
+    made = copy.deepcopy(MADE["qwen2"])
+    template = made.chat_template
+    made.chat_template = {"default": template, "tool_use": "{# tools #}" + template}
+    fields = to_fields(made)
+    assert fields["tokenizer.chat_templates"] == ["tool_use"]
+    assert fields["tokenizer.chat_template.tool_use"].startswith("{# tools #}")
+    assert fields["tokenizer.chat_template"] == to_tokenizer(fields).chat_template
+    assert to_tokenizer(fields).chat_template == template
+
+
 def test_cuts_differ_where_digits_are():
     seen = {cut: len(MADE[cut].tokenize("a 12345")) for cut in CUTS}
     pieces = {
