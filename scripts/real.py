@@ -202,7 +202,7 @@ def record(
       stop: see `evaluate`.
       ask: makes what puts rows into another wording, once one is needed.
     """
-    have = {tuple(row[name] for name in KEY) for row in read()}
+    have = {tuple(row[name] for name in KEY): int(row["n"]) for row in read()}
     model = there.preset.model.split("/")[-1]
     notes = WORK / str(seed) / "measured.json"  # the adapters that were measured here
     put, about = None, there.started
@@ -211,7 +211,8 @@ def record(
         noted = json.loads(notes.read_text()) if notes.exists() else {}
         if wanted and task not in wanted:
             continue
-        if key in have and (not about or noted.get(f"{stage} {task}") == about):
+        same = not about or noted.get(f"{stage} {task}") == about
+        if have.get(key, -1) >= len(rows) and same:  # not of fewer
             print(f"  {task}: in the table", flush=True)
             continue
         put = put or (ask() if ask else list)

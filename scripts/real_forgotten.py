@@ -119,7 +119,8 @@ def main():
         rows.append(row | {"seed": given.seed})
         print(rows[-1], "\n ", said[0], flush=True)
         jax.clear_caches()
-    others = [row for row in tables.read(TABLE) if row["seed"] != str(given.seed)]
+    own = rows[0]["model"], str(given.seed)
+    others = [row for row in tables.read(TABLE) if (row["model"], row["seed"]) != own]
     tables.write(TABLE, [*others, *rows], FIELDS)
 
 

@@ -107,16 +107,23 @@ def next_of_all(batches):
     Returns:
       (batch, metrics); (None, {}) as soon as one process has no batch left.
     Raises:
-      ValueError: in all processes, if their metrics have other names.
+      ValueError: in all processes, if their metrics have other names, or their batches
+        other shapes, of which each would compute an update of its own.
     """
     batch = together(lambda: next(batches, None))
-    own = None
+    own = shapes = None
     if batch is not None:
         own = {name: float(x) for name, x in batches.metrics.items()}
-    everyones = gather(own)
+        shapes = {name: getattr(x, "shape", ()) for name, x in batch.items()}
+    everyones, everyones_shapes = zip(*gather((own, shapes)), strict=True)
     if None in everyones:
         return None, {}
-    return batch, averaged(everyones)
+    if any(shapes != each for each in everyones_shapes):
+        raise ValueError(
+            f"The processes have batches of other shapes: {everyones_shapes}. Pass "
+            "epochs=None, or a number of rows that they can share evenly."
+        )
+    return batch, averaged(list(everyones))
 
 
 def averaged(everyones: list[dict]) -> dict:

@@ -260,7 +260,7 @@ def cached_pieces(arrays: dict, rows: int, mesh: Mesh) -> int:
     if mesh.size > 1 or mesh.devices.flat[0].platform != "cpu":
         return 1
     sizes = [x[:1].size for x in arrays.values() if x.dtype != np.uint8]  # no pictures
-    tokens_per_row = max(sizes)
+    tokens_per_row = max(sizes, default=0)
     fitting = [n for n in range(1, rows + 1) if rows % n == 0]
     return max(n for n in fitting if n == 1 or rows // n * tokens_per_row >= 1024)
 

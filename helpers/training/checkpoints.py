@@ -207,6 +207,8 @@ class Checkpoints:
             self.bucket.require_claim()
         checkpoint_record.finish(side, record)
         if side != final:
+            if final.exists():  # of this step, by a save that was cut off behind this
+                remove([final])
             side.rename(final)
 
     def _said(self, error, step, side, arrays):

@@ -63,15 +63,17 @@ def policy_gradient(
       sampler_cap: the most that a token may count to make up for the sampler's rounding
         (`losses.sampler_weights`; 2 is usual). None: all count the same.
 
-    The other arguments are those of `losses.policy_gradient_loss`; with beta above 0
+    The other arguments are those of `losses.policy_gradient_loss`; a clip of one number
+    is for both sides. With beta above 0
     the trainer needs the reference model: `Trainer(..., frozen=(reference,))`.
 
     Raises:
       ValueError: a number is out of its range.
     """
     require("beta", beta, least=0)
-    require("sampler_cap", 1 if sampler_cap is None else sampler_cap, above=0)
+    require("sampler_cap", 1 if sampler_cap is None else sampler_cap, least=1)
     require_count("constant_length", 1 if constant_length is None else constant_length)
+    clip = (clip, clip) if isinstance(clip, int | float) else clip
     for end in clip:
         require("clip", end, least=0)
 

@@ -215,6 +215,9 @@ class Trainer:
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # Ctrl-C, too: the next fit draws this batch again
+            # An update that was begun has taken its arrays with it.
+            given = jax.tree.leaves((self.state.params, self.state.opt_state))
+            self.torn = any(x.is_deleted() for x in given)
             if before is not None:
                 batches.set_state(before)
             raise

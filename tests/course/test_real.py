@@ -78,6 +78,8 @@ def test_what_the_table_has_is_measured_again_of_adapters_trained_here(
     assert again("sft", "sft 0a1b") == ["two_step"]
     assert again("sft", "sft 0a1b") == []
     assert again("sft", "sft 77ff") == ["one_step", "two_step"], "trained anew"
+    monkeypatch.setattr(real, "tasks", lambda: {"one_step": [{}], "two_step": []})
+    assert again("sft", "sft 77ff") == ["one_step"], "on more questions"
 
 
 def test_held_out_problems_are_of_one_level_each():

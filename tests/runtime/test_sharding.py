@@ -78,6 +78,12 @@ def test_a_cpu_takes_as_few_rows_at_a_time_as_make_a_thousand_tokens(rows, width
     assert placed["tokens"].shape == (1, pieces, size, width)
 
 
+def test_pictures_alone_are_taken_at_once():
+    assert (
+        cached_pieces({"image": np.zeros((6, 9, 9, 3), np.uint8)}, 6, make_mesh()) == 1
+    )
+
+
 def test_rows_are_not_spread_where_jax_would_lay_them_over_all_processes():
     mesh = jax.sharding.AbstractMesh((8, 1), ("data", "model"))
     rows = [np.zeros((8, 2), np.int32)]

@@ -206,6 +206,13 @@ def test_on_policy_the_ratio_is_exactly_one():
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
+def test_a_clip_of_one_number_is_for_both_sides_and_a_cap_below_1_is_refused():
+    pair, one = (objectives.policy_gradient(clip=c) for c in ((0.1, 0.1), 0.1))
+    assert run(pair, groups())[0] == run(one, groups())[0]
+    with pytest.raises(ValueError, match="sampler_cap=0.5: pass a number at least 1"):
+        objectives.policy_gradient(sampler_cap=0.5)
+
+
 def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_if_asked():
     """By hand: each token's loss times min(trainer / sampler, cap)."""
     batch, cap = groups(), 1.1

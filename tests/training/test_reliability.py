@@ -296,12 +296,66 @@ def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
 def test_metrics_that_only_some_processes_have_are_an_error_for_all(monkeypatch):
     """Left out in one and missed in another, they would stop only the other one."""
     for other, mean in (({"reward": 0.5}, 0.255), ({"calls": 1.0}, None)):
-        monkeypatch.setattr(processes, "gather", lambda own, other=other: [other, own])
+        monkeypatch.setattr(
+            processes, "gather", lambda own, other=other: [(other, own[1]), own]
+        )
         if mean is None:
             with pytest.raises(ValueError, match="metrics of the processes"):
                 processes.next_of_all(Rows())
         else:
             assert processes.next_of_all(Rows())[1] == {"reward": mean}
+
+
+def test_batches_of_other_shapes_are_an_error_for_all_processes(monkeypatch):
+    """Each would make a program of its own, and divide by its own count."""
+
+    def gather(own):
+        shapes = {name: (1, *shape[1:]) for name, shape in own[1].items()}
+        return [own, (own[0], shapes)]
+
+    monkeypatch.setattr(processes, "gather", gather)
+    with pytest.raises(ValueError, match="batches of other shapes.*share evenly"):
+        processes.next_of_all(Rows())
+
+
+def test_an_update_that_was_begun_and_cut_off_is_not_gone_on_with(
+    tmp_path, monkeypatch
+):
+    """Its arrays were given away: the next fit says so, and from where it goes on."""
+    settings = {"folder": tmp_path, "save_every": 2, "log": False}
+    trainer, batches = Trainer(Toy(), squared_error, adamw(3e-2), **settings), Rows()
+    trainer.fit(batches, 2)
+    update = trainer.state.updated
+
+    def cut_off(*given):
+        update(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.state, "updated", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(batches, 4)
+    with pytest.raises(ValueError, match="in the middle of an update.*00000002"):
+        trainer.fit(batches, 4)
+
+
+def test_a_save_that_was_cut_off_behind_its_rename_is_made_again(tmp_path, monkeypatch):
+    """Ctrl-C while older checkpoints are removed: the step is not noted as saved."""
+    settings = {"folder": tmp_path, "save_every": 2, "log": False}
+    trainer, batches = Trainer(Toy(), squared_error, adamw(3e-2), **settings), Rows()
+
+    def cut_off(folders):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("helpers.training.checkpoints.remove", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(batches, 2)
+    trainer.fit(batches, 2)
+    again, straight = Toy(), Toy()
+    Trainer(again, squared_error, adamw(3e-2), **settings).fit(Rows(), 2)
+    Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 2)
+    assert_same_weights(again, straight)
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path):
