@@ -114,11 +114,11 @@ def next_of_all(batches):
     own = shapes = None
     if batch is not None:
         own = {name: float(x) for name, x in batches.metrics.items()}
-        shapes = {name: getattr(x, "shape", ()) for name, x in batch.items()}
+        shapes = {name: [*getattr(x, "shape", ())] for name, x in batch.items()}
     everyones, everyones_shapes = zip(*gather((own, shapes)), strict=True)
     if None in everyones:
         return None, {}
-    if any(shapes != each for each in everyones_shapes):
+    if any(each != everyones_shapes[0] for each in everyones_shapes):
         raise ValueError(
             f"The processes have batches of other shapes: {everyones_shapes}. Pass "
             "epochs=None, or a number of rows that they can share evenly."
