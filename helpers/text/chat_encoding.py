@@ -78,8 +78,9 @@ def _unwritten(written, messages):
         if message["role"] not in ("system", "user") or not isinstance(parts, list):
             continue
         marked = [part | {"text": word} if _has_text(part) else part for part in parts]
-        asked = [*messages[:index], {**message, "content": marked}]
-        if marked != parts and word not in written(asked + messages[index + 1 :]):
+        told = {**message, "content": marked}
+        asked = [*messages[:index], told, *messages[index + 1 :]]
+        if marked != parts and word not in written(asked):
             found.append(parts)
     return found
 
