@@ -1,6 +1,6 @@
 """The programs compiled for TPUs are the trainer's and the sampler's own."""
 
-import re
+import collections
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from helpers.runtime.sharding import place_batch
 from helpers.tpu import abstract_programs
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
+from tests.tpu.equations import equations
 
 CONFIG = ModelConfig("qwen3", 64, 32, 2, 2, 1, 16, 48)
 ADAMW = optimizers.adamw(1e-3)
@@ -28,10 +29,10 @@ def one_device():
     return make_mesh(jax.devices()[:1])
 
 
-def lowered_by_the_trainer(
+def traced_by_the_trainer(
     model, objective, batch, *, frozen=(), wrt=nnx.Param, minibatches=1
 ):
-    """What the trainer would compile for a batch of these shapes, as text."""
+    """The trainer's update for a batch of these shapes, traced."""
     trainer = Trainer(
         model, objective, ADAMW, frozen=frozen, mesh=one_device(), wrt=wrt, log=False
     )
@@ -41,13 +42,16 @@ def lowered_by_the_trainer(
     arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in batch.items()}
     pieces = place_batch(arrays, trainer.mesh, minibatches, 2)
     state = learner.params, learner.opt_state, learner.fixed, learner.teachers
-    return learner.update.plain.lower(*state, pieces, 0.1).as_text()
+    return learner.update.plain.trace(*state, pieces, 0.1)
 
 
-def without_sharding(text):
-    """A program's text without the names of its mesh and of its arguments' layouts."""
-    lines = [line for line in text.splitlines() if "sdy." not in line]
-    return [line.split(" loc(")[0] for line in lines if "func.func public" not in line]
+def counts(traced):
+    """How often a traced program has each operation, with the shapes it works on."""
+    found = collections.Counter()
+    for equation, times in equations(traced.jaxpr):
+        shapes = [(x.aval.shape, str(x.aval.dtype)) for x in equation.outvars]
+        found[equation.primitive.name, *shapes] += times
+    return found
 
 
 @pytest.mark.parametrize("rank, minibatches", [(0, 1), (4, 1), (4, 2)])
@@ -58,7 +62,7 @@ def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
     batch = abstract_programs.group_batch(*SIZES)
     objective = objectives.policy_gradient()
     wrt = lora.Adapter if rank else nnx.Param
-    expected = lowered_by_the_trainer(
+    expected = traced_by_the_trainer(
         real, objective, batch, wrt=wrt, minibatches=minibatches
     )
     model = abstract_programs.abstract_model(CONFIG, rank=rank)
@@ -66,21 +70,9 @@ def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
     function, arguments = abstract_programs.update(
         model, objective, ADAMW, batch, one_device(), **split
     )
-    found = function.lower(*arguments).as_text()
-    operations = [without_sharding(text) for text in (found, expected)]
-    assert len(operations[0]) > 100
-    assert _counts(operations[0]) == _counts(operations[1])
-
-
-def _counts(lines):
-    """How often each operation stands in a program, with the shapes it works on."""
-    found = {}
-    for line in lines:
-        if operation := re.search(r"stablehlo\.(\w+)", line):
-            shapes = line.rsplit(" : ", 1)[-1] if " : " in line else ""
-            found[operation[1], shapes] = found.get((operation[1], shapes), 0) + 1
-    # Constants are written once more where a function stands for itself.
-    return {key: count for key, count in found.items() if key[0] != "constant"}
+    found = counts(function.trace(*arguments))
+    assert found.total() > 100
+    assert found == counts(expected)
 
 
 def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
@@ -89,7 +81,7 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
     graph, state = nnx.split(real)
     keys = sampling.row_keys(jax.random.key(0), 0, P, G)
     prompt = jnp.ones((P, Tp), jnp.int32)
-    expected = sampling._generate.plain.lower(
+    expected = sampling._generate.plain.trace(
         graph,
         state,
         prompt,
@@ -102,12 +94,11 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
         greedy=False,
         top_k=0,
         nucleus=False,
-    ).as_text()
+    )
     function, arguments = abstract_programs.rollout(
         abstract_programs.abstract_model(CONFIG), *SIZES, one_device()
     )
-    found = function.lower(*arguments).as_text()
-    assert _counts(without_sharding(found)) == _counts(without_sharding(expected))
+    assert counts(function.trace(*arguments)) == counts(expected)
 
 
 def test_a_batch_with_pictures_has_one_for_every_prompt():

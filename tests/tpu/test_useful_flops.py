@@ -21,6 +21,7 @@ from helpers.model.vision_config import VisionConfig
 from helpers.tpu import useful_flops
 from helpers.tpu.useful_flops import Texts
 from helpers.training import objectives
+from tests.tpu.equations import matmul_flops
 
 # One layer, so that no loop hides anything from XLA's count; so narrow that attention
 # and adapters are a large part of it.
@@ -28,8 +29,8 @@ CONFIG = ModelConfig("qwen3", 192, 32, 1, 4, 2, 32, 48)
 P, G, TP, TC, RANK = 2, 2, 32, 96, 16
 
 
-def counted_by_xla(rank):
-    """XLA's FLOPs of GRPO's forward pass, and of its gradient, nothing recomputed."""
+def counted(rank):
+    """FLOPs of the matmuls of GRPO's forward pass, and XLA's count of its gradient."""
     model = Transformer(CONFIG, nnx.Rngs(0))
     model = lora.add(model, rank) if rank else model
     model.remat = "none"
@@ -50,12 +51,12 @@ def counted_by_xla(rank):
         return objective.loss(objective.scores(model, batch), batch)[0]
 
     given = trained, rest, batch
-    programs = [jax.jit(f).lower(*given).compile() for f in (loss, jax.grad(loss))]
-    return [program.cost_analysis()["flops"] for program in programs]
+    gradient = jax.jit(jax.grad(loss)).lower(*given).compile()
+    return matmul_flops(jax.make_jaxpr(loss)(*given)), gradient.cost_analysis()["flops"]
 
 
 @pytest.mark.parametrize("rank", [0, RANK])
-def test_products_of_a_gradient_are_those_xla_counts(rank):
+def test_products_are_those_of_the_traced_program_and_its_gradient(rank):
     texts = [Texts(P, 0, TP), Texts(P * G, TP, TC)]
     forward = useful_flops.forward_flops(CONFIG, texts, P * G * TC, rank)
     # XLA computes scores that are masked, too.
@@ -67,10 +68,11 @@ def test_products_of_a_gradient_are_those_xla_counts(rank):
         update -= 2 * P * (TP + G * TC) * CONFIG.width * columns
     else:  # and logits once more for the gradient of their table
         update += forward.head
-    # The rest is no product of matrices: exponentials, norms.
-    found = counted_by_xla(rank)
-    assert sum(forward) <= found[0] <= 1.06 * sum(forward)
-    assert update <= found[1] <= 1.06 * update
+    traced, xla = counted(rank)
+    targets = 2 * P * G * TC * CONFIG.width  # their logits, taken once more by a dot
+    assert traced == sum(forward) + targets
+    # XLA counts norms and exponentials too, and counts them differently by version.
+    assert update <= xla <= 1.12 * update
 
 
 @settings(deadline=None)
@@ -94,7 +96,7 @@ def test_local_layers_see_their_window_and_global_ones_all():
 
 
 @pytest.mark.parametrize("same", [False, True])
-def test_flops_of_gemma_4_are_those_xla_counts(same):
+def test_flops_of_gemma_4_are_those_of_the_traced_program(same):
     """A layer of each kind, and one that shares: all loops have one round."""
     own = Gemma4Config(
         ("local", "full") * 2, 64, 8, same, 2, double_wide=True, per_layer=48
@@ -111,11 +113,11 @@ def test_flops_of_gemma_4_are_those_xla_counts(same):
 
     tokens = jnp.zeros((2, 1, T), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(T), tokens.shape)
-    compiled = jax.jit(forward).lower(state, tokens, positions).compile()
+    program = jax.make_jaxpr(forward)(state, tokens, positions)
     forward = useful_flops.forward_flops(config, [Texts(2, 0, T)], 2 * T, RANK)
     # The program computes scores that are masked, too: of 32 and of 64 wide heads.
     forward = forward._replace(attention=4 * 2 * T**2 * 8 * 2 * (32 + 64))
-    assert compiled.cost_analysis()["flops"] == pytest.approx(sum(forward), rel=0.03)
+    assert matmul_flops(program) == sum(forward)
 
 
 def test_gemma_4_looks_as_far_as_its_layers():
@@ -189,7 +191,7 @@ def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, asked):
     )
 
 
-def test_flops_of_gemma_4s_tower_are_those_xla_counts():
+def test_flops_of_gemma_4s_tower_are_those_of_the_traced_program():
     shape = Gemma4VisionConfig(
         64, 1, 4, 2, 16, 160, 4, 2, 64, 9, 7, 8, budget=16, clipped=True
     )
@@ -200,12 +202,12 @@ def test_flops_of_gemma_4s_tower_are_those_xla_counts():
         return nnx.merge(graph, state)(images, "float32", REMAT["none"])
 
     images = jnp.zeros((2, 1, *shape.shape), jnp.uint8)
-    compiled = jax.jit(see).lower(state, images).compile()
+    program = jax.make_jaxpr(see)(state, images)
     counted = useful_flops.vision_flops(shape, len(images))
-    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
+    assert matmul_flops(program) == pytest.approx(counted, rel=0.15)
 
 
-def test_flops_of_a_tower_are_those_xla_counts():
+def test_flops_of_a_tower_are_those_of_the_traced_program():
     """One layer and so few patches that their attention is one piece."""
     shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
     tower = Vision(shape, 32, nnx.Rngs(0))
@@ -215,6 +217,6 @@ def test_flops_of_a_tower_are_those_xla_counts():
         return nnx.merge(graph, state)(images, "float32", REMAT["none"])
 
     images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
-    compiled = jax.jit(see).lower(state, images).compile()
+    program = jax.make_jaxpr(see)(state, images)
     counted = useful_flops.vision_flops(shape, len(images))
-    assert compiled.cost_analysis()["flops"] == pytest.approx(counted, rel=0.15)
+    assert matmul_flops(program) == pytest.approx(counted, rel=0.15)
