@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(FOLDER)]
 import human_minutes  # noqa: E402
 
 from helpers.course.syllabus import IN_A_HURRY, LESSONS  # noqa: E402
-from helpers.runtime.environment import build_folder, run_folder  # noqa: E402
+from helpers.runtime.platform import build_folder, run_folder  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 REPOSITORY = PROJECT["project"]["urls"]["Repository"]

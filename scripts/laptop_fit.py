@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from helpers.course import which_model
 from helpers.model.known import KNOWN
 from helpers.recipes import presets
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.tpu import abstract_programs
 from helpers.training import objectives, optimizers
 from scripts import tables

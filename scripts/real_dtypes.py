@@ -13,7 +13,7 @@ Into `data/results/real_dtypes.csv`: the loss of the first and the last five ste
 far the trainer's log-probabilities of sampled tokens lie from those that the sampler
 noted (mean and most, in nats); and the share of answers whose ratio of the two lies
 outside of GSPO's clip before anything was learned. The Trainer does not take the
-sampler's for the old ones (`helpers.training.off_policy`), so there it is 0.
+sampler's for the old ones (`helpers.training.update`), so there it is 0.
 
 With --curves SFT alone, with a quarter of the rows in a step, and the loss of every
 step into `data/results/real_dtypes_curves.csv`.

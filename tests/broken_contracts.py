@@ -6,8 +6,8 @@ from helpers.model.transformer import Transformer
 from helpers.rewards import RewardSet
 from helpers.tools import Tool, nutrition
 from helpers.training import Trainer, objectives, optimizers
-from helpers.training.contracts import Objective
-from helpers.training.metrics_log import Logger
+from helpers.training.logging import Logger
+from helpers.training.update import Objective
 
 
 class Forgetful:

@@ -9,8 +9,7 @@ from helpers.app.local_model import LocalModel
 from helpers.app.openai_server import OpenAIServer
 from helpers.batches import BatchSource, Source
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import Dialogue
-from helpers.generation.one_turn import OneTurn
+from helpers.generation.dialogue import Dialogue, OneTurn
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model.transformer import Transformer
@@ -23,8 +22,8 @@ from helpers.scale.crew import Crew
 from helpers.scale.ray_crew import RayCrew
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
-from helpers.training.contracts import Callback, Objective
-from helpers.training.metrics_log import JsonLines, Logger, TensorBoard
+from helpers.training.logging import Callback, JsonLines, Logger, TensorBoard
+from helpers.training.update import Objective
 
 MADE: list[Objective] = [
     objectives.sft(),

@@ -17,7 +17,7 @@ import course_notebooks
 from helpers import runtime
 from helpers.recipes import presets
 from helpers.rewards import RewardSet, correct
-from helpers.runtime import lasting
+from helpers.runtime import platform
 
 TINY = runtime.ROOT / "data" / "tiny"
 SMALL = dataclasses.replace(
@@ -48,7 +48,7 @@ def imitate_colab(drive):
     sys.modules |= {"google": types.ModuleType("google"), "google.colab": module}
     os.environ.pop("COURSE_BUILD", None)
     os.environ["COLAB_RELEASE_TAG"] = "imitated"
-    lasting.DRIVE = pathlib.Path(drive)
+    platform.DRIVE = pathlib.Path(drive)
 
 
 def main(drive):

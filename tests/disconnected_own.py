@@ -39,7 +39,7 @@ def main(drive):
     imitate_colab(drive)
     notebook = course_notebooks.read("15")
     (imports,) = course_notebooks.tagged(notebook, "imports")
-    names = {"size": SIZE, "seed": 0, "kept_in": runtime.keep_runs()}
+    names = {"size": SIZE, "seed": 0, "kept_in": runtime.use_persistent_storage()}
     exec(f"import pathlib, sys\n{imports.source}", names)
     sources = [cell.source for cell in course_notebooks.code_cells(notebook)]
     for start in CELLS:

@@ -35,13 +35,12 @@ from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
 from helpers.model.names import items
 from helpers.rewards.functions import RewardError
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.processes import OtherProcessFailed, gather, join
-from helpers.runtime.sharding import place
+from helpers.runtime.distributed import OtherProcessFailed, gather, join
+from helpers.runtime.sharding import make_mesh, place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 

@@ -17,7 +17,7 @@ from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
 from helpers.rewards.functions import correct
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.training import objectives

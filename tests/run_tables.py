@@ -2,7 +2,7 @@
 
 import json
 
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 
 
 def read_table(folder, name="metrics.jsonl"):

@@ -16,8 +16,7 @@ from sharded_run import Groups, Packed, V, imitate, reinforce
 from toy_training import assert_same_weights
 
 from helpers.model import lora, weights
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import gathered, spread, using
+from helpers.runtime.sharding import gathered, make_mesh, spread, using
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ from toy_training import assert_same_weights
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

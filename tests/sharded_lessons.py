@@ -19,8 +19,7 @@ from helpers.generation.sampling import generate, row_keys
 from helpers.losses.distillation import reverse_kl
 from helpers.model import attention, layer, lora, weights
 from helpers.rewards.functions import RewardSet
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import gathered
+from helpers.runtime.sharding import gathered, make_mesh
 from helpers.serving import DraftModel, Engine, Request, SpeculativeTurn
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer

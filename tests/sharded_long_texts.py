@@ -11,8 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from helpers.model.attention_blocks import Reach
 from helpers.model.long_attention import attend_long, attend_pictures
 from helpers.model.ops import rematerialised
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import using
+from helpers.runtime.sharding import make_mesh, using
 
 T = 256
 

@@ -16,10 +16,9 @@ from helpers.losses.supervised import sft_loss
 from helpers.model.config import ModelConfig
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.model.transformer import Transformer
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import place_batch, using
+from helpers.runtime.sharding import make_mesh, place_batch, using
 from helpers.tpu import hlo
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
 

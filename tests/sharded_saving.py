@@ -15,8 +15,7 @@ from tiny_models import model as make
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import place
+from helpers.runtime.sharding import make_mesh, place
 
 SIZES = {"vocab": 32, "width": 16, "ff": 32, "head_dim": 8}
 

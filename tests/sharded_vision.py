@@ -12,7 +12,7 @@ from tiny_vision import IMAGE, PICTURE, Same, model, pictures
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import weights
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

@@ -12,7 +12,7 @@ from helpers.generation import sessions
 from helpers.generation.tool_use import result_turn, turn_text
 from helpers.model import weights
 from helpers.runtime.ranges import TextTooLong
-from helpers.runtime.sharding import own_rows
+from helpers.runtime.sharding import local_rows
 from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.tool import by_name
@@ -188,7 +188,7 @@ class _Conversation:
             eos_ids=chat.eos_ids(backend.tokenizer),
             temperature=0,
         )
-        tokens, mask, logprobs, ended = (a[0, 0] for a in own_rows(completions))
+        tokens, mask, logprobs, ended = (a[0, 0] for a in local_rows(completions))
         own, logprobs = tokens[mask > 0], logprobs[mask > 0]
         self.tokens += own.size
         self.ended = int(own[-1])

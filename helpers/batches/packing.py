@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.sources import Source
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_lists, describe_pictures
 
@@ -78,7 +78,7 @@ def packed_rows(
     if vision:
         _require_images(examples, too_long, length, vision)
     examples = [(tokens[:length], mask[:length]) for tokens, mask in examples]
-    shard = list(shard or processes.share())
+    shard = list(shard or distributed.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     source = _PackedRows(examples, run, epochs, too_long)
     counts = images.counts([tokens for tokens, _ in examples], vision) if vision else []

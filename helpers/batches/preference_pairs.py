@@ -11,7 +11,7 @@ import numpy as np
 from helpers.batches.packing import ExampleTooLong
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.batches.sources import Source
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe_lists
 from helpers.text import chat
 
@@ -42,7 +42,7 @@ def pairs(
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
       shard: (index, count): this process reads the index-th of every count rows;
-        None: as many shares as there are processes.
+        None: as many shares as there are distributed.
     Returns:
       A batch source of {"prompt": (P, Tp) int32 right-padded with 0, "prompt_mask":
       (P, Tp) int32, "completion": (P, 2, T) int32, the chosen answer first,
@@ -64,7 +64,7 @@ def pairs(
     ]
     both = list(zip(*answers, strict=True))
     _check(rows, both, max_tokens)
-    run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
+    run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
     run |= {"max_tokens": max_tokens, "buckets": list(buckets)}
     source = _Pairs(prompts, both, run, epochs)
     pad_prompts(prompts, buckets)  # refuses one that is too long, before any training

@@ -16,7 +16,7 @@ import numpy as np
 from helpers.batches import images
 from helpers.batches.packing import ExampleTooLong, packed_rows
 from helpers.batches.sources import Source
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.run_identity import (
     describe_lists,
     describe_pictures,
@@ -55,7 +55,7 @@ def prompts(
       epochs: how often to go through the rows; None for ever. The last batch of a
         finite run may be smaller.
       shard: (index, count): this process reads the index-th of every count rows;
-        None: as many shares as there are processes.
+        None: as many shares as there are distributed.
       pictures: `pictures(row)` gives the list of a row's pictures, each from
         `images.fit_for`, when its batch is made; None: no row has any.
       vision: the model's `config.vision`, needed with pictures.
@@ -74,7 +74,7 @@ def prompts(
     questions = [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     _check_lengths(tokens, buckets)
-    run = {"batch": batch, "seed": seed, "shard": list(shard or processes.share())}
+    run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
     source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
     if pictures:
         source.show(pictures, images.counts(tokens, vision), vision)

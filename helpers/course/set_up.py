@@ -6,9 +6,8 @@ import jax
 
 from helpers.course.syllabus import LESSONS
 from helpers.recipes.presets import Preset, preset
-from helpers.runtime.environment import ROOT, where
-from helpers.runtime.jit import keep_programs
-from helpers.runtime.precision import multiply_as_written
+from helpers.runtime.devices import keep_programs, multiply_as_written
+from helpers.runtime.platform import ROOT, where
 
 
 def banner(notebook: str) -> Preset:

@@ -5,7 +5,7 @@ import pathlib
 from safetensors import SafetensorError, safe_open
 
 from helpers.course.syllabus import LESSONS, STAGES
-from helpers.runtime.environment import ROOT, model_folder
+from helpers.runtime.platform import ROOT, model_folder
 
 
 def stage_folder(name: str) -> pathlib.Path:

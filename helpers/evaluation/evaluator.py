@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from helpers.evaluation.held import Held, hold
 from helpers.evaluation.report import MathsReport
-from helpers.generation.one_turn import OneTurn
+from helpers.generation.dialogue import OneTurn
 from helpers.rewards.functions import (
     answer_text,
     completion_text,

@@ -16,7 +16,7 @@ from typing import TypeVar
 from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
 from helpers.runtime import run_identity
-from helpers.runtime.lasting import require_writable
+from helpers.runtime.platform import require_writable
 from helpers.tools.traces import Trace
 
 R = TypeVar("R", Report, Scores)

@@ -12,8 +12,7 @@ import jax
 from helpers.evaluation.held import hold
 from helpers.evaluation.intervals import Comparison, compare, mean_interval
 from helpers.evaluation.report import mean
-from helpers.generation.dialogue import Dialogue
-from helpers.generation.one_turn import OneTurn
+from helpers.generation.dialogue import Dialogue, OneTurn
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
 from helpers.runtime import run_identity

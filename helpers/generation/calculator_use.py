@@ -12,11 +12,11 @@ import numpy as np
 
 from helpers.generation import sessions
 from helpers.generation.dialogue import Answers, padded
-from helpers.generation.interruptions import Heard
-from helpers.runtime import processes
+from helpers.generation.sessions import ForcedTokens
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe
-from helpers.runtime.sharding import own_rows
+from helpers.runtime.sharding import local_rows
 from helpers.text import chat, chat_encoding, chat_rendered
 from helpers.tools import calculator
 
@@ -84,12 +84,12 @@ class CalculatorUse:
             session, completions = sessions.generate(
                 model, session, keys, active, heard=heard, **limits
             )
-            tokens, mask, logprobs, _ = own_rows(completions)
+            tokens, mask, logprobs, _ = local_rows(completions)
             for p, g in zip(*np.nonzero(active), strict=True):
                 real = mask[p, g] > 0
                 own[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
             active = np.array([[each.goes_on for each in group] for group in own])
-            if not any(processes.gather(bool(active.any()))):
+            if not any(distributed.gather(bool(active.any()))):
                 return _packed(own, tokenizer, max_tokens)
             session = sessions.resume(model, session, active)
 
@@ -222,7 +222,7 @@ def _heard(own, active, width):
         ids = answer.heard[:width]
         tokens[p, g, : len(ids)], mask[p, g, : len(ids)] = ids, 1
         place[p, g] = len(answer.tokens) - len(answer.heard)
-    return Heard(tokens, mask, place)
+    return ForcedTokens(tokens, mask, place)
 
 
 def _packed(own, tokenizer, width):

@@ -11,15 +11,13 @@ import functools
 import jax
 import numpy as np
 
-from helpers.batches.batch_checks import require_fitting
-from helpers.batches.sources import BatchSource
-from helpers.generation.dialogue import Dialogue
-from helpers.generation.one_turn import OneTurn
+from helpers.batches.sources import BatchSource, require_fitting
+from helpers.generation.dialogue import Dialogue, OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet
 from helpers.rewards.on_rows import on_rows
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
@@ -133,7 +131,7 @@ class Rollouts:
           ValueError: the states are those of a run with other arguments.
         """
         self._adopt(states[0])  # all but the prompts is the same in every process
-        processes.resume(self.prompts, [state["prompts"] for state in states])
+        distributed.resume(self.prompts, [state["prompts"] for state in states])
 
     def _adopt(self, state):
         if changed := differences(state["run"], self._identity):
@@ -154,7 +152,7 @@ class Rollouts:
         while (
             self.reward
             and len(rounds) <= self.resample
-            and any(processes.gather(bool(_useless(batch).any())))
+            and any(distributed.gather(bool(_useless(batch).any())))
             and (prompts := self._next_prompts()) is not None
         ):
             extra, metrics = self._sample(prompts, len(rounds))
@@ -171,9 +169,9 @@ class Rollouts:
 
     def _next_prompts(self):
         """The next prompts, of one shape everywhere; None once a process has none."""
-        prompts = processes.together(lambda: next(self.prompts, None))
+        prompts = distributed.together(lambda: next(self.prompts, None))
         own = (0, 0) if prompts is None else prompts["prompt"].shape
-        counts, widths = zip(*processes.gather(own), strict=True)
+        counts, widths = zip(*distributed.gather(own), strict=True)
         if 0 in counts:
             return None
         if len(set(counts)) > 1:
@@ -186,7 +184,7 @@ class Rollouts:
     def _sample(self, prompts, round_):
         """One batch of prompts, answered and scored, on the host; and its metrics."""
         step = self.step * (self.resample + 1) + round_
-        index, count = processes.share()
+        index, count = distributed.share()
         key, rows = jax.random.key(self.seed), count * len(prompts["prompt"])
         keys = row_keys(key, step, rows, self.group)[index::count]
         answers = self.dialogue.answers(
@@ -208,7 +206,7 @@ class Rollouts:
         metrics = {"length": mask.sum(axis=-1).mean(), "truncated": 1 - ended.mean()}
         metrics |= counts
         if reward := self.reward:
-            batch["rewards"], parts = processes.together(
+            batch["rewards"], parts = distributed.together(
                 lambda: self._score(reward, prompts["rows"], texts)
             )
             metrics["reward"] = batch["rewards"].mean()
@@ -250,7 +248,7 @@ class Rollouts:
         Raises:
           NothingToLearn: they are as many as `patience`.
         """
-        learns = any(processes.gather(not _useless(batch).all()))
+        learns = any(distributed.gather(not _useless(batch).all()))
         self.all_tied = 0 if learns else self.all_tied + 1
         if self.all_tied >= self.patience:
             raise NothingToLearn(
@@ -265,7 +263,7 @@ class Rollouts:
 def _trimmed(batch, step):
     """Arrays only, cut to the multiple of `step` that holds all answers that count."""
     counted = np.flatnonzero(batch["loss_mask"].any(axis=(0, 1)))
-    longest = max(processes.gather(int(counted[-1]) + 1 if len(counted) else 1))
+    longest = max(distributed.gather(int(counted[-1]) + 1 if len(counted) else 1))
     width = min(-(-longest // step) * step, batch["completion"].shape[-1])
     for name in ("completion", "loss_mask", "logprobs"):
         batch[name] = batch[name][..., :width]

@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.batches import batch_checks
+from helpers.batches import sources
 from helpers.batches.images import check_prompts
-from helpers.generation import sampling_checks
-from helpers.generation.choosing import chooser, tempering
+from helpers.generation.next_token import chooser, tempering
 from helpers.model import halving
 from helpers.model.attention import KV
 from helpers.model.scoring import prefill
 from helpers.model.unrolled import for_decoding, stacked
-from helpers.runtime.jit import jit
+from helpers.runtime.devices import jit
+from helpers.runtime.ranges import require, require_count
 from helpers.runtime.sharding import gathered, spread_rows, using
 
 
@@ -89,8 +89,8 @@ def generate(
         its images.
     """
     vocab = model.config.vocab_size
-    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
-    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
+    check_keys(keys_PG, len(prompt_PT))
     given = model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
     graph, weights, rows = prepared(*given, images=images)
     with using(weights):
@@ -123,7 +123,7 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
     Raises:
       ValueError, ImageMismatch: see `generate`.
     """
-    batch_checks.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
+    sources.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
     if images is not None or model.config.vision:
         check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
@@ -261,3 +261,30 @@ def append(cache: KV, new: KV, at, is_in=False) -> KV:
         keys, values = write(-1, cache.keys, keys), write(-2, cache.values, values)
     positions = write(2, cache.positions, new.positions)
     return KV(keys, values, positions, write(2, cache.segments, new.segments))
+
+
+LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
+MOST = (2 - 2**-23) * 2.0**127  # of float32: a temperature above it is infinite there
+
+
+def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
+    """Refuses settings of `sampling.generate` that mean nothing."""
+    if require("temperature", temperature, least=0, most=MOST):  # 0 is greedy
+        require("temperature other than 0", temperature, least=LEAST)
+    require("top_p", top_p, least=LEAST, most=1)
+    require_count("top_k", top_k, least=0)
+    require_count("max_tokens", max_tokens)
+    if strange := [token for token in eos_ids if token not in range(vocab)]:
+        raise ValueError(
+            f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
+            "answer could end with them. Pass those of its own tokenizer."
+        )
+
+
+def check_keys(keys, rows):
+    """Refuses keys that are not one row for each of the prompts."""
+    if keys.ndim != 2 or keys.shape[0] != rows or not keys.size:
+        raise ValueError(
+            f"keys_PG has shape {keys.shape} for {rows} prompts: pass at least one "
+            "prompt, and a key for each answer, row_keys(key, step, prompts, group)."
+        )

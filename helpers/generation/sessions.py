@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.batches.batch_checks import check_right_padded
-from helpers.generation import sampling_checks
-from helpers.generation.choosing import chooser, tempering
-from helpers.generation.interruptions import Heard, closed_up, hearing
+from helpers.batches.sources import check_right_padded
+from helpers.generation.next_token import chooser, tempering
 from helpers.generation.sampling import (
     append,
+    check_keys,
+    check_limits,
     decode_turn,
     empty_cache,
     gathered_model,
@@ -28,8 +28,8 @@ from helpers.generation.sampling import (
 )
 from helpers.model import scoring
 from helpers.model.attention import KV
-from helpers.runtime.jit import jit
-from helpers.runtime.sharding import own_rows, spread_rows, using
+from helpers.runtime.devices import jit
+from helpers.runtime.sharding import local_rows, spread_rows, using
 
 
 class Session(NamedTuple):
@@ -50,6 +50,19 @@ class Session(NamedTuple):
     length: jax.Array
     last: jax.Array
     ready: jax.Array
+
+
+class ForcedTokens(NamedTuple):
+    """What was written into answers, to be read before they go on.
+
+    tokens, mask: (P, G, T) int32, right-padded, T the `max_tokens` of `generate`.
+    place: (P, G) int32, how many tokens each answer has. Its random numbers then depend
+    on its place, and not on where in the cache it stands.
+    """
+
+    tokens: np.ndarray
+    mask: np.ndarray
+    place: np.ndarray
 
 
 def columns(turns, max_tokens, max_result_tokens):
@@ -104,7 +117,7 @@ def generate(
     max_tokens,
     eos_ids,
     temperature=1.0,
-    heard: Heard | None = None,
+    heard: ForcedTokens | None = None,
 ):
     """The active answers go on until each has ended in an EOS, or at `max_tokens`.
 
@@ -121,9 +134,9 @@ def generate(
         cache has no room for `max_tokens`, or a setting means nothing.
     """
     vocab = model.config.vocab_size
-    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
+    check_limits(max_tokens, eos_ids, temperature, vocab)
     active_PG = jnp.asarray(active_PG, bool)
-    sampling_checks.check_keys(keys_PG, len(active_PG))
+    check_keys(keys_PG, len(active_PG))
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
     rows = [keys_PG, active_PG, *(heard or ())]
@@ -163,7 +176,7 @@ def _generate(
     model = gathered_model(graph, weights)
     choose = chooser(keys, 0 if greedy else temperature)
     if heard:
-        choose = hearing(choose, session.column, Heard(*heard))
+        choose = forced(choose, session.column, ForcedTokens(*heard))
     state = session.hidden, session.length, active
     kv, start = (session.prefix, session.cache), session.column
     turn, cache = decode_turn(model, kv, start, state, max_tokens, eos_ids, choose)
@@ -264,7 +277,7 @@ def _resume(graph, weights, session, active_PG):
 
 def _check_turn(session, active_PG, generates, columns):
     """Refuses a turn out of order, and one that would overwrite an earlier one."""
-    wrong = np.argwhere(active_PG & (own_rows(session.ready) != generates))
+    wrong = np.argwhere(active_PG & (local_rows(session.ready) != generates))
     if len(wrong):
         place = tuple(wrong[0].tolist())
         raise ValueError(
@@ -279,3 +292,36 @@ def _check_turn(session, active_PG, generates, columns):
             f"{columns}. Pass prefill the size that columns(turns, max_tokens, "
             "max_result_tokens) gives for all turns."
         )
+
+
+def forced(choose, start, heard):
+    """A chooser that says first what is heard; `start` is the column of its first."""
+
+    def chosen(logits_PGV, column):
+        t = column - start
+        tokens_PG, mask_PG = (
+            jax.lax.dynamic_index_in_dim(x, t, axis=-1, keepdims=False)
+            for x in (heard.tokens, heard.mask)
+        )
+        own_PG, logprob_PG = choose(logits_PGV, heard.place + t)
+        is_heard = mask_PG > 0
+        chosen_PG = jnp.where(is_heard, tokens_PG, own_PG)
+        return chosen_PG, jnp.where(is_heard, 0.0, logprob_PG)
+
+    return chosen
+
+
+def closed_up(cache):
+    """The cache with each answer's empty columns moved behind its tokens."""
+    order_PGS = jnp.argsort(cache.segments == 0, axis=-1, stable=True)
+
+    def moved(tree, axes, axis):
+        order = jnp.expand_dims(order_PGS, axes)
+        return jax.tree.map(lambda x: jnp.take_along_axis(x, order, axis=axis), tree)
+
+    return KV(
+        moved(cache.keys, (0, 3, 4), 5),
+        moved(cache.values, (0, 3, 5), 4),
+        moved(cache.positions, (), 2),
+        moved(cache.segments, (), 2),
+    )

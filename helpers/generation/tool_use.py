@@ -11,10 +11,10 @@ import numpy as np
 
 from helpers.generation import sessions
 from helpers.generation.dialogue import Answers, padded
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require, require_count
 from helpers.runtime.run_identity import describe
-from helpers.runtime.sharding import own_rows
+from helpers.runtime.sharding import local_rows
 from helpers.text import chat
 from helpers.tools.tool import by_name, run_side_by_side
 from helpers.tools.traces import Trace
@@ -94,7 +94,7 @@ class ToolUse:
             session, completions = sessions.generate(
                 model, session, keys, active, temperature=temperature, **limits
             )
-            tokens, mask, logprobs, ended = own_rows(completions)
+            tokens, mask, logprobs, ended = local_rows(completions)
             places = list(zip(*np.nonzero(active), strict=True))
             for p, g in places:
                 real = mask[p, g] > 0
@@ -102,9 +102,9 @@ class ToolUse:
                 own[p][g].append_turn(*turn_PG)
             is_last = turn == self.turns - 1
             calling = [own[p][g] for p, g in places if own[p][g].awaits_results]
-            if is_last or not any(processes.gather(bool(calling))):
+            if is_last or not any(distributed.gather(bool(calling))):
                 break
-            processes.together(lambda calling=calling: self._run(calling))
+            distributed.together(lambda calling=calling: self._run(calling))
             results, real = np.zeros((2, P, G, self.max_result_tokens), np.int32)
             for p, g in places:
                 ids = own[p][g].append_results()

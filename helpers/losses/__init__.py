@@ -1,14 +1,15 @@
 """Every loss of the course, a pure function of arrays."""
 
 from helpers.losses import distillation
-from helpers.losses.importance import importance_ratio, sampler_weights
 from helpers.losses.means import masked_mean
 from helpers.losses.policy_gradient import (
     advantages,
     gspo_loss,
     gspo_token_loss,
+    importance_ratio,
     kl_k3,
     policy_gradient_loss,
+    sampler_weights,
 )
 from helpers.losses.supervised import sft_loss
 

@@ -10,7 +10,7 @@ import shutil
 
 from safetensors import SafetensorError
 
-from helpers.runtime.processes import on_first
+from helpers.runtime.distributed import on_first
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")

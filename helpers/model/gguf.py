@@ -25,7 +25,7 @@ from helpers.model.folder import (
     write_json,
 )
 from helpers.model.gguf_file import GGUFError, GGUFFile
-from helpers.runtime.processes import on_first
+from helpers.runtime.distributed import on_first
 from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
 from helpers.text.template_limits import TemplateRefused, require_modest
 

@@ -16,7 +16,7 @@ from helpers.model import hub_checksums, hub_errors, hub_listing, packaged
 from helpers.model.config import ModelConfig
 from helpers.model.folder import MODEL
 from helpers.model.hub_errors import ModelUnavailable, NotStored
-from helpers.runtime import secrets
+from helpers.runtime import platform
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
 # Kaggle serves these from its own disks, without a Hugging Face token.
@@ -111,7 +111,7 @@ def _from_hub(model):
 
     try:
         token = runtime.token()
-    except secrets.TokenMissing:
+    except platform.TokenMissing:
         token = None
     place: dict[str, Any] = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
     failures = _failures()

@@ -18,7 +18,7 @@ from helpers.model import peft_folder, provenance, quantized
 from helpers.model.folder import WeightsError, place_of
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
-from helpers.runtime.processes import whole
+from helpers.runtime.distributed import whole
 from helpers.runtime.ranges import require, require_count
 
 ATTENTION = ("q", "k", "v", "o")

@@ -28,7 +28,7 @@ from helpers.model.folder import (
     write_json,
 )
 from helpers.model.transformer import Transformer
-from helpers.runtime.processes import whole
+from helpers.runtime.distributed import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
 

@@ -3,7 +3,7 @@
 import os
 
 from helpers import runtime
-from helpers.runtime.processor import multiplies_bfloat16
+from helpers.runtime.devices import multiplies_bfloat16
 
 
 def frozen_dtype(preset) -> str:

@@ -28,7 +28,7 @@ from helpers.recipes import kept_adapters, presets
 from helpers.recipes.frozen import frozen_dtype
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
-from helpers.runtime.precision import multiply_as_written
+from helpers.runtime.devices import multiply_as_written
 from helpers.runtime.ranges import require_count
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat

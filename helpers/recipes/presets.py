@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from helpers.runtime.environment import where
+from helpers.runtime.platform import where
 
 
 class Stage(NamedTuple):

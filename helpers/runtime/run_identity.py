@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from helpers.runtime.descriptions import Description
-from helpers.runtime.processes import whole
+from helpers.runtime.distributed import whole
 
 MOST = 3  # differences that a refusal spells out
 REMEDY = (

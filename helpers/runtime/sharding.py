@@ -12,6 +12,7 @@ feed-forward over "data" instead of the rows, and adds up activations at every l
 
 import contextlib
 import re
+from collections.abc import Sequence
 from typing import cast
 
 import jax
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from helpers.runtime import processes
+from helpers.runtime import distributed
 
 # Tensor parallelism (1909.08053): these matrices are cut along what they make, or along
 # what they take, so that a layer needs one sum over "model" after attention and one
@@ -168,13 +169,13 @@ def gathered(tree, dtype):
     return jax.tree_util.tree_map_with_path(whole, tree)
 
 
-def own_places(mesh: Mesh) -> int:
+def local_places(mesh: Mesh) -> int:
     """How many places along "data" are this process's, and so take rows that it passes.
 
     Raises:
       ValueError: the processes have no equal shares of the mesh.
     """
-    index, count = processes.share()
+    index, count = distributed.share()
     owners = [{device.process_index for device in place} for place in mesh.devices]
     own = owners.count({index})
     if own * count != len(owners):
@@ -208,7 +209,7 @@ def spread_rows(arrays, weights):
     layout = jax.tree.leaves(weights)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return arrays
-    rows, places = arrays[0].shape[0], own_places(_devices_of(layout))
+    rows, places = arrays[0].shape[0], local_places(_devices_of(layout))
     layout_of_rows = NamedSharding(layout.mesh, PartitionSpec("data"))
     if rows % places == 0:
         return [_joined(x, layout_of_rows) for x in arrays]
@@ -228,7 +229,7 @@ def _joined(x, layout):
     return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(x))
 
 
-def own_rows(arrays):
+def local_rows(arrays):
     """On the host, those rows of arrays that this process passed to `spread_rows`.
 
     Args:
@@ -295,7 +296,7 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
         raise ValueError(f"The arrays of a batch need the same leading axis: {rows}.")
     if accumulate is None:
         accumulate = cached_pieces(arrays, max(B // minibatches, 1), mesh)
-    pieces, devices = minibatches * accumulate, own_places(mesh)
+    pieces, devices = minibatches * accumulate, local_places(mesh)
     if B % (pieces * devices):
         raise ValueError(
             f"A batch of {B} rows cannot be cut into minibatches={minibatches} times"
@@ -309,3 +310,29 @@ def place_batch(batch: dict, mesh: Mesh, minibatches=1, accumulate: int | None =
         )
         for name, x in arrays.items()
     }
+
+
+def make_mesh(
+    devices: Sequence[jax.Device] | None = None, model: int = 1
+) -> jax.sharding.Mesh:
+    """A mesh with axes ("data", "model") over all devices, or over those given.
+
+    Args:
+      devices: defaults to `jax.devices()`.
+      model: devices per model replica; must divide their number.
+    Raises:
+      ValueError: `model` does not divide the number of devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    if model < 1 or len(devices) % model:
+        raise ValueError(
+            f"{len(devices)} devices cannot be split into groups of model={model}. "
+            "Choose a divisor of the number of devices."
+        )
+    auto = jax.sharding.AxisType.Auto  # explicit: its default differs between versions
+    return jax.make_mesh(
+        (len(devices) // model, model),
+        ("data", "model"),
+        axis_types=(auto, auto),
+        devices=devices,
+    )

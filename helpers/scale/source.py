@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from helpers.generation.rollouts import Rollouts
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.scale import published, tickets
 from helpers.scale.buffer import Buffer, Lease
@@ -56,7 +56,7 @@ class FromWorkers:
     Raises:
       ValueError: the rollouts replace tied groups, so that how many prompts a batch
         takes is not known before; they have no reward; or the trainer is of several
-        processes.
+        distributed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FromWorkers:
                 f"resample={rollouts.resample} draws prompts depending on answers, and"
                 " tickets are drawn before them. Pass resample=0 to Rollouts."
             )
-        if rollouts.reward is None or processes.share()[1] > 1:
+        if rollouts.reward is None or distributed.share()[1] > 1:
             raise ValueError(
                 "Workers answer for a trainer of one process, and score: give Rollouts"
                 " a reward, and train several hosts, or by a teacher, with Rollouts."

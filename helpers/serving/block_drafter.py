@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.generation.choosing import draw
+from helpers.generation.next_token import draw
 from helpers.model.attention import KV, visible
 from helpers.model.attention_blocks import Reach
 from helpers.model.ops import rms_norm

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.generation.choosing import draw
+from helpers.generation.next_token import draw
 from helpers.generation.sampling import empty_cache
 from helpers.model.attention import KV, summing
 from helpers.model.scoring import prefill

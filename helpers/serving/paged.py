@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model.attention import KV
-from helpers.runtime.jit import jit
+from helpers.runtime.devices import jit
 
 
 class Pages(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from helpers.generation import sampling_checks
+from helpers.generation import sampling
 
 
 @dataclasses.dataclass(eq=False)
@@ -51,7 +51,7 @@ def check(request: Request, vocab: int, most: int) -> None:
         )
     if strange := [int(token) for token in prompt if not 0 <= token < vocab]:
         raise ValueError(f"Tokens {strange[:3]} are not of the model's {vocab}.")
-    sampling_checks.check_limits(budget, (), request.temperature, vocab)
+    sampling.check_limits(budget, (), request.temperature, vocab)
     if not hasattr(request.seed, "__index__") or not 0 <= request.seed < 2**32:
         raise ValueError(
             f"seed {request.seed!r} must be a whole number, from 0 to below 2^32."

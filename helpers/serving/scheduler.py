@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.generation import sampling_checks
-from helpers.generation.choosing import draw
+from helpers.generation import sampling
+from helpers.generation.next_token import draw
 from helpers.runtime.ranges import require_positions
 from helpers.serving import paged
 from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
@@ -74,7 +74,7 @@ class Engine:
     ):
         if min(places, longest, chunk) < 1:
             raise ValueError("places, longest and chunk must be 1 or more.")
-        sampling_checks.check_limits(longest, eos_ids, 0, model.config.vocab_size)
+        sampling.check_limits(longest, eos_ids, 0, model.config.vocab_size)
         require_positions(model.config, longest, f"A text of longest={longest}")
         self.pool = BlockPool(blocks, size, keep)
         self.pages = paged.pages(model, blocks, size)

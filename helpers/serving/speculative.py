@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.generation import sampling_checks
-from helpers.generation.choosing import draw
+from helpers.generation import sampling
+from helpers.generation.next_token import draw
 from helpers.generation.sampling import (
     Completions,
     empty_cache,
@@ -24,7 +24,7 @@ from helpers.generation.sampling import (
 )
 from helpers.model.scoring import prefill
 from helpers.model.unrolled import for_decoding
-from helpers.runtime.jit import jit
+from helpers.runtime.devices import jit
 from helpers.runtime.sharding import using
 from helpers.serving.drafters import (
     CHECKS,
@@ -77,9 +77,9 @@ def generate(
       ValueError: as `sampling.generate`; or the drafter cannot draft for this target.
     """
     vocab = model.config.vocab_size
-    sampling_checks.check_limits(max_tokens, eos_ids, temperature, vocab)
+    sampling.check_limits(max_tokens, eos_ids, temperature, vocab)
     drafter.check(model)
-    sampling_checks.check_keys(keys_PG, len(prompt_PT))
+    sampling.check_keys(keys_PG, len(prompt_PT))
     graph, weights, rows = prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
     )

@@ -1,6 +1,6 @@
 """Rollouts whose answers a drafter helps to write."""
 
-from helpers.generation.one_turn import OneTurn
+from helpers.generation.dialogue import OneTurn
 from helpers.runtime.run_identity import describe
 from helpers.serving import speculative
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from helpers.generation.choosing import draw
+from helpers.generation.next_token import draw
 
 
 class Verified(NamedTuple):

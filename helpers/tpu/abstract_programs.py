@@ -13,12 +13,12 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
 from helpers.generation import sampling
-from helpers.generation.choosing import tempering
+from helpers.generation.next_token import tempering
 from helpers.model import lora
 from helpers.model.per_layer import keep_on_host
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
-from helpers.training import rounding
+from helpers.training import optimizers
 from helpers.training.update import build_update
 
 
@@ -67,7 +67,7 @@ def _placed(state, mesh):
 def _moments(params, optimizer, mesh):
     """The optimizer's first state, as the trainer makes it."""
     state = jax.eval_shape(
-        lambda p: rounding.first_state(optimizer.transform, p), params
+        lambda p: optimizers.first_state(optimizer.transform, p), params
     )
     return _placed(state, mesh)
 

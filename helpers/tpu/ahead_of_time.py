@@ -14,8 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import using
+from helpers.runtime.sharding import make_mesh, using
 from helpers.tpu import where_time_goes
 from helpers.tpu.generations import GENERATIONS, SLICES
 from helpers.tpu.hlo import GB, collectives, modelled_cycles, out_of_memory

@@ -8,7 +8,7 @@ import pathlib
 import sys
 from importlib import metadata, util
 
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 
 
 def requirement() -> str:

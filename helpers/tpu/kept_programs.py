@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from helpers.model.ops import rms_norm
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.tpu import ahead_of_time
 from helpers.tpu.find_libtpu import find_compiler
 

@@ -2,9 +2,8 @@
 
 from helpers.training import objectives, optimizers
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.contracts import Callback
 from helpers.training.errors import NothingToLearn, TrainingDiverged
-from helpers.training.metrics_log import Logger
+from helpers.training.logging import Callback, Logger
 from helpers.training.trainer import Trainer
 
 __all__ = [

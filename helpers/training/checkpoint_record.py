@@ -1,7 +1,6 @@
 """What makes a folder a checkpoint: `checkpoint.json`, written when all else is there.
 
-It holds the record and a checksum of every file. The folder may be on a disk or in a
-bucket (`helpers.runtime.bucket`).
+It holds the record and a checksum of every file.
 """
 
 import json

@@ -8,9 +8,6 @@ A run folder looks like this; the newest two checkpoints are kept:
     began.txt                             checksum of the weights the run began with
     earlier-1/                            what was here when a run began afresh
 
-In a bucket (`helpers.runtime.bucket`) nothing can be renamed. There checkpoint.json is
-written last and removed first, and a folder without it is no checkpoint.
-
 Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
 not within the promises made here (tried with Orbax 0.12.8). It reads what it finds: of
 40 checkpoints with one flipped bit it returned 40 with wrong numbers, and it renames by
@@ -24,6 +21,7 @@ import fcntl
 import itertools
 import logging
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -31,15 +29,12 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
-from helpers.runtime import bucket
-from helpers.runtime.bucket import BucketRun
-from helpers.runtime.environment import numbered
-from helpers.runtime.lasting import require_writable
-from helpers.runtime.processes import gather, on_first, together
+from helpers.runtime.distributed import gather, on_first, together
+from helpers.runtime.platform import numbered, require_writable
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.training import checkpoint_record
-from helpers.training.checkpoint_record import FORMAT, NAME, remove
+from helpers.training.checkpoint_record import FORMAT, remove
 
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
@@ -55,7 +50,7 @@ class Checkpoints:
     """The checkpoints of one run folder.
 
     Args:
-      folder: the run folder, which is created; on a disk, or "gs://bucket/…".
+      folder: the run folder, which is created.
       keep: how many of the newest checkpoints stay.
     Raises:
       ValueError: keep is no whole number from 1.
@@ -63,8 +58,12 @@ class Checkpoints:
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
         require_count("keep", keep)  # the newest always stays
-        self.run = bucket.place(folder)
-        self.bucket = BucketRun(self.run) if bucket.is_bucket(folder) else None
+        if "://" in os.fspath(folder):
+            raise ValueError(
+                f"{folder} is no folder on a disk. Train in one, and copy checkpoints"
+                " to a bucket in a Callback's on_save."
+            )
+        self.run = Path(folder).absolute()
         self.folder = self.run / "checkpoints"
         self.keep = keep
         self.orbax = ocp.Checkpointer(ocp.StandardCheckpointHandler())
@@ -75,10 +74,10 @@ class Checkpoints:
 
         Raises:
           CheckpointError: another run trains in this folder, not all processes of
-            this one see it, or nothing can be written there, in a bucket or on a disk.
+            this one see it, or nothing can be written there.
         """
         with contextlib.ExitStack() as stack:
-            lock = self._claim(self.bucket) if self.bucket else self._lock()
+            lock = self._lock()
             on_first(lambda: self._enter(stack, lock))
             if not all(gather((self.run / "run.lock").exists())):
                 raise CheckpointError(
@@ -88,7 +87,7 @@ class Checkpoints:
             yield
 
     def _enter(self, stack, lock):
-        """Takes the lock; why it cannot be had is told, of a bucket or of a disk."""
+        """Takes the lock; why it cannot be had is told."""
         try:
             stack.enter_context(lock)
         except OSError as error:
@@ -119,46 +118,22 @@ class Checkpoints:
             self._clean_up()
             yield
 
-    @contextlib.contextmanager
-    def _claim(self, run: BucketRun):
-        """Holds a run folder in a bucket, until another process takes it over."""
-        run.claim()
-        try:
-            self._clean_up()
-            yield
-        finally:
-            run.release()
-
     def _clean_up(self):
         """Removes what a kill or a full disk left half written, or half removed."""
         whole = self.all()
         half = [path for path in numbered(self.folder) if path not in whole]
         remove([*half, *self.folder.glob("writing-*")])
 
-    def logs(self) -> Path:
-        """Where the logs of this run grow, as they were with its last checkpoint."""
-        if self.bucket is None:
-            return self.run
-        self.bucket.fetch_logs()
-        return self.bucket.logs
-
     def set_aside(self) -> None:
         """Moves the run that is here, if any, into a folder of its own: earlier-1, ….
 
         Call it while the folder is `locked`. Files that are not a run's stay.
 
-        Raises:
-          CheckpointError: the folder holds a run, and is in a bucket.
         """
         on_first(self._set_aside)
 
     def _set_aside(self):
         found = [path for name in OURS for path in sorted(self.run.glob(name))]
-        if self.bucket and found:
-            raise CheckpointError(
-                f"{self.run} holds a run, and nothing can be moved in a bucket. Give"
-                " this run another folder, or delete what is there."
-            )
         if self.all() or found != [self.folder]:
             names = (f"earlier-{number}" for number in itertools.count(1))
             aside = next(x for x in map(self.run.joinpath, names) if not x.exists())
@@ -169,8 +144,7 @@ class Checkpoints:
 
     def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first."""
-        found = numbered(self.folder)
-        return [p for p in found if (p / NAME).exists()] if self.bucket else found
+        return numbered(self.folder)
 
     def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
         """Writes a checkpoint, then removes those older than the newest `keep`.
@@ -181,30 +155,20 @@ class Checkpoints:
           record: what JSON can hold: data position, lengths of the logs, ….
 
         Raises:
-          CheckpointError: the disk is full or not writable, or another process has
-            taken over a run in a bucket.
+          CheckpointError: the disk is full or not writable.
         """
         final = self.folder / f"{step:08d}"
-        aside = self.folder / f"writing-{step:08d}-{next(TRIES)}"
-        side = final if self.bucket else aside
+        side = self.folder / f"writing-{step:08d}-{next(TRIES)}"
         try:
-            on_first(self._require_claim)
             with quiet_orbax():
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
             on_first(lambda: self._finish(side, final, {"step": step, **record}))
-        except bucket.trouble(self.run) as error:
+        except (OSError, ValueError) as error:
             raise CheckpointError(self._said(error, step, side, arrays)) from None
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
 
-    def _require_claim(self):
-        if self.bucket:
-            self.bucket.require_claim()
-
     def _finish(self, side, final, record):
-        if self.bucket:
-            self.bucket.push_logs()
-            self.bucket.require_claim()
         checkpoint_record.finish(side, record)
         if side != final:
             if final.exists():  # of this step, by a save that was cut off behind this
@@ -214,9 +178,7 @@ class Checkpoints:
     def _said(self, error, step, side, arrays):
         """What stopped a checkpoint, and what to do; room is made for the next try."""
         text = f"The checkpoint of step {step} could not be written: "
-        text += f"{bucket.cause(error)}."
-        if self.bucket:
-            return f"{text} Started again, the run goes on from its last checkpoint."
+        text += f"{_cause(error)}."
         checkpoint_record.remove_while_written(side)
         needed = sum(x.nbytes for x in arrays.values()) / 1e6
         free = shutil.disk_usage(self.folder).free / 1e6
@@ -305,6 +267,13 @@ class Checkpoints:
             raise CheckpointError(
                 f"{self.run} holds another run: {listed(changed)}. {REMEDY}{hint}"
             )
+
+
+def _cause(error: Exception) -> str:
+    """What the operating system said, from an OSError or from Orbax's long message."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    number = int(code[1]) if code else getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error)
 
 
 @contextlib.contextmanager

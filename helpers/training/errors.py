@@ -3,8 +3,10 @@
 import math
 import warnings
 
-from helpers.runtime.finite import not_finite
-from helpers.training.off_policy import OffPolicyObjective
+import jax
+import jax.numpy as jnp
+
+from helpers.training.update import OffPolicyObjective
 
 
 class TrainingDiverged(RuntimeError):
@@ -109,3 +111,17 @@ def _nothing_learned(rows):
         " distillation; for RL give them a larger max_tokens. For SFT look whether rows"
         " are so long that their answers are cut off."
     )
+
+
+def not_finite(tree) -> str:
+    """The path of an array of a tree that is not finite throughout; "" if all are."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    for path, x in leaves:
+        if jnp.issubdtype(x.dtype, jnp.floating) and not _all_finite(x):
+            return jax.tree_util.keystr(path)
+    return ""
+
+
+@jax.jit  # once for each shape, whatever the tree
+def _all_finite(x):
+    return jnp.isfinite(x).all()

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from helpers.losses.distillation import distillation_loss, reverse_kl
-from helpers.losses.importance import sampler_weights
 from helpers.losses.means import masked_mean
-from helpers.losses.policy_gradient import policy_gradient_loss
+from helpers.losses.policy_gradient import policy_gradient_loss, sampler_weights
 from helpers.losses.preferences import dpo_loss, orpo_loss
 from helpers.losses.supervised import sft_loss
 from helpers.model.head import CHUNK, all_logprobs, in_chunks
@@ -22,8 +21,7 @@ from helpers.model.scoring import (
     token_logprobs,
 )
 from helpers.runtime.ranges import require, require_count
-from helpers.training.contracts import Objective
-from helpers.training.off_policy import OffPolicyObjective
+from helpers.training.update import Objective, OffPolicyObjective
 
 
 def sft(chunk: int = CHUNK) -> Objective:

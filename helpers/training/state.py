@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model import lora
-from helpers.runtime.jit import jit
+from helpers.runtime.devices import jit
 from helpers.runtime.sharding import place, shardings, using
-from helpers.training import rounding
+from helpers.training import optimizers
 from helpers.training.update import build_update
 
 
@@ -68,7 +68,7 @@ class TrainingState:
         """Makes the first optimizer state, and the update that XLA will compile."""
 
         def init(params):
-            return rounding.first_state(transform, params)
+            return optimizers.first_state(transform, params)
 
         layout = shardings(jax.eval_shape(init, self.params), self.mesh)
         self.opt_state = jax.jit(init, out_shardings=layout)(self.params)

@@ -5,7 +5,7 @@ this file is the rest: it spreads the model and the batch over the devices, upda
 evaluates, logs, writes checkpoints and resumes. It knows nothing of where batches come
 from.
 
-With several processes (`helpers.runtime.processes`), each runs this same code on its
+With several processes (`helpers.runtime.distributed`), each runs this same code on its
 share of the data; process 0 writes the log and what stands beside the arrays of a
 checkpoint.
 """
@@ -18,26 +18,30 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from helpers.batches.batch_checks import require_fitting, require_readable
-from helpers.batches.sources import BatchSource
-from helpers.runtime import processes
-from helpers.runtime.mesh import make_mesh
+from helpers.batches.sources import BatchSource, require_fitting, require_readable
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_run
-from helpers.runtime.sharding import place_batch
+from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
-from helpers.training.contracts import Callback, Objective
 from helpers.training.errors import (
     require_finite,
     require_finite_weights,
     require_own_answers,
     warn_of_nothing_learned,
 )
-from helpers.training.metrics_log import Logger, MetricsLog, Progress
+from helpers.training.logging import (
+    Callback,
+    Logger,
+    MetricsLog,
+    Progress,
+    StepLog,
+    evaluation_of,
+)
 from helpers.training.optimizers import Optimizer
 from helpers.training.state import TrainingState
-from helpers.training.step_log import StepLog, evaluation_of
+from helpers.training.update import Objective
 
 
 class Trainer:
@@ -63,8 +67,7 @@ class Trainer:
       accumulate: gradient accumulation: pieces each update is computed in, to save
         memory; the update is that of the whole. None: one, but on a lone CPU as many
         as keep its caches warm.
-      folder: where checkpoints and logs go, on a disk or "gs://bucket/…"; None
-        writes no file.
+      folder: where checkpoints and logs go; None writes no file.
       fresh: start again in a folder that holds a run, which is moved aside into
         `earlier-1` there; take it away again, or a killed run starts again as well.
       save_every: steps between checkpoints; 0 writes one at the end only.
@@ -122,7 +125,7 @@ class Trainer:
         self.fresh, self.save_every = fresh, save_every
         self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
-        self.progress = Progress(log and processes.is_first())
+        self.progress = Progress(log and distributed.is_first())
         self.step, self.saved, self.resumed = 0, 0, False
         self.run: dict = {}  # what tells this run from others
         self.torn = False  # stopped between an update and noting that it was made
@@ -205,7 +208,7 @@ class Trainer:
         """One step; False if the batches have ended."""
         before = batches.get_state() if self.checkpoints else None
         try:
-            batch, described = processes.next_of_all(batches)
+            batch, described = distributed.next_of_all(batches)
             if batch is None:
                 return False
             require_readable(getattr(self.model, "config", None), batch)
@@ -249,15 +252,15 @@ class Trainer:
             found = self.checkpoints.restore(self.named_arrays(), self.run)
             if found is not None:
                 arrays, record = found
-                processes.resume(batches, record["batches"])
+                distributed.resume(batches, record["batches"])
                 self.state.restore(arrays)  # last: who is refused keeps the model as is
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
-        first = processes.is_first()
+        first = distributed.is_first()
         loggers = self.loggers if first else ()
-        writes = self.checkpoints.logs() if self.checkpoints and first else None
+        writes = self.checkpoints.run if self.checkpoints and first else None
         self.log = MetricsLog(writes, position, self.step, loggers)
-        self.log.rows = processes.gather(self.log.rows)[0]
+        self.log.rows = distributed.gather(self.log.rows)[0]
         self.step_log = StepLog(
             self.log,
             self.progress,
@@ -273,7 +276,7 @@ class Trainer:
         if self.checkpoints:
             record = {
                 "run": self.run,
-                "batches": processes.gather(batches.get_state()),
+                "batches": distributed.gather(batches.get_state()),
                 "log": self.log.position(),
             }
             path = self.checkpoints.save(self.step, self.named_arrays(), record)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tiny_models import VOCAB, cached_model
 
-from helpers.batches.batch_checks import require_readable
 from helpers.batches.images import ImageMismatch
+from helpers.batches.sources import require_readable
 from helpers.training import Trainer, objectives
 from helpers.training.optimizers import adamw
 

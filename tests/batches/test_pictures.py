@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from helpers.batches.pictures import pictures
+from helpers.batches.images import pictures
 from helpers.tasks.food import food101, food_pictures
 
 unhurried = settings(deadline=None, max_examples=40)

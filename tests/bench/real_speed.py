@@ -33,7 +33,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from helpers.runtime.processor import multiplies_bfloat16  # noqa: E402
+from helpers.runtime.devices import multiplies_bfloat16  # noqa: E402
 
 TABLE = ROOT / "data" / "results" / "real_speed.csv"
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -90,7 +90,7 @@ def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
     }
     # These come with a declared package and are part of its interface.
     ours |= {"IPython", "huggingface_hub", "mpl_toolkits"}
-    ours |= {"etils", "fsspec", "tensorstore"}  # of Orbax and of gcsfs
+    ours |= {"etils"}  # of Orbax
     # The platforms' own secrets and models, imported only there.
     ours |= {"google", "kaggle_secrets", "kagglehub"}
     for file in sorted((ROOT / "helpers").rglob("*.py")):
@@ -100,14 +100,13 @@ def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
 
 
 def test_only_the_files_that_say_so_need_the_extra_scale():
-    """`make env` does not install Ray, nor Colab's set-up cell gcsfs."""
+    """`make env` does not install Ray, nor does Colab's set-up cell."""
     needs = {
-        file.name: imports_of(file) & {"gcsfs", "ray", "simpy"}
+        file.name: imports_of(file) & {"ray", "simpy"}
         for file in (ROOT / "helpers").rglob("*.py")
     }
     found = {name: modules for name, modules in needs.items() if modules}
     assert found == {
-        "bucket.py": {"gcsfs"},
         "ray_crew.py": {"ray"},
         "simulation.py": {"simpy"},
     }

@@ -10,7 +10,7 @@ from helpers.course import results
 from helpers.evaluation import held, wilson
 from helpers.evaluation.evaluator import MathsReport, evaluate
 from helpers.evaluation.wordings import FINAL_LINE
-from helpers.generation import one_turn
+from helpers.generation import dialogue
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.sampling import Completions
 
@@ -81,8 +81,8 @@ def scripted(monkeypatch, table):
     """A Script of this table in place of model and tokenizer."""
     script = Script(table)
     monkeypatch.setattr(held, "chat", Letters)
-    monkeypatch.setattr(one_turn, "chat", Letters)
-    monkeypatch.setattr(one_turn, "generate", script)
+    monkeypatch.setattr(dialogue, "chat", Letters)
+    monkeypatch.setattr(dialogue, "generate", script)
     return script
 
 

@@ -9,7 +9,7 @@ from test_evaluator import ROWS, TABLE, run, scripted
 
 from helpers.evaluation import held
 from helpers.evaluation.evaluator import evaluate
-from helpers.generation import one_turn
+from helpers.generation import dialogue
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_rows_may_come_one_by_one_where_nobody_reads_them_again(script):
     settings = {"max_tokens": 40, "samples": 0, "batch": 2, "seed": 0}
     with pytest.raises(ValueError, match=r"rows is a list_iterator: pass list\(rows\)"):
         held.hold(
-            None, None, iter(ROWS), one_turn.OneTurn(), **settings, temperature=1.0,
+            None, None, iter(ROWS), dialogue.OneTurn(), **settings, temperature=1.0,
             buckets=(16, 32),
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ from helpers.batches import packing, prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import calculator_use
 from helpers.generation.calculator_use import CalculatorUse, stop_ids
-from helpers.generation.one_turn import OneTurn
+from helpers.generation.dialogue import OneTurn
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import row_keys
 from helpers.model.scoring import group_logprobs

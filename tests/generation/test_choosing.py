@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from helpers.generation.choosing import chooser, draw, tempering
+from helpers.generation.next_token import chooser, draw, tempering
 
 
 @pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024, 8191, 8200])

@@ -11,17 +11,17 @@ from tiny_models import cached_model
 from helpers.app.assistant import BackendError
 from helpers.app.local_model import LocalModel
 from helpers.batches import prompt_batches
-from helpers.batches.batch_checks import require_readable
 from helpers.batches.packing import packed_rows
 from helpers.batches.preference_pairs import pairs
+from helpers.batches.sources import require_readable
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import sessions
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.config import ModelConfig
 from helpers.model.rope import Stretch
-from helpers.runtime.mesh import make_mesh
 from helpers.runtime.ranges import TextTooLong
+from helpers.runtime.sharding import make_mesh
 from helpers.serving.drafters import PromptLookup
 from helpers.serving.scheduler import Engine
 from helpers.serving.speculative import generate as speculate

@@ -15,7 +15,7 @@ from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import RewardError, RewardSet
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training.errors import NothingToLearn

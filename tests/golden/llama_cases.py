@@ -25,7 +25,7 @@ import tiny_models  # noqa: E402
 
 from helpers.model import gguf_gemma4, gguf_names, hub, weights  # noqa: E402
 from helpers.model.rope import Stretch  # noqa: E402
-from helpers.runtime.environment import ROOT  # noqa: E402
+from helpers.runtime.platform import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat, chat_templates, gguf_cuts, tokenizer_to_gguf  # noqa: E402
 

@@ -16,7 +16,7 @@ from transformers import AutoProcessor, AutoTokenizer
 from helpers.batches import images
 from helpers.model import weights
 from helpers.model.config import ModelConfig
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.text import chat
 
 SHIPPED = sorted((ROOT / "data" / "tiny").glob("food_*"))

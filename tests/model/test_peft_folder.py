@@ -19,7 +19,7 @@ from test_model import forward
 from helpers.model import lora, names, peft_folder, quantized, weights
 from helpers.model.folder import WeightsError
 from helpers.model.known import KNOWN
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training import Trainer, optimizers
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"

@@ -22,7 +22,7 @@ from tiny_models import model as make
 from helpers.model import weights, weights_checks
 from helpers.model.config import ModelConfig
 from helpers.model.weights import WeightsError
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 

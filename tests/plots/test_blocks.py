@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from helpers.plots import blocks
 from helpers.plots.plotting import PIXELS_PER_INCH
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 
 ON_EIGHT = """
 import jax

@@ -13,8 +13,8 @@ import pytest
 from disconnected import SMALL
 from safetensors.numpy import load_file
 
-from helpers.runtime.lasting import NAME
-from helpers.training.metrics_log import is_timing
+from helpers.runtime.platform import NAME
+from helpers.training.logging import is_timing
 
 TESTS = pathlib.Path(__file__).parents[1]
 SCRIPT, OWN = TESTS / "disconnected.py", TESTS / "disconnected_own.py"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from helpers import losses
 from helpers.rewards import food_rewards, functions
 from helpers.runtime import run_identity
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.runtime.run_identity import describe, differences, listed
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.runtime.jit import CPU_OPTIONS, cpu_options, jit
+from helpers.runtime.devices import CPU_OPTIONS, cpu_options, jit
 
 
 def gram(x):
@@ -77,7 +77,7 @@ def test_making_a_program_does_not_start_the_backend():
 KEEPS = """
 import sys
 import jax, jax.numpy as jnp
-from helpers.runtime.jit import jit, keep_programs
+from helpers.runtime.devices import jit, keep_programs
 jnp.ones(3).sum()  # JAX has compiled something before it is told
 keep_programs(sys.argv[1], least_seconds=0.0)
 def heavy(x):

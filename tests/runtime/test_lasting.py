@@ -8,7 +8,7 @@ import types
 import pytest
 
 from helpers import runtime
-from helpers.runtime import lasting
+from helpers.runtime import platform
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def machine(monkeypatch, tmp_path):
     for name in ("COURSE_BUILD", "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    monkeypatch.setattr(lasting, "DRIVE", tmp_path / "drive")
-    monkeypatch.setattr(lasting, "OUTPUT", tmp_path / "working")
+    monkeypatch.setattr(platform, "DRIVE", tmp_path / "drive")
+    monkeypatch.setattr(platform, "OUTPUT", tmp_path / "working")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def colab(monkeypatch):
 
 def test_on_colab_runs_go_to_drive(colab, tmp_path):
     expected = tmp_path / "drive" / "MyDrive" / "llm-post-training-course"
-    assert runtime.keep_runs() == expected
+    assert runtime.use_persistent_storage() == expected
     assert runtime.run_folder("grpo") == expected / "runs" / "grpo"
     assert colab[1] == [str(tmp_path / "drive")]
 
@@ -47,7 +47,7 @@ def test_what_an_earlier_session_left_is_named(colab, tmp_path, capsys):
     for step in (4, 120):
         (runs / "grpo" / "checkpoints" / f"{step:08d}").mkdir(parents=True)
     (runs / "empty").mkdir()
-    runtime.keep_runs()
+    runtime.use_persistent_storage()
     said = capsys.readouterr().out
     assert "sft, finished" in said and "grpo, to step 120" in said
     assert "empty" not in said
@@ -63,7 +63,7 @@ def test_runs_of_two_stages_are_named_as_notebook_15_keeps_them(
     (runs / "own_x" / "measured").mkdir()
     for folder, step in (("maths", 4), ("maths/earlier-1", 9)):
         (runs / folder / "checkpoints" / f"{step:08d}").mkdir(parents=True)
-    runtime.keep_runs()
+    runtime.use_persistent_storage()
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  found there: maths, to step 4",
         "  found there: own_x/grpo, to step 6",
@@ -77,12 +77,12 @@ def test_a_place_that_cannot_be_written_to_is_not_promised(
     """Nor is it set: the cell, run again, mounts the drive again."""
     (tmp_path / "drive").write_text("in the way")
     with pytest.raises(OSError, match="course: Not a directory.*set COURSE_BUILD"):
-        runtime.keep_runs()
+        runtime.use_persistent_storage()
     assert "runs are kept" not in capsys.readouterr().out
     assert "COURSE_BUILD" not in os.environ
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "drive" / "mine"))
     with pytest.raises(OSError, match="mine: Not a directory"):
-        runtime.keep_runs()
+        runtime.use_persistent_storage()
 
 
 def test_a_drive_that_is_full_is_told_before_a_run_begins(monkeypatch, tmp_path):
@@ -90,9 +90,9 @@ def test_a_drive_that_is_full_is_told_before_a_run_begins(monkeypatch, tmp_path)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
-    monkeypatch.setattr(lasting.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(platform.tempfile, "TemporaryFile", full)
     with pytest.raises(OSError, match="mine: No space left on device. Make room"):
-        runtime.keep_runs()
+        runtime.use_persistent_storage()
 
 
 def test_copies_and_backups_of_checkpoints_are_none(colab, tmp_path, capsys):
@@ -101,7 +101,7 @@ def test_copies_and_backups_of_checkpoints_are_none(colab, tmp_path, capsys):
     for name in ("00000003", "00000012", "7", "70.backup", "00000090 (1)", "5²", "٩٩"):
         (runs / "grpo" / "checkpoints" / name).mkdir(parents=True)
     (runs / "sft" / "checkpoints" / "8 (1)").mkdir(parents=True)
-    runtime.keep_runs()
+    runtime.use_persistent_storage()
     said = capsys.readouterr().out
     assert "grpo, to step 12\n" in said and "sft" not in said
 
@@ -111,7 +111,7 @@ def test_without_leave_it_goes_on_and_says_what_is_lost(colab, capsys):
         raise ValueError("mount failed")
 
     colab[0].mount = refused
-    assert runtime.keep_runs() == runtime.ROOT / "build"
+    assert runtime.use_persistent_storage() == runtime.ROOT / "build"
     said = capsys.readouterr().out
     assert "mount failed" in said and "lost with it" in said
     assert "COURSE_BUILD" not in os.environ
@@ -119,16 +119,16 @@ def test_without_leave_it_goes_on_and_says_what_is_lost(colab, capsys):
 
 def test_on_kaggle_runs_go_to_the_output_folder(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
-    assert runtime.keep_runs().parent == tmp_path / "working"
+    assert runtime.use_persistent_storage().parent == tmp_path / "working"
     assert "Persistence" in capsys.readouterr().out
 
 
 def test_on_a_laptop_nothing_is_changed():
-    assert runtime.keep_runs() == runtime.ROOT / "build"
+    assert runtime.use_persistent_storage() == runtime.ROOT / "build"
     assert "COURSE_BUILD" not in os.environ
 
 
 def test_a_folder_that_was_asked_for_stays(colab, monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
-    assert runtime.keep_runs() == tmp_path / "mine"
+    assert runtime.use_persistent_storage() == tmp_path / "mine"
     assert colab[1] == []

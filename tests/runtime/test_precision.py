@@ -6,7 +6,7 @@ import pytest
 
 from helpers.course import set_up
 from helpers.recipes import food101, maths, presets
-from helpers.runtime import precision
+from helpers.runtime import devices
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +28,15 @@ def written():
 
 
 def test_a_processor_is_told_nothing():
-    precision.multiply_as_written()
+    devices.multiply_as_written()
     assert not written()
 
 
 def test_an_accelerator_is_told_and_told_again(accelerator):
     assert not written()
-    precision.multiply_as_written()
+    devices.multiply_as_written()
     assert written()
-    precision.multiply_as_written(False)
+    devices.multiply_as_written(False)
     assert not written()
 
 
@@ -52,7 +52,7 @@ def test_lessons_multiply_as_written_but_for_the_one_with_a_real_model(
 
 @pytest.mark.parametrize("recipe", [maths, food101])
 def test_real_weights_end_it(recipe, accelerator, monkeypatch):
-    precision.multiply_as_written()
+    devices.multiply_as_written()
 
     class Stop(Exception):
         pass

@@ -3,7 +3,7 @@ import types
 import jax
 import pytest
 
-from helpers.runtime import processor
+from helpers.runtime import devices
 
 AMD = "processor\t: 0\nmodel name\t: EPYC\nflags\t\t: fpu avx512f avx512_bf16 vaes\n"
 INTEL = "processor\t: 0\nflags\t\t: fpu amx_tile amx_bf16\n"
@@ -15,18 +15,18 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
     "said, has", [(AMD, True), (INTEL, True), (OLD, False), (ARM, False), ("", False)]
 )
 def test_the_processors_flags_say_it(said, has, tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
-    assert not processor.multiplies_bfloat16()
-    processor.CPUINFO.write_text(said)
+    monkeypatch.setattr(devices, "CPUINFO", tmp_path / "cpuinfo")
+    assert not devices.multiplies_bfloat16()
+    devices.CPUINFO.write_text(said)
     has = has and jax.__version_info__ >= (0, 8)
-    assert processor.multiplies_bfloat16() is has
+    assert devices.multiplies_bfloat16() is has
 
 
 def test_an_accelerator_is_not_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
-    processor.CPUINFO.write_text(AMD)
-    monkeypatch.setattr(processor.jax, "default_backend", lambda: "tpu")
-    assert not processor.multiplies_bfloat16()
+    monkeypatch.setattr(devices, "CPUINFO", tmp_path / "cpuinfo")
+    devices.CPUINFO.write_text(AMD)
+    monkeypatch.setattr(devices.jax, "default_backend", lambda: "tpu")
+    assert not devices.multiplies_bfloat16()
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,6 @@ def test_an_accelerator_is_not_asked(tmp_path, monkeypatch):
 )
 def test_a_gpu_says_its_generation(capability, has, monkeypatch):
     device = types.SimpleNamespace(compute_capability=capability)
-    monkeypatch.setattr(processor.jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(processor.jax, "devices", lambda: [device])
-    assert processor.multiplies_bfloat16() is has
+    monkeypatch.setattr(devices.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(devices.jax, "devices", lambda: [device])
+    assert devices.multiplies_bfloat16() is has

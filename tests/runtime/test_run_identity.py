@@ -16,8 +16,8 @@ from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import lora
 from helpers.rewards.functions import correct
-from helpers.runtime.mesh import make_mesh
 from helpers.runtime.run_identity import fingerprint
+from helpers.runtime.sharding import make_mesh
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import nutrition
 from helpers.tools.tool import Tool

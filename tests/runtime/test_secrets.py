@@ -7,7 +7,7 @@ import types
 import pytest
 
 from helpers import runtime
-from helpers.runtime import secrets as token_room
+from helpers.runtime import platform
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def test_token_from_the_environment(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", " hf_1\n")
     assert runtime.token() == "hf_1"
     monkeypatch.setenv("HF_TOKEN", " \n")
-    with pytest.raises(token_room.TokenMissing):
+    with pytest.raises(platform.TokenMissing):
         runtime.token()
 
 
@@ -40,7 +40,7 @@ def test_a_missing_token_is_explained(monkeypatch, variable, advice):
     fake_secrets(monkeypatch, {})
     if variable:
         monkeypatch.setenv(variable, "1")
-    with pytest.raises(token_room.TokenMissing, match=advice) as caught:
+    with pytest.raises(platform.TokenMissing, match=advice) as caught:
         runtime.token("HF_TOKEN")
     assert "HF_TOKEN" in str(caught.value)
 
@@ -80,7 +80,7 @@ def fake_secrets(monkeypatch, secrets):
     monkeypatch.setitem(sys.modules, "google", google)
     monkeypatch.setitem(sys.modules, "google.colab", colab)
     monkeypatch.setitem(sys.modules, "kaggle_secrets", kaggle)
-    monkeypatch.setattr(token_room, "where", _where_by_variable)
+    monkeypatch.setattr(platform, "where", _where_by_variable)
 
 
 def _where_by_variable():

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.runtime.mesh import make_mesh
 from helpers.runtime.sharding import (
     cached_pieces,
     is_stacked,
+    make_mesh,
     partition,
     place_batch,
     spread_rows,

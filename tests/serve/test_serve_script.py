@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.tools.nutrition import TINY, lookup_nutrition

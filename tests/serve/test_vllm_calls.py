@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.tools.nutrition import TINY
 
 ANY = types.SimpleNamespace(tool_choice="auto")

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from helpers.generation import choosing, sampling
+from helpers.generation import next_token, sampling
 from helpers.model import lora
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 from helpers.model.vision_config import VisionConfig
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import place_batch
+from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.tpu import abstract_programs
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
@@ -87,7 +86,7 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
         prompt,
         prompt,
         keys,
-        choosing.tempering(1.0),
+        next_token.tempering(1.0),
         jnp.float32(1),
         max_tokens=Tc,
         eos_ids=(1,),

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from helpers.runtime.environment import ROOT
+from helpers.runtime.platform import ROOT
 from helpers.tpu import ahead_of_time, topology
 
 TABLE = ROOT / "data" / "results" / "topologies.csv"

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.model.known import KNOWN
 from helpers.recipes.presets import FOOD, PRESETS
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.tpu import abstract_programs, ahead_of_time
 from scripts import tpu_cases, tpu_check
 

@@ -14,7 +14,7 @@ from test_resume import Stopped, Stopping, batches
 from helpers.losses import distillation
 from helpers.model import lora
 from helpers.model.per_layer import keep_on_host
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

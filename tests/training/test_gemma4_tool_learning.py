@@ -13,7 +13,7 @@ from helpers.batches import packed_rows, prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import row_keys
 from helpers.generation.tool_use import ToolUse
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.tools.tool_calls import GEMMA4, Call
 from helpers.training import objectives

@@ -12,7 +12,7 @@ from flax import nnx
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
 from helpers.model.scoring import group_logprobs
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
-from helpers.training.contracts import Callback
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import Callback, is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -168,7 +167,7 @@ def test_an_early_stop_by_a_callback_is_gone_on_with_by_the_same_trainer():
     assert without_times(table) == without_times(trainer().fit(Rows(), STEPS))
 
 
-class Heard:
+class ForcedTokens:
     """A logger that keeps what it is given."""
 
     def __init__(self):
@@ -184,12 +183,12 @@ class Heard:
 
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_a_logger_gets_every_row_and_where_a_run_goes_on(in_folder, tmp_path):
-    heard, folder = Heard(), tmp_path if in_folder else None
+    heard, folder = ForcedTokens(), tmp_path if in_folder else None
     table = trainer(loggers=[heard], folder=folder).fit(Rows(), 4)
     assert heard.starts == [0] and heard.rows == table
     assert [sample["prompt"] for sample in heard.samples][:2] == ["row 1", "row 2"]
     if in_folder:
-        again = Heard()
+        again = ForcedTokens()
         table = trainer(loggers=[again], folder=folder).fit(Rows(), STEPS)
         assert again.starts == [4] and again.rows == table[4:]
 

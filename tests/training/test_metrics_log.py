@@ -3,8 +3,8 @@ import warnings
 
 import pytest
 
-from helpers.training import metrics_log
-from helpers.training.metrics_log import MetricsLog, Progress, cut, is_timing
+from helpers.training import logging
+from helpers.training.logging import MetricsLog, Progress, cut, is_timing
 
 
 def row(step, **more):
@@ -92,7 +92,7 @@ def test_outside_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end(
     start = progress.last
     for step in range(1, 401):
         now = start + step / 8
-        monkeypatch.setattr(metrics_log.time, "monotonic", lambda now=now: now)
+        monkeypatch.setattr(logging.time, "monotonic", lambda now=now: now)
         progress.update(row(step))
     lines = capsys.readouterr().out.splitlines()
     steps = [int(line.split()[1].split("/")[0]) for line in lines]

@@ -16,9 +16,9 @@ from toy_training import Rows
 
 from helpers import losses
 from helpers.losses import distillation
-from helpers.runtime.mesh import make_mesh
+from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
 

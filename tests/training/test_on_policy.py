@@ -12,9 +12,9 @@ from tiny_models import needs_bfloat16
 from toy_training import Rows, Toy, weights
 
 from helpers.training import objectives
-from helpers.training.off_policy import OffPolicyObjective
 from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
+from helpers.training.update import OffPolicyObjective
 
 
 @pytest.mark.parametrize(

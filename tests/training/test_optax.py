@@ -9,7 +9,7 @@ from flax import nnx
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 

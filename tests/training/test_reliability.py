@@ -17,9 +17,9 @@ from tiny_models import model as tiny_model
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 from helpers.model.names import items
-from helpers.runtime import processes
+from helpers.runtime import distributed
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.metrics_log import MetricsLog, is_timing
+from helpers.training.logging import MetricsLog, is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -164,14 +164,14 @@ def test_ctrl_c_while_a_row_is_logged_leaves_it_there_once(tmp_path, monkeypatch
     def late(log, row, samples):
         moment = next(moments, None) if row["step"] in (2, 4) else None
         if moment == "in":
-            monkeypatch.setattr("helpers.training.metrics_log.json.dumps", interrupt)
+            monkeypatch.setattr("helpers.training.logging.json.dumps", interrupt)
         write(log, row, samples)
         if moment == "after":
             raise KeyboardInterrupt
 
     def interrupt(line):
         if "prompt" in line:  # a sample: the row is in its file already
-            monkeypatch.setattr("helpers.training.metrics_log.json.dumps", dumps)
+            monkeypatch.setattr("helpers.training.logging.json.dumps", dumps)
             raise KeyboardInterrupt
         return dumps(line)
 
@@ -297,13 +297,13 @@ def test_metrics_that_only_some_processes_have_are_an_error_for_all(monkeypatch)
     """Left out in one and missed in another, they would stop only the other one."""
     for other, mean in (({"reward": 0.5}, 0.255), ({"calls": 1.0}, None)):
         monkeypatch.setattr(
-            processes, "gather", lambda own, other=other: [(other, own[1]), own]
+            distributed, "gather", lambda own, other=other: [(other, own[1]), own]
         )
         if mean is None:
             with pytest.raises(ValueError, match="metrics of the processes"):
-                processes.next_of_all(Rows())
+                distributed.next_of_all(Rows())
         else:
-            assert processes.next_of_all(Rows())[1] == {"reward": mean}
+            assert distributed.next_of_all(Rows())[1] == {"reward": mean}
 
 
 def test_batches_of_other_shapes_are_an_error_for_all_processes(monkeypatch):
@@ -313,9 +313,9 @@ def test_batches_of_other_shapes_are_an_error_for_all_processes(monkeypatch):
         shapes = {name: (1, *shape[1:]) for name, shape in own[1].items()}
         return [own, (own[0], shapes)]
 
-    monkeypatch.setattr(processes, "gather", gather)
+    monkeypatch.setattr(distributed, "gather", gather)
     with pytest.raises(ValueError, match="batches of other shapes.*share evenly"):
-        processes.next_of_all(Rows())
+        distributed.next_of_all(Rows())
 
 
 def test_an_update_that_was_begun_and_cut_off_is_not_gone_on_with(

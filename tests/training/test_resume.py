@@ -18,9 +18,9 @@ from tiny_models import model as make
 
 from helpers.batches.prompt_batches import packed_rows
 from helpers.model import lora, quantized
-from helpers.runtime.jit import jit
-from helpers.runtime.mesh import make_mesh
-from helpers.training.metrics_log import is_timing
+from helpers.runtime.devices import jit
+from helpers.runtime.sharding import make_mesh
+from helpers.training.logging import is_timing
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer

@@ -10,7 +10,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.training import Trainer, rounding
+from helpers.training import Trainer, optimizers
 
 HALF = {jnp.bfloat16: 2.0**-8, jnp.float16: 2.0**-11}  # of the last digit, relative
 
@@ -38,12 +38,12 @@ def test_many_small_moves_add_up_as_in_float64(dtype, size, seed):
     moves = rng.normal(0.3, 1, (150, 64)).astype(np.float32) * np.float32(size)
     exact = np.float64(params["w"]) + np.float64(moves).sum(0)
     transform = optax.identity()
-    state = rounding.first_state(transform, params)
+    state = optimizers.first_state(transform, params)
 
     @jax.jit
     def add(params, state, move):
-        whole, inner = rounding.whole(params, state)
-        return rounding.rounded({"w": whole["w"] + move}, inner, params)
+        whole, inner = optimizers.whole(params, state)
+        return optimizers.rounded({"w": whole["w"] + move}, inner, params)
 
     for move in moves:
         params, state = add(params, state, move)
@@ -55,18 +55,18 @@ def test_many_small_moves_add_up_as_in_float64(dtype, size, seed):
 def test_a_thousand_tiny_moves_arrive():
     """All together they are less than half of the parameter's last digit."""
     params, move = {"w": jnp.ones(3, jnp.bfloat16)}, np.float32(1e-6)
-    state = rounding.first_state(optax.identity(), params)
+    state = optimizers.first_state(optax.identity(), params)
 
     @jax.jit
     def add(params, state):
-        whole, inner = rounding.whole(params, state)
-        return rounding.rounded({"w": whole["w"] + move}, inner, params)
+        whole, inner = optimizers.whole(params, state)
+        return optimizers.rounded({"w": whole["w"] + move}, inner, params)
 
     expected = np.float32(1)
     for _ in range(1000):
         params, state = add(params, state)
         expected += move
-    arrived = np.float32(rounding.whole(params, state)[0]["w"]) - 1
+    arrived = np.float32(optimizers.whole(params, state)[0]["w"]) - 1
     np.testing.assert_allclose(arrived, expected - 1, rtol=0.01)
 
 
@@ -94,7 +94,7 @@ def test_a_resumed_run_has_not_forgotten_what_was_rounded_away(tmp_path):
 def test_parameters_of_float32_carry_nothing_beside_them():
     params = {"w": jnp.ones(3)}
     transform = optax.adam(1e-3)
-    kept = rounding.first_state(transform, params)
+    kept = optimizers.first_state(transform, params)
     assert jax.tree.structure(kept) == jax.tree.structure(transform.init(params))
-    both = rounding.first_state(transform, params | {"v": jnp.ones(3, jnp.bfloat16)})
+    both = optimizers.first_state(transform, params | {"v": jnp.ones(3, jnp.bfloat16)})
     assert len(jax.tree.leaves(both.lost)) == 1

@@ -12,11 +12,10 @@ from tiny_models import cached_model, flat_batch
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
 from helpers.model import lora, quantized
-from helpers.runtime.mesh import make_mesh
-from helpers.runtime.sharding import place_batch
+from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import objectives
 from helpers.training.errors import NothingToLearn, TrainingDiverged
-from helpers.training.metrics_log import is_timing
+from helpers.training.logging import is_timing
 from helpers.training.optimizers import Optimizer, adamw, constant
 from helpers.training.trainer import Trainer
 

@@ -3,8 +3,7 @@
 Start the same script once per host, with `join()` as its first call of JAX
 (https://docs.jax.dev/en/latest/multi_process.html). Every process then runs the same
 program: it reads its own rows, the devices of all form one mesh, and process 0 writes
-what is written once. A folder of a run must be on a disk that all of them see, or in a
-bucket.
+what is written once. The folder of a run must be on a disk that all of them see.
 
 With one process, the usual case, every function here does nothing of note.
 """

@@ -1,0 +1,193 @@
+"""Where this runs, and where files go."""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def where() -> str:
+    """The platform this runs on: "colab", "kaggle" or "laptop" (anything else)."""
+    if "COLAB_RELEASE_TAG" in os.environ or "google.colab" in sys.modules:
+        return "colab"
+    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+        return "kaggle"
+    return "laptop"
+
+
+def build_folder() -> pathlib.Path:
+    """Where everything made goes: COURSE_BUILD, else build/ beside helpers/."""
+    return pathlib.Path(os.environ.get("COURSE_BUILD") or ROOT / "build").resolve()
+
+
+def run_folder(name: str) -> pathlib.Path:
+    """The folder of the training run `name`: its checkpoints, logs and final model."""
+    return build_folder() / "runs" / name
+
+
+def numbered(folder) -> list:
+    """Paths of a folder that are named by a number, as checkpoints are, lowest first.
+
+    Not "7.backup", nor "00000009 (1)", as Google Drive calls a copy.
+
+    Args:
+      folder: need not be there.
+    """
+    found = folder.iterdir() if folder.is_dir() else ()
+    named = [path for path in found if path.name.isascii() and path.name.isdigit()]
+    return sorted(named, key=lambda path: int(path.name))
+
+
+def seed() -> int:
+    """The seed of this run of the course: COURSE_SEED, else 0.
+
+    Raises:
+      ValueError: it is not a whole number from 0 to 999,999; the notebooks make the
+        seeds of their parts from it.
+    """
+    said = os.environ.get("COURSE_SEED") or "0"
+    if not (said.isascii() and said.isdigit() and len(said) <= 6):
+        raise ValueError(
+            f"COURSE_SEED is {said!r}. Set it to a whole number from 0 to 999999, or "
+            "unset it for 0."
+        )
+    return int(said)
+
+
+def model_folder(name: str) -> pathlib.Path:
+    """Where the run `name` saves its finished model, for `weights.save`."""
+    return run_folder(name) / "model"
+
+
+DRIVE = pathlib.Path("/content/drive")
+OUTPUT = pathlib.Path("/kaggle/working")
+NAME = "llm-post-training-course"
+
+
+def use_persistent_storage() -> pathlib.Path:
+    """Keeps all that is made from here on beyond this machine; says what is there.
+
+    On Colab it mounts Google Drive, which asks for leave; on Kaggle it takes the output
+    folder. Elsewhere, and where COURSE_BUILD is set, nothing is changed. Call it before
+    the first run of a session, in each session.
+
+    Returns:
+      `runtime.build_folder()` from now on.
+    Raises:
+      OSError: nothing can be written there.
+    """
+    place = None if os.environ.get("COURSE_BUILD") else _PLACES[where()]()
+    require_writable(place or build_folder())
+    if place:
+        os.environ["COURSE_BUILD"] = str(place)
+    folder = build_folder()
+    print(f"runs are kept in {folder}")
+    runs = folder / "runs"
+    for run in sorted([*runs.glob("*"), *runs.glob("*/*")]):  # 15's have two stages
+        if (told := _told(run)) and not run.name.startswith("earlier-"):
+            print(f"  found there: {run.relative_to(runs)}, {told}")
+    return folder
+
+
+def require_writable(folder: pathlib.Path) -> None:
+    """Makes a folder, and writes a byte there that is gone at once.
+
+    Raises:
+      OSError: nothing can be written there; says why, and what to do.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"?")
+    except OSError as error:
+        raise OSError(
+            f"Nothing can be written to {folder}: {error.strerror or error}. Make room "
+            "there, or choose a place where you may write: set COURSE_BUILD to it, or "
+            "pass it as the folder."
+        ) from None
+
+
+def _on_drive():
+    from google.colab import drive
+
+    try:
+        drive.mount(str(DRIVE))
+    except Exception as error:  # Colab's own kinds: leave was not given, or no answer
+        print(
+            f"Google Drive could not be had ({error}), so runs stay on this machine "
+            "and are lost with it. Run this cell again and allow it, or set "
+            "COURSE_BUILD."
+        )
+        return None
+    return DRIVE / "MyDrive" / NAME
+
+
+def _on_kaggle():
+    print(
+        "Kaggle keeps the output folder if Session options → Persistence is set to "
+        "'Files only', or when a version is saved."
+    )
+    return OUTPUT / NAME
+
+
+_PLACES = {"colab": _on_drive, "kaggle": _on_kaggle, "laptop": lambda: None}
+
+
+def _told(run):
+    """How far a run has come, in words; "" of a folder that is none."""
+    if (run / "model").is_dir():
+        return "finished"
+    saved = numbered(run / "checkpoints")
+    return f"to step {int(saved[-1].name)}" if saved else ""
+
+
+class TokenMissing(LookupError):
+    """No token of this name was found; the message says where to put one."""
+
+
+def token(name: str = "HF_TOKEN") -> str:
+    """A secret by name: Colab's secrets, then Kaggle's, then the environment.
+
+    Raises:
+      TokenMissing: it is nowhere; says what to do on this platform.
+    """
+    # A line's end pasted with it would come back in the clear, in a client's error.
+    found = (_platform_secret(name) or os.environ.get(name) or "").strip()
+    if found:
+        return found
+    raise TokenMissing(
+        f"No token {name} was found. {_WHERE_TO_PUT[where()].format(name=name)} "
+        "The default models of this course need no token; only gated ones (Gemma 3 and "
+        "Llama) do: accept their licence once on their Hugging Face page."
+    )
+
+
+_WHERE_TO_PUT = {
+    "colab": "Click the key in Colab's left bar, add a secret called {name}, and allow "
+    "this notebook to read it.",
+    "kaggle": "Open Add-ons → Secrets, add one called {name}, and attach it to this "
+    "notebook.",
+    "laptop": "Make one at huggingface.co/settings/tokens, then start Jupyter with "
+    "{name}=hf_… in its environment.",
+}
+
+
+def _platform_secret(name: str) -> str | None:
+    """The secret as the platform keeps it; None where it has none of this name."""
+    if where() == "colab":
+        from google.colab import userdata
+
+        try:
+            return userdata.get(name)
+        except (userdata.SecretNotFoundError, userdata.NotebookAccessError):
+            return None
+    if where() == "kaggle":
+        from kaggle_secrets import UserSecretsClient
+
+        try:
+            return UserSecretsClient().get_secret(name)
+        except Exception:  # it raises its own error, or urllib's when there is no net
+            return None
+    return None
