@@ -10,12 +10,11 @@
 PY := .venv/bin/python
 READY := .venv/ready
 WORKERS ?= 2
-# The longest come first, so that no worker ends alone, and thirds are of like length.
+# The longest come first, so that no worker ends alone.
 LONGEST_FIRST := 08 04 09 12 05 10 07 13 01 11 03 15 06 02 14 00
 NOTEBOOKS := printf '%s\n' $(LONGEST_FIRST:%=notebooks/%*.ipynb)
 # Files with slow tests alone: to collect all takes half a minute in each worker.
 SLOW := grep -rl --include='test_*.py' 'mark.slow' tests | sort
-OF_PART := awk -v part="$(PART)" 'part == "" || NR % 3 == part % 3'
 # In the order given; else files with many tests come first, however quick they are.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 REAL_MODEL := HuggingFaceTB/SmolLM2-135M-Instruct
@@ -48,14 +47,14 @@ test: lint test-fast test-slow test-notebooks  ## everything that must pass
 test-fast: $(READY)  ## tests that take seconds
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
-test-slow: $(READY)  ## those that train for minutes (PART=1, 2 or 3: a third of them)
-	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow $$($(SLOW) | $(OF_PART))
+test-slow: $(READY)  ## those that train for minutes
+	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) -m slow $$($(SLOW))
 
-test-notebooks: $(READY)  ## all notebooks under nbval (PART=1, 2 or 3: a third of them)
+test-notebooks: $(READY)  ## all notebooks under nbval
 	rm -rf build/test
 	PYTHONPATH="$(CURDIR)/tests/quick" XLA_FLAGS="$$($(PY) tests/xla_flags.py)" \
 	$(PY) -m pytest -q -n $(WORKERS) $(BY_FILE) --nbval-lax --nbval-current-env \
-	  --nbval-cell-timeout=1800 $$($(NOTEBOOKS) | $(OF_PART))
+	  --nbval-cell-timeout=1800 $$($(NOTEBOOKS))
 
 lint: $(READY)  ## check style, formatting and types
 	$(PY) -m ruff check .
