@@ -4,6 +4,8 @@ The table is half of E2B, and of each token one row of it is needed. So it may l
 the host's memory, from where the rows are sent to the chip (`keep_on_host`).
 """
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -52,12 +54,23 @@ class PerLayer(nnx.Module):
         """The table's rows of the tokens, in the chip's memory, (P, G, T, L·E)."""
         if hasattr(self, "vectors"):
             return self.vectors[...][everywhere(tokens_PGT)]
-        with compute_on("device_host"):
-            tokens_PGT = jax.device_put(tokens_PGT, jax.memory.Space.Host)
-            # The usual check of bounds would mix in numbers of the chip's memory.
-            table = self.host_vectors[...]
-            rows = table.at[tokens_PGT].get(mode="promise_in_bounds")
+        tokens_PGT = jax.device_put(tokens_PGT, jax.memory.Space.Host)
+        rows = _on_host(_look_up)(self.host_vectors[...], tokens_PGT)
         return jax.device_put(rows, jax.memory.Space.Device)
+
+
+def _look_up(table, tokens_PGT):
+    # The usual check of bounds would mix in constants of the chip's memory.
+    return table.at[tokens_PGT].get(mode="promise_in_bounds")
+
+
+def _on_host(function):
+    """The function, computed by the host's processor on arrays in its memory."""
+    if "out_memory_spaces" in inspect.signature(compute_on).parameters:
+        spaces = {"out_memory_spaces": jax.memory.Space.Host}
+        return compute_on(function, compute_type="device_host", **spaces)
+    # Before jax 0.10 `compute_on` was a context.
+    return compute_on("device_host")(function)
 
 
 def keep_on_host(model):

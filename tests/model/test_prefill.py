@@ -86,8 +86,9 @@ def multiplied(program, times=1):
     total = 0
     for equation in program.eqns:
         again = times * equation.params.get("length", 1)
-        for inner in jax.core.jaxprs_in_params(equation.params):
-            total += multiplied(inner, again)
+        for inner in jax.tree.leaves(equation.params):
+            if hasattr(inner, "eqns"):
+                total += multiplied(inner, again)
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             left = equation.invars[0].aval.shape

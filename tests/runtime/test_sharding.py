@@ -87,7 +87,8 @@ def test_pictures_alone_are_taken_at_once():
 def test_rows_are_not_spread_where_jax_would_lay_them_over_all_processes():
     mesh = jax.sharding.AbstractMesh((8, 1), ("data", "model"))
     rows = [np.zeros((8, 2), np.int32)]
-    assert spread_rows(rows, {"up": jax.numpy.zeros(2)}) is rows
+    weights = {"up": jax.numpy.zeros(2)}
+    assert spread_rows(rows, weights) is rows
     with jax.sharding.use_abstract_mesh(mesh):
         with pytest.raises(RuntimeError, match="outside of the block"):
-            spread_rows(rows, {"up": jax.numpy.zeros(2)})
+            spread_rows(rows, weights)
