@@ -24,9 +24,9 @@ import numpy as np
 LARGEST = 32 * 2**20  # bytes of a message
 MANY = 100_000  # most entries that are taken from an iterator
 KINDS = {  # classes of the course that are data
-    "Trace": "helpers.tools.traces",
-    "Call": "helpers.tools.tool_calls",
-    "Verdict": "helpers.tools.tool_calls",
+    "Trace": "helpers.tools.tool",
+    "Call": "helpers.tools.calls",
+    "Verdict": "helpers.tools.calls",
     "Event": "helpers.app.assistant",
     "KV": "helpers.model.attention",
 }

@@ -197,8 +197,8 @@ def vllm_command(python, folder, host, port, more=()):
 
 def own_grammar(folder):
     """How the model of a folder calls tools; None where that is not known here."""
+    from helpers.tools.calls import GEMMA3, GEMMA4, HERMES
     from helpers.tools.nutrition import TINY
-    from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES
 
     if is_tiny(folder):
         return TINY

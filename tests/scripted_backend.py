@@ -2,7 +2,7 @@
 
 import re
 
-from helpers.tools.tool_calls import Call, Verdict
+from helpers.tools.calls import Call, Verdict
 
 
 class Scripted:

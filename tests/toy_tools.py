@@ -3,9 +3,9 @@
 import zlib
 
 from helpers.text import chat
+from helpers.tools.calls import Call, Verdict
 from helpers.tools.tiny_calls import Short
 from helpers.tools.tool import Tool
-from helpers.tools.tool_calls import Call, Verdict
 
 
 def make(name, run, **kinds):

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from helpers.tools import nutrition
+from helpers.tools.calls import Call, Verdict
 from helpers.tools.tool import Tool, run_side_by_side
-from helpers.tools.tool_calls import Call, Verdict
 
 TURNS = 4  # most turns of the model
 SECONDS = 10.0  # for one call

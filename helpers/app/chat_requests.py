@@ -15,10 +15,9 @@ import numpy as np
 from helpers.app import openai_answers
 from helpers.app.assistant import TURNS
 from helpers.tasks.food import photos
-from helpers.tools import strict_json
-from helpers.tools.strict_json import Malformed
+from helpers.tools import calls as tool_calls
+from helpers.tools.calls import MOST_CALLS, Call, Grammar, Malformed
 from helpers.tools.tool import Tool
-from helpers.tools.tool_calls import MOST_CALLS, Call, Grammar
 
 LONGEST_QUESTION = 2_000  # characters
 LARGEST_BUDGET = 100_000  # tokens, whatever a model can
@@ -202,7 +201,7 @@ def _results(asked, told):
 def _result(content):
     if not isinstance(content, str):
         raise Malformed("it must be JSON in a string")
-    value, end = strict_json.read(content.strip())
+    value, end = tool_calls.read_json(content.strip())
     if content.strip()[end:] or not isinstance(value, dict):
         raise Malformed("it must be one JSON object")
     return value

@@ -46,7 +46,7 @@ class LocalModel:
     Args:
       model: a Transformer, with vision if it is to see pictures.
       tokenizer: from `chat.load_tokenizer`.
-      grammar: of the model's family, from `helpers.tools.tool_calls`.
+      grammar: of the model's family, from `helpers.tools.calls`.
       name: what people call the model.
       tools: list of `tool.Tool` of which its chat template is told, where it has any.
       max_tokens: budget of one turn.

@@ -7,9 +7,8 @@ none is a BackendError, which a person may.
 import json
 
 from helpers.app.assistant import BackendError
-from helpers.tools import strict_json
-from helpers.tools.strict_json import Malformed
-from helpers.tools.tool_calls import LONGEST_TURN, MOST_CALLS, Call
+from helpers.tools import calls as tool_calls
+from helpers.tools.calls import LONGEST_TURN, MOST_CALLS, Call, Malformed
 
 LONGEST_ID = 200
 MOST_TOKENS = 1_000_000  # of one turn
@@ -72,7 +71,7 @@ def read_call(asked) -> Call:
     name, arguments = _function(asked)
     if arguments is None:
         raise Malformed("name and arguments must be text")
-    value, end = strict_json.read(arguments.strip())
+    value, end = tool_calls.read_json(arguments.strip())
     if arguments.strip()[end:] or not isinstance(value, dict):
         raise Malformed("arguments must be one JSON object")
     return Call(name, value)

@@ -16,9 +16,8 @@ from helpers.app import openai_answers
 from helpers.app.assistant import BackendError
 from helpers.app.deadline import Deadline
 from helpers.app.openai_answers import broken
-from helpers.tools.strict_json import Malformed
+from helpers.tools.calls import Malformed, Verdict
 from helpers.tools.tool import by_name
-from helpers.tools.tool_calls import Verdict
 
 LARGEST_ANSWER = 1_000_000  # bytes
 SENT = (  # headers: others are those of the environment, such as keys of gateways

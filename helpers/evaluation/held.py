@@ -19,7 +19,7 @@ from helpers.generation.dialogue import Dialogue
 from helpers.generation.sampling import row_keys
 from helpers.runtime.ranges import require_count, require_positions
 from helpers.text import chat
-from helpers.tools.traces import Trace
+from helpers.tools.tool import Trace
 
 QUIET_SECONDS = 10.0  # between two lines of progress
 

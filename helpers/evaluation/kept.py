@@ -17,7 +17,7 @@ from helpers.evaluation.report import Report
 from helpers.evaluation.scored import Scores, score
 from helpers.runtime import run_identity
 from helpers.runtime.platform import require_writable
-from helpers.tools.traces import Trace
+from helpers.tools.tool import Trace
 
 R = TypeVar("R", Report, Scores)
 LEFT_OUT = ("trace",)  # of an answer: a whole conversation; its text stays

@@ -11,7 +11,7 @@ from helpers.app.meal_view import LONGEST_SHOWN
 from helpers.exercises.check import Check, filled, judge, whole
 from helpers.exercises.played import Played, lookup, talk
 from helpers.exercises.reserve import check_reserve
-from helpers.tools.tool_calls import Verdict
+from helpers.tools.calls import Verdict
 
 __all__ = ["check_diary", "check_forged", "check_loop", "check_reserve", "logged"]
 

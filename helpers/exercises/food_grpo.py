@@ -5,7 +5,7 @@ from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
-from helpers.tools import nutrition, traces
+from helpers.tools import nutrition, tool
 
 PLATES = [
     {"food": "pizza", "grams": 150},
@@ -220,4 +220,4 @@ def _everything():
 
 def _played(turns):
     """The conversation of these turns with the real tool."""
-    return traces.trace(nutrition.TINY, turns, [nutrition.TOOL])
+    return tool.trace(nutrition.TINY, turns, [nutrition.TOOL])

@@ -4,7 +4,7 @@ import numpy as np
 
 from helpers.app.assistant import BackendError, converse
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import Call, Verdict
+from helpers.tools.calls import Call, Verdict
 
 QUESTION, PICTURE = "How many kcal are in this?", np.full((4, 5, 3), 7, np.uint8)
 

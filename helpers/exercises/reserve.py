@@ -14,7 +14,7 @@ from helpers.exercises.played import (
     lookup,
     talk,
 )
-from helpers.tools.tool_calls import Verdict
+from helpers.tools.calls import Verdict
 
 PIZZA = lookup("pizza", 150)
 AWAY, CUT = Unable("the first"), BackendError("The line was cut.")

@@ -18,7 +18,7 @@ class Answers(NamedTuple):
     tokens: int32, the model's and, between them, those of results; without gaps.
     mask: int32, 1 on the model's own. logprobs: float32 as sampled, 0 elsewhere.
     ended: (P, G) bool: its last turn ended by an EOS.
-    texts: P lists of G strings, or of `traces.Trace`. metrics: means over all answers.
+    texts: P lists of G strings, or of `tool.Trace`. metrics: means over all answers.
     """
 
     tokens: np.ndarray

@@ -55,7 +55,7 @@ class Rollouts:
         token counts. All processes draw as often, and each replaces its own.
       patience: batches in a row that may be tied throughout before it is an error.
       tools: a `tool_use.ToolUse`; answers may then call, `max_tokens` is the budget of
-        each of their turns, and rewards judge `traces.Trace` in the place of strings.
+        each of their turns, and rewards judge `tool.Trace` in the place of strings.
         Or a `calculator_use.CalculatorUse`: answers of one turn, strings, in which a
         calculator finishes the sums.
 

@@ -16,15 +16,14 @@ from helpers.runtime.ranges import require, require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
 from helpers.text import chat
-from helpers.tools.tool import by_name, run_side_by_side
-from helpers.tools.traces import Trace
+from helpers.tools.tool import Trace, by_name, run_side_by_side
 
 
 class ToolUse:
     """A `dialogue.Dialogue` of several turns, with tools between them.
 
     Args:
-      grammar: of the model's family, from `helpers.tools.tool_calls`.
+      grammar: of the model's family, from `helpers.tools.calls`.
       tools: list of `tool.Tool`. A family whose chat template has tools is told of them
         in its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
       turns: most turns of an answer; a call in the last one is not run.

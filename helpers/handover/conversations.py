@@ -3,7 +3,7 @@
 TRL hands on messages: what the model said, its calls apart, and what the tools told it.
 Tunix and MaxText hand on a text, which is one turn of the model: Tunix's learner of
 agents takes the first turn of a conversation and nothing else. The food rewards judge
-`tools.traces.Trace`.
+`tools.tool.Trace`.
 """
 
 import dataclasses
@@ -12,10 +12,9 @@ import json
 import re
 
 from helpers.rewards.functions import completion_text
-from helpers.tools import strict_json
-from helpers.tools.tool import run_call
-from helpers.tools.tool_calls import MOST_CALLS, Call, Verdict
-from helpers.tools.traces import Trace
+from helpers.tools import calls as tool_calls
+from helpers.tools.calls import MOST_CALLS, Call, Verdict
+from helpers.tools.tool import Trace, run_call
 
 
 class ConversationRefused(ValueError):
@@ -113,8 +112,8 @@ def _verdict(message, text, grammar):
     try:
         calls = tuple(_call(each["function"]) for each in beside)
         if len(calls) > MOST_CALLS:
-            raise strict_json.Malformed(f"there are more than {MOST_CALLS} calls")
-    except strict_json.Malformed as reason:
+            raise tool_calls.Malformed(f"there are more than {MOST_CALLS} calls")
+    except tool_calls.Malformed as reason:
         return dataclasses.replace(found, error=f"This is no call: {reason}.")
     return dataclasses.replace(found, calls=calls)
 
@@ -123,9 +122,9 @@ def _call(function):
     """A call of which the arguments are a dict, or JSON of one."""
     arguments = function["arguments"]
     if isinstance(arguments, str):
-        arguments, end = strict_json.read(arguments)
+        arguments, end = tool_calls.read_json(arguments)
     if not isinstance(arguments, dict):
-        raise strict_json.Malformed("the arguments are no object")
+        raise tool_calls.Malformed("the arguments are no object")
     return Call(function["name"], arguments)
 
 

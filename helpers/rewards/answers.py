@@ -14,8 +14,8 @@ import unicodedata
 from fractions import Fraction
 
 from helpers.rewards.answer_markup import undecorated
-from helpers.tools.sums import calculate, written
-from helpers.tools.tool_calls import GEMMA4, THINK
+from helpers.tools.calculator import calculate, written
+from helpers.tools.calls import GEMMA4, THINK
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read

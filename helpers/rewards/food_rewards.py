@@ -1,7 +1,7 @@
 """Rewards for conversations with the nutrition tool, one for each thing that we want.
 
 Each is `(prompts, completions, **columns) -> list[float]`, as in `helpers.rewards`; a
-completion is a `traces.Trace`. The column `portions` has, per row, what is on the
+completion is a `tool.Trace`. The column `portions` has, per row, what is on the
 picture and how much of it is asked for: [{"food": "pizza", "grams": 150}], or [] where
 there is no food. The last line of an answer reads `#### 402` (kcal, the sum of all
 portions) or `#### no food`.

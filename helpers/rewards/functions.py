@@ -18,7 +18,7 @@ from helpers.rewards.answers import (
     extract_lenient,
     extract_strict,
 )
-from helpers.tools.traces import Trace
+from helpers.tools.tool import Trace
 
 LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which rewards are trained on as
 
@@ -172,7 +172,7 @@ def completion_text(completion):
     """What the model itself wrote, of a string or of a list of chat messages.
 
     Args:
-      completion: a string; or messages {"role", "content"}, or a `traces.Trace`, of
+      completion: a string; or messages {"role", "content"}, or a `tool.Trace`, of
         which only those of the assistant count, joined by newlines: tool results are
         not the model's words.
 

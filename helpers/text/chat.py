@@ -10,7 +10,7 @@ the template writes after the prompt for it (the messages before, rendered with 
 generation prompt), up to the control token that ends the turn.
 
 What this file does not do: read tool calls out of an answer
-  (`helpers.tools.tool_calls`).
+  (`helpers.tools.calls`).
 """
 
 import copy
@@ -244,7 +244,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
       messages: list of messages, none of them the assistant's; see
-        `helpers.tools.tool_calls.Grammar.results`.
+        `helpers.tools.calls.Grammar.results`.
       thinking, tools: as in the prompt, see `prompt_tokens`.
       ended: id of the token that ended the answer; None: the one that the template
         writes there. Where results stand in the model's own turn (Gemma 4) and it has

@@ -1,10 +1,9 @@
 """Tools, and how model families write their calls."""
 
 from helpers.tools import calculator, nutrition
+from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 from helpers.tools.nutrition import TINY
-from helpers.tools.tool import Tool
-from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
-from helpers.tools.traces import trace
+from helpers.tools.tool import Tool, trace
 
 __all__ = [
     "Call",  # one call: a name and arguments

@@ -8,8 +8,7 @@ requires them, and the one field of a result that the model is shown.
 import re
 from typing import NamedTuple
 
-from helpers.tools.strict_json import Malformed
-from helpers.tools.tool_calls import Grammar
+from helpers.tools.calls import Grammar, Malformed
 
 TEXT = r"([^<>\s]+(?: [^<>\s]+){0,7})"
 WHOLE = r"([1-9][0-9]{0,3})"

@@ -7,8 +7,8 @@ import toy_tools
 
 from helpers.app import assistant
 from helpers.app.assistant import BackendError, converse, portions
+from helpers.tools.calls import Call, Verdict
 from helpers.tools.nutrition import TOOL
-from helpers.tools.tool_calls import Call, Verdict
 
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
 RAMEN = Call("lookup_nutrition", {"food": "ramen", "grams": 100})

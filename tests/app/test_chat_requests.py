@@ -15,7 +15,7 @@ from helpers.app import chat_requests
 from helpers.app.chat_requests import Refused
 from helpers.app.openai_server import data_url
 from helpers.tools import GEMMA3, GEMMA4, HERMES, nutrition
-from helpers.tools.tool_calls import Call
+from helpers.tools.calls import Call
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 QUESTION = {"role": "user", "content": "How many kcal?"}

@@ -19,7 +19,7 @@ from helpers.app.food_models import STUDENTS
 from helpers.model import weights
 from helpers.text import chat
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import Call
+from helpers.tools.calls import Call
 
 GREY = np.full((20, 30, 3), 128, np.uint8)
 

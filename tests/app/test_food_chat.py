@@ -12,8 +12,8 @@ import pytest
 from helpers.app import food_chat
 from helpers.app.assistant import BackendError, Event
 from helpers.app.food_models import Choice
+from helpers.tools.calls import Call, Verdict
 from helpers.tools.nutrition import lookup_nutrition
-from helpers.tools.tool_calls import Call, Verdict
 
 PIZZA, RAMEN = lookup_nutrition("pizza", 150), lookup_nutrition("ramen", 100)
 

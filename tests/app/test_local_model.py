@@ -23,7 +23,7 @@ from helpers.model import weights
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import nutrition
-from helpers.tools.tool_calls import Call, Verdict
+from helpers.tools.calls import Call, Verdict
 
 TOKENIZER = train_tokenizer(["How many kcal are in 150 g of this?"] * 3, size=300)
 BUDGET, HEARD = 6, 120

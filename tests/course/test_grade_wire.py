@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.app.assistant import BackendError, Event
-from helpers.tools.tool_calls import Call, Verdict
+from helpers.tools.calls import Call, Verdict
 from scripts import grade_answers, grade_wire
 
 

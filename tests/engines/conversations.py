@@ -14,7 +14,7 @@ from food_conversations import CASES, NAMES  # noqa: E402
 from helpers.handover.conversations import on_conversations  # noqa: E402
 from helpers.rewards import food_rewards  # noqa: E402
 from helpers.tools.nutrition import TINY, TOOL  # noqa: E402
-from helpers.tools.traces import trace  # noqa: E402
+from helpers.tools.tool import trace  # noqa: E402
 
 
 def rewards():

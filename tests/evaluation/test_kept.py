@@ -18,8 +18,8 @@ from helpers.evaluation.tool_evaluate import ToolReport
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.model import weights
 from helpers.text import chat
-from helpers.tools import traces
-from helpers.tools.tool_calls import HERMES
+from helpers.tools import tool
+from helpers.tools.calls import HERMES
 
 ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
 ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}
@@ -147,7 +147,7 @@ def test_a_score_is_kept_for_the_same_model_rows_reward_and_budget(tmp_path, cap
 
 
 def test_a_score_of_conversations_is_kept_as_their_text(tmp_path):
-    held = traces.trace(HERMES, ["Eleven."], [])
+    held = tool.trace(HERMES, ["Eleven."], [])
     answer = {"question": "?", "completion": held, "reward": 1.0, "tokens": 2}
     scores = Scores([answer | {"ended": True}], {"reward/x": 1.0})
     path = tmp_path / "it.json"

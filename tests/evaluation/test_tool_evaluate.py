@@ -9,7 +9,7 @@ from helpers.evaluation import evaluator, tool_evaluate
 from helpers.generation.dialogue import Answers
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.nutrition import TINY, TOOL
-from helpers.tools.traces import trace
+from helpers.tools.tool import trace
 
 TOKENIZER = train_tokenizer(["How many kcal?"], 300)
 MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))

@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers import rewards
 from helpers.exercises import rewards as checks
-from helpers.tools import sums
+from helpers.tools import calculator
 
 NUMBER = r"-?(?:\d+(?:\.\d+|/\d+)?|\.\d+)"
 
@@ -70,7 +70,7 @@ def making(
     fits=lambda found, given: (
         not (collections.Counter(found) - collections.Counter(given))
     ),
-    value=sums.calculate,
+    value=calculator.calculate,
     pattern=r"[\d.]+",
 ):
     """The solution of 05-1, with its usual mistakes as switches."""
@@ -118,7 +118,7 @@ def taken_away(text, numbers, target):
         if number not in left:
             return 0.0
         left.remove(number)
-    return 1.0 if line and sums.calculate(line) == target else 0.0
+    return 1.0 if line and calculator.calculate(line) == target else 0.0
 
 
 def rounded(read):
@@ -404,26 +404,28 @@ WRONG = {
         "runs code": making(value=evaluated),
         "runs what looks like a sum": making(value=seems_a_sum),
         "digits beside a dot": making(pattern=r"\d+"),
-        "nearly": making(value=lambda line: round(sums.calculate(line) or 0)),
+        "nearly": making(value=lambda line: round(calculator.calculate(line) or 0)),
         "a part of 24": making(
-            value=lambda line: float(sums.calculate(line) or 0) // 1
+            value=lambda line: float(calculator.calculate(line) or 0) // 1
         ),
-        "raises for words": making(value=lambda line: int(sums.calculate(line))),
+        "raises for words": making(value=lambda line: int(calculator.calculate(line))),
         "not below": lambda text, numbers, target: float(
-            making(value=lambda line: (sums.calculate(line) or 0) >= target)(
+            making(value=lambda line: (calculator.calculate(line) or 0) >= target)(
                 text, numbers, True
             )
         ),
         "the example": lambda text, numbers, target: float("25 + 3" in text),
-        "up to the =": making(value=lambda line: sums.calculate(line.split("=")[0])),
+        "up to the =": making(
+            value=lambda line: calculator.calculate(line.split("=")[0])
+        ),
         "without letters": making(
-            value=lambda line: sums.calculate(re.sub(r"[a-z]", "", line))
+            value=lambda line: calculator.calculate(re.sub(r"[a-z]", "", line))
         ),
         "without strange signs": making(
-            value=lambda line: sums.calculate(re.sub(r"[^\d+*/(). -]", "", line))
+            value=lambda line: calculator.calculate(re.sub(r"[^\d+*/(). -]", "", line))
         ),
         "a sum found on the line": making(
-            value=lambda line: sums.calculate(
+            value=lambda line: calculator.calculate(
                 max(re.findall(r"[\d+*/(). -]+", line), key=len, default="")
             )
         ),

@@ -15,7 +15,7 @@ from exercise_answers.products import by_last_bucket, gemma, hops, one_row, turn
 from exercise_answers.start import DRIVE, HERE
 from helpers import rewards
 from helpers.exercises.sft import END
-from helpers.tools import sums
+from helpers.tools import calculator
 
 
 def in_lists(rewards_PG):
@@ -80,7 +80,7 @@ def spent(text, numbers, target):
         if written not in left:
             return 0
         left.remove(written)
-    return int(sums.calculate(line) == target)
+    return int(calculator.calculate(line) == target)
 
 
 def made(text, numbers, target, *, need=None, value=None):
@@ -88,7 +88,7 @@ def made(text, numbers, target, *, need=None, value=None):
     line = text.rpartition("####")[2].partition("\n")[0]
     written = Counter(re.findall(r"[\d.]+", line))
     fits = need(written, Counter(map(str, numbers))) if need else True
-    came = value(line) if value else sums.calculate(line)
+    came = value(line) if value else calculator.calculate(line)
     return float("####" in text and fits and came == target)
 
 
@@ -280,7 +280,7 @@ WRONG = {
     },
     "05-1": {
         "the rounded value": lambda *given: made(
-            *given, value=lambda line: round(float(sums.calculate(line) or 0), 9)
+            *given, value=lambda line: round(float(calculator.calculate(line) or 0), 9)
         ),
         "at most one too many": lambda *given: made(
             *given, need=lambda written, given: (written - given).total() <= 1

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.exercises import food_sft as checks
-from helpers.tools.tool_calls import HERMES
+from helpers.tools.calls import HERMES
 
 
 def image_tokens(patches_PC, columns, square, axes=(1, 3), turned=False):

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.exercises import rewards as checks
 from helpers.rewards import functions
-from helpers.tools.sums import calculate
+from helpers.tools.calculator import calculate
 
 
 def verifier(text, numbers, target, *, fits=None, mark=True, lines=False):

@@ -19,9 +19,9 @@ from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
+from helpers.tools.calls import Call, Verdict
 from helpers.tools.nutrition import TINY
 from helpers.tools.tool import run_side_by_side
-from helpers.tools.tool_calls import Call, Verdict
 
 ROWS = [{"question": f"How many are {n} and {n + 1}?"} for n in range(4)]
 TOKENIZER = train_tokenizer([row["question"] for row in ROWS] * 3, size=300)

@@ -11,9 +11,9 @@ from helpers.handover.conversations import (
     on_conversations,
 )
 from helpers.rewards import food_rewards as fr
+from helpers.tools.calls import GEMMA3, HERMES, Call
 from helpers.tools.nutrition import TINY, TOOL, lookup_nutrition
-from helpers.tools.tool_calls import GEMMA3, HERMES, Call
-from helpers.tools.traces import trace
+from helpers.tools.tool import trace
 
 WELL_FORMED = [
     name

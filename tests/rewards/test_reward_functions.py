@@ -16,8 +16,8 @@ import pytest
 from helpers.rewards import functions
 from helpers.rewards.functions import RewardError, RewardSet
 from helpers.rewards.on_rows import on_rows
-from helpers.tools import traces
-from helpers.tools.tool_calls import GEMMA4, HERMES
+from helpers.tools import tool
+from helpers.tools.calls import GEMMA4, HERMES
 
 REAL = Path(
     os.environ.get("COURSE_GSM8K")
@@ -428,7 +428,7 @@ def test_every_reward_function_has_the_common_signature():
     ],
 )
 def test_a_conversation_is_paid_for_its_answer_alone(grammar, texts, right):
-    trace = traces.trace(grammar, texts, [])
+    trace = tool.trace(grammar, texts, [])
     for reward in (functions.correct, functions.correct_lenient):
         assert reward([""], [trace], answer=["5"]) == [right]
     assert functions.format_reward([""], [trace]) == [right]

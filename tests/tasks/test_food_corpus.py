@@ -9,8 +9,8 @@ import pytest
 from helpers.batches.images import counts
 from helpers.tasks.food import food_pictures, food_traces
 from helpers.text import chat
+from helpers.tools.calls import Call
 from helpers.tools.nutrition import TINY
-from helpers.tools.tool_calls import Call
 from scripts import food_corpus, tiny_food
 
 ROWS = food_pictures.generate(300, seed=1, levels=(1, 2), no_food=0.3)

@@ -5,9 +5,9 @@ import pytest
 
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces
+from helpers.tools.calls import GEMMA3, HERMES
 from helpers.tools.nutrition import TINY, TOOL
-from helpers.tools.tool_calls import GEMMA3, HERMES
-from helpers.tools.traces import trace
+from helpers.tools.tool import trace
 
 PICTURES = food_pictures.generate(40, seed=3, size=16, levels=(1, 2), no_food=0.3)
 ROWS = food_traces.ask(PICTURES, seed=4)
@@ -44,7 +44,7 @@ def test_what_a_picture_shows_can_be_read(capsys):
 
 
 def called(message):
-    from helpers.tools.tool_calls import Call
+    from helpers.tools.calls import Call
 
     functions = [call["function"] for call in message["tool_calls"]]
     return [Call(f["name"], f["arguments"]) for f in functions]

@@ -22,7 +22,7 @@ from family_tokenizers import (
 )
 
 from helpers.text import chat
-from helpers.tools.tool_calls import GEMMA4, Call
+from helpers.tools.calls import GEMMA4, Call
 
 Q = '<|"|>'
 ASKED = ["<bos>", "<|turn>", "user", "\n", "Hi", "<turn|>", "\n", "<|turn>", "model"]

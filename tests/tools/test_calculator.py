@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from written_sums import expressions
 
 from helpers.rewards.answers import annotations
-from helpers.tools import calculator, sums
+from helpers.tools import calculator
 from helpers.tools.calculator import TOOL, opened, reply, split
 
 REAL = Path(
@@ -60,7 +60,7 @@ def test_values_are_those_of_pythons_fractions(item):
     """To four decimals, and then what is said to hold holds."""
     expression, value = item
     text = asked(expression)
-    if value is None or len(expression) > sums.LONGEST_SUM:
+    if value is None or len(expression) > calculator.LONGEST_SUM:
         assert text == "?>>"
     elif text == "?>>":
         assert 0 < abs(value) <= Fraction(1, 20_000) or abs(value) >= 10**9
@@ -143,7 +143,9 @@ def test_real_solutions_are_cut_at_every_annotation_and_say_the_same():
         pieces, rest = split(answer, 16)
         written = re.findall(r"<<[^\n]*?=([^\n]*?)>>", answer)
         results = [result["value"] for _, result in pieces]
-        assert list(map(sums.calculate, results)) == list(map(sums.calculate, written))
+        assert list(map(calculator.calculate, results)) == list(
+            map(calculator.calculate, written)
+        )
         said = "".join(own + reply(result) for own, result in pieces) + rest
         assert all(annotations(said)) and said.count("<<") == len(written)
         count += len(written)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tools import nutrition
+from helpers.tools.calls import Call
 from helpers.tools.tool import run_call
-from helpers.tools.tool_calls import Call
 
 # The labels of ethz/food101.
 CLASSES = """apple_pie baby_back_ribs baklava beef_carpaccio beef_tartare beet_salad

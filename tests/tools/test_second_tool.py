@@ -19,9 +19,9 @@ from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.text import chat
 from helpers.tools import nutrition, tiny_calls
+from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 from helpers.tools.nutrition import TOOL
-from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
-from helpers.tools.traces import trace
+from helpers.tools.tool import trace
 
 TOOLS = [TOOL, GRAMS]
 TINY = tiny_calls.grammar(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.tools.strict_json import LONGEST, Malformed, read, read_all
+from helpers.tools.calls import LONGEST_JSON, Malformed, read_json, read_json_values
 
 words = st.text(max_size=9)
 numbers = st.integers(-(10**20), 10**20)
@@ -21,8 +21,8 @@ values = flat | lists | st.lists(lists, max_size=2)
 @given(values, words)
 def test_it_reads_what_json_reads_and_says_where_it_ends(value, rest):
     text = json.dumps(value)
-    if len(text) < LONGEST and text.isascii() and "\\ud" not in text:
-        assert read(f"x{text} {rest}", 1) == (value, 1 + len(text))
+    if len(text) < LONGEST_JSON and text.isascii() and "\\ud" not in text:
+        assert read_json(f"x{text} {rest}", 1) == (value, 1 + len(text))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_it_reads_what_json_reads_and_says_where_it_ends(value, rest):
 )
 def test_what_is_not_let_pass_is_said(text, reason):
     with pytest.raises(Malformed, match=reason) as error:
-        read(text)
+        read_json(text)
     assert len(str(error.value)) < 120
 
 
 def test_five_deep_is_read_and_brackets_in_a_text_are_text():
-    assert read("[[[[[1]]]]]")[0] == [[[[[1]]]]]
+    assert read_json("[[[[[1]]]]]")[0] == [[[[[1]]]]]
     flat = ["[[[[[[[", '\\"[[[[[[[', {"{{{{{{{": "]"}]
-    assert read(json.dumps(flat) + "[" * 99)[0] == flat
+    assert read_json(json.dumps(flat) + "[" * 99)[0] == flat
 
 
 def test_the_reason_does_not_hang_on_the_stack_that_is_left():
@@ -71,15 +71,15 @@ def test_the_reason_does_not_hang_on_the_stack_that_is_left():
         if frames:
             return reason(frames - 1)
         with pytest.raises(Malformed) as error:
-            read(text)
+            read_json(text)
         return str(error.value)
 
     assert reason(0) == reason(sys.getrecursionlimit() - 250)
 
 
 def test_values_stand_one_after_the_other():
-    assert read_all(' 1\n{"a": [2]} "x" ') == [1, {"a": [2]}, "x"]
+    assert read_json_values(' 1\n{"a": [2]} "x" ') == [1, {"a": [2]}, "x"]
     with pytest.raises(Malformed, match="broken"):
-        read_all("1, 2")
+        read_json_values("1, 2")
     with pytest.raises(Malformed, match="nothing in it"):
-        read_all(" \n")
+        read_json_values(" \n")

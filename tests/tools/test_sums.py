@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from written_sums import expressions
 
-from helpers.tools.sums import calculate
+from helpers.tools.calculator import calculate
 
 
 @given(expressions)

@@ -11,10 +11,10 @@ import toy_tools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.tools import tool_schema
+from helpers.tools import tool as tool_schema
+from helpers.tools.calls import Call
 from helpers.tools.nutrition import SCHEMA, TOOL
 from helpers.tools.tool import LONGEST_RESULT, Tool, by_name, run_call, run_side_by_side
-from helpers.tools.tool_calls import Call
 
 KINDS = {
     "text": {"type": "string", "minLength": 2, "maxLength": 5},
@@ -236,7 +236,7 @@ def test_two_tools_of_one_name_and_what_is_no_tool_are_refused():
 
 
 def test_the_nutrition_tool_is_one_and_its_schema_is_kept():
-    tool_schema.check(SCHEMA)
+    tool_schema.check_schema(SCHEMA)
     assert by_name([TOOL]) == {"lookup_nutrition": TOOL}
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.text import chat
+from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import run_call
-from helpers.tools.tool_calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
 
 GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})

@@ -3,9 +3,9 @@
 import pytest
 import toy_tools
 
+from helpers.tools.calls import HERMES, Call, Verdict
 from helpers.tools.nutrition import TINY
-from helpers.tools.tool_calls import HERMES, Call, Verdict
-from helpers.tools.traces import trace
+from helpers.tools.tool import trace
 
 PHO = Call("lookup_nutrition", {"food": "pho", "grams": 100})
 FOUND = {"kcal": 55}

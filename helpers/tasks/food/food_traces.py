@@ -12,8 +12,8 @@ from helpers.rewards import food_rewards
 from helpers.rewards.answers import MARK
 from helpers.tasks.food import food_questions
 from helpers.tools import nutrition
+from helpers.tools.calls import Call
 from helpers.tools.tool import run_call
-from helpers.tools.tool_calls import Call
 
 IMAGE = {"type": "image"}
 
