@@ -8,7 +8,7 @@ import re
 
 from helpers.app.assistant import Event, portions
 from helpers.app.meal_view import LONGEST_SHOWN
-from helpers.exercises.check import Check, filled, judge, whole
+from helpers.exercises.check import Check, check_properties, filled, whole
 from helpers.exercises.played import Played, lookup, talk
 from helpers.exercises.reserve import check_reserve
 from helpers.tools.calls import Verdict
@@ -73,7 +73,7 @@ def check_loop(answer) -> Check:
         return _LoopRun(answer, *turns, **settings)
 
     last = Event("answer", "7")
-    return judge(
+    return check_properties(
         (
             "give the answer, and nothing else, where nothing is called",
             lambda: play(ANSWERED, PIZZA).events == [last],
@@ -180,7 +180,7 @@ def check_forged(answer) -> Check:
     def lines():
         return Lines(naive_html(Event("answer", answer))).of_the_tool()
 
-    return judge(
+    return check_properties(
         ("be filled in", filled(answer, what="an answer")),
         ("be a text", lambda: isinstance(answer, str)),
         ("be as short as the app shows", lambda: len(answer) <= LONGEST_SHOWN),
@@ -218,7 +218,7 @@ def check_diary(guess) -> Check:
     def right(number):
         return lambda: guess[number] == logged(CONVERSATIONS[number])
 
-    return judge(
+    return check_properties(
         ("be filled in", filled(guess, what="four numbers")),
         ("be four numbers", lambda: len(guess) == len(CONVERSATIONS)),
         ("be whole numbers of kcal", lambda: whole(*guess)),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
 from helpers.exercises.jobsets import ORDER, check_chips, manifests
 
 __all__ = [
@@ -30,7 +30,7 @@ def check_staleness_rule(answer) -> Check:
         return list(answer(*given)[1])
 
     rng = np.random.default_rng(13)
-    return judge(
+    return check_properties(
         ("give three things", lambda: len(answer(0, {}, 0, 1, 0)) == 3),
         (
             "let pieces × (η + 1) be under way, and no more: those out count",
@@ -117,7 +117,7 @@ def check_decoupled_gain(answer) -> Check:
     rng = np.random.default_rng(4)
     logs = np.log(rng.uniform(0.05, 0.9, (3, 2, 4, 6))).astype(np.float32)
     advantages = rng.normal(size=(2, 4, 6)).astype(np.float32)
-    return judge(
+    return check_properties(
         (
             "give a number for each token",
             lambda: np.shape(answer(*logs, advantages)) == (2, 4, 6),
@@ -188,7 +188,7 @@ def check_lost(after_worker, after_trainer, lost) -> Check:
             raise ValueError("a piece is a whole number")
         return {int(number) for number in found}
 
-    return judge(
+    return check_properties(
         ("be filled in", filled(*told, what="the numbers of pieces")),
         (
             "name pieces by their numbers, as in {23, 24}",

@@ -1,20 +1,22 @@
-"""Self-checks of the exercises: one small file per notebook.
+"""What the self-checks of the exercises share.
 
-An exercise's check is a function `check_<name>(answer) -> Check`. It lists, in order,
-the properties that a right answer has, and `judge` prints the first one that fails. It
+The check of an exercise is a function `check_<name>(answer) -> Check`. It lists, in
+order, the properties that a right answer has, and prints the first one that fails. The
+last property compares the answer with a short reference on random small inputs. A check
 never raises, whatever the learner wrote, and never shows the right answer.
 
     def check_advantages(answer):
-        rewards = np.array([[1.0, 0.0, 1.0, 0.0]])
-        return judge(
-            ("give one advantage per answer", lambda: answer(rewards).shape == (1, 4)),
-            ("centre each group at 0", lambda: np.allclose(answer(rewards).sum(), 0)),
+        rng = np.random.default_rng(0)
+        cases = [(rng.normal(size=(3, 4)),) for _ in range(5)]
+        return check_properties(
+            ("keep the shape", lambda: answer(*cases[0]).shape == (3, 4)),
+            ("centre each group at 0", lambda: agrees(answer, centred, cases)),
         )
 """
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -35,16 +37,18 @@ class Check:
         """Show nothing: the message was printed already."""
 
 
-def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
-    """Try the properties in order, print the first one that fails.
+def check_properties(*properties: tuple[str, Callable[[], object]]) -> Check:
+    """Tries the properties in order, and prints the first one that fails.
 
     Args:
       properties: pairs of a phrase that completes "your answer should …", and a
-        function without arguments that is true where it holds.
+        function without arguments that is true where the property holds.
     """
+    complaint = None
     for phrase, holds in properties:
         try:
-            complaint = None if bool(holds()) else f"Not yet: it should {phrase}."
+            if not bool(holds()):
+                complaint = f"Not yet: it should {phrase}."
         except NotImplementedError as unwritten:
             todo = str(unwritten) or "replace the stub above"
             complaint = f"Not written yet: {todo} and run both cells."
@@ -54,12 +58,14 @@ def judge(*properties: tuple[str, Callable[[], object]]) -> Check:
                 f"{type(error).__name__}: {error}"
             )
         if complaint:
-            return _say(Check(False, complaint))
-    return _say(Check(True, f"Passed: all {len(properties)} properties hold."))
+            break
+    message = complaint or f"Passed: all {len(properties)} properties hold."
+    print(message)
+    return Check(complaint is None, message)
 
 
 def filled(*answers, what: str) -> Callable[[], bool]:
-    """A property for `judge` that an untouched None fails, as not written yet.
+    """A property that is not written yet where an answer is still None.
 
     Args:
       answers: what the learner was to put in place of None.
@@ -72,6 +78,50 @@ def filled(*answers, what: str) -> Callable[[], bool]:
         return True
 
     return holds
+
+
+def agrees(
+    answer: Callable, reference: Callable, cases: Iterable[tuple], tolerance=1e-4
+) -> bool:
+    """Whether two functions give the same result in every case.
+
+    Args:
+      answer: the learner's function. It is called with copies.
+      reference: a plain version of the same.
+      cases: arguments of each call.
+      tolerance: relative, and a tenth of it absolute; 0 compares exactly.
+
+    Raises:
+      ValueError: the answer changed its arguments.
+    """
+    for case in cases:
+        given = copy.deepcopy(case)
+        result = answer(*given)
+        if not same(given, case):
+            raise ValueError("the function changes what it is called with")
+        if not same(result, reference(*case), tolerance):
+            return False
+    return True
+
+
+def same(one, other, tolerance: float = 0) -> bool:
+    """Whether two results are equal: numbers, arrays, texts, or tuples of them."""
+    if isinstance(other, tuple):
+        parts = list(one)
+        return len(parts) == len(other) and all(
+            same(*pair, tolerance) for pair in zip(parts, other, strict=True)
+        )
+    if one is None or other is None or isinstance(other, str | dict):
+        return one is other or bool(one == other)
+    try:
+        one, other = np.asarray(one), np.asarray(other)
+    except ValueError:  # lists of different lengths
+        return one == other
+    if one.shape != other.shape:
+        return False
+    if tolerance and other.dtype.kind in "fiub":
+        return np.allclose(one, other, rtol=tolerance, atol=tolerance / 10)
+    return bool((one == other).all())
 
 
 def whole(*answers) -> bool:
@@ -91,19 +141,8 @@ def zeros_and_ones(mask) -> list[int]:
     return [int(entry) for entry in entries]
 
 
-def leaves_alone(function, *given) -> bool:
+def leaves_alone(function, *arguments) -> bool:
     """Whether a call leaves its arguments as they are: arrays, lists, dicts."""
-    handed = copy.deepcopy(given)
-    function(*handed)
-    return all(map(_same, handed, given))
-
-
-def _same(one, other):
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    return one == other
-
-
-def _say(check: Check) -> Check:
-    print(check.message)
-    return check
+    given = copy.deepcopy(arguments)
+    function(*given)
+    return same(given, arguments)

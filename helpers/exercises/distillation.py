@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, judge
+from helpers.exercises.check import Check, check_properties
 
 _P = jnp.array([[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]])
 _Q = jnp.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]])
@@ -49,7 +49,7 @@ def check_answers_kl(answer) -> Check:
         truth = _of_answers(student, teacher, length)
         return np.allclose(value, truth, rtol=1e-3, atol=1e-5)
 
-    return judge(
+    return check_properties(
         ("give one number", lambda: np.shape(answer(*pair, 3)) == ()),
         (
             "be 0 where student and teacher write alike",
@@ -97,7 +97,7 @@ def check_top_k_kl(answer) -> Check:
     def other_student(student):
         return value(student, teacher, ids)
 
-    return judge(
+    return check_properties(
         ("give one number per row", lambda: value(*tables).shape == (5,)),
         (
             "be 0 where both agree",
@@ -203,7 +203,7 @@ def check_js_divergence(answer) -> Check:
     def value(p, q):
         return np.asarray(answer(p, q))
 
-    return judge(
+    return check_properties(
         ("give one number per row", lambda: value(_P, _Q).shape == (2,)),
         ("be 0 where both agree", lambda: abs(value(_P, _Q)[1]) < 1e-6),
         ("be symmetric", lambda: np.allclose(value(_P, _Q), value(_Q, _P))),

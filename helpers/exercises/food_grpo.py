@@ -1,7 +1,7 @@
 """Self-checks of notebook 10: a spelling, a price, a cheat and a witness."""
 
 from helpers.course.stages import stage_folder
-from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
@@ -21,7 +21,7 @@ def check_spelling(spelling) -> Check:
     """Tokens of a call whose text the tokenizer cuts into others."""
     tokenizer = chat.load_tokenizer(stage_folder("food_sft"))
     usual = tokenizer.encode(SPELT, add_special_tokens=False)
-    return judge(
+    return check_properties(
         ("be filled in", filled(spelling, what="a list of token ids")),
         (
             "be a list of token ids, whole numbers of the vocabulary",
@@ -62,7 +62,7 @@ def check_price(answer) -> Check:
     def gain():
         return earns(75, 3 * 100 - 75, answer) - earns(60, 100 - 60, answer)
 
-    return judge(
+    return check_properties(
         ("be filled in", filled(answer, what="a weight")),
         ("be a number", lambda: float(answer) is not None),
         ("be a price: more than 0", lambda: answer > 0),
@@ -80,7 +80,7 @@ def check_cheat(cheat) -> Check:
 
     honest = _played(["<<lookup pizza 150>>", "#### 402"])
     full = RewardSet(CARELESS)([""], [honest], portions=[PIZZA])[0][0]
-    return judge(
+    return check_properties(
         (
             "be a list of texts, the model's turns",
             lambda: isinstance(cheat, list) and all(isinstance(t, str) for t in cheat),
@@ -106,7 +106,7 @@ def check_mended(answer) -> Check:
     def together():
         return answer([""] * len(talks), list(traces), portions=list(plates))
 
-    return judge(
+    return check_properties(
         ("return a list", lambda: isinstance(together(), list)),
         ("return one number per completion", lambda: len(together()) == len(talks)),
         ("accept further columns", lambda: alone(*talks[0]) is not None),

@@ -5,7 +5,12 @@ import json
 
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone, zeros_and_ones
+from helpers.exercises.check import (
+    Check,
+    check_properties,
+    leaves_alone,
+    zeros_and_ones,
+)
 
 
 def check_image_tokens(answer) -> Check:
@@ -27,7 +32,7 @@ def check_image_tokens(answer) -> Check:
         truth = _averaged(*case)
         return found.shape == truth.shape and np.allclose(found, truth, atol=1e-5)
 
-    return judge(
+    return check_properties(
         (
             "give one row for each square, as wide as a patch",
             lambda: made(small, 4, 2).shape == (4, 3),
@@ -165,7 +170,7 @@ def check_execute(answer) -> Check:
     def ran(text):
         return _executed(answer, text)
 
-    return judge(
+    return check_properties(
         (
             "run a right call once, and give its result in a list",
             lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
@@ -232,7 +237,7 @@ def check_learned(answer) -> Check:
         pieces, learned, _ = zip(*_pieces(turns), strict=True)
         return row(turns) == list(pieces) and mask(turns) == list(learned)
 
-    return judge(
+    return check_properties(
         ("return two things, the row and its mask", lambda: len(made(TALK)) == 2),
         (
             "put the template's pieces around each turn, those of a tool under user",
@@ -291,7 +296,7 @@ def check_by_luck(answer) -> Check:
     def near(foods, chance):
         return abs(answer(list(foods)) - chance) < 1e-9
 
-    return judge(
+    return check_properties(
         ("be 1 where all questions show one food", lambda: near(["pizza"] * 5, 1)),
         (
             "be 0 where no food comes twice: nobody draws the own picture",

@@ -2,7 +2,7 @@
 
 import copy
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 from helpers.handover import Order, jobset
 
 ORDER = {
@@ -45,7 +45,7 @@ def check_chips(answer) -> Check:
     def told(manifest):
         return tuple(answer(manifest))
 
-    return judge(
+    return check_properties(
         ("give two numbers", lambda: len(answer(good["v5p-8"])) == 2),
         (
             "find 4 chips asked for and 4 there where one host has a 2x2x1 slice",

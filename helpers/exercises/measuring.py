@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from helpers.evaluation.intervals import wilson
-from helpers.exercises.check import Check, judge, whole
+from helpers.exercises.check import Check, check_properties, whole
 from helpers.rewards.answers import extract_lenient, extract_strict
 
 HARD_TEXTS = ["", "####", "#### 1/0", "It is 1/0.", "#### 1/00", "#### 0/0", "#### -"]
@@ -18,7 +18,7 @@ def check_extract(answer) -> Check:
     def reads(text, value):
         return lambda: answer(text) == value
 
-    return judge(
+    return check_properties(
         ("read the number after ####", reads("He pays <<5+7=12>>12.\n#### 12", 12)),
         ("read 1,000 as one number", reads("#### 1,000", 1000)),
         (
@@ -134,7 +134,7 @@ def check_mistakes(answer) -> Check:
     def called(kind):
         return set().union(*(answer[who][kind] for who in read))
 
-    return judge(
+    return check_properties(
         (
             "say, for strict and for lenient, which answers are 'right, rejected' "
             "and which 'wrong, accepted'",
@@ -207,7 +207,7 @@ def check_questions_needed(answer) -> Check:
         low, high = wilson(int(n) // 2, int(n))
         return (high - low) / 2
 
-    return judge(
+    return check_properties(
         ("be a whole number", lambda: whole(answer)),
         ("be enough for ±2 points at 50%", lambda: half_width(int(answer)) < 0.0201),
         ("be no more than needed, within 5%", lambda: half_width(answer / 1.05) > 0.02),
@@ -224,7 +224,7 @@ def check_needed(answer) -> Check:
     gains = [(0.5, 0.1, 0.05), (0.114, 0.33, 0.03), (0.3, 0.06, 0.02), (0.6, 0.2, 0.04)]
     losses = [(0.416, 0.0, 0.044), (0.5, 0.05, 0.1), (0.35, 0.02, 0.21)]
     strangers = [(0.3, 0.35, 0.15), (0.2, 0.32, 0.12)]
-    return judge(
+    return check_properties(
         ("give two numbers", lambda: len(answer(*gains[0])) == 2),
         (
             "put the spread of both runs into the first: each has its own questions",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 
@@ -44,7 +44,7 @@ def check_parameters(answer) -> Check:
     def real(layers):
         return _counted(dataclasses.replace(TINY, layers=layers))
 
-    return judge(
+    return check_properties(
         ("give a whole number", lambda: answer({**hf}) == int(answer({**hf}))),
         (
             "grow by one row of the table (hidden_size) for a new vocabulary entry",
@@ -133,7 +133,7 @@ def check_cached_logits(answer) -> Check:
         found = tried(tokens)[0][rows]
         return found.shape == truth.shape and np.allclose(found, truth, atol=1e-4)
 
-    return judge(
+    return check_properties(
         (
             "return logits of shape (tokens, vocabulary)",
             lambda: tried()[0].shape == (6, 11),
@@ -180,7 +180,7 @@ def check_one_row(answer) -> Check:
         return all(map(np.array_equal, (positions, mask), _one_row(*case)))
 
     prompt, first, third = slice(Tp), slice(Tp, Tp + Tc), slice(Tp + 2 * Tc, -Tc)
-    return judge(
+    return check_properties(
         (
             "give a position to each of the tokens, and a mask of tokens × tokens",
             lambda: [x.shape for x in tried()] == [(17,), (17, 17)],
@@ -237,7 +237,7 @@ def check_answer_positions(answer) -> Check:
         rows = [[n, n + 1, n + 2, n + 3] for n in lengths.tolist()]
         return found.tolist() == rows
 
-    return judge(
+    return check_properties(
         ("be an array of shape (prompts, steps)", lambda: tried().shape == (2, 3)),
         ("be whole numbers", lambda: tried().dtype.kind in "iu"),
         (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
 from helpers.rewards import extract_strict
 from helpers.tasks import own_rows
 
@@ -84,7 +84,7 @@ def check_largest_rank(answer) -> Check:
             and gives(matrices, chip * 0.9999) == below
         )
 
-    return judge(
+    return check_properties(
         ("be 64 where there is plenty of room", lambda: gives(one, 1e9) == 64),
         (
             "be None where the frozen model alone takes more than there is",
@@ -129,7 +129,7 @@ ASKED = "Mia has 2 pens and buys 3 more. How many pens does Mia have?"
 
 def check_false_row(row) -> Check:
     """A row in good form whose answer is wrong."""
-    return judge(
+    return check_properties(
         ("be filled in", filled(row, what="a row")),
         (
             "have a question, an answer and a number, all of them text",
@@ -167,7 +167,7 @@ def check_sum_is_used(answer) -> Check:
     def of(text):
         return answer(text) == 0
 
-    return judge(
+    return check_properties(
         ("pay 1.0 where the last sum gives the number", lambda: pays(True)),
         ("pay nothing where no sum is shown", lambda: of("#### 5") and of("")),
         (
@@ -202,7 +202,7 @@ def check_computed(answer) -> Check:
     def right(*run):
         return steps(*run) == _computed(*run)
 
-    return judge(
+    return check_properties(
         (
             "be each step once where nothing interrupts",
             lambda: steps(5, 2, []) == [1, 2, 3, 4, 5],

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone, whole
+from helpers.exercises.check import Check, check_properties, leaves_alone, whole
 from helpers.losses.policy_gradient import policy_gradient_loss
 
 TOKENS = [(1.5, +1), (1.5, -1), (0.6, +1), (0.6, -1), (1.1, +1), (1.0, -1)]
@@ -33,7 +33,7 @@ def check_score(answer) -> Check:
         got = np.asarray(answer(theta.copy(), (1, 2)))
         return not got[3:6].any() and not got[9:].any()
 
-    return judge(
+    return check_properties(
         (
             "be an array of shape (12,)",
             lambda: answer(theta.copy(), (0, 0)).shape == (12,),
@@ -77,7 +77,7 @@ def check_correction(answer) -> Check:
     # One Bernoulli policy, p = 0.3, reward 1 or 0, averaged over all groups of two:
     # only (1, 0) and (0, 1) have advantages, plus and minus one half.
     expected = 2 * 0.3 * 0.7 * (0.5 * 0.7 + 0.5 * 0.3) / 2
-    return judge(
+    return check_properties(
         ("be one number", lambda: np.ndim(answer(8)) == 0),
         ("make the estimate longer, not shorter", lambda: answer(8) > 1),
         ("matter less the larger the group", lambda: answer(64) < answer(4)),
@@ -100,7 +100,7 @@ def check_silent(answer) -> Check:
     def inside(i):
         return 0.8 < TOKENS[i][0] < 1.28
 
-    return judge(
+    return check_properties(
         (
             "be a list of whole numbers from 0 to 5",
             lambda: whole(*answer) and set(answer) <= set(range(6)),
@@ -154,7 +154,7 @@ def check_kl_for_gradient(answer) -> Check:
 
         return np.asarray(jax.grad(mean)(logits))
 
-    return judge(
+    return check_properties(
         (
             "give one number per answer",
             lambda: np.shape(answer(jnp.log(p), log_q)) == (4,),

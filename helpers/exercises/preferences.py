@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone
 
 BARE = "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7"
 # Texts that are not BARE, and share words, lines, a beginning or an end with it.
@@ -32,7 +32,7 @@ def check_make_pairs(answer) -> Check:
 
     yes, no, neither = (True, BARE), (False, BARE), (None, BARE)
     low, *_, high = UNLIKE
-    return judge(
+    return check_properties(
         (
             "give a list",
             lambda: isinstance(answer(group(no, yes)), list),
@@ -92,7 +92,7 @@ def check_dpo_loss(answer) -> Check:
     far = old.copy()
     far[:, 0] -= 100  # at each of 5 tokens
     garbage = np.where(mask > 0, new, -50).astype(np.float32)
-    return judge(
+    return check_properties(
         ("return one number", lambda: np.shape(answer(new, old, mask)) == ()),
         (
             "be log 2 where nothing has moved",
@@ -153,7 +153,7 @@ def _dpo(new, old, mask, beta):
 
 def check_nats(answer) -> Check:
     """A prediction: where DPO stops when four judges of five agree."""
-    return judge(
+    return check_properties(
         ("be filled in", filled(answer, what="a number of nats")),
         ("be a number", lambda: float(answer) == answer),
         ("be above 0: most judges prefer A", lambda: answer > 0),

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 
 
 def faulty_runs(folder) -> dict:
@@ -57,7 +57,7 @@ def check_longest_gap(answer) -> Check:
 
     rng = np.random.default_rng(13)
     drawn = [_drawn(rng) for _ in range(60)]
-    return judge(
+    return check_properties(
         (
             "find the time between two operations",
             lambda: gives(3, 4, [(0, 3), (7, 3)], 0, 10),

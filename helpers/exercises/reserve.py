@@ -3,7 +3,7 @@
 import numpy as np
 
 from helpers.app.assistant import BackendError, Event
-from helpers.exercises.check import Check, judge
+from helpers.exercises.check import Check, check_properties
 from helpers.exercises.played import (
     PICTURE,
     QUESTION,
@@ -95,7 +95,7 @@ def check_reserve(answer) -> Check:
 
     works, helps = (PIZZA, SUSHI, SAID_1), (RAMEN, SUSHI, SAID_2)
     fault = ZeroDivisionError("a fault in the course")
-    return judge(
+    return check_properties(
         (
             "do as the first does, as long as it can be asked",
             lambda: pair(works).talk() == alone(*works),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 
@@ -17,7 +17,7 @@ def check_makes(answer) -> Check:
     def pays(text, numbers=(25, 7, 3), target=28):
         return answer(text, list(numbers), target)
 
-    return judge(
+    return check_properties(
         *_takes_the_given_numbers(pays),
         *_is_exact_arithmetic(pays),
         *_reads_the_last_line(pays),
@@ -149,7 +149,7 @@ def check_weights(weights) -> Check:
         best_wrong = weights["format_reward"] + weights["annotations_hold"]
         return worst_right - best_wrong
 
-    return judge(
+    return check_properties(
         ("have one weight for each of the four", lambda: set(weights) == names),
         ("be finite, in float32 too", lambda: all(map(math.isfinite, as_paid()))),
         ("pay something for each: weights above 0", lambda: min(as_paid()) > 0),
@@ -177,7 +177,7 @@ def check_cheat(cheat) -> Check:
         scores = function(prompts, [cheat] * len(rows), answer=answer)
         return sum(scores) / len(scores)
 
-    return judge(
+    return check_properties(
         ("be a text", lambda: isinstance(cheat, str) and cheat.strip()),
         ("fit into 20,000 characters", lambda: len(cheat) <= 20_000),
         (
@@ -212,7 +212,7 @@ def check_shown_work(answer) -> Check:
         (value,) = answer(["q"], [text], **columns)
         return value
 
-    return judge(
+    return check_properties(
         (
             "give one number per completion",
             lambda: len(answer(["q"] * 3, [GOLD] * 3, answer=[GOLD] * 3)) == 3,

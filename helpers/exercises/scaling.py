@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 from helpers.exercises.recordings import check_longest_gap, faulty_runs
 from helpers.tpu import ahead_of_time
 
@@ -35,7 +35,7 @@ def check_bytes_per_chip(answer) -> Check:
         [tuple(rng.integers(1, 17, rng.integers(1, 4)).tolist()) for _ in range(3)]
         for _ in range(10)
     ]
-    return judge(
+    return check_properties(
         (
             "give 12 bytes for a lone number on one chip: a weight and two moments",
             lambda: answer([()], 1) == 12,
@@ -123,7 +123,7 @@ def check_rows_to_rows(answer) -> Check:
     def runs(*kinds):
         return sorted(name for name in program() if name in _COLLECTIVES) == [*kinds]
 
-    return judge(
+    return check_properties(
         (
             "give each chip as many rows as it was handed",
             lambda: tried().shape == rows.shape,
@@ -213,7 +213,7 @@ def check_global_mean(answer) -> Check:
     def equal(mask):
         return np.allclose(tried(mask), (losses * mask).sum() / mask.sum(), rtol=1e-5)
 
-    return judge(
+    return check_properties(
         ("give one number on each chip", lambda: tried(even).shape == (CHIPS,)),
         ("give all chips the same number", lambda: np.ptp(tried(uneven)) < 1e-5),
         (

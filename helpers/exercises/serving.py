@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 
 SIZE = 4  # tokens of a block
 
@@ -81,7 +81,7 @@ def check_fork(fork, grow) -> Check:
         game = played([("grow", 0)] * 6 + [("fork", 0), ("grow", 0), ("grow", 1)])
         return game is not None and game.tables[0][-1] != game.tables[1][-1]
 
-    return judge(
+    return check_properties(
         ("grow a text alone, block by block", lambda: begun(9) is not None),
         (
             "give a fork a table of its own, and note the second user of every block",
@@ -143,7 +143,7 @@ def check_refused(answer) -> Check:
         answer(*given)
         return np.array_equal(given[0], p) and np.array_equal(given[1], q)
 
-    return judge(
+    return check_properties(
         ("give a probability for every word", lambda: drawn(p, q).shape == p.shape),
         ("add up to 1", lambda: np.isclose(drawn(p, q).sum(), 1)),
         ("never be negative", lambda: (drawn(p, q) >= 0).all()),
@@ -203,7 +203,7 @@ def check_best_block(answer) -> Check:
         return answer(*copy.deepcopy(case)) == best(*case)
 
     free = [1.0] * 17
-    return judge(
+    return check_properties(
         ("draft nothing when nothing is kept", lambda: right(0.0, 0.1, free)),
         (
             "draft all there is room for when it is kept and free",

@@ -4,8 +4,8 @@ import numpy as np
 
 from helpers.exercises.check import (
     Check,
+    check_properties,
     filled,
-    judge,
     leaves_alone,
     whole,
     zeros_and_ones,
@@ -54,7 +54,7 @@ def suspects(mask) -> dict[str, list[int]]:
 def check_positions(first, last) -> Check:
     """Exercise 1: whose hidden states predict the tokens that are learned."""
     row, targets = PROMPT + ANSWER + 2, ANSWER + 1
-    return judge(
+    return check_properties(
         ("name two positions", filled(first, last, what="two positions")),
         (
             "be two whole numbers",
@@ -85,7 +85,7 @@ def check_verdicts(verdicts) -> Check:
     def judged_all():
         return filled(*verdicts.values(), what="a fault of checks.FAULTS")()
 
-    return judge(
+    return check_properties(
         ("judge all five masks", judged_all),
         (
             "use the words of checks.FAULTS",
@@ -115,7 +115,7 @@ def check_dialogue_mask(answer) -> Check:
     def mask(tokens):
         return zeros_and_ones(answer(list(tokens)))
 
-    return judge(
+    return check_properties(
         ("give one entry per token", lambda: len(mask(single)) == len(single)),
         ("learn nothing a user says", lambda: not any(mask(turn(USER, 5)))),
         (
@@ -175,7 +175,7 @@ def check_row_layout(answer) -> Check:
         places += [(0, 0)] * (room - len(places))
         return layout(lengths, room) == tuple(map(list, zip(*places, strict=True)))
 
-    return judge(
+    return check_properties(
         (
             "give as many entries as the row has room",
             lambda: [len(part) for part in layout([3, 2], 8)] == [8, 8],

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from helpers import runtime
-from helpers.exercises.check import Check, filled, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone
 from helpers.recipes import presets
 
 DRIVE = pathlib.Path("/content/drive/MyDrive")
@@ -18,7 +18,7 @@ _SIZES = ((4, 4), (1, 6), (5, 2))  # tokens and words of further tables of width
 def check_here(here) -> Check:
     """Where this notebook runs, read off its banner; and what a switch would change."""
     known = ("place", "platform", "preset", "preset with 1 chip", "preset with 8 chips")
-    return judge(
+    return check_properties(
         ("keep the five keys", lambda: set(here) == set(known)),
         ("be filled in", lambda: filled(*here.values(), what="a short text")()),
         (
@@ -56,7 +56,7 @@ def check_scores(answer) -> Check:
         found = answer(hidden.copy(), table.copy())
         return np.allclose(found, truth, rtol=1e-4, atol=1e-5)
 
-    return judge(
+    return check_properties(
         (
             "give one score per token and word, shape (2, 4)",
             lambda: answer(hidden_TD.copy(), table_VD.copy()).shape == (2, 4),
@@ -87,7 +87,7 @@ def check_drive(environment) -> Check:
         with _environment(environment):
             return runtime.run_folder("sft")
 
-    return judge(
+    return check_properties(
         ("be filled in", filled(environment, what="a dict of one entry")),
         ("be a dict of one entry", lambda: len(dict(environment)) == 1),
         (

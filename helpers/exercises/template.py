@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from helpers.exercises.check import Check, filled, judge, leaves_alone, whole
+from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
 
 
 def check_guess(guess) -> Check:
     """A prediction: how many of the two groups of answers teach something."""
-    return judge(
+    return check_properties(
         ("be filled in", filled(guess, what="your guess")),
         ("be a whole number", lambda: whole(guess)),
         ("count questions, of which there are two", lambda: 0 <= guess <= 2),
@@ -27,7 +27,7 @@ def check_group_advantages(answer) -> Check:
     def sums_to_zero(rewards):
         return np.allclose(made(rewards).sum(axis=1), 0, atol=1e-5)
 
-    return judge(
+    return check_properties(
         (
             "keep the shape (prompts, answers)",
             lambda: np.shape(made(rewards_PG)) == (2, 5),
@@ -56,7 +56,7 @@ def check_negative_for_right(rewards_G) -> Check:
         advantages_G = np.asarray(rewards_G) - np.mean(rewards_G)
         return (advantages_G[np.asarray(rewards_G) == 1] < -1e-6).any()
 
-    return judge(
+    return check_properties(
         ("have at least two answers", lambda: len(rewards_G) >= 2),
         ("hold numbers, none of them infinite", lambda: np.isfinite(rewards_G).all()),
         ("have a right answer, of reward 1", lambda: 1 in list(rewards_G)),

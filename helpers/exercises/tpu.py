@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from helpers.exercises.check import Check, judge, leaves_alone
+from helpers.exercises.check import Check, check_properties, leaves_alone
 
 RIDGE = 197e12 / 819e9  # of v5e, FLOP/byte
 
@@ -17,7 +17,7 @@ def check_intensity(answer) -> Check:
     def truth(B, D, F, size):
         return 2 * B * D * F / (size * (B * D + D * F + B * F))
 
-    return judge(
+    return check_properties(
         (
             "be close to 1 for one row in bfloat16: a weight is read for two FLOPs",
             lambda: _near(answer(1, 4096, 4096, 2), 1, 1e-3),
@@ -48,7 +48,7 @@ def check_intensity(answer) -> Check:
 
 def check_turning_batch(answer) -> Check:
     """The first batch at which a product is no longer limited by memory."""
-    return judge(
+    return check_properties(
         (
             "be a whole number",
             lambda: answer(4096, 4096, RIDGE) == int(answer(4096, 4096, RIDGE)),
@@ -127,7 +127,7 @@ def check_buckets(answer) -> Check:
     def chosen(*given):
         return sorted(answer(list(given[0]), *given[1:]))
 
-    return judge(
+    return check_properties(
         ("hold the longest text", lambda: max(chosen([20, 80, 40], 1, 1)) >= 80),
         (
             "be that one bucket where a program costs more than any padding",
@@ -195,7 +195,7 @@ def check_hops(answer) -> Check:
         return all(agrees(shape, r, s) for r in rings for s in starts)
 
     flat, none = (4, 8, 1), (False, False, False)
-    return judge(
+    return check_properties(
         (
             "be 0 from a chip to itself",
             lambda: answer((1, 2, 0), (1, 2, 0), flat, none) == 0,

@@ -5,7 +5,7 @@ import csv
 import course_notebooks as course
 import pytest
 
-from helpers.exercises.challenge import Outcome
+from helpers.exercises.challenges import Outcome
 from scripts import challenges
 
 THERE = challenges.challenges()

@@ -1,0 +1,307 @@
+"""The challenges count and measure for themselves."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from helpers.course.stages import stage_folder
+from helpers.evaluation.evaluator import evaluate
+from helpers.exercises import challenges
+from helpers.model import weights
+from helpers.rewards import annotations
+from helpers.rewards.functions import correct
+from helpers.tasks import food_pictures, food_traces
+from helpers.tasks.maths import word_problems
+from helpers.text import chat
+from helpers.tools import TINY, nutrition, trace
+
+MODELS = (
+    challenges.grpo,
+    challenges.food_sft,
+    challenges.food_grpo,
+    challenges.distillation,
+    challenges.sft,
+    challenges.preferences,
+    challenges.rewards,
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tmp_path):
+    """The shipped models, and few held-out questions."""
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    monkeypatch.setattr(challenges, "QUESTIONS", 40)
+    monkeypatch.setattr(challenges, "PICTURES", 24)
+
+
+def untrained(model, *given):
+    return model
+
+
+@pytest.mark.parametrize("challenge", [*MODELS, challenges.own_reward])
+def test_a_stub_is_not_written_yet_and_costs_nothing(challenge):
+    def stub(*given):
+        raise NotImplementedError
+
+    outcome = challenge(stub)
+    assert not outcome.passed and outcome.reached is None and outcome.spent == 0
+    assert outcome.message.startswith("Not written yet: replace the stub above")
+
+
+@pytest.mark.parametrize("challenge", [challenges.sft, challenges.food_sft])
+def test_a_model_below_the_number_fails_and_one_above_it_passes(challenge):
+    below = challenge(untrained)
+    assert not below.passed and 0 <= below.reached < below.to_beat
+    assert f"get more than {below.to_beat:.0%}" in below.message
+    assert challenge(untrained, to_beat=below.reached - 0.01).passed
+    assert not challenge(untrained, to_beat=below.reached).passed, "as much is not more"
+
+
+def test_what_is_no_such_model_fails():
+    def larger(student, teacher, *given):
+        return teacher
+
+    def broken(student, *given):
+        nan = jax.tree.map(lambda x: x * np.nan, nnx.state(student, nnx.Param))
+        nnx.update(student, nan)
+        return student
+
+    for attempt in (lambda *given: 0.99, larger, broken):
+        outcome = challenges.distillation(attempt, to_beat=-1)
+        assert not outcome.passed and outcome.reached is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "challenge, stage",
+    [(challenges.grpo, "grpo"), (challenges.food_sft, "food_grpo")],
+)
+def test_shipped_weights_are_refused_moved_a_little_or_not(challenge, stage, share):
+    def attempt(model, *given):
+        shipped = weights.load(stage_folder(stage), vision="food" in stage)
+        start, end = (nnx.state(each, nnx.Param) for each in (model, shipped))
+        between = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start, end)
+        nnx.update(model, between)
+        return model
+
+    outcome = challenge(attempt, to_beat=-1)
+    assert not outcome.passed and outcome.reached is None
+    assert "not return one that is there already" in outcome.message
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_an_answer_too_many_fails_whether_the_attempt_catches_it_or_not(caught):
+    def attempt(model, tokenizer, questions, reward):
+        prompts = [row["question"] for row in questions[:64]]
+        assert reward(prompts, ["#### 1"] * 64, level=[3] * 64) is not None
+        try:
+            reward(prompts[:1], ["#### 1"])
+        except challenges.OverBudget:
+            if not caught:
+                raise
+        return model
+
+    outcome = challenges.grpo(attempt, to_beat=-1, budget=64)
+    assert not outcome.passed and outcome.reached is None
+    assert outcome.spent == 64 and "within 64 " in outcome.message
+    assert challenges.grpo(attempt, to_beat=-1, budget=65).passed
+
+
+def test_rows_come_once_each_and_are_copies():
+    meter = challenges.Meter(5, "rows")
+    rows = challenges.Rows([{"n": n} for n in range(5)], meter)
+    rows.take(2)[0]["n"] = 99
+    for count in (-2, 2.5, None):
+        with pytest.raises(ValueError, match="whole number"):
+            rows.take(count)
+    assert [row["n"] for row in rows.take(3)] == [2, 3, 4] and meter.spent == 5
+    with pytest.raises(challenges.OverBudget, match="6 rows, and the budget is 5"):
+        rows.take(1)
+    assert meter.refused and meter.spent == 5
+
+
+def test_questions_come_without_answers_and_the_reward_knows_them():
+    seen = {}
+
+    def attempt(model, tokenizer, questions, reward):
+        prompts = [row["question"] for row in questions[:50]]
+        gold = [answers[prompt] for prompt in prompts]
+        seen.update(questions=questions, right=reward(prompts, gold))
+        seen["wrong"] = reward(prompts, ["#### 123456"] * 50)
+        return model
+
+    rows = word_problems.generate(5_000, seed=217, levels=(3,))
+    answers = {row["question"]: row["answer"] for row in rows}
+    outcome = challenges.grpo(attempt, seed=2, to_beat=-1)
+    assert seen["right"] == [1.0] * 50 and seen["wrong"] == [0.0] * 50
+    assert outcome.spent == 100
+    assert {tuple(row) for row in seen["questions"]} == {("question",)}
+    test = word_problems.generate(500, seed=98, levels=(3,), split="test")
+    assert not {row["question"] for row in test} & set(answers)
+    # What was reached is the share of right greedy answers.
+    folder = stage_folder("sft")
+    settings = {"max_tokens": 64, "buckets": (48,), "samples": 0}
+    model, tokenizer = weights.load(folder), chat.load_tokenizer(folder)
+    texts = evaluate(model, tokenizer, test[:40], **settings).column("text")
+    right = correct(None, texts, [row["answer"] for row in test[:40]])
+    assert outcome.reached == pytest.approx(np.mean(right))
+
+
+def test_gold_answers_are_numbers_and_no_question_is_given_twice():
+    seen = {}
+
+    def attempt(model, tokenizer, questions, labelled):
+        seen.update(known=labelled.take(30), others=questions)
+        return model
+
+    assert challenges.rewards(attempt, seed=2, to_beat=-1, budget=30).passed
+    rows = word_problems.generate(5_000, seed=247, levels=(3,))
+    answers = {row["question"]: row["answer"] for row in rows}
+    for row in seen["known"]:
+        assert set(row) == {"question", "answer"} and "<<" not in row["answer"]
+        assert correct([""], [answers[row["question"]]], [row["answer"]]) == [1.0]
+    assert {tuple(row) for row in seen["others"]} == {("question",)}
+    questions = {row["question"] for row in (*seen["known"], *seen["others"])}
+    assert len(questions) == 5_000
+
+
+def test_demonstrations_are_the_notebooks_mixture():
+    taken = []
+
+    def attempt(model, tokenizer, demonstrations):
+        taken.extend(demonstrations.take(300))
+        return model
+
+    assert challenges.sft(attempt, seed=1, to_beat=-1).spent == 300
+    assert {tuple(row) for row in taken} == {("question", "response")}
+    bare = np.mean(["<<" not in row["response"] for row in taken])
+    assert 0.25 < bare < 0.47
+
+
+def test_food_comes_without_its_name_and_the_reward_knows_it_by_number():
+    seen = {}
+
+    def conversation(row):
+        texts = [m["content"] for m in food_traces.demonstration(row)]
+        return trace(TINY, texts[1::2], [nutrition.TOOL])
+
+    def attempt(model, tokenizer, questions, reward):
+        order = [*range(29, -1, -1)]  # a number says which picture, not its place
+        prompts = [questions[i]["question"] for i in order]
+        right = [conversation(rows[i]) for i in order]
+        silent = [trace(TINY, ["#### 402"], [nutrition.TOOL])] * 30
+        seen["questions"] = questions
+        seen["right"] = reward(prompts, right, number=order, text=[""] * 30)
+        seen["silent"] = reward(prompts, silent, number=order)
+        return model
+
+    drawn = food_pictures.generate(1_024, seed=3200, split="train", no_food=0.15)
+    rows = food_traces.ask(drawn, seed=3200)[:30]
+    outcome = challenges.food_grpo(attempt, seed=2, to_beat=-1, budget=60)
+    assert outcome.passed and outcome.spent == 60
+    columns = ("number", "question", "text", "image")
+    assert {tuple(row) for row in seen["questions"]} == {columns}
+    paid = [1.6 if row["foods"] else 1.3 for row in rows[::-1]]  # notebook 10's table
+    assert seen["right"] == pytest.approx(paid) and {1.6, 1.3} <= set(paid)
+    assert seen["silent"] == pytest.approx([0.1] * 30)
+
+
+def test_the_judge_wants_the_right_number_and_the_people_of_the_question():
+    texts = {
+        "{own} has <<1+2=3>>3.\n#### {right}": 1,
+        "{own} has 3, {stranger} has 4.\n#### {right}": 0,
+        "{stranger} has <<1+2=3>>3.\n#### {right}": 0,
+        "{own} has <<1+2=3>>3.\n#### 123456": 0,
+        "{own} has {right}.": 0,
+        "#### {right}": 0,
+    }
+    nobody = {"#### {right}": 1, "{stranger}\n#### {right}": 0}
+    scores = []
+
+    def attempt(model, tokenizer, questions, judge):
+        assert {tuple(row) for row in questions} == {("question", "names")}
+        rows = word_problems.generate(5_000, seed=24, levels=(3,))
+        for template, cases in (("together_in_bags", texts), ("bus", nobody)):
+            row = next(row for row in rows if row["template"] == template)
+            others = (n for each in rows for n in each["names"])
+            stranger = next(n for n in others if n not in row["names"])
+            words = {"own": [*row["names"], ""][0], "stranger": stranger}
+            words["right"] = row["answer"].split("#### ")[1]
+            asked = [text.format(**words) for text in cases]
+            scores.extend(judge([row["question"]] * len(asked), asked, level=[3]))
+        return model
+
+    outcome = challenges.preferences(attempt, to_beat=-1)
+    assert scores == [*texts.values(), *nobody.values()] and outcome.spent == 8
+    assert 0.3 < outcome.reached < 0.75, "names count"
+
+
+def held_out_answers():
+    """The rows as a reward sees them: {(question, number): completions}."""
+    groups = {}
+
+    def attempt(answers):
+        def reward(prompts, completions, number):
+            groups.setdefault((*prompts, *number), []).extend(completions)
+            return [0.0]
+
+        return reward
+
+    assert challenges.own_reward(attempt).reached == 0.0
+    return groups
+
+
+def is_right(text, number):
+    return text.endswith(f"\n#### {number}") and all(annotations(text))
+
+
+def test_a_reward_sees_one_good_and_fifteen_cheap_answers_to_each_question():
+    problems = {"seed": challenges.HELD_OUT, "levels": (1, 2, 3), "split": "test"}
+    worked = {row["answer"] for row in word_problems.generate(60, **problems)}
+    groups = held_out_answers()
+    assert len(groups) == 60
+    for (_, number), texts in groups.items():
+        (good,) = worked & set(texts)
+        cheap = [text for text in texts if text != good]
+        assert is_right(good, number) and re.search(rf"={number}>>", good)
+        assert len(cheap) == 15
+        bought = [text for text in cheap if is_right(text, number) and "<<" in text]
+        assert len(bought) == 7, "1=1, +0, *1, a difference, a sum, doubled, 1=1 after"
+
+
+def test_labelled_answers_are_good_and_cheap_by_turns():
+    taken = []
+
+    def attempt(answers):
+        taken.extend(answers.take(20))
+        good = {row["answer"] for row in taken if row["good"]}
+        return lambda prompts, completions, number: [float(completions[0] in good)]
+
+    outcome = challenges.own_reward(attempt)
+    assert (outcome.reached, outcome.spent) == (0.0, 20)
+    assert [row["good"] for row in taken] == [False, True] * 10
+    assert all(is_right(row["answer"], row["number"]) for row in taken if row["good"])
+    questions = {question for question, _ in held_out_answers()}
+    assert not questions & {row["question"] for row in taken}
+
+
+@pytest.mark.parametrize("paid", [float("nan"), None, "much"])
+def test_a_reward_that_gives_no_number_fails(paid):
+    outcome = challenges.own_reward(lambda answers: lambda *given, number: [paid])
+    assert not outcome.passed and outcome.reached is None
+
+
+def test_a_reward_above_the_number_passes_and_one_at_it_fails():
+    def attempt(answers):
+        def reward(prompts, completions, number):
+            (text,) = completions
+            return [is_right(text, number[0]) + 0.01 * len(text)]
+
+        return reward
+
+    reached = challenges.own_reward(attempt).reached
+    assert 0 < reached < 1 and challenges.own_reward(attempt, to_beat=0).passed
+    assert not challenges.own_reward(attempt, to_beat=reached).passed
