@@ -7,9 +7,9 @@ from readme_compiler import _rows
 from readme_left import grouped
 
 from helpers.course import results
-from helpers.model import KNOWN, names
+from helpers.model import KNOWN, weights
+from helpers.model.config import SHARING
 from helpers.model.gemma4 import config_of
-from helpers.model.gemma4_config import SHARING
 from helpers.tpu import GENERATIONS, abstract_programs, ahead_of_time
 from scripts import tpu_cases, tpu_check
 
@@ -27,8 +27,10 @@ def weights_gb(case) -> float:
     model = abstract_programs.frozen_model(
         KNOWN[case.model], stored=case.stored, table_on_host=case.table_on_host
     )
-    tables = names.TABLE, names.HOST_TABLE
-    held = [x for path, x in names.items(nnx.state(model)) if path not in tables]
+    tables = weights.TABLE, weights.HOST_TABLE
+    held = [
+        x for path, x in weights.named_arrays(nnx.state(model)) if path not in tables
+    ]
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in held) / case.cut / 1e9
 
 

@@ -24,10 +24,10 @@ from helpers.batches import images, packed_rows, prompts
 from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
-from helpers.model import gemma4_pictures
+from helpers.model import vision_config
 from helpers.model.config import ModelConfig
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.transformer import Transformer
+from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.recipes.food101 import FORM_GEMMA4
 from helpers.recipes.presets import FOOD, Stage
 from helpers.rewards import food_rewards
@@ -70,7 +70,7 @@ class SmallEye(Gemma4VisionConfig):
 
     def target(self, height, width):
         """(height, width) in pixels that a picture of this shape is scaled to."""
-        return gemma4_pictures.target(height, width, self.side, self.budget)
+        return vision_config.scaled_size(height, width, self.side, self.budget)
 
 
 def written_calls(rows):

@@ -28,8 +28,8 @@ from flax import nnx
 from helpers.course import stages
 from helpers.model import hub, weights
 from helpers.model.attention import KV
+from helpers.model.fast.unrolled import for_decoding, stacked
 from helpers.model.known import KNOWN
-from helpers.model.unrolled import for_decoding, stacked
 from helpers.runtime.sharding import shardings
 from helpers.serving.drafters import only_before, write
 from helpers.tpu import abstract_programs, ahead_of_time

@@ -22,8 +22,7 @@ from flax import nnx
 
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
-from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.rope import Stretch
 from helpers.model.transformer import Transformer, count_params
 from helpers.tasks.maths import word_problems

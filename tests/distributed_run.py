@@ -33,7 +33,7 @@ from helpers.course import set_up
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
-from helpers.model.names import items
+from helpers.model.families import items
 from helpers.rewards.functions import RewardError
 from helpers.runtime.distributed import OtherProcessFailed, gather, join
 from helpers.runtime.sharding import make_mesh, place

@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 
-from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import KINDS, Gemma4Config
+from helpers.model.config import KINDS, Gemma4Config, ModelConfig
 from helpers.model.rope import Stretch
 
 OWN = Gemma4Config.__dataclass_fields__

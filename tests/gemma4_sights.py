@@ -9,8 +9,8 @@ import numpy as np
 from flax import nnx
 from hypothesis import strategies as st
 
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.transformer import Transformer
+from helpers.model.vision_config import Gemma4VisionConfig
 
 IMAGE, BEGIN, END, PAD = 18, 17, 16, 1
 

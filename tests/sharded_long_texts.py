@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from helpers.model.attention_blocks import Reach
-from helpers.model.long_attention import attend_long, attend_pictures
+from helpers.model.attention import Reach
+from helpers.model.fast.splash_attention import attend_long, attend_pictures
 from helpers.model.ops import rematerialised
 from helpers.runtime.sharding import make_mesh, using
 

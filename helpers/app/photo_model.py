@@ -5,7 +5,7 @@ import threading
 
 from helpers.app.food_models import Choice
 from helpers.app.local_model import LocalModel
-from helpers.model import fingerprint, hub, lora
+from helpers.model import hub, lora, weights
 from helpers.recipes import food101, kept_adapters, presets
 from helpers.text import chat
 from helpers.tools import nutrition
@@ -41,7 +41,7 @@ def _load(preset, stage, name):
     folder = hub.fetch(preset.model)
     tokenizer = chat.load_tokenizer(folder)
     policy = lora.add(food101.load(preset), preset.lora_rank)
-    told = fingerprint.of_folder(folder)
+    told = weights.fingerprint(folder)
     there = food101.Recipe(preset, policy, tokenizer, [], [], told)
     there = there.start(stage) if stage else there
     form = food101.form_of(there.policy.config)

@@ -87,7 +87,7 @@ def fit_whole(picture, vision):
       picture: as for `fit`.
       vision: the model's Gemma4VisionConfig; its budget says how large.
     Returns:
-      uint8 (H, W, 3), as `helpers.model.gemma4_pictures` lays it out: the same shape
+      uint8 (H, W, 3), as `helpers.model.vision_config` lays it out: the same shape
       for every picture.
     Raises:
       ValueError: see `fit`; or a picture too narrow for the budget.

@@ -1,8 +1,8 @@
 """Generation with a KV cache: each prompt is computed once, then answers grow together.
 
 One compiled program per shape: prefill, then `lax.while_loop` until every answer has
-ended; on CPUs a second one, of half the rows, where that pays (`halving`). Nothing goes
-back to the host in between, the cache is exactly prompt + budget long, and the
+ended; on CPUs a second one, of half the rows, where that pays (`batch_compaction`). Nothing
+goes back to the host in between, the cache is exactly prompt + budget long, and the
 log-probability of every sampled token comes out beside it.
 """
 
@@ -16,10 +16,10 @@ from flax import nnx
 from helpers.batches import sources
 from helpers.batches.images import check_prompts
 from helpers.generation.next_token import chooser, tempering
-from helpers.model import halving
 from helpers.model.attention import KV
+from helpers.model.fast import batch_compaction
+from helpers.model.fast.unrolled import for_decoding, stacked
 from helpers.model.scoring import prefill
-from helpers.model.unrolled import for_decoding, stacked
 from helpers.runtime.devices import jit
 from helpers.runtime.ranges import require, require_count
 from helpers.runtime.sharding import gathered, spread_rows, using
@@ -106,7 +106,7 @@ def generate(
             greedy=bool(temperature == 0),
             top_k=top_k,
             nucleus=bool(top_p < 1),
-            halves=halving.pays(weights, keys_PG.shape, max_tokens),
+            halves=batch_compaction.pays(weights, keys_PG.shape, max_tokens),
         )
 
 
@@ -179,8 +179,8 @@ def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=Fal
       state: (hidden, length, active): the activations (P, g, D) that predict the next
         tokens, the positions (P, G) of these, and which answers go on (P, G).
       choose: from `chooser`.
-      halves: whether the last answers go on in half the rows (`halving`), in a second
-        loop; they leave no cache.
+      halves: whether the last answers go on in half the rows (`batch_compaction`), in
+        a second loop; they leave no cache.
     Returns:
       (Completions of this turn, cache). The cache lacks each answer's last token.
     """
@@ -215,7 +215,9 @@ def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=Fal
     out = _record(empty, 0, token_PG, logprob_PG, eos)
     begun = prefix, length_PG, choose, (1, token_PG, out, cache)
     if halves:
-        return halving.finished(loop, *begun, axis=0 if layers else 1), None
+        return batch_compaction.generate_compacted(
+            loop, *begun, axis=0 if layers else 1
+        ), None
     _, _, out, cache = loop(lambda ended_PG: ~ended_PG.all(), *begun)
     return out, stacked(cache) if layers else cache
 

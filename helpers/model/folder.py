@@ -8,8 +8,10 @@ import re
 import secrets
 import shutil
 
+import numpy as np
 from safetensors import SafetensorError
 
+from helpers.model.families import BOUNDS
 from helpers.runtime.distributed import on_first
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -36,6 +38,10 @@ BESIDE_TOKENIZER = (
 OLD, FRESH = "old", "fresh.json"
 PART = re.compile(r"\.part-(\d+)(-[0-9a-f]+)?")
 _BUSY: set[str] = set()  # names of parts that this process is filling
+
+
+FLOATS = ("F64", "F32", "F16", "BF16")
+ROWS = 4096  # of a matrix, checked at once
 
 
 class WeightsError(ValueError):
@@ -70,6 +76,28 @@ def read_json(path) -> dict:
     if not isinstance(parsed, dict):
         raise WeightsError(f"{path} holds a {type(parsed).__name__}, not an object.")
     return parsed
+
+
+def require_finite(array, name):
+    """Refuses a weight with an infinite number in it, or with none.
+
+    A bound of Gemma 4's tower may be infinite: it bounds nothing, as all do at first.
+
+    Args:
+      array: of NumPy.
+      name: of it, in a folder or in the model.
+    """
+    bound = name.endswith(BOUNDS)
+    widest = -np.inf if name.endswith("min") else np.inf
+    rows = array.reshape(-1, *array.shape[-1:])
+    for start in range(0, len(rows), ROWS):
+        part = rows[start : start + ROWS]
+        if not (np.isfinite(part) | (bound & (part == widest))).all():
+            raise WeightsError(
+                f"{name} has numbers that are not finite, in {array.dtype}. Fetch it or"
+                " make it again; or take bfloat16 or float32, which hold larger ones "
+                "than float16."
+            )
 
 
 def place_of(model):

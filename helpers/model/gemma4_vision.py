@@ -1,9 +1,9 @@
 """What Gemma 4 sees with: a tower for pictures of any shape, and the way from it.
 
-Pictures come as strips of squares (`gemma4_pictures`). Patches look at each other in
-every layer, turned by their column and their row; those of a square are averaged to one
-image token of the decoder's width. As in the decoder, all layers are one whose weights
-carry a leading layer axis.
+Pictures come as strips of squares (`vision_config.to_strip`). Patches look at each
+other in every layer, rotated by their column and their row; those of a square are
+averaged to one image token of the decoder's width. As in the decoder, all layers are
+one whose weights carry a leading layer axis.
 Axes: B pictures, S patches, M squares, N heads, K key heads, H head width, C tower
 width, D decoder width.
 """
@@ -13,16 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.model import gemma4_pictures
+from helpers.model.families import BOUNDS, MATRICES
 from helpers.model.gemma4 import Fixed
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.rope import frequencies
 from helpers.model.vision import attend_to_all
+from helpers.model.vision_config import Gemma4VisionConfig, grids
 from helpers.runtime.sharding import gathered, spread
-
-MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
-BOUNDS = ("input_min", "input_max", "output_min", "output_max")
 
 
 class Gemma4SeeingLayer(nnx.Module):
@@ -148,7 +145,7 @@ class Gemma4Vision(nnx.Module):
         self._check(images)
         strips = images[:, None] if images.ndim == 4 else images
         P, N = strips.shape[:2]
-        grids_PN2 = gemma4_pictures.grids(strips)
+        grids_PN2 = grids(strips)
         side = self.config.side
         squares = strips[:, :, side:].reshape(P * N, -1, side, side, 3)
         places, there_BM = where(grids_PN2.reshape(P * N, 2), squares.shape[1])

@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from helpers.model import gguf_names, names, weights, weights_checks
+from helpers.model import gguf_names, weights
 from helpers.model.config import UnsupportedModel
 from helpers.model.folder import (
     INDEX,
@@ -162,7 +162,7 @@ def _parts(file, places):
 
 def _check_tensors(file, places, config):
     """Each weight is there in its shape, and nothing else is."""
-    shapes = names.file_shapes(config)
+    shapes = weights.file_shapes(config)
     for ours, theirs in places.items():
         found = file.entries.get(theirs)
         if found is None or found.shape != shapes[ours]:
@@ -224,7 +224,7 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
 def _require_room(tokenizer, config):
     """Refuses a tokenizer that makes tokens which the model does not have."""
     try:
-        weights_checks.check_room(tokenizer, config)
+        weights.check_room(tokenizer, config)
     except WeightsError as error:
         raise GGUFError(str(error)) from None
 

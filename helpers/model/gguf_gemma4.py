@@ -8,9 +8,8 @@ layer shares the keys is built in; and what full layers do not turn stands in
 
 import numpy as np
 
-from helpers.model.config import ModelConfig
+from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.gemma4 import own_of
-from helpers.model.gemma4_config import Gemma4Config
 from helpers.model.gguf_fields import Fields
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, frequencies

@@ -10,11 +10,12 @@ import math
 
 import numpy as np
 
-from helpers.model import gguf_gemma4, names
+from helpers.model import families, gguf_gemma4
 from helpers.model.config import ModelConfig
 from helpers.model.gguf_fields import Fields
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, frequencies
+from helpers.model.transformer import weight_shapes
 
 FAMILIES = {  # by `general.architecture`
     "llama": "llama",
@@ -61,8 +62,8 @@ UNTOLD = 8192  # positions of a model that says none: llama.cpp wants a number
 def tensors(config: ModelConfig) -> dict[str, str]:
     """{name in a Hugging Face folder: name in a GGUF file} of all weights."""
     found = {}
-    for path in names.shapes(config):
-        for layer, name in names.of_weight(path, config):
+    for path in weight_shapes(config):
+        for layer, name in families.weight_names(path, config):
             if layer is not None:  # its place in a stack; the name has its number
                 found[name] = f"blk.{name.split('.')[2]}.{IN_LAYER[path[-1]]}"
             elif path[0] == "per_layer":
@@ -73,10 +74,10 @@ def tensors(config: ModelConfig) -> dict[str, str]:
 
 
 def needless(config: ModelConfig) -> set[str]:
-    """Tensors that a file may hold beside those that are read; see `names.needless`."""
-    known = {theirs: ours for ours, theirs in names.IN_LAYER.items()}
+    """Tensors that a file may hold beside those that are read."""
+    known = {theirs: ours for ours, theirs in families.IN_LAYER.items()}
     found = {ROPE}
-    for name in names.needless(config):
+    for name in families.redundant_names(config):
         if name.startswith("model.layers."):
             _, _, number, inside = name.split(".", 3)
             found.add(f"blk.{number}.{IN_LAYER[known[inside]]}")

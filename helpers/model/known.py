@@ -3,11 +3,9 @@ them where their weights are not. Each equals what the model's config.json gives
 
 from typing import Any
 
-from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import Gemma4Config
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
+from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.rope import Stretch
-from helpers.model.vision_config import VisionConfig
+from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
 
 _QWEN2: dict[str, Any] = dict(
     family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768

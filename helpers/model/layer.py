@@ -9,11 +9,9 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from helpers.model import quantized
-from helpers.model.adapted import products
-from helpers.model.attention import written
-from helpers.model.attention_blocks import EVERYTHING, attend_causally
+from helpers.model.attention import EVERYTHING, attend_causally, written
 from helpers.model.config import ModelConfig
-from helpers.model.ops import matmul, rms_norm
+from helpers.model.ops import lora_matmuls, matmul, rms_norm
 from helpers.model.rope import rotate
 from helpers.runtime.sharding import cut_over_model
 
@@ -31,7 +29,7 @@ class Layer(nnx.Module):
         self.config = config
         self.adapters: tuple[str, ...] = ()  # helpers.model.lora fills these
         self.adapter_scale = 1.0
-        self.joined: Callable | None = None  # helpers.model.unrolled sets it
+        self.joined: Callable | None = None  # helpers.model.fast.unrolled sets it
 
         def matrix(rows, columns):
             noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
@@ -129,7 +127,7 @@ class Layer(nnx.Module):
         return self.project_all(x, name, widens=widens)[0]
 
     def project_all(self, x, *names, widens=True):
-        """`project` for each name: of many tokens all together, `adapted.products`.
+        """`project` for each name: of many tokens all together, `ops.lora_matmuls`.
 
         For few, putting matrices side by side costs more than it saves; and x in more
         digits than a matrix would lose them before it meets the adapter.
@@ -147,7 +145,7 @@ class Layer(nnx.Module):
             found = [_beside(x, weight, adapter) for weight, adapter in pairs]
         else:
             given = jax.tree.map(lambda y: y.astype(x.dtype), (weights, adapters))
-            found = products(x, *given, widens)
+            found = lora_matmuls(x, *given, widens)
         return [checkpoint_name(y, name) for y, name in zip(found, names, strict=True)]
 
     def adapter(self, name):

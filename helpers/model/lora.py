@@ -9,12 +9,13 @@ QLoRA (2305.14314), a quarter.
 import functools
 import math
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model import peft_folder, provenance, quantized
+from helpers.model import peft_folder, quantized
 from helpers.model.folder import WeightsError, place_of
 from helpers.model.quantized import Quantized
 from helpers.model.transformer import Transformer
@@ -115,7 +116,7 @@ def remove(model: Transformer) -> Transformer:
             delattr(layers, f"{name}_a")
             delattr(layers, f"{name}_b")
         layers.adapters, layers.adapter_scale = (), 1.0
-    provenance.forget(base)
+    _forget_bases(base)
     return base
 
 
@@ -286,7 +287,7 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     }
     first, *_ = arrays.values()
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
-    noted = provenance.words(model, kind)
+    noted = _bases_of(model, kind)
     kept = peft_folder.Adapters(first[0].shape[-1], factor, noted, arrays)
     peft_folder.save(folder, kept, model.config, str(base or ""), fingerprint, started)
 
@@ -313,7 +314,7 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
     alpha = found.factor * found.rank
     targets = {name for *_, name in found.arrays}
     adapted = add(model, found.rank, targets=targets, alpha=alpha)
-    if told := provenance.remember(adapted, found.base, _kind(model)):
+    if told := _remember_bases(adapted, found.base, _kind(model)):
         warnings.warn(f"The adapters in {folder} {told}", stacklevel=2)
     for path, layers in adapted.stacks().items():
         layers.adapter_scale = found.factor
@@ -328,3 +329,50 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
 def _pair(layers, name):
     """Both thin matrices beside the one called `name`."""
     return [getattr(layers, f"{name}_{part}") for part in "ab"]
+
+
+EXACT = "exact"
+THEN = "; then "  # between the words of one base and of the next
+NOTE = "trained_beside"  # an attribute of a model, only where there is something to say
+
+
+def _bases_of(model: Any, own: str) -> str:
+    """What to note of a model's adapters; "" if all that is known of is exact.
+
+    Args:
+      own: how the model's matrices are stored, one of `quantized.KINDS`; "": exact.
+    """
+    kinds = *getattr(model, NOTE, ()), own or EXACT
+    return "" if {*kinds} == {EXACT} else THEN.join(map(_in_words, kinds))
+
+
+def _in_words(kind):
+    return quantized.KINDS.get(kind, kind)
+
+
+def _remember_bases(model: Any, noted: str, own: str) -> str:
+    """Keeps a folder's note with the model; what to warn of, "" if it is nothing.
+
+    Args:
+      noted: from `words`.
+      own: as there.
+    """
+    known = {word: kind for kind, word in quantized.KINDS.items()} | {EXACT: EXACT}
+    kinds = tuple(known[word] for word in noted.split(THEN) if word in known)
+    own = own or EXACT
+    if not {*kinds} - {own}:
+        return ""
+    setattr(model, NOTE, kinds[:-1] if kinds[-1] == own else kinds)
+    remedy = "Which of them they fit best, only an evaluation tells."
+    if len(kinds) == 1:
+        remedy = f"Pass lora.quantize(model, {kinds[0]!r}) of the exact one."
+    return (
+        f"were trained beside {', then '.join(kinds)} matrices, and on this {own} base "
+        f"answer a little differently. {remedy}"
+    )
+
+
+def _forget_bases(model: Any) -> None:
+    """Of a model whose adapters were taken off."""
+    if hasattr(model, NOTE):
+        delattr(model, NOTE)

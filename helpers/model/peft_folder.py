@@ -9,11 +9,19 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import names, peft_settings
+from helpers.model import families
 from helpers.model.config import ModelConfig
-from helpers.model.folder import ADAPTERS, MODEL, WeightsError, write, write_json
+from helpers.model.folder import (
+    ADAPTERS,
+    FLOATS,
+    MODEL,
+    WeightsError,
+    require_finite,
+    write,
+    write_json,
+)
 from helpers.model.known import KNOWN, SEES
-from helpers.model.weights_checks import FLOATS, require_finite
+from helpers.model.transformer import weight_shapes
 
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
 # In the metadata: a fingerprint of the base, and what the adapters were before.
@@ -59,8 +67,10 @@ def save(
     for path, parts in adapters.arrays.items():
         for part in parts:
             require_finite(part, f"adapters of {path[-1]}")
-        for layer, name in names.of_weight(path, config):
-            name = BEFORE + names.in_transformers(name, towers).removesuffix(".weight")
+        for layer, name in families.weight_names(path, config):
+            name = BEFORE + families.transformers_name(name, towers).removesuffix(
+                ".weight"
+            )
             for letter, array in zip("AB", parts, strict=True):
                 tensors[name + AFTER.format(letter)] = array[layer].T.copy()
     settings = {
@@ -127,13 +137,13 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         of another model, or some are missing.
     """
     folder = pathlib.Path(folder)
-    settings = peft_settings.of(folder)
+    settings = read_settings(folder)
     rank, scale = settings["r"], settings["lora_alpha"]
     factor = scale / (rank**0.5 if settings.get("use_rslora") else rank)
     tensors, about = _tensors(folder)
     places = {
-        path: (matrix.shape, [name for _, name in names.of_weight(path, config)])
-        for path, matrix in names.shapes(config).items()
+        path: (matrix.shape, [name for _, name in families.weight_names(path, config)])
+        for path, matrix in weight_shapes(config).items()
         if path[0] == "layers" and path[-1] in targets
     }
     there, arrays = {name for name, _ in tensors}, {}
@@ -205,7 +215,7 @@ def base_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its settings.
     """
-    settings = peft_settings.of(pathlib.Path(folder))
+    settings = read_settings(pathlib.Path(folder))
     return str(settings.get("base_model_name_or_path") or "a base without a name")
 
 
@@ -236,7 +246,7 @@ def _tensors(folder):
     with _opened(folder) as file:
         for name in file.keys():
             stem, mark, letter = name.removesuffix(".weight").rpartition(".lora_")
-            stem = names.ours(stem.removeprefix(BEFORE) + ".weight")
+            stem = families.our_name(stem.removeprefix(BEFORE) + ".weight")
             if not mark or letter not in ("A", "B") or (stem, letter) in found:
                 raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
             if (kind := file.get_slice(name).get_dtype()) not in FLOATS:
@@ -265,3 +275,97 @@ def _opened(folder):
         raise WeightsError(
             f"{path} is damaged, or no file ({error}). Fetch it or make it again."
         ) from None
+
+
+# Settings that would make other numbers of the same tensors, and what is fine.
+PLAIN = {
+    "bias": ("none",),
+    "use_dora": (False,),
+    "lora_bias": (False,),
+    "fan_in_fan_out": (False,),
+    "use_qalora": (False,),
+    "rank_pattern": ({},),
+    "alpha_pattern": ({},),
+    "modules_to_save": ([],),
+    "layers_to_transform": ([],),
+    "layer_replication": ([],),
+    "trainable_token_indices": ([],),
+    "target_parameters": ([],),
+    "alora_invocation_tokens": ([],),
+    "use_bdlora": (False,),
+    "arrow_config": (),
+    "monteclora_config": (),
+}
+# These ways to begin change the base as well, so that the adapters fit another.
+OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
+MOST = 2**24  # no rank or factor of adapters that anybody trained
+
+
+def read_settings(folder: pathlib.Path) -> dict:
+    """What adapter_config.json says, where its adapters can be read as LoRA's own.
+
+    Raises:
+      WeightsError: there is no such file, it is damaged, or a setting makes of the
+        same tensors other numbers than are computed here.
+    """
+    path = folder / ADAPTERS
+    settings = _parsed(path)
+    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
+        raise WeightsError(
+            f"{path} is not of LoRA adapters, the only ones that are read."
+        )
+    for name, fine in PLAIN.items():
+        if settings.get(name) is not None and settings[name] not in fine:
+            raise WeightsError(
+                f"{path}: {name}={settings[name]!r} is not supported. Load the adapters"
+                " with peft on their base, save what merge_and_unload() returns, and "
+                "load that folder as a model (weights.load)."
+            )
+    began = settings.get("init_lora_weights")
+    if isinstance(began, str) and began.lower().startswith(OTHER_BASES):
+        raise WeightsError(
+            f"{path}: init_lora_weights={began!r} changed the base, too: without that "
+            "base the adapters are of no use. Convert them with peft, as it describes."
+        )
+    if not isinstance(settings.get("use_rslora") or False, bool):
+        raise WeightsError(
+            f"{path}: use_rslora={settings['use_rslora']!r} is neither true nor false."
+        )
+    _require_numbers(path, settings.get("r"), settings.get("lora_alpha"))
+    return settings
+
+
+def _parsed(path):
+    """What is in the file."""
+    if not path.parent.is_dir():
+        raise WeightsError(
+            f"{path.parent} is no folder on this machine. Pass the folder that holds "
+            f"{ADAPTERS}; adapters of the hub are fetched first: "
+            "huggingface_hub.snapshot_download(id)."
+        )
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(
+            f"{path.parent} has no {ADAPTERS}: it is no folder of adapters."
+        ) from None
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(
+            f"{path} is not JSON: {error}. Fetch the folder or make it again."
+        ) from None
+
+
+def _require_numbers(path, rank, alpha):
+    if type(rank) is not int or not 0 < rank < MOST:
+        raise WeightsError(
+            f"{path}: r={str(rank)[:40]}, and a rank is a whole number above 0, below "
+            f"{MOST:,}. Fetch the folder or make it again."
+        )
+    number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+    if not number or not 0 < alpha < MOST:
+        raise WeightsError(
+            f"{path}: lora_alpha={str(alpha)[:40]}, and the adapters' factor is a "
+            f"number above 0, below {MOST:,}. Fetch the folder or make it again."
+        )

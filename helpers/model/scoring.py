@@ -5,8 +5,14 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from helpers.model import asked
-from helpers.model.head import CHUNK, chosen_logprobs, in_chunks
+from helpers.model.logprobs import (
+    CHUNK,
+    MASKED_CHUNK,
+    chosen_logprobs,
+    in_chunks,
+    masked_in_chunks,
+    masking_pays,
+)
 
 
 def answer_hidden(model, batch):
@@ -89,7 +95,7 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK, mask=None):
       hidden: (..., D) states that predict the targets; targets: (...) int32.
       chunk: how many tokens' logits may exist at once.
       mask: (...) 0 where nobody reads the numbers, which may then be 0 (where that
-        saves time, see `asked.pays`) and have no gradient; None: all are read.
+        saves time, see `masking_pays`) and have no gradient; None: all are read.
     Returns:
       (logprobs, entropy), both float32 in the shape of targets, in nats. Entropy is a
       measurement: no gradient flows through it.
@@ -97,9 +103,9 @@ def token_logprobs(model, hidden, targets, chunk=CHUNK, mask=None):
     flat = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
     of_targets = functools.partial(_of_targets, softcap=model.config.softcap)
     table = model.table()
-    if mask is not None and asked.pays(hidden, table):
-        scored = asked.in_chunks_asked(
-            of_targets, table, flat, mask.reshape(-1) > 0, min(chunk, asked.CHUNK)
+    if mask is not None and masking_pays(hidden, table):
+        scored = masked_in_chunks(
+            of_targets, table, flat, mask.reshape(-1) > 0, min(chunk, MASKED_CHUNK)
         )
     else:
         scored = in_chunks(of_targets, table, None, flat, chunk)

@@ -5,7 +5,7 @@ Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vi
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
 `lax.scan`: compiling takes as long for 80 layers as for 4. (Decoding on TPUs walks them
-one by one, which is faster: `helpers.model.unrolled`, `ops.decodes`.) Gemma 4 has
+one by one, which is faster: `helpers.model.fast.unrolled`, `ops.decodes`.) Gemma 4 has
 several kinds of layer, and a stack of each (`helpers.model.gemma4`).
 """
 
@@ -18,18 +18,16 @@ import numpy as np
 from flax import nnx
 
 from helpers.model import quantized
-from helpers.model.attention import KV, visible
-from helpers.model.attention_blocks import Reach
+from helpers.model.attention import KV, Reach, visible
 from helpers.model.config import ModelConfig
-from helpers.model.gemma4 import Gemma4Layers
+from helpers.model.gemma4 import Gemma4Layers, PerLayer
 from helpers.model.gemma4_vision import Gemma4Vision
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
-from helpers.model.head import logits
 from helpers.model.layer import Layer
+from helpers.model.logprobs import logits
 from helpers.model.ops import decodes, one_by_one, rematerialised, rms_norm
-from helpers.model.per_layer import PerLayer
 from helpers.model.rope import rotaries
 from helpers.model.vision import Vision, image_runs, put_in
+from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.runtime.sharding import gathered, spread
 
 
@@ -223,6 +221,18 @@ class Transformer(nnx.Module):
         """The function `logits`, with its table gathered once: for use in a loop."""
         table, softcap = self.table(), self.config.softcap
         return lambda hidden: logits(hidden, table, softcap)
+
+
+def weight_shapes(config: ModelConfig) -> dict:
+    """{tree path: shape and dtype} of each weight of a plain model of this shape."""
+    state = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
+    return dict(named_arrays(state))
+
+
+def named_arrays(state):
+    """[(path of names, array or shape)] of all variables, without nnx wrappers."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(nnx.to_pure_dict(state))
+    return [(tuple(key.key for key in path), leaf) for path, leaf in leaves]
 
 
 def count_params(model: nnx.Module) -> int:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.model import long_attention
+from helpers.model.fast import splash_attention
 from helpers.model.ops import matmul, rms_norm
 from helpers.model.vision_config import VisionConfig
 from helpers.runtime.sharding import gathered, spread
@@ -40,11 +40,11 @@ def attend_to_all(q_BSNH, k_BSNH, v_BSNH, scale=None, there_BS=None):
       there_BS: bool, where there is a patch to look at; None: everywhere.
     """
     scale = q_BSNH.shape[-1] ** -0.5 if scale is None else scale
-    if there_BS is not None or not long_attention.fits_pictures(q_BSNH.shape):
+    if there_BS is not None or not splash_attention.fits_pictures(q_BSNH.shape):
         return in_blocks(q_BSNH, k_BSNH, v_BSNH, scale, there_BS)
     return jax.lax.platform_dependent(
         *(q_BSNH, k_BSNH, v_BSNH),
-        tpu=lambda q, k, v: long_attention.attend_pictures(q * scale, k, v),
+        tpu=lambda q, k, v: splash_attention.attend_pictures(q * scale, k, v),
         default=lambda q, k, v: in_blocks(q, k, v, scale),
     )
 

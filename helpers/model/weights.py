@@ -7,8 +7,11 @@ part of a weight is read from the files when it is placed.
 
 import contextlib
 import functools
+import hashlib
+import json
 import math
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -17,21 +20,30 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import lora, names, preprocessor_checks, quantized, weights_checks
+from helpers.model import families, lora, preprocessor_checks, quantized
 from helpers.model.config import ModelConfig
 from helpers.model.folder import (
+    ADAPTERS,
+    FLOATS,
     INDEX,
     MODEL,
+    ROWS,
+    WHOLE,
     WeightsError,
     read_json,
+    recover,
+    require_finite,
     write,
     write_json,
 )
-from helpers.model.transformer import Transformer
+from helpers.model.peft_folder import WEIGHTS as ADAPTER_WEIGHTS
+from helpers.model.transformer import Transformer, named_arrays, weight_shapes
 from helpers.runtime.distributed import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
 
+# Gemma 4's per-layer table, and where it lies in the host's memory.
+TABLE, HOST_TABLE = ("per_layer", "vectors"), ("per_layer", "host_vectors")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
 
 
@@ -67,17 +79,15 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
             hears = False
             for path, listed in weight_files(folder):
                 file = stack.enter_context(safe_open(path, framework="numpy"))
-                weights_checks.check_place(path, file.keys(), listed)
+                check_place(path, file.keys(), listed)
                 for name in file.keys():
-                    own = names.ours(name)
-                    hears |= names.of_hearing(own)
-                    if names.is_read(own, vision):
-                        weights_checks.check_tensor(
-                            name, file.get_slice(name), tensors, path
-                        )
+                    own = families.our_name(name)
+                    hears |= families.is_audio(own)
+                    if families.is_read(own, vision):
+                        check_tensor(name, file.get_slice(name), tensors, path)
                         tensors[own] = file.get_slice(name)
-            weights_checks.check_names(tensors.keys(), config, folder)
-            weights_checks.check_tied(tensors, config, folder)
+            check_names(tensors.keys(), config, folder)
+            check_tied(tensors, config, folder)
             weights = _read(tensors, shapes, config, dtype, mesh)
     except FileNotFoundError:
         raise WeightsError(f"{folder} has no {path.name}.") from None
@@ -107,7 +117,7 @@ def save(model, folder, tokenizer=None):
         for, or lacks some, or some that are not finite; the tokenizer is another
         model's; or the disk is full, say. The model that was there before is kept.
     """
-    weights_checks.check_tokenizer(folder, model.config, tokenizer)
+    check_tokenizer(folder, model.config, tokenizer)
     config = config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
     vision, tensors = model.config.vision, folder_tensors(model)
 
@@ -137,23 +147,23 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     Raises:
       WeightsError: the model has weights that no folder has a place for, or lacks some.
     """
-    config, found = model.config, dict(names.items(nnx.state(model)))
-    if names.HOST_TABLE in found:  # where a table lies is no matter of the folder
-        found[names.TABLE] = found.pop(names.HOST_TABLE)
-    expected = names.shapes(config)
+    config, found = model.config, dict(named_arrays(nnx.state(model)))
+    if HOST_TABLE in found:  # where a table lies is no matter of the folder
+        found[TABLE] = found.pop(HOST_TABLE)
+    expected = weight_shapes(config)
     _check_weights(model, found, expected)
     tensors = {}
     for path in expected:
         matrix = path[0] == "layers" and path[-1] in lora.ATTENTION + lora.MLP
         array = whole(lora.matrix(model, path) if matrix else found[path])
-        weights_checks.require_finite(array, "/".join(path))
-        for layer, name in names.of_weight(path, config):
+        require_finite(array, "/".join(path))
+        for layer, name in families.weight_names(path, config):
             part = array if layer is None else array[layer]
             is_matrix = layer is not None and part.ndim == 2
             if path == PATCH:
                 part = part.reshape(_kernel(part.shape)).transpose(3, 2, 0, 1)
             part = np.asarray(part.T if is_matrix else part, order="C")
-            tensors[names.in_folder(name, config)] = part
+            tensors[families.folder_name(name, config)] = part
     return tensors
 
 
@@ -198,13 +208,31 @@ def _check_weights(model, found, expected):
             )
 
 
+def tensor_names(config: ModelConfig) -> set[str]:
+    """The names of all tensors in a folder of a model of this shape."""
+    return {
+        name
+        for path in weight_shapes(config)
+        for _, name in families.weight_names(path, config)
+    }
+
+
+def file_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """{tensor name: its shape in a folder} of a model without vision."""
+    return {
+        name: shape.shape if layer is None else shape.shape[:0:-1]
+        for path, shape in weight_shapes(config).items()
+        for layer, name in families.weight_names(path, config)
+    }
+
+
 def read_config(folder) -> dict:
     """The folder's parsed config.json; WeightsError if there is none to read."""
     path = pathlib.Path(folder) / "config.json"
     if not path.is_file():
         raise WeightsError(
             f"{folder} has no config.json: it is not a model folder. "
-            f"{weights_checks.in_place_of(path.parent)}"
+            f"{in_place_of(path.parent)}"
         )
     return read_json(path)
 
@@ -222,7 +250,7 @@ def weight_files(folder):
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
-    weights_checks.check_one_model(folder, listed)
+    check_one_model(folder, listed)
     return [(folder / name, listed[name]) for name in sorted(listed)]
 
 
@@ -232,7 +260,7 @@ def _read(tensors, shapes, config, dtype, mesh):
     def read(path, shape):
         keys = [key.key for key in path]
         slices = []
-        for layer, name in names.of_weight(keys, config):
+        for layer, name in families.weight_names(keys, config):
             expected = shape.shape if layer is None else shape.shape[:0:-1]
             if tuple(keys) == PATCH:
                 height, width, colours, size = _kernel(shape.shape)
@@ -294,5 +322,215 @@ def _cast(array, dtype, name):
     """An array in another dtype, in which its numbers have to be finite, too."""
     with np.errstate(over="ignore"):
         array = np.asarray(array).astype(dtype, copy=False)
-    weights_checks.require_finite(array, name)
+    require_finite(array, name)
     return array
+
+
+# Of RoPE, which older files hold, and config.json says.
+FREQUENCIES = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+
+
+def in_place_of(folder: pathlib.Path) -> str:
+    """What to do with a place that is no model folder."""
+    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
+        return "Make one of a GGUF file: gguf.to_folder(file, folder)."
+    if (folder / ADAPTERS).is_file():
+        return (
+            f"It holds adapters: load the model that {ADAPTERS} names, and put them on "
+            "it with lora.load(model, folder)."
+        )
+    return "Pass the folder that holds config.json and model.safetensors."
+
+
+def check_place(path, found, listed):
+    """Refuses a file with tensors that its index does not list there.
+
+    Files of two downloads may hold a tensor twice, and only the index knows.
+    """
+    if listed is not None and (strange := sorted(set(found) - listed)):
+        raise WeightsError(
+            f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
+            "not belong together. Fetch the whole folder again."
+        )
+
+
+def check_one_model(folder, listed):
+    """Refuses a whole file beside an index of others: transformers would read it.
+
+    Args:
+      listed: the names of the files in the index.
+    """
+    alone = pathlib.Path(folder) / WHOLE
+    if WHOLE not in listed and alone.is_file():
+        raise WeightsError(
+            f"{folder} has {WHOLE} and {INDEX}, which lists "
+            f"{min(listed, default='nothing')}: they may be two models. Delete that "
+            "file, or the index and what it lists, whichever you do not mean."
+        )
+
+
+def check_tensor(name, tensor, before, path):
+    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
+    kind = tensor.get_dtype()
+    if kind not in FLOATS:
+        raise WeightsError(
+            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
+        )
+    if families.our_name(name) in before:
+        raise WeightsError(
+            f"{path} has {name} under another name, too. Fetch the whole folder again."
+        )
+
+
+def check_tokenizer(folder, config, tokenizer):
+    """Refuses a tokenizer that makes tokens which the model does not have.
+
+    Args:
+      folder: where both are saved. It may hold another model's tokenizer.
+      tokenizer: of this model; None: none is saved.
+    """
+    recover(folder)  # what a killed save had moved aside is of the folder, too
+    if tokenizer is not None:
+        check_room(tokenizer, config)
+    if tokenizer is None and (before := _saved_before(folder)):
+        text = before.get("text_config", before)
+        has = text.get("vocab_size") if isinstance(text, dict) else None
+        if has != config.vocab_size:
+            raise WeightsError(
+                f"{folder} holds a tokenizer beside a model of {has} tokens, and this "
+                f"one has {config.vocab_size}: pass its own tokenizer=, too, or choose "
+                "another folder."
+            )
+
+
+def check_room(tokenizer, config):
+    """Refuses a vocabulary that is larger than the model's.
+
+    Tokens that were added to it may be more: Gemma 3's text models have no embedding of
+    the image token that their tokenizer knows.
+    """
+    if tokenizer.vocab_size > config.vocab_size:
+        raise WeightsError(
+            f"The tokenizer has {tokenizer.vocab_size} tokens, and the model "
+            f"{config.vocab_size}: it is another model's."
+        )
+    for name in ("bos", "eos", "pad", "unk"):
+        number = getattr(tokenizer, f"{name}_token_id", None)
+        if number is not None and number >= config.vocab_size:
+            raise WeightsError(
+                f"The tokenizer's {name} token {getattr(tokenizer, name + '_token')!r} "
+                f"is number {number}, and the model has {config.vocab_size} tokens: no "
+                "reader would open the two. Choose a token that the model has, such as "
+                f"tokenizer.{name}_token = tokenizer.convert_ids_to_tokens(0)."
+            )
+
+
+def _saved_before(folder):
+    """config.json of the model in a folder that has a tokenizer, if there is one."""
+    config = pathlib.Path(folder) / MODEL
+    if not (config.with_name("tokenizer.json").is_file() and config.is_file()):
+        return {}
+    try:
+        found = json.loads(config.read_text("utf-8"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def check_names(found, config, folder):
+    """Refuses a folder without some of a config's tensors, or with others."""
+    found, expected = set(found), tensor_names(config)
+    if missing := sorted(expected - found):
+        raise WeightsError(
+            f"The weights in {folder} lack {len(missing)} tensors that config.json "
+            f"asks for, first {missing[0]}."
+        )
+    extra = found - expected - families.redundant_names(config)
+    if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
+        raise WeightsError(
+            f"The weights in {folder} have {len(extra)} tensors this model has no "
+            f"place for, first {extra[0]}: config.json and weights do not belong "
+            "together."
+        )
+
+
+def check_tied(tensors, config, folder):
+    """Refuses a head of its own where config.json says that there is none.
+
+    Args:
+      tensors: {our name: slice of a safetensors file}.
+    """
+    embed, head = (tensors.get(families.OUTSIDE[name]) for name in ("embed", "head"))
+    if not config.tied or head is None:
+        return
+    same = head.get_shape() == embed.get_shape()
+    size = embed.get_shape()[0]
+    for start in range(0, size, ROWS) if same else ():
+        rows = slice(start, min(start + ROWS, size))
+        same = same and np.array_equal(embed[rows], head[rows])
+    if not same:
+        raise WeightsError(
+            f"{folder} has a head of its own ({families.OUTSIDE['head']} is not "
+            f"{families.OUTSIDE['embed']}), and config.json says that the two are one: "
+            'write "tie_word_embeddings": false there (in the outermost braces), or '
+            "delete the head if it is a leftover."
+        )
+
+
+SAMPLED, SMALL = 4, 4096  # rows of a tensor that are read; numbers of a small one
+
+
+def fingerprint(folder) -> str:
+    """A checksum of a model's weights, wherever they lie and however they are cut up.
+
+    It covers the name, dtype and shape of each tensor, and its numbers: all of a small
+    tensor, four rows of a larger one, from the first to the last. So it takes less than
+    a second, sees a model that was trained on or rounded, and does not see a change of
+    other rows alone, nor one of config.json or the tokenizer.
+
+    Args:
+      folder: as for `weights.load`.
+    Returns:
+      16 hexadecimal digits.
+    Raises:
+      WeightsError: a file is missing or damaged.
+    """
+    paths = [path for path, _ in weight_files(pathlib.Path(folder))]
+    return _of_files(paths)
+
+
+def adapters_fingerprint(folder) -> str:
+    """The same of the adapters in a folder of `lora.save`."""
+    return _of_files([pathlib.Path(folder) / ADAPTER_WEIGHTS])
+
+
+def _of_files(paths):
+    told: dict[str, bytes] = {}
+    for path in paths:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                told |= {
+                    families.our_name(name): _told(file.get_slice(name))
+                    for name in file.keys()
+                }
+        except (FileNotFoundError, SafetensorError) as error:
+            raise WeightsError(
+                f"{path} is missing or damaged ({error}). Fetch it or make it again."
+            ) from None
+    whole = hashlib.sha256()
+    for name in sorted(told):
+        whole.update(name.encode() + b"\0" + told[name])
+    return whole.hexdigest()[:16]
+
+
+def _told(tensor) -> bytes:
+    """Dtype, shape and some numbers of a tensor."""
+    shape = tensor.get_shape()
+    found = hashlib.sha256(f"{tensor.get_dtype()}{list(shape)}".encode())
+    if math.prod(shape) <= SMALL:
+        found.update(tensor[...].tobytes())
+    else:
+        for i in range(SAMPLED):
+            row = i * (shape[0] - 1) // (SAMPLED - 1)
+            found.update(tensor[row : row + 1].tobytes())
+    return found.digest()

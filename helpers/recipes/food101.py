@@ -20,7 +20,7 @@ from helpers.batches import images, prompt_batches
 from helpers.evaluation import tool_evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
-from helpers.model import fingerprint, hub, lora, weights
+from helpers.model import hub, lora, weights
 from helpers.recipes import maths
 from helpers.rewards import food_rewards
 from helpers.runtime.devices import multiply_as_written
@@ -220,5 +220,5 @@ def recipe(preset) -> Recipe:
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
     print(preset.disconnect)
-    told = fingerprint.of_folder(folder)
+    told = weights.fingerprint(folder)
     return Recipe(preset, policy, tokenizer, train, test, told)

@@ -4,8 +4,7 @@ import pathlib
 import re
 
 from helpers import runtime
-from helpers.model import fingerprint as prints
-from helpers.model import peft_folder
+from helpers.model import peft_folder, weights
 from helpers.model.folder import ADAPTERS, WeightsError, place_of
 from helpers.recipes.presets import Preset
 
@@ -38,7 +37,7 @@ def trained_here(stage: str, preset: Preset) -> bool:
 
 def as_start(stage: str, preset: Preset) -> str:
     """A stage and a fingerprint of its adapters, which those after it are kept with."""
-    return f"{stage} {prints.of_adapters(adapters_folder(stage, preset))}"
+    return f"{stage} {weights.adapters_fingerprint(adapters_folder(stage, preset))}"
 
 
 def lost_start(stage: str, preset: Preset) -> str:

@@ -20,7 +20,7 @@ from helpers.evaluation.report import MathsReport, Report
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
-from helpers.model import fingerprint, hub, lora, weights
+from helpers.model import hub, lora, weights
 from helpers.model.folder import WeightsError
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
@@ -331,5 +331,5 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     print(frame(tokenizer))
     print(preset.disconnect)
     return kind(
-        preset, policy, tokenizer, **splits, fingerprint=fingerprint.of_folder(folder)
+        preset, policy, tokenizer, **splits, fingerprint=weights.fingerprint(folder)
     )

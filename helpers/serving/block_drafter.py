@@ -19,8 +19,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.generation.next_token import draw
-from helpers.model.attention import KV, visible
-from helpers.model.attention_blocks import Reach
+from helpers.model.attention import KV, Reach, visible
 from helpers.model.ops import rms_norm
 from helpers.model.rope import frequencies, rotary
 from helpers.model.scoring import prefill

@@ -15,8 +15,8 @@ from flax import nnx
 from helpers.generation.next_token import draw
 from helpers.generation.sampling import empty_cache
 from helpers.model.attention import KV, summing
+from helpers.model.fast.unrolled import Unrolled, for_decoding
 from helpers.model.scoring import prefill
-from helpers.model.unrolled import Unrolled, for_decoding
 
 
 class Known(NamedTuple):

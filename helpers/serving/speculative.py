@@ -22,8 +22,8 @@ from helpers.generation.sampling import (
     gathered_model,
     prepared,
 )
+from helpers.model.fast.unrolled import for_decoding
 from helpers.model.scoring import prefill
-from helpers.model.unrolled import for_decoding
 from helpers.runtime.devices import jit
 from helpers.runtime.sharding import using
 from helpers.serving.drafters import (

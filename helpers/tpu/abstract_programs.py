@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from helpers.generation import sampling
 from helpers.generation.next_token import tempering
 from helpers.model import lora
-from helpers.model.per_layer import keep_on_host
+from helpers.model.gemma4 import keep_on_host
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import shardings
 from helpers.training import optimizers

@@ -13,7 +13,7 @@ from helpers.app.assistant import converse
 from helpers.app.local_model import LocalModel
 from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
-from helpers.model.gemma4_pictures import BUDGETS
+from helpers.model.vision_config import BUDGETS
 from helpers.text import chat
 from helpers.tools.calls import GEMMA4
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from helpers.batches import images, packed_rows, prompt_batches
 from helpers.batches.images import ImageMismatch
-from helpers.model import gemma4_pictures
-from helpers.model.gemma4_pictures import BUDGETS
+from helpers.model import vision_config
+from helpers.model.vision_config import BUDGETS
 from helpers.text import chat
 
 unhurried = settings(deadline=None, max_examples=15)
@@ -212,7 +212,7 @@ def test_a_photo_that_was_held_sideways_says_its_upright_shape():
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
 def test_an_empty_picture_is_refused(shape):
     with pytest.raises(ValueError, match=f"{shape[0]} by {shape[1]} pixels shows"):
-        gemma4_pictures.target(*shape, 48, 70)
+        vision_config.scaled_size(*shape, 48, 70)
 
 
 def test_a_cut_leaves_every_picture_the_tokens_that_it_takes():

@@ -22,9 +22,8 @@ from PIL import Image
 
 from helpers.course import results
 from helpers.course.syllabus import LESSONS, STAGES
-from helpers.model import KNOWN, names
-from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import Gemma4Config
+from helpers.model import KNOWN, weights
+from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.transformer import Transformer
 from scripts import tables, tpu_cases
 
@@ -109,7 +108,7 @@ def test_a_token_leaves_in_the_cache_what_the_model_returns(shares):
 def test_a_token_reads_all_weights_but_the_table_of_the_layers_vectors():
     """E2B's: the hub's tensors, two bytes for each number."""
     case = tpu_cases.Gemma4Case(tpu_cases.E2B, "rollout", "v5e-1", cut=2)
-    sizes = names.file_shapes(KNOWN[tpu_cases.E2B])
+    sizes = weights.file_shapes(KNOWN[tpu_cases.E2B])
     del sizes["model.embed_tokens_per_layer.weight"]
     wanted = 2 * sum(map(math.prod, sizes.values())) / 2 / 1e9
     assert readme_decoding.weights_gb(case) == pytest.approx(wanted)

@@ -10,7 +10,7 @@ from tiny_models import VOCAB, cached_model, cached_tensors, group_batch, random
 
 from helpers.generation import sessions
 from helpers.generation.sampling import generate, row_keys
-from helpers.model import unrolled
+from helpers.model.fast import unrolled
 
 PROMPTS, _ = random_groups(seed=4)
 GROUP, BUDGET, HEARD, TURNS = 3, 6, 5, 3

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.model.adapted import products
+from helpers.model.ops import lora_matmuls
 
 ROWS, IN = (2, 5), 6
 CASES = [  # columns of each matrix, rank of its adapter; 0: none
@@ -56,7 +56,7 @@ def test_products_and_slopes_are_those_of_each_on_its_own(sizes, widens, dtype, 
     @jax.jit
     def ours(*given):
         *arguments, pulls = given
-        found, backward = jax.vjp(lambda *z: products(*z, widens), *arguments)
+        found, backward = jax.vjp(lambda *z: lora_matmuls(*z, widens), *arguments)
         return found, *backward(pulls)
 
     expected = truth(*jax.tree.map(lambda y: np.asarray(y, np.float64), given))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.model import attention, attention_blocks
+from helpers.model import attention
 
 P, G, K, R, H = 2, 3, 2, 2, 8
 
@@ -72,7 +72,7 @@ def test_values_and_slopes_are_those_of_a_plain_softmax(
         np.testing.assert_allclose(one, other, atol=bound * largest)
 
 
-@pytest.mark.parametrize("T", [1, attention.JOINED, attention_blocks.BLOCK + 5])
+@pytest.mark.parametrize("T", [1, attention.JOINED, attention.BLOCK + 5])
 def test_pieces_side_by_side_say_what_each_on_its_own_says(T, monkeypatch):
     """Few queries look at every piece by itself, many at a copy of all; and in blocks,
     each without the keys that none of its queries may see."""
@@ -81,7 +81,7 @@ def test_pieces_side_by_side_say_what_each_on_its_own_says(T, monkeypatch):
     expected = plain(query, pieces, masks)
     for joined in (1, 10**6):
         monkeypatch.setattr(attention, "JOINED", joined)
-        found = jax.jit(attention_blocks.attend_causally)(query, pieces, masks)
+        found = jax.jit(attention.attend_causally)(query, pieces, masks)
         np.testing.assert_allclose(found, expected, atol=3e-6)
 
 

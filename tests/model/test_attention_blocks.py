@@ -12,8 +12,8 @@ import tiny_models
 from flax import nnx
 from tiny_models import texts
 
-from helpers.model import attention, attention_blocks
-from helpers.model.attention_blocks import BLOCK, Reach, attend_causally
+from helpers.model import attention
+from helpers.model.attention import BLOCK, Reach, attend_causally
 from helpers.model.config import ModelConfig
 
 P, G, K, R, H, S = 1, 2, 1, 2, 4, 5
@@ -102,7 +102,7 @@ def test_a_model_with_local_layers_says_the_same_in_blocks(config, remat, monkey
 
     both = []
     for block in (BLOCK, 10**6):
-        monkeypatch.setattr(attention_blocks, "BLOCK", block)
+        monkeypatch.setattr(attention, "BLOCK", block)
         both.append(jax.jit(jax.value_and_grad(loss, has_aux=True))(state))
     for ours, expected in zip(*map(jax.tree.leaves, both), strict=True):
         # The scale of Gemma 4's last layer changes nothing: its slope is rounding.

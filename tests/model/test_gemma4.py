@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from test_model import forward
 
-from helpers.model import gemma4, lora, names, weights
-from helpers.model.config import ModelConfig, UnsupportedModel
-from helpers.model.gemma4_config import Gemma4Config
+from helpers.model import gemma4, lora, weights
+from helpers.model.config import Gemma4Config, ModelConfig, UnsupportedModel
+from helpers.model.transformer import named_arrays, weight_shapes
 from helpers.serving import block_drafter, paged
 
 SMALL = gemma4_shapes.config(**gemma4_shapes.SMALL)
@@ -204,7 +204,7 @@ def test_the_hubs_folder_is_read_with_its_towers_and_needless_keys(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(whole))
     read = weights.load(tmp_path)
     for (path, x), (_, y) in zip(
-        names.items(nnx.state(read)), names.items(nnx.state(model)), strict=True
+        named_arrays(nnx.state(read)), named_arrays(nnx.state(model)), strict=True
     ):
         np.testing.assert_array_equal(x, y, err_msg=path)
     strange = {shared.replace("layers.4", "layers.9"): np.ones((12, 16))}
@@ -221,7 +221,7 @@ def test_adapters_stand_beside_the_matrices_there_are_and_come_back(tmp_path):
     lora.save(adapted, tmp_path, "google/gemma-4-E2B-it")
     read = lora.load(base, tmp_path)
     for (path, x), (_, y) in zip(
-        names.items(nnx.state(read)), names.items(nnx.state(adapted)), strict=True
+        named_arrays(nnx.state(read)), named_arrays(nnx.state(adapted)), strict=True
     ):
         np.testing.assert_array_equal(x, y, err_msg=path)
     stored = load_file(tmp_path / "adapter_model.safetensors")
@@ -253,8 +253,8 @@ def test_a_base_says_what_its_adapters_are_called(tmp_path):
 def test_int8_and_adapters_are_what_their_merged_matrices_are():
     model = lora.quantize(tiny_models.adapted(tiny_models.cached_model("gemma4_text")))
     merged = lora.merge(model)
-    paths = {path for path, _ in names.items(nnx.state(merged))}
-    assert paths == set(names.shapes(SMALL))
+    paths = {path for path, _ in named_arrays(nnx.state(merged))}
+    assert paths == set(weight_shapes(SMALL))
     tokens = tiny_models.texts(2, 7)[:, None]
     _, ours, _ = forward(model, tokens)
     tensors, hf = tiny_models.tensors(merged)
@@ -266,7 +266,7 @@ def test_int8_and_adapters_are_what_their_merged_matrices_are():
 def test_scales_of_layers_are_not_trained():
     model = tiny_models.cached_model("gemma4_text")
     trained = nnx.state(model, lora.trainable(model))
-    left = set(names.shapes(SMALL)) - {path for path, _ in names.items(trained)}
+    left = set(weight_shapes(SMALL)) - {path for path, _ in named_arrays(trained)}
     assert {path[-1] for path in left} == {"scale"}
 
 

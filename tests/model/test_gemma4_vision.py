@@ -17,7 +17,7 @@ from tiny_vision import forward, see
 
 from helpers.batches import images
 from helpers.generation import sampling
-from helpers.model import gemma4_pictures, weights
+from helpers.model import vision_config, weights
 from helpers.model.config import UnsupportedModel
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma4_vision"
@@ -86,7 +86,7 @@ def test_patches_are_those_of_the_image_processor(shape, model):
     np.testing.assert_array_equal(places, STORED[f"places_{shape}"])
     there = places[:, 0] >= 0
     columns, rows = (places[there].max(axis=0) + 1) // vision.pool
-    assert gemma4_pictures.grids(strip).tolist() == [columns, rows]
+    assert vision_config.grids(strip).tolist() == [columns, rows]
     side, patch = vision.side, vision.patch
     squares = strip[side:].reshape(-1, side, side, 3)
     whole = squares[: rows * columns].reshape(rows, columns, side, side, 3)

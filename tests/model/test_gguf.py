@@ -21,11 +21,12 @@ from small_gguf import GEMMA, SIZES, logits, made, small_tokenizer
 
 from helpers.model import folder as folders
 from helpers.model import gguf as gguf_files
-from helpers.model import gguf_names, lora, names, weights
+from helpers.model import gguf_names, lora, weights
 from helpers.model.config import ModelConfig
 from helpers.model.folder import WeightsError
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.rope import Stretch, rotary, rotate
+from helpers.model.transformer import named_arrays
 from helpers.text import gguf_tokenizer
 
 # Each switch of Gemma 4, where llama.cpp takes the keys that a sharing layer takes.
@@ -66,8 +67,8 @@ def test_what_is_read_computes_what_was_written(family, changes, tmp_path):
 def test_fewer_bits_are_off_by_little_and_only_in_matrices(family, kind, off, tmp_path):
     model = made(family)
     read = through(model, small_tokenizer(), tmp_path, kind)
-    theirs = dict(names.items(nnx.state(read)))
-    for path, x in names.items(nnx.state(model)):
+    theirs = dict(named_arrays(nnx.state(read)))
+    for path, x in named_arrays(nnx.state(model)):
         gap = float(abs(x - theirs[path]).max() / abs(x).max())
         is_matrix = path[-1] in lora.ATTENTION + lora.MLP + ("embed", "head")
         assert gap < off and (gap < 1e-6) == (not is_matrix), path
@@ -99,7 +100,7 @@ def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
         return np.einsum("hqd,okd->hqk", turned[0][0, 0], turned[1][0, 0])
 
     def weight(name):
-        return dict(names.items(nnx.state(model)))[("layers", name)][0]
+        return dict(named_arrays(nnx.state(model)))[("layers", name)][0]
 
     np.testing.assert_allclose(
         scores_in_pairs(), scores_in_halves(), rtol=1e-4, atol=1e-4
@@ -110,7 +111,7 @@ def test_gemmas_norms_hold_their_one(tmp_path):
     model = made("gemma3_text")
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
-    stacked = dict(names.items(nnx.state(model)))
+    stacked = dict(named_arrays(nnx.state(model)))
     for ours, theirs in {
         "attention_norm": "attn_norm",
         "q_norm": "attn_q_norm",

@@ -261,7 +261,7 @@ def test_a_shape_that_no_config_json_has_makes_no_folder(tmp_path):
 
 
 def test_a_table_that_lies_on_the_host_is_written_too(tmp_path):
-    from helpers.model.per_layer import keep_on_host
+    from helpers.model.gemma4 import keep_on_host
 
     model = gemma4(sharing=3, per_layer=8)
     read = through(keep_on_host(model), small_tokenizer(), tmp_path)

@@ -21,9 +21,9 @@ from tiny_models import (
 )
 from tiny_models import model as make
 
-from helpers.model import attention, attention_blocks, lora, transformer
+from helpers.model import attention, lora, transformer
 from helpers.model.attention import attend
-from helpers.model.head import logits
+from helpers.model.logprobs import logits
 from helpers.model.ops import matmul
 from helpers.model.transformer import count_params
 
@@ -63,7 +63,7 @@ def test_logits_equal_a_plain_transcription(family):
 def test_a_long_text_in_blocks_equals_a_plain_transcription():
     """Longer than a block of queries, and not a multiple of one."""
     tensors, hf = cached_tensors("gemma3_text")
-    (tokens,) = texts(1, 2 * attention_blocks.BLOCK + 9)
+    (tokens,) = texts(1, 2 * attention.BLOCK + 9)
     _, logits, _ = forward(cached_model("gemma3_text"), tokens[None, None])
     naive = naive_decoder.logits(tensors, hf, tokens.tolist())
     np.testing.assert_allclose(logits[0, 0], naive, atol=5e-5)
@@ -97,7 +97,7 @@ def test_blocks_of_queries_have_the_values_and_gradients_of_all_at_once(length):
         )
         return jax.jit(slopes)(*arrays)
 
-    found = with_gradients(attention_blocks.attend_causally)
+    found = with_gradients(attention.attend_causally)
     expected = with_gradients(attention.attend)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers.model import nf4
+from helpers.model import quantized
 
 # QLoRA, appendix E.
 PUBLISHED = (
@@ -19,7 +19,10 @@ PUBLISHED = (
 )
 FURTHEST = (1 - 0.6961928) / 2  # half of the widest gap between two levels
 SHAPES = ((2, 3), (64, 5), (130, 140))  # half a byte's block, one, and two groups
-encode, decode = jax.jit(nf4.encode, static_argnums=1), jax.jit(nf4.decode)
+encode, decode = (
+    jax.jit(quantized.encode_nf4, static_argnums=1),
+    jax.jit(quantized.decode_nf4),
+)
 
 
 def in_numpy(parts):
@@ -66,8 +69,12 @@ def in_blocks(matrix):
 
 
 def test_the_levels_are_the_published_ones():
-    np.testing.assert_allclose(nf4.LEVELS, PUBLISHED, rtol=1e-6, atol=1e-7)
-    assert nf4.LEVELS[0] == -1 and nf4.LEVELS[7] == 0 and nf4.LEVELS[15] == 1
+    np.testing.assert_allclose(quantized.LEVELS, PUBLISHED, rtol=1e-6, atol=1e-7)
+    assert (
+        quantized.LEVELS[0] == -1
+        and quantized.LEVELS[7] == 0
+        and quantized.LEVELS[15] == 1
+    )
 
 
 @given(weight=matrices(), double=st.booleans())
@@ -142,7 +149,7 @@ def test_stacked_matrices_are_those_of_each_alone(double):
 def test_bits_a_number_are_those_of_the_paper(double):
     """4 for the code, 32 / 64 for the scale; or 8 / 64 and 32 / (64 · 256) for it."""
     shape = jax.ShapeDtypeStruct((34, 2560, 10240), jnp.bfloat16)
-    parts = jax.eval_shape(lambda weight: nf4.encode(weight, double), shape)
+    parts = jax.eval_shape(lambda weight: quantized.encode_nf4(weight, double), shape)
     bits = 8 * sum(x.size * x.dtype.itemsize for x in parts.values())
     expected = 4.127 if double else 4.5
     assert bits / shape.size == pytest.approx(expected, abs=2e-4)
@@ -159,4 +166,4 @@ def test_normal_numbers_lose_less_than_with_evenly_spaced_levels():
 
 def test_an_odd_number_of_rows_is_refused_by_name():
     with pytest.raises(ValueError, match="3 × 2 cannot.*3 is odd.*int8"):
-        nf4.encode(jnp.ones((3, 2)))
+        quantized.encode_nf4(jnp.ones((3, 2)))

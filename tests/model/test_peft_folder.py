@@ -16,9 +16,10 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from test_model import forward
 
-from helpers.model import lora, names, peft_folder, quantized, weights
+from helpers.model import lora, peft_folder, quantized, weights
 from helpers.model.folder import WeightsError
 from helpers.model.known import KNOWN
+from helpers.model.transformer import named_arrays
 from helpers.runtime.sharding import make_mesh
 from helpers.training import Trainer, optimizers
 
@@ -30,7 +31,7 @@ BASES = {family: tiny_models.model(family) for family in tiny_models.FAMILIES}
 
 
 def arrays(model):
-    return {path: np.asarray(x) for path, x in names.items(nnx.state(model))}
+    return {path: np.asarray(x) for path, x in named_arrays(nnx.state(model))}
 
 
 def assert_same(one, other):

@@ -11,7 +11,7 @@ from test_model import forward
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
-from helpers.model.per_layer import keep_on_host
+from helpers.model.gemma4 import keep_on_host
 from helpers.runtime.sharding import make_mesh, place, shardings
 from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw

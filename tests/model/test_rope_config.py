@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from tiny_models import config
 from transformers import AutoConfig
 
-from helpers.model.config import ModelConfig, UnsupportedModel
+from helpers.model.config import LAYERS, ModelConfig, UnsupportedModel
 from helpers.model.rope import STRETCHES
-from helpers.model.rope_config import LAYERS
 
 LINEAR = {"rope_type": "linear", "factor": 8.0}
 LLAMA3 = {

@@ -17,9 +17,10 @@ from test_nf4 import in_numpy
 from tiny_models import FAMILIES, adapted, cached_model, config, texts
 from tiny_models import model as make
 
-from helpers.model import lora, names, quantized, weights
+from helpers.model import lora, quantized, weights
 from helpers.model.config import ModelConfig
 from helpers.model.rope import Stretch
+from helpers.model.transformer import named_arrays
 from helpers.model.vision_config import UnsupportedModel
 from helpers.model.weights import WeightsError
 
@@ -38,7 +39,7 @@ def logits(model):
 
 def content(model):
     """Everything a model is: its settings, and each array's bits."""
-    arrays = {path: np.array(x) for path, x in names.items(nnx.state(model))}
+    arrays = {path: np.array(x) for path, x in named_arrays(nnx.state(model))}
     settings = model.config, model.activations, model.layers.adapters
     settings = *settings, model.layers.adapter_scale
     return settings, {path: (x.dtype, x.tobytes()) for path, x in arrays.items()}
@@ -149,7 +150,7 @@ def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, kind, tm
 
 
 def layers(model):
-    return [(p, x) for p, x in names.items(nnx.state(model)) if p[0] == "layers"]
+    return [(p, x) for p, x in named_arrays(nnx.state(model)) if p[0] == "layers"]
 
 
 def test_small_adapters_that_bfloat16_would_round_away_are_warned_of(tmp_path):

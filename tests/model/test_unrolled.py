@@ -11,8 +11,9 @@ from flax import nnx
 from tiny_models import FAMILIES, VOCAB
 
 from helpers.generation.sampling import append, generate, row_keys
-from helpers.model import lora, unrolled
+from helpers.model import lora
 from helpers.model.attention import JOINED, KV
+from helpers.model.fast import unrolled
 
 SOME = ("q", "up", "down")  # of three products some matrices have no adapter
 P, G, SEEN = 2, 3, 9  # more tokens than a local layer sees

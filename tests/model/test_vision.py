@@ -19,7 +19,7 @@ from tiny_vision import (
 from tiny_vision import model as make
 
 from helpers.generation.sampling import generate, row_keys
-from helpers.model import attention_blocks, lora
+from helpers.model import attention, lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.model.vision import TEXT_HALF, Vision, attend_to_all
 from helpers.training import objectives
@@ -61,9 +61,9 @@ def test_an_image_across_blocks_of_queries_is_seen_whole(first, monkeypatch):
     tokens[0, first : first + len(PICTURE)] = PICTURE
     model = make(layers=2)
     seen = see(model, pictures(1))
-    assert attention_blocks.BLOCK == 128
+    assert attention.BLOCK == 128
     in_blocks, _ = forward(model, tokens, seen)
-    monkeypatch.setattr(attention_blocks, "BLOCK", 300)
+    monkeypatch.setattr(attention, "BLOCK", 300)
     model.remat = "none"  # another program: compiled anew
     at_once, _ = forward(model, tokens, seen)
     np.testing.assert_allclose(in_blocks, at_once, atol=2e-5)

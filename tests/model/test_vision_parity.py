@@ -15,7 +15,7 @@ from tiny_vision import forward, see
 
 from helpers.batches import images
 from helpers.generation import sampling
-from helpers.model import lora, names, weights
+from helpers.model import families, lora, weights
 from helpers.model.config import UnsupportedModel
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma3_vision"
@@ -152,5 +152,5 @@ def test_adapters_are_named_as_inside_transformers_and_spare_the_tower(model, tm
 
 def test_names_are_undone():
     config = weights.load(GOLDEN, vision=True).config
-    for name in names.of_model(config):
-        assert names.ours(names.in_folder(name, config)) == name
+    for name in weights.tensor_names(config):
+        assert families.our_name(families.folder_name(name, config)) == name

@@ -19,7 +19,7 @@ from small_disk import disk_of
 from tiny_models import FAMILIES, cached_model, cached_tensors
 from tiny_models import model as make
 
-from helpers.model import weights, weights_checks
+from helpers.model import weights
 from helpers.model.config import ModelConfig
 from helpers.model.weights import WeightsError
 from helpers.runtime.sharding import make_mesh
@@ -499,7 +499,7 @@ def test_a_head_is_compared_past_the_first_rows(folder, monkeypatch):
     embed = load_file(folder / "model.safetensors")["model.embed_tokens.weight"]
     head = embed.copy()
     head[7] += 1
-    monkeypatch.setattr(weights_checks, "ROWS", 4)
+    monkeypatch.setattr(weights, "ROWS", 4)
     rewrite(folder, **{"lm_head.weight": head})
     with pytest.raises(WeightsError, match="own"):
         weights.load(folder)

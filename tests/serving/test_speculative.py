@@ -15,7 +15,8 @@ from scipy import stats
 
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
-from helpers.model import lora, unrolled
+from helpers.model import lora
+from helpers.model.fast import unrolled
 from helpers.model.scoring import group_logprobs
 from helpers.serving import speculative
 from helpers.serving.block_drafter import BlockDrafter

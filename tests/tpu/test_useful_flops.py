@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from helpers.model import lora
 from helpers.model.attention import KV, visible
-from helpers.model.config import ModelConfig
-from helpers.model.gemma4_config import Gemma4Config
+from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.gemma4_vision import Gemma4Vision
-from helpers.model.gemma4_vision_config import Gemma4VisionConfig
 from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
 from helpers.model.vision import Vision
-from helpers.model.vision_config import VisionConfig
+from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
 from helpers.tpu import useful_flops
 from helpers.tpu.useful_flops import Texts
 from helpers.training import objectives

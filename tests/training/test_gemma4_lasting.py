@@ -13,7 +13,7 @@ from test_resume import Stopped, Stopping, batches
 
 from helpers.losses import distillation
 from helpers.model import lora
-from helpers.model.per_layer import keep_on_host
+from helpers.model.gemma4 import keep_on_host
 from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
 from helpers.training.optimizers import adamw

@@ -16,7 +16,7 @@ from run_tables import read_table
 from tiny_models import model as tiny_model
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers.model.names import items
+from helpers.model.families import items
 from helpers.runtime import distributed
 from helpers.training.checkpoints import CheckpointError
 from helpers.training.logging import MetricsLog, is_timing

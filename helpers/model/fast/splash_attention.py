@@ -24,8 +24,9 @@ def fits(query_PGKRTH, pieces, reach) -> bool:
     """Whether the kernel can be taken: long rows that look at nothing but themselves.
 
     Images, in which tokens look ahead, and prompts that a group shares are left to
-    `attention_blocks`; so are heads that are too wide, and rows and heads that cannot
-    be dealt out to the devices. With several devices the mesh must be in use.
+    blocks of queries (`attention.in_blocks`). So are heads that are too wide, and rows
+    and heads that cannot be divided among the devices. With several devices the
+    mesh must be in use.
     """
     P, _, K, _, T, H = query_PGKRTH.shape
     alone = len(pieces) == 1 and reach.segments is not None and not reach.ahead

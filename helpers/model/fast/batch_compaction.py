@@ -34,7 +34,7 @@ def pays(weights, answers: tuple[int, ...], max_tokens) -> bool:
     return parameters * prompts * group * max_tokens >= WORK
 
 
-def finished(loop, prefix, length_PG, choose, carry, axis):
+def generate_compacted(loop, prefix, length_PG, choose, carry, axis):
     """The completions after a loop of all rows, and one of half of them.
 
     Answers move together with others of their prompt, half a group at a time, so that

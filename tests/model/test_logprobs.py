@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.losses.distillation import forward_kl, jsd, reverse_kl
-from helpers.model import head
+from helpers.model import logprobs
 
 N, D, V = 11, 6, 23
 
@@ -40,7 +40,7 @@ def truth(hidden, table, targets, weights, softcap=np.inf):
 
 
 def of_targets(table, _, hidden, targets):
-    return head.chosen_logprobs(hidden, table, targets)
+    return logprobs.chosen_logprobs(hidden, table, targets)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
@@ -48,7 +48,7 @@ def ours(hidden, table, targets, weights, chunk, train_table):
     """The same four, in chunks; without a slope of the table unless it is trained."""
 
     def total(hidden, table):
-        found = head.in_chunks(of_targets, table, None, (hidden, targets), chunk)
+        found = logprobs.in_chunks(of_targets, table, None, (hidden, targets), chunk)
         return (weights * found[0]).sum() + 0 * found[1].sum(), found
 
     moved = (0, 1) if train_table else 0
@@ -74,7 +74,7 @@ def test_capped_scores_have_the_values_and_slopes_of_the_transcription(softcap, 
     @jax.jit
     def found(hidden, table):
         def total(hidden, table):
-            found = head.chosen_logprobs(hidden, table, targets, softcap)
+            found = logprobs.chosen_logprobs(hidden, table, targets, softcap)
             return (weights * found[0]).sum(), found
 
         slopes, found = jax.grad(total, (0, 1), has_aux=True)(hidden, table)
@@ -83,7 +83,7 @@ def test_capped_scores_have_the_values_and_slopes_of_the_transcription(softcap, 
     expected = truth(hidden, table, targets, weights, softcap)
     for x, y in zip(found(hidden, table), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
-    scores = head.logits(hidden, table, softcap)
+    scores = logprobs.logits(hidden, table, softcap)
     assert np.abs(scores).max() <= softcap
     assert (np.abs(hidden @ table.T).max() > softcap) == (softcap < 30), "held back"
 
@@ -93,9 +93,9 @@ def test_a_score_that_the_cap_holds_back_has_no_slope_however_far_above_the_targ
     hidden, table = jnp.ones((1, 1)), jnp.asarray([[-400.0], [400.0]])
 
     def score(table):
-        return head.chosen_logprobs(hidden, table, jnp.asarray([0]), 50.0)[0].sum()
+        return logprobs.chosen_logprobs(hidden, table, jnp.asarray([0]), 50.0)[0].sum()
 
-    assert score(table) == -head.CLAMP
+    assert score(table) == -logprobs.CLAMP
     np.testing.assert_allclose(jax.grad(score)(table), [[0.0], [0.0]], atol=1e-5)
 
 
@@ -144,11 +144,11 @@ def test_a_target_far_below_the_best_word_counts_as_the_clamp_says():
     def logprob(hidden, target):
         return of_targets(table, None, hidden, jnp.array([target]))[0][0]
 
-    assert logprob(hidden, 0) == -head.CLAMP
+    assert logprob(hidden, 0) == -logprobs.CLAMP
     assert logprob(hidden, 1) == 0
     assert jax.grad(logprob)(hidden, 0)[0, 0] == pytest.approx(-200.0)
-    near = jnp.full((1, 1), head.CLAMP / 200 * 0.99)
-    assert logprob(near, 0) == pytest.approx(-0.99 * head.CLAMP, rel=1e-5)
+    near = jnp.full((1, 1), logprobs.CLAMP / 200 * 0.99)
+    assert logprob(near, 0) == pytest.approx(-0.99 * logprobs.CLAMP, rel=1e-5)
 
 
 def test_words_beyond_the_clamp_are_still_taught():
@@ -157,11 +157,13 @@ def test_words_beyond_the_clamp_are_still_taught():
     wanted = jnp.asarray([[0.98, 0.01, 0.01]])
 
     def divergence(hidden):
-        logprobs, _ = head.all_logprobs(hidden, table, jnp.array([0]))
-        return forward_kl(logprobs, jnp.log(wanted))[0]
+        student, _ = logprobs.all_logprobs(hidden, table, jnp.array([0]))
+        return forward_kl(student, jnp.log(wanted))[0]
 
     assert jax.grad(divergence)(hidden)[0, 0] == pytest.approx(200 - 2 + 0.03)
-    assert divergence(hidden) == pytest.approx(0.99 * head.CLAMP, abs=1.0), "as said"
+    assert divergence(hidden) == pytest.approx(0.99 * logprobs.CLAMP, abs=1.0), (
+        "as said"
+    )
 
 
 def test_wide_models_likely_targets_are_off_by_their_scores_rounding_alone():
@@ -209,13 +211,13 @@ def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap)
     divergence, equation = DIVERGENCES[name]
 
     def compare(table, wise_table, hidden, wise, targets):
-        student, chosen = head.all_logprobs(hidden, table, targets, softcap)
-        teacher, _ = head.all_logprobs(wise, wise_table, targets, softcap)
+        student, chosen = logprobs.all_logprobs(hidden, table, targets, softcap)
+        teacher, _ = logprobs.all_logprobs(wise, wise_table, targets, softcap)
         return divergence(student, teacher), chosen
 
     def total(hidden, table):
         given = hidden, wise, targets
-        found = head.in_chunks(compare, table, wise_table, given, 4)
+        found = logprobs.in_chunks(compare, table, wise_table, given, 4)
         return (weights * found[0]).sum(), found
 
     moved = (0, 1) if train_table else 0
@@ -250,13 +252,17 @@ def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap)
 
 def test_all_words_are_counted_from_the_target_as_far_as_the_clamp():
     table, hidden = jnp.asarray([[0.0], [200.0], [-3.0]]), jnp.ones((1, 1))
-    found, chosen = head.all_logprobs(hidden, table, jnp.array([0]))
-    assert chosen[0] == -head.CLAMP and found[0].tolist() == [-head.CLAMP, 0, -78]
-    found, chosen = head.all_logprobs(hidden, table, jnp.array([1]))
+    found, chosen = logprobs.all_logprobs(hidden, table, jnp.array([0]))
+    assert chosen[0] == -logprobs.CLAMP and found[0].tolist() == [
+        -logprobs.CLAMP,
+        0,
+        -78,
+    ]
+    found, chosen = logprobs.all_logprobs(hidden, table, jnp.array([1]))
     assert chosen[0] == 0 and found[0].tolist() == [-200, 0, -203]
 
 
 def test_no_tokens_at_all_give_nothing():
     hidden, table, targets, _ = case()
-    found = head.in_chunks(of_targets, table, None, (hidden[:0], targets[:0]), 8)
+    found = logprobs.in_chunks(of_targets, table, None, (hidden[:0], targets[:0]), 8)
     assert [x.shape for x in found] == [(0,), (0,)]

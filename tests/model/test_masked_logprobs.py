@@ -11,7 +11,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.model import asked, head, lora
+from helpers.model import logprobs, lora, scoring
 from helpers.training import objectives
 
 V, D, TOKENS = 41, 6, 23
@@ -25,7 +25,7 @@ def drawn(n, seed=0):
 
 
 def of_targets(table, _, hidden, targets):
-    return head.chosen_logprobs(hidden, table, targets, 0.0)
+    return logprobs.chosen_logprobs(hidden, table, targets, 0.0)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -34,7 +34,7 @@ def found_with_gradient(chunk, by, mask, hidden, table, targets, weights):
 
     def some(hidden, table):
         given = (hidden, targets), mask, chunk
-        found = asked.in_chunks_asked(of_targets, table, *given)
+        found = logprobs.masked_in_chunks(of_targets, table, *given)
         return (weights * found[0]).sum(), found
 
     def every(hidden, table):
@@ -81,7 +81,7 @@ def test_a_chunk_without_a_token_that_is_asked_for_is_not_computed(wanted, compu
         jax.debug.callback(lambda: calls.append(1))
         return of_targets(table, fixed, hidden, targets)
 
-    found = asked.in_chunks_asked(counted, table, (hidden, targets), mask, 8)
+    found = logprobs.masked_in_chunks(counted, table, (hidden, targets), mask, 8)
     jax.block_until_ready(found)
     jax.effects_barrier()
     assert len(calls) == computed
@@ -89,15 +89,17 @@ def test_a_chunk_without_a_token_that_is_asked_for_is_not_computed(wanted, compu
 
 def test_it_pays_in_float32_on_one_cpu_with_a_large_table(monkeypatch):
     hidden = jnp.zeros((2, 4))
-    large = jax.ShapeDtypeStruct((asked.LARGE // 4, 4), jnp.float32)
-    small = jax.ShapeDtypeStruct((asked.LARGE // 4 - 1, 4), jnp.float32)
-    assert asked.pays(hidden, large) and not asked.pays(hidden, small)
-    assert not asked.pays(hidden.astype(jnp.bfloat16), large), "as on TPUs"
-    monkeypatch.setattr(asked, "mesh_in_use", object)
-    assert not asked.pays(hidden, large), "the tokens lie on several devices"
+    large = jax.ShapeDtypeStruct((logprobs.LARGE // 4, 4), jnp.float32)
+    small = jax.ShapeDtypeStruct((logprobs.LARGE // 4 - 1, 4), jnp.float32)
+    assert logprobs.masking_pays(hidden, large) and not logprobs.masking_pays(
+        hidden, small
+    )
+    assert not logprobs.masking_pays(hidden.astype(jnp.bfloat16), large), "as on TPUs"
+    monkeypatch.setattr(logprobs, "mesh_in_use", object)
+    assert not logprobs.masking_pays(hidden, large), "the tokens lie on several devices"
     monkeypatch.undo()
-    monkeypatch.setattr(asked.jax, "default_backend", lambda: "gpu")
-    assert not asked.pays(hidden, large)
+    monkeypatch.setattr(logprobs.jax, "default_backend", lambda: "gpu")
+    assert not logprobs.masking_pays(hidden, large)
 
 
 def rows_batch():
@@ -164,8 +166,8 @@ def test_losses_metrics_and_gradients_are_the_same(name, adapters, monkeypatch):
         return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
 
     plain = found()
-    monkeypatch.setattr(asked, "pays", lambda hidden, table: True)
-    monkeypatch.setattr(asked, "CHUNK", 4)
+    monkeypatch.setattr(scoring, "masking_pays", lambda hidden, table: True)
+    monkeypatch.setattr(scoring, "MASKED_CHUNK", 4)
     jax.clear_caches()
     ours = found()
     for (path, x), y in zip(

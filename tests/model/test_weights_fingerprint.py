@@ -10,7 +10,7 @@ import tiny_models
 from safetensors.numpy import load_file, save_file
 
 from helpers import runtime
-from helpers.model import fingerprint, lora
+from helpers.model import lora, weights
 from helpers.model.folder import WeightsError
 
 TINY = runtime.ROOT / "data" / "tiny"
@@ -27,7 +27,7 @@ def changed(folder, edit):
     tensors = {name: x.copy() for name, x in load_file(folder / WHOLE).items()}
     edit(tensors)
     save_file(tensors, folder / WHOLE)
-    return fingerprint.of_folder(folder)
+    return weights.fingerprint(folder)
 
 
 def put(name, row, numbers):
@@ -36,11 +36,11 @@ def put(name, row, numbers):
 
 
 def test_it_is_that_of_the_weights_and_not_of_a_path_or_a_file(folder, monkeypatch):
-    before = fingerprint.of_folder(TINY / "sft")
+    before = weights.fingerprint(TINY / "sft")
     assert len(before) == 16 and int(before, 16)
-    assert fingerprint.of_folder(folder) == before
+    assert weights.fingerprint(folder) == before
     monkeypatch.chdir(folder.parent)
-    assert fingerprint.of_folder("sft") == before
+    assert weights.fingerprint("sft") == before
     tensors = load_file(folder / WHOLE)
     (folder / WHOLE).unlink()
     cut = {f"part-{i}.safetensors": dict(list(tensors.items())[i::2]) for i in (0, 1)}
@@ -50,7 +50,7 @@ def test_it_is_that_of_the_weights_and_not_of_a_path_or_a_file(folder, monkeypat
         places |= dict.fromkeys(part, name)
     index = {"weight_map": places}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert fingerprint.of_folder(folder) == before
+    assert weights.fingerprint(folder) == before
 
 
 def test_adapters_are_told_apart_by_their_numbers_and_not_by_what_is_noted(tmp_path):
@@ -58,24 +58,24 @@ def test_adapters_are_told_apart_by_their_numbers_and_not_by_what_is_noted(tmp_p
     for noise, note in ((0.3, ""), (0.3, "0123abcd"), (0.4, "")):
         adapted = tiny_models.adapted(model, targets=("q",), noise=noise)
         lora.save(adapted, tmp_path, "a/base", note)
-        found.append(fingerprint.of_adapters(tmp_path))
+        found.append(weights.adapters_fingerprint(tmp_path))
     assert found[0] == found[1] != found[2]
     with pytest.raises(WeightsError, match="missing or damaged"):
-        fingerprint.of_adapters(tmp_path / "none")
+        weights.adapters_fingerprint(tmp_path / "none")
 
 
 def test_every_stage_of_the_course_has_another():
     stages = [path.parent for path in TINY.glob(f"*/{WHOLE}")]
-    assert len(stages) == len({fingerprint.of_folder(stage) for stage in stages}) > 5
+    assert len(stages) == len({weights.fingerprint(stage) for stage in stages}) > 5
 
 
 def test_a_tensor_of_few_numbers_is_read_whole_and_of_others_some_rows(folder):
     """From the first to the last; what lies between them alone is not seen."""
-    before = fingerprint.of_folder(folder)
+    before = weights.fingerprint(folder)
     tensors = load_file(folder / WHOLE)
     large = max(tensors, key=lambda name: tensors[name].size)
     small = min(tensors, key=lambda name: tensors[name].size)
-    assert tensors[large].size > fingerprint.SMALL >= tensors[small].size
+    assert tensors[large].size > weights.SMALL >= tensors[small].size
     for name, places in (large, (0, -1)), (small, (0, 1, -1)):
         for place in places:
             assert changed(folder, put(name, place, 9)) != before
@@ -85,7 +85,7 @@ def test_a_tensor_of_few_numbers_is_read_whole_and_of_others_some_rows(folder):
 
 @pytest.mark.parametrize("what", ["dtype", "shape", "name", "one less"])
 def test_the_same_numbers_in_another_form_are_other_weights(what, folder):
-    before = fingerprint.of_folder(folder)
+    before = weights.fingerprint(folder)
     zeros = np.zeros((6, 4), np.float32)
     with_zeros = changed(folder, lambda t: t.update(extra=zeros))
     other = {
@@ -102,7 +102,7 @@ def test_a_file_that_is_cut_off_or_not_there_is_named(folder):
     whole = (folder / WHOLE).read_bytes()
     (folder / WHOLE).write_bytes(whole[:-9])
     with pytest.raises(WeightsError, match=f"{WHOLE} is missing or damaged"):
-        fingerprint.of_folder(folder)
+        weights.fingerprint(folder)
     (folder / WHOLE).unlink()
     with pytest.raises(WeightsError, match=f"{WHOLE} is missing or damaged"):
-        fingerprint.of_folder(folder)
+        weights.fingerprint(folder)

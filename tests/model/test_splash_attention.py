@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharded_long_texts import T, texts
 
-from helpers.model import attention_blocks, long_attention, vision
-from helpers.model.attention_blocks import Reach
+from helpers.model import attention, vision
+from helpers.model.attention import Reach
 from helpers.model.config import ModelConfig
+from helpers.model.fast import splash_attention
 from helpers.model.transformer import Transformer
 
 
@@ -65,7 +66,7 @@ def test_the_kernel_finds_what_attention_finds_and_so_do_its_gradients(
         return jax.jit(gradients)(query, piece)
 
     ours = of(
-        lambda query, piece: long_attention.attend_long(
+        lambda query, piece: splash_attention.attend_long(
             query, [piece], reach, interpret=True
         )
     )
@@ -89,7 +90,9 @@ def test_patches_find_what_they_find_in_blocks_and_learn_the_same(sizes):
     scale = 0.7 * sizes[-1] ** -0.5
     plain = of(lambda q, k, v: vision.in_blocks(q, k, v, scale))
     kernel = of(
-        lambda q, k, v: long_attention.attend_pictures(q * scale, k, v, interpret=True)
+        lambda q, k, v: splash_attention.attend_pictures(
+            q * scale, k, v, interpret=True
+        )
     )
     for a, b in zip(jax.tree.leaves(kernel), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5)
@@ -97,7 +100,7 @@ def test_patches_find_what_they_find_in_blocks_and_learn_the_same(sizes):
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_only_pictures_of_which_all_is_there_go_there_and_on_a_tpu(padded, monkeypatch):
-    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(splash_attention, "LONG", T)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     patches = jax.ShapeDtypeStruct((1, T, 2, 16), jnp.float32)
     there = jnp.ones((1, T), bool) if padded else None
@@ -118,7 +121,7 @@ def test_pairs_are_those_of_blocks_in_which_something_is_seen():
                 for s in range(t + 1)
                 if not back or t - s < back
             }
-            found = long_attention.pairs(length, size, back)
+            found = splash_attention.pairs(length, size, back)
             assert found == len(looked_at) * size**2
 
 
@@ -149,7 +152,7 @@ def test_only_long_rows_that_look_at_themselves_alone_go_there(changed, taken):
     pieces = [None] * (1 + case["earlier"])
     if jax.device_count() > 1:
         taken = False  # without a mesh in use
-    assert long_attention.fits(query, pieces, reach) is taken
+    assert splash_attention.fits(query, pieces, reach) is taken
 
 
 @pytest.mark.parametrize(
@@ -159,10 +162,10 @@ def test_on_several_devices_rows_and_heads_must_be_dealt_out(
     rows, heads, taken, monkeypatch
 ):
     mesh = types.SimpleNamespace(shape={"data": 2, "model": 2})
-    monkeypatch.setattr(long_attention, "mesh_in_use", lambda: mesh)
+    monkeypatch.setattr(splash_attention, "mesh_in_use", lambda: mesh)
     query = jax.ShapeDtypeStruct((rows, 1, heads, 1, 2048, 8), jnp.float32)
     reach = Reach(segments=jnp.ones((rows, 1, 2048)))
-    assert long_attention.fits(query, [None], reach) is taken
+    assert splash_attention.fits(query, [None], reach) is taken
 
 
 def model(gemma4=None, **changed):
@@ -191,7 +194,7 @@ def test_a_model_takes_the_kernel_on_a_tpu_and_on_nothing_else(
     family, kernels, layers, monkeypatch
 ):
     """Which of both is lowered; the text of the program names each kernel once."""
-    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(splash_attention, "LONG", T)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     policy = model(**family)
     tokens = jax.ShapeDtypeStruct((1, 1, T), jnp.int32)
@@ -221,16 +224,16 @@ def test_a_model_learns_the_same_through_the_kernel(
         return jnp.mean(policy.logits(hidden) ** 2)
 
     plain = nnx.value_and_grad(loss)(policy)
-    monkeypatch.setattr(long_attention, "LONG", T)
+    monkeypatch.setattr(splash_attention, "LONG", T)
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     looked = []
 
     def interpreted(*given, tpu, default):
         looked.append(given[0].shape)
-        monkeypatch.setattr(long_attention, "attend_long", attend)
+        monkeypatch.setattr(splash_attention, "attend_long", attend)
         return tpu(*given)
 
-    kernel = long_attention.attend_long
+    kernel = splash_attention.attend_long
 
     def attend(query, pieces, reach):
         return kernel(query, pieces, reach, interpret=True)
@@ -251,8 +254,8 @@ def test_what_blocks_find_is_the_same_where_some_keys_are_not_even_looked_at():
     query, piece, segments = texts(5, T=384)
     mask = jnp.asarray(seen(np.asarray(segments), 40, False))
     reach = Reach(0, 40, False, segments)
-    found = attention_blocks.in_blocks(query, [piece], [mask], reach)
-    kernel = long_attention.attend_long(query, [piece], reach, interpret=True)
+    found = attention.in_blocks(query, [piece], [mask], reach)
+    kernel = splash_attention.attend_long(query, [piece], reach, interpret=True)
     real = (segments > 0)[:, :, None, None, :, None]
     np.testing.assert_allclose(found * real, kernel * real, atol=1e-5)
 
@@ -260,8 +263,8 @@ def test_what_blocks_find_is_the_same_where_some_keys_are_not_even_looked_at():
 def test_in_bfloat16_the_kernel_is_as_near_as_rounding_lets_it_be():
     query, piece, segments = texts(7)
     reach, real = Reach(segments=segments), (segments > 0)[:, :, None, None, :, None]
-    exact = long_attention.attend_long(query, [piece], reach, interpret=True)
+    exact = splash_attention.attend_long(query, [piece], reach, interpret=True)
     half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), (query, piece))
-    found = long_attention.attend_long(half[0], [half[1]], reach, interpret=True)
+    found = splash_attention.attend_long(half[0], [half[1]], reach, interpret=True)
     assert found.dtype == jnp.bfloat16
     np.testing.assert_allclose(found * real, exact * real, atol=0.06)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tiny_models import adapted, group_batch, model, needs_bfloat16, random_groups
 
 from helpers.generation.sampling import Completions, generate, row_keys
-from helpers.model import halving, lora
 from helpers.model.attention import KV
+from helpers.model.fast import batch_compaction, lora
 
 PROMPTS, _ = random_groups(P=4, seed=4)
 BUDGET = 9
@@ -65,7 +65,7 @@ def made_up(prefix, cache, keys_PG, length_PG, most, axis):
     choose = functools.partial(choose, keys_PG=keys_PG)
     begun = prefix, length_PG, choose, (0, keys_PG % 5, out, cache)
     one = loop(lambda ended_PG: ~ended_PG.all(), *begun)[2]
-    return one, halving.finished(loop, *begun, axis=axis)
+    return one, batch_compaction.generate_compacted(loop, *begun, axis=axis)
 
 
 SHAPES = [(5, 1), (3, 4)]
@@ -92,7 +92,7 @@ def test_those_that_go_on_move_with_their_prompt_once_they_fit(shape, data):
     P, G = shape
     flags = st.lists(st.booleans(), min_size=P * G, max_size=P * G)
     ended = np.reshape(data.draw(flags), shape)
-    prompt_N1, member_Ng = map(np.asarray, halving.places(jnp.asarray(ended)))
+    prompt_N1, member_Ng = map(np.asarray, batch_compaction.places(jnp.asarray(ended)))
     size = G // 2 or 1
     assert member_Ng.shape == (P * G // 2 // size, size)
     moved = {
@@ -100,7 +100,7 @@ def test_those_that_go_on_move_with_their_prompt_once_they_fit(shape, data):
     }
     assert len(moved) == member_Ng.size
     parts = sum(-(-int(n) // size) for n in (~ended).sum(axis=1))
-    fits = bool(halving.fits(jnp.asarray(ended)))
+    fits = bool(batch_compaction.fits(jnp.asarray(ended)))
     going = set(map(tuple, np.argwhere(~ended).tolist()))
     assert fits == (parts <= len(member_Ng)) == (moved >= going)
 
@@ -126,13 +126,13 @@ def test_answers_are_those_of_one_loop(name, monkeypatch):
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), group)
     sizes, made = [], make()
-    kept = halving.moved
+    kept = batch_compaction.moved
     monkeypatch.setattr(
-        halving, "moved", lambda *rows: sizes.append(rows) or kept(*rows)
+        batch_compaction, "moved", lambda *rows: sizes.append(rows) or kept(*rows)
     )
     found = []
     for work in 1e18, 0:
-        monkeypatch.setattr(halving, "WORK", work)
+        monkeypatch.setattr(batch_compaction, "WORK", work)
         rows = batch["prompt"], batch["prompt_mask"], keys
         limits = {"max_tokens": 12, "eos_ids": tuple(range(7))}
         found.append(jax.device_get(generate(made, *rows, **limits, **how)))
@@ -142,7 +142,7 @@ def test_answers_are_those_of_one_loop(name, monkeypatch):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-5)
     lengths = one.mask.sum(axis=-1)
-    assert halving.fits(lengths < lengths.max()), "nobody was left to move"
+    assert batch_compaction.fits(lengths < lengths.max()), "nobody was left to move"
 
 
 def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):
@@ -150,11 +150,15 @@ def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):
     smol, tiny = (
         {"all": jax.ShapeDtypeStruct((n,), jnp.float32)} for n in (135e6, 5e5)
     )
-    assert halving.pays(smol, (64, 1), 64) and halving.pays(smol, (8, 8), 32)
-    assert not halving.pays(tiny, (64, 8), 64)
-    assert not halving.pays(smol, (1, 1), 4096) and not halving.pays(smol, (64, 3), 64)
+    assert batch_compaction.pays(smol, (64, 1), 64) and batch_compaction.pays(
+        smol, (8, 8), 32
+    )
+    assert not batch_compaction.pays(tiny, (64, 8), 64)
+    assert not batch_compaction.pays(smol, (1, 1), 4096) and not batch_compaction.pays(
+        smol, (64, 3), 64
+    )
     with monkeypatch.context() as several:
-        several.setattr(halving, "mesh_in_use", lambda: "a mesh")
-        assert not halving.pays(smol, (64, 1), 64)
+        several.setattr(batch_compaction, "mesh_in_use", lambda: "a mesh")
+        assert not batch_compaction.pays(smol, (64, 1), 64)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    assert not halving.pays(smol, (64, 1), 64)
+    assert not batch_compaction.pays(smol, (64, 1), 64)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from helpers.model.ops import narrowed
+from helpers.runtime.sharding import mesh_in_use
 
 CHUNK = 8192
 CLAMP = 75.0  # nats; e**75 times a vocabulary is still a float32
@@ -239,3 +240,57 @@ def _differentiated(function, fixed, table, hidden, *others):
 
 
 _mapped.defvjp(_mapped_forward, _mapped_backward, symbolic_zeros=True)
+
+
+MASKED_CHUNK = 128  # tokens that are computed or left out together
+LARGE = 10**7  # entries of a table from which on that is worth its sorting
+
+
+def masking_pays(hidden, table_VD) -> bool:
+    """Whether leaving tokens out saves time: in float32, on one CPU, large tables.
+
+    Accelerators would wait for each chunk's answer whether it is needed, and the tiny
+    models' logits cost less than the sorting.
+    """
+    alone = jax.default_backend() == "cpu" and mesh_in_use() is None
+    return alone and hidden.dtype == jnp.float32 and table_VD.size >= LARGE
+
+
+def masked_in_chunks(function, table, arrays, mask_N, chunk=MASKED_CHUNK):
+    """`in_chunks`, computing only chunks with tokens that are asked for.
+
+    Args:
+      function: `function(table, None, hidden, *others)`, as for `in_chunks`.
+      arrays: hidden (N, D), then others whose first axis is N.
+      mask_N: bool (N).
+      chunk: the most tokens that are computed at a time.
+    Returns:
+      What `function` returns; numbers about tokens that are not asked for are 0, and
+      have no gradient.
+    """
+    N = mask_N.shape[0]
+    chunk = max(1, min(chunk, N))
+    count = -(-N // chunk)
+    order = jnp.argsort(~mask_N, stable=True)
+    order = jnp.pad(order, (0, count * chunk - N), constant_values=N)  # N: no token
+    # A chunk of `in_chunks` is every count-th token: each gets neighbours of the order.
+    place = order.reshape(count, chunk).T.reshape(-1)
+
+    def unless_masked(table, fixed, hidden, mask, *others):
+        def compute():
+            found = function(table, fixed, hidden, *others)
+            return tuple(jnp.where(mask, x, jnp.zeros_like(x)) for x in found)
+
+        def leave_out():
+            return jax.tree.map(
+                lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute)
+            )
+
+        return jax.lax.cond(mask.any(), compute, leave_out)
+
+    hidden, *others = (jnp.take(x, place, axis=0, mode="clip") for x in arrays)
+    mask = jnp.take(mask_N, place, mode="fill", fill_value=False)
+    found = in_chunks(unless_masked, table, None, (hidden, mask, *others), chunk)
+    return jax.tree.map(
+        lambda x: jnp.zeros(N, x.dtype).at[place].set(x, mode="drop"), found
+    )

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from helpers.model import quantized
-from helpers.model.adapted import cut, side_by_side
 from helpers.model.attention import KV, summing
-from helpers.model.ops import matmul
+from helpers.model.ops import cut, matmul, side_by_side
 from helpers.model.rope import rotaries
 from helpers.runtime.sharding import cut_over_model
 

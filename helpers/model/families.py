@@ -1,0 +1,303 @@
+"""The families of models: all that is particular to one is its entry here.
+
+An entry has the family's switches and its names elsewhere: in config.json, of its chat
+template, of its grammar for tool calls and in GGUF files. The tables below it say what
+each weight is called in a Hugging Face folder and in a GGUF file. A new family needs an
+entry here, its chat template, and golden logits.
+"""
+
+from typing import NamedTuple
+
+# Begins the name of a stack of layers that use keys and values of earlier layers.
+SHARING = "sharing_"
+
+
+class Family(NamedTuple):
+    """One family of models.
+
+    architecture: the class of transformers that reads the decoder alone.
+    with_towers: `model_type` of a model with towers for pictures or sounds; "": none.
+    gemma: embeddings are scaled, the feed-forward has GELU, and each block's output is
+      normalised, too.
+    norm_plus_one: the weights of norms are written as 1 + w.
+    qk_norm: queries and keys are normalised. qkv_bias: they and values have a bias.
+    template: name of the chat template in `helpers.text`.
+    controls: the special tokens that the template needs, the beginning of a text first
+      if it writes one.
+    calls: name of the grammar of tool calls in `helpers.tools`; "": none of its own.
+    gguf: `general.architecture` in GGUF files.
+    required: fields that config.json must have, beside those of all families.
+    rope_kinds: how rotary angles of global layers may be scaled.
+    """
+
+    architecture: str
+    template: str
+    controls: tuple[str, ...]
+    calls: str
+    gguf: str
+    with_towers: str = ""
+    gemma: bool = False
+    norm_plus_one: bool = False
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    required: tuple[str, ...] = ()
+    rope_kinds: tuple[str, ...] = ("default", "linear", "llama3")
+
+
+_QWEN_CONTROLS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+# By `model_type` in the config.json of the decoder alone.
+FAMILIES = {
+    "gemma3_text": Family(
+        architecture="Gemma3ForCausalLM",
+        with_towers="gemma3",
+        template="gemma3",
+        controls=("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
+        calls="gemma3",
+        gguf="gemma3",
+        gemma=True,
+        norm_plus_one=True,
+        qk_norm=True,
+        required=("head_dim", "sliding_window", "query_pre_attn_scalar"),
+    ),
+    "gemma4_text": Family(
+        architecture="Gemma4ForCausalLM",
+        with_towers="gemma4",
+        template="gemma4",
+        controls=(
+            *("<bos>", "<eos>", "<|turn>", "<turn|>", "<|tool>", "<tool|>", '<|"|>'),
+            *("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
+            *("<|channel>", "<channel|>", "<|think|>"),
+        ),
+        calls="gemma4",
+        gguf="gemma4",
+        gemma=True,
+        qk_norm=True,
+        required=("head_dim", "sliding_window"),
+        rope_kinds=("default", "proportional"),
+    ),
+    "qwen2": Family(
+        architecture="Qwen2ForCausalLM",
+        template="qwen2",
+        controls=_QWEN_CONTROLS,
+        calls="hermes",
+        gguf="qwen2",
+        qkv_bias=True,
+    ),
+    "qwen3": Family(
+        architecture="Qwen3ForCausalLM",
+        template="qwen3",
+        controls=_QWEN_CONTROLS,
+        calls="hermes",
+        gguf="qwen3",
+        qk_norm=True,
+        required=("head_dim",),
+    ),
+    "llama": Family(
+        architecture="LlamaForCausalLM",
+        template="llama3",
+        controls=(
+            *("<|begin_of_text|>", "<|end_of_text|>"),
+            *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        ),
+        calls="",
+        gguf="llama",
+    ),
+}
+WITH_TOWERS = {f.with_towers: name for name, f in FAMILIES.items() if f.with_towers}
+
+
+def family_of(model_type: str) -> Family | None:
+    """The family by `model_type` of config.json, with towers or without; or None."""
+    return FAMILIES.get(WITH_TOWERS.get(model_type, model_type))
+
+
+# Each table: our name, that in a Hugging Face folder, that in a GGUF file.
+_WEIGHTS = (
+    ("embed", "model.embed_tokens.weight", "token_embd.weight"),
+    ("head", "lm_head.weight", "output.weight"),
+    ("final_norm", "model.norm.weight", "output_norm.weight"),
+)
+_PER_LAYER = (  # Gemma 4's vector of each token for each layer
+    ("vectors", "embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
+    ("projection", "per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+    ("norm", "per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
+)
+_IN_LAYER = (
+    ("q", "self_attn.q_proj.weight", "attn_q.weight"),
+    ("k", "self_attn.k_proj.weight", "attn_k.weight"),
+    ("v", "self_attn.v_proj.weight", "attn_v.weight"),
+    ("o", "self_attn.o_proj.weight", "attn_output.weight"),
+    ("q_bias", "self_attn.q_proj.bias", "attn_q.bias"),
+    ("k_bias", "self_attn.k_proj.bias", "attn_k.bias"),
+    ("v_bias", "self_attn.v_proj.bias", "attn_v.bias"),
+    ("q_norm", "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    ("k_norm", "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    ("gate", "mlp.gate_proj.weight", "ffn_gate.weight"),
+    ("up", "mlp.up_proj.weight", "ffn_up.weight"),
+    ("down", "mlp.down_proj.weight", "ffn_down.weight"),
+    ("attention_norm", "input_layernorm.weight", "attn_norm.weight"),
+    ("ff_norm", "post_attention_layernorm.weight", "ffn_norm.weight"),
+)
+_IN_GEMMA_LAYER = (  # beside those above, or in place of them
+    (
+        "post_attention_norm",
+        "post_attention_layernorm.weight",
+        "post_attention_norm.weight",
+    ),
+    ("ff_norm", "pre_feedforward_layernorm.weight", "ffn_norm.weight"),
+    ("post_ff_norm", "post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+    ("input_gate", "per_layer_input_gate.weight", "inp_gate.weight"),  # of Gemma 4
+    ("input_out", "per_layer_projection.weight", "proj.weight"),
+    ("input_norm", "post_per_layer_input_norm.weight", "post_norm.weight"),
+    ("scale", "layer_scalar", "layer_output_scale.weight"),
+)
+OUTSIDE = {ours: theirs for ours, theirs, _ in _WEIGHTS}
+PER_LAYER = {ours: "model." + theirs for ours, theirs, _ in _PER_LAYER}
+IN_LAYER = {ours: theirs for ours, theirs, _ in _IN_LAYER}
+IN_GEMMA_LAYER = IN_LAYER | {ours: theirs for ours, theirs, _ in _IN_GEMMA_LAYER}
+GGUF_OUTSIDE = {ours: gguf for ours, _, gguf in (*_WEIGHTS, *_PER_LAYER)}
+GGUF_IN_LAYER = {ours: gguf for ours, _, gguf in (*_IN_LAYER, *_IN_GEMMA_LAYER)}
+TOWER = "vision_tower.vision_model."
+OF_VISION = {
+    "patch": TOWER + "embeddings.patch_embedding.weight",
+    "patch_bias": TOWER + "embeddings.patch_embedding.bias",
+    "positions": TOWER + "embeddings.position_embedding.weight",
+    "final_norm": TOWER + "post_layernorm.weight",
+    "final_norm_bias": TOWER + "post_layernorm.bias",
+    "soft_norm": "multi_modal_projector.mm_soft_emb_norm.weight",
+    "projection": "multi_modal_projector.mm_input_projection_weight",
+}
+IN_VISION_LAYER = {
+    "attention_norm": "layer_norm1.weight",
+    "attention_norm_bias": "layer_norm1.bias",
+    "ff_norm": "layer_norm2.weight",
+    "ff_norm_bias": "layer_norm2.bias",
+    "q": "self_attn.q_proj.weight",
+    "k": "self_attn.k_proj.weight",
+    "v": "self_attn.v_proj.weight",
+    "o": "self_attn.out_proj.weight",
+    "q_bias": "self_attn.q_proj.bias",
+    "k_bias": "self_attn.k_proj.bias",
+    "v_bias": "self_attn.v_proj.bias",
+    "o_bias": "self_attn.out_proj.bias",
+    "up": "mlp.fc1.weight",
+    "up_bias": "mlp.fc1.bias",
+    "down": "mlp.fc2.weight",
+    "down_bias": "mlp.fc2.bias",
+}
+OF_GEMMA4_VISION = {
+    "patches": TOWER + "patch_embedder.input_proj.weight",
+    "positions": TOWER + "patch_embedder.position_embedding_table",
+    "token_bias": TOWER + "std_bias",
+    "token_scale": TOWER + "std_scale",
+    "projection": "embed_vision.embedding_projection.weight",
+}
+MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
+# In Gemma 4's tower, what goes into a matmul and comes out of it may have bounds.
+BOUNDS = ("input_min", "input_max", "output_min", "output_max")
+# Layers of its tower are called as the decoder's, but for the matrices.
+_MATRICES = {name: IN_LAYER[name].removesuffix(".weight") for name in MATRICES}
+IN_GEMMA4_VISION_LAYER = (
+    IN_GEMMA_LAYER
+    | {name: f"{theirs}.linear.weight" for name, theirs in _MATRICES.items()}
+    | {f"{x}_{bound}": f"{_MATRICES[x]}.{bound}" for x in MATRICES for bound in BOUNDS}
+)
+# Tensors of Gemma 4's other parts.
+AUDIO = ("audio_tower.", "embed_audio.")
+TOWERS = ("vision_tower.", "embed_vision.", *AUDIO)
+# Where Gemmas with vision keep their halves, and what we call that: Gemma 3 in the
+# hub's folders, which all releases of transformers read, and inside it since 4.52.
+HALVES = {
+    "language_model.model.": "model.",
+    "model.language_model.": "model.",
+    "language_model.lm_head.": "lm_head.",
+    "model.vision_tower.": "vision_tower.",
+    "model.multi_modal_projector.": "multi_modal_projector.",
+    "model.embed_vision.": "embed_vision.",
+    "model.audio_tower.": "audio_tower.",
+    "model.embed_audio.": "embed_audio.",
+}
+
+
+def weight_names(path, config):
+    """[(place or None, tensor name)] of the weight at a tree path like layers/q.
+
+    A place is along the axis of layers. Names are those of a text-only folder, and the
+    hub's of vision; see `folder_name`.
+    """
+    if path[0] == "vision":
+        outside, inside = OF_VISION, IN_VISION_LAYER
+        if config.gemma4:
+            outside, inside = OF_GEMMA4_VISION, IN_GEMMA4_VISION_LAYER
+        if path[1] != "layers":
+            return [(None, outside[path[1]])]
+        stem, name = TOWER + "encoder.layers", inside[path[2]]
+        return [(i, f"{stem}.{i}.{name}") for i in range(config.vision.layers)]
+    if path[0] == "per_layer":
+        return [(None, PER_LAYER[path[1]])]
+    if path[0] != "layers":
+        return [(None, OUTSIDE[path[0]])]
+    *stack, name = path[1:]
+    numbers = config.gemma4.stacks[stack[0]] if stack else range(config.layers)
+    name = (IN_GEMMA_LAYER if config.is_gemma else IN_LAYER)[name]
+    return [(i, f"model.layers.{number}.{name}") for i, number in enumerate(numbers)]
+
+
+def our_name(name: str) -> str:
+    """What `weight_names` calls the tensor of a folder, whichever release wrote it."""
+    for prefix, plain in HALVES.items():
+        if name.startswith(prefix):
+            name = plain + name.removeprefix(prefix)
+    if name.startswith("vision_tower.") and not name.startswith(TOWER):
+        name = TOWER + name.removeprefix("vision_tower.")
+    return name
+
+
+def is_vision(name: str) -> bool:
+    """Whether a tensor, by our name of it, belongs to the half that sees or hears."""
+    return name.startswith((*TOWERS, "multi_modal_projector."))
+
+
+def is_audio(name: str) -> bool:
+    """Whether a tensor, by our name of it, is of what hears, which is never read."""
+    return name.startswith(AUDIO)
+
+
+def is_read(name: str, vision: bool) -> bool:
+    """Whether a tensor, by our name of it, is read, with the tower that sees or not."""
+    return not is_audio(name) and (vision or not is_vision(name))
+
+
+def redundant_names(config) -> set[str]:
+    """Names of tensors that a checkpoint may hold beside those that are read.
+
+    The vocabulary's vectors a second time, and keys and values matrices of Gemma 4's
+    layers that have those of others.
+    """
+    found = {OUTSIDE["head"]}
+    for stack, numbers in (config.gemma4.stacks if config.gemma4 else {}).items():
+        if stack.startswith(SHARING):
+            names = [IN_LAYER[name] for name in ("k", "v", "k_norm")]
+            found |= {f"model.layers.{i}.{name}" for i in numbers for name in names}
+    return found
+
+
+def folder_name(name: str, config) -> str:
+    """The hub's name of a tensor in a folder of this model; undoes `our_name`."""
+    if config.vision is None:
+        return name
+    if config.gemma4:
+        if is_vision(name):
+            return "model." + name.replace(TOWER, "vision_tower.")
+        return name.replace("model.", "model.language_model.", 1)
+    return name if is_vision(name) else f"language_model.{name}"
+
+
+def transformers_name(name: str, towers: bool) -> str:
+    """What a text tensor is called inside the loaded model, since transformers 4.52.
+
+    Args:
+      towers: whether transformers opens it with what sees or hears beside it.
+    """
+    inside = "model.language_model." if towers else "model."
+    return inside + name.removeprefix("model.")

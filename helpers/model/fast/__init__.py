@@ -1,0 +1,1 @@
+"""Faster ways to the same numbers; each is off by one argument."""
