@@ -8,7 +8,7 @@ from readme_left import grouped
 
 from helpers.course import results
 from helpers.model import KNOWN, weights
-from helpers.model.config import SHARING
+from helpers.model.families import SHARING
 from helpers.model.gemma4 import config_of
 from helpers.tpu import GENERATIONS, abstract_programs, ahead_of_time
 from scripts import tpu_cases, tpu_check

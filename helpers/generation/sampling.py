@@ -1,9 +1,9 @@
 """Generation with a KV cache: each prompt is computed once, then answers grow together.
 
 One compiled program per shape: prefill, then `lax.while_loop` until every answer has
-ended; on CPUs a second one, of half the rows, where that pays (`batch_compaction`). Nothing
-goes back to the host in between, the cache is exactly prompt + budget long, and the
-log-probability of every sampled token comes out beside it.
+ended; on CPUs a second one, of half the rows, where it pays (`batch_compaction`).
+Nothing goes back to the host in between, the cache is exactly prompt + budget long, and
+the log-probability of every sampled token comes out beside it.
 """
 
 import functools

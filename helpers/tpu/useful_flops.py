@@ -8,7 +8,7 @@ of keys that a token may not see.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from helpers.model.config import SHARING
+from helpers.model.families import SHARING
 from helpers.model.gemma4 import config_of
 from helpers.model.vision_config import Gemma4VisionConfig
 

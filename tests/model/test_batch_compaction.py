@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tiny_models import adapted, group_batch, model, needs_bfloat16, random_groups
 
 from helpers.generation.sampling import Completions, generate, row_keys
+from helpers.model import lora
 from helpers.model.attention import KV
-from helpers.model.fast import batch_compaction, lora
+from helpers.model.fast import batch_compaction
 
 PROMPTS, _ = random_groups(P=4, seed=4)
 BUDGET = 9
