@@ -8,8 +8,7 @@ does; about a third work it out. So the base model *can* reason, and mostly does
 import random
 
 from helpers.tasks.maths import word_problems
-from helpers.tasks.maths.arithmetic import drill
-from helpers.tasks.maths.stories import story
+from helpers.tasks.maths.problem_parts import drill, story
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 

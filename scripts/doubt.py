@@ -16,12 +16,12 @@ import numpy as np
 from helpers.app import food_models, local_model
 from helpers.app.assistant import converse, portions
 from helpers.course import recorded
-from helpers.tasks.food import food_pictures, food_questions, food_traces, photos
+from helpers.tasks.food import food_pictures, food_traces, photos
 from helpers.tools import nutrition
 from scripts import tables
 
 TRAIN, TEST, MADE = 400, 400, 100
-QUESTION = food_questions.ONE_FOOD[0].format(150)
+QUESTION = food_traces.ONE_FOOD[0].format(150)
 PHOTOS = (
     "astronaut brick camera chelsea clock_motion coffee coins grass gravel "
     "hubble_deep_field moon motorcycle_left retina rocket"

@@ -2,7 +2,7 @@
 
     python -m scripts.family      some thirteen CPU-minutes; goes on where stopped
 
-Every method of `helpers/recipes/family.py` starts from the model of notebook 04 and
+Every method of `helpers/recipes/presets.py` starts from the model of notebook 04 and
 learns from the same 144 questions, eight answers each, twelve questions a step, four
 updates a step at one constant rate. A method that draws again for tied groups makes
 fewer steps of the same answers. Two more runs change one thing in the course's own
@@ -19,7 +19,7 @@ from helpers.course import stages
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation.rollouts import Rollouts
 from helpers.model import weights
-from helpers.recipes.family import FAMILY, Method
+from helpers.recipes.presets import FAMILY, Method
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import word_problems
 from helpers.text import chat

@@ -15,7 +15,7 @@ from flax import nnx
 
 from helpers.batches import prompt_batches
 from helpers.course import stages
-from helpers.evaluation import tool_evaluate
+from helpers.evaluation import evaluate_food
 from helpers.generation.tool_use import ToolUse
 from helpers.model import weights
 from helpers.recipes import FOOD
@@ -109,7 +109,7 @@ def _demonstrations(tokenizer, vision, seed):
 
 def _answers(model, tokenizer, rows):
     """Greedy conversations about all of these pictures at once."""
-    return tool_evaluate.evaluate(
+    return evaluate_food(
         model,
         tokenizer,
         rows,

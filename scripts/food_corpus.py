@@ -9,7 +9,7 @@ lessons teach.
 import random
 
 from helpers.batches import images
-from helpers.tasks.food import food_pictures, food_questions, food_traces
+from helpers.tasks.food import food_pictures, food_traces
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.nutrition import TINY
@@ -40,7 +40,7 @@ def told(row, rng):
     """(question, answer) about a picture: a caption, names, or names with grams."""
     kind = rng.random()
     if kind < 0.2:
-        return rng.choice(DESCRIBE), food_questions.caption(row, seed=rng.random())
+        return rng.choice(DESCRIBE), food_traces.caption(row, seed=rng.random())
     if kind < 0.5 or not row["foods"]:
         return rng.choice(NAME), named(row)
     foods = named(row).split(" and ")
@@ -105,7 +105,7 @@ def talk(tokenizer, vision, rows, seed=0, tools=None):
     plain, captioned = round(PLAIN * len(rows)), round(CAPTIONED * len(rows))
     encoded, _ = names(tokenizer, vision, rows[:plain])
     for row in rows[plain : plain + captioned]:
-        caption = food_questions.caption(row, seed=rng.random())
+        caption = food_traces.caption(row, seed=rng.random())
         encoded.append(_beside(tokenizer, vision, row, f" {caption}"))
     seen = rows[len(encoded) :]
     asked = [told(row, rng) for row in seen]

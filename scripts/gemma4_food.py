@@ -21,7 +21,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.batches import images, packed_rows, prompts
-from helpers.evaluation import tool_evaluate
+from helpers.evaluation import evaluate_food
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import vision_config
@@ -212,7 +212,7 @@ def reward(model, tokenizer, seed, folder):
 def measured(model, tokenizer, black=False) -> dict:
     """How many of the held-out questions are answered right, and how they go wrong."""
     rows = ask(QUESTIONS, 7, "test")
-    report = tool_evaluate.evaluate(
+    report = evaluate_food(
         model,
         tokenizer,
         food_traces.blanked(rows) if black else rows,

@@ -30,7 +30,7 @@ def fit(config, size) -> tuple[float, float]:
     """GB of an update's arguments and of its temporaries, on one device.
 
     Args:
-      config: a ModelConfig. size: a row of `presets.OWN`.
+      config: a ModelConfig. size: a row of `presets.CUSTOM`.
     """
     mesh = make_mesh(jax.devices()[:1])
     model = abstract_programs.abstract_model(
@@ -55,7 +55,7 @@ def fit(config, size) -> tuple[float, float]:
 
 def main():
     """Writes the table anew."""
-    size, rows = presets.OWN["laptop"], []
+    size, rows = presets.CUSTOM["laptop"], []
     for name in which_model.offered():
         # As in notebook 15: all is kept for the backward pass of the small one alone.
         own = size if name == size.model else dataclasses.replace(size, remat="layer")

@@ -34,11 +34,16 @@ from importlib import metadata
 import jax
 
 from helpers import runtime
-from helpers.evaluation.evaluator import evaluate
-from helpers.evaluation.wordings import FINAL_LINE, WORDINGS, by_wording, worded
+from helpers.evaluation.evaluator import (
+    FINAL_LINE,
+    WORDINGS,
+    by_wording,
+    evaluate,
+    with_wording,
+)
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.recipes import maths, presets
-from helpers.recipes.frozen import frozen_dtype
+from helpers.recipes.maths import frozen_dtype
 from helpers.tasks.maths import gsm8k, word_problems
 from scripts import tables
 from scripts.real_stages import STAGES, NotTrained, require_trained
@@ -95,12 +100,12 @@ def asked_well(there) -> Callable[[list[dict]], list[dict]]:
     )
     for name, report in found.items():
         print(f"  asked as {name!r}: {report}", flush=True)
-    return lambda rows: worded(rows, WORDINGS[next(iter(found))])
+    return lambda rows: with_wording(rows, WORDINGS[next(iter(found))])
 
 
 def as_it_comes(there) -> dict:
     """For each of BASE what makes its wording, None the others', and where to stop."""
-    shown = functools.partial(worded, wording=WORDINGS["example"])
+    shown = functools.partial(with_wording, wording=WORDINGS["example"])
     well = functools.partial(asked_well, there)
     ways = (None, None), (well, None), (lambda: shown, FINAL_LINE)
     return dict(zip(BASE, ways, strict=True))

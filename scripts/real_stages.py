@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import nbformat
 
-from helpers.recipes import kept_adapters, presets
+from helpers.model import peft_folder
+from helpers.recipes import maths, presets
 from helpers.rewards.functions import RewardSet, correct, format_reward
 from scripts import real_gsm8k, real_one_step, real_sft, real_tool
 
@@ -80,6 +81,23 @@ def section(stage: str):
     return names
 
 
+def lost_start(stage: str, preset: presets.Preset) -> str:
+    """The stage before this one, or an earlier one, that was trained anew since.
+
+    Returns:
+      "" if the adapters of all of them are as they were, or none was noted.
+    """
+    while noted := peft_folder.started_from(maths.adapters_folder(stage, preset)):
+        before = noted.split()[0]
+        if before == stage:  # it was trained on under its own name
+            return ""
+        trained = maths.trained_here(before, preset)
+        if not trained or maths.adapters_id(before, preset) != noted:
+            return before
+        stage = before
+    return ""
+
+
 def require_trained(preset: presets.Preset, stages: list[str]) -> None:
     """Refuses a stage that needs one which was neither trained here nor comes before.
 
@@ -97,9 +115,9 @@ def require_trained(preset: presets.Preset, stages: list[str]) -> None:
         for needed in stage.after if stage.train else (stage.adapters,):
             if needed in comes:
                 continue
-            folder = kept_adapters.adapters_folder(needed, preset)
-            if kept_adapters.trained_here(needed, preset):
-                if lost := kept_adapters.lost_start(needed, preset):
+            folder = maths.adapters_folder(needed, preset)
+            if maths.trained_here(needed, preset):
+                if lost := lost_start(needed, preset):
                     raise NotTrained(
                         f"{name} needs what {needed} ends with, and {folder} went on "
                         f"from other adapters of {lost} than are here now. Put those "

@@ -16,7 +16,7 @@ from helpers import runtime
 from helpers.recipes import presets
 
 SIZE = dataclasses.replace(
-    presets.OWN["laptop-real"],
+    presets.CUSTOM["laptop-real"],
     model=str(TINY / "sft"),
     lora_rank=4,
     prompts=4,

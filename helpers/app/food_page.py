@@ -9,9 +9,9 @@ from helpers.app import food_chat, food_diary, meal_log, meal_view
 from helpers.app.food_models import DRAWINGS
 from helpers.app.meal_view import words
 from helpers.plots import plotting
-from helpers.tasks.food import food_questions, photos
+from helpers.tasks.food import food_traces, photos
 
-QUESTION = food_questions.ONE_FOOD[0].format(150)
+QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
 AT_ONCE = 32  # conversations; those of one local model take turns
 NOBODY = "nobody else"

@@ -6,7 +6,7 @@ import threading
 from helpers.app.food_models import Choice
 from helpers.app.local_model import LocalModel
 from helpers.model import hub, lora, weights
-from helpers.recipes import food101, kept_adapters, presets
+from helpers.recipes import food101, maths, presets
 from helpers.text import chat
 from helpers.tools import nutrition
 
@@ -23,7 +23,7 @@ def on_real_weights(preset: presets.Preset) -> dict[str, Choice]:
     Args:
       preset: a row of `presets.FOOD` with a model that sees photos, such as "v5e-1".
     """
-    stage = next((s for s in STAGES if kept_adapters.trained_here(s, preset)), "")
+    stage = next((s for s in STAGES if maths.trained_here(s, preset)), "")
     name = f"{preset.model.rpartition('/')[2]}, on this machine"
     adapters = f"with the adapters of {stage}" if stage else "as it comes"
     return {

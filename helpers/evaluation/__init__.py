@@ -1,22 +1,32 @@
 """How good a model is, with an interval."""
 
-from helpers.evaluation import tool_evaluate
-from helpers.evaluation.evaluator import evaluate
+from helpers.evaluation.evaluator import (
+    FINAL_LINE,
+    WORDINGS,
+    by_wording,
+    evaluate,
+    evaluate_food,
+    load_or_score,
+    score,
+    with_wording,
+)
 from helpers.evaluation.intervals import compare, pass_at_k, wilson
-from helpers.evaluation.kept import kept_score
-from helpers.evaluation.report import Report
-from helpers.evaluation.scored import Scores, score
-from helpers.evaluation.wordings import by_wording
+from helpers.evaluation.report import FoodReport, Report, Scores, load_or_run
 
 __all__ = [
+    "FINAL_LINE",  # where an answer may stop
+    "WORDINGS",  # ways of putting a question
+    "FoodReport",  # graded conversations with the nutrition tool
     "Report",  # graded answers to problems
-    "Scores",  # answers judged by a reward
-    "by_wording",  # which way of asking suits a model
+    "Scores",  # answers scored by a reward
+    "by_wording",  # which wording suits a model
     "compare",  # two models on the same questions
     "evaluate",  # answer and grade
-    "kept_score",  # `score`, which a session that goes on does not repeat
+    "evaluate_food",  # the same, with pictures and the nutrition tool
+    "load_or_run",  # a report from a file, or a new one
+    "load_or_score",  # `score`, which a session that goes on does not repeat
     "pass_at_k",  # any of k samples right
-    "score",  # answer, and let a reward of your own judge
-    "tool_evaluate",  # the same, with tools
+    "score",  # answer, and score by a reward of your own
     "wilson",  # an interval for a share
+    "with_wording",  # rows whose questions are put so
 ]

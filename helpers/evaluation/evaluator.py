@@ -1,28 +1,52 @@
-"""Measuring a model on problems with known answers.
+"""Measuring a model: problems with known answers, tool calls, or a reward of your own.
 
-One greedy answer per problem is what the model would hand in; several samples show what
-it has in reach: `helpers.evaluation.held` asks for both. `helpers.evaluation.report`
-adds grades up, and `helpers.evaluation.intervals` has the error bars.
+One greedy answer per problem is what the model would hand in. Several samples show what
+it can reach. `helpers.evaluation.report` adds the grades up, and
+`helpers.evaluation.intervals` has the error bars.
 """
 
+import math
 import re
-from collections.abc import Sequence
 
-from helpers.evaluation.held import Held, hold
-from helpers.evaluation.report import MathsReport
-from helpers.generation.dialogue import OneTurn
+import jax
+
+from helpers.evaluation.answers import Answer, generate_answers
+from helpers.evaluation.report import (
+    FoodReport,
+    MathsReport,
+    Scores,
+    load_or_run,
+)
+from helpers.generation.dialogue import Dialogue, OneTurn
+from helpers.rewards import food_rewards
+from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.rewards.functions import (
+    Reward,
+    RewardSet,
     answer_text,
     completion_text,
-    extract_lenient,
-    extract_strict,
     gold_number,
+    row_columns,
 )
+from helpers.runtime import run_identity
 
-# What may change as an answer goes on: its `####` line, and a number at its very end.
+# What may change as a truncated answer goes on: its `####` line, and a number at its
+# very end.
 UNFINISHED = re.compile(
     r"(?<=####)[^\n]*\Z|\d[\d ,./\t\u00a0\u2009\u202f]*(?:e[+-]?)?\Z", re.IGNORECASE
 )
+
+# Ways of putting a question, and `evaluate`'s stop for models that go on after it.
+WORDINGS = {
+    "bare": "{question}",
+    "end": "{question}\nEnd with a line that holds #### and the number.",
+    "steps": "{question}\nWork it out step by step. End with a line that holds #### "
+    "and the number, such as #### 42.",
+    "first": "Answer with #### and a number, such as #### 42. {question}",
+    "example": "Question: Ann has 5 pens and buys 7. How many pens has she?\n"
+    "Answer: Ann has <<5+7=12>>12 pens.\n#### 12\n\nQuestion: {question}\nAnswer:",
+}
+FINAL_LINE = re.compile(r"####[^\n]*\d[^\n]*\n")
 
 
 def evaluate(
@@ -37,7 +61,7 @@ def evaluate(
     seed=0,
     temperature=1.0,
     buckets=(64, 128, 256, 512),
-    stop: str | Sequence[str] | re.Pattern | None = None,
+    stop: re.Pattern | None = None,
     log=True,
 ) -> MathsReport:
     """Answers every problem once greedily and several times at random, and grades it.
@@ -48,27 +72,29 @@ def evaluate(
       rows: problems with "question" and "answer"; "level" and "names" where known.
       max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
       tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
-        calculator; None: answers of one turn, without.
-      samples, batch, seed, temperature, buckets, log: see `hold`.
-      stop: each answer ends with its first match, as if generation had stopped there:
-        a text, several, or a pattern such as `wordings.FINAL_LINE`, for a model that
-        goes on after it. An answer's `tokens` count what was sampled all the same.
-        None: only a token ends it.
+        calculator; None: answers of one turn, without tools.
+      samples, batch, seed, temperature, buckets, log: see `generate_answers`.
+      stop: each answer ends with its first match, as if generation had stopped there,
+        such as `FINAL_LINE` for a model that goes on after it. An answer's `tokens`
+        count everything that was sampled. None: only an EOS ends an answer.
 
     Returns:
-      A MathsReport. Of an answer that ran out of budget, a `####` line without its end
-      and digits at the very end are not read: the number might have gone on.
+      A MathsReport. In a truncated answer, an unfinished `####` line and digits at the
+      very end are not read: the number might have gone on.
 
     Raises:
-      ValueError: there are no rows, a gold answer has no number, stop is none or
-        would end every answer, or answers in several turns are to stop; or see `hold`.
+      ValueError: a gold answer has no number, stop matches an empty text or comes with
+        tools; or see `generate_answers`.
       PromptTooLong: a prompt does not fit into the largest bucket.
     """
-    if stop is not None and tools:
-        raise ValueError("stop is for answers of one turn: leave out tools, or stop.")
-    stop, rows = _ending(stop), list(rows)
+    if stop is not None and (tools or stop.search("")):
+        raise ValueError(
+            f"stop={stop!r} must not match an empty text, which would end every answer,"
+            " and is for answers of one turn: leave out tools, or stop."
+        )
+    rows = list(rows)
     golds = [gold_number(row["answer"]) for row in rows]
-    held = hold(
+    answers = generate_answers(
         model,
         tokenizer,
         rows,
@@ -83,42 +109,23 @@ def evaluate(
     )
     people = {name for row in rows for name in row.get("names", ())}
     graded = [
-        _graded(
-            row, gold, _stopped(greedy, stop), [_stopped(x, stop) for x in some], people
-        )
-        for row, gold, (greedy, some) in zip(rows, golds, held, strict=True)
+        _graded(row, gold, _cut(greedy, stop), [_cut(x, stop) for x in sampled], people)
+        for row, gold, (greedy, sampled) in zip(rows, golds, answers, strict=True)
     ]
     return MathsReport(graded, samples)
 
 
-def _ending(stop) -> re.Pattern | None:
-    """`evaluate`'s stop as a pattern, or a ValueError that says why it is none."""
-    if stop is None:
-        return None
-    pattern, texts = stop, [stop] if isinstance(stop, str) else stop
-    if isinstance(texts, list | tuple) and all(isinstance(x, str) for x in texts):
-        # Looked for backwards: of two that overlap, the one that ends first stops.
-        ends = [f"(?<={re.escape(x)})" if x else "" for x in texts]
-        pattern = re.compile("|".join(ends))
-    is_text = isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str)
-    if not is_text or pattern.search(""):
-        raise ValueError(
-            f"stop={stop!r}: pass a text, a list of texts or re.compile(...) of one. "
-            "None may be found in an empty text: every answer would end there."
-        )
-    return pattern
-
-
-def _stopped(answer: Held, stop) -> Held:
+def _cut(answer: Answer, stop) -> Answer:
     """The answer as it would be, had generation stopped at the first match."""
     text = completion_text(answer.text)
-    found = stop and stop.search(text)
-    return answer._replace(text=text[: found.end()], ended=True) if found else answer
+    match = stop and stop.search(text)
+    return answer._replace(text=text[: match.end()], ended=True) if match else answer
 
 
 def _graded(row, gold, greedy, sampled, people):
-    """One entry of `Report.answers`."""
+    """One entry of `MathsReport.answers`."""
     text = completion_text(greedy.text)
+    named = people.intersection(re.findall(r"\w+", text))
     return {
         "question": row["question"],
         "gold": str(gold),
@@ -130,14 +137,14 @@ def _graded(row, gold, greedy, sampled, people):
         "lenient": _is_right(extract_lenient, greedy, gold),
         "right": sum(_is_right(extract_strict, x, gold) for x in sampled),
         "right_lenient": sum(_is_right(extract_lenient, x, gold) for x in sampled),
-        "names_kept": _names_kept(text, row, people),
+        "names_kept": named <= {*row["names"]} if named and "names" in row else None,
     }
 
 
-def _is_right(extract, answer: Held, gold):
+def _is_right(extract, answer: Answer, gold):
     """Whether an answer reads as the gold one.
 
-    One that was cut off must do so without what is `UNFINISHED`, too: nobody knows how
+    A truncated one must do so without what is `UNFINISHED`, too: nobody knows how
     `#### 1` or `#### 5 mill` would have gone on.
     """
     text = answer_text(answer.text)
@@ -145,7 +152,219 @@ def _is_right(extract, answer: Held, gold):
     return all(extract(reading) == gold for reading in readings)
 
 
-def _names_kept(text, row, people):
-    """Whether an answer names only people of its question; None if it names nobody."""
-    named = people.intersection(re.findall(r"\w+", text))
-    return named.issubset(row["names"]) if named and "names" in row else None
+def evaluate_food(
+    model,
+    tokenizer,
+    rows,
+    tools,
+    *,
+    max_tokens,
+    pictures=None,
+    samples=8,
+    batch=32,
+    seed=0,
+    temperature=1.0,
+    buckets=(64, 128, 256, 512),
+    log=True,
+) -> FoodReport:
+    """Has one greedy conversation about every row and several sampled ones.
+
+    An answer is right where `helpers.rewards.food_rewards.solved` says so: the right
+    foods and grams looked up, and the tool's number answered.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: with "question" and "portions", see `food_traces.ask`.
+      tools: a `tool_use.ToolUse`.
+      max_tokens: budget of a turn.
+      pictures, samples, batch, seed, temperature, buckets, log: see `generate_answers`.
+    Raises:
+      ValueError, PromptTooLong, images.ImageMismatch: see `generate_answers`.
+    """
+    answers = generate_answers(
+        model,
+        tokenizer,
+        rows,
+        tools,
+        max_tokens=max_tokens,
+        samples=samples,
+        batch=batch,
+        seed=seed,
+        temperature=temperature,
+        buckets=buckets,
+        pictures=pictures,
+        log=log,
+    )
+    graded = [
+        _graded_food(row, greedy, sampled)
+        for row, (greedy, sampled) in zip(rows, answers, strict=True)
+    ]
+    return FoodReport(graded, samples)
+
+
+def _graded_food(row, greedy, sampled):
+    """One entry of `FoodReport.answers`."""
+    trace, wanted = greedy.text, row["portions"]
+
+    def scores(reward, answers):
+        texts = [answer.text for answer in answers]
+        return reward([], texts, portions=[wanted] * len(texts))
+
+    def score(reward, applies):
+        return scores(reward, [greedy])[0] if applies else None
+
+    solved = scores(food_rewards.solved, [greedy, *sampled])
+    right = [
+        answer.ended and one == 1
+        for answer, one in zip([greedy, *sampled], solved, strict=True)
+    ]
+    return {
+        "question": row.get("text", row["question"]),
+        "gold": wanted,
+        "level": row.get("level", 0),
+        "text": str(trace),
+        "tokens": greedy.tokens,
+        "ended": greedy.ended,
+        "strict": right[0],
+        "right": sum(right[1:]),
+        "trace": trace,
+        "calls": len(trace.calls),
+        "declined": score(food_rewards.declined, not wanted),
+        "valid": score(food_rewards.well_formed, wanted),
+        "food": score(food_rewards.right_food, wanted),
+        "grams": score(food_rewards.right_grams, wanted),
+    }
+
+
+def score(
+    model,
+    tokenizer,
+    rows,
+    reward: Reward | RewardSet,
+    *,
+    max_tokens,
+    tools: Dialogue | None = None,
+    batch=64,
+    buckets=(64, 128, 256, 512),
+    log=True,
+) -> Scores:
+    """Answers every row greedily, and scores the answers by a reward of your own.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: with a "question"; all further columns go to the reward.
+      reward: a `rewards.RewardSet`, or what makes one, such as a reward function.
+      max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
+      tools: a `tool_use.ToolUse` or a `calculator_use.CalculatorUse`; None: answers of
+        one turn, without tools.
+      batch: answers at a time; at least one for each device.
+      buckets: allowed lengths of prompts; the longest prompt decides.
+      log: print a line of progress every ten seconds.
+    Raises:
+      ValueError: there are no rows.
+      PromptTooLong: a prompt does not fit into the largest bucket.
+      helpers.rewards.RewardError: the reward failed on an answer.
+    """
+    reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
+    answers = generate_answers(
+        model,
+        tokenizer,
+        rows,
+        tools or OneTurn(),
+        max_tokens=max_tokens,
+        samples=0,
+        batch=max(batch, jax.device_count()),
+        seed=0,
+        temperature=1.0,
+        buckets=buckets,
+        log=log,
+    )
+    greedy = [answer for answer, _ in answers]
+    questions = [row["question"] for row in rows]
+    texts = [answer.text for answer in greedy]
+    scores = reward.scores(questions, texts, row_columns(rows))
+    graded = [
+        {
+            "question": row["question"],
+            "completion": answer.text,
+            "reward": total,
+            **{name: column[i] for name, column in scores.items()},
+            "tokens": answer.tokens,
+            "ended": answer.ended,
+        }
+        for i, (row, answer, total) in enumerate(
+            zip(rows, greedy, reward.total(scores), strict=True)
+        )
+    ]
+    parts = {name: math.fsum(x) / len(x) for name, x in scores.items()}
+    # Described after its first call, which may set something up for good.
+    inputs = {"rows": run_identity.describe_rows(rows)} | {
+        f"reward {name!r}": run_identity.describe(function) | {"its weight": weight}
+        for name, function, weight in reward.rewards
+    }
+    return Scores(graded, parts, inputs)
+
+
+def load_or_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
+    """Reads a `score` from a file if model, rows, reward and settings are the same.
+
+    Args:
+      path: as for `load_or_run`. The others are those of `score`.
+    """
+    tools = settings.get("tools")
+    about = {
+        "model": run_identity.describe(model),
+        "tokenizer": run_identity.describe(tokenizer),
+        "rows": run_identity.describe_rows(rows),
+        "reward": run_identity.describe(reward),
+        "settings": settings | {"tools": tools.describe() if tools else None},
+    }
+
+    def run():
+        return score(model, tokenizer, rows, reward, **settings)
+
+    return load_or_run(path, about, run, Scores)
+
+
+def with_wording(rows, wording: str) -> list[dict]:
+    """The rows with their questions put into a wording, where it says `{question}`.
+
+    Raises:
+      ValueError: it does not say so once, or a question is not a text.
+    """
+    if wording.count("{question}") != 1:
+        raise ValueError(f"The wording {wording!r} must hold {{question}} once.")
+    if not all(isinstance(row["question"], str) for row in rows):
+        raise ValueError("Only questions that are texts, not messages, can be worded.")
+    before, after = wording.split("{question}")
+    return [row | {"question": before + row["question"] + after} for row in rows]
+
+
+def by_wording(
+    model, tokenizer, rows, wordings=None, **limits
+) -> dict[str, MathsReport]:
+    """Answers the same questions in several wordings; returns the best one first.
+
+    An instruction that helps one model hurts another, and a baseline with a bad prompt
+    makes any training look good. The best wording has most answers right by the strict
+    rule that training is paid by, then by the lenient one, then it is the shortest.
+
+    Args:
+      rows: training rows: never choose a prompt on the rows that are then measured.
+      wordings: {name: text with `{question}` in it}; None: `WORDINGS`.
+      limits: for `evaluate`; its buckets must hold the longest wording.
+    """
+    wordings = WORDINGS if wordings is None else wordings
+    limits = {"samples": 0} | limits
+    reports = {
+        name: evaluate(model, tokenizer, with_wording(rows, text), **limits)
+        for name, text in wordings.items()
+    }
+
+    def rank(name):
+        report = reports[name]
+        return -report.greedy, -report.lenient, len(wordings[name])
+
+    return {name: reports[name] for name in sorted(reports, key=rank)}

@@ -1,10 +1,27 @@
-"""Graded answers to a set of problems, and the figures they add up to."""
+"""Graded answers, the figures they add up to, and a file that keeps them.
 
+Every report is a list of dicts, one for each row, with properties that average them.
+"""
+
+import contextlib
 import dataclasses
+import json
+import os
+import pathlib
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
-from helpers.evaluation.intervals import compare, pass_at_k, wilson
+from helpers.evaluation.intervals import (
+    Comparison,
+    compare,
+    mean_interval,
+    pass_at_k,
+    wilson,
+)
+from helpers.runtime import run_identity
+from helpers.tools.tool import Trace
 
 
 @dataclass(frozen=True)
@@ -13,8 +30,8 @@ class Report:
 
     Attributes:
       answers: one dict per problem: question, gold (the right answer), level, text
-        (the greedy answer), strict (whether it is right), tokens, ended (False: it ran
-        out of budget), right (how many of the samples are).
+        (the greedy answer), strict (whether it is right), tokens, ended (False: it was
+        truncated), right (how many of the samples are).
       samples: sampled answers per problem.
     """
 
@@ -51,15 +68,15 @@ class Report:
         """How often one of eight samples is right; None with fewer."""
         return self.pass_at(8)
 
-    def pass_at(self, k):
-        """The mean of `pass_at_k` over the problems; None with fewer samples than k."""
-        return self._pass_at(k, "right")
+    def pass_at(self, k, column="right"):
+        """The mean of `pass_at_k` over the problems; None with fewer samples than k.
 
-    def _pass_at(self, k, column):
+        Args:
+          column: "right", or of a MathsReport also "right_lenient".
+        """
         if k > self.samples:
             return None
-        right = self.column(column)
-        return mean([pass_at_k(self.samples, c, k) for c in right])
+        return mean([pass_at_k(self.samples, c, k) for c in self.column(column)])
 
     @property
     def length(self):
@@ -75,6 +92,10 @@ class Report:
         """One entry of every answer, as a list."""
         return [answer[name] for answer in self.answers]
 
+    def share(self, name):
+        """The mean of a column over the answers where it is not None; None if none."""
+        return mean([value for value in self.column(name) if value is not None])
+
     def by_level(self) -> dict[int, Self]:
         """{level: the report on its problems}, from the easiest on."""
         levels: dict[int, list] = {}
@@ -82,8 +103,8 @@ class Report:
             levels.setdefault(answer["level"], []).append(answer)
         return {v: dataclasses.replace(self, answers=levels[v]) for v in sorted(levels)}
 
-    def since(self, before):
-        """How these greedy answers compare with an earlier report's: a `Comparison`.
+    def since(self, before) -> Comparison:
+        """Compares these greedy answers with those of an earlier report.
 
         Args:
           before: a Report on the same rows.
@@ -115,15 +136,11 @@ class Report:
                 f"The table shows pass@8, but there are {self.samples} samples per "
                 "problem: evaluate with samples=8."
             )
+        figures = ("greedy", "pass1", "pass8", "low", "high", "n")
         return {
             "stage": stage,
             "params": params,
-            "greedy": self.greedy,
-            "pass1": self.pass1,
-            "pass8": self.pass8,
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
+            **{name: getattr(self, name) for name in figures},
             "seed": seed,
             "seconds": seconds,
         }
@@ -139,12 +156,8 @@ class MathsReport(Report):
 
     @property
     def lenient(self):
-        """The same where the last number will do as the answer."""
+        """The share that is right when the last number counts as the answer."""
         return mean(self.column("lenient"))
-
-    def pass_at(self, k, *, lenient=False):
-        """The mean of `pass_at_k` over the problems; None with fewer samples than k."""
-        return self._pass_at(k, "right_lenient" if lenient else "right")
 
     @property
     def step_by_step(self):
@@ -159,7 +172,7 @@ class MathsReport(Report):
     @property
     def names_kept(self):
         """Of greedy answers that name people, the share that name the right ones."""
-        return mean([kept for kept in self.column("names_kept") if kept is not None])
+        return self.share("names_kept")
 
     def __str__(self):
         ks = [k for k in (1, 8) if k <= self.samples]
@@ -172,6 +185,178 @@ class MathsReport(Report):
         )
 
 
+class FoodReport(Report):
+    """A `Report` on conversations; its `strict` is `food_rewards.solved`.
+
+    A truncated answer is not right: its number might have gone on. Each answer also has
+    `trace` (the greedy conversation), `calls` (how many), and the scores of the greedy
+    one: `valid` (well-formed calls), `food` and `grams` where there is food on the
+    picture, `declined` where there is none; None elsewhere.
+    """
+
+    def __str__(self):
+        parts = ("valid", "food", "grams", "declined")
+        shares = {name: self.share(name) for name in parts}
+        text = "".join(f", {k} {v:.1%}" for k, v in shares.items() if v is not None)
+        ks = [k for k in (1, 8) if k <= self.samples]
+        sampled = "".join(f", pass@{k} {self.pass_at(k):.1%}" for k in ks)
+        between = f"({self.low:.1%} to {self.high:.1%})"
+        return f"right {self.greedy:.1%} {between} of {self.n}{sampled}{text}"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The greedy answers of a model, and what a reward gave for each.
+
+    Attributes:
+      answers: one dict per row: question, completion, reward, "reward/<name>" of each
+        reward function, tokens, ended (False: it was truncated).
+      parts: the mean of each reward function, before its weight, by its name.
+      inputs: descriptions of the rows and of each reward function, which must be equal
+        for two scores to be comparable.
+    """
+
+    answers: list[dict]
+    parts: dict[str, float]
+    inputs: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return len(self.answers)
+
+    @property
+    def mean(self) -> float:
+        """The mean reward."""
+        return mean(self.column("reward"))
+
+    @property
+    def truncated(self) -> float:
+        """The share of answers that ran out of budget."""
+        return 1 - mean(self.column("ended"))
+
+    def column(self, name: str) -> list:
+        """One entry of every answer, as a list."""
+        return [answer[name] for answer in self.answers]
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """The 95% interval of the mean of a column of numbers: `mean_interval`."""
+        return mean_interval(self.column(name))
+
+    def since(self, before: "Scores") -> Comparison:
+        """Compares these scores with those of another model on the same rows.
+
+        Raises:
+          ValueError: the rows or the rewards are not the same.
+        """
+        if self.column("question") != before.column("question"):
+            raise ValueError(
+                f"These are scores on different rows ({before.n} and {self.n}): score "
+                "both models on the same ones, in the same order."
+            )
+        if changed := run_identity.differences(before.inputs, self.inputs):
+            raise ValueError(
+                f"These are scores by different rewards or of different rows: "
+                f"{run_identity.listed(changed)}. Score both models with the same ones."
+            )
+        return compare(before.column("reward"), self.column("reward"))
+
+    def __str__(self):
+        low, high = self.interval("reward")
+        alike = len({*self.column("reward")}) == 1
+        spread = "all" if alike else f"95%: {low:.3f} to {high:.3f},"
+        parts = ", ".join(
+            f"{name.removeprefix('reward/')} {value:.2f}"
+            for name, value in self.parts.items()
+        )
+        return (
+            f"mean reward {self.mean:.3f} ({spread} n = {self.n}{' alike' * alike}): "
+            f"{parts}; {mean(self.column('tokens')):.0f} tokens an "
+            f"answer, {self.truncated:.1%} truncated"
+        )
+
+
 def mean(values):
-    """Of a list of numbers; None of an empty one."""
+    """The mean of a list of numbers; None of an empty one."""
     return sum(values) / len(values) if values else None
+
+
+R = TypeVar("R", Report, Scores)
+
+
+def load_or_run(path, about: dict, run: Callable[[], R], kind: type[R]) -> R:
+    """Reads a report from a file if it is about the same, else makes and saves it.
+
+    A baseline costs minutes on a real model, and a session that was cut off would pay
+    for it twice.
+
+    Args:
+      path: a JSON file, made with its folder; it is replaced in one step.
+      about: what decides the report, texts by name, such as `run_identity.describe`
+        gives of a model.
+      run: makes it.
+      kind: the dataclass that it makes, a kind of `Report` or `Scores`. One that was
+        read has no traces; a trace that is a completion comes back as its text.
+    Raises:
+      OSError: the folder cannot be made.
+    Warns:
+      UserWarning: the file is damaged, or could not be written.
+    """
+    path = pathlib.Path(path)
+    about = json.loads(json.dumps(about))
+    names = [field.name for field in dataclasses.fields(kind)]
+    saved = _read(path)
+    if saved.get("about") == about and saved.keys() >= {*names}:
+        print(f"measured before: {path}")
+        return kind(**{name: saved[name] for name in names})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report = run()
+    answers = [
+        {
+            name: str(value) if isinstance(value, Trace) else value
+            for name, value in answer.items()
+            if name != "trace"
+        }
+        for answer in report.answers
+    ]
+    fields = {name: getattr(report, name) for name in names}
+    fields |= {"about": about, "answers": answers}
+    _write(path, json.dumps(fields, default=_plain))
+    return report
+
+
+def _read(path) -> dict:
+    """The object in a JSON file; {} where there is no file, or a damaged one."""
+    try:
+        saved = json.loads(path.read_text("utf-8"))
+        if isinstance(saved, dict):
+            return saved
+        reason = "it holds no object"
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    warnings.warn(f"{path} is no report, so it is run anew: {reason}", stacklevel=3)
+    return {}
+
+
+def _write(path, text):
+    """Replaces a file in one step; on a full disk the report in memory is not lost."""
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_text(text, "utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        warnings.warn(
+            f"{path} could not be written ({error.strerror or error}): what was "
+            "measured is here, but the next session will measure it again. Make room "
+            "there, or set COURSE_BUILD to a folder elsewhere.",
+            stacklevel=3,
+        )
+
+
+def _plain(value):
+    """NumPy's and JAX's numbers and arrays as JSON can hold them; else the text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

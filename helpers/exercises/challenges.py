@@ -16,7 +16,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.course.stages import stage_folder
-from helpers.evaluation import tool_evaluate
+from helpers.evaluation import evaluate_food
 from helpers.evaluation.evaluator import evaluate
 from helpers.exercises.check import Check, check_properties
 from helpers.generation.tool_use import ToolUse
@@ -404,8 +404,7 @@ def _food(attempt, stage, given, meter, to_beat):
         """The share of held-out pictures whose whole conversation is right."""
         test = _pictures(PICTURES, HELD_OUT, "test")
         look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
-        evaluate_tools = tool_evaluate.evaluate
-        return evaluate_tools(model, tokenizer, test, tools, samples=0, **look).greedy
+        return evaluate_food(model, tokenizer, test, tools, samples=0, **look).greedy
 
     return _run_attempt(
         lambda model: attempt(model, tokenizer, *given),

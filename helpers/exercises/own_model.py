@@ -4,7 +4,7 @@ import numpy as np
 
 from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
 from helpers.rewards import extract_strict
-from helpers.tasks import own_rows
+from helpers.tasks import custom_rows
 
 # (an answer, whether its last sum gives the number that it answers)
 ANSWERS = {
@@ -140,7 +140,7 @@ def check_false_row(row) -> Check:
         ),
         (
             "pass the reader, with an answer that ends in #### and a number",
-            lambda: len(own_rows.check([row], gold=extract_strict).rows) == 1,
+            lambda: len(custom_rows.check([row], gold=extract_strict).rows) == 1,
         ),
         ("ask what the exercise asks", lambda: row["question"].strip() == ASKED),
         (

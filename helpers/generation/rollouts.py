@@ -15,8 +15,7 @@ from helpers.batches.sources import BatchSource, require_fitting
 from helpers.generation.dialogue import Dialogue, OneTurn
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
-from helpers.rewards.functions import Reward, RewardSet
-from helpers.rewards.on_rows import on_rows
+from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
@@ -217,7 +216,8 @@ class Rollouts:
         """Rewards (P,G) float32, and each reward function's mean over all of them."""
         repeated = [row for row in rows for _ in range(self.group)]
         flat = [text for group in texts for text in group]
-        totals, parts = on_rows(reward, repeated, flat)
+        questions = [row["question"] for row in repeated]
+        totals, parts = reward(questions, flat, **row_columns(repeated))
         return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):

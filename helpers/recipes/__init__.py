@@ -1,11 +1,11 @@
 """What is trained on which machine, with which sizes."""
 
 from helpers.recipes import food101, maths
-from helpers.recipes.presets import FOOD, OWN, PRESETS, Preset, preset
+from helpers.recipes.presets import CUSTOM, FOOD, PRESETS, Preset, preset
 
 __all__ = [
+    "CUSTOM",  # sizes of notebook 15, by machine
     "FOOD",  # sizes of the food lessons, by machine
-    "OWN",  # sizes of notebook 15
     "PRESETS",  # sizes of the maths lessons
     "Preset",  # a row of them
     "food101",  # photos and Gemma 3

@@ -17,7 +17,8 @@ from flax import nnx
 
 from helpers import runtime
 from helpers.batches import images, prompt_batches
-from helpers.evaluation import tool_evaluate
+from helpers.evaluation.evaluator import evaluate_food
+from helpers.evaluation.report import FoodReport
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
@@ -37,8 +38,8 @@ END = "Then end with a line such as #### 402, the kcal."
 
 def _shown(result, call=None):
     """What the model reads of a result: the kcal, or what went wrong."""
-    told = {name: result[name] for name in ("kcal", "error") if name in result}
-    return json.dumps(told or result)
+    text = {name: result[name] for name in ("kcal", "error") if name in result}
+    return json.dumps(text or result)
 
 
 class Form(NamedTuple):
@@ -74,7 +75,7 @@ class Recipe(maths.Recipe):
     tool, unless the chat template does.
     """
 
-    REPORT = tool_evaluate.ToolReport
+    REPORT = FoodReport
     GRADED_BY = (food_rewards.solved,)
     TRAINING = "reward/solved"
 
@@ -100,11 +101,11 @@ class Recipe(maths.Recipe):
         return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
     def evaluate(self, n=256):
-        """A ToolReport on the photos `asked(n)`, greedily."""
-        return tool_evaluate.evaluate(
+        """A FoodReport on the photos `test_rows(n)`, greedily."""
+        return evaluate_food(
             self.policy,
             self.tokenizer,
-            self.asked(n),
+            self.test_rows(n),
             self.tools,
             max_tokens=self.turn,
             pictures=self.pictures,
@@ -220,5 +221,5 @@ def recipe(preset) -> Recipe:
     print(f"Food-101: {len(train)} photos to learn from, {len(test)} held out")
     print(f"{preset.model}, tower frozen, with adapters of rank {preset.lora_rank}")
     print(preset.disconnect)
-    told = weights.fingerprint(folder)
-    return Recipe(preset, policy, tokenizer, train, test, told)
+    weights_id = weights.fingerprint(folder)
+    return Recipe(preset, policy, tokenizer, train, test, weights_id)

@@ -15,20 +15,18 @@ import jax
 from helpers import runtime
 from helpers.batches import prompt_batches
 from helpers.evaluation.evaluator import evaluate
-from helpers.evaluation.kept import kept
-from helpers.evaluation.report import MathsReport, Report
+from helpers.evaluation.report import MathsReport, Report, load_or_run
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
-from helpers.model import hub, lora, weights
-from helpers.model.folder import WeightsError
+from helpers.model import hub, lora, peft_folder, weights
+from helpers.model.folder import ADAPTERS, WeightsError, place_of
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
-from helpers.recipes import kept_adapters, presets
-from helpers.recipes.frozen import frozen_dtype
+from helpers.recipes.presets import Preset
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.runtime import run_identity
-from helpers.runtime.devices import multiply_as_written
+from helpers.runtime.devices import multiplies_bfloat16, multiply_as_written
 from helpers.runtime.ranges import require_count
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
@@ -56,13 +54,13 @@ class Recipe:
         which is what the budgets are for.
       train, test: rows {"question", "answer", "level"} whose question fits the preset's
         budget. GSM8K's questions end by asking for the final line that is graded.
-      fingerprint: of the model's weights as they were read, kept with its adapters;
-        "": `start` goes by the model's name.
+      fingerprint: of the model's weights as they were read, saved with its adapters;
+        "": `start` compares the model's name.
       started: the stage that the policy goes on from, and a fingerprint of its
         adapters; "": none.
     """
 
-    preset: presets.Preset
+    preset: Preset
     policy: Transformer
     tokenizer: object
     train: list[dict]
@@ -92,26 +90,27 @@ class Recipe:
         Args:
           stage: as given to `keep`, such as "sft". Its adapters keep their rank.
         Raises:
-          ValueError: the course has no such stage, and none was kept under that name.
           WeightsError: they are damaged, or of another model.
         """
-        folder = kept_adapters.find(stage, self.preset, self.fingerprint)
-        if folder is None:
-            print(f"{stage} was not trained here: from {self.preset.model} as it comes")
+        if not trained_here(stage, self.preset):
+            print(f"{stage} was not trained here: from {self.preset.model} untrained")
             return self
+        folder = adapters_folder(stage, self.preset)
+        require_same_base(folder, self.preset.model, self.fingerprint)
         print(f"from {stage}, {folder}")
         policy = lora.load(lora.remove(self.policy), folder)
-        started = kept_adapters.as_start(stage, self.preset)
-        return dataclasses.replace(self, policy=policy, started=started)
+        return dataclasses.replace(
+            self, policy=policy, started=adapters_id(stage, self.preset)
+        )
 
     def keep(self, stage: str) -> pathlib.Path:
-        """Saves the policy's adapters as those of a stage; the folder they are in."""
-        folder = kept_adapters.adapters_folder(stage, self.preset)
+        """Saves the policy's adapters as those of a stage; returns their folder."""
+        folder = adapters_folder(stage, self.preset)
         about = self.preset.model, self.fingerprint, self.started
         lora.save(self.policy, folder, *about)
         return folder
 
-    def asked(self, n=None) -> list[dict]:
+    def test_rows(self, n=None) -> list[dict]:
         """The first n test questions; None: all.
 
         Raises:
@@ -122,11 +121,11 @@ class Recipe:
         return self.test[:n]
 
     def evaluate(self, n=None):
-        """Greedy answers to the questions `asked(n)`, graded."""
+        """Greedy answers to the questions `test_rows(n)`, graded."""
         return evaluate(
             self.policy,
             self.tokenizer,
-            self.asked(n),
+            self.test_rows(n),
             max_tokens=self.preset.completion_tokens,
             samples=0,
             batch=self.preset.prompts * self.preset.group,  # as many as rollouts have
@@ -166,17 +165,17 @@ class Recipe:
           stage: as given to `keep`.
           n: as for `evaluate`.
         """
-        place = runtime.build_folder() / "before" / f"{stage}_{self.preset.name}.json"
+        path = runtime.build_folder() / "before" / f"{stage}_{self.preset.name}.json"
         budget = {"prompt": self.preset.prompt_tokens, "n": n}
         about = {
             "model": run_identity.describe(self.policy),
             "tokenizer": run_identity.describe(self.tokenizer),
-            "questions": run_identity.describe_rows(self.asked(n)),
+            "questions": run_identity.describe_rows(self.test_rows(n)),
             "budget": budget | {"completion": self.preset.completion_tokens},
             "tools": self.tools.describe() if self.tools else None,
             "graded by": [run_identity.describe(f) for f in self.GRADED_BY],
         }
-        return kept(place, about, lambda: self._measured(n), self.REPORT)
+        return load_or_run(path, about, lambda: self._measured(n), self.REPORT)
 
     def _measured(self, n):
         """`evaluate`, with a first look at few answers."""
@@ -200,7 +199,7 @@ class Recipe:
                     "it cannot teach it token by token. Take a teacher of its family."
                 )
             return load(self.preset, larger)
-        if not kept_adapters.trained_here("grpo", self.preset):
+        if not trained_here("grpo", self.preset):
             raise WeightsError(
                 f"{self.preset.model} has no larger teacher that fits here: the teacher"
                 " is the model that GRPO ended with, and it was not trained on this "
@@ -262,11 +261,68 @@ class Recipe:
 R = TypeVar("R", bound=Recipe)
 
 
-def load(preset, model):
-    """A frozen model of the hub (or a folder) over all devices, in the preset's dtype.
+def adapters_folder(stage: str, preset: Preset) -> pathlib.Path:
+    """Where a preset's adapters of a stage are saved on this machine."""
+    return runtime.model_folder(f"{stage}_{preset.name}")
 
-    On a processor that multiplies bfloat16 it is held in that; what flows between its
-    matrices, and the adapters, are of the preset's dtype.
+
+def trained_here(stage: str, preset: Preset) -> bool:
+    """Whether a stage of a preset has been trained on this machine."""
+    return (adapters_folder(stage, preset) / ADAPTERS).is_file()
+
+
+def adapters_id(stage: str, preset: Preset) -> str:
+    """A stage and a fingerprint of its adapters, saved with those that follow it."""
+    return f"{stage} {weights.adapters_fingerprint(adapters_folder(stage, preset))}"
+
+
+def require_same_base(folder, model: str, fingerprint: str):
+    """Refuses adapters that were trained on other weights than a model's.
+
+    Args:
+      folder: of the adapters.
+      fingerprint: of the model's weights. Without one on both sides names are compared.
+    Raises:
+      WeightsError: they were.
+    """
+    base, saved = peft_folder.base_of(folder), peft_folder.fingerprint_of(folder)
+    if saved and fingerprint:
+        same = saved == fingerprint
+    else:
+        same = place_of(base) == place_of(model)
+    if not same:
+        raise WeightsError(
+            f"{folder} has adapters of {base}, whose weights are not those of {model}. "
+            "Put back the weights that they were trained on, or train the stage with "
+            "this model, with COURSE_BUILD set to another folder."
+        )
+
+
+def frozen_dtype(preset) -> str:
+    """The dtype of a preset's frozen weights: bfloat16 where the CPU multiplies it.
+
+    The first run in a build folder decides, because its runs go on only with the same
+    weights. A free machine may be followed by an older one, which is slower with
+    bfloat16 but gives the same result.
+    """
+    if not preset.lora_rank:
+        return preset.dtype  # nothing is frozen
+    note = runtime.build_folder() / f"frozen_{preset.name}.txt"
+    saved = note.read_text().strip() if note.exists() else ""
+    if saved in ("bfloat16", preset.dtype):
+        return saved
+    dtype = "bfloat16" if multiplies_bfloat16() else preset.dtype
+    note.parent.mkdir(parents=True, exist_ok=True)
+    partial = note.with_suffix(".partial")
+    partial.write_text(dtype)
+    os.replace(partial, note)
+    return dtype
+
+
+def load(preset, model):
+    """A frozen model of the hub (or a folder) over all devices, in `frozen_dtype`.
+
+    Activations and adapters have the preset's dtype.
     """
     multiply_as_written(False)
     return weights.load(

@@ -1,4 +1,7 @@
-"""The sizes of everything, one row for each kind of machine."""
+"""The sizes of everything: one row for each kind of machine and task.
+
+`FAMILY` at the end has the settings of GRPO and its relatives, one row for each method.
+"""
 
 import dataclasses
 import os
@@ -18,12 +21,12 @@ class Stage(NamedTuple):
 
     @property
     def save_every(self) -> int:
-        """Steps between checkpoints: the most that a disconnect costs, a tenth."""
+        """Steps between checkpoints: a tenth, the most that a disconnect costs."""
         return max(1, self.steps // 10)
 
     @property
     def look_every(self) -> int:
-        """Steps between two looks at held-out questions, a fifth."""
+        """Steps between two evaluations on held-out questions: a fifth."""
         return max(1, self.steps // 5)
 
 
@@ -33,29 +36,29 @@ class Preset:
 
     Attributes:
       name: laptop, laptop-real (Colab and Kaggle without a TPU), v5e-1 (Colab) or
-        v5e-8 (Kaggle); the last two also with another model's short name behind, such
+        v5e-8 (Kaggle); the last two also followed by another model's short name, such
         as v5e-1-gemma3-1b, or v5e-1-gemma3-4b for photos.
       model: folder of the shipped checkpoints, or a Hugging Face repository.
       dtype: of the parameters, as a NumPy name.
       lora_rank: rank of the trained adapters; 0 trains all parameters.
       prompts: prompts per rollout step.
-      packed: rows in a batch of SFT, where these are not as many as prompts.
-      group: answers per prompt.
+      packed: rows in a batch of SFT; 0: as many as prompts.
       prompt_tokens: budget of a prompt, in tokens.
       completion_tokens: budget of an answer, in tokens; of all its turns and the tool's
         results between them.
       chunk: tokens of a chip whose logits exist at once.
       sft, rl: how long, and how fast, SFT and GRPO train.
       minutes: what the GRPO notebook should take, compiling included.
-      pieces: in which an update on groups, or any with pictures, is computed, to save
-        memory.
-      sft_pieces: those of an update of SFT on texts; None: as the trainer takes them.
-      remat: what its backward pass computes again, one of `model.ops.REMAT`. More
+      pieces: in how many pieces an update on groups, or any update with pictures, is
+        computed, to save memory.
+      sft_pieces: those of an update of SFT on texts; None: the trainer's default.
+      remat: what the backward pass computes again, one of `model.ops.REMAT`. More
         pieces leave room to keep more.
-      stored: how the frozen base of a food lesson is, one of `quantized.KINDS`; "": in
-        `dtype`.
+      stored: how the frozen base of a food lesson is stored, one of `quantized.KINDS`;
+        "": in `dtype`.
       levels: of the generated problems that the model is trained on, in steps; none:
         GSM8K itself.
+      group: answers per prompt.
     """
 
     name: str
@@ -63,19 +66,19 @@ class Preset:
     dtype: str
     lora_rank: int
     prompts: int
-    group: int
+    packed: int
     prompt_tokens: int
     completion_tokens: int
     chunk: int
     sft: Stage
     rl: Stage
     minutes: int
-    packed: int = 0
-    pieces: int = 1
-    sft_pieces: int | None = None
-    remat: str = "layer"
-    stored: str = ""
-    levels: tuple[int, ...] = ()
+    pieces: int
+    sft_pieces: int | None
+    remat: str
+    stored: str
+    levels: tuple[int, ...]
+    group: int = 8
 
     @property
     def rows(self) -> int:
@@ -97,161 +100,95 @@ class Preset:
         return self.model != SHIPPED
 
 
-# The laptop's rows are what the notebooks run and measure, the others those of their
-# sections on real weights: laptop-real is run by scripts/real.py, the TPU rows are
-# compiled for TPUs (`make tpu-check`) and were never run on one.
 SHIPPED = "data/tiny"
-_LAPTOP: dict[str, Any] = {
-    "name": "laptop",
-    "model": SHIPPED,
-    "dtype": "float32",
-    "lora_rank": 0,
-    "group": 8,
-    "chunk": 8192,
-    "minutes": 3,
+MODELS = {  # Gemma 3 is gated (its licence, and a token); the others are Apache-2.0
+    "tiny": SHIPPED,
+    "SmolLM2": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "Qwen2.5": "Qwen/Qwen2.5-0.5B-Instruct",
+    "Qwen3": "Qwen/Qwen3-1.7B",
+    "Gemma3-1B": "google/gemma-3-1b-it",
+    "Gemma3-4B": "google/gemma-3-4b-it",
+    "Gemma4": "google/gemma-4-E2B-it",
 }
-_TPU: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "group": 8,
-    "chunk": 1024,
-    "remat": "attention",
-    "sft": Stage(150, 1e-4),
-    "rl": Stage(150, 5e-5),
-    "minutes": 45,
-}
-_QWEN = _TPU | {"model": "Qwen/Qwen2.5-0.5B-Instruct"}  # Apache-2.0, no token needed
-_PHOTOS = _TPU | {
-    "remat": "layer",
-    "model": "google/gemma-4-E2B-it",  # Apache-2.0, no token needed
-    "lora_rank": 32,
-    "prompt_tokens": 448,  # 282 of a photo, about 150 that tell of the tool
-    "completion_tokens": 128,
-}
-_GEMMA3 = _PHOTOS | {
-    "model": "google/gemma-3-4b-it",  # gated: its licence, and a token
-    "remat": "attention",
-    "prompt_tokens": 384,
-}
-
-PRESETS = {  # maths: notebooks 03 to 08, and 11
-    "laptop": Preset(
-        prompts=32,
-        prompt_tokens=48,
-        completion_tokens=64,
-        sft=Stage(12, 3e-4),
-        rl=Stage(48, 8e-4),
-        **_LAPTOP,
-    ),
-    "laptop-real": Preset(
-        name="laptop-real",
-        model="HuggingFaceTB/SmolLM2-135M-Instruct",  # Apache-2.0, 135M parameters
-        dtype="float32",
-        lora_rank=16,
-        prompts=16,
-        group=8,
-        prompt_tokens=72,
-        completion_tokens=64,
-        chunk=1024,
-        # Pieces of some 500 tokens, of which the backward pass has all it needs. SFT
-        # takes 69% of the processor time of two pieces that compute layers again, and
-        # GRPO's update 79% of one that does, in 2.8 GB in place of 3.5.
-        pieces=16,
-        sft_pieces=4,
-        remat="none",
-        sft=Stage(40, 1e-3),
-        rl=Stage(28, 1e-4),
-        minutes=45,
-        levels=(1, 2, 3),
-    ),
-    "v5e-1": Preset(
-        name="v5e-1",
-        lora_rank=32,
-        prompts=64,  # 512 answers take 2.3 times as long to sample as 128
-        packed=16,
-        prompt_tokens=256,
-        completion_tokens=256,
-        pieces=8,
-        **_QWEN,
-    ),
-    "v5e-8": Preset(
-        name="v5e-8",
-        lora_rank=64,
-        prompts=64,
-        prompt_tokens=256,
-        completion_tokens=512,
-        pieces=2,
-        **_QWEN,
-    ),
-}
-LARGER = {  # asked for by name, such as v5e-1-gemma3-1b; prompts that fit, and pieces
-    "v5e-1-gemma3-1b": ("google/gemma-3-1b-it", 16, 2),
-    "v5e-8-gemma3-1b": ("google/gemma-3-1b-it", 64, 2),
-    "v5e-1-qwen3-1.7b": ("Qwen/Qwen3-1.7B", 12, 4),
-    "v5e-8-qwen3-1.7b": ("Qwen/Qwen3-1.7B", 64, 4),
-}
-FOOD = {  # pictures and the nutrition tool: notebooks 09 and 10
-    "laptop": Preset(
-        prompts=32,
-        prompt_tokens=40,
-        completion_tokens=88,
-        sft=Stage(24, 2e-2),
-        rl=Stage(70, 5e-4),
-        **_LAPTOP,
-    ),
-    "v5e-1": Preset(name="v5e-1", prompts=8, pieces=4, **_PHOTOS),
-    "v5e-8": Preset(name="v5e-8", prompts=16, **_PHOTOS),
-    # Its int8 matrices are decoded for each piece, and again for each product that is
-    # not kept: two pieces that keep most of a layer.
-    "v5e-1-gemma3-4b": Preset(
-        name="v5e-1-gemma3-4b", prompts=8, pieces=2, stored="int8", **_GEMMA3
-    ),
-    "v5e-8-gemma3-4b": Preset(name="v5e-8-gemma3-4b", prompts=16, **_GEMMA3),
-}
+# The laptop's rows are what the notebooks run and measure, laptop-real is run by
+# scripts/real.py, and the TPU rows are compiled for TPUs (`make tpu-check`).
+# - v5e-1 samples 512 answers at once, which takes 2.3 times as long as 128.
+# - Pieces of laptop-real have some 500 tokens and keep all the backward pass needs.
+#   SFT takes 69% of the CPU time of two pieces that compute layers again.
+# - A photo takes 282 of the prompt's tokens, the description of the tool about 150.
+# - Int8 matrices are decoded for each piece, and again for each matmul that is not
+#   kept, so v5e-1-gemma3-4b has two pieces that keep most of a layer.
+_TABLE = """
+task   name             model     dtype    rank prompts packed prompt answer chunk sft      rl         minutes pieces sft_pieces remat     stored levels
+maths  laptop           tiny      float32  0    32      0      48     64     8192  12×3e-4  48×8e-4    3       1      -          layer     -      -
+maths  laptop-real      SmolLM2   float32  16   16      0      72     64     1024  40×1e-3  28×1e-4    45      16     4          none      -      1,2,3
+maths  v5e-1            Qwen2.5   bfloat16 32   64      16     256    256    1024  150×1e-4 150×5e-5   45      8      -          attention -      -
+maths  v5e-8            Qwen2.5   bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
+maths  v5e-1-gemma3-1b  Gemma3-1B bfloat16 32   16      0      256    256    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
+maths  v5e-8-gemma3-1b  Gemma3-1B bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
+maths  v5e-1-qwen3-1.7b Qwen3     bfloat16 32   12      0      256    256    1024  150×1e-4 150×5e-5   45      4      -          attention -      -
+maths  v5e-8-qwen3-1.7b Qwen3     bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      4      -          attention -      -
+maths  v5e-1-gemma3-4b  Qwen2.5   bfloat16 32   64      16     256    256    1024  150×1e-4 150×5e-5   45      8      -          attention -      -
+maths  v5e-8-gemma3-4b  Qwen2.5   bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
+food   laptop           tiny      float32  0    32      0      40     88     8192  24×2e-2  70×5e-4    3       1      -          layer     -      -
+food   v5e-1            Gemma4    bfloat16 32   8       0      448    128    1024  150×1e-4 150×5e-5   45      4      -          layer     -      -
+food   v5e-8            Gemma4    bfloat16 32   16      0      448    128    1024  150×1e-4 150×5e-5   45      1      -          layer     -      -
+food   v5e-1-gemma3-4b  Gemma3-4B bfloat16 32   8       0      384    128    1024  150×1e-4 150×5e-5   45      2      -          attention int8   -
+food   v5e-8-gemma3-4b  Gemma3-4B bfloat16 32   16      0      384    128    1024  150×1e-4 150×5e-5   45      1      -          attention -      -
+custom laptop-real      SmolLM2   float32  16   8       0      72     32     1024  20×1e-3  12×2.5e-4  10      4      2          none      -      1,2,3
+custom v5e-1            Gemma4    bfloat16 32   8       0      448    128    1024  40×1e-4  60×5e-5    45      4      -          layer     -      -
+custom v5e-8            Gemma4    bfloat16 32   16      0      448    128    1024  40×1e-4  60×5e-5    45      1      -          layer     -      -
+custom v5e-8-gemma3-4b  Gemma3-4B bfloat16 32   16      0      384    128    1024  40×1e-4  60×5e-5    45      1      -          attention -      -
+custom v5e-1-gemma3-1b  Gemma3-1B bfloat16 32   16      0      256    256    1024  40×1e-4  60×5e-5    45      2      -          attention -      -
+custom v5e-8-gemma3-1b  Gemma3-1B bfloat16 64   64      0      256    512    1024  40×1e-4  60×5e-5    45      2      -          attention -      -
+custom v5e-1-qwen3-1.7b Qwen3     bfloat16 32   12      0      256    256    1024  40×1e-4  60×5e-5    45      4      -          attention -      -
+custom v5e-8-qwen3-1.7b Qwen3     bfloat16 64   64      0      256    512    1024  40×1e-4  60×5e-5    45      4      -          attention -      -
+"""  # noqa: E501
 
 
-class _Own(dict[str, Preset]):
-    """Presets of notebook 15, by name; of one that it cannot run it says why."""
+def _stage(cell: str) -> Stage:
+    steps, rate = cell.split("×")
+    return Stage(int(steps), float(rate))
 
-    def __missing__(self, name):
-        raise ValueError(
-            f"Notebook 15 has no sizes for the preset {name!r}. It trains on a base in "
-            "bfloat16; of Gemma 3 4B that leaves too little of one chip. Set "
-            f"COURSE_PRESET to one of {', '.join(self)}."
+
+def _presets(task: str) -> dict[str, Preset]:
+    """The rows of the table for one task, by name."""
+    header, *lines = _TABLE.split("\n")[1:-1]
+    rows = [dict(zip(header.split(), line.split(), strict=True)) for line in lines]
+    return {
+        row["name"]: Preset(
+            name=row["name"],
+            model=MODELS[row["model"]],
+            dtype=row["dtype"],
+            lora_rank=int(row["rank"]),
+            prompts=int(row["prompts"]),
+            packed=int(row["packed"]),
+            prompt_tokens=int(row["prompt"]),
+            completion_tokens=int(row["answer"]),
+            chunk=int(row["chunk"]),
+            sft=_stage(row["sft"]),
+            rl=_stage(row["rl"]),
+            minutes=int(row["minutes"]),
+            pieces=int(row["pieces"]),
+            sft_pieces=None if row["sft_pieces"] == "-" else int(row["sft_pieces"]),
+            remat=row["remat"],
+            stored=row["stored"].strip("-"),
+            levels=tuple(int(x) for x in row["levels"].strip("-").split(",") if x),
         )
+        for row in rows
+        if row["task"] == task
+    }
 
 
-OWN = _Own()  # notebook 15: a short run on rows of one's own
-OWN["laptop"] = OWN["laptop-real"] = dataclasses.replace(
-    PRESETS["laptop-real"],
-    prompts=8,
-    completion_tokens=32,
-    sft=Stage(20, 1e-3),
-    rl=Stage(12, 2.5e-4),
-    pieces=4,
-    sft_pieces=2,
-    minutes=10,
-)
-_SHORT: dict[str, Any] = {"sft": Stage(40, 1e-4), "rl": Stage(60, 5e-5)}
-for _name, _row in FOOD.items():  # the food lessons' models, without photos
-    if _row.real and not _row.stored:
-        OWN[_name] = dataclasses.replace(_row, **_SHORT)
-FOOD["laptop-real"] = FOOD["laptop"]  # no model that sees is small enough for two cores
-for _name, (_model, _prompts, _pieces) in LARGER.items():  # else as their machine's
-    _machine = _name[: len("v5e-1")]
-    PRESETS[_name] = dataclasses.replace(
-        PRESETS[_machine],
-        name=_name,
-        model=_model,
-        packed=0,
-        prompts=_prompts,
-        pieces=_pieces,
-    )
-    FOOD[_name] = FOOD[_machine]
-    OWN[_name] = dataclasses.replace(PRESETS[_name], **_SHORT)
-for _name in FOOD:  # of the two with Gemma 3 the maths lessons are their machine's
-    if _name not in PRESETS:
-        _machine = _name[: len("v5e-1")]
-        PRESETS[_name] = dataclasses.replace(PRESETS[_machine], name=_name)
+PRESETS = _presets("maths")  # notebooks 03 to 08, and 11
+FOOD = _presets("food")  # pictures and the nutrition tool: notebooks 09 and 10
+CUSTOM = _presets("custom")  # notebook 15: a short run on rows of your own
+LARGER = tuple(n for n in PRESETS if n.count("-") == 3 and n not in FOOD)
+# A machine without a row of its own takes another's: no model that sees is small enough
+# for two cores, and notebook 15 trains on a base in bfloat16.
+FOOD["laptop-real"], CUSTOM["laptop"] = FOOD["laptop"], CUSTOM["laptop-real"]
+FOOD |= {name: FOOD[name[: len("v5e-1")]] for name in LARGER}
+CUSTOM["v5e-1-gemma3-4b"] = CUSTOM["v5e-1"]
 
 
 def preset(name: str | None = None) -> Preset:
@@ -273,3 +210,106 @@ def _preset_for(devices: Sequence[jax.Device]) -> str:
     if devices[0].platform != "tpu":  # free CPUs and GPUs are there for a real model
         return "laptop" if where() == "laptop" else "laptop-real"
     return "v5e-1" if len(devices) < 8 else "v5e-8"
+
+
+CONSTANT_LENGTH = (
+    64  # tokens an answer may have on a laptop: the divisor of the constant mean
+)
+
+
+class Method(NamedTuple):
+    """One member of the family.
+
+    Attributes:
+      paper: its number at arxiv.org; empty for this course's own choice.
+      advantage: kind of `losses.advantages`.
+      resample: how often tied groups may be drawn again.
+      switches: arguments of `training.objectives.policy_gradient`.
+    """
+
+    paper: str
+    advantage: str
+    resample: int
+    switches: dict[str, Any]
+
+
+def _gspo(level):
+    return {"clip": (3e-4, 4e-4), "level": level, "aggregate": "sequence-mean"}
+
+
+_EVEN = {"clip": (0.2, 0.2)}
+# Clips: DAPO and GSPO name theirs, CISPO does not, GRPO's is PPO's usual 0.2; RLOO has
+# neither a ratio nor a clip.
+FAMILY = {
+    "GRPO": Method(
+        "2402.03300",
+        "mean-std",
+        0,
+        _EVEN | {"aggregate": "sequence-mean", "beta": 0.04},
+    ),
+    "Dr. GRPO": Method(
+        "2503.20783",
+        "mean",
+        0,
+        _EVEN | {"aggregate": "constant", "constant_length": CONSTANT_LENGTH},
+    ),
+    "DAPO": Method("2503.14476", "mean-std", 2, {"clip": (0.2, 0.28)}),
+    "GSPO": Method("2507.18071", "mean-std", 0, _gspo("sequence")),
+    "GSPO-token": Method("2507.18071", "mean-std", 0, _gspo("sequence-token")),
+    "CISPO": Method(
+        "2506.13585", "mean-std", 0, {"clips": "weight", "clip": (1.0, 0.28)}
+    ),
+    "RLOO": Method(
+        "2402.14740",
+        "leave-one-out",
+        0,
+        {
+            "clips": "weight",
+            "clip": (0.0, 0.0),
+            "aggregate": "constant",
+            "constant_length": CONSTANT_LENGTH,
+        },
+    ),
+    "this course": Method("", "mean", 0, {"clip": (0.2, 0.28)}),
+}
+_DEFAULTS = {"level": "token", "clips": "gain", "aggregate": "token-mean", "beta": 0}
+_MEANS = {
+    "token-mean": "tokens",
+    "sequence-mean": "answers",
+    "constant": "sum / constant",
+}
+_ADVANTAGES = {
+    "mean": "r − mean",
+    "mean-std": "(r − mean) / std",
+    "leave-one-out": "r − mean of the others",
+}
+
+
+def family_table() -> str:
+    """The family as a Markdown table, read off the switches that are run."""
+    lines = [
+        "| method | ratio | clip | mean over | advantage | KL | tied groups |",
+        "|---|---|---|---|---|--:|---|",
+    ]
+    for name, method in FAMILY.items():
+        switch: dict[str, Any] = _DEFAULTS | method.switches
+        low, high = switch["clip"]
+        clip = f"gain, −{low:g} to +{high:g}"
+        if switch["clips"] == "weight":
+            clip = f"weight, above {1 + high:g}"
+        ratio = switch["level"]
+        if (low, high) == (0, 0):
+            ratio = clip = "none"
+        paper = f"[{name}](https://arxiv.org/abs/{method.paper})"
+        again = f"drawn again, {method.resample} times at most"
+        cells = [
+            paper if method.paper else name,
+            ratio,
+            clip,
+            _MEANS[switch["aggregate"]],
+            _ADVANTAGES[method.advantage],
+            f"{switch['beta']:g}",
+            again if method.resample else "kept",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

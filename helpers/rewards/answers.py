@@ -13,7 +13,6 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from helpers.rewards.answer_markup import undecorated
 from helpers.tools.calculator import calculate, written
 from helpers.tools.calls import GEMMA4, THINK
 
@@ -55,6 +54,41 @@ _SIGN_APART = re.compile(r"-\t+")
 _START = re.compile(r"[$€£¥]?\+?")
 
 
+# Markdown and LaTeX around the number: **18**, $\boxed{18}$, \$18. What instruct models
+# are known to write is taken off pair by pair, from the inside. A pair that is not
+# closed or an unknown command makes the line unreadable. Nothing that is taken off
+# joins what stands on its two sides: 1**8** is two numbers, not 18.
+LONGEST_LINE = 300  # characters; a longer line with markup in it is a sentence
+
+_MARKUP = re.compile(r"[\\{}*_`]|\$[^$]*\$")
+_GAP = "\t"  # not a space, which groups digits: 1 000
+_SIGNS = tuple(
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"-\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf"-\1/\2{_GAP}"),
+        (r" ?\\[dt]?frac\{(\d{1,20})\}\{(\d{1,20})\}", rf" \1/\2{_GAP}"),
+        (r"\^(?:\\circ|\{\\circ\})", _GAP),
+        (r"\{,\}|,\\!", ","),  # 1{,}000
+        (r"\\[, ]", " "),  # 1\,000
+        (r"\\%", "%"),
+        (r"\\(?:[$;:]|q?quad\b)", _GAP),
+    )
+)
+_PAIRS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\\(?:boxed|text|textbf|mathbf|mathrm|mbox)\{(?P<inside>[^{}]*)\}",
+        r"\\\((?P<inside>[^\\$]*)\\\)",
+        r"\\\[(?P<inside>[^\\$]*)\\\]",
+        r"(?<!\$)(?P<run>\${1,2})(?P<inside>[^$]*[0-9][^$]*)(?P=run)(?!\$)",
+        r"(?<!\*)(?P<run>\*{1,3})(?P<inside>[^*_`]+)(?P=run)(?!\*)",
+        r"(?<!_)(?P<run>_{1,3})(?P<inside>[^*_`]+)(?P=run)(?!_)",
+        r"(?<!`)(?P<run>`{1,2})(?P<inside>[^*_`]+)(?P=run)(?!`)",
+    )
+)
+_LEFT = re.compile(r"[\\{}*`]|\$\$|(?<![^\W\d_])_|_(?![^\W\d_])")  # but a_b is a word
+
+
 def spoken(text):
     """The text without what a model thinks, between <think> and </think>.
 
@@ -74,7 +108,7 @@ def extract_strict(text):
     has not decided. "1 000" and "1 1/2" are one number; "5½", "2⁵", "3!", "5k" and "5
     million" are not read as 5, 2, 3, 5 and 5. A percent sign is a unit: 5% is 5. If
     there are several `####`, the last one counts. Markdown and LaTeX around the number
-    are taken off (`helpers.rewards.answer_markup`), if every pair is closed.
+    are taken off (`_undecorated`), if every pair is closed.
 
     Args:
       text: a completion; only what is `spoken` counts.
@@ -169,9 +203,9 @@ def _undecorated_rest(text):
     if not mark:
         return None
     rest = rest.partition("\n")[0]
-    if (plain := undecorated(rest)) is not None:
+    if (plain := _undecorated(rest)) is not None:
         return plain
-    line = undecorated(before.rpartition("\n")[2] + mark + rest)
+    line = _undecorated(before.rpartition("\n")[2] + mark + rest)
     return None if line is None else line.rpartition(MARK)[2]
 
 
@@ -185,7 +219,7 @@ def _numbers(text):
     """All that are named, read without markup where a line's is balanced and known."""
     values = []
     for line in text.splitlines():
-        plain = undecorated(line)
+        plain = _undecorated(line)
         # What is taken off leaves a gap, also in -\$5 and -**5**.
         line = line if plain is None else _SIGN_APART.sub("-", plain)
         values += [_value(match) for match in _NUMBER.finditer(line)]
@@ -205,3 +239,22 @@ def _value(match):
             return None
         value = value + Fraction(int(above), below) if above else value / below
     return -value if match["minus"] else value
+
+
+def _undecorated(line):
+    """The line without markup, or None where the markup is not balanced or not known.
+
+    A line without any is returned as it is, and so is one dollar sign: $18 is money.
+    """
+    if not _MARKUP.search(line):
+        return line
+    if len(line) > LONGEST_LINE:
+        return None
+    for pattern, plain in _SIGNS:
+        line = pattern.sub(plain, line)
+    before = None
+    while line != before:
+        before = line
+        for pattern in _PAIRS:
+            line = pattern.sub(rf"{_GAP}\g<inside>{_GAP}", line)
+    return None if _LEFT.search(line) else line

@@ -3,13 +3,15 @@
 A reward function is `(prompts, completions, **columns) -> list[float]`, the signature
 that TRL and Tunix use, so these run there and theirs run here. A completion is a string
 or a list of {"role", "content"} messages; columns are the other fields of the rows,
-such as `answer`, one entry per completion. Each function of a RewardSet is called with
-lists of its own: what it sorts or strips in them, no other one sees.
+such as `answer`, one entry per completion.
 """
 
 import math
-from collections.abc import Mapping, Sequence, Set
+import numbers
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from helpers.rewards.answers import (
     MARK,
@@ -109,7 +111,7 @@ class RewardSet:
 
     Raises:
       ValueError: no function, one without a weight, two functions of the same name, or
-        a weight that is not a number.
+        a weight that is not a finite number.
     """
 
     def __init__(self, rewards: R | Mapping[R, float] | Sequence[tuple[R, float]]):
@@ -118,10 +120,11 @@ class RewardSet:
             pairs = [(rewards, 1.0)]
         else:
             pairs = list(rewards.items() if isinstance(rewards, Mapping) else rewards)
-        if not pairs or not all(map(_is_pair, pairs)):
+        if not pairs or not all(map(_is_weighted, pairs)):
             raise ValueError(
                 "a RewardSet takes one reward function, or {function: weight} with at "
-                f"least one, or a list of such pairs, not {_short(rewards)}."
+                f"least one, or a list of such pairs, not {_short(rewards)}. Weights "
+                "are finite numbers."
             )
         self.rewards = [(_name(function), function, w) for function, w in pairs]
         names = [name for name, _, _ in self.rewards]
@@ -130,9 +133,6 @@ class RewardSet:
                 f"two rewards have the same name: {', '.join(names)}. They are logged "
                 "by name: give one of the functions another __name__."
             )
-        for name, _, weight in self.rewards:
-            if not _is_finite(weight, math.inf):
-                raise ValueError(f"the weight of reward {name!r} is {weight!r}.")
 
     def __call__(self, prompts, completions, **columns):
         """Scores completions.
@@ -146,26 +146,61 @@ class RewardSet:
           that function, before its weight}.
 
         Raises:
-          RewardError: a function raised, or did not return one finite number per
-            completion, or a column has another length, or a sum is beyond float32.
+          RewardError: see `scores` and `total`.
         """
-        rows = len(completions)
+        scores = self.scores(prompts, completions, columns)
+        count = max(len(completions), 1)
+        means = {name: math.fsum(column) / count for name, column in scores.items()}
+        return self.total(scores), means
+
+    def scores(self, prompts, completions, columns) -> dict[str, list[float]]:
+        """What each function gives, before its weight, as {"reward/<name>": floats}.
+
+        Raises:
+          RewardError: a function raised, or did not return one finite number per
+            completion, or a column has another length.
+        """
         for name, column in {"prompts": prompts, **columns}.items():
-            if len(column) != rows:
+            if len(column) != len(completions):
                 raise RewardError(
-                    f"{name} has {len(column)} entries for {rows} completions: repeat "
-                    "each row of the prompts once per answer."
+                    f"{name} has {len(column)} entries for {len(completions)} "
+                    "completions: repeat each row of the prompts once per answer."
                 )
-        totals, means = [0.0] * rows, {}
-        for name, function, weight in self.rewards:
-            scores = _scores(name, function, prompts, completions, columns)
-            totals = [t + weight * s for t, s in zip(totals, scores, strict=True)]
-            for row, total in enumerate(totals):
-                if not abs(total) <= LARGEST:
-                    what = f"times its weight {weight} brings the sum to {total}"
-                    raise _failure(name, what, row, completions)
-            means[f"reward/{name}"] = math.fsum(scores) / max(rows, 1)
-        return totals, means
+        return {
+            f"reward/{name}": _scores(name, function, prompts, completions, columns)
+            for name, function, _ in self.rewards
+        }
+
+    def total(self, scores) -> list[float]:
+        """The weighted sum of `scores` for each completion, in float64.
+
+        Raises:
+          RewardError: a sum is too large for float32, in which rewards are trained on.
+        """
+        weights = [weight for _, _, weight in self.rewards]
+        pairs = zip(weights, scores.values(), strict=True)
+        total_N = sum(weight * np.asarray(column, float) for weight, column in pairs)
+        if not (np.abs(total_N) <= LARGEST).all():
+            raise RewardError(
+                f"the rewards times their weights {weights} are beyond float32: "
+                f"{_short(total_N.tolist())}. Choose smaller weights."
+            )
+        return total_N.tolist()
+
+
+def row_columns(rows) -> dict[str, list]:
+    """The columns that a reward is given: all that every row has but its question.
+
+    Raises:
+      ValueError: a column has the name of another argument of a reward.
+    """
+    names = [name for name in rows[0] if all(name in row for row in rows)]
+    if taken := {"self", "prompts", "completions"}.intersection(names):
+        raise ValueError(
+            f"The rows have a column {min(taken)!r}, which is an argument of every "
+            "reward function: give it another name."
+        )
+    return {name: [row[name] for row in rows] for name in names if name != "question"}
 
 
 def completion_text(completion):
@@ -183,9 +218,9 @@ def completion_text(completion):
         return completion
     if isinstance(completion, Trace):
         completion = completion.messages
-    own = [m.get("content") for m in completion if m.get("role") == "assistant"]
-    parts = [[{"text": c}] if isinstance(c, str) else c or [] for c in own]
-    return "\n".join("".join(p.get("text") or "" for p in part) for part in parts)
+    contents = [m.get("content") for m in completion if m.get("role") == "assistant"]
+    turns = [[{"text": c}] if isinstance(c, str) else c or [] for c in contents]
+    return "\n".join("".join(p.get("text") or "" for p in turn) for turn in turns)
 
 
 def answer_text(completion):
@@ -224,40 +259,40 @@ def _matches(extract, completions, answers):
 def _scores(name, function, prompts, completions, columns):
     """One finite float per completion, or a RewardError that says what went wrong."""
     try:
-        scores = _ask(function, prompts, completions, columns)
+        result = _call(function, prompts, completions, columns)
     except Exception as error:
         row, reason = _first_failure(function, prompts, completions, columns)
         what = f"raised {type(reason or error).__name__}: {reason or error}"
         raise _failure(name, what, row, completions) from error
-    # Of a dict the keys would be the scores, of bytes the letters.
-    unfit = (Mapping, Set, str, bytes, bytearray)
-    listed = hasattr(scores, "__len__") and not isinstance(scores, unfit)
-    count = len(scores) if listed else None
-    if count != len(completions):
-        got = repr(scores) if count is None else f"{count} scores"
+    try:
+        scores_N = np.asarray(result, float)
+    except (TypeError, ValueError, OverflowError):  # a dict, None, a list of texts
+        scores_N = np.array(math.nan)
+    if scores_N.shape != (len(completions),):
+        got = f"{len(scores_N)} scores" if scores_N.ndim == 1 else _short(result)
         what = f"returned {got} for {len(completions)} completions"
         raise _failure(name, what, None, completions)
-    for row, score in enumerate(scores):
-        if not _is_finite(score):
-            raise _failure(name, f"returned {score!r}", row, completions)
-    return [float(score) for score in scores]
+    for row in np.flatnonzero(~(np.abs(scores_N) <= LARGEST)):
+        raise _failure(name, f"returned {scores_N[row]}", row, completions)
+    return scores_N.tolist()
 
 
-def _ask(function, prompts, completions, columns):
-    """Calls a reward function with what it may change."""
-    return function(_own(prompts), _own(completions), **_own(columns))
+def _call(function, prompts, completions, columns):
+    """Calls a reward function with copies, which it may sort or change."""
+    prompts, completions, columns = map(_copied, (prompts, completions, columns))
+    return function(prompts, completions, **columns)
 
 
-def _own(thing):
-    """Copies lists and dicts, whatever they stand in; arrays may be large, and stay.
+def _copied(value):
+    """Lists and dicts copied at every depth; arrays and Traces, which are large, not.
 
-    So do Traces: copied for each function they would cost as much as scoring them.
+    A reward that tidies messages in place would otherwise change what the others see.
     """
-    if type(thing) in (list, tuple):
-        return type(thing)(map(_own, thing))
-    if type(thing) is dict:
-        return {name: _own(value) for name, value in thing.items()}
-    return thing
+    if type(value) is list:
+        return [_copied(each) for each in value]
+    if type(value) is dict:
+        return {name: _copied(each) for name, each in value.items()}
+    return value
 
 
 def _first_failure(function, prompts, completions, columns):
@@ -266,7 +301,7 @@ def _first_failure(function, prompts, completions, columns):
         one = slice(row, row + 1)
         part = {name: column[one] for name, column in columns.items()}
         try:
-            _ask(function, prompts[one], completions[one], part)
+            _call(function, prompts[one], completions[one], part)
         except Exception as error:
             return row, error
     return None, None
@@ -282,17 +317,11 @@ def _failure(name, what, row, completions):
     )
 
 
-def _is_finite(score, largest=LARGEST):
-    if isinstance(score, (str, bytes)):
+def _is_weighted(pair):
+    """Whether something is a function and its weight."""
+    if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0])):
         return False
-    try:
-        return math.isfinite(score) and abs(float(score)) <= largest
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
-def _is_pair(pair):
-    return isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0])
+    return isinstance(pair[1], numbers.Real) and abs(pair[1]) <= LARGEST
 
 
 def _name(function):

@@ -11,7 +11,7 @@ SUCH = '{"question": "What is 2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}'
 ASKED = f"One JSON object a line is asked for (JSON Lines), such as\n{SUCH}"
 ARRAY = (
     "This file looks like one JSON array: pass what json.load reads of it to "
-    "own_rows.check, or write each of its objects on a line with json.dumps."
+    "custom_rows.check, or write each of its objects on a line with json.dumps."
 )
 SEVERAL_LINES = "If an object takes several lines here: json.dumps(row) takes one."
 PACKED = re.compile(rb"[\0-\x08\x0e-\x1f]")  # bytes that stand in no text
@@ -62,7 +62,7 @@ def _of_table(line, lines):
     return (
         "\nThis file looks like CSV: "
         f'file = open(path, encoding="{encoding}", newline=""), then '
-        f"own_rows.check(csv.DictReader(file{by})) reads it; pass the limits, too."
+        f"custom_rows.check(csv.DictReader(file{by})) reads it; pass the limits, too."
     )
 
 
@@ -72,7 +72,7 @@ def of_table(records) -> str:
     Nothing is read of it but the first of a mapping's values.
     """
     if isinstance(records, str | bytes | os.PathLike):
-        return "This is text or a path: own_rows.read(path) reads a file."
+        return "This is text or a path: custom_rows.read(path) reads a file."
     if isinstance(records, Mapping):
         return _of_mapping(records)
     for way in ("to_dicts", "to_pylist"):  # polars, pyarrow

@@ -44,7 +44,7 @@ def row_of(record, columns: Mapping[str, str], gold) -> dict:
 
     Args:
       record: a mapping, or the bytes of a line of JSON.
-      columns, gold: as for `own_rows.check`.
+      columns, gold: as for `custom_rows.check`.
     Raises:
       Fault: what is wrong with it.
     """
@@ -200,7 +200,7 @@ def _renamed(record, said, theirs, meant):
             return Fault(
                 f'{said}: join "{asked}" and "{beside}" into one question first, '
                 f"rows = [row | {new} for row in rows], then "
-                f"own_rows.check(rows{passed})",
+                f"custom_rows.check(rows{passed})",
                 instead_of=simple,
             )
     return Fault(simple)

@@ -13,7 +13,7 @@ from flax import nnx
 from helpers.app import photo_model
 from helpers.batches import images, prompt_batches
 from helpers.model import lora, weights
-from helpers.recipes import food101, kept_adapters, presets
+from helpers.recipes import food101, maths, presets
 from helpers.tasks.food import food_traces
 from helpers.text import chat
 from helpers.tools import nutrition
@@ -37,7 +37,7 @@ def keep_adapters(preset, stage, value):
     policy = lora.add(food101.load(preset), preset.lora_rank)
     adapters = jax.tree.map(lambda x: x + value, nnx.state(policy, lora.Adapter))
     nnx.update(policy, adapters)
-    lora.save(policy, kept_adapters.adapters_folder(stage, preset), base=preset.model)
+    lora.save(policy, maths.adapters_folder(stage, preset), base=preset.model)
     return jax.tree.leaves(adapters)
 
 

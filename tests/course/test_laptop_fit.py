@@ -9,7 +9,7 @@ from helpers.model.known import KNOWN
 from helpers.recipes import presets
 from scripts import laptop_fit, tables
 
-SIZE = dataclasses.replace(presets.OWN["laptop"], prompts=4, group=2, lora_rank=2)
+SIZE = dataclasses.replace(presets.CUSTOM["laptop"], prompts=4, group=2, lora_rank=2)
 SIZE = dataclasses.replace(SIZE, prompt_tokens=6, completion_tokens=4)
 
 
@@ -26,7 +26,7 @@ def test_arguments_are_the_weights_and_what_trains_them():
 def test_the_table_has_every_model_that_is_offered():
     rows = tables.read(laptop_fit.TABLE)
     assert [row["model"] for row in rows] == which_model.offered()
-    size = presets.OWN["laptop"]
+    size = presets.CUSTOM["laptop"]
     for row in rows:
         weights = 4 * which_model.count(KNOWN[row["model"]]) / 1e9
         assert weights < float(row["arguments_gb"]) < 1.2 * weights + 0.1

@@ -152,7 +152,7 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     book = nbformat.read(course.FOLDER / "15_own_model.ipynb", as_version=4)
     sources = [cell.source for cell in book.cells if cell.cell_type == "code"]
     small = dataclasses.replace(
-        presets.OWN["laptop-real"],
+        presets.CUSTOM["laptop-real"],
         model=str(stage_folder("sft")),
         lora_rank=2,
         prompts=4,

@@ -8,7 +8,7 @@ import tiny_models
 
 from helpers import runtime
 from helpers.model import lora
-from helpers.recipes import kept_adapters, maths
+from helpers.recipes import maths
 from scripts import real, real_stages
 
 SMALL = disconnected.SMALL
@@ -64,10 +64,10 @@ def test_a_stage_goes_on_from_what_it_says(name, monkeypatch):
 def keep(stage, before="", noise=0.3):
     """Adapters of a stage that went on from those of another."""
     model = tiny_models.adapted(tiny_models.model("llama"), targets=("q",), noise=noise)
-    started = kept_adapters.as_start(before, SMALL) if before else ""
-    folder = kept_adapters.adapters_folder(stage, SMALL)
+    started = maths.adapters_id(before, SMALL) if before else ""
+    folder = maths.adapters_folder(stage, SMALL)
     lora.save(model, folder, SMALL.model, started=started)
-    assert kept_adapters.trained_here(stage, SMALL)
+    assert maths.trained_here(stage, SMALL)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import exercise_runs as runs
 import pytest
 
 from helpers.course import recorded
-from helpers.recipes.family import FAMILY, table
+from helpers.recipes.presets import FAMILY, table
 from scripts import diagnoses, distil, family, food_arms, lora_ranks
 
 

@@ -11,7 +11,7 @@ import tiny_models
 from helpers import runtime
 from helpers.model import lora
 from helpers.model.folder import WeightsError
-from helpers.recipes import kept_adapters, presets
+from helpers.recipes import maths, presets
 from scripts import real_stages
 
 SIZES = presets.PRESETS["laptop-real"]
@@ -25,15 +25,15 @@ def build(tmp_path, monkeypatch):
 
 
 def keep(stage, base, fingerprint="", before="", model=ADAPTED):
-    folder = kept_adapters.adapters_folder(stage, SIZES)
-    started = kept_adapters.as_start(before, SIZES) if before else ""
+    folder = maths.adapters_folder(stage, SIZES)
+    started = maths.adapters_id(before, SIZES) if before else ""
     lora.save(model, folder, base, fingerprint, started)
     return folder
 
 
 def find(stage, model, fingerprint=""):
     sizes = dataclasses.replace(SIZES, model=str(model))
-    return kept_adapters.find(stage, sizes, fingerprint)
+    return maths.find(stage, sizes, fingerprint)
 
 
 def test_weights_are_compared_and_not_what_they_are_called():
@@ -76,14 +76,14 @@ def test_a_slip_in_a_stages_name_is_told_from_one_not_yet_trained(stage):
 
 
 def test_a_stage_of_ones_own_is_one_once_it_is_kept():
-    assert not kept_adapters.trained_here("mine", SIZES)
+    assert not maths.trained_here("mine", SIZES)
     with pytest.raises(ValueError, match="laptop-real: none yet"):
         find("mine", "a/model")
     folder = keep("mine", "a/model")
     assert find("mine", "a/model") == folder
-    assert kept_adapters.trained_here("mine", SIZES)
+    assert maths.trained_here("mine", SIZES)
     with pytest.raises(ValueError, match="preset v5e-1: none yet"):
-        kept_adapters.find("mine", presets.PRESETS["v5e-1"], "")
+        maths.find("mine", presets.PRESETS["v5e-1"], "")
     shutil.rmtree(folder)
     with pytest.raises(ValueError, match="no stage 'mine'"):
         find("mine", "a/model")
@@ -93,25 +93,25 @@ def test_a_lost_start_is_found_however_far_back_it_lies():
     keep("sft", "a/model")
     keep("grpo", "a/model", before="sft")
     keep("student", "a/model", before="grpo")
-    assert kept_adapters.lost_start("student", SIZES) == ""
+    assert real_stages.lost_start("student", SIZES) == ""
     folder = keep("sft", "a/model", model=tiny_models.adapted(MODEL, targets=("k",)))
-    assert kept_adapters.lost_start("student", SIZES) == "sft"
-    assert kept_adapters.lost_start("sft", SIZES) == ""
+    assert real_stages.lost_start("student", SIZES) == "sft"
+    assert real_stages.lost_start("sft", SIZES) == ""
     shutil.rmtree(folder)
-    assert kept_adapters.lost_start("grpo", SIZES) == "sft"
+    assert real_stages.lost_start("grpo", SIZES) == "sft"
 
 
 def test_a_stage_that_went_on_under_its_own_name_has_lost_nothing():
     keep("mine", "a/model")
     longer = tiny_models.adapted(MODEL, targets=("k",))
     keep("mine", "a/model", before="mine", model=longer)
-    assert kept_adapters.lost_start("mine", SIZES) == ""
+    assert real_stages.lost_start("mine", SIZES) == ""
 
 
 @pytest.mark.parametrize("stage", ["", None, "../../etc", "a/b", ".hidden", "-x"])
 def test_nothing_is_kept_outside_of_the_runs(stage):
     with pytest.raises(ValueError, match="cannot name a folder"):
-        kept_adapters.adapters_folder(stage, SIZES)
+        maths.adapters_folder(stage, SIZES)
 
 
 def test_all_stages_of_notebooks_and_scripts_are_known():
@@ -123,4 +123,4 @@ def test_all_stages_of_notebooks_and_scripts_are_known():
     named = [a or b for source in sources for a, b in re.findall(called, source)]
     asked = {stage.adapters for stage in real_stages.STAGES.values()}
     assert len({*named}) > 10 and asked >= {*real_stages.NOTEBOOKS}
-    assert {*named, *asked} == {*kept_adapters.STAGES}
+    assert {*named, *asked} == {*maths.STAGES}

@@ -114,7 +114,7 @@ def test_the_laptops_budgets_hold_every_question_and_solution():
     assert max(sum(mask) for _, mask in examples) <= chosen.completion_tokens
 
 
-@pytest.mark.parametrize("table", [presets.PRESETS, presets.FOOD, presets.OWN])
+@pytest.mark.parametrize("table", [presets.PRESETS, presets.FOOD, presets.CUSTOM])
 def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
     for name, row in table.items():
         devices = 8 if name.startswith("v5e-8") else 1
@@ -125,7 +125,7 @@ def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
 
 @pytest.mark.parametrize("name", ["v5e-1", "v5e-8"])
 def test_notebook_15_trains_gemma_4_with_the_sizes_that_were_compiled(name):
-    own = presets.OWN[name]
+    own = presets.CUSTOM[name]
     assert own.model == "google/gemma-4-E2B-it" and own.remat == "layer"
     compiled = [
         case
@@ -148,8 +148,8 @@ def test_notebook_15_trains_gemma_4_with_the_sizes_that_were_compiled(name):
 def test_notebook_15_trains_the_model_that_a_preset_names_and_shortly():
     names = {"gemma3-1b": "gemma-3-1b", "qwen3-1.7b": "Qwen3-1.7B"}
     names["gemma3-4b"] = "gemma-3-4b"
-    assert {*presets.OWN} == {*presets.PRESETS} - {"v5e-1-gemma3-4b"}
-    for name, row in presets.OWN.items():
+    assert {*presets.CUSTOM} == {*presets.PRESETS} - {"v5e-1-gemma3-4b"}
+    for name, row in presets.CUSTOM.items():
         if name.startswith("v5e"):
             asked = next((m for end, m in names.items() if name.endswith(end)), "E2B")
             assert asked in row.model and row.name == name
@@ -160,7 +160,7 @@ def test_a_preset_that_notebook_15_cannot_run_is_refused_in_words():
     """It holds the base in bfloat16, and int8 alone leaves room on one chip."""
     assert presets.FOOD["v5e-1-gemma3-4b"].stored == "int8"
     with pytest.raises(ValueError, match="v5e-1-gemma3-4b.*COURSE_PRESET to .*v5e-1"):
-        presets.OWN["v5e-1-gemma3-4b"]
+        presets.CUSTOM["v5e-1-gemma3-4b"]
 
 
 @pytest.mark.parametrize("minibatches", [2, 4])

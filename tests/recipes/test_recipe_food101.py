@@ -24,7 +24,7 @@ from helpers.model.known import KNOWN
 from helpers.recipes import food101, presets
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures
-from helpers.tasks.food.food_labels import LABELS
+from helpers.tasks.food.food101 import LABELS
 from helpers.text import chat
 from scripts import food_corpus, tiny_food, tpu_cases
 

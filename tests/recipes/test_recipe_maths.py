@@ -20,10 +20,11 @@ from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import lora
 from helpers.model.folder import WeightsError
-from helpers.recipes import frozen, kept_adapters, maths, presets
+from helpers.recipes import maths, presets
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
+from scripts import real_stages
 
 REAL = pathlib.Path(
     os.environ.get("COURSE_GSM8K") or runtime.ROOT.parent / "shared" / "data" / "gsm8k"
@@ -166,10 +167,10 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
         np.testing.assert_array_equal(was, now)
     assert later.policy.layers.adapter_scale == there.policy.layers.adapter_scale
     later.keep("grpo")
-    assert kept_adapters.lost_start("grpo", SMALL) == ""
+    assert real_stages.lost_start("grpo", SMALL) == ""
     nnx.update(there.policy, jax.tree.map(lambda x: x + 1, state))
     there.keep("sft")
-    assert kept_adapters.lost_start("grpo", SMALL) == "sft"
+    assert real_stages.lost_start("grpo", SMALL) == "sft"
 
 
 def test_adapters_of_another_model_are_no_stage_of_this_one(gsm8k_files):
@@ -242,7 +243,7 @@ def any_length(prompts, completions, **columns):
 def test_the_frozen_base_is_held_in_what_the_processor_multiplies(
     fast, gsm8k_files, monkeypatch
 ):
-    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: fast)
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: fast)
     policy = maths.recipe(SMALL).policy
     assert policy.layers.q.dtype == policy.embed.dtype == ("float32", "bfloat16")[fast]
     assert policy.layers.q_a.dtype == policy.activations == "float32"
@@ -255,12 +256,12 @@ def test_a_note_of_a_dtype_that_was_cut_off_is_written_anew(
     note, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: True)
     written = tmp_path / f"frozen_{SMALL.name}.txt"
     written.write_text(note)
-    assert frozen.frozen_dtype(SMALL) == written.read_text() == "bfloat16"
-    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: False)
-    assert frozen.frozen_dtype(SMALL) == "bfloat16"
+    assert maths.frozen_dtype(SMALL) == written.read_text() == "bfloat16"
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: False)
+    assert maths.frozen_dtype(SMALL) == "bfloat16"
 
 
 @pytest.mark.parametrize("n", [-5, 0, 2.0, "3"])
@@ -269,8 +270,8 @@ def test_how_many_are_asked_is_a_count(n, gsm8k_files):
     for measure in (there.evaluate, lambda n: there.before("sft", n)):
         with pytest.raises(ValueError, match="n=.*whole number from 1"):
             measure(n)
-    assert there.asked() == there.test
-    assert there.asked(2) == there.test[:2]
+    assert there.test_rows() == there.test
+    assert there.test_rows(2) == there.test[:2]
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -279,9 +280,9 @@ def test_a_run_goes_on_on_a_processor_of_another_kind(
 ):
     """A free machine is followed by another."""
     needs_bfloat16()
-    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: first)
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: first)
     check_section("04", SMALL)
-    monkeypatch.setattr(frozen, "multiplies_bfloat16", lambda: not first)
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: not first)
     capsys.readouterr()
     check_section("04", SMALL)
     assert "compiling the update" not in capsys.readouterr().out  # it was done

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from helpers.rewards import functions
-from helpers.rewards.functions import RewardError, RewardSet
-from helpers.rewards.on_rows import on_rows
+from helpers.rewards.functions import RewardError, RewardSet, row_columns
 from helpers.tools import tool
 from helpers.tools.calls import GEMMA4, HERMES
 
@@ -250,16 +249,17 @@ def test_pairs_partials_objects_and_a_single_function_make_reward_sets():
     assert RewardSet(ones)([], []) == ([], {"reward/ones": 0.0})
 
 
-def test_two_rewards_of_one_name_and_a_weight_that_is_no_number_are_refused():
+def test_two_rewards_of_one_name_are_refused():
     short, long = functions.length_penalty(5), functions.length_penalty(50)
     with pytest.raises(ValueError, match="same name"):
         RewardSet([(short, 1), (long, 1)])
-    for weight in (math.nan, math.inf, "1", None, 10**400):
-        with pytest.raises(ValueError, match="the weight of reward 'ones'"):
-            RewardSet({ones: weight})
 
 
-@pytest.mark.parametrize("unfit", [{}, [], [ones], {ones}, [(1.0, ones)], {"ones": 1}])
+@pytest.mark.parametrize(
+    "unfit",
+    [{}, [ones], [(1.0, ones)], {"ones": 1}]
+    + [{ones: weight} for weight in (math.nan, math.inf, "1", 10**400)],
+)
 def test_a_set_without_functions_or_without_weights_is_refused(unfit):
     with pytest.raises(ValueError, match=r"\{function: weight\}"):
         RewardSet(unfit)
@@ -300,15 +300,10 @@ def wants_no_columns(prompts, completions):
         (gives(0, math.nan, 0), ["broken", "nan", "row 1", "'second'"]),
         (gives(math.inf, 0, 0), ["broken", "inf", "row 0", "'first'"]),
         (gives(0, 1e308, 1e308), ["broken", "1e+308", "row 1", "float32"]),
-        (gives(0, 0, -1e39), ["broken", "-1e+39", "row 2", "float32"]),
-        (gives(0, 10**400, 0), ["broken", "row 1", "'second'"]),
-        (gives(0, 0, None), ["broken", "None", "row 2", "'third'"]),
-        (gives(0, "1", 0), ["broken", "'1'", "row 1"]),
+        (gives(0, 0, None), ["broken", "nan", "row 2", "'third'"]),
         (gives_itself({0: 1.0, 1: 0.0, 2: 0.5}), ["broken", "{0: 1.0"]),
-        (gives_itself({0.0, 1.0, 0.5}), ["broken", "for 3 completions"]),
-        (gives(0, [1], 0), ["broken", "[1]", "row 1"]),
+        (gives(0, [1], 0), ["broken", "[0, [1], 0] for 3 completions"]),
         (gives(0, 0), ["broken", "2 scores for 3 completions"]),
-        (gives_itself(b"abc"), ["broken", "b'abc' for 3 completions"]),
         (gives_itself(None), ["broken", "None for 3 completions"]),
         (gives_itself(1.0), ["broken", "1.0 for 3 completions"]),
         (wants_no_columns, ["wants_no_columns", "TypeError", "**columns"]),
@@ -322,19 +317,12 @@ def test_a_broken_reward_is_named_with_its_row_and_completion(function, words):
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("weights", "scores"), [([10], [3e38]), ([1e308], [2]), ([1, 1], [2e38, 2e38])]
-)
-def test_a_weighted_sum_beyond_float32_is_named_with_its_row(weights, scores):
-    def first(prompts, completions, **_):
-        return [0.0, scores[0]]
+def test_a_weighted_sum_beyond_float32_is_refused():
+    def large(prompts, completions, **_):
+        return [0.0, 3e38]
 
-    def last(prompts, completions, **_):
-        return [0.0, scores[-1]]
-
-    pairs = list(zip([first, last], weights, strict=False))
-    with pytest.raises(RewardError, match=rf"{pairs[-1][0].__name__}.*row 1.*'second'"):
-        RewardSet(pairs)(["", ""], ["first", "second"])
+    with pytest.raises(RewardError, match=r"weights \[10\] are beyond float32"):
+        RewardSet({large: 10})(["", ""], ["first", "second"])
 
 
 def test_the_largest_float32_is_a_reward():
@@ -382,26 +370,6 @@ def test_what_one_reward_changes_no_other_one_and_no_caller_sees():
     assert totals == [1.0, 0.0] and given == before
 
 
-def test_a_reward_that_fails_and_changes_its_lists_is_told_of_the_right_row():
-    def broken(prompts, completions, **_):
-        texts = [completions.pop(0) for _ in prompts]
-        return [1 / len(text) for text in texts]
-
-    with pytest.raises(RewardError, match="for row 1, completion ''"):
-        RewardSet(broken)(["a", "b"], ["7", ""])
-
-
-def test_messages_that_one_reward_changes_reach_the_next_as_they_were():
-    def shouts(prompts, completions, **_):
-        for messages in completions:
-            messages[0]["content"] = "SHOUTED"
-        return [0.0]
-
-    said = [{"role": "assistant", "content": "#### 7"}]
-    both = RewardSet({shouts: 1.0, functions.correct: 1.0})
-    assert both([""], [said], answer=["7"])[0] == [1.0]
-
-
 def test_every_reward_function_has_the_common_signature():
     for function in (
         functions.correct,
@@ -434,10 +402,8 @@ def test_a_conversation_is_paid_for_its_answer_alone(grammar, texts, right):
     assert functions.format_reward([""], [trace]) == [right]
 
 
-@pytest.mark.parametrize("name", ["self", "prompts", "completions"])
-def test_a_column_named_as_an_argument_is_refused_by_name(name):
-    def reward(prompts, completions, **columns):
-        return [1.0 for _ in completions]
-
-    with pytest.raises(ValueError, match=f"a column '{name}'.*another name"):
-        on_rows(RewardSet(reward), [{"question": "q", name: "x"}], ["a"])
+def test_a_reward_is_given_every_column_that_all_rows_have():
+    rows = [{"question": "q", "gold": 1, "level": 2}, {"question": "r", "gold": 3}]
+    assert row_columns(rows) == {"gold": [1, 3]}
+    with pytest.raises(ValueError, match="a column 'prompts'.*another name"):
+        row_columns([{"question": "q", "prompts": "x"}])

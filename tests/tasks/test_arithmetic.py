@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.tasks.maths.arithmetic import Redraw, drill, minus, plus, share, times
+from helpers.tasks.maths.problem_parts import Redraw, drill, minus, plus, share, times
 from helpers.tasks.maths.word_problems import generate
 
 OPERATORS = {

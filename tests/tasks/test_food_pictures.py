@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from helpers.tasks.food import food_pictures, food_table
+from helpers.tasks.food import drawing, food_pictures
 from helpers.tasks.food.drawing import Pen
-from helpers.tasks.food.food_labels import LABELS
+from helpers.tasks.food.food101 import LABELS
 from helpers.tasks.food.food_pictures import FOODS, generate, picture
 
 unhurried = settings(deadline=None, max_examples=40)
@@ -63,7 +63,7 @@ def test_a_row_is_what_it_says_and_the_same_again(seed, index, split, size, leve
     assert len(set(row["foods"])) == len(row["foods"]) and set(row["foods"]) <= set(
         FOODS
     )
-    assert set(row["beside"]) <= set(food_table.THINGS) and len(row["beside"]) <= 2
+    assert set(row["beside"]) <= set(drawing.THINGS) and len(row["beside"]) <= 2
     assert food_pictures.in_test(row["id"]) == (split == "test")
     assert image.std() > 5  # something is there
 
@@ -99,7 +99,7 @@ def test_foods_levels_and_empty_pictures_come_as_often_as_asked():
     counts = [sum(food in row["foods"] for row in rows) for food in FOODS]
     assert min(counts) > 25 and max(counts) < 95  # 56 each, give or take 7
     kinds = {row["place"].split(" ", 1)[-1] for row in rows if not row["foods"]}
-    assert kinds == {*food_table.DISHES, "cup", "cutlery", "flowers", "book"}
+    assert kinds == {*drawing.DISHES, "cup", "cutlery", "flowers", "book"}
     both = generate(400, seed=5, size=16, levels=(1, 2))
     assert 140 < sum(row["level"] == 2 for row in both) < 260
 

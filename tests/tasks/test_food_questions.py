@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.tasks.food import food_pictures, food_table
-from helpers.tasks.food.food_questions import GRAMS, caption, questions
+from helpers.tasks.food import drawing, food_pictures
+from helpers.tasks.food.food_traces import GRAMS, caption, questions
 
 unhurried = settings(deadline=None, max_examples=100)
 NAMED = {  # a word by which a caption names a food
@@ -57,9 +57,9 @@ def test_a_caption_names_all_foods_and_nothing_that_is_not_there(index, seed):
     assert foods == row["foods"]  # two of them from left to right
     assert not (row["foods"] and ("no food" in text or "empty" in text))
     there = f"{row['place']} {row['table']}".split()
-    for name in food_table.COLOURS:
+    for name in drawing.COLOURS:
         assert not re.search(rf"\b{name}\b", plain) or name in there
-    for thing in food_table.THINGS:
+    for thing in drawing.THINGS:
         here = thing in row["beside"] or thing == row["place"]
         assert not re.search(rf"\ba {thing}\b", plain) or here
 

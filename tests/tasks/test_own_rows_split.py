@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from helpers.tasks import own_rows
+from helpers.tasks import custom_rows
 from helpers.tasks.row_faults import plain
 
 UNSEEN = "\u200b\u00ad\u2060\ufeff"  # of no width
@@ -20,7 +20,7 @@ def numbered(count):
 @pytest.mark.parametrize("share", ["0.2", None, float("nan"), -0.1, 1.5])
 def test_a_share_that_is_none_is_named(share):
     with pytest.raises(ValueError, match="share=.*at least 0 and at most 1"):
-        own_rows.split(numbered(30), share)
+        custom_rows.split(numbered(30), share)
 
 
 @settings(deadline=None)
@@ -28,8 +28,8 @@ def test_a_share_that_is_none_is_named(share):
 def test_rows_that_come_later_anywhere_move_no_other(order, count):
     """Neither to the other part nor past one that was there before."""
     rows = numbered(60)
-    today = own_rows.split(rows[:count], 0.3)
-    tomorrow = own_rows.split([rows[i] for i in order], 0.3)
+    today = custom_rows.split(rows[:count], 0.3)
+    tomorrow = custom_rows.split([rows[i] for i in order], 0.3)
     assert sorted(sum(tomorrow, []), key=str) == sorted(rows, key=str)
     for part, later in zip(today, tomorrow, strict=True):
         assert [row for row in later if row in rows[:count]] == part
@@ -41,7 +41,7 @@ def test_the_first_rows_of_a_part_are_a_sample_of_a_sorted_file():
         for level in range(3)
         for i in range(700)
     ]
-    for part in own_rows.split(rows, 0.2):
+    for part in custom_rows.split(rows, 0.2):
         for n in (20, 100):
             seen = collections.Counter(row["level"] for row in part[:n])
             assert min(seen[level] for level in range(3)) >= n / 6
@@ -49,9 +49,9 @@ def test_the_first_rows_of_a_part_are_a_sample_of_a_sorted_file():
 
 def test_the_share_is_about_what_was_asked():
     rows = numbered(4000)
-    assert 0.08 < len(own_rows.split(rows, 0.1)[1]) / len(rows) < 0.12
+    assert 0.08 < len(custom_rows.split(rows, 0.1)[1]) / len(rows) < 0.12
     with pytest.raises(ValueError, match="leave 4000 to train on and 0 held out"):
-        own_rows.split(rows, 0.0)
+        custom_rows.split(rows, 0.0)
 
 
 def twins(draw, text):
@@ -71,7 +71,7 @@ def test_questions_that_look_alike_are_one_question(data, text):
     twin = twins(data.draw, text)
     assume(text.strip() and twin.strip(UNSEEN + " "))
     assert plain(text) == plain(twin)
-    found = own_rows.check([{"question": q, "answer": "a"} for q in (text, twin)])
+    found = custom_rows.check([{"question": q, "answer": "a"} for q in (text, twin)])
     assert [row["question"] for row in found.rows] == [text.strip()]
     (what,) = found.faults
     assert what.startswith("a question that came before")
@@ -88,7 +88,7 @@ def test_twins_fall_on_one_side_of_the_split():
         lambda q: q.replace(" ", "\u00a0").upper(),
     ):
         others = [row | {"question": change(row["question"])} for row in rows]
-        ours, theirs = own_rows.split(rows), own_rows.split(others)
+        ours, theirs = custom_rows.split(rows), custom_rows.split(others)
         for part, other in zip(ours, theirs, strict=True):
             assert [change(row["question"]) for row in part] == [
                 row["question"] for row in other
@@ -99,4 +99,4 @@ def test_twins_fall_on_one_side_of_the_split():
 @pytest.mark.parametrize("pair", ["5² 52", "x₂ x2", "1½ 11⁄2", "2① 21", "é e", "の ノ"])
 def test_questions_that_look_different_are_two(pair):
     rows = [{"question": f"What is {x}?", "answer": "a"} for x in pair.split()]
-    assert own_rows.check(rows).rows == rows
+    assert custom_rows.check(rows).rows == rows

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from helpers.tasks.maths.stories import story
+from helpers.tasks.maths.problem_parts import story
 from helpers.tasks.maths.word_problems import generate
 
 

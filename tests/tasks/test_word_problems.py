@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tasks.maths import word_problems
-from helpers.tasks.maths.arithmetic import plus
+from helpers.tasks.maths.problem_parts import FOODS, GOODS, TOYS, plus
 from helpers.tasks.maths.word_problems import LEVELS, generate
-from helpers.tasks.maths.words import FOODS, GOODS, TOYS
 
 # Template: its answer, from the numbers of the question in the order they are written.
 # "twice" counts as 2, "three times" as 3, "half" as 2, "a third" as 3, and so on.

@@ -21,10 +21,10 @@ import random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from helpers.tasks.food import food_table, foods_savoury, foods_sweet
+from helpers.tasks.food import drawing
 from helpers.tasks.food.drawing import Pen
+from helpers.tasks.food.foods import DRAWINGS
 
-DRAWINGS = {**foods_savoury.DRAWINGS, **foods_sweet.DRAWINGS}
 FOODS = tuple(sorted(DRAWINGS))
 SEEN_FROM_THE_SIDE = {
     "chocolate_cake",
@@ -39,7 +39,7 @@ SEEN_FROM_THE_SIDE = {
 NO_FOOD = ("dish", "cup", "cutlery", "flowers", "book")
 ALREADY_THERE = {
     "cup": ("cup",),
-    "cutlery": food_table.CUTLERY,
+    "cutlery": drawing.CUTLERY,
     "flowers": ("flower",),
 }
 TEST_SHARE = 8  # one combination in eight is test
@@ -108,15 +108,15 @@ def _arrangement(rng, level, foods, no_food):
     shown = rng.sample(sorted(foods), level)
     if level == 1 and rng.random() < no_food:
         shown = []
-    cloth, china = rng.sample(sorted(food_table.COLOURS), 2)
+    cloth, china = rng.sample(sorted(drawing.COLOURS), 2)
     instead = "dish" if shown else rng.choice(NO_FOOD)
-    place = f"{china} {rng.choice(food_table.DISHES)}" if instead == "dish" else instead
-    other = [t for t in food_table.THINGS if t not in ALREADY_THERE.get(place, ())]
+    place = f"{china} {rng.choice(drawing.DISHES)}" if instead == "dish" else instead
+    other = [t for t in drawing.THINGS if t not in ALREADY_THERE.get(place, ())]
     beside = rng.sample(other, rng.choice((0, 1, 1, 2)))
     row = {
         "foods": shown,
         "place": place,
-        "table": f"{cloth} {rng.choice(food_table.PATTERNS)}",
+        "table": f"{cloth} {rng.choice(drawing.PATTERNS)}",
         "beside": sorted(beside),
         "level": level,
     }
@@ -130,13 +130,13 @@ def _drawn(row, rng, size):
     half = size * FINER / 2
     pen = Pen(ImageDraw.Draw(image), complex(half, half), half)
     cloth, pattern = row["table"].split()
-    food_table.table(pen, rng, pattern, cloth)
+    drawing.table(pen, rng, pattern, cloth)
     here = pen.at(rng.uniform(-0.08, 0.08), rng.uniform(-0.08, 0.08))
     if row["place"] in NO_FOOD:
         _instead(here, rng, row["place"])
     else:
         _served(here, rng, row)
-    food_table.things(pen, rng, row["beside"])
+    drawing.things(pen, rng, row["beside"])
     return _photographed(np.asarray(image.reduce(FINER)), rng)
 
 
@@ -144,7 +144,7 @@ def _served(pen, rng, row):
     """A dish, and the foods on it if there are any."""
     china, kind = row["place"].split(" ", 1)
     radius = rng.uniform(0.78, 0.88)
-    food_table.dish(pen.at(0, 0, radius, rng.uniform(-12, 12)), rng, kind, china)
+    drawing.dish(pen.at(0, 0, radius, rng.uniform(-12, 12)), rng, kind, china)
     places = [
         (rng.uniform(-0.08, 0.08), rng.uniform(-0.08, 0.08), rng.uniform(0.56, 0.74))
     ]
@@ -162,10 +162,10 @@ def _instead(pen, rng, kind):
     """What a picture without food and without a dish shows."""
     here = pen.at(0, 0, rng.uniform(0.5, 0.7), rng.uniform(-20, 20))
     if kind == "cutlery":
-        names = rng.sample(food_table.CUTLERY, rng.choice((2, 3)))
-        food_table.cutlery(here, rng, names)
+        names = rng.sample(drawing.CUTLERY, rng.choice((2, 3)))
+        drawing.cutlery(here, rng, names)
     else:
-        getattr(food_table, kind)(here, rng)
+        getattr(drawing, kind)(here, rng)
 
 
 def _photographed(pixels, rng):

@@ -8,14 +8,117 @@ calls the nutrition tool once for all foods, and answers with the sum that it ga
     #### 402
 """
 
+import random
+
 from helpers.rewards import food_rewards
 from helpers.rewards.answers import MARK
-from helpers.tasks.food import food_questions
 from helpers.tools import nutrition
 from helpers.tools.calls import Call
 from helpers.tools.tool import run_call
 
 IMAGE = {"type": "image"}
+SHOWN = {  # how many of a food a drawing shows: one, or a helping of it
+    "chocolate_cake": "a piece of chocolate cake",
+    "cup_cakes": "a cup cake",
+    "donuts": "a donut",
+    "hamburger": "a hamburger",
+    "hot_dog": "a hot dog",
+    "ice_cream": "an ice cream",
+    "croque_madame": "a croque madame",
+    "pizza": "a pizza",
+    "tacos": "a taco",
+    "waffles": "a waffle",
+}
+NOTHING = {
+    "cup": "a cup",
+    "cutlery": "cutlery",
+    "flowers": "flowers in a vase",
+    "book": "a book",
+}
+ONE_FOOD = (
+    "How many kcal are in {0} g of this?",
+    "I eat {0} g of this. How many kcal?",
+    "This is {0} g. How many kcal is that?",
+    "What are the kcal of {0} g of this?",
+)
+TWO_FOODS = (
+    "How many kcal are in {0} g of the left and {1} g of the right food together?",
+    "I eat {0} g of the left food and {1} g of the right one. How many kcal in all?",
+    "On the left are {0} g, on the right {1} g. How many kcal in total?",
+)
+GRAMS = range(50, 501, 10)
+
+
+def caption(row, *, seed):
+    """One short true sentence about a drawn picture, for pretraining.
+
+    Args:
+      row: a row of `food_pictures`.
+      seed: int or str, decides which true sentence.
+    Returns:
+      Text such as "a pizza on a white plate, beside it a fork".
+    """
+    rng = random.Random(f"caption/{seed}")
+    foods = [SHOWN.get(food, _words(food)) for food in row["foods"]]
+    place, table = row["place"], row["table"]
+    if not foods:
+        what = NOTHING.get(place) or f"an empty {place}"
+        forms = (f"{what}, no food", f"{what} on a {table} table", f"no food: {what}")
+    elif len(foods) == 1:
+        (what,) = foods
+        forms = (
+            f"{what} on a {place}",
+            f"{what} on a {place}, on a {table} table",
+            f"{row['foods'][0]}: {what} on a {place}",
+        )
+    else:
+        left, right = foods
+        forms = (
+            f"{left} and {right} on a {place}",
+            f"on the left {left}, on the right {right}",
+            f"{', '.join(row['foods'])}: two foods on a {place}",
+        )
+    text = rng.choice(forms)
+    if row["beside"] and rng.random() < 0.5:
+        text += ", beside it " + " and ".join(f"a {thing}" for thing in row["beside"])
+    return text
+
+
+def questions(rows, lookup, *, seed):
+    """Task rows: a question about the grams of what is seen, and what is right.
+
+    Args:
+      rows: rows with "foods", of which there are at most two.
+      lookup: function (food, grams) -> kcal of so much of it, for labels of Food-101.
+      seed: int, decides wording and grams.
+    Returns:
+      New rows in the same order, each with "question" (text), "grams" (of each food in
+      turn: the right calls are `zip(foods, grams)`, none where there is no food) and
+      "expected", the kcal of all of it, None where there is no food.
+    Raises:
+      ValueError: a row has more foods than a question asks for.
+    """
+    return [
+        _asked(row, lookup, random.Random(f"{seed}/{i}")) for i, row in enumerate(rows)
+    ]
+
+
+def _asked(row, lookup, rng):
+    foods = row["foods"]
+    if len(foods) > 2:
+        raise ValueError(
+            f"A question asks for one or two foods, and a row has {len(foods)}: "
+            f"{', '.join(foods)[:100]}. Leave the row out, or take it apart."
+        )
+    form = rng.choice(TWO_FOODS if len(foods) == 2 else ONE_FOOD)
+    grams = [rng.choice(GRAMS) for _ in range(form.count("{"))]
+    kcal = [lookup(food, g) for food, g in zip(foods, grams, strict=False)]
+    return {
+        **row,
+        "question": form.format(*grams),
+        "grams": grams[: len(foods)],
+        "expected": round(sum(kcal), 1) if foods else None,
+    }
 
 
 def kcal(food, grams):
@@ -35,10 +138,10 @@ def ask(pictures, *, seed):
       pictures: rows of `food_pictures` or of `food101`, with an "image".
       seed: decides wording and grams.
     Returns:
-      Rows as of `food_questions.questions`, with "question" as messages, "text" (the
+      Rows as of `questions`, with "question" as messages, "text" (the
       words of it) and the column "portions" of `food_rewards`.
     """
-    rows = food_questions.questions(pictures, kcal, seed=seed)
+    rows = questions(pictures, kcal, seed=seed)
     return [
         {
             **row,
@@ -60,10 +163,7 @@ def pictures(row):
 
 def alts(rows):
     """A true sentence about each drawn picture, by its bytes, for an alt text."""
-    return {
-        row["image"].tobytes(): food_questions.caption(row, seed=0).capitalize()
-        for row in rows
-    }
+    return {row["image"].tobytes(): caption(row, seed=0).capitalize() for row in rows}
 
 
 def blanked(rows):

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from helpers.rewards.answers import extract_strict
-from helpers.tasks.shards import complete
+from helpers.tasks.custom_rows import complete_shards
 
 HUB_NAME = "openai/gsm8k"
 COLUMNS = ("question", "answer")
@@ -56,7 +56,7 @@ def _files(folder, split):
     for place in (folder, folder / "main"):
         for name in (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet"):
             if paths := sorted(place.glob(name)):
-                return complete(paths)
+                return complete_shards(paths)
     raise FileNotFoundError(
         f"The folder {folder} has no {split} split. It, or main in it, should hold "
         f"{split}.jsonl, {split}.parquet or {split}-00000-of-00001.parquet."

@@ -1,6 +1,6 @@
 """Word problems of four steps. A template returns its question and a line per step."""
 
-from helpers.tasks.maths.arithmetic import minus, plus, share, times
+from helpers.tasks.maths.problem_parts import minus, plus, share, times
 
 
 def change_for_two_purchases(d):

@@ -1,6 +1,6 @@
 """Word problems of one step. A template returns its question and a line per step."""
 
-from helpers.tasks.maths.arithmetic import minus, plus, share, times
+from helpers.tasks.maths.problem_parts import minus, plus, share, times
 
 
 def finds_more(d):

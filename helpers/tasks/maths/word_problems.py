@@ -27,9 +27,7 @@ from helpers.tasks.maths import (
     templates_three_steps,
     templates_two_steps,
 )
-from helpers.tasks.maths.arithmetic import Redraw, drill
-from helpers.tasks.maths.stories import story
-from helpers.tasks.maths.words import Draw
+from helpers.tasks.maths.problem_parts import Draw, Redraw, drill, story
 
 __all__ = ["LEVELS", "answer_only", "demonstrations", "drill", "generate", "story"]
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from test_evaluator import ROWS, TABLE, run, scripted
 
-from helpers.evaluation import held
+from helpers.evaluation import answers
 from helpers.evaluation.evaluator import evaluate
-from helpers.generation import dialogue
 
 
 @pytest.fixture
@@ -44,20 +43,10 @@ def test_no_batch_and_fewer_than_no_samples_are_refused(script):
     assert not script.calls
 
 
-def test_rows_may_come_one_by_one_where_nobody_reads_them_again(script):
-    assert run(rows=iter(ROWS)).answers == run().answers
-    settings = {"max_tokens": 40, "samples": 0, "batch": 2, "seed": 0}
-    with pytest.raises(ValueError, match=r"rows is a list_iterator: pass list\(rows\)"):
-        held.hold(
-            None, None, iter(ROWS), dialogue.OneTurn(), **settings, temperature=1.0,
-            buckets=(16, 32),
-        )  # fmt: skip
-
-
 def test_a_long_evaluation_says_how_far_it_is(script, monkeypatch, capsys):
     clock = iter(range(0, 10_000, 11))
     monkeypatch.setattr(
-        held, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock)))
+        answers, "time", types.SimpleNamespace(monotonic=lambda: float(next(clock)))
     )
     run(rows=ROWS * 3, batch=1)
     said = capsys.readouterr().out.splitlines()
@@ -88,7 +77,7 @@ def test_a_real_model_gives_the_same_answers_in_batches_of_any_size():
     assert one.answers == two.answers
     assert all(1 <= tokens <= 6 for tokens in one.column("tokens"))
     keys = [
-        jax.random.key_data(held.row_keys(jax.random.key(seed), 0, 3, 2))
+        jax.random.key_data(answers.row_keys(jax.random.key(seed), 0, 3, 2))
         for seed in (5, 6)
     ]
     assert not np.array_equal(*keys)

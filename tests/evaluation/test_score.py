@@ -1,8 +1,5 @@
 """Scores by a reward of one's own: known answers, whose scores are added up by hand."""
 
-import functools
-import random
-import time
 import types
 
 import pytest
@@ -11,7 +8,6 @@ from test_evaluator import scripted
 from helpers.evaluation import score
 from helpers.evaluation.intervals import mean_interval
 from helpers.rewards import RewardError, RewardSet
-from helpers.rewards.on_rows import on_rows
 
 MODEL = types.SimpleNamespace(config=types.SimpleNamespace(vision=None))
 ROWS = [
@@ -53,17 +49,6 @@ def test_each_answer_is_judged_by_its_own_row(answers, batch):
     assert "mean reward 1.667 (95%: " in str(found) and "length 1.33" in str(found)
 
 
-def test_a_reward_set_of_another_class_adds_up_in_its_own_way(answers):
-    class Clipped(RewardSet):
-        def __call__(self, prompts, completions, **columns):
-            totals, means = super().__call__(prompts, completions, **columns)
-            return [min(total, 0.5) for total in totals], means
-
-    found = scored(reward=Clipped({begins_with: 1.0, length: 0.5}))
-    assert found.column("reward") == [0.5] * 3
-    assert found.column("reward/length") == [1.0, 2.0, 1.0]
-
-
 def test_two_models_are_compared_row_by_row(answers):
     before = scored()
     answers["b"] = ("9", [])
@@ -90,11 +75,6 @@ def test_a_reward_that_fails_names_the_answer(answers):
         scored(reward=broken)
 
 
-def test_no_rows_have_no_score(answers):
-    with pytest.raises(ValueError, match="no rows"):
-        scored([])
-
-
 def test_scores_by_another_reward_of_the_same_name_are_not_compared(answers):
     def paid(prompts, completions, **columns):
         return [1.0] * len(completions)
@@ -111,17 +91,6 @@ def test_scores_by_another_reward_of_the_same_name_are_not_compared(answers):
     assert scored().since(scored()).n == 3
 
 
-memo, judges, noise = {}, {}, random.Random(0)
-
-
-def remembers(prompts, completions, **columns):
-    return [memo.setdefault(text, float(len(text))) for text in completions]
-
-
-def draws(prompts, completions, **columns):
-    return [noise.random() for _ in completions]
-
-
 class Counts:
     """A reward that counts its calls."""
 
@@ -132,56 +101,22 @@ class Counts:
         return [1.0] * len(completions)
 
 
-@pytest.mark.parametrize(
-    "reward, part",
-    [
-        (remembers, "'remembers': global memo was dict of "),
-        (draws, "'draws': global noise"),
-        (Counts(), "'Counts': calls "),
-    ],
-)
-def test_a_reward_that_changes_as_it_is_called_is_refused_at_once(
-    answers, reward, part
-):
-    """No two of its scores could be compared, and training lies between the two."""
-    memo.clear()
-    with pytest.raises(ValueError, match=f"changes .*{part}.*functools.cache.*a file"):
-        scored(reward=reward)
+def test_scores_by_a_reward_with_a_state_that_changes_are_not_compared(answers):
+    counts = Counts()
+    with pytest.raises(ValueError, match="different rewards"):
+        scored(reward=counts).since(scored(reward=counts))
 
 
-@functools.cache
-def measured(text):
-    return float(len(text))
-
-
-def cached(prompts, completions, **columns):
-    return [measured(text) for text in completions]
+loaded = {}
 
 
 def loads_once(prompts, completions, **columns):
-    judge = judges.setdefault("judge", "a large model")
-    return [float(len(judge))] * len(completions)
+    model = loaded.setdefault("model", "a large model")
+    return [float(len(model))] * len(completions)
 
 
-def of_the_clock(prompts, completions, **columns):
-    return [time.monotonic() + random.random() for _ in completions]
-
-
-@pytest.mark.parametrize("reward", [cached, loads_once, of_the_clock])
-def test_what_is_cached_set_up_once_or_of_the_clock_is_still_the_same(answers, reward):
-    assert scored(reward=reward).since(scored(reward=reward)).n == 3
-
-
-def test_a_reward_that_stays_as_it_is_is_asked_once(answers, monkeypatch):
-    calls = []
-
-    def counted(reward, rows, completions):
-        calls.append(completions)
-        return on_rows(reward, rows, completions)
-
-    monkeypatch.setattr("helpers.evaluation.scored.on_rows", counted)
-    scored()
-    assert calls == [["3", "44", "5"]]
+def test_a_reward_that_sets_itself_up_in_its_first_call_is_compared(answers):
+    assert scored(reward=loads_once).since(scored(reward=loads_once)).n == 3
 
 
 def test_each_answer_has_its_score_by_each_reward_and_each_mean_an_interval(answers):
@@ -205,8 +140,3 @@ def test_rewards_that_are_all_alike_are_told_so_and_given_no_interval(answers):
         scored(reward=nothing)
     )
     assert "95%" in str(scored(reward=length))
-
-
-def test_a_batch_that_is_no_count_is_refused_by_name(answers):
-    with pytest.raises(ValueError, match="batch=None: pass a whole number"):
-        scored(batch=None)

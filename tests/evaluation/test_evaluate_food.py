@@ -5,7 +5,8 @@ import types
 import numpy as np
 import pytest
 
-from helpers.evaluation import evaluator, tool_evaluate
+from helpers.evaluation import evaluate_food, evaluator
+from helpers.evaluation.report import FoodReport
 from helpers.generation.dialogue import Answers
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.nutrition import TINY, TOOL
@@ -64,9 +65,7 @@ class Scripted:
 
 def evaluate(**settings):
     tools, settings = Scripted(), {"samples": 8, "log": False} | settings
-    report = tool_evaluate.evaluate(
-        MODEL, TOKENIZER, ROWS, tools, max_tokens=5, **settings
-    )
+    report = evaluate_food(MODEL, TOKENIZER, ROWS, tools, max_tokens=5, **settings)
     return report, tools.shapes
 
 
@@ -107,7 +106,7 @@ def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
     report, _ = evaluate()
     others = [{**a, "gold": [{"food": "ramen", "grams": 1}]} for a in report.answers]
     with pytest.raises(ValueError, match="same rows"):
-        report.since(tool_evaluate.ToolReport(others, 8))
+        report.since(FoodReport(others, 8))
     assert report.since(report).difference == 0
 
 
@@ -120,14 +119,9 @@ def test_problems_with_a_number_are_graded_with_tools_as_without():
     assert report.answers[0]["text"] == "<<lookup pizza 150>>\n#### 402"
 
 
-def test_nothing_to_evaluate_is_an_error():
-    with pytest.raises(ValueError, match="no rows"):
-        tool_evaluate.evaluate(MODEL, TOKENIZER, [], Scripted(), max_tokens=5)
-
-
 def test_a_conversation_that_was_cut_off_is_not_right():
     """As `#### 402` might have become `#### 4020`; RL leaves it out, too."""
-    report = tool_evaluate.evaluate(
+    report = evaluate_food(
         MODEL, TOKENIZER, ROWS, Scripted(ended=False), max_tokens=5, log=False
     )
     assert report.column("strict") == [0] * 7 == report.column("right")

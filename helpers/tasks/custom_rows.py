@@ -1,8 +1,8 @@
 """Rows of your own: read one by one, and what cannot be used is named, not dropped.
 
-    found = own_rows.read("mine.jsonl", tokenizer, prompt_tokens=256)
+    found = custom_rows.read("mine.jsonl", tokenizer, prompt_tokens=256)
     print(found)
-    train, test = own_rows.split(found.rows)
+    train, test = custom_rows.split(found.rows)
 
 A row is a JSON object with a "question" and an "answer", both text. Its further columns
 go to the rewards, so every row needs the same ones.
@@ -12,6 +12,7 @@ import collections
 import hashlib
 import itertools
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -200,3 +201,32 @@ def _lines(path):
                 line = file.readline(LONGEST_LINE + 1)  # is read past, and not kept
             if begin.strip():
                 yield f"line {number}", begin.removeprefix(b"\xef\xbb\xbf")
+
+
+def complete_shards(paths: list) -> list:
+    """The paths, if none is missing and all are of one set.
+
+    Args:
+      paths: such as `train-00000-of-00003.parquet`; names without a number are let be.
+    Raises:
+      FileNotFoundError: some are missing, or of another set; names them.
+    """
+    parts = [re.search(r"-(\d+)-of-(\d+)\.", path.name) for path in paths]
+    if not any(parts):
+        return paths
+    counts = {int(part[2]) for part in parts if part}
+    there = sorted(int(part[1]) for part in parts if part)
+    (count, *others), folder = sorted(counts), paths[0].parent
+    if others or None in parts:
+        names = ", ".join(path.name for path in paths)
+        raise FileNotFoundError(
+            f"{folder} holds files of more than one set: {names}. Their rows would "
+            "come twice: leave one set there."
+        )
+    if there != list(range(count)):
+        missing = sorted({*range(count)} - {*there}) or "none, and others are too many"
+        raise FileNotFoundError(
+            f"{folder} holds {len(there)} of the {count} files of its set; missing: "
+            f"{missing}. Fetch them, too: a part of a table is not its sample."
+        )
+    return paths

@@ -1,0 +1,154 @@
+"""Answers of a model to rows: one greedy, several sampled.
+
+`helpers.evaluation.evaluator` asks for them and grades them.
+"""
+
+import functools
+import itertools
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from helpers.batches import images
+from helpers.batches.prompt_batches import pad_prompts
+from helpers.generation.dialogue import Dialogue
+from helpers.generation.sampling import row_keys
+from helpers.runtime.ranges import require_count, require_positions
+from helpers.text import chat
+from helpers.tools.tool import Trace
+
+QUIET_SECONDS = 10.0  # between two lines of progress
+
+
+class Answer(NamedTuple):
+    """One answer: its text, its length in tokens, and whether an EOS ended it."""
+
+    text: str | Trace
+    tokens: int
+    ended: bool
+
+
+def generate_answers(
+    model,
+    tokenizer,
+    rows,
+    dialogue: Dialogue,
+    *,
+    max_tokens,
+    samples,
+    batch,
+    seed,
+    temperature,
+    buckets,
+    pictures=None,
+    log=True,
+) -> list[tuple[Answer, list[Answer]]]:
+    """Answers every row once greedily and several times at random.
+
+    All batches have one shape (the last one is filled up), so two programs compile: one
+    greedy, one sampling. The samples depend on the seed and on the row's place in
+    `rows`, not on the size of the batch.
+
+    Args:
+      model: a Transformer.
+      tokenizer: from `chat.load_tokenizer`.
+      rows: a list, each with a "question", str or messages.
+      dialogue: how an answer is produced: in one turn, or with tools.
+      max_tokens: budget of a turn.
+      samples: sampled answers per row; 0 for none.
+      batch: rows at a time when sampling; when decoding greedily, answers at a time.
+      seed, temperature: of the samples.
+      buckets: allowed lengths of prompts; the longest prompt decides.
+      pictures: `pictures(row)` gives the list of a row's pictures; None: no row has
+        any.
+      log: print a line of progress every ten seconds.
+
+    Returns:
+      For each row the greedy answer, and a list of the sampled ones.
+
+    Raises:
+      ValueError: there are no rows, a size is no whole number, or several samples
+        would be identical.
+      PromptTooLong: a prompt does not fit into the largest bucket.
+      helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than the
+        model's context.
+      images.ImageMismatch: see `prompt_batches.prompts`.
+    """
+    if not rows:
+        raise ValueError("There are no rows to evaluate.")
+    require_count("max_tokens", max_tokens)
+    require_count("batch", batch)
+    require_count("samples", samples, least=0)
+    if samples > 1 and temperature == 0:
+        raise ValueError(
+            f"samples={samples} at temperature=0 would be one answer {samples} times. "
+            "Pass a temperature above 0, or samples=0: greedy answers come anyway."
+        )
+    prompts = _prompts(model, tokenizer, rows, dialogue, buckets, pictures)
+    longest = int(prompts["prompt_mask"].sum(axis=-1).max())
+    require_positions(
+        getattr(model, "config", None),
+        longest + dialogue.width(max_tokens),
+        f"The longest prompt and an answer with max_tokens={max_tokens}",
+    )
+    keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
+    sample = functools.partial(dialogue.answers, model, tokenizer)
+
+    def answers(keys_NG, temperature, title):
+        size = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
+        for at, count in _batches(len(rows), size, title if log else None):
+            result = sample(
+                {name: array[at] for name, array in prompts.items()},
+                keys_NG[at],
+                max_tokens=max_tokens,
+                temperature=temperature,
+            )
+            lengths_PG = result.mask.sum(axis=-1)
+            each = zip(result.texts, lengths_PG, result.ended, strict=True)
+            for texts_G, lengths_G, ended_G in itertools.islice(each, count):
+                yield [
+                    Answer(text, int(length), bool(ended))
+                    for text, length, ended in zip(
+                        texts_G, lengths_G, ended_G, strict=True
+                    )
+                ]
+
+    greedy = [group[0] for group in answers(keys_NG[:, :1], 0.0, "greedy answers")]
+    sampled: list[list[Answer]] = [[] for _ in rows]
+    if samples:
+        sampled = list(answers(keys_NG, temperature, "samples"))
+    return list(zip(greedy, sampled, strict=True))
+
+
+def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
+    """The rows' prompts as one batch, pictures included."""
+    vision = model.config.vision if pictures else None
+    tokens = chat.prompts_tokens(
+        tokenizer,
+        [row["question"] for row in rows],
+        tools=dialogue.schemas,
+        vision=vision,
+    )
+    prompt, mask = pad_prompts(tokens, buckets)
+    prompts = {"prompt": prompt, "prompt_mask": mask}
+    if pictures:
+        counts = images.counts(tokens, vision)
+        slots = max(1, *map(len, counts))
+        stacked = images.stack([pictures(row) for row in rows], counts, slots, vision)
+        prompts["images"] = stacked
+    return prompts
+
+
+def _batches(rows, size, title):
+    """Yields the indices of each batch, always `size`, and how many are not filling."""
+    begin = printed = time.monotonic()
+    for start in range(0, rows, size):
+        done = min(start + size, rows)
+        yield np.minimum(np.arange(start, start + size), rows - 1), done - start
+        now = time.monotonic()
+        if title and now - printed > QUIET_SECONDS and done < rows:
+            left = (now - begin) * (rows / done - 1)
+            print(f"{title}: {done} of {rows}, {left:.0f} s left", flush=True)
+            printed = now
