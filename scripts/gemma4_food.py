@@ -33,8 +33,7 @@ from helpers.recipes.presets import FOOD, Stage
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces
 from helpers.text import chat
-from helpers.text.chat_templates import GEMMA4 as TURNS
-from helpers.text.tokenizer import train_tokenizer
+from helpers.text.tokenizer import read_template, train_tokenizer
 from helpers.tools import nutrition
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
@@ -75,7 +74,7 @@ class SmallEye(Gemma4VisionConfig):
 
 def written_calls(rows):
     """Whole conversations as the chat template writes them, without special tokens."""
-    bare = train_tokenizer(["-"], 300, SPECIAL, TURNS)
+    bare = train_tokenizer(["-"], 300, SPECIAL, read_template("gemma4"))
     texts = []
     for row in food_traces.ask(rows, seed=0):
         said = food_traces.demonstration(row, GRAMMAR)
@@ -87,7 +86,7 @@ def written_calls(rows):
 def make_tokenizer(rows):
     """The tokenizer of pretraining, with Gemma 4's special tokens and turns."""
     return food_corpus.make_tokenizer(
-        rows, 720, written_calls, special=SPECIAL, template=TURNS
+        rows, 720, written_calls, special=SPECIAL, template=read_template("gemma4")
     )
 
 

@@ -17,7 +17,7 @@ from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
-from helpers.text import chat, chat_encoding, chat_rendered
+from helpers.text import chat, encoding, rendering
 from helpers.tools import calculator
 
 
@@ -116,12 +116,12 @@ class CalculatorUse:
             )
         if not questions:
             return []
-        chat_rendered.check_answers_follow_prompts(tokenizer, thinking)
+        rendering.check_answers_follow_prompts(tokenizer, thinking)
         prompts = chat.prompts_tokens(tokenizer, questions, thinking)
-        end, after = chat_encoding.turn_end(tokenizer)
+        end, after = rendering.turn_end(tokenizer)
         solutions = [self._pieces(*item) for item in enumerate(answers)]
         flat = [piece for pieces in solutions for piece in pieces]
-        encoded = iter(chat_encoding.plain(tokenizer, flat))
+        encoded = iter(encoding.encode_plain(tokenizer, flat))
         examples = []
         for prompt, pieces in zip(prompts, solutions, strict=True):
             tokens, mask = list(prompt), [0] * len(prompt)
@@ -203,7 +203,7 @@ class _Answer:
             return
         result = calculator.TOOL.call({"expression": asked})
         self.calls, self.refused = self.calls + 1, self.refused + ("error" in result)
-        (ids,) = chat_encoding.plain(self.tokenizer, [calculator.reply(result)])
+        (ids,) = encoding.encode_plain(self.tokenizer, [calculator.reply(result)])
         self.heard = ids[: self.left]
         self._add(self.heard, 0, [0.0] * len(self.heard))
 

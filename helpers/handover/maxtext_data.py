@@ -8,7 +8,7 @@ import functools
 import json
 
 from helpers.rewards import gold_number
-from helpers.text.chat_defused import controls_of
+from helpers.text.encoding import controls_of
 
 TEXT_ONLY = ("image", "images", "picture", "pictures")
 SHOWN = 60  # letters of a question in an error

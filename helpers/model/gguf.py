@@ -27,7 +27,6 @@ from helpers.model.folder import (
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.runtime.distributed import on_first
 from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
-from helpers.text.template_limits import TemplateRefused, require_modest
 
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
 # What `save` writes, and how `general.file_type` calls it.
@@ -101,7 +100,6 @@ def _described(file):
         return _parts_of_head(file)
     except (
         gguf_tokenizer.GGUFTokenizerError,
-        TemplateRefused,
         UnsupportedModel,
         WeightsError,
     ) as error:
@@ -118,8 +116,6 @@ def _parts_of_head(file):
     path = file.path
     config = gguf_names.read_config(file)
     tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-    if tokenizer.chat_template:
-        require_modest(tokenizer.chat_template)
     if config.layers > len(file.entries):  # before a name is made for each
         raise GGUFError(
             f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "

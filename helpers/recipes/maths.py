@@ -30,7 +30,6 @@ from helpers.runtime.devices import multiplies_bfloat16, multiply_as_written
 from helpers.runtime.ranges import require_count
 from helpers.tasks.maths import gsm8k, word_problems
 from helpers.text import chat
-from helpers.text.chat_frame import frame
 
 TEACHERS = {  # larger ones of the same vocabulary
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
@@ -384,7 +383,7 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     policy = lora.add(load(preset, preset.model), preset.lora_rank)
     policy.remat = preset.remat
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
-    print(frame(tokenizer))
+    print(chat.describe_template(tokenizer))
     print(preset.disconnect)
     return kind(
         preset, policy, tokenizer, **splits, fingerprint=weights.fingerprint(folder)

@@ -1,9 +1,8 @@
 """Text to tokens and back: tokenizers, chat templates, who said what."""
 
 from helpers.text import chat
-from helpers.text.same_tokens import require_same_tokens
-from helpers.text.tokenizer import train_tokenizer
-from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
+from helpers.text.chat import require_same_tokens
+from helpers.text.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 __all__ = [
     "chat",  # prompts, demonstrations and conversations to tokens

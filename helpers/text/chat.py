@@ -15,37 +15,36 @@ What this file does not do: read tool calls out of an answer
 
 import copy
 
-from helpers.text import chat_defused
-from helpers.text import chat_encoding as encoding
-from helpers.text import chat_rendered as rendered
-from helpers.text.chat_messages import require_messages
+from jinja2 import TemplateError
+
+from helpers.text import rendering
 from helpers.text.decoding import decode
-from helpers.text.tokenizer import train_tokenizer
-from helpers.text.tokenizer_files import load_tokenizer, save_tokenizer
+from helpers.text.encoding import controls_of, encode, encode_plain, escape
+from helpers.text.rendering import (
+    FAMILY_ENDS,
+    MARKER,
+    THOUGHT,
+    require_messages,
+    switches_of,
+)
+from helpers.text.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 
 __all__ = [
     "conversation_tokens",
     "decode",
+    "describe_template",
     "eos_ids",
     "example_tokens",
     "examples_tokens",
     "load_tokenizer",
     "prompt_tokens",
     "prompts_tokens",
+    "require_same_tokens",
     "save_tokenizer",
     "train_tokenizer",
     "turn_tokens",
     "without_thinking",
 ]
-
-# What ends a text in the families whose turns end with the other token: a tokenizer's
-# eos_token is only one of the two.
-TEXT_END = {
-    "<end_of_turn>": "<eos>",
-    "<|im_end|>": "<|endoftext|>",
-    "<|eot_id|>": "<|end_of_text|>",
-    "<turn|>": "<eos>",
-}
 
 
 def without_thinking(tokenizer):
@@ -59,13 +58,12 @@ def without_thinking(tokenizer):
     Returns:
       a copy of it; the same one where its template has no such switch.
     """
-    if not encoding.can_think(tokenizer):
+    if not rendering.can_think(tokenizer):
         return tokenizer
-    settled = copy.deepcopy(tokenizer)
-    settled.chat_template = "{%- set enable_thinking = false -%}\n" + (
-        tokenizer.chat_template
-    )
-    return settled
+    changed = copy.deepcopy(tokenizer)
+    switch = "{%- set enable_thinking = false -%}\n"
+    changed.chat_template = switch + tokenizer.chat_template
+    return changed
 
 
 def prompt_tokens(tokenizer, question, thinking=None, tools=None, vision=None):
@@ -104,18 +102,18 @@ def prompts_tokens(tokenizer, questions, thinking=None, tools=None, vision=None)
     Returns:
       list of lists of token ids, see `prompt_tokens`.
     """
-    controls = chat_defused.controls_of(tokenizer)
-    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
-    texts, defused = [], {}
+    controls = controls_of(tokenizer)
+    switches = switches_of(tokenizer, thinking, tools, vision)
+    texts, with_escapes = [], {}
     for index, messages in enumerate(map(_messages, questions)):
-        messages, safe, spelled = chat_defused.defused(controls, messages, switches)
-        text = encoding.render(tokenizer, messages, **safe)
-        if spelled:
-            (defused[index],) = encoding.encode(tokenizer, [text], spelled)
+        messages, safe, escaped = escape(controls, messages, switches)
+        text = rendering.render(tokenizer, messages, **safe)
+        if escaped:
+            (with_escapes[index],) = encode(tokenizer, [text], escaped)
         else:
             texts.append(text)
-    usual = iter(encoding.encode(tokenizer, texts))
-    return [defused.get(i) or next(usual) for i in range(len(questions))]
+    others = iter(encode(tokenizer, texts))
+    return [with_escapes.get(i) or next(others) for i in range(len(questions))]
 
 
 def example_tokens(tokenizer, question, answer, thinking=None, tools=None, vision=None):
@@ -157,15 +155,20 @@ def examples_tokens(
         )
     if not questions:
         return []
-    rendered.check_answers_follow_prompts(tokenizer, thinking, tools)
+    rendering.check_answers_follow_prompts(tokenizer, thinking, tools)
     prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
-    rendered.check_no_thought_is_open(tokenizer, prompts)
-    end, after = encoding.turn_end(tokenizer)
-    answers = encoding.plain(tokenizer, [answer.strip() for answer in answers])
+    (thought,) = encode(tokenizer, [THOUGHT])
+    if any(prompt[-len(thought) :] == thought for prompt in prompts):
+        raise ValueError(  # Gemma 4's newer templates, behind a result, with thinking
+            f"A prompt ends in {THOUGHT!r}: put behind it, an answer would be learned "
+            "as the model's thoughts. Pass thinking=None or False."
+        )
+    end, after = rendering.turn_end(tokenizer)
+    answers = encode_plain(tokenizer, [answer.strip() for answer in answers])
     examples = []
-    for prompt, own in zip(prompts, answers, strict=True):
-        mask = [0] * len(prompt) + [1] * (len(own + end)) + [0] * len(after)
-        examples.append((prompt + own + end + after, mask))
+    for prompt, answer in zip(prompts, answers, strict=True):
+        mask = [0] * len(prompt) + [1] * len(answer + end) + [0] * len(after)
+        examples.append((prompt + answer + end + after, mask))
     return examples
 
 
@@ -202,16 +205,15 @@ def conversation_tokens(
         )
     learned = answers[-1:] if last_only else answers
     messages = [_trimmed(m) if i in learned else m for i, m in enumerate(messages)]
-    switches = encoding.switches_of(tokenizer, thinking, tools, vision)
-    controls = chat_defused.controls_of(tokenizer)
-    messages, switches, spelled = chat_defused.defused(controls, messages, switches)
-    whole = encoding.render(tokenizer, messages, False, **switches)
-    turn_end = encoding.turn_end(tokenizer)[0][-1]
-    call_end = encoding.call_end(tokenizer) or turn_end
+    switches = switches_of(tokenizer, thinking, tools, vision)
+    messages, switches, escaped = escape(controls_of(tokenizer), messages, switches)
+    whole = rendering.render(tokenizer, messages, False, **switches)
+    turn_end = rendering.turn_end(tokenizer)[0][-1]
+    call_end = rendering.call_end(tokenizer) or turn_end
     starts, ends = [], []
     for index in learned:
-        start, own, thought = rendered.answer(
-            tokenizer, messages, index, whole, switches, index != learned[-1]
+        start, text, thought = rendering.answer_place(
+            tokenizer, messages, index, whole, switches, index == learned[-1]
         )
         calls = messages[index].get("tool_calls")
         end = call_end if calls else turn_end
@@ -220,18 +222,24 @@ def conversation_tokens(
                 f"Message {index} has words beside its call. This family's model opens "
                 "the result right after a call: leave the words out."
             )
-        rendered.check_it_ends_once(own, index, tokenizer.convert_ids_to_tokens(end))
+        end_token = tokenizer.convert_ids_to_tokens(end)
+        if text.count(end_token) != 1:
+            raise ValueError(
+                f"The template writes message {index} as {text!r}, which has "
+                f"{end_token} {text.count(end_token)} times, not once: where the answer"
+                " ends is not clear. Take another template."
+            )
         starts.append(start)
         ends.append(end)
-    rendered.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
+    rendering.check_nothing_is_left_out(tokenizer, messages, learned, whole, switches)
     pieces = [whole[a:b] for a, b in zip([0, *starts], [*starts, None], strict=True)]
     pieces[-2] += thought  # of the last answer; no other may have one
-    first, *others = encoding.encode(tokenizer, pieces, spelled)
+    first, *others = encode(tokenizer, pieces, escaped)
     tokens, mask = list(first), [0] * len(first)
     for ids, end in zip(others, ends, strict=True):
-        own = ids.index(end) + 1
+        length = ids.index(end) + 1
         tokens += ids
-        mask += [1] * own + [0] * (len(ids) - own)
+        mask += [1] * length + [0] * (len(ids) - length)
     return tokens, mask
 
 
@@ -255,34 +263,94 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
     Raises:
       ValueError: the template leaves out a message.
     """
-    switches = encoding.switches_of(tokenizer, thinking, tools)
+    switches = switches_of(tokenizer, thinking, tools)
     require_messages(messages)
-    told, end = rendered.after_answer(tokenizer, messages, ended, _MARKER)
-    answered = [*encoding.probe(), *told]
-    controls = chat_defused.controls_of(tokenizer)
-    answered, switches, spelled = chat_defused.defused(controls, answered, switches)
-    whole = encoding.render(tokenizer, answered, False, **switches)
-    rendered.check_nothing_is_left_out(tokenizer, answered, [], whole, switches)
-    text = encoding.render(tokenizer, answered, **switches).partition(_MARKER)[2]
-    (ids,) = encoding.encode(tokenizer, [text], spelled)
+    turns, end = rendering.after_answer(tokenizer, messages, ended)
+    turns = [rendering.QUESTION, *turns]
+    turns, switches, escaped = escape(controls_of(tokenizer), turns, switches)
+    whole = rendering.render(tokenizer, turns, False, **switches)
+    rendering.check_nothing_is_left_out(tokenizer, turns, [], whole, switches)
+    text = rendering.render(tokenizer, turns, **switches).partition(MARKER)[2]
+    (ids,) = encode(tokenizer, [text], escaped)
     return ids[ids.index(end) + 1 :]
 
 
 def eos_ids(tokenizer):
-    """Return the ids that end an answer: end-of-turn first, end-of-text, end of a call.
+    """The ids that end an answer: end of turn first, end of text, end of a call.
 
     Args:
       tokenizer: from `load_tokenizer` or `train_tokenizer`.
     Returns:
       tuple of int without repeats.
     """
-    end = encoding.turn_end(tokenizer)[0][-1]
-    turn_end, added = tokenizer.convert_ids_to_tokens(end), tokenizer.get_added_vocab()
-    of_family = [
-        added.get(ends.get(turn_end)) for ends in (TEXT_END, encoding.CALL_END)
-    ]
-    ids = [end, tokenizer.eos_token_id, *of_family, encoding.call_end(tokenizer)]
+    end = rendering.turn_end(tokenizer)[0][-1]
+    text_end, call_end = FAMILY_ENDS.get(
+        tokenizer.convert_ids_to_tokens(end), (None, None)
+    )
+    added = tokenizer.get_added_vocab()
+    ids = [end, tokenizer.eos_token_id, added.get(text_end), added.get(call_end)]
+    ids.append(rendering.call_end(tokenizer))
     return tuple(dict.fromkeys(i for i in ids if i is not None))
+
+
+def describe_template(tokenizer):
+    """What the chat template adds around every question, in one line of text.
+
+    Args:
+      tokenizer: from `load_tokenizer`.
+    """
+    question = {"role": "user", "content": "What is seven?"}
+    system = {"role": "system", "content": "Say it in verse."}
+    count = len(prompt_tokens(tokenizer, question["content"]))
+    count -= len(encode_plain(tokenizer, [question["content"]])[0])
+    shown = f"{count} tokens of template around every question"
+    alone = rendering.render(tokenizer, [question])
+    try:
+        text = rendering.render(tokenizer, [system, question])
+        before, after = text.split(system["content"])
+    except (TemplateError, ValueError):  # a template without system turns
+        return shown
+    if not (alone.startswith(before) and alone.endswith(after)):
+        return shown
+    default = alone[len(before) : len(alone) - len(after)]
+    return f"{shown}, among them the system turn {default!r}" if default else shown
+
+
+def require_same_tokens(student, teacher) -> None:
+    """Refuses a teacher whose token 17 is another word than the student's.
+
+    Distillation compares two distributions entry by entry. Two tokenizers of equal
+    length compare without an error, and the student learns nonsense.
+
+    Args:
+      student: the student's tokenizer, from `load_tokenizer` or `train_tokenizer`.
+      teacher: the teacher's.
+    Raises:
+      ValueError: they number their entries, split a text, wrap a question or end an
+        answer differently; it names the first difference.
+    """
+    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    probe = "Tom has 1,205 eggs.\n#### -3.5 é 🥚"
+    different = [word for word in ours if theirs.get(word) != ours[word]]
+    if len(ours) != len(theirs):
+        why = f"the student's has {len(ours)} entries, the teacher's {len(theirs)}"
+    elif different:
+        word = min(different, key=ours.get)
+        place = theirs.get(word, "in none")
+        why = f"{word!r} is entry {ours[word]} for the student, {place} for the teacher"
+    elif prompt_tokens(student, probe) != prompt_tokens(teacher, probe):
+        why = "they split or wrap the same question differently"
+    elif eos_ids(student) != eos_ids(teacher):
+        why = (
+            f"answers end with {eos_ids(student)} for the student, {eos_ids(teacher)} "
+            "for the teacher"
+        )
+    else:
+        return
+    raise ValueError(
+        f"Student and teacher have two tokenizers: {why}. Distillation compares "
+        "entry by entry: take both from one family, or train on the teacher's text."
+    )
 
 
 def _messages(question):
@@ -291,9 +359,8 @@ def _messages(question):
     return require_messages(question)
 
 
-_MARKER = "\ue000"  # a private character: no template and no tool's schema has it
-
-
 def _trimmed(message):
     content = message.get("content")
-    return {**message, "content": content.strip()} if content else message
+    if not isinstance(content, str):
+        return message
+    return {**message, "content": content.strip()}

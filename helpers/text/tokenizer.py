@@ -1,11 +1,24 @@
-"""The course's own tokenizer: what its entries are, and how its turns are written.
+"""Tokenizers: the course's own, and those of model folders, with their chat templates.
 
-It has the form of Gemma 3's at 1/256 of the size: the same special tokens and the same
-chat template around a byte-level BPE (Sennrich et al., 1508.07909). `helpers.text.chat`
-uses it, and the tokenizers of real models, through one set of calls.
+The course's own has the form of Gemma 3's at 1/256 of the size: the same special tokens
+and the same chat template around a byte-level BPE (Sennrich et al., 1508.07909).
+
+Folders of base models often have no template. The formats of known families are public
+and written anew in `templates/`, one file per `model_type`: Gemma 3 (ai.google.dev,
+"Gemma formatting and system instructions"), Gemma 4 (ai.google.dev, "Gemma 4 prompt
+formatting", and the template of google/gemma-4-E2B-it), Qwen2.5 and Qwen3
+(qwen.readthedocs.io, "Function calling": ChatML with Hermes-style tools), Llama 3
+(llama.com, "Model cards and prompt formats"; without the date that 3.1 writes into
+every system turn). A folder's own template always wins.
 """
 
+import json
 import os
+import re
+from pathlib import Path
+
+from helpers.text import rendering
+from helpers.text.encoding import encode, encode_plain
 
 SPECIAL_TOKENS = (
     "<pad>",
@@ -19,49 +32,6 @@ SPECIAL_TOKENS = (
     "<end_of_image>",
 )
 
-# Gemma 3's turns. `generation` marks what the model wrote, its end-of-turn included:
-# `apply_chat_template(..., return_assistant_tokens_mask=True)` reads it.
-CHAT_TEMPLATE = """\
-{{- bos_token -}}
-{%- if messages[0]['role'] == 'system' -%}
-    {%- set preface = messages[0]['content'] + '\\n\\n' -%}
-    {%- set turns = messages[1:] -%}
-{%- else -%}
-    {%- set preface = '' -%}
-    {%- set turns = messages -%}
-{%- endif -%}
-{%- for turn in turns -%}
-    {%- if (turn['role'] == 'user') != (loop.index0 % 2 == 0) -%}
-        {{- raise_exception('Turns must alternate: user, assistant, user, ...') -}}
-    {%- endif -%}
-    {%- if turn['role'] == 'assistant' -%}
-        {{- '<start_of_turn>model\\n' -}}
-        {%- generation -%}
-            {{- turn['content'] | trim + '<end_of_turn>' -}}
-        {%- endgeneration -%}
-    {%- else -%}
-        {{- '<start_of_turn>' + turn['role'] + '\\n' -}}
-        {{- preface if loop.first else '' -}}
-        {%- if turn['content'] is string -%}
-            {{- turn['content'] | trim -}}
-        {%- else -%}
-            {%- for part in turn['content'] -%}
-                {%- if part['type'] == 'image' -%}
-                    {{- '<start_of_image>' -}}
-                {%- else -%}
-                    {{- part['text'] | trim -}}
-                {%- endif -%}
-            {%- endfor -%}
-        {%- endif -%}
-        {{- '<end_of_turn>' -}}
-    {%- endif -%}
-    {{- '\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-    {{- '<start_of_turn>model\\n' -}}
-{%- endif -%}
-"""
-
 # Where byte pairs may merge: inside one word (with the space before it), inside one
 # of GSM8K's markers, never across a digit, an operator or the end of a line.
 PIECES = (
@@ -74,7 +44,29 @@ PIECES = (
 )
 
 
-def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=CHAT_TEMPLATE):
+TEMPLATES = Path(__file__).parent / "templates"
+CHATML = '{%- include "chatml.jinja" -%}\n'  # what Qwen2 and Qwen3 share
+CONTROL = re.compile(r"<[^<>\s]+>")
+
+
+def read_template(family):
+    """The chat template of a known family, Jinja source.
+
+    Args:
+      family: `model_type` of its config.json, such as "gemma3" or "gemma3_text".
+    Raises:
+      ValueError: the family has no template here.
+    """
+    name = family.removesuffix("_text")
+    known = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
+    known.remove("chatml")
+    if name not in known:
+        raise ValueError(f"{family!r} is none of {', '.join(known)}.")
+    text = (TEMPLATES / f"{name}.jinja").read_text("utf-8")
+    return text.replace(CHATML, (TEMPLATES / "chatml.jinja").read_text("utf-8"))
+
+
+def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
     """Train a byte-level BPE tokenizer, with Gemma 3's special tokens and turns.
 
     Every text encodes (all 256 bytes are entries) and decodes to itself. A digit is
@@ -84,8 +76,8 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=CHAT_TEMP
       texts: list of str to learn merges from.
       size: number of entries, special tokens and bytes included; at least 300.
         Texts of few words stop earlier, when every word is one token.
-      special, template: another family's; <pad>, <eos>, <bos> and <unk> are among the
-        tokens of all.
+      special, template: control tokens and Jinja source of another family; None is
+        Gemma 3's. <pad>, <eos>, <bos> and <unk> are among the tokens of all.
     Returns:
       A transformers.PreTrainedTokenizerFast with a chat template.
     Raises:
@@ -123,18 +115,157 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=CHAT_TEMP
         eos_token="<eos>",
         bos_token="<bos>",
         unk_token="<unk>",
-        chat_template=template,
+        chat_template=template or read_template("gemma3"),
         clean_up_tokenization_spaces=False,
     )
 
 
 def tokenizer_class():
-    """Return transformers' tokenizer class.
+    """transformers' tokenizer class.
 
     It is imported late because that takes seconds, and without the advice to install
-    PyTorch, which this course does without.
+    PyTorch, which this course does not need.
     """
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast
+
+
+def load_tokenizer(folder):
+    """Loads the tokenizer of a model folder, this course's or a real model's.
+
+    Args:
+      folder: path with tokenizer.json, tokenizer_config.json and a chat template; or,
+        in place of a template, a config.json that names a known family.
+    Returns:
+      A transformers.PreTrainedTokenizerFast.
+    Raises:
+      FileNotFoundError: no such folder, or no tokenizer.json in it.
+      ValueError: a file of the tokenizer cannot be read; or there is no chat template,
+        neither its own nor its family's; or it encodes the begin of a text differently
+        from the same letters further on.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {folder}. Give the folder of a saved model; "
+            "`make tiny` makes the course's own under data/tiny."
+        )
+    if not (folder / "tokenizer.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} has no tokenizer.json. Download the whole model folder, or "
+            "save one there with tokenizer.save_pretrained(folder)."
+        )
+    loader = tokenizer_class()
+    try:
+        tokenizer = loader.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # tokenizers has no class of its own for its errors
+        raise ValueError(
+            f"The tokenizer of {folder} cannot be read ({error}). If a file was cut "
+            "off while it was written, delete it and fetch or make the model folder "
+            "again; else try `pip install -U transformers tokenizers`."
+        ) from error
+    if not tokenizer.chat_template:
+        _add_family_template(tokenizer, folder)
+    (whole, begin), (end,) = (
+        encode(tokenizer, ["\nx", "\n"]),
+        encode_plain(tokenizer, ["x"]),
+    )
+    if whole != begin + end:  # prompt and answer are two texts
+        raise ValueError(
+            f"The tokenizer of {folder} puts a space before every text, as those of "
+            "Llama 2 and TinyLlama do, so a model would learn to begin every answer "
+            "with one. Take a model of another family, such as Llama 3, Qwen or Gemma."
+        )
+    return tokenizer
+
+
+def _add_family_template(tokenizer, folder):
+    """Gives the tokenizer the template of the family that config.json names."""
+    path, family = folder / "config.json", ""
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        by_class = (config.get("architectures") or [""])[0].split("For")[0].lower()
+        family = str(config.get("model_type") or by_class)
+        template = read_template(family)
+    except FileNotFoundError:
+        template = None
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}). Cut off while it was written? Delete "
+            "it, and fetch or make the model folder again."
+        ) from error
+    except ValueError as error:
+        why = f"the model_type of its config.json, {error}"
+        raise ValueError(_NO_TEMPLATE.format(folder, why)) from None
+    if template is None:
+        raise ValueError(_NO_TEMPLATE.format(folder, "there is no config.json."))
+    tokenizer.chat_template = template
+    if tokenizer.bos_token is None and "<bos>" in tokenizer.get_added_vocab():
+        tokenizer.bos_token = "<bos>"
+    special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
+    prompt = rendering.render(tokenizer, [rendering.QUESTION])
+    if missing := sorted(set(CONTROL.findall(prompt)) - special):
+        raise ValueError(
+            f"The tokenizer in {folder} has no chat template, and {family} needs "
+            f"{', '.join(missing)} for turns, which are none of its special tokens. Is "
+            "it the tokenizer of another model? Use the instruct model's folder."
+        )
+
+
+_NO_TEMPLATE = (
+    "The tokenizer in {} has no chat template (base models often have none); {} "
+    "Use the instruct model's folder, or set tokenizer.chat_template = "
+    'helpers.text.tokenizer.read_template("gemma3") and save it.'
+)
+
+
+def save_tokenizer(tokenizer, folder, image_tokens=None):
+    """Writes tokenizer.json, tokenizer_config.json and chat_template.jinja.
+
+    Args:
+      tokenizer: from `load_tokenizer` or `train_tokenizer`.
+      folder: path, made if missing. transformers 4 and 5, vLLM and others read it.
+      image_tokens: of a model that sees, {"boi_token": id, …}: processors of pictures
+        look these entries up by name. None: it sees nothing.
+    Raises:
+      ValueError: an image token is no entry of the tokenizer.
+      OSError: a file cannot be written.
+    """
+    named = _image_entries(tokenizer, image_tokens or {})
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:  # tokenizers says "(os error 28)", in a bare Exception
+        code = re.search(r"\(os error (\d+)\)$", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), str(error), str(folder)) from error
+    path = Path(folder) / "tokenizer_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    # transformers 5 writes its own new name of this class, which 4 does not know.
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    # By the class alone 4 would hand `generate` token_type_ids, which no decoder takes.
+    config["model_input_names"] = ["input_ids", "attention_mask"]
+    if named:  # under this name transformers 4 and 5 look for them
+        again = {*named, "model_specific_special_tokens"}  # as 5 writes what it read
+        config = {name: x for name, x in config.items() if name not in again}
+        config["extra_special_tokens"] = named
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def _image_entries(tokenizer, image_tokens):
+    """{name: entry} of the image tokens."""
+    named = {}
+    for name, index in image_tokens.items():
+        known = 0 <= index < len(tokenizer)
+        entry = tokenizer.convert_ids_to_tokens(index) if known else None
+        if entry is None:
+            raise ValueError(
+                f"The model's {name} is {index}, which is no entry of the tokenizer: "
+                "model and tokenizer do not belong together."
+            )
+        if name in ("boa_token", "eoa_token"):  # of audio, which our models never read
+            entry = getattr(tokenizer, name, None) or entry
+        named[name] = entry
+    return named

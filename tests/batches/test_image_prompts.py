@@ -6,8 +6,7 @@ from tiny_vision import SEES
 from helpers.batches import packed_rows, pairs
 from helpers.batches.images import ImageMismatch, counts
 from helpers.text import chat
-from helpers.text.chat_templates import FAMILIES
-from helpers.text.tokenizer import train_tokenizer
+from helpers.text.tokenizer import read_template, train_tokenizer
 
 TOKENIZER = train_tokenizer(["What is on the plate?", "An egg."] * 9, 400)
 
@@ -81,16 +80,16 @@ def test_spelled_out_image_tokens_are_text():
 
 def test_a_template_without_images_is_refused():
     other = train_tokenizer(["What is on the plate?"], 300)
-    other.chat_template = FAMILIES["qwen2"].template
+    other.chat_template = read_template("qwen2")
     with pytest.raises(ValueError, match="writes no <start_of_image>"):
         chat.prompt_tokens(other, "What?", vision=vision())
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "qwen2", "qwen3", "llama"])
 def test_an_image_that_nobody_would_see_is_refused(family):
     """The template's marker alone would be asked in the place of a picture."""
     tokenizer = train_tokenizer(["What is on the plate?"] * 9, 400)
-    tokenizer.chat_template = FAMILIES[family].template
+    tokenizer.chat_template = read_template(family)
     question = [{"role": "user", "content": [IMAGE, text("What?")]}]
     answered = [*question, {"role": "assistant", "content": "An egg."}]
     for blind in (

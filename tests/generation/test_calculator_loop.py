@@ -22,7 +22,7 @@ from helpers.generation.sampling import row_keys
 from helpers.model.scoring import group_logprobs
 from helpers.rewards.functions import annotations_hold
 from helpers.tasks.maths import word_problems
-from helpers.text import chat, chat_encoding, tokenizer
+from helpers.text import chat, encoding, rendering, tokenizer
 from helpers.tools import calculator
 
 SUM = "She has 48/2 = <<48/2=24>>24 = 24."
@@ -55,7 +55,7 @@ ANSWERS = [
 
 def encoded(name, pieces):
     """(tokens, mask) of pieces in turn, each encoded by itself, and the end."""
-    ids = chat_encoding.plain(TOKENIZERS[name], pieces)
+    ids = encoding.encode_plain(TOKENIZERS[name], pieces)
     ids[-1] = ids[-1] + [chat.eos_ids(TOKENIZERS[name])[0]]
     mask = [1 - i % 2 for i, own in enumerate(ids) for _ in own]
     return list(itertools.chain(*ids)), mask
@@ -156,7 +156,7 @@ def demonstration(name, text, use):
     tokenizer = TOKENIZERS[name]
     ((tokens, mask),) = use.examples_tokens(tokenizer, ["Hi"], [text])
     start = len(chat.prompt_tokens(tokenizer, "Hi"))
-    after = len(chat_encoding.turn_end(tokenizer)[1])
+    after = len(rendering.turn_end(tokenizer)[1])
     assert not any(mask[:start]) and not any(mask[len(mask) - after :])
     own = slice(start, len(tokens) - after)
     return tokens[own], mask[own]
@@ -193,7 +193,7 @@ def test_every_digit_of_the_machine_is_without_loss_and_no_other(name):
         start = len(chat.prompt_tokens(tokenizer, question))
         answer = np.array(tokens[start:]), np.array(mask[start:])
         assert chat.decode(tokenizer, answer[0]).rstrip("\n") == text
-        after = len(chat_encoding.turn_end(tokenizer)[1])
+        after = len(rendering.turn_end(tokenizer)[1])
         count = len(answer[0]) - after
         unlearned = answer[0][:count][answer[1][:count] == 0]
         results = [part.partition(">>")[0] + ">>" for part in text.split("=")[1:]]
@@ -257,7 +257,7 @@ def test_log_probs_are_those_of_a_forward_pass_without_a_cache(often):
     assert np.abs(np.where(said, batch["logprobs"] - theirs, 0)).max() < 1e-4
     assert np.all(batch["logprobs"][~said] == 0)
     assert source.metrics["calls"] > 1.5 and source.metrics["refused"] == 0
-    heard = chat_encoding.plain(TOKENIZER, ["24>>"])[0]
+    heard = encoding.encode_plain(TOKENIZER, ["24>>"])[0]
     runs = 0
     for tokens, own in zip(
         batch["completion"].reshape(-1, BUDGET), said.reshape(-1, BUDGET), strict=True
@@ -324,7 +324,7 @@ WRITTEN = "<<48/2=24>>24\n#### 24"  # the machine's 24; the model would write 99
 def scripted(prompts):
     """A model that answers so, with 99 where the machine would write."""
     tokens, mask = demonstration("digit by digit", WRITTEN, CalculatorUse())
-    nines = chat_encoding.plain(TOKENIZER, ["99>>"])[0]
+    nines = encoding.encode_plain(TOKENIZER, ["99>>"])[0]
     script = np.zeros((len(prompts), GROUP, BUDGET), int)
     script[..., : len(tokens)] = tokens
     script[..., np.flatnonzero(np.array(mask) == 0)] = nines

@@ -27,7 +27,8 @@ from helpers.model import gguf_gemma4, gguf_names, hub, weights  # noqa: E402
 from helpers.model.rope import Stretch  # noqa: E402
 from helpers.runtime.platform import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
-from helpers.text import chat, chat_templates, gguf_cuts, tokenizer_to_gguf  # noqa: E402
+from helpers.text import chat, gguf_cuts, tokenizer_to_gguf  # noqa: E402
+from helpers.text.tokenizer import read_template  # noqa: E402
 
 REAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 KINDS = ("F32", "F16", "Q8_0")
@@ -98,7 +99,7 @@ def small(family, cut, *, turns=None, **changes):
     turns = turns or {
         "special": family_tokenizers.SPECIAL[kind],
         "tags": family_tokenizers.TAGS[kind],
-        "template": chat_templates.FAMILIES[family].template,
+        "template": read_template(family),
         "eos_token": family_tokenizers.EOS[kind],
     } | FIRST.get(family, {})
     if cut:

@@ -255,7 +255,7 @@ def test_an_answer_without_one_clear_end_is_refused(families, monkeypatch):
     )
     monkeypatch.setattr(tokenizer, "chat_template", ends)
     messages = [user("Hi"), assistant("Yo", tool_calls=[CALL]), assistant("Ciao")]
-    with pytest.raises(ValueError, match=r"<\|eot_id\|> is there 0 times"):
+    with pytest.raises(ValueError, match=r"<\|eot_id\|> 0 times"):
         chat.conversation_tokens(tokenizer, messages)
 
 

@@ -1,6 +1,6 @@
 """Turns of real families, held to token lists written by hand.
 
-The lists follow the published formats that helpers/text/chat_templates.py names. In the
+The lists follow the published formats that helpers/text/tokenizer.py names. In the
 parts that `hold` gets, what the model reads and what it writes take turns.
 """
 

@@ -186,7 +186,7 @@ def test_a_template_with_results_in_turns_of_their_own_is_refused(
     assert chat.prompt_tokens(tokenizer, "Hi")
     for refused in (chat.prompt_tokens, chat.turn_tokens):
         told = "Hi" if refused is chat.prompt_tokens else [named("Milk")]
-        with pytest.raises(ValueError, match="opens a result with <.tool_response>"):
+        with pytest.raises(ValueError, match="writes results into its own turn"):
             refused(tokenizer, told, tools=TOOLS)
 
 

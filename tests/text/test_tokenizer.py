@@ -1,29 +1,28 @@
 """The course's own tokenizer: every text survives, numbers are read digit by digit."""
 
+import errno
 import json
-import os
 import string
 import subprocess
 import sys
-from pathlib import Path
 
+import family_tokenizers
 import pytest
+from family_tokenizers import written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disk import disk_of
 
 from helpers.tasks.maths import word_problems
-from helpers.text.tokenizer import SPECIAL_TOKENS, train_tokenizer
+from helpers.text import chat
+from helpers.text.tokenizer import SPECIAL_TOKENS, read_template, train_tokenizer
 
 unhurried = settings(deadline=None, max_examples=60)
-GSM8K = Path(
-    os.environ.get("COURSE_GSM8K")
-    or Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k"
-)
 
 
 @pytest.fixture(scope="module")
 def texts():
-    rows = word_problems.generate(1500, seed=1, levels=(1, 2, 3, 4))
+    rows = word_problems.generate(300, seed=1, levels=(1, 2, 3, 4))
     return [row["question"] + "\n" + row["answer"] for row in rows]
 
 
@@ -76,7 +75,7 @@ def test_any_text_round_trips(tokenizer, text):
 
 
 def test_every_byte_is_an_entry(tokenizer):
-    some = [*range(0, 0xD800, 61), *range(0xE000, 0x110000, 61)]
+    some = [*range(0, 0xD800, 61), *range(0xE000, 0x110000, 611)]
     text = "".join(map(chr, [*range(256), *some]))
     assert len(set(text.encode())) == 256 - 13  # 0xC0, 0xC1 and 0xF5.. never occur
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -111,33 +110,6 @@ def test_gsm8k_markers_and_operators_are_tokens_of_their_own(tokenizer):
     )
 
 
-def test_markers_are_tokens_even_when_the_texts_have_none():
-    tokenizer = train_tokenizer(["a b c"], 400)
-    assert pieces(tokenizer, " <<1>>") == [" ", "<<", "1", ">>"]
-    assert pieces(tokenizer, "####") == ["####"]
-    assert pieces(tokenizer, "user\nmodel\n") == ["user", "\n", "model", "\n"]
-
-
-def test_a_word_of_the_laptop_world_is_one_token(tokenizer, texts):
-    vocabulary = tokenizer.get_vocab()
-    words = {word for text in texts for word in text.split() if word.isalpha()}
-    split = [word for word in words if "Ġ" + word not in vocabulary]
-    split = [word for word in split if any(" " + word in text for text in texts)]
-    assert len(words) > 100 and len(split) <= 0.02 * len(words), split
-
-
-@pytest.mark.skipif(not GSM8K.is_dir(), reason="no GSM8K folder here")
-@pytest.mark.parametrize(
-    "split", [pytest.param("train", marks=pytest.mark.slow), "test"]
-)
-def test_all_of_gsm8k_round_trips(tokenizer, split):
-    lines = (GSM8K / f"{split}.jsonl").read_text("utf-8").splitlines()
-    texts = [t for row in map(json.loads, lines) for t in row.values()]
-    assert len(texts) == {"train": 14946, "test": 2638}[split]
-    ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    assert tokenizer.batch_decode(ids) == texts
-
-
 def test_importing_it_is_cheap():
     code = (
         "import sys, helpers.text.chat, helpers.text.tokenizer; "
@@ -149,18 +121,162 @@ def test_importing_it_is_cheap():
     assert done.stdout.strip() == "[]"
 
 
-def test_using_it_needs_no_torch_and_says_nothing_about_it(tmp_path):
-    code = (
-        "import sys; from helpers.text.tokenizer import train_tokenizer; "
-        "train_tokenizer(['a b'], 300); print('torch' in sys.modules)"
+# --- folders ---
+
+
+def test_a_saved_tokenizer_is_the_same_and_others_can_read_it(tokenizer, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    chat.save_tokenizer(tokenizer, tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert config["model_input_names"] == ["input_ids", "attention_mask"]
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    wanted = chat.example_tokens(tokenizer, "What?", "<bos> 7")
+    for loaded in (chat.load_tokenizer(tmp_path), theirs):
+        assert chat.example_tokens(loaded, "What?", "<bos> 7") == wanted
+        assert chat.eos_ids(loaded) == chat.eos_ids(tokenizer)
+        assert loaded.pad_token_id == 0
+
+
+def test_what_is_wrong_with_a_folder_is_said(tokenizer, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder.*make tiny"):
+        chat.load_tokenizer(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
+        chat.load_tokenizer(tmp_path)
+    chat.save_tokenizer(tokenizer, tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    with pytest.raises(ValueError, match="no chat template.*instruct"):
+        chat.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+)
+def test_a_damaged_tokenizer_is_an_error_that_names_the_folder(
+    tokenizer, tmp_path, name
+):
+    chat.save_tokenizer(tokenizer, tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    for damaged in (b"\xff\x80", whole[: len(whole) // 2] + b"\xff"):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{tmp_path} cannot be read.*delete it"):
+            chat.load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_that_puts_a_space_before_every_text_is_refused(
+    tokenizer, tmp_path
+):
+    """Llama 2's and TinyLlama's: prompt and answer are encoded as two texts."""
+    chat.save_tokenizer(tokenizer, tmp_path)
+    path = tmp_path / "tokenizer.json"
+    whole = json.loads(path.read_text())
+    space = {"normalizer": {"type": "Prepend", "prepend": "_"}}
+    path.write_text(json.dumps(whole | space))
+    with pytest.raises(ValueError, match="puts a space"):
+        chat.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("room", [0, 500, 2000])
+def test_a_full_disk_is_an_os_error_whoever_writes(tokenizer, tmp_path, room):
+    """The template and the settings are Python's to write, the rest is Rust's."""
+    with disk_of(room), pytest.raises(OSError) as caught:
+        chat.save_tokenizer(tokenizer, tmp_path)
+    assert caught.value.errno == errno.EFBIG
+
+
+@pytest.mark.parametrize(
+    "family, config",
+    [
+        ("gemma3_text", {"architectures": ["Gemma3ForConditionalGeneration"]}),
+        ("gemma4", {"model_type": "gemma4", "text_config": {}}),
+        ("gemma4", {"model_type": "gemma4_text"}),
+        ("qwen2", {"architectures": ["Qwen2ForCausalLM"]}),
+        ("qwen3", {"model_type": "qwen3"}),
+        ("llama", {"model_type": "llama", "architectures": ["Other"]}),
+    ],
+)
+def test_config_json_names_the_family(tmp_path, family, config):
+    folder = family_tokenizers.save(tmp_path, family, **config)
+    tokenizer = chat.load_tokenizer(folder)
+    assert tokenizer.chat_template == read_template(family)
+
+
+def test_a_folders_own_template_wins(tmp_path):
+    family_tokenizers.save(tmp_path, "qwen2")
+    own = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+    (tmp_path / "chat_template.jinja").write_text(own)
+    assert chat.load_tokenizer(tmp_path).chat_template == own
+
+
+def test_the_familys_template_is_saved_with_the_tokenizer(tmp_path):
+    tokenizer = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen3"))
+    chat.save_tokenizer(tokenizer, tmp_path / "again")
+    again = chat.load_tokenizer(tmp_path / "again")  # there is no config.json there
+    for thinking in (None, False):
+        assert chat.prompt_tokens(again, "Hi", thinking) == chat.prompt_tokens(
+            tokenizer, "Hi", thinking
+        )
+
+
+def test_a_model_that_is_not_to_think_is_asked_so_everywhere_and_after_saving(tmp_path):
+    thinks = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen3"))
+    settled = chat.without_thinking(thinks)
+    asked = chat.prompt_tokens(thinks, "Hi", thinking=False)
+    assert chat.prompt_tokens(settled, "Hi") == asked
+    assert chat.prompt_tokens(thinks, "Hi") != asked  # the other is as it was
+    assert chat.example_tokens(settled, "Hi", "Ho") == chat.example_tokens(
+        thinks, "Hi", "Ho", thinking=False
     )
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("TRANSFORMERS")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=clean,
-    )
-    assert done.stdout.strip() == "False"
-    assert "PyTorch" not in done.stderr
+    chat.save_tokenizer(settled, tmp_path / "again")
+    again = chat.load_tokenizer(tmp_path / "again")
+    assert chat.prompt_tokens(again, "Hi") == asked
+    with pytest.raises(ValueError, match="same prompt with thinking on and off"):
+        chat.prompt_tokens(settled, "Hi", thinking=True)
+
+
+def test_gemmas_first_token_is_there_when_its_settings_do_not_name_it(tmp_path):
+    family_tokenizers.save(tmp_path, "gemma3_text")
+    path = tmp_path / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    settings.pop("bos_token")
+    path.write_text(json.dumps(settings))
+    (tmp_path / "special_tokens_map.json").unlink(missing_ok=True)
+    tokenizer = chat.load_tokenizer(tmp_path)
+    prompt = chat.prompt_tokens(tokenizer, "Hi")
+    assert written(tokenizer, prompt)[:2] == ["<bos>", "<start_of_turn>"]
+
+
+@pytest.mark.parametrize(
+    "family, model_type, missing",
+    [
+        ("llama", "qwen3", r"<\|im_end\|>, <\|im_start\|>"),
+        ("qwen2", "llama", r"<\|begin_of_text\|>.*<\|eot_id\|>"),
+        ("qwen2", "gemma3", "<end_of_turn>, <start_of_turn>"),
+    ],
+)
+def test_a_tokenizer_of_another_family_is_refused(
+    tmp_path, family, model_type, missing
+):
+    folder = family_tokenizers.save(tmp_path, family, model_type=model_type)
+    with pytest.raises(ValueError, match=f"{model_type} needs {missing}"):
+        chat.load_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"model_type": "gpt2"}, {"model_type": ["qwen2"]}, {"a": 1}],
+)
+def test_an_unknown_family_without_a_template_is_refused(tmp_path, config):
+    folder = family_tokenizers.save(tmp_path, "qwen2", **config)
+    with pytest.raises(ValueError, match="no chat template.*gemma3.*llama"):
+        chat.load_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[]", b'{"model_type": "qw', b'{"architectures": [1]}']
+)
+def test_a_damaged_config_is_named(tmp_path, damage):
+    folder = family_tokenizers.save(tmp_path, "qwen2")
+    (folder / "config.json").write_bytes(damage)
+    with pytest.raises(ValueError, match=r"config\.json cannot be read"):
+        chat.load_tokenizer(folder)

@@ -1,0 +1,158 @@
+"""Rendered text to token ids, in which only the template writes control tokens.
+
+`<end_of_turn>` is one control token where the template writes it, and only characters
+where a message spells it out: a user, or a tool's result, must not end a turn. After
+rendering nobody can tell the two apart. So `escape` replaces what messages spell out
+by stand-in characters before the template is applied, and `encode` puts it back as
+plain text, the way `split_special_tokens` encodes it.
+"""
+
+import json
+import re
+import threading
+from collections import defaultdict
+from typing import NamedTuple
+
+# Whether special tokens count is a setting of the tokenizer itself, which every call
+# changes, so threads take turns.
+_LOCK = threading.Lock()
+
+
+class Controls(NamedTuple):
+    """Patterns that find control tokens: `special` ones, and those and tags in `every`.
+
+    A tag is an added token like `<tool_response>` that is not special and that the
+    template writes. The model may write tags into its answers, and nobody else may.
+    """
+
+    special: re.Pattern
+    every: re.Pattern
+
+
+def controls_of(tokenizer) -> Controls:
+    """The control tokens of a tokenizer and its template."""
+    added = tokenizer.added_tokens_decoder.values()
+    template = str(tokenizer.chat_template)
+    special = {t.content for t in added if t.special}
+    tags = {t.content for t in added if t.content[:1] == "<" and t.content in template}
+    return Controls(_any_of(special), _any_of(special | tags))
+
+
+def _any_of(tokens):
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def escape(controls, messages, switches):
+    """Replaces the control tokens that messages and tools spell out by stand-ins.
+
+    Args:
+      controls: from `controls_of`.
+      messages: list of messages.
+      switches: from `rendering.switches_of`.
+    Returns:
+      (messages, switches, escaped): the safe ones, and a dict from each stand-in, one
+      character that occurs nowhere in them, to the text it stands for.
+    """
+    everything = json.dumps([messages, switches], ensure_ascii=False, default=str)
+    private_use = map(chr, range(0xF0000, 0xFFFFE))
+    unused = (character for character in private_use if character not in everything)
+    stand_ins: dict[str, str] = defaultdict(lambda: next(unused))
+
+    def stand_in(match):
+        return stand_ins[match[0]]
+
+    safe_messages = []
+    for message in messages:
+        safe = _substitute(message, controls.every, stand_in)
+        if "content" in message:
+            answer = message.get("role") == "assistant"
+            pattern = controls.special if answer else controls.every
+            content = _substitute(message["content"], pattern, stand_in)
+            safe["content"] = _split_parts(content, pattern, stand_in)
+        safe_messages.append(safe)
+    safe_switches = _substitute(switches, controls.every, stand_in)
+    escaped = {character: text for text, character in stand_ins.items()}
+    return safe_messages, safe_switches, escaped
+
+
+def _substitute(value, pattern, stand_in):
+    """Replaces what the pattern finds in all strings of a JSON value."""
+    if isinstance(value, str):
+        return pattern.sub(stand_in, value)
+    if isinstance(value, list | tuple):
+        return [_substitute(item, pattern, stand_in) for item in value]
+    if isinstance(value, dict):
+        return {
+            _substitute(key, pattern, stand_in): _substitute(item, pattern, stand_in)
+            for key, item in value.items()
+        }
+    return value
+
+
+# The first letter of a text that is no stand-in.
+_LETTER = re.compile("[^\\s\U000f0000-\U000fffff]")
+
+
+def _split_parts(content, pattern, stand_in):
+    """Keeps the parts of a content from spelling a control token together.
+
+    Templates write the texts of parts right after each other, some of them stripped.
+    Where that spells a token, the first letter of all later parts is a stand-in.
+    """
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") or "" for part in content]
+    joined = "".join(texts), "".join(text.strip() for text in texts)
+    if not any(map(pattern.search, joined)):
+        return content
+    later = (_LETTER.sub(stand_in, text, count=1) for text in texts[1:])
+    safe = [texts[0], *later]
+    return [
+        part | {"text": text} if "text" in part else part
+        for part, text in zip(content, safe, strict=True)
+    ]
+
+
+def encode(tokenizer, texts, escaped=None):
+    """Encodes rendered text, in which `<end_of_turn>` is one control token.
+
+    Args:
+      tokenizer: whose control tokens count.
+      texts: list of str.
+      escaped: what the stand-ins in them stand for, from `escape`.
+    Returns:
+      list of lists of token ids.
+    """
+    if not texts:
+        return []
+    if not escaped:
+        with _LOCK:
+            return tokenizer(texts, add_special_tokens=False)["input_ids"]
+    as_text = {c: _control_as_text(tokenizer, text) for c, text in escaped.items()}
+    cut = re.compile(f"([{''.join(as_text)}])")
+    rows = []
+    for text in texts:
+        pieces = cut.split(text)
+        ids = iter(encode(tokenizer, pieces[::2]))
+        rows.append(list(next(ids)))
+        for character in pieces[1::2]:
+            rows[-1] += as_text[character] + next(ids)
+    return rows
+
+
+def encode_plain(tokenizer, texts):
+    """Encodes what somebody wrote, in which `<end_of_turn>` is only characters."""
+    if not texts:
+        return []
+    with _LOCK:
+        encoded = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+    return encoded["input_ids"]
+
+
+def _control_as_text(tokenizer, text):
+    """The ids of a spelled-out control token; a tag is only split when cut in two."""
+    (ids,) = encode_plain(tokenizer, [text])
+    if len(ids) > 1:
+        return ids
+    return sum(encode_plain(tokenizer, [text[:1], text[1:]]), [])

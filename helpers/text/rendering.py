@@ -1,0 +1,393 @@
+"""Chat templates applied to conversations, and what their text says about turns.
+
+Everything is derived from the template itself: what ends a turn, whether it can think,
+where an answer begins. Checks here refuse conversations that the template would change
+or shorten, because the model would then learn something else than the data says.
+"""
+
+import re
+
+from jinja2 import TemplateError, UndefinedError
+
+from helpers.text.encoding import encode
+
+# By the token that ends a turn: the token that ends a text, and the token that ends a
+# call where the family writes results into the model's own turn. A tokenizer's
+# eos_token is only one of them.
+FAMILY_ENDS = {
+    "<end_of_turn>": ("<eos>", None),
+    "<|im_end|>": ("<|endoftext|>", None),
+    "<|eot_id|>": ("<|end_of_text|>", None),
+    "<turn|>": ("<eos>", "<|tool_response>"),
+}
+MARKER = "\ue000"  # a private character that no template contains
+QUESTION = {"role": "user", "content": "Hi"}
+# The end of a think block that begins in an earlier text.
+THINK_ENDS = re.compile(r"^(?:(?!<think>).)*</think>", re.DOTALL)
+# Gemma 4's larger models end a prompt with an empty thought, which no answer has.
+THOUGHT = "<|channel>thought\n"
+NO_THOUGHT = THOUGHT + "<channel|>"
+
+
+def require_messages(messages):
+    """Refuses messages of which a chat template would silently leave out something.
+
+    Args:
+      messages: list of {"role", "content"}; a content is a str or a list of parts. An
+        assistant's may be missing where there are "tool_calls".
+    Returns:
+      messages.
+    Raises:
+      ValueError: naming the message, and what to write instead.
+    """
+    if not isinstance(messages, list | tuple):
+        raise ValueError(
+            f"Messages are {messages!r:.80}: pass a str, or a list of messages "
+            '{"role": "user", "content": …}.'
+        )
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise ValueError(
+                f"Message {index} is {message!r:.80}: a message is a dict with a "
+                '"role" and a "content".'
+            )
+        content = message.get("content")
+        for part in content if isinstance(content, list | tuple) else ():
+            if not _is_part(part):
+                raise ValueError(
+                    f"A part of message {index} is {part!r:.80}. A part is "
+                    '{"type": "text", "text": …} or {"type": "image"}; the picture '
+                    "itself is passed beside the messages, as pictures=."
+                )
+        acts = message.get("tool_calls") or message.get("reasoning_content")
+        silent = message["role"] == "assistant" and content is None and acts
+        if not isinstance(content, str | list | tuple) and not silent:
+            others = [name for name in message if name not in ("role", "content")]
+            raise ValueError(
+                f"The content of message {index} (role {message['role']!r}) is "
+                f"{content!r:.60}, and it has {others} beside it. Write the text under "
+                '"content", as a str or a list of parts.'
+            )
+    return messages
+
+
+def _is_part(part):
+    kind = part.get("type") if isinstance(part, dict) else None
+    return kind == "image" or kind == "text" and isinstance(part.get("text"), str)
+
+
+def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switches):
+    """Applies the chat template; `switches` are its own, like tools. Returns str.
+
+    Where the template writes an image, `vision` (the model's `config.vision`) says what
+    stands there: a begin token, the image tokens and an end token.
+
+    Raises:
+      ValueError: there is an image and no `vision`; or the template takes a content as
+        one text and gets a list of parts.
+    """
+    images = _images(messages)
+    if vision is None and images:
+        raise ValueError(
+            f"The messages have {len(images)} images, and the model would be asked "
+            "without them. Pass vision=model.config.vision, and pictures= to whatever "
+            "makes batches; or leave the images out."
+        )
+    text = _apply(tokenizer, messages, add_generation_prompt, **switches)
+    if vision is None:
+        return text
+    ids = vision.marker, vision.begin_token, vision.image_token, vision.end_token
+    marker, begin, soft, end = tokenizer.convert_ids_to_tokens(ids)
+    first, *pieces = text.split(marker)
+    if len(pieces) != len(images):
+        raise ValueError(
+            f"The messages have {len(images)} images, and the chat template wrote "
+            f"{len(pieces)} of them. Take the template of the model's own folder."
+        )
+    for image, piece in zip(images, pieces, strict=True):
+        tokens = f"{begin}{soft * vision.takes(image)}{end}"
+        first += f"{vision.around}{tokens}{vision.around}{piece}"
+    return first
+
+
+def _apply(tokenizer, messages, add_generation_prompt=True, **switches):
+    def write(messages):
+        return tokenizer.apply_chat_template(
+            identify_calls(messages),
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            **switches,
+        )
+
+    lists = [m["content"] for m in messages if isinstance(m.get("content"), list)]
+    no_parts = (
+        f"A content is a list of parts, {lists[:1]!r:.80}, and this chat template takes"
+        " one text only. Pass a str, the texts of the parts joined; or take a model "
+        "whose template knows parts (Gemma 3 and 4)."
+    )
+    try:
+        text = write(messages)
+        marked, count = _marked(messages)
+        written = write(marked) if count else ""
+    except (TypeError, UndefinedError) as error:
+        if lists:
+            raise ValueError(no_parts) from error
+        raise
+    if written.count(MARKER) != count or any(x and str(x) in text for x in lists):
+        raise ValueError(no_parts)  # Qwen3's own template passes over parts
+    return text
+
+
+def _marked(messages):
+    """The messages with a marker for each text part that is asked, and how many."""
+    marked, count = [], 0
+    for message in messages:
+        parts = message.get("content")
+        if message["role"] in ("system", "user") and isinstance(parts, list):
+            texts = [bool((part.get("text") or "").strip()) for part in parts]
+            pairs = zip(parts, texts, strict=True)
+            parts = [part | {"text": MARKER} if text else part for part, text in pairs]
+            message, count = message | {"content": parts}, count + sum(texts)
+        marked.append(message)
+    return marked, count
+
+
+def _images(messages):
+    """The parts of the messages that are images."""
+    contents = [m.get("content") for m in messages]
+    parts = [part for parts in contents if isinstance(parts, list) for part in parts]
+    return [part for part in parts if part.get("type") == "image"]
+
+
+def identify_calls(messages):
+    """The messages with an id in every call, and in every result that of its call.
+
+    Gemma 4's template finds the name of a result by them. Calls without an id get one
+    by their order.
+    """
+    identified: list[dict] = []
+    open_calls: list[str] = []
+    for message in messages:
+        calls = message.get("tool_calls")
+        if message["role"] == "tool" and open_calls:
+            call = message.get("tool_call_id") or open_calls[0]
+            open_calls = [each for each in open_calls if each != call]
+            message = {**message, "tool_call_id": call}
+        elif calls and isinstance(calls, list):
+            calls = [{"id": f"call_{i}"} | call for i, call in enumerate(calls)]
+            open_calls = [call["id"] for call in calls]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] != "tool":
+            open_calls = []
+        identified.append(message)
+    return identified
+
+
+def can_think(tokenizer):
+    """Whether its template has a switch that lets the model think first."""
+    on, off = (render(tokenizer, [QUESTION], enable_thinking=x) for x in (True, False))
+    return on != off
+
+
+def switches_of(tokenizer, thinking, tools, vision=None):
+    """What to pass to `render` for thinking, tools and vision; None: nothing.
+
+    Raises:
+      ValueError: the template writes the same with and without it.
+    """
+    switches = {}
+    if vision is not None:
+        marker = tokenizer.convert_ids_to_tokens(vision.marker)
+        image = {"role": "user", "content": [{"type": "image"}]}
+        if marker is None or marker not in (_try(_apply, tokenizer, [image]) or ""):
+            raise ValueError(
+                f"This chat template writes no {marker} for an image: take the "
+                "template of a model that sees (Gemma 3 4B or larger, Gemma 4)."
+            )
+        switches["vision"] = vision
+    if thinking is not None:
+        if not can_think(tokenizer):
+            raise ValueError(
+                f"You set thinking={thinking}, but this chat template writes the same "
+                "prompt with thinking on and off. Leave thinking=None, or take a model "
+                "whose template has the switch (Qwen3)."
+            )
+        switches["enable_thinking"] = bool(thinking)
+    if tools:
+        asked = [QUESTION]
+        if render(tokenizer, asked, tools=tools) == render(tokenizer, asked):
+            raise ValueError(
+                "tools were given, but this chat template leaves them out. Describe "
+                "them in the first message, or take a model whose template has tools "
+                "(Qwen2.5, Qwen3, Llama 3.1)."
+            )
+        end = tokenizer.convert_ids_to_tokens(turn_end(tokenizer)[0][-1])
+        expected = tokenizer.get_added_vocab().get(FAMILY_ENDS.get(end, (0, None))[1])
+        if expected is not None and call_end(tokenizer) != expected:
+            raise ValueError(
+                "This family's model writes results into its own turn, and this chat "
+                "template writes them elsewhere, as the first revision of Gemma 4's "
+                "did. Take the template of a newer revision of the model's folder."
+            )
+        switches["tools"] = tools
+    return switches
+
+
+def _try(function, *arguments):
+    """What the function returns; None where a template fails, in any way."""
+    try:
+        return function(*arguments)
+    except ImportError:  # of Jinja, which is not the template's fault
+        raise
+    except Exception:
+        return None
+
+
+def turn_end(tokenizer):
+    """The ids that the template writes after an answer, in two lists.
+
+    The first ends with the control token that ends the turn, and is learned. The second
+    is what follows it, which the model never writes.
+
+    Raises:
+      ValueError: there is no control token among them.
+    """
+    messages = [QUESTION, {"role": "assistant", "content": MARKER}]
+    closing = render(tokenizer, messages, False).rpartition(MARKER)[2]
+    (ids,) = encode(tokenizer, [closing])
+    added = tokenizer.added_tokens_decoder
+    for count, token in enumerate(ids, start=1):
+        if token in added and added[token].special:
+            return ids[:count], ids[count:]
+    raise ValueError(
+        f"The chat template writes {closing!r} after an answer, in which there is no "
+        "control token: a model trained on it could not stop. Use an instruct "
+        "model's template."
+    )
+
+
+def call_end(tokenizer):
+    """The id that the template writes after a call which awaits its result, or None.
+
+    In families whose results stand in the model's own turn (Gemma 4) it is the begin of
+    a result: the model writes it and stops. None: a call ends as every turn does, or
+    the template has no calls.
+    """
+    calls = [{"type": "function", "function": {"name": MARKER, "arguments": {}}}]
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    text = _try(render, tokenizer, [QUESTION, called], False)
+    if text is None:
+        return None
+    (ids,) = encode(tokenizer, [text.rpartition(MARKER)[2]])
+    added = tokenizer.added_tokens_decoder
+    special = [i for i in ids if i in added and added[i].special]
+    if not special or turn_end(tokenizer)[0][-1] in special:
+        return None
+    return special[-1]
+
+
+def answer_place(tokenizer, messages, index, whole, switches, is_last):
+    """Where in the rendered `whole` the answer messages[index] begins, and its text.
+
+    Args:
+      is_last: whether no later answer is learned.
+    Returns:
+      (place in `whole`, text, an empty thought that only the answer's prompt ends in).
+    """
+    before = render(tokenizer, messages[:index], **switches)
+    up_to = render(tokenizer, messages[: index + 1], False, **switches)
+    begin = before if up_to.startswith(before) else before.removesuffix(NO_THOUGHT)
+    text, thought = up_to.removeprefix(begin), before.removeprefix(begin)
+    if not up_to.startswith(begin) or thought and text.startswith(THOUGHT):
+        raise ValueError(
+            f"The prompt for message {index} ends in {before[-40:]!r}, but the "
+            "template begins that answer otherwise. An answer that holds thinking "
+            "needs thinking=None or True, one that holds none thinking=None or False."
+        )
+    if not is_last and thought or not whole.startswith(up_to):
+        raise ValueError(
+            f"The template writes message {index} differently once the conversation "
+            "goes on (Qwen3 writes a think block only in the last answer, Gemma 4 an "
+            "empty one only in its prompt): the model would learn what it never has "
+            "to write. Make one example per answer, conversation_tokens(tokenizer, "
+            f"messages[:{index + 1}], ..., last_only=True)."
+        )
+    return len(begin), text, thought
+
+
+def check_answers_follow_prompts(tokenizer, thinking=None, tools=None):
+    """Raises where an answer right behind its prompt would stand in a think block.
+
+    Templates of models that always think open the block in the prompt (DeepSeek's
+    distilled ones, Qwen3's of 2507), and write an answer without thinking after its
+    end. An answer may follow an empty thought.
+    """
+    switches = switches_of(tokenizer, thinking, tools)
+    messages = [QUESTION, {"role": "assistant", "content": MARKER}]
+    prompt = render(tokenizer, messages[:1], **switches)
+    whole = render(tokenizer, messages, False, **switches)
+    begin = prompt.removesuffix(NO_THOUGHT)
+    between = whole.removeprefix(begin).partition(MARKER)[0]
+    if not whole.startswith(begin) or THINK_ENDS.search(between):
+        raise ValueError(
+            f"The prompt ends in {prompt[-40:]!r}, and the template writes an answer "
+            f"without thinking as {whole[-60:]!r}: put behind the prompt, it would be "
+            "learned as the model's thoughts. Pass thinking=False if the template "
+            "knows it, or take an instruct model that does not always think."
+        )
+
+
+def check_nothing_is_left_out(tokenizer, messages, learned, whole, switches):
+    """Raises where a part of a message does not change what the template writes.
+
+    The template may drop the thinking of earlier answers that are not learned.
+    """
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index not in learned:
+            continue
+        for part in ("content", "reasoning_content", "tool_calls"):
+            if not str(message.get(part) or "").strip():
+                continue
+            less = [*messages[:index], {**message, part: ""}, *messages[index + 1 :]]
+            try:
+                changes = render(tokenizer, less, False, **switches) != whole
+            except TemplateError:  # e.g. a result whose call is gone
+                changes = True
+            if not changes:
+                raise ValueError(
+                    f"The template leaves out the {part} of message {index} (role "
+                    f"{message['role']!r}). Write it into a content that the template "
+                    "has, or take a model whose template knows it."
+                )
+
+
+def after_answer(tokenizer, messages, ended):
+    """Messages as they follow an answer that contains MARKER, and the id that ends it.
+
+    Where results stand in the model's own turn, an answer that ended with the begin of
+    a result gets them there; one that ended its turn gets them in a user's turn.
+
+    Args:
+      ended: id of the token that the model wrote last; None: what the template writes.
+    Returns:
+      (the answer and the messages, the id that the template writes after the answer).
+    """
+    call, turn = call_end(tokenizer), turn_end(tokenizer)[0][-1]
+    plain = {"role": "assistant", "content": MARKER}
+    results = [message for message in messages if message["role"] == "tool"]
+    if call is None or not results and ended != call:
+        return [plain, *messages], turn
+    if ended not in (None, call):
+        shown = "\n".join(message["content"] for message in messages)
+        return [plain, {"role": "user", "content": shown}], turn
+    calls = [_call_of(message, {}) for message in results[:-1]]
+    calls.append(_call_of(results[-1] if results else {}, {"argument": MARKER}))
+    called = {"role": "assistant", "content": "", "tool_calls": calls}
+    return [called, *messages], call
+
+
+def _call_of(message, arguments):
+    """The call whose result a message is: templates may look its name up there."""
+    function = {"name": message.get("name") or "unknown", "arguments": arguments}
+    call_id = {"id": message["tool_call_id"]} if message.get("tool_call_id") else {}
+    return call_id | {"type": "function", "function": function}
