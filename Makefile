@@ -1,9 +1,9 @@
 # The course's commands; `make help` lists them. All create the environment they need.
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
-  notebooks tiny seeds bench \
-  bench-real parity serve serve-check gguf-check scale handover-check tpu-check tpu-floor tpu-published tpu-peers real-model \
-  real real-beside real-peers colab-check app-check release-check clean
+  notebooks results tiny seeds bench parity serve serve-check gguf-check scale \
+  handover-check tpu-check tpu-floor tpu-published tpu-peers real-model real \
+  colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -69,7 +69,7 @@ app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(APP_ARGS)
 
 slides: $(READY)  ## slides of all notebooks, to teach from, into build/slides
-	$(PY) -m scripts.slides
+	$(PY) -m jupyter nbconvert --to slides --output-dir build/slides notebooks/*.ipynb
 
 grade: $(READY)  ## check a class's notebooks, into build/grades.csv: make grade FOLDER=…
 	$(PY) -m scripts.grade "$(FOLDER)" $(GRADE_ARGS)
@@ -77,20 +77,19 @@ grade: $(READY)  ## check a class's notebooks, into build/grades.csv: make grade
 notebooks: $(READY)  ## re-execute and normalise all committed notebooks
 	rm -rf build/committed
 	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/publish.py
-	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) notebooks/readme.py
+	COURSE_BUILD="$(CURDIR)/build/committed" $(PY) -m scripts.results
+
+results: $(READY)  ## write docs/results.md and the tables of README from data/results
+	$(PY) -m scripts.results
 
 tiny: $(READY)  ## train the shipped checkpoints data/tiny anew (under an hour)
 	$(PY) -m scripts.tiny
 
-seeds: $(READY)  ## the walk with three seeds, into learning.csv and assertions.csv
-	$(PY) -m scripts.assertions
-	$(PY) -m scripts.labels_curve
+seeds: $(READY)  ## the walk with three seeds, into data/results/learning.csv
+	$(PY) -m scripts.seeds
 
 bench: $(READY)  ## measure against google-tunix and TRL, into data/results/bench_cpu.csv
 	$(PY) tests/bench/bench.py
-
-bench-real: $(READY)  ## a real model's speed beside what this machine can do
-	$(PY) tests/bench/real_speed.py
 
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
@@ -129,22 +128,13 @@ real-model: $(READY)  ## fetch SmolLM2-135M-Instruct, a real model for two cores
 real: $(READY)  ## train that model, into data/results/real.csv (REAL_ARGS=--help)
 	$(PY) -m scripts.real $(REAL_ARGS)
 
-real-beside: $(READY)  ## what rounding costs that model, and what it has forgotten
-	$(PY) -m scripts.real_dtypes
-	$(PY) -m scripts.real_dtypes --curves
-	$(PY) -m scripts.real_forgotten
-
-real-peers: $(READY)  ## train it beside TRL (hours), into data/results/real_peers.csv
-	$(PY) tests/bench/real_peers.py $(PEERS_ARGS)
-
 colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitation of Colab
 	$(PY) -m scripts.colab_check
 
-app-check: $(READY)  ## the assistant's web page and the slides in a headless Chromium
+app-check: $(READY)  ## the assistant's web page in a headless Chromium
 	$(PY) tests/browser/check.py
 	PYTHONPATH=. $(PY) tests/browser/two_servers.py
 	$(PY) -m scripts.app_picture --check
-	$(PY) tests/browser/slides.py
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree
 	$(PY) -m scripts.release_check

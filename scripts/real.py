@@ -1,37 +1,31 @@
-"""A real model trained on two cores, measured into `data/results/real.csv`.
+"""A real model trained and measured, stage by stage: `make real`.
 
     python -m scripts.real [--seeds 0 1 2] [--stages base sft grpo] [--tasks gsm8k]
 
-A stage is the last section of its notebook, as it stands there, with the preset
-laptop-real: SmolLM2-135M and generated problems of one to three steps; SFT alone, for
-as long as SFT and GRPO together, is in `scripts.real_sft`, GRPO on problems of one step
-in `scripts.real_one_step`, those with a calculator in `scripts.real_tool`, those on
-GSM8K itself in `scripts.real_gsm8k`. Before the first stage and after each the model is
-measured on held-out problems, level by level: greedily on 200 of each, and with eight
-samples on 50 of them; as it comes also in the wording that suits it best on training
-problems, and shown an example and stopped after the line that is graded, for it goes
-on. With COURSE_GSM8K, the folder of GSM8K's files, on its test questions too: all
-1,319, which take an hour or two of a core for each stage, or as many of the first as
-COURSE_GSM8K_ROWS says.
+Each stage of STAGES trains adapters for SmolLM2-135M-Instruct and then measures them on
+held-out problems: greedily on 200 of each level, and with eight samples on 50 of them.
+The stages sft, grpo, gspo and student run the last section of notebooks 04, 07, 08 and
+11 as it stands there. With COURSE_GSM8K set to the folder of GSM8K's files, each stage
+is also measured on all 1,319 of its test questions (COURSE_GSM8K_ROWS: on the first n).
 
-Everything is kept in build/real/<seed>: stopped and started again, a run goes on where
-it was, and what was measured of the same adapters is not measured again. Nor is the
-model as it comes, where the table has it: it would give the same.
+Rows go into data/results/real.csv, the verdict on every question into real_right.csv,
+and the curve of each RL run into real_curves.csv. Everything is saved in
+build/real/<seed>, so a run that was stopped goes on where it was. A measurement that
+the table has of the same adapters is not repeated.
 """
 
 import argparse
-import contextlib
-import fcntl
-import functools
+import dataclasses
 import json
 import os
 import pathlib
 import platform
-import sys
 from collections.abc import Callable
 from importlib import metadata
+from typing import NamedTuple
 
 import jax
+import nbformat
 
 from helpers import runtime
 from helpers.evaluation.evaluator import (
@@ -42,34 +36,225 @@ from helpers.evaluation.evaluator import (
     with_wording,
 )
 from helpers.generation.calculator_use import CalculatorUse
+from helpers.model import lora
 from helpers.recipes import maths, presets
-from helpers.recipes.maths import frozen_dtype
+from helpers.rewards.functions import RewardSet, correct, format_reward
 from helpers.tasks.maths import gsm8k, word_problems
+from helpers.training import Trainer, objectives, optimizers
 from scripts import tables
-from scripts.real_stages import STAGES, NotTrained, require_trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "real.csv"
-ANSWERED = "real_right.csv"  # beside it: which of the questions were answered right
-CURVES = "real_curves.csv"  # and how each run on rewards went
 WORK = ROOT / "build" / "real"
-
-
-# As it comes: asked as the others; in the wording that suits it; and shown an example
-# first, and stopped after the line that is graded.
-BASE = ("base", "base_asked_well", "base_stopped")
+NOTEBOOKS = {
+    "sft": "04_sft",
+    "grpo": "07_grpo",
+    "gspo": "08_gspo",
+    "student": "11_distillation",
+}
+# The untrained model, asked like the others, in the wording that suits it best, and
+# shown an example and stopped after the line that is graded.
+UNTRAINED = ("base", "base_asked_well", "base_stopped")
 LEVELS = {1: "one_step", 2: "two_step", 3: "three_step"}
-CHOSEN_ON = 60  # training problems, on which the wording for the base is chosen
 N, SAMPLED = 200, 50  # held-out problems of a level: answered greedily, and sampled
+GRPO_STEP = 6.93  # CPU-seconds of a step of GRPO over those of a step of SFT
+REWARD = RewardSet({correct: 1.0, format_reward: 0.1})
 KEY = ("model", "stage", "task", "seed")
 FIELDS = (
     *KEY,
     *("n", "greedy", "low", "high", "lenient", "pass1", "pass8", "truncated"),
     *("seconds", "versions", "load"),
 )
-# A 1 or 0 for each question, in their order: read strictly, and leniently. Rows of
-# before the 28th of November 2026 lack the second.
-ONE_BY_ONE = (*KEY, "right", "right_lenient")
+# The sizes of the stages on GSM8K itself: one epoch of SFT, then 24 steps of GRPO.
+GSM8K = dict(
+    levels=(),
+    lora_rank=64,
+    prompts=32,
+    packed=16,
+    prompt_tokens=256,
+    completion_tokens=256,
+    chunk=4096,
+    pieces=8,
+    sft_pieces=None,
+    remat="layer",
+    sft=presets.Stage(200, 5e-4),
+    rl=presets.Stage(24, 1e-4),
+)
+ON_CPU = dict(  # a sixteenth of that SFT, a sixteenth of that GRPO
+    prompts=4,
+    packed=4,
+    chunk=1024,
+    pieces=4,
+    sft_pieces=4,
+    remat="none",
+    sft=presets.Stage(50, 5e-4),
+    rl=presets.Stage(12, 1e-4),
+)
+
+
+def notebook_section(stage: str) -> Callable:
+    """Trains as the cell tagged "real" of a stage's notebook does.
+
+    Raises:
+      ValueError: the notebook does not have exactly one cell with each tag.
+    """
+
+    def train(preset, seed):
+        path = ROOT / "notebooks" / f"{NOTEBOOKS[stage]}.ipynb"
+        cells = nbformat.read(path, as_version=4).cells
+        names: dict = {"reward": REWARD}
+        for tag in ("imports", "real"):
+            tagged = [cell for cell in cells if tag in cell.metadata.get("tags", ())]
+            if len(tagged) != 1:
+                raise ValueError(f"{path.name} has {len(tagged)} cells tagged {tag!r}.")
+            exec(tagged[0].source, names)
+        names["seed"] = seed
+        print(names["on_real_weights"](preset), flush=True)
+
+    return train
+
+
+def imitate(there: maths.Recipe, stage: str, seed: int) -> None:
+    """SFT on a recipe's training rows, as in notebook 04, saved as `stage`."""
+    size = there.preset
+    trainer = Trainer(
+        there.policy,
+        objectives.sft(chunk=there.chunk),
+        optimizers.adamw(size.sft.rate, steps=size.sft.steps, warmup=5),
+        accumulate=size.sft_pieces,
+        wrt=lora.Adapter,
+        folder=runtime.run_folder(f"{stage}_{size.name}"),
+        save_every=size.sft.save_every,
+    )
+    trainer.fit(there.demonstrations(seed), size.sft.steps)
+    there.keep(stage)
+
+
+def reinforce(there: maths.Recipe, stage: str, seed: int) -> None:
+    """GRPO on a recipe's training questions, as in notebook 07, saved as `stage`."""
+    size = there.preset
+    trainer = Trainer(
+        there.policy,
+        objectives.policy_gradient(chunk=there.chunk),
+        optimizers.adamw(size.rl.rate, steps=size.rl.steps, warmup=5),
+        accumulate=size.pieces,
+        wrt=lora.Adapter,
+        folder=runtime.run_folder(f"{stage}_{size.name}"),
+        save_every=size.rl.save_every,
+    )
+    trainer.fit(there.rollouts(REWARD, seed), size.rl.steps)
+    there.keep(stage)
+
+
+def sft_control(preset, seed):
+    """SFT for the CPU-seconds of SFT and GRPO together."""
+    steps = preset.sft.steps + round(preset.rl.steps * GRPO_STEP)
+    longer = dataclasses.replace(preset, sft=preset.sft._replace(steps=steps))
+    imitate(maths.recipe(longer), "sft_control", seed)
+
+
+def sft_with_tool(preset, seed):
+    """SFT that leaves the calculator's digits out of the loss."""
+    imitate(maths.recipe(preset, maths.WithCalculator), "sft_with_tool", seed)
+
+
+def tool_grpo(preset, seed):
+    """GRPO from SFT's model with the calculator in the loop."""
+    there = maths.recipe(preset, maths.WithCalculator).start("sft")
+    reinforce(there, "tool_grpo", seed)
+
+
+def tool_student(preset, seed):
+    """SFT's model imitates the right answers of "tool_grpo", digits included."""
+    teacher = maths.recipe(preset, maths.WithCalculator).start("tool_grpo")
+    answers = dataclasses.replace(teacher, test=teacher.train).evaluate(1000).answers
+    rows = [
+        {"question": answer["question"], "answer": answer["text"]}
+        for answer in answers
+        if answer["strict"]
+    ]
+    there = dataclasses.replace(maths.recipe(preset).start("sft"), train=rows)
+    imitate(there, "tool_student", seed)
+
+
+def on_gsm8k(preset, kind=maths.Recipe) -> maths.Recipe:
+    """The recipe sized for GSM8K, with its questions as they are measured: bare."""
+    sizes = GSM8K | (ON_CPU if jax.default_backend() == "cpu" else {})
+    there = maths.recipe(dataclasses.replace(preset, **sizes), kind)
+    rows = [
+        row | {"question": row["question"].removesuffix(maths.ASK)}
+        for row in there.train
+    ]
+    return dataclasses.replace(there, train=rows)
+
+
+def gsm8k_sft(preset, seed):
+    """SFT on GSM8K's worked solutions."""
+    imitate(on_gsm8k(preset), "gsm8k_sft", seed)
+
+
+def gsm8k_grpo(preset, seed):
+    """GRPO on GSM8K from there."""
+    reinforce(on_gsm8k(preset).start("gsm8k_sft"), "gsm8k_grpo", seed)
+
+
+def gsm8k_tool_grpo(preset, seed):
+    """GRPO on GSM8K from there, with the calculator in the loop."""
+    there = on_gsm8k(preset, maths.WithCalculator).start("gsm8k_sft")
+    reinforce(there, "gsm8k_tool_grpo", seed)
+
+
+class Stage(NamedTuple):
+    """One stage: what trains it, and how it is measured.
+
+    Attributes:
+      train: `train(preset, seed)`; None where an earlier stage's adapters are measured.
+      adapters: the adapters that are measured.
+      after: stages whose adapters the training starts from or learns from.
+      calculator: whether the model may call a calculator when it is measured.
+    """
+
+    train: Callable | None
+    adapters: str
+    after: tuple[str, ...] = ()
+    calculator: bool = False
+
+
+STAGES = {
+    name: Stage(notebook_section(name), name, () if name == "sft" else ("sft",))
+    for name in NOTEBOOKS
+} | {
+    "sft_control": Stage(sft_control, "sft_control"),
+    "tool_sft": Stage(None, "sft", calculator=True),
+    "sft_with_tool": Stage(sft_with_tool, "sft_with_tool", calculator=True),
+    "tool_grpo": Stage(tool_grpo, "tool_grpo", ("sft",), True),
+    "tool_grpo_alone": Stage(None, "tool_grpo"),
+    "tool_student": Stage(tool_student, "tool_student", ("tool_grpo", "sft")),
+    "gsm8k_sft": Stage(gsm8k_sft, "gsm8k_sft"),
+    "gsm8k_tool_sft": Stage(None, "gsm8k_sft", calculator=True),
+    "gsm8k_grpo": Stage(gsm8k_grpo, "gsm8k_grpo", ("gsm8k_sft",)),
+    "gsm8k_tool_grpo": Stage(
+        gsm8k_tool_grpo, "gsm8k_tool_grpo", ("gsm8k_sft",), calculator=True
+    ),
+}
+
+
+def require_trained(preset: presets.Preset, name: str) -> None:
+    """Refuses a stage whose starting point was not trained with this seed.
+
+    Without this check `start` would take the untrained model, and the row would not
+    say so.
+
+    Raises:
+      ValueError: names the stage to train first.
+    """
+    stage = STAGES[name]
+    for needed in stage.after if stage.train else (stage.adapters,):
+        if not maths.trained_here(needed, preset):
+            raise ValueError(
+                f"{name} starts from {needed}, which was not trained with this seed. "
+                f"Train it first: --stages {needed} {name}."
+            )
 
 
 def tasks() -> dict[str, list[dict]]:
@@ -84,35 +269,26 @@ def tasks() -> dict[str, list[dict]]:
     return rows
 
 
-def asked_well(there) -> Callable[[list[dict]], list[dict]]:
-    """What puts rows into the wording that suits the model as it comes.
-
-    Chosen on training problems of all levels in turn.
-    """
+def wording_of(there: maths.Recipe, stage: str):
+    """(what puts rows into the stage's wording, where to stop an answer or None)."""
+    if stage == "base_stopped":
+        return lambda rows: with_wording(rows, WORDINGS["example"]), FINAL_LINE
+    if stage != "base_asked_well":
+        return list, None
     size = there.preset
-    found = by_wording(
+    best = by_wording(
         there.policy,
         there.tokenizer,
-        there.train[:CHOSEN_ON],
+        there.train[:60],
         max_tokens=size.completion_tokens,
         batch=size.prompts * size.group,
         buckets=(size.prompt_tokens, 2 * size.prompt_tokens),
     )
-    for name, report in found.items():
-        print(f"  asked as {name!r}: {report}", flush=True)
-    return lambda rows: with_wording(rows, WORDINGS[next(iter(found))])
+    return lambda rows: with_wording(rows, WORDINGS[next(iter(best))]), None
 
 
-def as_it_comes(there) -> dict:
-    """For each of BASE what makes its wording, None the others', and where to stop."""
-    shown = functools.partial(with_wording, wording=WORDINGS["example"])
-    well = functools.partial(asked_well, there)
-    ways = (None, None), (well, None), (lambda: shown, FINAL_LINE)
-    return dict(zip(BASE, ways, strict=True))
-
-
-def measure(there, task: str, rows, tools=None, stop=None) -> dict:
-    """The columns of both tables that an evaluation on one task fills."""
+def measure(there: maths.Recipe, task: str, rows, tools=None, stop=None) -> dict:
+    """One evaluation: the columns of both tables."""
     size = there.preset
     settings = {
         "max_tokens": size.completion_tokens,
@@ -122,194 +298,117 @@ def measure(there, task: str, rows, tools=None, stop=None) -> dict:
         "stop": stop,
     }
     if task == "gsm8k":
-        settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": at_once()}
+        at_once = 64 if jax.default_backend() == "cpu" else 256
+        settings |= {"max_tokens": 256, "buckets": (256, 512), "batch": at_once}
     greedy = evaluate(there.policy, there.tokenizer, rows, samples=0, **settings)
     settings["batch"] = size.prompts
     few = evaluate(there.policy, there.tokenizer, rows[:SAMPLED], **settings)
-    figures = {
-        name: round(getattr(greedy, name), 4)
-        for name in ("greedy", "low", "high", "lenient", "truncated")
-    }
-    figures |= {name: round(getattr(few, name), 4) for name in ("pass1", "pass8")}
     print(f"  {task}: {greedy}\n  sampled: {few}", flush=True)
-    read_as = {"right": "strict", "right_lenient": "lenient"}
-    bits = {
-        name: "".join(str(int(right)) for right in greedy.column(how))
-        for name, how in read_as.items()
+    figures = {
+        name: round(getattr(report, name), 4)
+        for report, names in (
+            (greedy, ("greedy", "low", "high", "lenient", "truncated")),
+            (few, ("pass1", "pass8")),
+        )
+        for name in names
     }
-    return figures | {"n": greedy.n} | bits
+    for name, column in (("right", "strict"), ("right_lenient", "lenient")):
+        figures[name] = "".join(str(int(bit)) for bit in greedy.column(column))
+    return figures | {"n": greedy.n}
 
 
-def at_once() -> int:
-    """GSM8K's questions that are answered together."""
-    return 64 if jax.default_backend() == "cpu" else 256
-
-
-def measured_with() -> str:
-    """What a row says it was measured with: versions, and a device that is no CPU."""
-    said = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
-    said.append(f"python {platform.python_version()}")
-    if jax.default_backend() != "cpu":
-        said.append(f"on {jax.devices()[0].device_kind}")
-    return " ".join(said)
-
-
-def read() -> list[dict]:
-    """The rows of the table so far."""
-    return tables.read(TABLE)
-
-
-@contextlib.contextmanager
-def alone():
-    """Within it no other run writes to the tables."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    with open(WORK / "tables.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def write(row: dict) -> None:
-    """Puts a row into both tables, in the place of an earlier one of the same key.
-
-    Two runs may write at the same moment, and neither loses a row.
-    """
-    with alone():
-        _write(row)
-
-
-def _write(row):
-    same = [str(row[name]) for name in KEY]
-    order = [*BASE, *STAGES]
-    for path, fields in (TABLE, FIELDS), (TABLE.with_name(ANSWERED), ONE_BY_ONE):
-        table = tables.read(path)
-        table = [old for old in table if [old[name] for name in KEY] != same]
-        table.append({name: str(row[name]) for name in fields})
-        table.sort(
-            key=lambda r: (r["model"], order.index(r["stage"]), r["task"], r["seed"])
-        )
-        tables.write(path, table, fields)
-
-
-def record(
-    there,
-    stage: str,
-    seed: int,
-    seconds: float,
-    tools=None,
-    ask=None,
-    stop=None,
-    wanted=(),
-) -> None:
-    """Measures a stage on every task on which it was not measured yet.
-
-    Args:
-      wanted: names of the only tasks that are asked; none: all.
-      stop: see `evaluate`.
-      ask: makes what puts rows into another wording, once one is needed.
-    """
-    have = {tuple(row[name] for name in KEY): int(row["n"]) for row in read()}
+def record(there: maths.Recipe, name: str, seed: int, seconds: float, wanted) -> None:
+    """Measures a stage on every task that the table lacks, and appends the rows."""
     model = there.preset.model.split("/")[-1]
-    notes = WORK / str(seed) / "measured.json"  # the adapters that were measured here
-    put, about = None, there.started
+    measured_file = WORK / str(seed) / "measured.json"
+    measured = json.loads(measured_file.read_text()) if measured_file.exists() else {}
+    tools = CalculatorUse() if name in STAGES and STAGES[name].calculator else None
+    reword = stop = None
     for task, rows in tasks().items():
-        key = (model, stage, task, str(seed))
-        noted = json.loads(notes.read_text()) if notes.exists() else {}
-        if wanted and task not in wanted:
+        key = dict(zip(KEY, (model, name, task, seed), strict=True))
+        same = measured.get(f"{name} {task}", there.started) == there.started
+        if (wanted and task not in wanted) or (same and tables.has(TABLE, **key)):
             continue
-        same = not about or noted.get(f"{stage} {task}") == about
-        if have.get(key, -1) >= len(rows) and same:  # not of fewer
-            print(f"  {task}: in the table", flush=True)
-            continue
-        put = put or (ask() if ask else list)
-        figures = measure(there, task, put(rows), tools, stop)
-        write(
-            figures
-            | dict(zip(KEY, (model, stage, task, seed), strict=True))
-            | {
-                "seconds": round(seconds),
-                "versions": measured_with() + f" frozen {frozen_dtype(there.preset)}",
-                "load": round(os.getloadavg()[0], 1),
-            }
-        )
-        notes.parent.mkdir(parents=True, exist_ok=True)
-        notes.write_text(json.dumps(noted | {f"{stage} {task}": about}))
+        if reword is None:
+            reword, stop = wording_of(there, name)
+        figures = key | measure(there, task, reword(rows), tools, stop)
+        figures |= {
+            "seconds": round(seconds),
+            "versions": f"{versions()} frozen {maths.frozen_dtype(there.preset)}",
+            "load": round(os.getloadavg()[0], 1),
+        }
+        right = {name: figures.pop(name) for name in ("right", "right_lenient")}
+        tables.put(TABLE, [figures], KEY, FIELDS)
+        columns = (*KEY, "right", "right_lenient")
+        tables.put(TABLE.with_name("real_right.csv"), [key | right], KEY, columns)
+        measured[f"{name} {task}"] = there.started
+        measured_file.parent.mkdir(parents=True, exist_ok=True)
+        measured_file.write_text(json.dumps(measured))
 
 
-def trained_seconds(folder) -> float:
-    """What all steps of a run took together, however often it was stopped."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return sum(json.loads(line)["seconds"] for line in lines)
+def versions() -> str:
+    """The versions of the packages, and the device where it is not a CPU."""
+    parts = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
+    parts.append(f"python {platform.python_version()}")
+    if jax.default_backend() != "cpu":
+        parts.append(f"on {jax.devices()[0].device_kind}")
+    return " ".join(parts)
 
 
-def keep_curve(stage: str, seed: int, folder) -> None:
-    """Puts a run on rewards into the table of curves, beside those at other rates."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line) for line in lines]
+def record_curve(name: str, seed: int, steps: list[dict]) -> None:
+    """Puts the curve of an RL run into real_curves.csv."""
     if "reward/correct" not in steps[0]:
         return
-    key = {"stage": stage, "seed": str(seed)}
-    key |= {"rate": f"{max(step['learning_rate'] for step in steps):g}"}
-    path = TABLE.with_name(CURVES)
-    with alone():
-        _keep_curve(path, key, steps)
+    rate = f"{max(step['learning_rate'] for step in steps):g}"
+    rows = [
+        {
+            "stage": name,
+            "seed": seed,
+            "rate": rate,
+            "step": step["step"],
+            "sampled": round(step["reward/correct"], 4),
+            "held_out": step.get("eval/right", ""),
+            "seconds": round(step["seconds"], 1),
+        }
+        for step in steps
+    ]
+    key = ("stage", "seed", "rate", "step")
+    tables.put(TABLE.with_name("real_curves.csv"), rows, key)
 
 
-def _keep_curve(path, key, steps):
-    table = [row for row in tables.read(path) if key.items() - row.items()]
-    for step in steps:
-        row = {"step": step["step"], "sampled": round(step["reward/correct"], 4)}
-        row |= {"held_out": step.get("eval/right", "")}
-        row |= {"seconds": round(step["seconds"], 1)}
-        table.append(key | {name: str(x) for name, x in row.items()})
-    table.sort(key=lambda r: (r["stage"], r["seed"], float(r["rate"]), int(r["step"])))
-    tables.write(path, table)
-
-
-def run(preset, stages, seed: int, wanted=()) -> None:
-    """Trains and measures the stages in order, in a build folder of the seed's own.
-
-    Args:
-      wanted: names of the only tasks that are asked; none: all.
-    Raises:
-      NotTrained: what a stage goes on from was not trained in that folder.
-    """
+def run(preset: presets.Preset, stages: list[str], seed: int, wanted=()) -> None:
+    """Trains and measures stages in order, in the build folder of this seed."""
     os.environ["COURSE_BUILD"] = str(WORK / str(seed))
-    require_trained(preset, [name for name in stages if name not in BASE])
     for name in stages:
         print(f"{name}, seed {seed}", flush=True)
-        if name in BASE:
-            there = maths.recipe(preset)
-            ask, stop = as_it_comes(there)[name]
-            # Of no seed, the same for all.
-            record(there, name, 0, 0.0, ask=ask, stop=stop, wanted=wanted)
+        if name in UNTRAINED:  # the same for all seeds
+            record(maths.recipe(preset), name, 0, 0.0, wanted)
             continue
         stage = STAGES[name]
-        require_trained(preset, [name])  # an earlier one may have been trained anew
+        require_trained(preset, name)
         if stage.train:
             stage.train(preset, seed)
         jax.clear_caches()
         folder = runtime.run_folder(f"{stage.adapters}_{preset.name}")
-        tools = CalculatorUse() if stage.calculator else None
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line) for line in lines]
         there = maths.recipe(preset).start(stage.adapters)
-        record(there, name, seed, trained_seconds(folder), tools, wanted=wanted)
+        record(there, name, seed, sum(step["seconds"] for step in steps), wanted)
         if stage.train:
-            keep_curve(name, seed, folder)
+            record_curve(name, seed, steps)
 
 
-def main():
-    """Runs what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    order = [*BASE, *STAGES]
+def main() -> None:
+    """Command line; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    order = [*UNTRAINED, *STAGES]
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--stages", nargs="+", choices=order, default=order[:5])
     parser.add_argument("--tasks", nargs="+", choices=[*LEVELS.values(), "gsm8k"])
     parser.add_argument("--preset", default="laptop-real")
     given = parser.parse_args()
     for seed in given.seeds:
-        try:
-            run(presets.preset(given.preset), given.stages, seed, given.tasks or ())
-        except NotTrained as error:
-            sys.exit(str(error))
+        run(presets.preset(given.preset), given.stages, seed, given.tasks or ())
 
 
 if __name__ == "__main__":

@@ -1,47 +1,72 @@
-"""What the walk teaches with several seeds, into `data/results/learning.csv`.
+"""What the course teaches with several seeds: `make seeds`.
 
-`make seeds` walks with three seeds (scripts/assertions.py runs the notebooks and calls
-this); so what the table says is what a learner gets. A seed decides the demonstrations
-that are drawn, the order of the data and every sampling key.
+    python -m scripts.seeds [--seeds 0 1 2]
+
+Runs the walk, and notebook 08b, once for each seed in build/seeds/<seed>. The results
+go into data/results/learning.csv and preferences.csv. A seed decides which
+demonstrations are drawn, the order of the data, and every sampling key. Stopped and
+started again, it goes on where it was.
 """
 
+import argparse
 import json
+import os
 import pathlib
+import sys
 
 from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TABLE = ROOT / "data" / "results" / "learning.csv"
-SEEDS = (0, 1, 2)  # whose results README and the notebooks quote
-RESULT = ("stage", "seed", "params", "n", "greedy", "low", "high", "pass1", "pass8")
-FIELDS = (*RESULT, "seconds", "versions", "load")
+sys.path.insert(0, str(ROOT / "notebooks"))
+
+import publish  # noqa: E402
+import walk  # noqa: E402
+
+RESULTS = ROOT / "data" / "results"
+LEARNING, PREFERENCES = RESULTS / "learning.csv", RESULTS / "preferences.csv"
+SEEDS = (0, 1, 2)
+FIELDS = (
+    *("stage", "seed", "params", "n", "greedy", "low", "high", "pass1", "pass8"),
+    *("seconds", "versions", "load"),
+)
 
 
-def rows_of(build: pathlib.Path, seed: int) -> list[dict]:
-    """The rows of one seed in a build folder's results.json, as the table writes them.
+def run(seed: int) -> list[str]:
+    """Runs the notebooks with one seed; returns the names of those that failed."""
+    build = ROOT / "build" / "seeds" / str(seed)
+    os.environ |= {
+        "COURSE_BUILD": str(build),
+        "COURSE_SEED": str(seed),
+        "COURSE_PRESET": "laptop",
+    }
+    publish.prepare_environment()
+    failed = walk.walk([*walk.WALK, "08b"], walk.fingerprint())
+    stages = rounded(json.loads((build / "results.json").read_text()))
+    rows = [{name: row[name] for name in FIELDS} for row in stages]
+    tables.put(LEARNING, rows, ("stage", "seed"), FIELDS)
+    if (build / "preferences.json").exists():
+        methods = rounded(json.loads((build / "preferences.json").read_text()))
+        tables.put(PREFERENCES, methods, ("method", "seed"))
+    return [f"{error.name} with seed {seed}" for error in failed.values()]
 
-    Empty while no stage has been measured there.
-    """
-    file = build / "results.json"
-    rows = json.loads(file.read_text()) if file.exists() else []
+
+def rounded(rows: list[dict]) -> list[dict]:
+    """The rows with numbers rounded to four digits after the point."""
     return [
-        {name: _written(row[name]) for name in FIELDS}
+        {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
         for row in rows
-        if row["seed"] == seed
     ]
 
 
-def _written(value) -> str:
-    return str(round(value, 4) if isinstance(value, float) else value)
+def main() -> None:
+    """Command line; see the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    os.nice(19)  # kernels started from here inherit it
+    failed = [name for seed in parser.parse_args().seeds for name in run(seed)]
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}.")
 
 
-def add(rows: list[dict]) -> None:
-    """Put rows into the table, in the place of older ones of the same stage and seed.
-
-    The file is replaced in one step.
-    """
-    fresh = {(row["stage"], row["seed"]) for row in rows}
-    old = tables.read(TABLE)
-    kept = [row for row in old if (row["stage"], row["seed"]) not in fresh]
-    rank = lambda row: (row["stage"], int(row["seed"]))  # noqa: E731
-    tables.write(TABLE, sorted([*kept, *rows], key=rank), FIELDS)
+if __name__ == "__main__":
+    main()

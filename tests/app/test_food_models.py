@@ -1,13 +1,11 @@
 """What is known of the models that the food app offers, and when they are in doubt."""
 
-import numpy as np
 import pytest
 
 from helpers import runtime
 from helpers.app import food_models
 from helpers.course import recorded
 from helpers.model import count_params, weights
-from scripts import doubt
 
 
 def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
@@ -48,26 +46,3 @@ def test_the_threshold_is_what_was_measured_on_training_drawings(stage):
     assert {row["sure_from"] for row in rows} == {food_models.SURE[stage]}
     (train,) = (row for row in rows if row["pictures"] == "training drawings")
     assert train["unsure"] / train["n"] == pytest.approx(0.1, abs=0.02)
-
-
-def test_nine_in_ten_reach_the_threshold():
-    certainties = np.random.default_rng(0).permutation(np.arange(1, 101) / 100)
-    sure = doubt.threshold(certainties)
-    assert (certainties >= sure).sum() in (90, 91)
-
-
-def test_pictures_to_doubt_hold_what_they_are_called():
-    for _, picture, wanted in doubt.plain(3):
-        assert picture.shape == (48, 48, 3) and not wanted
-        assert np.ptp(picture, axis=(0, 1)).max() == 0
-    assert len({picture.tobytes() for _, picture, _ in doubt.noise(3)}) == 3
-    train, test = (doubt.drawings(split, 8, seed=1) for split in ("train", "test"))
-    shown = [{picture.tobytes() for _, picture, _ in made} for made in (train, test)]
-    assert not shown[0] & shown[1]
-
-
-def test_a_row_counts_what_was_said():
-    answers = [(0.9, True, True), (0.9, False, False), (0.2, True, False)]
-    row = doubt.row("m", "k", 0.5, answers)
-    assert (row["unsure"], row["looked_up"], row["looked_up_and_sure"]) == (1, 2, 1)
-    assert (row["right_if_sure"], row["right_if_unsure"]) == ("1/2", "0/1")

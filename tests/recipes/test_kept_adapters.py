@@ -12,7 +12,7 @@ from helpers import runtime
 from helpers.model import lora
 from helpers.model.folder import WeightsError
 from helpers.recipes import maths, presets
-from scripts import real_stages
+from scripts import real
 
 SIZES = presets.PRESETS["laptop-real"]
 MODEL = tiny_models.model("llama")
@@ -119,8 +119,8 @@ def test_all_stages_of_notebooks_and_scripts_are_known():
     for path in runtime.ROOT.glob("notebooks/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         sources += [cell.source for cell in cells]
-    called = r"\.(?:start|keep)\(\"(\w+)\"\)|imitate\([^\"]*\"(\w+)\""
+    called = r"\.(?:start|keep)\(\"(\w+)\"\)|(?:imitate|reinforce)\([^\"]*\"(\w+)\""
     named = [a or b for source in sources for a, b in re.findall(called, source)]
-    asked = {stage.adapters for stage in real_stages.STAGES.values()}
-    assert len({*named}) > 10 and asked >= {*real_stages.NOTEBOOKS}
+    asked = {stage.adapters for stage in real.STAGES.values()}
+    assert len({*named}) > 10 and asked >= {*real.NOTEBOOKS}
     assert {*named, *asked} == {*maths.STAGES}

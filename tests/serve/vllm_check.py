@@ -29,7 +29,7 @@ import vllm_food  # noqa: E402
 from helpers.model import hub, lora, weights  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat  # noqa: E402
-from scripts import copying, serve  # noqa: E402
+from scripts import serve  # noqa: E402
 
 TINY = engines.ROOT / "data" / "tiny"
 REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
@@ -230,13 +230,30 @@ def prefixes(row, address, name, tokenizer):
     yield row("seconds to a first token, cached", float(np.median(seconds[1:])), 3)
 
 
+COPYING = [
+    "Repeat this text word for word:\n\n"
+    f"{who} sold {n} apples on Monday. {who} found {n + 3} stamps in the garden. "
+    f"{who} painted {n + 8} cups before lunch. {who} lost {n + 1} maps for a friend."
+    for n, who in enumerate(("Ada", "Ben", "Cho", "Dan"), start=20)
+]
+STORIES = [
+    f"Tell me a story about {who}, who likes {what}."
+    for who, what in (
+        ("Ada", "apples"),
+        ("Ben", "candles"),
+        ("Cho", "pencils"),
+        ("Dan", "stamps"),
+    )
+]
+
+
 def ngram(log):
     """SmolLM2-135M drafted by its own prompt: texts written again, and stories."""
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, n-grams draft")
     config = {"method": "ngram", "num_speculative_tokens": 4}
     config |= {"prompt_lookup_max": 4, "prompt_lookup_min": 2}
     model, tokenizer = llama_cases.real()
-    asked = {"copying": copying.copied()[:4], "stories": copying.free()}
+    asked = {"copying": COPYING, "stories": STORIES}
     texts = {what: chat.prompts_tokens(tokenizer, x) for what, x in asked.items()}
     plain, seconds = {}, {}
     with engines.vllm(hub.fetch(REAL), log) as (_, address):
