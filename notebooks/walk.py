@@ -35,6 +35,9 @@ from helpers.course.syllabus import LESSONS
 from helpers.plots import plotting
 from helpers.recipes import preset
 
+# The notebooks of the walk, in order.
+WALK = [number for number, lesson in LESSONS.items() if lesson.walk]
+
 
 class NotebookFailed(Exception):
     """A cell of a notebook failed; the message is the cell and its error.

@@ -13,7 +13,6 @@ import re
 import statistics
 
 import course_notebooks as course
-import jupytext
 import nbformat
 import publish
 
@@ -253,13 +252,3 @@ GATES = (
     has_exercises,
     names_of_helpers_exist,
 )
-
-
-def template() -> nbformat.NotebookNode:
-    """The template for authors, as a notebook with its generated cells filled in."""
-    notebook = jupytext.read(publish.FOLDER / "template.py")
-    publish.refresh(notebook, "07")
-    publish.normalise(notebook, "07")
-    for i, cell in enumerate(course.code_cells(notebook), 1):
-        cell.execution_count = i
-    return notebook

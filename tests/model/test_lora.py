@@ -206,9 +206,7 @@ def test_quantizing_hardly_changes_what_a_trained_model_says(kind, furthest, ali
     tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
     problems = word_problems.generate(20, seed=3, levels=(3,), split="test")
     models = exact, lora.quantize(exact, kind)
-    large_TV, small_TV = (
-        logits_at_solutions(m, tokenizer, problems) for m in models
-    )
+    large_TV, small_TV = (logits_at_solutions(m, tokenizer, problems) for m in models)
     assert len(large_TV) > 800 and np.abs(large_TV).max() > 5
     assert 0 < np.abs(large_TV - small_TV).max() < furthest
     assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > alike
