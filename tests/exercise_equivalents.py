@@ -20,11 +20,6 @@ CAUGHT = "the errors that are caught may come in any order"
 NAME = "how a backend is called does not change what it does"
 
 SAME: dict[str, dict[str, str]] = {
-    "template-3": {
-        "rewards_G = [3.0, 1.0]": OTHER_ANSWER,
-        "rewards_G = [1.0, 4.0]": OTHER_ANSWER,
-        "rewards_G = [1.0, 2.0]": OTHER_ANSWER,
-    },
     "00-1": {
         "here = {'place': runtime.where(), 'platform': jax.devices()[-1].platform, …": (
             "all devices of one machine are of one platform"

@@ -1,4 +1,4 @@
-"""The template, and notebook 00."""
+"""Notebook 00."""
 
 import jax
 import jax.numpy as jnp
@@ -16,39 +16,6 @@ HERE = {
 DRIVE = "/content/drive/MyDrive"
 
 
-def in_place(rewards_PG):
-    rewards_PG -= rewards_PG.mean(axis=1, keepdims=True)
-    return rewards_PG
-
-
-# Of notebook 07 as well.
-CENTRED_WRONGLY = {
-    "over the other axis": lambda r: r - r.mean(axis=0, keepdims=True),
-    "one mean for all groups": lambda r: r - r.mean(),
-    "the median": lambda r: r - np.median(r, axis=1, keepdims=True),
-    "the midrange": lambda r: (
-        r - (r.max(1, keepdims=True) + r.min(1, keepdims=True)) / 2
-    ),
-    "the wrong sign": lambda r: r.mean(axis=1, keepdims=True) - r,
-    "divided by the standard deviation": lambda r: (
-        (r - r.mean(1, keepdims=True)) / (r.std(1, keepdims=True) + 1e-6)
-    ),
-    "without the answer itself": lambda r: (
-        (r - r.mean(1, keepdims=True)) * r.shape[1] / (r.shape[1] - 1)
-    ),
-    "groups of four": lambda r: r - r.sum(axis=1, keepdims=True) / 4,
-    "the rewards": lambda r: r,
-    "zeros": lambda r: 0 * r,
-    "ranks": lambda r: r.argsort(1).argsort(1) - (r.shape[1] - 1) / 2,
-    "in place": in_place,
-    "the example": lambda r: np.array([[0.5, -0.5, 0.5, -0.5], [0, 0, 0, 0]]),
-}
-CENTRED = {
-    "by jax": lambda r: jnp.asarray(r) - jnp.mean(r, axis=-1)[:, None],
-    "row by row": lambda r: np.stack([row - sum(row) / len(row) for row in r]),
-}
-
-
 def empties_the_table(hidden_TD, table_VD):
     scores = hidden_TD @ table_VD.T
     table_VD[:] = 0
@@ -56,16 +23,6 @@ def empties_the_table(hidden_TD, table_VD):
 
 
 WRONG = {
-    "template-1": {"none": 0, "both": 2, "minus": -1, "a half": 0.5, "True": True},
-    "template-2": CENTRED_WRONGLY,
-    "template-3": {
-        "nobody is right": [0.0, 3.0],
-        "one answer": [1.0],
-        "all equal": [1.0, 1.0, 1.0],
-        "right is best": [1.0, 0.5, 0.0],
-        "infinite": [1.0, float("inf")],
-        "not a number": [1.0, float("nan")],
-    },
     "00-1": {
         "another place": HERE | {"place": "colab"},
         "another device": HERE | {"platform": "tpu"},
@@ -106,9 +63,6 @@ WRONG = {
 }
 
 RIGHT = {
-    "template-1": {"a float": 1.0},
-    "template-2": CENTRED,
-    "template-3": {"a bonus": [1, 0, 0, 5], "an array": np.array([1.0, 2.0, 9.0])},
     "00-1": {
         "read": HERE
         | {"platform": jax.default_backend(), "preset": presets.preset().name}

@@ -89,25 +89,6 @@ def test_a_stage_of_ones_own_is_one_once_it_is_kept():
         find("mine", "a/model")
 
 
-def test_a_lost_start_is_found_however_far_back_it_lies():
-    keep("sft", "a/model")
-    keep("grpo", "a/model", before="sft")
-    keep("student", "a/model", before="grpo")
-    assert real_stages.lost_start("student", SIZES) == ""
-    folder = keep("sft", "a/model", model=tiny_models.adapted(MODEL, targets=("k",)))
-    assert real_stages.lost_start("student", SIZES) == "sft"
-    assert real_stages.lost_start("sft", SIZES) == ""
-    shutil.rmtree(folder)
-    assert real_stages.lost_start("grpo", SIZES) == "sft"
-
-
-def test_a_stage_that_went_on_under_its_own_name_has_lost_nothing():
-    keep("mine", "a/model")
-    longer = tiny_models.adapted(MODEL, targets=("k",))
-    keep("mine", "a/model", before="mine", model=longer)
-    assert real_stages.lost_start("mine", SIZES) == ""
-
-
 @pytest.mark.parametrize("stage", ["", None, "../../etc", "a/b", ".hidden", "-x"])
 def test_nothing_is_kept_outside_of_the_runs(stage):
     with pytest.raises(ValueError, match="cannot name a folder"):
