@@ -1,29 +1,28 @@
-"""Checkpoints by Orbax: written to the side, renamed when whole, verified when read.
+"""Checkpoints by Orbax: written to the side, renamed when complete, verified when read.
 
-A run folder looks like this; the newest two checkpoints are kept:
+A run folder looks like this; the newest two checkpoints stay:
 
     checkpoints/00000020/arrays/          parameters and optimizer state (Orbax)
     checkpoints/00000020/checkpoint.json  step, data position, checksums of the files
-    run.lock                              held by the process that trains here
-    began.txt                             checksum of the weights the run began with
+    run.lock                              locked by the process that trains here
     earlier-1/                            what was here when a run began afresh
 
-Orbax's CheckpointManager could keep the newest and rename, two lines of this file, but
-not within the promises made here (tried with Orbax 0.12.8). It reads what it finds: of
-40 checkpoints with one flipped bit it returned 40 with wrong numbers, and it renames by
-itself, so that checksums of the written files cannot be in place before that. A step
-below the newest, as after going back from a damaged one, it does not save, and says so
-by returning False. What a full disk cut off it leaves lying until the next start.
+Orbax's CheckpointManager was tried (Orbax 0.12.8) and does not verify what it reads:
+of 40 checkpoints with one flipped bit it restored 40 with wrong numbers. It also
+renames by itself, before checksums of the written files could be added.
 """
 
 import contextlib
 import fcntl
 import itertools
+import json
 import logging
 import os
 import re
 import shutil
+import time
 import warnings
+import zlib
 from pathlib import Path
 
 import jax
@@ -33,13 +32,13 @@ from helpers.runtime.distributed import gather, on_first, together
 from helpers.runtime.platform import numbered, require_writable
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
-from helpers.training import checkpoint_record
-from helpers.training.checkpoint_record import FORMAT, remove
 
+NAME = "checkpoint.json"
+FORMAT = 3  # of that file; 2 described functions by their bytecode
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
-# What a run leaves in its folder, but for the lock.
-OURS = "checkpoints began.txt metrics.jsonl samples.jsonl events.out.tfevents.*".split()
+# What a run leaves in its folder, except for the lock.
+FILES = "checkpoints metrics.jsonl samples.jsonl events.out.tfevents.*".split()
 
 
 class CheckpointError(RuntimeError):
@@ -53,11 +52,11 @@ class Checkpoints:
       folder: the run folder, which is created.
       keep: how many of the newest checkpoints stay.
     Raises:
-      ValueError: keep is no whole number from 1.
+      ValueError: keep is no whole number from 1, or the folder is not on a disk.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
-        require_count("keep", keep)  # the newest always stays
+        require_count("keep", keep)
         if "://" in os.fspath(folder):
             raise ValueError(
                 f"{folder} is no folder on a disk. Train in one, and copy checkpoints"
@@ -70,15 +69,14 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def locked(self):
-        """Holds the run folder, for all processes of this run.
+        """Locks the run folder for all processes of this run, and cleans it up.
 
         Raises:
           CheckpointError: another run trains in this folder, not all processes of
             this one see it, or nothing can be written there.
         """
         with contextlib.ExitStack() as stack:
-            lock = self._lock()
-            on_first(lambda: self._enter(stack, lock))
+            on_first(lambda: self._lock(stack))
             if not all(gather((self.run / "run.lock").exists())):
                 raise CheckpointError(
                     f"Not every process sees {self.run}. Choose a folder on a disk that"
@@ -86,65 +84,58 @@ class Checkpoints:
                 )
             yield
 
-    def _enter(self, stack, lock):
-        """Takes the lock; why it cannot be had is told."""
+    def _lock(self, stack):
+        """Takes the lock, which the kernel releases when this process dies."""
         try:
-            stack.enter_context(lock)
+            require_writable(self.folder)
         except OSError as error:
             raise CheckpointError(str(error)) from None
-
-    @contextlib.contextmanager
-    def _lock(self):
-        """Holds the run folder; the kernel lets go of it when the process dies."""
-        require_writable(self.folder)
-        with open(self.run / "run.lock", "a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise CheckpointError(
-                    f"Process {file.read() or '?'} is already training in {self.run}."
-                    " Wait for it, stop it, or give this run another folder."
-                ) from None
-            except OSError as error:  # a disk without locks, as some that are shared
-                warnings.warn(
-                    f"{self.run} cannot be locked ({error}): see to it yourself that no"
-                    " other process trains there at the same time.",
-                    stacklevel=7,
-                )
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            self._clean_up()
-            yield
-
-    def _clean_up(self):
-        """Removes what a kill or a full disk left half written, or half removed."""
-        whole = self.all()
-        half = [path for path in numbered(self.folder) if path not in whole]
-        remove([*half, *self.folder.glob("writing-*")])
+        file = stack.enter_context(open(self.run / "run.lock", "a+", encoding="utf-8"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise CheckpointError(
+                f"Process {file.read() or '?'} is already training in {self.run}."
+                " Wait for it, stop it, or give this run another folder."
+            ) from None
+        except OSError as error:  # a disk without locks, as some that are shared
+            warnings.warn(
+                f"{self.run} cannot be locked ({error}): see to it yourself that no"
+                " other process trains there at the same time.",
+                stacklevel=6,
+            )
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        for path in self.folder.glob("writing-*"):  # of a kill or a full disk
+            shutil.rmtree(path)
 
     def set_aside(self) -> None:
         """Moves the run that is here, if any, into a folder of its own: earlier-1, ….
 
         Call it while the folder is `locked`. Files that are not a run's stay.
-
         """
         on_first(self._set_aside)
 
     def _set_aside(self):
-        found = [path for name in OURS for path in sorted(self.run.glob(name))]
-        if self.all() or found != [self.folder]:
+        paths = [path for name in FILES for path in sorted(self.run.glob(name))]
+        if self.all() or paths != [self.folder]:
             names = (f"earlier-{number}" for number in itertools.count(1))
             aside = next(x for x in map(self.run.joinpath, names) if not x.exists())
             aside.mkdir()
-            for path in found:
+            for path in paths:
                 path.rename(aside / path.name)
             self.folder.mkdir()
 
     def all(self) -> list[Path]:
         """Folders of the checkpoints, oldest first."""
         return numbered(self.folder)
+
+    def newest(self) -> str:
+        """The newest checkpoint in words, for messages."""
+        folders = self.all()
+        return str(folders[-1]) if folders else "the start, no checkpoint is there"
 
     def save(self, step: int, arrays: dict[str, jax.Array], record: dict) -> Path:
         """Writes a checkpoint, then removes those older than the newest `keep`.
@@ -164,37 +155,26 @@ class Checkpoints:
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
             on_first(lambda: self._finish(side, final, {"step": step, **record}))
         except (OSError, ValueError) as error:
-            raise CheckpointError(self._said(error, step, side, arrays)) from None
+            remove_while_written(side)
+            needed = sum(x.nbytes for x in arrays.values()) / 1e6
+            free = shutil.disk_usage(self.folder).free / 1e6
+            raise CheckpointError(
+                f"The checkpoint of step {step} could not be written: {_cause(error)}."
+                f" It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
+                f" {self.folder}. Make room there and run the same command again: it"
+                f" goes on from {self.newest()}."
+            ) from None
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
 
     def _finish(self, side, final, record):
-        checkpoint_record.finish(side, record)
-        if side != final:
-            if final.exists():  # of this step, by a save that was cut off behind this
-                remove([final])
-            side.rename(final)
-
-    def _said(self, error, step, side, arrays):
-        """What stopped a checkpoint, and what to do; room is made for the next try."""
-        text = f"The checkpoint of step {step} could not be written: "
-        text += f"{_cause(error)}."
-        checkpoint_record.remove_while_written(side)
-        needed = sum(x.nbytes for x in arrays.values()) / 1e6
-        free = shutil.disk_usage(self.folder).free / 1e6
-        return (
-            f"{text} It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
-            f" {self.folder}. Make room there and run the same command again: it goes"
-            f" on from {self.newest()}."
-        )
-
-    def newest(self) -> str:
-        """The newest checkpoint in words, for messages."""
-        found = self.all()
-        return str(found[-1]) if found else "the start, no checkpoint is there"
+        write_record(side, record | {"format": FORMAT, "files": checksums(side)})
+        if final.exists():  # of this step, by a save that was interrupted after this
+            remove([final])
+        side.rename(final)
 
     def restore(self, arrays: dict, expected: dict) -> tuple[dict, dict] | None:
-        """Reads the newest whole checkpoint.
+        """Reads the newest checkpoint that is not damaged.
 
         Args:
           arrays: by name, arrays or `jax.ShapeDtypeStruct`s with the shapes, dtypes
@@ -205,8 +185,7 @@ class Checkpoints:
         Returns:
           The arrays and the record, or None when there is no checkpoint.
         Warns:
-          UserWarning: a checkpoint is damaged; or there is none, and the run that began
-          here began with other weights.
+          UserWarning: a checkpoint is damaged.
 
         Raises:
           CheckpointError: all are damaged, or the folder belongs to another run or
@@ -214,7 +193,7 @@ class Checkpoints:
         """
         damaged = []
         for folder in reversed(self.all()):
-            record, damage = checkpoint_record.read_record(folder)
+            record, damage = read_record(folder)
             # What one process cannot read, none of them may take.
             if damage := next(filter(None, gather(damage)), None):
                 warnings.warn(
@@ -224,7 +203,7 @@ class Checkpoints:
                 )
                 damaged.append(folder)
                 continue
-            together(lambda record=record: self._require(record, expected))
+            together(lambda record=record: self._require_same_run(record, expected))
             target = jax.tree.map(ocp.utils.to_shape_dtype_struct, arrays)
             restored = self.orbax.restore(
                 folder / "arrays", args=ocp.args.StandardRestore(target)
@@ -237,26 +216,12 @@ class Checkpoints:
                 " pass fresh=True to the Trainer, which moves it aside, to start this"
                 " run again from the beginning."
             )
-        on_first(lambda: self._begin(expected.get("starting weights", "")))
         return None
 
-    def _begin(self, weights: str) -> None:
-        """Notes what a run begins with; an interrupted one may have trained it."""
-        note = self.run / "began.txt"
-        if note.is_file() and note.read_text() != weights:
-            warnings.warn(
-                f"A run began in {self.run} with other weights, and stopped before its"
-                " first checkpoint. If this is the model that it trained, load it"
-                " again: this run starts from what it is now.",
-                stacklevel=5,
-            )
-        note.write_text(weights)
-
-    def _require(self, record: dict, expected: dict) -> None:
+    def _require_same_run(self, record: dict, expected: dict) -> None:
         if record.get("format") != FORMAT:
-            age = "an earlier" if record.get("format", 1) < FORMAT else "a later"
             raise CheckpointError(
-                f"The run in {self.run} was trained with {age} version of the course,"
+                f"The run in {self.run} was trained with another version of the course,"
                 f" and cannot be compared with this one. {REMEDY} To train it on, take"
                 " that version again."
             )
@@ -269,8 +234,66 @@ class Checkpoints:
             )
 
 
+def write_record(folder: Path, record: dict) -> None:
+    """Writes checkpoint.json, with a checksum of its own content."""
+    crc = zlib.crc32(json.dumps(record).encode())
+    text = json.dumps({"checksum": crc, "record": record}, indent=1)
+    (folder / NAME).write_text(text)
+
+
+def read_record(folder: Path) -> tuple[dict, str | None]:
+    """The record of a checkpoint, and what is damaged in the folder (None: nothing)."""
+    try:
+        content = json.loads((folder / NAME).read_text())
+        record = content["record"]
+        if content["checksum"] != zlib.crc32(json.dumps(record).encode()):
+            raise ValueError("its checksum is wrong")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}, f"{folder / NAME}: {error!r}"
+    present = checksums(folder)
+    for name, crc in record.get("files", {}).items():
+        if name not in present:
+            return {}, f"{folder / name} is missing"
+        if present[name] != crc:
+            return {}, f"{folder / name} is not what was written"
+    return record, None
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """CRC-32 of every file below a folder, by its path relative to the folder."""
+    crcs = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        crc = 0
+        with path.open("rb") as file:
+            while piece := file.read(1 << 24):
+                crc = zlib.crc32(piece, crc)
+        crcs[str(path.relative_to(folder))] = crc
+    return crcs
+
+
+def remove(folders: list[Path]) -> None:
+    """Removes folders, their record first: without it, half a folder is not read."""
+    for folder in folders:
+        (folder / NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+
+
+def remove_while_written(folder: Path, seconds: float = 2.0) -> None:
+    """Removes a folder to which threads of a failed save may still be writing.
+
+    Orbax raises the first error and does not wait for the other writes; what they leave
+    behind later than `seconds` is removed at the next start.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+        if not folder.exists():
+            return
+
+
 def _cause(error: Exception) -> str:
-    """What the operating system said, from an OSError or from Orbax's long message."""
+    """The operating system's text, from an OSError or from Orbax's long message."""
     code = re.search(r"os_error_code='(\d+)'", str(error))
     number = int(code[1]) if code else getattr(error, "errno", None)
     return os.strerror(number) if number else str(error)
@@ -278,7 +301,7 @@ def _cause(error: Exception) -> str:
 
 @contextlib.contextmanager
 def quiet_orbax():
-    """Keeps Orbax from logging, with a page of traceback, what it then raises."""
+    """Stops Orbax from logging, with a page of traceback, what it then raises."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

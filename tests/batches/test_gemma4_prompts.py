@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from helpers.batches import images, packed_rows, prompt_batches
+from helpers.batches import images, prompt_batches
 from helpers.batches.images import ImageMismatch
-from helpers.model import vision_config
 from helpers.model.vision_config import BUDGETS
 from helpers.text import chat
 
@@ -200,32 +199,3 @@ def test_what_does_not_fit_is_refused(families):
         images.counts([[tower.image_token] * 71], tower)
     with pytest.raises(ValueError, match="writes no .* for an image"):
         chat.prompt_tokens(families["qwen3"], question, vision=tower)
-
-
-def test_a_photo_that_was_held_sideways_says_its_upright_shape():
-    sideways = Image.new("RGB", (30, 20))
-    sideways.getexif()[0x0112] = 6
-    (told,) = images.shaped([user([IMAGE])], [sideways])
-    assert told["content"][0]["shape"] == [30, 20]
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
-def test_an_empty_picture_is_refused(shape):
-    with pytest.raises(ValueError, match=f"{shape[0]} by {shape[1]} pixels shows"):
-        vision_config.scaled_size(*shape, 48, 70)
-
-
-def test_a_cut_leaves_every_picture_the_tokens_that_it_takes():
-    """A part of an image is a smaller one by its tokens alone."""
-    own = config(budget=70, positions=140).vision
-    fitted = images.fit_whole(picture(90, 90), own)
-    takes = own.count(fitted)
-    tokens = [5, *[own.image_token] * takes, 6, 7]
-    settings = {"batch": 1, "seed": 0, "truncate": True, "vision": own}
-    settings |= {"pictures": lambda index: [fitted]}
-    example = tokens, [0] * len(tokens)
-    assert takes > 20
-    with pytest.raises(ImageMismatch, match=f"lose {takes - 19} of its image tokens"):
-        packed_rows([example], length=20, **settings)
-    batch = next(packed_rows([example], length=takes + 1, **settings))
-    assert batch["images"].any() and batch["tokens"][0, -1] == own.image_token

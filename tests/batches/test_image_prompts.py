@@ -3,10 +3,10 @@
 import pytest
 from tiny_vision import SEES
 
-from helpers.batches import packed_rows, pairs
+from helpers.batches import packed_rows
 from helpers.batches.images import ImageMismatch, counts
 from helpers.text import chat
-from helpers.text.tokenizer import read_template, train_tokenizer
+from helpers.text.tokenizer import train_tokenizer
 
 TOKENIZER = train_tokenizer(["What is on the plate?", "An egg."] * 9, 400)
 
@@ -76,35 +76,6 @@ def test_spelled_out_image_tokens_are_text():
             tokens = chat.prompt_tokens(TOKENIZER, question, vision=vision())
             assert counts([tokens], vision()) == [[]]
             assert words in chat.decode(TOKENIZER, tokens)
-
-
-def test_a_template_without_images_is_refused():
-    other = train_tokenizer(["What is on the plate?"], 300)
-    other.chat_template = read_template("qwen2")
-    with pytest.raises(ValueError, match="writes no <start_of_image>"):
-        chat.prompt_tokens(other, "What?", vision=vision())
-
-
-@pytest.mark.parametrize("family", ["gemma3", "gemma4", "qwen2", "qwen3", "llama"])
-def test_an_image_that_nobody_would_see_is_refused(family):
-    """The template's marker alone would be asked in the place of a picture."""
-    tokenizer = train_tokenizer(["What is on the plate?"] * 9, 400)
-    tokenizer.chat_template = read_template(family)
-    question = [{"role": "user", "content": [IMAGE, text("What?")]}]
-    answered = [*question, {"role": "assistant", "content": "An egg."}]
-    for blind in (
-        lambda: chat.prompt_tokens(tokenizer, question),
-        lambda: chat.conversation_tokens(tokenizer, answered),
-    ):
-        with pytest.raises(ValueError, match="1 images.*vision=.*pictures="):
-            blind()
-
-
-def test_pairs_about_pictures_are_refused():
-    question = [{"role": "user", "content": [IMAGE, text("What?")]}]
-    row = {"question": question, "chosen": "An egg.", "rejected": "A plate."}
-    with pytest.raises(ValueError, match="1 images.*vision="):
-        pairs([row], TOKENIZER, batch=1, max_tokens=8, seed=0)
 
 
 def test_rows_with_images_and_no_pictures_are_refused():

@@ -5,15 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_models import cached_model as cached_text_model
-from tiny_vision import BEGIN, END, PICTURE, SEES, SOFT, cached_model, groups, pictures
+from tiny_vision import PICTURE, SEES, SOFT, cached_model, groups, pictures
 
 from helpers.batches import images, prompt_batches
 from helpers.batches.images import ImageMismatch
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
-from helpers.runtime.sharding import cached_pieces
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 
@@ -26,15 +24,6 @@ def test_any_picture_becomes_square_rgb(mode):
     fitted = images.fit(picture, 24)
     assert fitted.shape == (24, 24, 3) and fitted.dtype == np.uint8
     assert (fitted == 255).all()
-
-
-def test_left_stays_left_and_up_stays_up():
-    picture = np.zeros((8, 16, 3), np.uint8)
-    picture[:4, :8, 0], picture[4:, 8:, 2] = 255, 255
-    fitted = images.fit(picture, 24)
-    assert fitted[3, 3].tolist() == [255, 0, 0]
-    assert fitted[20, 20].tolist() == [0, 0, 255]
-    assert fitted[3, 20].tolist() == fitted[20, 3].tolist() == [0, 0, 0]
 
 
 def test_a_photo_that_was_held_sideways_is_seen_upright():
@@ -75,11 +64,6 @@ def test_cut_images_are_refused(tokens, said):
         images.counts([PICTURE, tokens], SEES)
 
 
-def test_images_are_counted():
-    rows = [[3], PICTURE, [BEGIN, *SOFT, *SOFT, END], [3, *PICTURE, 4, *PICTURE]]
-    assert images.counts(rows, SEES) == [[], [9], [9, 9], [9, 9]]
-
-
 def mismatches():
     """What may be wrong with the batch that has one, two and no pictures."""
     prompts, _, batch = groups()
@@ -109,26 +93,6 @@ def test_a_mismatch_is_refused_before_anything_is_computed(wrong):
             cached_model(), groups()[2]["prompt"], mask, KEYS,
             max_tokens=2, eos_ids=(), images=given,
         )  # fmt: skip
-
-
-def test_a_model_that_cannot_see_refuses_pictures():
-    batch = groups()[2]
-    with pytest.raises(ImageMismatch, match="vision=True"):
-        generate(
-            cached_text_model(), batch["prompt"], batch["prompt_mask"], KEYS,
-            max_tokens=2, eos_ids=(), images=batch["images"],
-        )  # fmt: skip
-    with pytest.raises(ValueError, match="vision=True"):
-        group_logprobs(cached_text_model(), batch)
-
-
-def test_pictures_are_not_counted_as_tokens():
-    """A batch is cut by its tokens; 150,000 numbers of a picture are none."""
-    batch = {"tokens": np.zeros((8, 128), np.int32)}
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1])[:, None], ("data", "model"))
-    assert cached_pieces(batch, 8, mesh) == 1
-    batch["images"] = np.zeros((8, 1, 224, 224, 3), np.uint8)
-    assert cached_pieces(batch, 8, mesh) == 1
 
 
 TOKENIZER = train_tokenizer(["What is on the plate?", "I see an egg."], 300)

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -60,23 +59,6 @@ def test_a_new_source_continues_exactly_after_any_batch(count, batch, taken, see
     assert again.metrics == source.metrics
 
 
-@unhurried
-@given(st.integers(1, 30), st.integers(1, 4))
-def test_shards_share_the_rows_without_overlap(count, processes):
-    seen = Counter()
-    for index in range(processes):
-        source = pictures(
-            make_rows(count),
-            paint,
-            batch=3,
-            seed=0,
-            epochs=processes,
-            shard=(index, processes),
-        )
-        seen.update(n for drawn in source for n in numbers(drawn))
-    assert seen == {i: processes for i in range(count)}
-
-
 def test_only_the_rows_of_a_batch_are_mapped():
     mapped = []
 
@@ -87,43 +69,6 @@ def test_only_the_rows_of_a_batch_are_mapped():
     source = pictures(make_rows(100), step, batch=4, seed=0)
     assert not mapped
     assert sorted(numbers(next(source))) == sorted(mapped)
-
-
-def test_a_state_of_other_rows_is_refused():
-    state = pictures(make_rows(9), paint, batch=2, seed=0).get_state()
-    for other, message in (
-        (pictures(make_rows(8), paint, batch=2, seed=0), "data"),
-        (pictures(make_rows(9), paint, batch=3, seed=0), "batch was 2, here it is 3"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            other.set_state(state)
-
-
-def test_other_rows_with_the_same_ids_and_other_steps_are_refused():
-    rows = make_rows(9)
-    state = pictures(rows, paint, batch=2, seed=0).get_state()
-    pictures(rows, paint, batch=2, seed=0).set_state(state)
-    moved = [{**row, "number": row["number"] + 1} for row in rows]
-    with pytest.raises(ValueError, match="column 'number'"):
-        pictures(moved, paint, batch=2, seed=0).set_state(state)
-    dark = functools.partial(food_pictures_dark, factor=2)
-    with pytest.raises(ValueError, match="data: pictures"):
-        pictures(rows, dark, batch=2, seed=0).set_state(state)
-
-
-def food_pictures_dark(row, factor):
-    return {**row, "image": paint(row)["image"] // factor}
-
-
-def test_no_rows_and_unequal_sizes_are_errors():
-    with pytest.raises(ValueError, match="no data"):
-        pictures([], paint, batch=2, seed=0)
-
-    def uneven(row):
-        return {**row, "image": np.zeros((2, 2 + row["number"], 3), np.uint8)}
-
-    with pytest.raises(ValueError, match=r"sizes \[\(2, 2, 3\), \(2, 3, 3\)\].*resize"):
-        next(pictures(make_rows(2), uneven, batch=2, seed=0))
 
 
 def test_photos_and_drawn_foods_are_two_map_steps():

@@ -116,11 +116,6 @@ def test_a_pair_that_compares_nothing_or_does_not_fit_is_named(changes, error, m
         pairs(rows, TOKENIZER, **SETTINGS)
 
 
-def test_no_pairs_at_all_are_refused():
-    with pytest.raises(ValueError, match="no data"):
-        pairs([], TOKENIZER, **SETTINGS)
-
-
 verdicts = st.sampled_from((True, False, None))
 bare = st.sampled_from("ab")
 

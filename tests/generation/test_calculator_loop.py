@@ -104,15 +104,6 @@ def test_the_machine_writes_behind_open_calls_and_nowhere_else(name, stride):
     assert done.metrics == {"calls": 11 / 6, "refused": 3 / 6}
 
 
-def test_an_equals_sign_inside_of_a_token_asks_nothing():
-    answers = [encoded("greedy", [SUM])]
-    inside = [TOKENIZERS["greedy"].decode([i]) for i in answers[0][0]]
-    assert any("=2" in text for text in inside) and "<<48/2=" in SUM
-    done = play("greedy", answers, 40, members=1)
-    assert_played(done, answers, 40, members=1)
-    assert done.metrics["calls"] == 0
-
-
 @every_tokenizer
 def test_all_tokens_that_end_in_an_equals_sign_are_stops(name):
     tokenizer = TOKENIZERS[name]
@@ -176,14 +167,6 @@ def test_what_is_trained_is_what_is_met(name, texts, calls):
 
 
 @every_tokenizer
-def test_solutions_without_calls_are_encoded_as_everywhere(name):
-    use, texts = CalculatorUse(), [" It is 7 = 7.\n#### 7 ", "#### <<7", ""]
-    rows = TOKENIZERS[name], ["Hi", "Yo", "Bye"], texts
-    assert use.examples_tokens(*rows) == chat.examples_tokens(*rows)
-    assert use.examples_tokens(rows[0], [], []) == []
-
-
-@every_tokenizer
 def test_every_digit_of_the_machine_is_without_loss_and_no_other(name):
     """Generated problems, whose results are whole numbers: the text is the author's."""
     tokenizer, rows = TOKENIZERS[name], word_problems.generate(40, seed=1)
@@ -201,15 +184,6 @@ def test_every_digit_of_the_machine_is_without_loss_and_no_other(name):
     batch = next(packing.packed_rows(examples, batch=4, length=1024, seed=0))
     total = sum(sum(mask) for _, mask in examples)
     assert 0 < batch["loss_mask"].sum() <= total
-
-
-def test_a_demonstration_of_a_refused_call_is_refused():
-    tokenizer = TOKENIZERS["greedy"]
-    with pytest.raises(ValueError, match=r"Answer 1 .*<<20%\*50=.*no sum"):
-        texts = ["<<1+1=2>>", "so <<20%*50=10>>10"]
-        CalculatorUse().examples_tokens(tokenizer, ["a", "b"], texts)
-    with pytest.raises(ValueError, match="2 questions but 1 answers"):
-        CalculatorUse().examples_tokens(tokenizer, ["a", "b"], ["c"])
 
 
 # ------------------------------------------------------------ a model that is a model

@@ -1,32 +1,24 @@
 """No text is longer than those a model was made for: who asks for more is told so."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 import tiny_models
 from tiny_models import cached_model
 
-from helpers.app.assistant import BackendError
-from helpers.app.local_model import LocalModel
 from helpers.batches import prompt_batches
 from helpers.batches.packing import packed_rows
-from helpers.batches.preference_pairs import pairs
 from helpers.batches.sources import require_readable
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import sessions
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
-from helpers.model.config import ModelConfig
-from helpers.model.rope import Stretch
 from helpers.runtime.ranges import TextTooLong
 from helpers.runtime.sharding import make_mesh
 from helpers.serving.drafters import PromptLookup
 from helpers.serving.scheduler import Engine
 from helpers.serving.speculative import generate as speculate
 from helpers.text.tokenizer import train_tokenizer
-from helpers.tools import nutrition
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -107,11 +99,6 @@ def test_what_just_fits_is_taken(door):
     door(model(), 0)
 
 
-@pytest.mark.parametrize("door", (conversed, rolled_out, served, packed))
-def test_a_model_that_says_nothing_is_held_to_nothing(door):
-    door(model(positions=0), 9)
-
-
 def test_all_are_refused_before_any_prompt_is_answered():
     """The long prompt may come late: rollouts and evaluation look at all of them."""
     first = prompts()
@@ -120,22 +107,6 @@ def test_all_are_refused_before_any_prompt_is_answered():
         said = f"longest .*answer.*: {MADE_FOR + 1} tokens"
         with pytest.raises(TextTooLong, match=said):
             door(model(), 1)
-
-
-def test_a_teacher_is_held_to_its_own_texts():
-    rows = packed_rows(EXAMPLES, batch=1, length=64, seed=0)
-    two = Trainer(
-        model(99), sft(chunk=32), adamw(1e-3), frozen=[model(MADE_FOR - 1)], log=False
-    )
-    with pytest.raises(TextTooLong, match=f"made for texts of {MADE_FOR - 1}"):
-        two.fit(rows, 0)
-
-
-def test_pairs_say_how_long_they_are():
-    source = pairs(ROWS[1:], TOKENIZER, batch=1, max_tokens=16, seed=0)
-    batch = next(source)
-    answers = batch["loss_mask"].sum(-1).max()
-    assert source.longest == batch["prompt_mask"].sum() + answers
 
 
 def test_a_batch_of_ones_own_is_looked_at_when_it_comes():
@@ -153,26 +124,3 @@ def test_a_batch_of_ones_own_is_looked_at_when_it_comes():
     answers[0][1] += [3]
     with pytest.raises(TextTooLong):
         require_readable(config, tiny_models.group_batch([[4] * 4], answers))
-
-
-def test_the_app_says_so_to_whoever_asks():
-    backend = LocalModel(model(), TOKENIZER, nutrition.TINY, "ours", max_tokens=99)
-    with pytest.raises(BackendError, match=f"made for texts of {MADE_FOR}"):
-        backend.begin("one", None)
-
-
-def test_the_number_is_read_written_and_left_out():
-    config = model().config
-    told = config.to_hf()
-    assert ModelConfig.from_hf(told) == config and config.positions == MADE_FOR
-    del told["max_position_embeddings"]
-    silent = ModelConfig.from_hf(told)
-    assert silent.positions == 0 and silent.to_hf() == told
-
-
-def test_a_linear_stretch_is_on_top_but_in_gemma():
-    for family, factor in (("llama", 4), ("gemma3_text", 1)):
-        config = tiny_models.config(family, stretch=Stretch("linear", 4.0))
-        config = dataclasses.replace(config, max_positions=100)
-        assert config.positions == 100 * factor
-    assert tiny_models.config("llama", stretch=Stretch("llama3", 4.0)).positions == 8192

@@ -19,7 +19,7 @@ from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training.errors import NothingToLearn
-from helpers.training.objectives import distillation, policy_gradient
+from helpers.training.objectives import policy_gradient
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -134,12 +134,6 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
     assert set(dtypes.values()) == {"int32", "float32"}, dtypes
 
 
-def test_fewer_than_no_rounds_are_refused():
-    """Every step would be sampled with the noise of the first."""
-    with pytest.raises(ValueError, match="resample=-1: "):
-        rollouts(resample=-1)
-
-
 def test_tied_groups_are_replaced_as_long_as_rounds_last():
     """Half the questions are easy and always tie; more rounds leave fewer of them."""
     left = []
@@ -152,19 +146,6 @@ def test_tied_groups_are_replaced_as_long_as_rounds_last():
         assert source.metrics["tied_left"] == tied.mean()
         left.append(sum(easy))
     assert left[0] > left[1] >= left[2] == 0
-
-
-def test_groups_that_were_cut_off_whole_are_replaced_as_tied_ones_are():
-    """And take no place of a tied one: their rewards differ, and no token counts."""
-    masked = 0
-    for resample in (0, 8):
-        source = rollouts(HARD, resample=resample, max_tokens=BUDGET // 8)
-        batch = next(source)
-        useless = ~batch["loss_mask"].any(axis=(1, 2))
-        assert source.metrics["tied_left"] == useless.mean()
-        masked += useless.sum() if resample == 0 else 0
-    assert masked > 0 and source.metrics["tied_left"] < masked / PROMPTS
-    assert source.metrics["tied_groups"] == 0
 
 
 def test_means_are_over_all_that_was_sampled():
@@ -216,44 +197,6 @@ def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
         next(source)
 
 
-def test_one_informative_batch_restores_patience():
-    source = rollouts(EASY, patience=2)
-    next(source)
-    source.reward = RewardSet({lambda prompts, completions, **_: range(16): 1.0})
-    next(source)
-    source.reward = RewardSet({chequered: 1.0})
-    next(source)
-    with pytest.raises(NothingToLearn):
-        next(source)
-
-
-def test_distilling_from_answers_that_are_all_cut_off_ends_and_says_what_to_do(
-    monkeypatch,
-):
-    """It went on to the last step, with loss 0 and weight 0 in every row."""
-    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
-
-    student = policy()
-    settings = {"model": student, "reward": None, "max_tokens": 1}
-    trainer = Trainer(
-        student, distillation(), adamw(1e-2),
-        frozen=[policy(seed=1)], patience=2, log=False,
-    )  # fmt: skip
-    with pytest.raises(NothingToLearn, match="2 batches.*mask_truncated=False"):
-        trainer.fit(rollouts(HARD, **settings), 6)
-    batch = next(rollouts(HARD, mask_truncated=False, **settings))
-    assert batch["loss_mask"].all()
-
-
-def test_answers_that_all_ran_out_of_budget_teach_nothing_either(monkeypatch):
-    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
-    source = rollouts(HARD, max_tokens=1, patience=2)
-    batch = next(source)
-    assert not batch["loss_mask"].any() and batch["completion"].shape == (4, 4, 1)
-    with pytest.raises(NothingToLearn, match="max_tokens=1"):
-        next(source)
-
-
 def test_prompts_that_run_out_lose_no_batch():
     """Six easy questions are four and two; looking for others ends, then the source."""
     source = rollouts(EASY, resample=5, epochs=1)
@@ -277,15 +220,6 @@ def test_resumed_rollouts_sample_the_same_answers():
     assert resumed.metrics == source.metrics and resumed.samples == source.samples
 
 
-def test_patience_is_part_of_the_state():
-    source = rollouts(EASY, patience=2)
-    next(source)
-    resumed = rollouts(EASY, patience=2)
-    resumed.set_state(source.get_state())
-    with pytest.raises(NothingToLearn):
-        next(resumed)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -300,29 +234,6 @@ def test_patience_is_part_of_the_state():
 def test_the_state_of_another_run_is_refused(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         rollouts(**changes).set_state(rollouts().get_state())
-
-
-def test_every_step_and_seed_samples_anew_and_the_same_seed_again():
-    def answers(steps=1, **settings):
-        source = rollouts(EASY[:4], reward=None, mask_truncated=False, **settings)
-        for _ in range(steps):
-            batch = next(source)
-        order = np.argsort([str(question_of(batch, p)) for p in range(PROMPTS)])
-        return batch["completion"][order].tolist()
-
-    assert answers() == answers()
-    assert answers() != answers(steps=2) and answers() != answers(seed=4)
-
-
-def test_without_a_reward_nothing_is_scored():
-    """For distillation: the teacher, not a reward, says what was good."""
-    source = rollouts(reward=None)
-    batch = next(source)
-    assert set(batch) == {
-        "prompt", "prompt_mask", "completion", "loss_mask", "logprobs"
-    }  # fmt: skip
-    assert set(source.metrics) == {"length", "truncated"}
-    assert set(source.samples[0]) == {"prompt", "completion"}
 
 
 def test_rewards_see_each_row_once_per_answer():
@@ -352,17 +263,6 @@ def test_a_reward_that_fails_is_named_and_the_next_batch_is_the_next():
     source = rollouts(reward=broken)
     with pytest.raises(RewardError, match="broken"):
         next(source)
-
-
-@pytest.mark.parametrize("reward", [chequered, {chequered: 1.0}, [(chequered, 1.0)]])
-def test_a_reward_function_alone_is_a_reward_set(reward):
-    ours, theirs = rollouts(), rollouts()
-    bare = Rollouts(
-        theirs.model, theirs.prompts, reward, TOKENIZER,
-        group=GROUP, max_tokens=BUDGET, seed=3,
-    )  # fmt: skip
-    assert_same_batch(next(bare), next(ours))
-    assert bare.metrics == ours.metrics and "reward/chequered" in bare.metrics
 
 
 def test_training_samples_from_the_newest_weights():

@@ -20,7 +20,6 @@ from helpers.rewards.functions import RewardSet
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.tools.calls import Call, Verdict
-from helpers.tools.nutrition import TINY
 from helpers.tools.tool import run_side_by_side
 
 ROWS = [{"question": f"How many are {n} and {n + 1}?"} for n in range(4)]
@@ -219,26 +218,6 @@ def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
     assert results and all(result == {"error": "too long"} for result in results)
     with pytest.raises(ValueError, match="may take 3 tokens.*max_result_tokens"):
         next(source(max_result_tokens=3))
-
-
-def test_a_model_that_never_calls_answers_as_it_does_without_tools():
-    """The tiny grammar; a random model writes no call."""
-    with_tools = source(TINY, turns=2)
-    alone = Rollouts(
-        policy(),
-        prompt_batches.prompts(ROWS, TOKENIZER, batch=4, buckets=(64,), seed=0),
-        None,
-        TOKENIZER,
-        group=GROUP,
-        max_tokens=BUDGET,
-        mask_truncated=False,
-    )
-    ours, theirs = next(with_tools), next(alone)
-    T = theirs["completion"].shape[-1]
-    for name in ("completion", "loss_mask"):
-        np.testing.assert_array_equal(ours[name][..., :T], theirs[name])
-        assert not ours[name][..., T:].any()
-    np.testing.assert_allclose(ours["logprobs"][..., :T], theirs["logprobs"], atol=5e-6)
 
 
 def test_a_resumed_run_plays_the_same_conversations(often_ends):

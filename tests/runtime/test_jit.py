@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.runtime.devices import CPU_OPTIONS, cpu_options, jit
+from helpers.runtime.devices import CPU_OPTIONS, jit
 
 
 def gram(x):
@@ -20,15 +20,6 @@ def test_it_gives_what_the_function_gives():
     x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
     expected = np.tanh(x.astype(np.float64) @ x.T).sum(axis=0)
     np.testing.assert_allclose(jit(gram)(x), expected, rtol=1e-4)
-
-
-def test_settings_are_those_of_jax_jit():
-    repeat = jit(lambda x, *, times: jnp.tile(x, times), static_argnames="times")
-    assert repeat(jnp.ones(2), times=3).shape == (6,)
-    donated = jit(lambda x: x + 1, donate_argnums=0)
-    used = jnp.ones(4)
-    donated(used)
-    assert used.is_deleted()
 
 
 def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
@@ -48,13 +39,6 @@ def test_a_cpu_is_told_to_optimise_less_and_another_device_nothing(monkeypatch):
     assert compiled == [CPU_OPTIONS, None, None]
 
 
-def test_what_xla_flags_say_goes_before(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-    assert cpu_options() == CPU_OPTIONS
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
-    assert cpu_options() == {}
-
-
 def test_inside_another_program_the_plain_one_is_called(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     program = jit(gram)
@@ -64,14 +48,6 @@ def test_inside_another_program_the_plain_one_is_called(monkeypatch):
     np.testing.assert_array_equal(
         jax.jit(lambda x: program.plain(x))(x), program.plain(x)
     )
-
-
-def test_making_a_program_does_not_start_the_backend():
-    """Several processes find each other before any of them may look at devices."""
-    rooms = "generation.sampling, helpers.generation.sessions, helpers.training.trainer"
-    nowhere = os.environ | {"JAX_PLATFORMS": "cuda"}  # to start it would fail
-    code = f"import helpers.{rooms}"
-    subprocess.run([sys.executable, "-c", code], check=True, env=nowhere)
 
 
 KEEPS = """

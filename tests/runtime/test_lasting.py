@@ -1,6 +1,5 @@
 """Runs are sent where they outlive the machine, on imitations of Colab and Kaggle."""
 
-import errno
 import os
 import sys
 import types
@@ -41,18 +40,6 @@ def test_on_colab_runs_go_to_drive(colab, tmp_path):
     assert colab[1] == [str(tmp_path / "drive")]
 
 
-def test_what_an_earlier_session_left_is_named(colab, tmp_path, capsys):
-    runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
-    (runs / "sft" / "model").mkdir(parents=True)
-    for step in (4, 120):
-        (runs / "grpo" / "checkpoints" / f"{step:08d}").mkdir(parents=True)
-    (runs / "empty").mkdir()
-    runtime.use_persistent_storage()
-    said = capsys.readouterr().out
-    assert "sft, finished" in said and "grpo, to step 120" in said
-    assert "empty" not in said
-
-
 def test_runs_of_two_stages_are_named_as_notebook_15_keeps_them(
     colab, tmp_path, capsys
 ):
@@ -85,16 +72,6 @@ def test_a_place_that_cannot_be_written_to_is_not_promised(
         runtime.use_persistent_storage()
 
 
-def test_a_drive_that_is_full_is_told_before_a_run_begins(monkeypatch, tmp_path):
-    def full(**where):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
-    monkeypatch.setattr(platform.tempfile, "TemporaryFile", full)
-    with pytest.raises(OSError, match="mine: No space left on device. Make room"):
-        runtime.use_persistent_storage()
-
-
 def test_copies_and_backups_of_checkpoints_are_none(colab, tmp_path, capsys):
     """Drive itself makes "00000009 (1)"; the first cell of a session goes on."""
     runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
@@ -121,14 +98,3 @@ def test_on_kaggle_runs_go_to_the_output_folder(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
     assert runtime.use_persistent_storage().parent == tmp_path / "working"
     assert "Persistence" in capsys.readouterr().out
-
-
-def test_on_a_laptop_nothing_is_changed():
-    assert runtime.use_persistent_storage() == runtime.ROOT / "build"
-    assert "COURSE_BUILD" not in os.environ
-
-
-def test_a_folder_that_was_asked_for_stays(colab, monkeypatch, tmp_path):
-    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "mine"))
-    assert runtime.use_persistent_storage() == tmp_path / "mine"
-    assert colab[1] == []

@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from helpers.course import set_up
-from helpers.recipes import food101, maths, presets
 from helpers.runtime import devices
 
 
@@ -37,31 +35,4 @@ def test_an_accelerator_is_told_and_told_again(accelerator):
     devices.multiply_as_written()
     assert written()
     devices.multiply_as_written(False)
-    assert not written()
-
-
-def test_lessons_multiply_as_written_but_for_the_one_with_a_real_model(
-    accelerator, monkeypatch
-):
-    monkeypatch.setenv("COURSE_PRESET", "v5e-1")
-    set_up.banner("15")
-    assert not written()
-    set_up.banner("07")
-    assert written()
-
-
-@pytest.mark.parametrize("recipe", [maths, food101])
-def test_real_weights_end_it(recipe, accelerator, monkeypatch):
-    devices.multiply_as_written()
-
-    class Stop(Exception):
-        pass
-
-    def fetch(name):
-        raise Stop
-
-    monkeypatch.setattr(recipe.hub, "fetch", fetch)
-    size = presets.FOOD["v5e-1"]
-    with pytest.raises(Stop):
-        recipe.load(size, size.model) if recipe is maths else recipe.load(size)
     assert not written()

@@ -22,13 +22,6 @@ def test_the_processors_flags_say_it(said, has, tmp_path, monkeypatch):
     assert devices.multiplies_bfloat16() is has
 
 
-def test_an_accelerator_is_not_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "CPUINFO", tmp_path / "cpuinfo")
-    devices.CPUINFO.write_text(AMD)
-    monkeypatch.setattr(devices.jax, "default_backend", lambda: "tpu")
-    assert not devices.multiplies_bfloat16()
-
-
 @pytest.mark.parametrize(
     "capability, has",
     [("9.0", True), ("8.0", True), ("12.0", True), ("7.5", False), ("gfx942", False)],

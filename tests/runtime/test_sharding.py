@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from helpers.runtime.sharding import (
     cached_pieces,
-    is_stacked,
     make_mesh,
     partition,
     place_batch,
@@ -59,12 +58,6 @@ def test_matrices_are_cut_along_what_they_make_or_take(name, shape, data, model)
     assert "data" in spec or not free
 
 
-def test_moments_of_stacked_weights_count_as_stacked():
-    state = [{"mu": {"layers": {"up": 1}, "embed": 2}}, ()]
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    assert [is_stacked(path) for path, _ in leaves] == [False, True]
-
-
 @given(rows=st.integers(1, 96), width=st.integers(1, 3000))
 def test_a_cpu_takes_as_few_rows_at_a_time_as_make_a_thousand_tokens(rows, width):
     batch = {"tokens": np.zeros((rows, width)), "weight": np.zeros(rows)}
@@ -76,12 +69,6 @@ def test_a_cpu_takes_as_few_rows_at_a_time_as_make_a_thousand_tokens(rows, width
     assert all(n * width < 1024 for n in smaller)
     placed = place_batch(batch, make_mesh(), accumulate=None)
     assert placed["tokens"].shape == (1, pieces, size, width)
-
-
-def test_pictures_alone_are_taken_at_once():
-    assert (
-        cached_pieces({"image": np.zeros((6, 9, 9, 3), np.uint8)}, 6, make_mesh()) == 1
-    )
 
 
 def test_rows_are_not_spread_where_jax_would_lay_them_over_all_processes():

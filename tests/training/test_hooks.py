@@ -1,9 +1,6 @@
 """What joins a run from outside: evaluation, callbacks, loggers."""
 
 import json
-import re
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -49,18 +46,6 @@ def test_evaluation_joins_the_row_of_its_step_and_sees_that_steps_model():
     ] == without_times(plain)
 
 
-def test_the_time_of_evaluation_is_not_the_steps():
-    import time
-
-    def slow(model):
-        time.sleep(0.5)
-        return {}
-
-    table = trainer(evaluate=slow, evaluate_every=1).fit(Rows(), 3)
-    assert all(row["eval/seconds"] >= 0.5 for row in table)
-    assert all(row["seconds"] < 0.5 for row in table[1:])
-
-
 def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
     settings = {"evaluate": largest, "evaluate_every": 2, "save_every": 3}
     expected = trainer(**settings).fit(Rows(), STEPS)
@@ -79,23 +64,6 @@ def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
     assert without_times(table) == without_times(expected)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == table
-
-
-def test_the_same_trainer_goes_on_after_a_failed_evaluation_and_loses_no_row():
-    failures = iter([RuntimeError("once")])
-
-    def fails_once(model):
-        for failure in failures:
-            raise failure
-        return largest(model)
-
-    settings = {"evaluate_every": 2}
-    run, batches = trainer(evaluate=fails_once, **settings), Rows()
-    with pytest.raises(RuntimeError, match="once"):
-        run.fit(batches, STEPS)
-    table = run.fit(batches, STEPS)
-    expected = trainer(evaluate=largest, **settings).fit(Rows(), STEPS)
-    assert without_times(table) == without_times(expected)
 
 
 def test_half_of_an_evaluation_and_one_that_returns_no_numbers_are_refused():
@@ -151,22 +119,6 @@ def test_what_a_callback_raises_passes_through_and_the_run_goes_on(hook, tmp_pat
     assert_same_weights(model, straight)
 
 
-def test_an_early_stop_by_a_callback_is_gone_on_with_by_the_same_trainer():
-    class Enough(Exception):
-        pass
-
-    class StopsAt3(Callback):
-        def on_step(self, trainer, row):
-            if row["step"] == 3:
-                raise Enough
-
-    run, batches = trainer(callbacks=[StopsAt3()]), Rows()
-    with pytest.raises(Enough):
-        run.fit(batches, STEPS)
-    table = run.fit(batches, STEPS)
-    assert without_times(table) == without_times(trainer().fit(Rows(), STEPS))
-
-
 class ForcedTokens:
     """A logger that keeps what it is given."""
 
@@ -191,41 +143,3 @@ def test_a_logger_gets_every_row_and_where_a_run_goes_on(in_folder, tmp_path):
         again = ForcedTokens()
         table = trainer(loggers=[again], folder=folder).fit(Rows(), STEPS)
         assert again.starts == [4] and again.rows == table[4:]
-
-
-def recipe(name, **modules):
-    """A class of the code blocks of CONTRIBUTING.md, with stand-ins for its imports."""
-    blocks = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
-    (code,) = [block for block in blocks if f"class {name}" in block]
-    assert len(code.strip().splitlines()) <= 15
-    names = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for module, fake in modules.items():
-            patch.setitem(sys.modules, module, fake)
-        exec(code, names)
-    return names[name]
-
-
-def test_weights_and_biases_in_ten_lines():
-    run = types.SimpleNamespace(logged=[], log=lambda row: run.logged.append(row))
-    run.define_metric = lambda name, step_metric: setattr(run, "axis", step_metric)
-    opened = []
-    wandb = types.SimpleNamespace(
-        init=lambda **settings: opened.append(settings) or run
-    )
-    logger = recipe("WandB", wandb=wandb)(project="course", id="one")
-    table = trainer(loggers=[logger]).fit(Rows(), 3)
-    assert run.logged == table and run.axis == "step"
-    assert opened == [{"resume": "allow", "project": "course", "id": "one"}]
-
-
-def test_mlflow_in_ten_lines():
-    logged, tags = [], []
-    mlflow = types.SimpleNamespace(
-        start_run=lambda run_id: run_id,
-        set_tag=lambda key, value: tags.append((key, value)),
-        log_metrics=lambda metrics, step: logged.append((step, metrics)),
-    )
-    table = trainer(loggers=[recipe("MLflow", mlflow=mlflow)()]).fit(Rows(), 3)
-    assert logged == [(row["step"], row) for row in table]
-    assert tags == [("resumed from step", 0)]

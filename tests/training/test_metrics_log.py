@@ -3,8 +3,7 @@ import warnings
 
 import pytest
 
-from helpers.training import logging
-from helpers.training.logging import MetricsLog, Progress, cut, is_timing
+from helpers.training.logging import MetricsLog, Progress, cut
 
 
 def row(step, **more):
@@ -67,11 +66,6 @@ def test_cutting_keeps_whole_lines_only(tmp_path, length, kept):
     assert len(said) == (length == 99) and all("table lacks rows" in x for x in said)
 
 
-def test_only_times_are_left_out_of_comparisons():
-    names = ["seconds", "rollout_seconds", "tokens_per_second", "step", "tokens_total"]
-    assert [is_timing(name) for name in names] == [True, True, True, False, False]
-
-
 def test_time_left_leaves_out_the_first_step_which_compiled():
     progress = Progress(True)
     progress.start(0, 61)
@@ -81,38 +75,3 @@ def test_time_left_leaves_out_the_first_step_which_compiled():
     assert slower.endswith(" · 2:25 left")
     evaluated = progress.line(row(4) | {"eval/seconds": 5.5})  # 0.8 · 2.5 + 0.2 · 7.5
     assert evaluated.endswith(" · 3:20 left")
-
-
-def test_outside_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end(
-    capsys, monkeypatch
-):
-    progress = Progress(True)
-    progress.redraws = False
-    progress.start(0, 400)
-    start = progress.last
-    for step in range(1, 401):
-        now = start + step / 8
-        monkeypatch.setattr(logging.time, "monotonic", lambda now=now: now)
-        progress.update(row(step))
-    lines = capsys.readouterr().out.splitlines()
-    steps = [int(line.split()[1].split("/")[0]) for line in lines]
-    assert steps[0] == 0 and steps[-1] == 400
-    gaps = [b - a for a, b in zip(steps, steps[1:], strict=False)]
-    assert all(gap == 81 for gap in gaps[:-1]) and len(gaps) == 5
-
-
-def test_a_terminal_s_line_is_redrawn_in_place(capsys):
-    progress = Progress(True)
-    progress.redraws = True
-    progress.start(0, 2)
-    progress.update(row(2, reward=0.25))
-    out = capsys.readouterr().out
-    assert out.count("\n") == 1 and out.count("\r") == 2
-    assert "reward 0.250" in out
-
-
-def test_it_can_be_silent(capsys):
-    progress = Progress(False)
-    progress.start(0, 1)
-    progress.update(row(1))
-    assert capsys.readouterr().out == ""

@@ -14,7 +14,6 @@ from tiny_models import cached_model, cached_tensors, group_batch, random_groups
 from tiny_models import model as make
 from toy_training import Rows
 
-from helpers import losses
 from helpers.losses import distillation
 from helpers.runtime.sharding import make_mesh
 from helpers.training import objectives
@@ -206,13 +205,6 @@ def test_on_policy_the_ratio_is_exactly_one():
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def test_a_clip_of_one_number_is_for_both_sides_and_a_cap_below_1_is_refused():
-    pair, one = (objectives.policy_gradient(clip=c) for c in ((0.1, 0.1), 0.1))
-    assert run(pair, groups())[0] == run(one, groups())[0]
-    with pytest.raises(ValueError, match="sampler_cap=0.5: pass a number at least 1"):
-        objectives.policy_gradient(sampler_cap=0.5)
-
-
 def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_if_asked():
     """By hand: each token's loss times min(trainer / sampler, cap)."""
     batch, cap = groups(), 1.1
@@ -234,23 +226,6 @@ def test_what_the_sampler_noted_is_no_old_policy_and_counts_by_weight_if_asked()
     assert 0 < np.mean(at_cap) < 1
 
 
-def test_an_objective_called_without_old_scores_says_who_brings_them():
-    batch = groups()
-    del batch["old_logprobs"]
-    with pytest.raises(ValueError, match="none of old_entropy, old_logprobs.*Trainer"):
-        objectives.gspo()(cached_model(), batch)
-    value, metrics = objectives.gspo().at_first(cached_model(), batch)
-    assert np.isfinite(value) and metrics["ratio_mean"] == 1
-
-
-def test_a_batch_of_tied_groups_has_no_gradient():
-    rewards = jnp.asarray([[1.0, 1.0], [0.0, 0.0], [0.3, 0.3], [0.1, 0.1]])
-    for kind in ("mean", "mean-std", "leave-one-out"):
-        batch = groups() | {"advantages": losses.advantages(rewards, kind)}
-        loss, _, slopes = run(objectives.policy_gradient(), batch)
-        assert loss == 0 and largest(slopes) == 0
-
-
 def test_masked_answers_and_padding_have_no_say():
     """Other tokens, log-probs and advantages where the mask is 0: the same loss."""
     batch = groups()
@@ -266,18 +241,6 @@ def test_masked_answers_and_padding_have_no_say():
     np.testing.assert_allclose(loss, other, rtol=1e-6)
     for x, y in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-6)
-
-
-def test_nothing_to_learn_from_at_all_is_zero_not_nan():
-    for objective, batch in (
-        (objectives.policy_gradient(), groups()),
-        (objectives.gspo(), groups()),
-        (objectives.orpo(), groups()),
-        (objectives.sft(), rows()),
-    ):
-        batch = batch | {"loss_mask": jnp.zeros_like(batch["loss_mask"])}
-        loss, metrics, slopes = run(objective, batch)
-        assert loss == 0 and metrics["weight"] == 0 and largest(slopes) == 0
 
 
 def naive_preferences(judge):
@@ -359,19 +322,6 @@ def test_distillation_of_packed_rows_is_the_same_divergence():
         naive_divergence("forward", student[p, 0], teacher[p, 0]) for p in range(4)
     ]
     np.testing.assert_allclose(loss, np.concatenate(per_token).mean(), rtol=1e-4)
-
-
-def test_a_student_equal_to_its_teacher_has_nothing_to_learn():
-    for divergence in DIVERGENCES.values():
-        loss, _, slopes = run(
-            objectives.distillation(divergence), groups(), None, cached_model()
-        )
-        assert abs(loss) < 1e-6 and largest(slopes) < 1e-5
-
-
-def test_a_teacher_of_another_vocabulary_is_refused():
-    with pytest.raises(ValueError, match="23 entries.*19.*same tokenizer"):
-        objectives.distillation()(cached_model(), groups(), make(vocab=23))
 
 
 class Once(Rows):

@@ -74,36 +74,6 @@ def test_a_rate_is_shown_where_the_state_holds_it_and_it_is_the_right_one():
     np.testing.assert_allclose(shown, COSINE(counts), rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_it_is_resumed_bit_by_bit(name, tmp_path):
-    straight, expected = train(TRANSFORMS[name]())
-    train(TRANSFORMS[name](), 3, folder=tmp_path)
-    resumed, table = train(TRANSFORMS[name](), folder=tmp_path)
-    assert_same_weights(resumed, straight)
-    assert table == expected
-
-
-@pytest.mark.parametrize(
-    "other, told",
-    [
-        (optax.chain(optax.clip_by_global_norm(2.0), optax.adamw(COSINE)), "max_norm"),
-        (
-            optax.chain(
-                optax.clip_by_global_norm(1.0),
-                optax.adamw(optax.cosine_decay_schedule(1e-2, STEPS)),
-            ),
-            "init_value was 0.03, here it is 0.01",
-        ),
-        (optax.chain(optax.clip_by_global_norm(1.0), optax.lion(COSINE)), "optimizer"),
-    ],
-)
-def test_other_settings_are_another_run(other, told, tmp_path):
-    train(TRANSFORMS["clip and schedule"](), 2, folder=tmp_path)
-    with pytest.raises(CheckpointError, match=told):
-        train(other, folder=tmp_path)
-    assert len(train(TRANSFORMS["clip and schedule"](), 3, folder=tmp_path)[1]) == 3
-
-
 def test_a_schedule_that_was_asked_once_is_the_same_schedule(tmp_path):
     schedule = optax.cosine_decay_schedule(3e-2, STEPS)
     straight, expected = train(optax.adamw(optax.cosine_decay_schedule(3e-2, STEPS)))
@@ -122,9 +92,3 @@ def test_a_schedule_of_optax_is_a_peak_and_decides_alone():
     np.testing.assert_allclose(shown, COSINE(np.arange(STEPS)), rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="steps=6.*pass the schedule alone"):
         adamw(COSINE, steps=6)
-
-
-@pytest.mark.parametrize("wrong", [1e-3, COSINE, optax.adamw])
-def test_what_is_no_optimizer_is_refused_by_name(wrong):
-    with pytest.raises(TypeError, match=f"is a {type(wrong).__name__}.*adamw"):
-        Trainer(Toy(), squared_error, wrong)

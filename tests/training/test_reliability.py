@@ -1,6 +1,5 @@
 """What must survive: kills, damaged checkpoints, full disks, two runs in one folder."""
 
-import json
 import os
 import resource
 import subprocess
@@ -13,11 +12,8 @@ import pytest
 import simulated_devices
 from flax import nnx
 from run_tables import read_table
-from tiny_models import model as tiny_model
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers.model.families import items
-from helpers.runtime import distributed
 from helpers.training.checkpoints import CheckpointError
 from helpers.training.logging import MetricsLog, is_timing
 from helpers.training.optimizers import adamw
@@ -133,68 +129,6 @@ def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch(tmp_path):
     assert_same_weights(model, straight)
 
 
-def test_an_update_that_was_not_noted_is_not_gone_on_from(whole, tmp_path, monkeypatch):
-    """Ctrl-C between the update and the count of steps: one would be made too many."""
-    steps, plain = iter(range(99)), nnx.update
-
-    def update(model, *states):
-        if next(steps) == 6:  # 0: all weights are put in their place
-            raise KeyboardInterrupt
-        plain(model, *states)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("helpers.training.trainer.nnx.update", update)
-        optimizer = adamw(3e-2, steps=12, warmup=2)
-        settings = {"folder": tmp_path, "save_every": 4, "log": False}
-        trainer = Trainer(Toy(), squared_error, optimizer, **settings)
-        batches = Rows()
-        with pytest.raises(KeyboardInterrupt):
-            trainer.fit(batches, 12)
-    with pytest.raises(ValueError, match="in the middle of an update.*00000004"):
-        trainer.fit(batches, 12)
-    model, _ = train(tmp_path, 12)
-    assert_ends_like(whole, tmp_path, model)
-
-
-def test_ctrl_c_while_a_row_is_logged_leaves_it_there_once(tmp_path, monkeypatch):
-    """Whether it came before, between or after the files and the table."""
-    write, moments = MetricsLog.write, iter(["in", "after"])
-    dumps = json.dumps
-
-    def late(log, row, samples):
-        moment = next(moments, None) if row["step"] in (2, 4) else None
-        if moment == "in":
-            monkeypatch.setattr("helpers.training.logging.json.dumps", interrupt)
-        write(log, row, samples)
-        if moment == "after":
-            raise KeyboardInterrupt
-
-    def interrupt(line):
-        if "prompt" in line:  # a sample: the row is in its file already
-            monkeypatch.setattr("helpers.training.logging.json.dumps", dumps)
-            raise KeyboardInterrupt
-        return dumps(line)
-
-    monkeypatch.setattr(MetricsLog, "write", late)
-    trainer = Trainer(Toy(), squared_error, adamw(3e-2), folder=tmp_path, log=False)
-    batches = Rows()
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            trainer.fit(batches, 6)
-    table = trainer.fit(batches, 6)
-    assert [row["step"] for row in table] == [1, 2, 3, 4, 5, 6]
-    assert read_table(tmp_path) == without_times(table)
-    assert len(read_table(tmp_path, "samples.jsonl")) == 6
-
-
-def test_a_model_that_a_lost_run_trained_is_not_taken_for_a_new_one(tmp_path):
-    model = Toy()
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, 12, Sampled(), model)
-    with pytest.warns(UserWarning, match="other weights.*load it again"):
-        train(tmp_path, 2, model=model)
-
-
 def test_a_run_that_was_lost_before_its_first_checkpoint_starts_again(whole, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, 12, Sampled())
@@ -202,7 +136,7 @@ def test_a_run_that_was_lost_before_its_first_checkpoint_starts_again(whole, tmp
     assert_ends_like(whole, tmp_path, model)
 
 
-@pytest.mark.parametrize("stop", [1, 4, 6, 11])
+@pytest.mark.parametrize("stop", [1, 6])
 def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, stop):
     class Broken(Rows):
         def __next__(self):
@@ -293,31 +227,6 @@ def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
                 log.write({"step": step, "loss": 1.0}, [])
 
 
-def test_metrics_that_only_some_processes_have_are_an_error_for_all(monkeypatch):
-    """Left out in one and missed in another, they would stop only the other one."""
-    for other, mean in (({"reward": 0.5}, 0.255), ({"calls": 1.0}, None)):
-        monkeypatch.setattr(
-            distributed, "gather", lambda own, other=other: [(other, own[1]), own]
-        )
-        if mean is None:
-            with pytest.raises(ValueError, match="metrics of the processes"):
-                distributed.next_of_all(Rows())
-        else:
-            assert distributed.next_of_all(Rows())[1] == {"reward": mean}
-
-
-def test_batches_of_other_shapes_are_an_error_for_all_processes(monkeypatch):
-    """Each would make a program of its own, and divide by its own count."""
-
-    def gather(own):
-        shapes = {name: (1, *shape[1:]) for name, shape in own[1].items()}
-        return [own, (own[0], shapes)]
-
-    monkeypatch.setattr(distributed, "gather", gather)
-    with pytest.raises(ValueError, match="batches of other shapes.*share evenly"):
-        distributed.next_of_all(Rows())
-
-
 def test_an_update_that_was_begun_and_cut_off_is_not_gone_on_with(
     tmp_path, monkeypatch
 ):
@@ -339,36 +248,6 @@ def test_an_update_that_was_begun_and_cut_off_is_not_gone_on_with(
         trainer.fit(batches, 4)
 
 
-def test_a_save_that_was_cut_off_behind_its_rename_is_made_again(tmp_path, monkeypatch):
-    """Ctrl-C while older checkpoints are removed: the step is not noted as saved."""
-    settings = {"folder": tmp_path, "save_every": 2, "log": False}
-    trainer, batches = Trainer(Toy(), squared_error, adamw(3e-2), **settings), Rows()
-
-    def cut_off(folders):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("helpers.training.checkpoints.remove", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            trainer.fit(batches, 2)
-    trainer.fit(batches, 2)
-    again, straight = Toy(), Toy()
-    Trainer(again, squared_error, adamw(3e-2), **settings).fit(Rows(), 2)
-    Trainer(straight, squared_error, adamw(3e-2), log=False).fit(Rows(), 2)
-    assert_same_weights(again, straight)
-
-
-def test_two_runs_in_one_folder_are_refused(tmp_path):
-    class StartsAnother(Rows):
-        def __next__(self):
-            with pytest.raises(CheckpointError, match="already training"):
-                train(tmp_path, 3)
-            return super().__next__()
-
-    _, table = train(tmp_path, 1, StartsAnother())
-    assert len(table) == 1
-
-
 def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
     train(tmp_path, 5)
     before = read_table(tmp_path)
@@ -387,29 +266,3 @@ def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
     ):
         train(tmp_path, 12, peak=1e-2)
     assert read_table(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", ["tokens", "prompt", "completion"])
-@pytest.mark.parametrize("strange", [-1, 19])
-def test_tokens_of_another_tokenizer_are_refused_before_an_update(name, strange):
-    """XLA would read id 19 of 19 as 18."""
-    model = tiny_model("qwen3")
-    before = {k: np.asarray(x) for k, x in items(nnx.state(model))}
-
-    def objective(model, batch):
-        return model.embed[...][batch[name]].sum(), {"weight": 1.0}
-
-    class Source(Rows):
-        ids = np.array([[0, 18], [3, strange]], np.int32)
-
-        def __next__(self):
-            return {name: self.ids}
-
-    trainer = Trainer(model, objective, adamw(1e-2), log=False)
-    said = f"token {strange} in '{name}'.*vocabulary has 19.*tokenizer from the model"
-    with pytest.raises(ValueError, match=said):
-        trainer.fit(Source(), 1)
-    for path, x in items(nnx.state(model)):
-        np.testing.assert_array_equal(x, before[path])
-    Source.ids = np.array([[0, 18]], np.int32)
-    assert len(trainer.fit(Source(), 1)) == 1

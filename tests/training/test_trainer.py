@@ -109,44 +109,6 @@ def test_a_batch_whose_mask_is_empty_changes_nothing_and_stays_finite():
     assert_same_weights(model, Toy())
 
 
-def test_another_learning_rate_does_not_compile_again():
-    traced = []
-
-    def counted(model, batch):
-        traced.append(1)
-        return squared_error(model, batch)
-
-    table = train(Toy(), Rows(), 5, adamw(0.1, steps=5, warmup=3), objective=counted)
-    assert len({row["learning_rate"] for row in table}) > 3
-    assert len(traced) == 1
-
-
-def test_arrays_that_others_hold_survive_training():
-    """Updates overwrite the trainer's buffers; a snapshot must not be one of them."""
-    model = Toy()
-    snapshot, clone = nnx.state(model), nnx.clone(model)
-    trainer = Trainer(model, squared_error, adamw(1e-2), log=False)
-    batches = Rows()
-    trainer.fit(batches, 2)
-    middle = nnx.clone(model)
-    trainer.fit(batches, 4)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(snapshot))
-    assert_same_weights(clone, Toy())
-    assert not np.array_equal(middle.embed[...], model.embed[...])
-
-
-def test_the_batch_source_sees_the_new_weights_after_every_step():
-    model, seen = Toy(), []
-
-    class Watching(Rows):
-        def __next__(self):
-            seen.append(np.array(model.embed[...]))
-            return super().__next__()
-
-    train(model, Watching(), 4)
-    assert len({x.tobytes() for x in seen}) == 4
-
-
 def test_frozen_modules_are_given_to_the_objective_and_do_not_change():
     def imitate(model, batch, teacher):
         gap = model(batch["tokens"]) - teacher(batch["tokens"])
@@ -241,19 +203,6 @@ def test_a_number_that_is_not_finite_stops_before_it_reaches_the_weights(
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("strange", [np.nan, np.inf])
-def test_a_rate_that_is_no_number_changes_nothing(strange, tmp_path):
-    def falls_off(step):
-        return 1e-3 if step < 2 else strange
-
-    model, good = Toy(), Toy()
-    said = f"Step 3: learning_rate is {strange}, so its update was left out"
-    with pytest.raises(TrainingDiverged, match=said):
-        train(model, Rows(), 4, optimizer=adamw(falls_off), folder=tmp_path)
-    train(good, Rows(), 2, optimizer=adamw(lambda step: 1e-3))
-    assert_same_weights(model, good)
-
-
 @pytest.mark.parametrize("has_folder", [True, False])
 def test_weights_that_an_update_has_blown_up_are_not_saved(has_folder, tmp_path):
     """Loss and gradient are fine, and so is the rate; their product is not."""
@@ -323,21 +272,6 @@ def test_a_batch_that_does_not_divide_names_both_numbers():
         place_batch({"a": np.zeros((6, 3)), "b": np.zeros(5)}, mesh)
 
 
-def test_what_is_no_array_stays_on_the_host():
-    batch = {
-        "x": np.zeros((4, 2), np.float32),
-        "y": jnp.ones(4),
-        "rows": [{}] * 4,
-        "questions": np.array(["a", "b", "c", "d"]),
-        "level": 3,
-    }
-    placed = place_batch(batch, make_mesh(), minibatches=2)
-    assert {k: v.shape for k, v in placed.items()} == {
-        "x": (2, 1, 2, 2),
-        "y": (2, 1, 2),
-    }
-
-
 def test_the_table_the_files_and_tensorboard_hold_the_same_numbers(tmp_path):
     table = train(Toy(), Rows(), 4, adamw(0.1, steps=4), folder=tmp_path)
     assert [row["step"] for row in table] == [1, 2, 3, 4]
@@ -374,28 +308,6 @@ def read_events(path):
     return events
 
 
-def test_without_a_folder_no_file_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    train(Toy(), Rows(), 3, save_every=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_fitting_again_returns_the_stored_table_at_once(tmp_path):
-    table = train(Toy(), Rows(), 5, folder=tmp_path)
-    batches, model = Rows(), Toy()
-    trainer = Trainer(model, squared_error, adamw(1e-2), folder=tmp_path, log=False)
-    assert trainer.fit(batches, 5) == table
-    assert batches.count == 5  # where the run ended: no batch was drawn
-    assert trainer.fit(batches, 5) == table
-    further = trainer.fit(batches, 7)
-    straight = Toy()
-    expected = train(straight, Rows(), 7)
-    assert [without_times(row) for row in further] == [
-        without_times(row) for row in expected
-    ]
-    assert_same_weights(model, straight)
-
-
 def without_times(row):
     return {name: x for name, x in row.items() if not is_timing(name)}
 
@@ -406,38 +318,6 @@ def test_training_ends_with_the_batches_and_saves(tmp_path):
     saved = [path.name for path in (tmp_path / "checkpoints").iterdir()]
     assert sorted(saved) == ["00000002", "00000003"]
     assert len(train(Toy(), Rows(end=3), 10, folder=tmp_path, save_every=2)) == 3
-
-
-def test_interrupting_and_going_on_loses_no_row():
-    class Interrupted(Rows):
-        def __next__(self):
-            if self.count == 3 and not self.metrics.get("interrupted"):
-                self.metrics = {"interrupted": 1.0}
-                raise KeyboardInterrupt
-            return super().__next__()
-
-    trainer = Trainer(Toy(), squared_error, adamw(1e-2), log=False)
-    batches = Interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        trainer.fit(batches, 6)
-    table = trainer.fit(batches, 6)
-    expected = train(Toy(), Rows(), 6)
-    assert [without_times(row) for row in table] == [
-        without_times(row) for row in expected
-    ]
-
-
-def test_progress_is_one_line_with_step_loss_reward_speed_and_time_left(capsys):
-    trainer = Trainer(Toy(), squared_error, adamw(1e-2))
-    trainer.fit(Rows(), 3)
-    first, *_, last = capsys.readouterr().out.splitlines()
-    assert first == "step 0/3 · compiling the update"
-    parts = last.split(" · ")
-    assert parts[0] == "step 3/3" and parts[2] == "reward 0.030"
-    assert parts[1].startswith("loss ") and parts[3].endswith(" tokens/s")
-    assert parts[4] == "0:00 left"
-    trainer.fit(Rows(), 3)
-    assert "nothing to train" in capsys.readouterr().out
 
 
 @pytest.mark.slow
