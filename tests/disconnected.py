@@ -60,7 +60,7 @@ def main(drive):
     for tag in ("imports", "real", "real-run"):
         (cell,) = course_notebooks.tagged(notebook, tag)
         names["reward"] = reward
-        exec(cell.source, names)
+        course_notebooks.run(cell.source, names)
 
 
 if __name__ == "__main__":

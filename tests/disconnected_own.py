@@ -40,11 +40,11 @@ def main(drive):
     notebook = course_notebooks.read("15")
     (imports,) = course_notebooks.tagged(notebook, "imports")
     names = {"size": SIZE, "seed": 0, "kept_in": runtime.use_persistent_storage()}
-    exec(f"import pathlib, sys\n{imports.source}", names)
+    course_notebooks.run(f"import pathlib, sys\n{imports.source}", names)
     sources = [cell.source for cell in course_notebooks.code_cells(notebook)]
     for start in CELLS:
         (source,) = (text for text in sources if text.startswith(start))
-        exec(source, names)
+        course_notebooks.run(source, names)
         if start == "limits = {":  # how far a large model comes is not asserted of this
             names |= {"OTHER": "mine", "held_out": names["held_out"][:20]}
 

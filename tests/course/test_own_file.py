@@ -80,7 +80,7 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     sources[0] = sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
     sources.insert(3, OWN_REWARD)
     for source in sources:
-        exec(source, names)
+        course.run(source, names)
     assert path.read_text() == text
     assert len(names["train"]) > 150 and len(names["found"].rows) == 200
     assert names["scores"][:5] == [1.0] * 5
@@ -90,9 +90,9 @@ def test_a_reward_may_read_the_column_answer(cells):
     """Ten answers are held against those of their rows, five of them spoilt."""
     sources, names = cells
     for source in sources[:3]:
-        exec(source, names)
+        course.run(source, names)
     names |= {"OTHER": True, "reward": RewardSet(correct)}
-    exec(sources[3], names)
+    course.run(sources[3], names)
     assert names["scores"] == [1.0] * 5 + [0.0, 1.0, 1.0, 0.0, 1.0]
 
 
@@ -102,21 +102,21 @@ def test_a_file_of_few_long_rows_is_shown_in_short_whatever_its_bytes(
     """Then the reader names what is no UTF-8, and few rows are spoilt as five are."""
     sources, names = cells
     path = tmp_path / "not" / "there.jsonl"
-    exec(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
+    course.run(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
     assert not path.parent.exists() and not capsys.readouterr().out.strip()
     path = tmp_path / "mine.jsonl"
     words = "So. " * 10
     rows = [{"question": f"Why {i}? {words}", "answer": words * 9} for i in range(5)]
     lines = [b'{"question": "caf\xe9", "answer": "x"}']
     path.write_bytes(b"\n".join(lines + [json.dumps(row).encode() for row in rows]))
-    exec(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
+    course.run(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
     said = capsys.readouterr().out
     assert said.startswith('{"question": "caf\ufffd", ') and len(said) < 600
     names["size"] = type("Large", (Size,), {"completion_tokens": 2000})
-    exec(sources[1], names)
+    course.run(sources[1], names)
     assert "no UTF-8 text: line 1" in capsys.readouterr().out
     for source in (OWN_REWARD, *sources[3:]):
-        exec(source, names)
+        course.run(source, names)
     assert 0 < len(names["ten"]) == 2 * len(names["train"]) < 10
 
 
@@ -125,7 +125,7 @@ def test_other_rows_or_another_model_are_another_run(cells, tmp_path):
     sources, names = cells
 
     def folder(**changed):
-        exec(sources[0], names | changed, found := {})
+        course.run(sources[0], names | changed, found := {})
         return found["runs"]
 
     first = folder()
@@ -137,7 +137,7 @@ def test_other_rows_or_another_model_are_another_run(cells, tmp_path):
 def test_without_one_the_notebooks_own_problems_are_held_to_their_numbers(cells):
     sources, names = cells
     for source in sources:
-        exec(source, names)
+        course.run(source, names)
     assert names["scores"][:5] == [1.5] * 5
     names["found"].rows.pop()
     checked = sources[1].splitlines()[-1]
@@ -173,7 +173,7 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     begin[0] = begin[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
     (model,) = cells_of(sources, ["MODEL = os.environ"])
     for source in (model, *begin[:3], GRADED, begin[3], *cells_of(sources, REST)):
-        exec(source, names)
+        course.run(source, names)
     said = capsys.readouterr().out
     assert "The plug was pulled." in said and "00000006" in said
     looked = [row["eval/length"] for row in names["table"] if "eval/length" in row]
@@ -187,7 +187,7 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     assert names["equal"]["peft"] == len(names["held_out"][:20])
     # A cell that measures what came, run again in the same kernel, begins with that.
     names |= {"runs": tmp_path / "again"}
-    exec(cells_of(sources, REST[:1])[0], names)
+    course.run(cells_of(sources, REST[:1])[0], names)
     as_it_came, now = (
         jax.tree.leaves(nnx.state(model))
         for model in (names["fresh"](), names["policy"])
