@@ -18,8 +18,7 @@ from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
-from helpers.scale.crew import Crew
-from helpers.scale.ray_crew import RayCrew
+from helpers.scale.workers import RayWorkerPool, WorkerPool
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.logging import Callback, JsonLines, Logger, TensorBoard
@@ -50,8 +49,8 @@ def batch_sources(
     return [source, rollouts, elsewhere]
 
 
-def crews(crew: RayCrew) -> list[Crew]:
-    return [crew]
+def pools(pool: RayWorkerPool) -> list[WorkerPool]:
+    return [pool]
 
 
 def dialogues(tools: ToolUse) -> list[Dialogue]:

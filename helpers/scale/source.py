@@ -1,28 +1,122 @@
 """The batch source of asynchronous RL: the trainer draws from it as from `Rollouts`.
 
-A thread hands out tickets to idle workers and takes in what they answer, while the
-trainer updates. It does not care what workers are (`Crew`).
+A thread sends requests to idle workers and takes in the pieces they sample, while the
+trainer updates. What the workers are is up to the `WorkerPool`.
 """
 
 import functools
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from helpers.generation.rollouts import Rollouts
-from helpers.runtime import distributed
 from helpers.runtime.run_identity import REMEDY, differences, listed
-from helpers.scale import published, tickets
 from helpers.scale.buffer import Buffer, Lease
-from helpers.scale.crew import Crew, RunStopped, WorkerLost
-from helpers.scale.pieces import BrokenPiece, joined, require_whole
+from helpers.scale.workers import (
+    Piece,
+    RunStopped,
+    WorkerLost,
+    WorkerPool,
+    read_weights,
+)
 
-LOOKS = 1.0  # seconds between two looks at whether anyone is there at all
-LEAVES = 10.0  # seconds that a thread gets to end when nobody is
+PER_TOKEN = ("completion", "loss_mask", "logprobs")  # (prompts, group, tokens)
+PER_ANSWER = ("rewards", "advantages")  # (prompts, group)
+PER_PROMPT = ("prompt", "prompt_mask")  # (prompts, tokens)
+POLL = 1.0  # seconds between two checks of whether the pool still runs
+JOIN = 10.0  # seconds that the thread gets to end when the pool is gone
 
 
-class Errand(NamedTuple):
+class BrokenPiece(ValueError):
+    """A worker sent something that no update may learn from."""
+
+
+def draw_request(rollouts: Rollouts) -> dict | None:
+    """The next request, for `Worker.answer`; None where the prompts end.
+
+    Returns:
+      A state of the rollouts, for JSON, with the `count` of the prompts that they draw
+      from there (the last batch may be smaller) and their `checksum`.
+    """
+    request = rollouts.get_state()
+    if (drawn := next(rollouts.prompts, None)) is None:
+        return None
+    rollouts.step += 1
+    return request | {"count": len(drawn["prompt"]), "checksum": checksum(drawn)}
+
+
+def checksum(batch: dict[str, np.ndarray]) -> int:
+    """CRC-32 of a batch's prompts and pictures, and of their shapes and dtypes."""
+    crc = 0
+    for name in (*PER_PROMPT, "images"):
+        if name in batch:
+            x = np.ascontiguousarray(batch[name])
+            crc = zlib.crc32(f"{name} {x.shape} {x.dtype}".encode(), crc)
+            crc = zlib.crc32(x.tobytes(), crc)
+    return crc
+
+
+def require_whole(piece: Piece, request: dict, group: int, newest: int) -> None:
+    """Refuses a piece that is not the whole groups of its request, all finite.
+
+    Args:
+      piece: from a worker.
+      request: from `draw_request`, which the worker was sent.
+      group: answers to a prompt.
+      newest: the newest version of the weights.
+    Raises:
+      BrokenPiece: says which array, and what is wrong with it.
+    """
+    batch, prompts = piece.batch, request["count"]
+    if missing := {*PER_TOKEN, *PER_PROMPT, *PER_ANSWER} - {*batch}:
+        raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
+    if checksum(batch) != request["checksum"]:
+        raise BrokenPiece("its prompts are not those of the request")
+    tokens = batch["completion"].shape[-1:]
+    shapes = dict.fromkeys(PER_TOKEN, (prompts, group, *tokens))
+    shapes |= dict.fromkeys(PER_ANSWER, (prompts, group))
+    for name, shape in shapes.items():
+        if batch[name].shape != shape:
+            raise BrokenPiece(f"{name} has the shape {batch[name].shape}, not {shape}")
+        if not np.isfinite(batch[name]).all():
+            raise BrokenPiece(f"{name} has numbers that are not finite")
+    if not 0 <= piece.version <= newest:
+        raise BrokenPiece(f"its weights are of version {piece.version}, not of ours")
+
+
+def joined(pieces: list[Piece]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """One batch of several pieces, padded to the widest, and their mean metrics.
+
+    A metric is the mean over those pieces that have it.
+    """
+    metrics = {}
+    for name in dict.fromkeys(name for piece in pieces for name in piece.metrics):
+        having = [piece for piece in pieces if name in piece.metrics]
+        weights = [len(piece.batch["prompt"]) for piece in having]
+        values = [piece.metrics[name] for piece in having]
+        metrics[name] = float(np.average(values, weights=weights))
+    if len(pieces) == 1:
+        return pieces[0].batch, metrics
+    batch = {}
+    for name in pieces[0].batch:
+        arrays = [piece.batch[name] for piece in pieces]
+        if name in (*PER_TOKEN, *PER_PROMPT):
+            width = max(x.shape[-1] for x in arrays)
+            arrays = [_padded(x, width) for x in arrays]
+        batch[name] = np.concatenate(arrays)
+    return batch, metrics
+
+
+def _padded(x, width):
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
+
+
+class Pending(NamedTuple):
     """What a worker is busy with, and since when (seconds of a monotonic clock)."""
 
     worker: int
@@ -31,38 +125,38 @@ class Errand(NamedTuple):
 
 
 class FromWorkers:
-    """A batch source whose groups others sample, with weights that may be a bit old.
+    """A batch source whose groups workers sample, with weights that may be a bit old.
 
-    Its batches are those of `Rollouts`; `logprobs` are those of the weights that
-    sampled (the *behaviour* policy), so the objective wants a cap:
+    Its batches are those of `Rollouts`. `logprobs` are those of the weights that
+    sampled (the *behaviour* policy), so the objective needs a cap:
     `objectives.policy_gradient(sampler_cap=2.0)`. It then weighs each token by the
     policy before the update over the behaviour, truncated, and clips against the
     policy before the update (2110.00641). With one worker and limit 0 its batches are
     those that the `rollouts` would make, bit by bit.
 
     `metrics` are those of the rollouts, and `staleness` (updates between sampling and
-    learning, mean over the batch); and so far in all `dropped`, `returned`.
+    learning, mean over the batch), and the totals `dropped` and `returned`.
 
     Args:
       rollouts: as for the synchronous loop, of the trainer's own model. Its prompts
-        make the tickets; it samples nothing.
-      crew: the workers, each with the same rollouts and a model of its own.
+        make the requests; it samples nothing.
+      pool: the workers, each with the same rollouts and a model of its own.
       pieces: of one batch; every piece has as many prompts as `rollouts` draws at once.
       limit: η, how stale a piece may be.
-      deadline: seconds that a worker may take for a piece, before it is replaced; its
-        first takes longer, for it compiles.
+      deadline: seconds that a worker may take for a piece, before it is replaced. The
+        first one takes longer, because it compiles.
       patience: failures in a row, of any workers, that end the run.
-      say: told in a sentence of all that goes wrong.
+      say: called with a sentence on everything that goes wrong.
     Raises:
       ValueError: the rollouts replace tied groups, so that how many prompts a batch
-        takes is not known before; they have no reward; or the trainer is of several
-        distributed.
+        takes is not known before; they have no reward; or the trainer runs in several
+        processes.
     """
 
     def __init__(
         self,
         rollouts: Rollouts,
-        crew: Crew,
+        pool: WorkerPool,
         *,
         pieces: int = 1,
         limit: int = 0,
@@ -72,44 +166,44 @@ class FromWorkers:
     ):
         if rollouts.resample:
             raise ValueError(
-                f"resample={rollouts.resample} draws prompts depending on answers, and"
-                " tickets are drawn before them. Pass resample=0 to Rollouts."
+                f"resample={rollouts.resample} draws prompts depending on answers, and "
+                "requests are drawn before them. Pass resample=0 to Rollouts."
             )
-        if rollouts.reward is None or distributed.share()[1] > 1:
+        if rollouts.reward is None or jax.process_count() > 1:
             raise ValueError(
-                "Workers answer for a trainer of one process, and score: give Rollouts"
-                " a reward, and train several hosts, or by a teacher, with Rollouts."
+                "Workers answer for a trainer of one process, and score: give Rollouts "
+                "a reward, and train several hosts, or by a teacher, with Rollouts."
             )
-        self.rollouts, self.crew, self.model = rollouts, crew, rollouts.model
+        self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest
         self.wrt: Any = None
-        self.buffer = Buffer(functools.partial(tickets.draw, rollouts), pieces, limit)
+        draw = functools.partial(draw_request, rollouts)
+        self.buffer = Buffer(draw, pieces, limit)
         self.limit, self.deadline = limit, deadline
         self.patience, self.say = patience, say
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
-        self.learned: list[int] = []  # numbers of pieces, in order; since it was made
+        self.learned: list[int] = []  # numbers of pieces, in order
         self.seconds: list[float] = []  # that each of them took to sample
         self.updating: list[float] = []  # seconds from a batch to its new weights
-        self.published: list[float] = []  # when weights were, on a monotonic clock
-        self._handed: float | None = None  # when the last batch was
         self.stopped: BaseException | None = None
-        self._errands: dict[Any, Errand] = {}
+        self._batch_at: float | None = None  # when the last batch was returned
+        self._pending: dict[Any, Pending] = {}
         self._failures = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def send(self, wrt) -> None:
-        """Workers are sent these variables of the model: its trainer says which.
+        """The trainer calls this with the filter of what it trains: workers get that.
 
         Args:
-          wrt: an nnx filter; None, before anybody says: those that `Trainer` takes.
+          wrt: an nnx filter; None: what `Trainer` trains by default.
         """
         self.wrt = wrt
 
     def get_state(self) -> dict:
-        """Where it stands: what was not learned yet will be asked again."""
+        """For JSON: what was not learned yet will be sampled again."""
         with self._changed:
             return {
                 "run": self._identity(),
@@ -135,21 +229,23 @@ class FromWorkers:
         return self
 
     def __next__(self) -> dict:
-        """Publishes the newest weights, and waits for enough answers.
+        """Publishes the newest weights, and waits for enough pieces.
 
         Where the run cannot go on it ends, so that the trainer saves; `close` raises.
 
         Raises:
-          NothingToLearn: as `Rollouts` do, of the batches that are learned from.
+          NothingToLearn: as `Rollouts` do, for the batches that are learned from.
           ValueError: it was closed.
         """
         if self._closed:
             raise ValueError("These batches are closed: make another FromWorkers.")
         version = self.buffer.version + bool(self.buffer.learning)
         try:
-            self.crew.require_running()
-            self.crew.publish(version, published.read(self.model, self.wrt))
-            taken = self._taken()
+            self.pool.require_running()
+            self.pool.publish(version, read_weights(self.model, self.wrt))
+            if self._batch_at is not None:
+                self.updating.append(time.monotonic() - self._batch_at)
+            taken = self._wait_for_pieces()
         except RunStopped as error:
             self._stop(error)
             taken = None
@@ -157,11 +253,8 @@ class FromWorkers:
             raise StopIteration
         return self._batch(version, taken)
 
-    def _taken(self):
+    def _wait_for_pieces(self):
         """The pieces of the next update; None once there will be none."""
-        self.published.append(time.monotonic())
-        if self._handed is not None:
-            self.updating.append(self.published[-1] - self._handed)
         with self._changed:
             if self.buffer.learning:
                 self.buffer.learned()
@@ -171,13 +264,13 @@ class FromWorkers:
             while not (self.stopped or self.buffer.exhausted):
                 if (taken := self.buffer.take()) is not None:
                     return taken
-                self._changed.wait(LOOKS)
-                self.crew.require_running()  # the thread may hang in a call to it
+                self._changed.wait(POLL)
+                self.pool.require_running()  # the thread may hang in a call to it
         return None
 
     def _batch(self, version, taken):
-        found = [answered.content for answered in taken]
-        batch, self.metrics = joined(found)
+        pieces = [answered.content for answered in taken]
+        batch, self.metrics = joined(pieces)
         self.rollouts.count_tied(batch)
         ages = [version - answered.version for answered in taken]
         self.metrics |= {
@@ -185,10 +278,10 @@ class FromWorkers:
             "dropped": float(self.buffer.dropped),
             "returned": float(self.buffer.returned),
         }
-        self.samples = [sample for piece in found for sample in piece.samples][:4]
+        self.samples = [sample for piece in pieces for sample in piece.samples][:4]
         self.learned += [answered.number for answered in taken]
-        self.seconds += [piece.seconds for piece in found]
-        self._handed = time.monotonic()
+        self.seconds += [piece.seconds for piece in pieces]
+        self._batch_at = time.monotonic()
         return batch
 
     def close(self) -> None:
@@ -198,8 +291,8 @@ class FromWorkers:
           RunStopped: the batches ended because the run could not go on.
         """
         self._closed = True
-        if self._thread is not None:  # it may hang in a call to workers that are gone
-            self._thread.join(None if self.stopped is None else LEAVES)
+        if self._thread is not None:  # it may hang in a call to a pool that is gone
+            self._thread.join(None if self.stopped is None else JOIN)
         if self.stopped is not None:
             raise self.stopped
 
@@ -212,74 +305,72 @@ class FromWorkers:
         self._closed = True
 
     def _serve(self):
-        """The thread: tickets out, answers in."""
+        """The thread: requests out, pieces in."""
         try:
             while not self._closed:
-                self.crew.require_running()
+                self.pool.require_running()
                 with self._changed:
                     self._issue()
                     self._changed.notify_all()
-                for handle in self.crew.finished(list(self._errands), 0.05):
+                for handle in self.pool.finished(list(self._pending), 0.05):
                     self._receive(handle)
                 now = time.monotonic()
-                for handle, errand in list(self._errands.items()):
-                    if now - errand.since > self.deadline:
+                for handle, pending in list(self._pending.items()):
+                    if now - pending.since > self.deadline:
                         self._fail(handle, f"gave no answer for {self.deadline:.0f} s")
         except BaseException as error:
             self._stop(error)
 
     def _issue(self):
         """Gives every idle worker something to do."""
-        busy = {errand.worker for errand in self._errands.values()}
-        for worker in self.crew.workers():
+        busy = {pending.worker for pending in self._pending.values()}
+        for worker in self.pool.workers():
             if worker in busy:
                 continue
             lease = self.buffer.issue()
             if lease is None:
                 break
-            handle = self.crew.ask(worker, lease.ticket)
-            self._errands[handle] = Errand(worker, lease, time.monotonic())
+            handle = self.pool.submit(worker, lease.request)
+            self._pending[handle] = Pending(worker, lease, time.monotonic())
 
     def _receive(self, handle):
+        worker, lease, _ = self._pending[handle]
         try:
-            piece = self.crew.result(handle)
+            piece = self.pool.result(handle)
             with self._changed:  # weights are published before they are counted
                 newest = self.buffer.version + bool(self.buffer.learning)
-            ticket = self._errands[handle].lease.ticket
-            require_whole(piece, ticket, self.rollouts, newest)
+            require_whole(piece, lease.request, self.rollouts.group, newest)
         except (WorkerLost, BrokenPiece) as error:
             self._fail(handle, str(error))
             return
-        errand = self._errands.pop(handle)
+        del self._pending[handle]
         self._failures = 0
         with self._changed:
-            before = self.buffer.dropped
-            self.buffer.push(errand.lease, piece.version, piece)
-            late = self.buffer.dropped - before
+            accepted = self.buffer.push(lease, piece.version, piece)
             age = self.buffer.version - piece.version
             self._changed.notify_all()
-        if late:
+        if not accepted:
             self.say(
-                f"worker {errand.worker} took {piece.seconds:.1f} s: its answers are"
-                f" {age} versions old, more than {self.buffer.limit}, and are dropped"
+                f"worker {worker} took {piece.seconds:.1f} s: its answers are {age} "
+                f"versions old, more than {self.limit}, and are dropped"
             )
 
     def _fail(self, handle, why):
-        """A worker is lost: what it held is due again, and another takes its place."""
-        errand = self._errands.pop(handle)
+        """A worker is lost: its piece is due again, and another takes its place."""
+        worker, lease, _ = self._pending.pop(handle)
         with self._changed:
-            self.buffer.give_back(errand.lease)
+            self.buffer.give_back(lease)
         self._failures += 1
         self.say(
-            f"worker {errand.worker}, piece {errand.lease.number}: {why}. The questions"
-            " are asked again, of another worker"
+            f"worker {worker}, piece {lease.number}: {why}. The questions are asked "
+            "again, of another worker"
         )
         if self._failures >= self.patience:
             raise RunStopped(
-                f"{self._failures} attempts in a row failed, the last one: {why}."
-                " Everything trained is saved; mend the cause and start again."
+                f"{self._failures} attempts in a row failed, the last one: {why}. "
+                "Everything trained is saved; fix the cause and start again."
             )
-        self.crew.replace(errand.worker)
+        self.pool.replace(worker)
 
     def _stop(self, error):
         with self._changed:

@@ -3,9 +3,10 @@
 An autoregressive drafter runs once for every token it proposes. This one runs once for
 a block: it gets the last token and B - 1 masks, which see each other in both
 directions, and each guesses the token after itself.
-It never reads the text: its layers begin as copies of some of the target's, and look at
-the keys and values that the target has computed for these layers anyway. Each token is
-guessed for itself; where guesses do not fit together, the target keeps the first ones.
+It never reads the text. Its layers begin as copies of some of the target's, and attend
+to the keys and values that the target has computed for these layers anyway. Each token
+is guessed independently; where guesses do not fit together, the target accepts the
+first ones.
 
 Axes: P prompts, G answers each, N blocks of an answer, B drafted tokens, T tokens,
 V vocabulary.
@@ -54,8 +55,8 @@ class BlockDrafter(Drafter):
                 "A block drafter is made of a target's last layers, and those of "
                 "Gemma 4 have no keys of their own: take another drafter."
             )
-        kinds = {type(x) for x in jax.tree.leaves(nnx.state(target), is_leaf=_is_one)}
-        if kinds != {nnx.Param}:
+        variables = jax.tree.leaves(nnx.state(target), is_leaf=_is_variable)
+        if {type(x) for x in variables} != {nnx.Param}:
             raise ValueError(
                 "The target has more than plain weights: merge its adapters, and load "
                 "it without int8, to make a drafter of its layers."
@@ -70,29 +71,25 @@ class BlockDrafter(Drafter):
         self.mask = nnx.Param(target.embed[...].mean(axis=0))
         self.final_norm = nnx.Param(target.final_norm[...])
         graph, weights = nnx.split(target.layers)
-        own = jax.tree.map(lambda x: x[np.array(self.chosen)], weights)
-        self.layers = nnx.merge(graph, own)
+        copies = jax.tree.map(lambda x: x[np.array(self.chosen)], weights)
+        self.layers = nnx.merge(graph, copies)
 
     @property
     def vocab_size(self):
-        """How many tokens the target knows that it was made from."""
+        """Size of the vocabulary of the target that it was made from."""
         return self.config.vocab_size
 
     def check(self, target):
-        """As `Drafter.check`; it reads keys and values of the shape that it knows.
-
-        Raises:
-          ValueError: the target is not shaped as the one that it was made from.
-        """
+        """As `Drafter.check`; the target has the shape that it was made from."""
         super().check(target)
         if dataclasses.replace(target.config, vision=None) != self.config:
             raise ValueError(
-                "This block drafter was made from a target of another shape, whose "
-                "layers it reads: make one from this target."
+                "This block drafter was made from a target of another shape: make one "
+                "from this target."
             )
 
     def begin(self, prompt_PT, mask_PT, group, room):
-        """Nothing: what it needs of the past is the target's."""
+        """No state: it reads the target's keys and values."""
         return ()
 
     def propose(self, state, known: Known, past, temperature):
@@ -164,18 +161,18 @@ class BlockDrafter(Drafter):
         return rms_norm(x, self.final_norm[...], c.norm_eps, c.is_gemma)
 
 
-def _is_one(x):
+def _is_variable(x):
     return isinstance(x, nnx.Variable)
 
 
 def block_objective(blocks: int = 8):
-    """What a block drafter minimises: to guess the target's answers, block by block.
+    """The loss of a block drafter: cross-entropy of the target's answers, by blocks.
 
-    Cross-entropy of the B tokens after some places of every answer, the further ahead
-    the lighter (`FADE`). The trainer's `frozen` is the target.
+    It averages over the B tokens after some places of every answer. Weights fade with
+    the distance (`FADE`). The trainer's `frozen` is the target.
 
     Args:
-      blocks: N, places in an answer that blocks begin at, drawn anew for every batch.
+      blocks: N, places in an answer that blocks begin at, drawn for every batch.
     """
 
     def objective(drafter, batch, target):
@@ -186,14 +183,14 @@ def block_objective(blocks: int = 8):
         goal = _at(completion, jnp.minimum(ahead, completion.shape[-1] - 1))
         logprobs = jax.nn.log_softmax(logits)
         chosen = jnp.take_along_axis(logprobs, goal[..., None], axis=-1)[..., 0]
-        there = ahead < length
-        weight = there * FADE ** jnp.arange(B)
-        right = (logits.argmax(axis=-1) == goal) & there
+        real = ahead < length
+        weight = real * FADE ** jnp.arange(B)
+        right = (logits.argmax(axis=-1) == goal) & real
         in_a_row = jnp.cumprod(right, axis=-1).sum(axis=-1)
-        full, total = there.all(axis=-1), weight.sum()
+        full, total = real.all(axis=-1), weight.sum()
         metrics = {
             "weight": total,
-            "right": right.sum() / jnp.maximum(there.sum(), 1),
+            "right": right.sum() / jnp.maximum(real.sum(), 1),
             "in_a_row": (in_a_row * full).sum() / jnp.maximum(full.sum(), 1),
         }
         return -(chosen * weight).sum() / jnp.maximum(total, 1e-6), metrics
@@ -210,8 +207,8 @@ def _blocks(drafter, batch, target, blocks):
     _, prefix = prefill(target, prompt, mask)
     length = mask.sum(axis=1).astype(jnp.int32)[:, None, None]
     positions = jnp.broadcast_to(length + jnp.arange(T), (P, G, T))
-    _, own = target(completion, positions, earlier=(prefix,))
-    prefix, own = jax.lax.stop_gradient((prefix, own))
+    _, answer_kv = target(completion, positions, earlier=(prefix,))
+    prefix, answer_kv = jax.lax.stop_gradient((prefix, answer_kv))
     key = jax.random.key(completion.sum().astype(jnp.uint32))
     count = batch["loss_mask"].sum(axis=-1)[..., None]
     chance = jax.random.uniform(key, (P, G, blocks))
@@ -219,7 +216,7 @@ def _blocks(drafter, batch, target, blocks):
     many = KV(
         *(
             jnp.repeat(x, blocks, axis=axis)
-            for x, axis in zip(own, (2, 2, 1, 1), strict=True)
+            for x, axis in zip(answer_kv, (2, 2, 1, 1), strict=True)
         )
     )
     flat = place.reshape(P, G * blocks)

@@ -1,7 +1,7 @@
-"""Who proposes the next tokens: what the text has said before, or a smaller model.
+"""Drafters propose the next tokens: by looking them up in the text, or with a model.
 
-A drafter sees the answers so far and proposes a block of tokens for each; the target
-checks them (`serving.speculative`). A poor drafter costs time, never correctness.
+A drafter sees the answers so far and proposes a block of tokens for each. The target
+verifies them (`serving.speculative`). A poor drafter costs time, never correctness.
 Axes: P prompts, G answers each, T tokens, B drafted tokens, V vocabulary.
 """
 
@@ -33,67 +33,59 @@ class Known(NamedTuple):
 
 
 class Drafter(nnx.Module):
-    """What all drafters are: `begin` and `propose` are their own.
+    """Base of all drafters; each defines `begin` and `propose`.
 
     Args:
       block: B, tokens to propose.
     """
 
     def __init__(self, block):
-        if not hasattr(block, "__index__") or block < 1:
-            raise ValueError(
-                f"A drafter that proposes {block} tokens proposes nothing: ask for a "
-                "whole number of them, from 1 on."
-            )
+        if block < 1:
+            raise ValueError(f"block={block}: a drafter proposes one token or more.")
         self.block = block
 
     @property
     def vocab_size(self) -> int | None:
-        """How many tokens it knows; None: whatever the target's are."""
+        """Size of its vocabulary; None: it takes any."""
         return None
 
     def check(self, target):
         """Refuses a target that it cannot draft for.
 
         Raises:
-          ValueError: its vocabulary has another size, or its weights were placed on
-            other devices. That two vocabularies of one size are the same cannot be seen
-            here; if not, hardly a token will be kept.
+          ValueError: its vocabulary has another size, or its weights are on other
+            devices. Two different vocabularies of one size cannot be told apart here;
+            hardly a token is accepted then.
         """
         if self.vocab_size not in (None, target.config.vocab_size):
             raise ValueError(
                 f"The drafter has {self.vocab_size} tokens and the target "
-                f"{target.config.vocab_size}: what one writes the other cannot read. "
-                "Take a drafter of its family."
+                f"{target.config.vocab_size}: take a drafter of the target's family."
             )
-        theirs = target.embed[...].devices()
-        # JAX itself moves what was made in memory and never placed.
+        devices = target.embed[...].devices()
+        # JAX itself moves arrays that were never placed.
         placed = (x for x in jax.tree.leaves(nnx.state(self)) if x.committed)
-        other = next((x for x in placed if x.devices() != theirs), None)
-        if other is not None:
+        if any(x.devices() != devices for x in placed):
             raise ValueError(
-                f"The drafter lies on {len(other.devices())} device(s) and the target "
-                f"on {len(theirs)}: load both over the same devices, with "
+                "The drafter and the target are on different devices: load both with "
                 "`weights.load(folder, mesh=runtime.make_mesh())`."
             )
 
 
 class PromptLookup(Drafter):
-    """Proposes what followed the last time that the text had these words.
+    """Proposes what followed the last time that the text had the same last tokens.
 
-    Looks for the latest earlier place where the last `words` tokens stand, then for
-    fewer, and copies what comes after it. Made for answers that repeat their prompt:
-    names, code, quotations.
+    Looks for the latest earlier match of the last `words` tokens, then for shorter
+    ones, and copies what comes after it. For answers that repeat their prompt: names,
+    code, quotations.
 
     Args:
       block: B, tokens to propose.
-      words: the most tokens that have to agree.
+      words: the most tokens that have to agree, 1 or more.
     """
 
     def __init__(self, block: int = 4, words: int = 3):
         super().__init__(block)
-        if words < 1:
-            raise ValueError(f"{words} words that agree are everywhere: ask for one.")
         self.words = words
 
     def begin(self, prompt_PT, mask_PT, group, room):
@@ -113,21 +105,22 @@ class PromptLookup(Drafter):
 def _continued(prompt, length, tokens, count, words, block):
     """What followed the last tokens of one text earlier on; (block,) int32."""
     place = jnp.arange(prompt.shape[0] + tokens.shape[0])
-    own = tokens[jnp.clip(place - length, 0, tokens.shape[0] - 1)]
-    text = jnp.where(place < length, prompt[jnp.clip(place, 0, len(prompt) - 1)], own)
+    answer = tokens[jnp.clip(place - length, 0, tokens.shape[0] - 1)]
+    question = prompt[jnp.clip(place, 0, len(prompt) - 1)]
+    text = jnp.where(place < length, question, answer)
     end = length + count
     # agreeing[i]: how many tokens before place i are those before the text's end.
-    agreeing, going = jnp.zeros_like(place), place < end
+    agreeing, matches = jnp.zeros_like(place), place < end
     for back in range(1, words + 1):
         there = (place >= back) & (end >= back)
-        going &= there & (jnp.roll(text, back) == text[end - back])
-        agreeing += going
+        matches &= there & (jnp.roll(text, back) == text[end - back])
+        agreeing += matches
     best = jnp.argmax(agreeing * len(place) + place)  # the longest, then the latest
     return text[jnp.clip(best + jnp.arange(block), 0, len(place) - 1)]
 
 
 class DraftModel(Drafter):
-    """A smaller model of the same vocabulary writes the next tokens one by one.
+    """A smaller model of the same vocabulary proposes the next tokens one by one.
 
     Args:
       model: a Transformer.
@@ -141,7 +134,7 @@ class DraftModel(Drafter):
 
     @property
     def vocab_size(self):
-        """How many tokens its model knows."""
+        """Size of its model's vocabulary."""
         return self.model.config.vocab_size
 
     def begin(self, prompt_PT, mask_PT, group, room):
@@ -173,8 +166,8 @@ class DraftModel(Drafter):
         """
         prefix, cache = state
         read = self.model.reader()
-        # Of the last block's kept tokens the cache may lack one, and it lacks the
-        # target's own: both are read again.
+        # The cache may lack the last accepted token, and it lacks the target's own:
+        # both are read again.
         at = jnp.stack([known.total - 2, known.total - 1], axis=-1)
         last = jnp.take_along_axis(known.tokens, jnp.maximum(at, 0), axis=-1)
         column = known.total - 1
@@ -239,8 +232,8 @@ def write(cache: KV, new: KV, column_PG) -> KV:
 def _multiplied_in(cache, new, column_PG):
     """`write` for layers apart: (keys, values), as lists.
 
-    A TPU writes to places that differ by row one by one; a product with ones and zeros,
-    which moves the new tokens to their columns, is done for all rows at once.
+    A TPU writes to places that differ by row one after the other. A product with ones
+    and zeros moves the new tokens of all rows to their columns at once.
     """
     T, S = new.positions.shape[-1], cache.positions.shape[-1]
     goes_PGTS = column_PG[..., None, None] + jnp.arange(T)[:, None] == jnp.arange(S)
@@ -289,7 +282,7 @@ def _draw(logits_PGV, keys_PG, place_PG, temperature):
     return draw(logits_PGV / temperature, noise)
 
 
-DRAFTS, CHECKS, OWN = 1, 2, 3  # what a random number is for
+DRAFTS, CHECKS, TARGET = 1, 2, 3  # what a random number is for
 
 
 def uniform(keys_PG, place_PG, use):

@@ -16,7 +16,7 @@ from helpers.generation.sampling import generate, row_keys
 from helpers.runtime.ranges import TextTooLong
 from helpers.runtime.sharding import make_mesh
 from helpers.serving.drafters import PromptLookup
-from helpers.serving.scheduler import Engine
+from helpers.serving.engine import Engine
 from helpers.serving.speculative import generate as speculate
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training.objectives import sft

@@ -18,7 +18,7 @@ from test_model import forward
 from helpers.model import gemma4, lora, weights
 from helpers.model.config import Gemma4Config, ModelConfig, UnsupportedModel
 from helpers.model.transformer import named_arrays, weight_shapes
-from helpers.serving import block_drafter, paged
+from helpers.serving import block_drafter, paged_cache
 
 SMALL = gemma4_shapes.config(**gemma4_shapes.SMALL)
 # What the published config.json says of the experts.
@@ -273,7 +273,7 @@ def test_scales_of_layers_are_not_trained():
 def test_what_cannot_hold_two_kinds_of_layer_says_so(tmp_path):
     model = tiny_models.cached_model("gemma4_text")
     for refused in (
-        lambda: paged.pages(model, 4, 8),
+        lambda: paged_cache.empty_pages(model, 4, 8),
         lambda: block_drafter.BlockDrafter(model),
     ):
         with pytest.raises(ValueError, match="Gemma 4"):

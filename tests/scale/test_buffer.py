@@ -14,14 +14,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from helpers.scale.buffer import Buffer, stale
+from helpers.scale.buffer import Buffer
 
 
 class Run(RuleBasedStateMachine):
     """Workers and a trainer that may be killed at every moment, without processes.
 
-    What is right is kept apart from the buffer: the history of what was learned, which
-    a trainer that starts again cuts back to its checkpoint.
+    The truth is recorded apart from the buffer: the history of what was learned. A
+    trainer that starts again cuts it back to its checkpoint.
     """
 
     @initialize(
@@ -31,7 +31,7 @@ class Run(RuleBasedStateMachine):
     )
     def begin(self, pieces, limit, end):
         self.pieces, self.limit, self.end = pieces, limit, end
-        self.position = 0  # of the source that tickets are drawn from
+        self.position = 0  # of the source that requests are drawn from
         self.buffer = Buffer(self.draw, pieces, limit)
         self.leases = []  # in some worker's hands, or in those of a dead one
         self.history, self.version, self.taken = [], 0, None
@@ -48,7 +48,7 @@ class Run(RuleBasedStateMachine):
     def a_worker_is_idle(self):
         lease = self.buffer.issue()
         if lease is not None:
-            assert lease.ticket == f"questions {lease.number}"
+            assert lease.request == f"questions {lease.number}"
             self.leases.append((lease, self.version))
 
     @precondition(lambda self: self.leases)
@@ -56,9 +56,9 @@ class Run(RuleBasedStateMachine):
     def a_worker_answers(self, data):
         lease, version = data.draw(st.sampled_from(self.leases))
         before = lease.number in self.buffer.back
-        kept = self.buffer.push(lease, version, f"answers {lease.number}")
-        assert not (kept and before), "nothing that is back is answered again"
-        if kept:
+        accepted = self.buffer.push(lease, version, f"answers {lease.number}")
+        assert not (accepted and before), "nothing that is back is answered again"
+        if accepted:
             assert self.version - version <= self.limit
             assert self.buffer.push(lease, version, "again") is False
 
@@ -148,8 +148,8 @@ def test_whoever_answers_in_order_is_never_too_late(pieces, limit, data):
 
 @given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 9))
 def test_the_last_update_takes_what_is_left(pieces, limit, count):
-    tickets = iter(range(count))
-    buffer = Buffer(lambda: next(tickets, None), pieces, limit)
+    requests = iter(range(count))
+    buffer = Buffer(lambda: next(requests, None), pieces, limit)
     learned = []
     while not buffer.exhausted:
         while (lease := buffer.issue()) is not None:
@@ -189,7 +189,7 @@ def test_a_straggler_is_dropped_counted_and_its_questions_come_again():
         buffer.take()
         buffer.learned()
     assert buffer.push(slow, 0, "late") is False
-    assert buffer.dropped == 1 and buffer.issue().ticket == slow.ticket
+    assert buffer.dropped == 1 and buffer.issue().request == slow.request
 
 
 def test_what_grows_too_old_while_it_waits_is_dropped_too():
@@ -205,20 +205,7 @@ def test_what_grows_too_old_while_it_waits_is_dropped_too():
     assert buffer.dropped == 1 and list(buffer.due) == [1]
 
 
-@pytest.mark.parametrize(
-    "sampled, version, limit, old",
-    [(3, 3, 0, False), (2, 3, 0, True), (1, 3, 2, False), (0, 3, 2, True)],
-)
-def test_the_rule_of_staleness(sampled, version, limit, old):
-    assert stale(sampled, version, limit) is old
-
-
 def test_impossible_settings_are_refused():
     for settings_ in ({"pieces": 0}, {"limit": -1}):
         with pytest.raises(ValueError, match="at least one piece"):
             Buffer(lambda: None, **settings_)
-    buffer = Buffer(itertools.count().__next__)
-    buffer.push(buffer.issue(), 0, None)
-    buffer.take()
-    with pytest.raises(ValueError, match="learned"):
-        buffer.take()

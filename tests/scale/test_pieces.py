@@ -1,20 +1,12 @@
-"""What a worker sends is looked at, and pieces become one batch."""
-
-from types import SimpleNamespace
+"""Pieces are checked when they arrive, and joined into one batch."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.scale import tickets
-from helpers.scale.pieces import (
-    PER_TOKEN,
-    BrokenPiece,
-    Piece,
-    joined,
-    require_whole,
-)
+from helpers.scale.source import BrokenPiece, checksum, joined, require_whole
+from helpers.scale.workers import Piece
 
 PROMPTS, GROUP, VOCAB = 3, 2, 11
 
@@ -35,17 +27,9 @@ def piece(prompts=PROMPTS, width=5, length=4, seed=0):
     return Piece(batch, {"reward": float(batch["rewards"].mean())}, [], 0, 1.0)
 
 
-ROLLOUTS = SimpleNamespace(
-    group=GROUP,
-    advantage="mean",
-    model=SimpleNamespace(config=SimpleNamespace(vocab_size=VOCAB)),
-)
-
-
-def require(found, version=0):
-    asked = piece().batch
-    ticket = {"count": PROMPTS, "checksum": tickets.checksum(asked)}
-    require_whole(found, ticket, ROLLOUTS, version)
+def require(piece_, version=0):
+    request = {"count": PROMPTS, "checksum": checksum(piece().batch)}
+    require_whole(piece_, request, GROUP, version)
 
 
 def test_a_whole_piece_passes():
@@ -53,44 +37,14 @@ def test_a_whole_piece_passes():
 
 
 BREAKS = {
-    "a piece is missing an array": lambda b: b.pop("rewards"),
+    "a missing array": lambda b: b.pop("rewards"),
     "nan": lambda b: b["logprobs"].__setitem__((0, 0, 0), np.nan),
     "infinite reward": lambda b: b["rewards"].__setitem__((0, 0), np.inf),
-    "a token too large": lambda b: b["completion"].__setitem__((0, 0, 0), VOCAB),
-    "a token below 0": lambda b: b["prompt"].__setitem__((0, 0), -1),
-    "a probability above 1": lambda b: b["logprobs"].__setitem__((0, 0, 0), 0.5),
     "a group cut short": lambda b: b.update(rewards=b["rewards"][:, :1]),
-    "a prompt cut off": lambda b: b.update(prompt=b["prompt"][:1]),
     "another width": lambda b: b.update(loss_mask=b["loss_mask"][..., :2]),
-    "a flat array": lambda b: b.update(completion=b["completion"].reshape(-1)),
-    "a list": lambda b: b.update(rewards=b["rewards"].tolist()),
-    "nothing": lambda b: b.clear(),
-    "objects": lambda b: b.update(rewards=np.full((PROMPTS, GROUP), None)),
-    "tokens and a half": lambda b: b.update(completion=b["completion"] + 0.5),
     "half the prompts": lambda b: b.update({n: x[:1] for n, x in b.items()}),
-    "no prompts": lambda b: b.update({n: x[:0] for n, x in b.items()}),
-    "no tokens": lambda b: b.update({n: b[n][..., :0] for n in PER_TOKEN}),
-    "a mask of 1000": lambda b: b.update(loss_mask=b["loss_mask"] * 1000),
-    "a prompt mask of 2": lambda b: b.update(prompt_mask=b["prompt_mask"] * 2),
     "other prompts": lambda b: b.update(prompt=piece(seed=1).batch["prompt"]),
-    "a wider prompt": lambda b: b.update(
-        {n: np.pad(b[n], [(0, 0), (0, 1)]) for n in ("prompt", "prompt_mask")}
-    ),
     "pictures nobody asked about": lambda b: b.update(images=np.zeros((3, 1, 2, 2, 3))),
-    "pictures in a list": lambda b: b.update(images=[[1], [2, 3]]),
-    "an array nobody knows": lambda b: b.update(more=b["rewards"]),
-    "other advantages": lambda b: b["advantages"].__setitem__((0, 0), 3e38),
-    "advantages of other rewards": lambda b: b.update(rewards=b["rewards"][::-1]),
-    "more than float32 holds": lambda b: b.update(advantages=np.full((3, 2), 1e300)),
-}
-DESCRIPTIONS = {
-    "version": (None, 1, -1, 0.0, True),
-    "metrics": (
-        *(None, {}, {"reward": None}, {"reward": np.nan}, {"reward": "1"}),
-        {"reward": 1.0, 2: 1.0, (3, 4): 1.0},
-    ),
-    "seconds": (None, np.inf),
-    "samples": (None, "abc", [object()], ["abc"], [{"a": object()}], [{1: "a"}]),
 }
 
 
@@ -102,26 +56,37 @@ def test_a_broken_piece_is_refused(how):
         require(broken)
 
 
-@pytest.mark.parametrize("name", DESCRIPTIONS)
-def test_what_is_said_of_a_piece_is_looked_at_as_well(name):
-    for value in DESCRIPTIONS[name]:
-        with pytest.raises(BrokenPiece, match=name):
-            broken = piece()._replace(**{name: value})
-            require(broken)
+def test_answers_of_a_version_that_never_was_are_refused():
+    with pytest.raises(BrokenPiece, match="version 1"):
+        require(piece()._replace(version=1))
 
 
-THINGS = [None, 3, {"batch": {}}, ([],), SimpleNamespace(batch=piece().batch)]
+BATCH = {
+    "prompt": np.arange(6, dtype=np.int32).reshape(2, 3),
+    "prompt_mask": np.ones((2, 3), np.int32),
+    "images": np.arange(24, dtype=np.uint8).reshape(2, 1, 2, 2, 3),
+}
+CHANGES = {
+    "another token": {"prompt": BATCH["prompt"] + np.int32([[0, 0, 0], [0, 0, 1]])},
+    "another order": {"prompt": BATCH["prompt"][::-1]},
+    "another shape": {"images": BATCH["images"].reshape(2, 2, 1, 2, 3)},
+    "another picture": {"images": BATCH["images"] + np.uint8(1)},
+}
 
 
-@pytest.mark.parametrize("thing", THINGS)
-def test_what_is_no_piece_is_refused(thing):
-    with pytest.raises(BrokenPiece, match="no batch of answers"):
-        require(thing)
+@pytest.mark.parametrize("how", CHANGES)
+def test_prompts_that_differ_have_another_checksum(how):
+    assert checksum(BATCH | CHANGES[how]) != checksum(BATCH)
+
+
+def test_answers_and_memory_order_do_not_change_the_checksum():
+    stored = {n: np.asfortranarray(x) for n, x in BATCH.items()}
+    assert checksum(stored | {"rewards": np.ones((2, 2))}) == checksum(BATCH)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(*[st.integers(1, 4)] * 3), min_size=1, max_size=4))
-def test_joined_pieces_hold_all_that_each_held(sizes):
+def test_joined_pieces_contain_all_of_each(sizes):
     pieces = [piece(*size, seed=i) for i, size in enumerate(sizes)]
     batch, metrics = joined(pieces)
     row = 0

@@ -143,12 +143,6 @@ def test_the_last_layer_is_always_among_the_copies():
     assert BlockDrafter(target, 2, layers=5).chosen == (0, 1, 2, 3, 4)
 
 
-@pytest.mark.parametrize("layers", [0, 4])
-def test_more_layers_than_the_target_has_are_refused(layers):
-    with pytest.raises(ValueError, match=f"has 3 layers, not {layers}"):
-        BlockDrafter(tiny_models.model(), 2, layers=layers)
-
-
 @pytest.mark.parametrize(
     "changed", [tiny_models.adapted, lora.quantize], ids=["adapters", "int8"]
 )

@@ -3,11 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.serving.drafters import DraftModel, Known, PromptLookup
+from helpers.serving.drafters import Known, PromptLookup
 
 WORDS, ROOM, PROMPT = 3, 9, 8
 
@@ -51,17 +50,3 @@ def test_each_answer_of_a_group_is_looked_up_for_itself():
     known = Known(tokens, count, length, None)
     proposed, _, _ = drafter.propose(prompt, known, None, 1.0)
     np.testing.assert_array_equal(proposed, [[[3, 4], [5, 4]], [[6, 2], [7, 8]]])
-
-
-@pytest.mark.parametrize("make", [PromptLookup, lambda block: DraftModel(None, block)])
-@pytest.mark.parametrize("block", [0, -2])
-def test_a_drafter_of_nothing_is_refused(make, block):
-    with pytest.raises(ValueError, match="proposes nothing"):
-        make(block=block)
-
-
-def test_a_lookup_of_no_words_is_refused():
-    with pytest.raises(ValueError, match="0 words"):
-        PromptLookup(2, words=0)
-    with pytest.raises(ValueError, match="whole number"):
-        PromptLookup(4.0)

@@ -13,14 +13,22 @@ import tiny_models
 from flax import nnx
 from scipy import stats
 
+from helpers.batches import prompt_batches
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation import sampling
+from helpers.generation.rollouts import Rollouts
 from helpers.model import lora
 from helpers.model.fast import unrolled
 from helpers.model.scoring import group_logprobs
+from helpers.rewards.functions import RewardSet
 from helpers.serving import speculative
 from helpers.serving.block_drafter import BlockDrafter
 from helpers.serving.drafters import DraftModel, PromptLookup
+from helpers.serving.speculative import SpeculativeTurn
+from helpers.text.tokenizer import train_tokenizer
+from helpers.training.objectives import policy_gradient
+from helpers.training.optimizers import adamw
+from helpers.training.trainer import Trainer
 
 EOS = 0
 SHARP = 3.0
@@ -55,10 +63,7 @@ def drafters(family, block):
 
 
 GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself", "block")]
-GREEDY += [(family, "near", 3) for family in tiny_models.FAMILIES]
-GREEDY += [("gemma4_text", name, 3) for name in ("near", "itself")]
-GREEDY += [("gemma4_text like 31B", "near", 3)]
-GREEDY += [("llama", "itself", 1), ("qwen2", "lookup", 1), ("qwen3", "block", 3)]
+GREEDY += [("gemma4_text", "near", 3), ("llama", "itself", 1), ("qwen3", "block", 3)]
 
 
 @pytest.mark.parametrize("family, name, block", GREEDY)
@@ -71,7 +76,7 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
     for one, other in zip(found.completions, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
     tokens = np.asarray(plain.mask).sum(axis=-1)
-    assert (found.kept + found.passes + 1 >= tokens).all()
+    assert (found.accepted + found.passes + 1 >= tokens).all()
     if name == "itself":
         full = -(-(tokens - 1) // (block + 1))
         np.testing.assert_array_equal(found.passes, full)
@@ -79,9 +84,8 @@ def test_greedy_answers_are_those_without_a_drafter(family, name, block):
 
 @pytest.mark.parametrize(
     "family, name, temperature, rows",
-    [("gemma3_text", "near", 1.0, (3, 2)), ("gemma3_text", "block", 0.0, (3, 2))]
-    + [("qwen2", "lookup", 1.0, (3, 2)), ("llama", "near", 0.0, (1, 1))]
-    + [("qwen3", "another", 0.0, (3, 2))],
+    [("gemma3_text", "near", 1.0, (3, 2)), ("llama", "near", 0.0, (1, 1))]
+    + [("gemma3_text", "block", 0.0, (3, 2))],
 )
 def test_layers_apart_say_what_the_stack_does(
     family, name, temperature, rows, monkeypatch
@@ -178,7 +182,7 @@ def test_sampled_answers_are_distributed_as_the_model_says(name):
     assert stats.chisquare([*observed, rest[0]], [*expected, rest[1]])[1] > 1e-4
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("temperature", [0.6])
 def test_log_probabilities_are_the_models_own(temperature):
     model = tiny_models.adapted(tiny_models.model(sharpness=SHARP))
     drafter = DraftModel(tiny_models.model("qwen3", 9, layers=1), 3)
@@ -198,21 +202,7 @@ def test_log_probabilities_are_the_models_own(temperature):
     assert not np.asarray(answers.tokens)[np.asarray(answers.mask) == 0].any()
 
 
-def test_an_answer_does_not_depend_on_those_beside_it():
-    model = tiny_models.model("llama", sharpness=SHARP)
-    drafter = drafters("llama", 3)["near"]
-    tokens, mask, keys = asked(4, 2)
-    settings = {"max_tokens": 12, "eos_ids": (EOS,)}
-    together = speculative.generate(model, drafter, tokens, mask, keys, **settings)
-    for p in range(4):
-        own = tokens[p : p + 1], mask[p : p + 1], keys[p : p + 1]
-        alone = speculative.generate(model, drafter, *own, **settings)
-        np.testing.assert_array_equal(
-            alone.completions.tokens[0], together.completions.tokens[p]
-        )
-
-
-@pytest.mark.parametrize("budget", [1, 2, 5])
+@pytest.mark.parametrize("budget", [1, 5])
 def test_a_budget_is_kept_to_the_token(budget):
     model = tiny_models.model(sharpness=SHARP)
     drafter = drafters("gemma3_text", 4)["itself"]
@@ -222,7 +212,7 @@ def test_a_budget_is_kept_to_the_token(budget):
     assert found.completions.tokens.shape == (2, 3, budget)
     assert (found.completions.mask == 1).all() and not found.completions.ended.any()
     assert (found.passes == -(-(budget - 1) // 5)).all()
-    assert (found.kept <= budget - 1).all()
+    assert (found.accepted <= budget - 1).all()
 
 
 @pytest.mark.parametrize("make", [DraftModel, BlockDrafter])
@@ -231,22 +221,6 @@ def test_a_drafter_of_another_vocabulary_is_refused(make):
     with pytest.raises(ValueError, match="23 tokens and the target 19"):
         speculative.generate(
             tiny_models.model(), drafter, *asked(1, 1), max_tokens=2, eos_ids=(EOS,)
-        )
-
-
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"temperature": -1}, "temperature=-1"),
-        ({"eos_ids": (99,)}, "99"),
-    ],
-)
-def test_what_sampling_refuses_is_refused_here_too(wrong, said):
-    settings = {"max_tokens": 3, "eos_ids": (EOS,)} | wrong
-    with pytest.raises(ValueError, match=said):
-        speculative.generate(
-            tiny_models.model(), PromptLookup(2), *asked(1, 1), **settings
         )
 
 
@@ -283,7 +257,7 @@ for kind in (DraftModel, BlockDrafter):
         speculative.generate(many, kind(loaded, 2), *asked(8, 1), **settings)
         raise SystemExit("it drafted from another device")
     except ValueError as error:
-        assert "on 1 device(s) and the target on 8" in str(error), error
+        assert "different devices" in str(error), error
 """
 
 
@@ -291,3 +265,69 @@ for kind in (DraftModel, BlockDrafter):
 def test_on_eight_devices_answers_are_equal_and_a_drafter_placed_elsewhere_is_refused():
     environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)
+
+
+# Rollouts with a drafter.
+
+TOKENIZER = train_tokenizer(["Mia has two apples.", "Ben buys nine pears."], 300)
+ROWS = [{"question": f"{i}?" + " one" * (i % 4), "answer": str(i)} for i in range(8)]
+
+
+def lengths(prompts, completions, **_):
+    """A reward that tells answers apart."""
+    return [len(text) % 5 / 4 for text in completions]
+
+
+def policy(seed=0, **changes):
+    return tiny_models.model(
+        "qwen3", seed, vocab=len(TOKENIZER), **{"layers": 2} | changes
+    )
+
+
+def rollouts(model, drafter, **settings):
+    source = prompt_batches.prompts(ROWS, TOKENIZER, batch=4, buckets=(32,), seed=0)
+    settings = {"group": 4, "max_tokens": 24, "seed": 3} | settings
+    turn = SpeculativeTurn(drafter)
+    reward = RewardSet({lengths: 1.0})
+    return Rollouts(model, source, reward, TOKENIZER, tools=turn, **settings)
+
+
+def draft_model(seed=0):
+    return DraftModel(policy(seed, layers=1), 3)
+
+
+@pytest.mark.parametrize("make_drafter", [draft_model, lambda: PromptLookup(3)])
+def test_what_the_sampler_noted_is_what_the_policy_says(make_drafter):
+    model = policy()
+    source = rollouts(model, make_drafter())
+    trainer = Trainer(model, policy_gradient(), adamw(1e-2), log=False)
+    table = trainer.fit(source, 2)
+    assert max(row["logprob_gap"] for row in table) < 2e-5
+    assert table[0]["clip_fraction"] == 0 and table[0]["tokens_per_pass"] >= 1
+
+
+def test_a_drafter_that_knows_the_policy_saves_passes():
+    model = policy()
+    near = next(iter_batches(rollouts(model, DraftModel(policy(), 3))))
+    far = next(iter_batches(rollouts(model, draft_model(9))))
+    assert near == pytest.approx(4, abs=0.35) and far < 2
+
+
+def iter_batches(source):
+    """The tokens per pass of each batch."""
+    for _ in source:
+        yield source.metrics["tokens_per_pass"]
+
+
+def test_a_run_goes_on_with_the_same_drafter_only():
+    model = policy()
+    source = rollouts(model, draft_model())
+    next(source)
+    state = source.get_state()
+    expected = next(source)
+    again = rollouts(policy(), draft_model())
+    again.set_state(state)
+    np.testing.assert_array_equal(next(again)["completion"], expected["completion"])
+    for other in (draft_model(1), PromptLookup(3), DraftModel(policy(layers=1), 2)):
+        with pytest.raises(ValueError, match="drafter"):
+            rollouts(policy(), other).set_state(state)

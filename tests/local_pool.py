@@ -1,4 +1,4 @@
-"""A crew of workers in this process, for what needs no Ray: each a thread of its own.
+"""A pool of workers in this process, for what needs no Ray: each a thread of its own.
 
 What may happen to real workers happens here on request, by piece and attempt.
 """
@@ -7,17 +7,16 @@ import concurrent.futures
 import threading
 import time
 
-from helpers.scale.crew import WorkerLost
-from helpers.scale.worker import Worker
+from helpers.scale.workers import Worker, WorkerLost
 
 
-class LocalCrew:
+class LocalPool:
     """Workers of this process.
 
     Args:
       make: as for `Worker`; or anything that is a worker already, see `kind`.
       count: of workers.
-      fate: `fate(worker, how_many_asked, piece) -> piece`: may change what is sent
+      fate: `fate(worker, how_many_requests, piece) -> piece`: may change what is sent
         back, sleep, raise WorkerLost or hang on an event.
       kind: makes a worker of `make`.
     """
@@ -27,7 +26,7 @@ class LocalCrew:
     ):
         self.make, self.fate, self.kind = make, fate, kind
         self.members = {number: kind(make) for number in range(count)}
-        self.pool = concurrent.futures.ThreadPoolExecutor(16)
+        self.threads = concurrent.futures.ThreadPoolExecutor(16)
         self.lock = threading.Lock()
         self.asked, self.replaced = 0, []
 
@@ -40,16 +39,16 @@ class LocalCrew:
     def publish(self, version, arrays):
         self.newest = version, arrays
 
-    def ask(self, worker, ticket):
+    def submit(self, worker, request):
         with self.lock:
             self.asked += 1
         member, newest, asked = self.members[worker], self.newest, self.asked
-        return self.pool.submit(self._answer, worker, member, newest, ticket, asked)
+        return self.threads.submit(self._answer, worker, member, newest, request, asked)
 
-    def _answer(self, worker, member, newest, ticket, asked):
+    def _answer(self, worker, member, newest, request, asked):
         if member.version != newest[0]:
             member.load(*newest)
-        return self.fate(worker, asked, member.answer(ticket))
+        return self.fate(worker, asked, member.answer(request))
 
     def finished(self, handles, seconds):
         if not handles:

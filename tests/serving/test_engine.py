@@ -26,7 +26,7 @@ def engine(**changes):
 def alone(request):
     """The answer of an engine that has nothing else to do, and memory for all."""
     own = Request(request.prompt, request.max_tokens, request.seed, request.temperature)
-    one = engine(keep=False)
+    one = engine()
     one.submit(own)
     one.run()
     return own.answer
@@ -45,15 +45,14 @@ def groups(draw):
     return [Request(prompt, *each) for each in several]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(groups(), st.integers(0, 4)), min_size=1, max_size=8),
     st.sampled_from([6, 11]),
     st.sampled_from([2, 5]),
-    st.booleans(),
 )
-def test_company_changes_no_answer(arrivals, blocks, chunk, keep):
-    one = engine(blocks=blocks, chunk=chunk, keep=keep)
+def test_company_changes_no_answer(arrivals, blocks, chunk):
+    one = engine(blocks=blocks, chunk=chunk)
     asked = [request for group, _ in arrivals for request in group]
     for group, steps in arrivals:
         one.submit_group(group)
@@ -152,10 +151,7 @@ def test_a_prompt_that_was_read_is_not_read_again():
         one.submit(request)
         one.run()
     assert first.read == 13 and second.read == 1
-    forgetful = engine(keep=False)
-    again = forgetful.submit(Request(second.prompt, 3))
-    forgetful.run()
-    assert again.read == 13 and again.answer == second.answer
+    assert second.answer == alone(second)
 
 
 def test_a_group_reads_its_prompt_once_and_shares_it_until_its_answers_part():
@@ -179,44 +175,18 @@ def test_groups_that_could_not_share_are_refused():
         ([Request([1, 2], 3), Request([1, 3], 3)], "one prompt: these differ"),
         ([Request([1], 3) for _ in range(4)], "A group of 4: there are 3 places"),
         ([], "A group of 0"),
-        ([Request([1], 3)] * 2, "twice in a group"),
     ):
         with pytest.raises(ValueError, match=why):
             one.submit_group(group)
     assert not one.waiting
 
 
-def test_a_request_is_asked_once():
-    one = engine()
-    request = one.submit(Request([1, 2], 3))
-    for _ in range(2):  # waiting; being answered; answered
-        with pytest.raises(ValueError, match="asked before"):
-            one.submit(request)
-        one.step()
-    one.run()
-    with pytest.raises(ValueError, match="asked before"):
-        engine().submit(request)
-
-
-def test_a_prompt_that_is_changed_later_is_answered_as_it_was_asked():
-    one, prompt = engine(), [1, 2, 3]
-    request = one.submit(Request(prompt, 3))
-    prompt += [1] * 40
-    one.run()
-    assert request.answer == alone(Request([1, 2, 3], 3))
-
-
-@pytest.mark.parametrize("running", [False, True])
-def test_an_engine_of_older_weights_is_refused_by_name(running):
-    """Its kept blocks hold keys and values of the weights that were."""
+def test_an_engine_of_older_weights_is_refused_by_name():
+    """Its blocks contain keys and values of the old weights."""
     model = tiny_models.model("llama", sharpness=3.0)
     one = Engine(model, EOS, blocks=30, size=4, longest=LONGEST)
     one.submit(Request([1, 2, 3, 4, 1, 2, 3, 4, 2], 4))
-    if running:
-        one.step()
-    else:
-        one.run()
-        one.submit(Request([1, 2, 3, 4, 1, 2, 3, 4, 2], 4))
+    one.step()
     nnx.update(model, jax.tree.map(lambda x: x * 1.1, nnx.state(model)))
     with pytest.raises(ValueError, match="trained since .* make another engine"):
         one.run()
@@ -235,23 +205,12 @@ def test_a_place_is_filled_as_soon_as_it_is_empty():
 @pytest.mark.parametrize(
     "request_, why",
     [
-        (Request([], 3), "needs a token"),
-        (Request([1], 0), "max_tokens=0"),
-        (Request([1.0], 3), "not float64"),
-        (Request([[1, 2]], 3), r"not int64\(1, 2\)"),
-        (Request([1], 2.5), "max_tokens=2.5"),
-        (Request([1], 3, seed=1.5), "seed 1.5"),
-        (Request([1], 3, temperature=1e-30), "temperature other than 0=1e-30"),
-        (Request([1, 99], 3), r"\[99\] are not of the model's 19"),
-        (Request([-1], 3), r"\[-1\]"),
+        (Request([], 3), "one token or more"),
+        (Request([1], 0), "max_tokens of 1 or more"),
+        (Request([1, 99], 3), "vocabulary of 19"),
+        (Request([1], 3, temperature=-0.5), "temperature of 0 or more"),
+        (Request([1], 3, answer=[2]), "no answer yet"),
         (Request([1] * 20, 5), "over the 24"),
-        (Request([1], 3, temperature=-0.5), "temperature=-0.5"),
-        (Request([1], 3, temperature=float("nan")), "temperature=nan"),
-        (Request([1], 3, seed=-1), "seed -1"),
-        (Request([1], 3, seed="a"), "seed 'a'"),
-        (Request([1], 3, seed=None), "seed None"),
-        (Request([1], 3, temperature=None), "temperature=None"),
-        (Request([1], 3, temperature=1e308), "temperature=1e.308"),
     ],
 )
 def test_what_could_never_be_answered_is_refused_at_once(request_, why):
@@ -263,16 +222,8 @@ def test_what_could_never_be_answered_is_refused_at_once(request_, why):
 
 def test_a_picture_is_refused():
     one = Engine(tiny_vision.model(), EOS, blocks=4, size=4)
-    one.submit(Request([1, 2], 2))
     with pytest.raises(ValueError, match="no pictures"):
         one.submit(Request([1, *tiny_vision.SOFT, 2], 2))
-    assert len(one.waiting) == 1
-
-
-def test_an_end_that_no_answer_could_have_is_refused():
-    for end in (99, 0.5):
-        with pytest.raises(ValueError, match=rf"eos_ids \[{end}\]"):
-            Engine(MODEL, (end,), blocks=4)
 
 
 def test_a_text_longer_than_the_cache_is_refused():

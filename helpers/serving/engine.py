@@ -1,11 +1,11 @@
 """Continuous batching: texts come and go while the model goes on, token by token.
 
 A batch that waits for its longest answer leaves places empty. Here a place is filled
-again as soon as an answer has ended (Orca, OSDI 2022): every step reads a chunk of one
+again as soon as an answer has ended (Orca, OSDI 2022). Every step reads a chunk of one
 new prompt, and one token of every text that is being answered. Several answers to one
-prompt read it once, and share its blocks until they part. When the cache is full, the
-text that came last gives its blocks back and waits; it is read again later, and its
-answer is the same: in bfloat16 but for rounding, where two tokens are nearly as likely.
+prompt read it once, and share its blocks until they differ. When the cache is full, the
+text that came last gives its blocks back and waits. It is read again later, and its
+answer is the same, except where bfloat16's rounding decides between two tokens.
 """
 
 import dataclasses
@@ -17,12 +17,36 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.generation import sampling
 from helpers.generation.next_token import draw
 from helpers.runtime.ranges import require_positions
-from helpers.serving import paged
-from helpers.serving.block_pool import BlockPool, OutOfBlocks, Text
-from helpers.serving.request import Request, check
+from helpers.serving import paged_cache
+from helpers.serving.paged_cache import BlockPool, OutOfBlocks, Text
+
+
+@dataclasses.dataclass(eq=False)
+class Request:
+    """A question to an engine, and its answer as it grows.
+
+    Attributes:
+      prompt: its tokens.
+      max_tokens: the most tokens of the answer.
+      seed: decides its random numbers, whatever is answered beside it.
+      temperature: 0 is greedy.
+      answer: tokens so far, the EOS included.
+      ended: whether an EOS or the budget has ended it.
+      read: tokens that were read in chunks. Those found in the cache do not count;
+        those read again after a preemption do.
+      preempted: how often it had to give its blocks back.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    seed: int = 0
+    temperature: float = 0.0
+    answer: list[int] = dataclasses.field(default_factory=list)
+    ended: bool = False
+    read: int = 0
+    preempted: int = 0
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,13 +66,12 @@ class Engine:
     """Answers requests with one model and one paged cache.
 
     Args:
-      model: a Transformer.
+      model: a Transformer. An engine is made for its weights as they are now.
       eos_ids: tokens that end an answer.
-      blocks, size: the cache: how many blocks, of how many tokens.
+      blocks, size: of the cache: how many blocks, of how many tokens.
       places: texts that are answered at a time.
       longest: the most tokens of a text, prompt and answer.
       chunk: prompt tokens that are read in a step.
-      keep: whether the cache keeps what it may need again (`block_pool.BlockPool`).
 
     Attributes:
       passes: how often the model was run, chunks of prompts included.
@@ -56,8 +79,6 @@ class Engine:
     Raises:
       helpers.runtime.ranges.TextTooLong: the model was made for texts shorter than
         `longest`.
-      ValueError: a size that is none; or, by `step`, the model's weights are others
-        than they were.
     """
 
     def __init__(
@@ -70,17 +91,15 @@ class Engine:
         places: int = 8,
         longest: int = 128,
         chunk: int = 32,
-        keep: bool = True,
     ):
         if min(places, longest, chunk) < 1:
             raise ValueError("places, longest and chunk must be 1 or more.")
-        sampling.check_limits(longest, eos_ids, 0, model.config.vocab_size)
         require_positions(model.config, longest, f"A text of longest={longest}")
-        self.pool = BlockPool(blocks, size, keep)
-        self.pages = paged.pages(model, blocks, size)
-        self.program, self.vocab = nnx.split(model), model.config.vocab_size
-        self.weights = jax.tree.leaves(self.program[1])  # of which the pages are
-        vision = model.config.vision
+        self.pool = BlockPool(blocks, size)
+        self.pages = paged_cache.empty_pages(model, blocks, size)
+        self.graph, self.weights = nnx.split(model)
+        self.computed_with = jax.tree.leaves(self.weights)  # what the cache belongs to
+        self.vocab, vision = model.config.vocab_size, model.config.vision
         self.image_token = vision.image_token if vision else None
         self.eos, self.places, self.longest = set(eos_ids), places, longest
         self.chunk, self.width = chunk, -(-longest // size)
@@ -93,7 +112,7 @@ class Engine:
 
         Raises:
           ValueError: it could never be answered: empty, foreign tokens, a picture, or
-            longer than a text may be or than the whole cache; or it was asked before.
+            longer than a text may be or than the whole cache.
         """
         return self.submit_group([request])[0]
 
@@ -111,30 +130,46 @@ class Engine:
         for request in group:
             self._check(request)
             request.prompt = tuple(int(token) for token in request.prompt)  # a copy
-        if any(list(group[0].prompt) != list(request.prompt) for request in group):
+        if any(request.prompt != group[0].prompt for request in group):
             raise ValueError("The requests of a group have one prompt: these differ.")
-        if len(set(map(id, group))) < len(group):
-            raise ValueError("The same request stands twice in a group.")
         self.waiting.append(group)
         return group
 
     def _check(self, request):
-        """Refuses a request that could never be answered, or was asked before."""
+        """Refuses a request that could never be answered, or was submitted before."""
+        prompt, budget = np.asarray(request.prompt), request.max_tokens
+        if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not prompt.size:
+            raise ValueError("A prompt is a list of one token or more.")
+        if prompt.min() < 0 or prompt.max() >= self.vocab:
+            raise ValueError(
+                f"The prompt has tokens outside of the model's vocabulary of "
+                f"{self.vocab}: encode it with the model's own tokenizer."
+            )
+        if self.image_token in request.prompt:
+            raise ValueError("This engine takes no pictures: ask in words alone.")
+        if budget < 1 or request.temperature < 0 or request.answer or request.ended:
+            raise ValueError(
+                f"A new request has no answer yet, max_tokens of 1 or more, and a "
+                f"temperature of 0 or more: {request!r:.200} has not."
+            )
         most = min(self.longest, len(self.pool.users) * self.pool.size)
-        check(request, self.vocab, most)
-        if self.image_token in list(request.prompt):
-            raise ValueError("This engine is given no pictures: ask in words alone.")
-        known = [*self.waiting, *([r.request, *r.twins] for r in self.running)]
-        if request.answer or any(request is r for group in known for r in group):
-            raise ValueError("This request was asked before: make another one.")
+        if len(prompt) + budget > most:
+            raise ValueError(
+                f"{len(prompt)} tokens and {budget} more are over the {most} that a "
+                "text may have here: shorten it, or make the engine larger."
+            )
 
     def step(self) -> list[Request]:
-        """One step of all; returns the requests that got a token."""
-        weights = zip(self.weights, jax.tree.leaves(self.program[1]), strict=True)
-        if any(then is not now for then, now in weights):
+        """One step of all; returns the requests that got a token.
+
+        Raises:
+          ValueError: the model's weights have changed since the engine was made.
+        """
+        now = jax.tree.leaves(self.weights)
+        if any(a is not b for a, b in zip(self.computed_with, now, strict=True)):
             raise ValueError(
-                "The model was trained since this engine was made, and the keys and "
-                "values that it keeps are of the old weights: make another engine."
+                "The model was trained since this engine was made, and the cache was "
+                "computed with the old weights: make another engine."
             )
         self._admit()
         fresh = self._prefill()
@@ -153,11 +188,11 @@ class Engine:
             if taken + 1 + len(twins) > self.places:
                 return
             try:
-                text, found = self.pool.open([*request.prompt, *request.answer])
+                text, cached = self.pool.open([*request.prompt, *request.answer])
             except OutOfBlocks:
                 return
             self.waiting.popleft()
-            self.running.append(_Running(request, text, found, twins))
+            self.running.append(_Running(request, text, cached, twins))
 
     def _prefill(self):
         """Reads a chunk of the first text that is not computed yet."""
@@ -166,10 +201,10 @@ class Engine:
             if tokens:
                 logits = self._read([each], [tokens], self.chunk)
                 each.request.read += len(tokens)
-                if each.computed == len(each.text.tokens):
-                    group = [each, *self._forked(each)]
-                    return self._sampled(group, jnp.repeat(logits, len(group), axis=0))
-                return []
+                if each.computed < len(each.text.tokens):
+                    return []
+                group = [each, *self._forked(each)]
+                return self._sampled(group, jnp.repeat(logits, len(group), axis=0))
         return []
 
     def _forked(self, each):
@@ -197,7 +232,7 @@ class Engine:
         return self._sampled(ready, self._read(ready, last, 1))
 
     def _grown(self, each):
-        """Takes a block's place for the last token; the last to come make room."""
+        """Takes a place for the last token; the last to come make room."""
         while True:
             try:
                 place = self.pool.append(each.text, each.request.answer[-1])
@@ -208,8 +243,7 @@ class Engine:
                     return False
                 continue
             if place.copy_of is not None:
-                both = jnp.array([place.copy_of]), jnp.array([place.block])
-                self.pages = paged.copied(self.pages, *both)
+                self.pages = paged_cache.copied(self.pages, place.copy_of, place.block)
             return True
 
     def _preempt(self, each):
@@ -223,6 +257,7 @@ class Engine:
 
     def _read(self, several, tokens, width):
         """Runs the model on new tokens of some texts; logits of each (B, V)."""
+        # Two programs are compiled: a chunk of one prompt, a token of each place.
         rows = 1 if width > 1 else self.places
         new, mask = np.zeros((2, rows, width), np.int32)
         table = np.zeros((rows, self.width), np.int32)
@@ -231,8 +266,9 @@ class Engine:
             new[row, : len(own)], mask[row, : len(own)] = own, 1
             table[row, : len(each.text.blocks)] = each.text.blocks
             seen[row] = each.computed
-        arrays = new, mask, table, seen
-        logits, self.pages = paged.read(self.program, self.pages, *arrays)
+        logits, self.pages = paged_cache.read(
+            self.graph, self.weights, self.pages, new, mask, table, seen
+        )
         self.passes += 1
         for each, own in zip(several, tokens, strict=True):
             each.computed += len(own)
@@ -242,12 +278,12 @@ class Engine:
     def _sampled(self, several, logits):
         """Gives each text its next token; those that end leave."""
         seeds, places = np.zeros((2, len(logits)), np.uint32)
-        heat = np.zeros(len(logits), np.float32)
+        temperatures = np.zeros(len(logits), np.float32)
         for row, each in enumerate(several):
             request = each.request
             seeds[row], places[row] = request.seed, len(request.answer)
-            heat[row] = request.temperature
-        chosen = np.asarray(_chosen(logits, seeds, places, heat))
+            temperatures[row] = request.temperature
+        chosen = np.asarray(_chosen(logits, seeds, places, temperatures))
         for each, token in zip(several, chosen, strict=False):
             request = each.request
             request.answer.append(int(token))
@@ -267,6 +303,6 @@ def _chosen(logits_BV, seed_B, place_B, temperature_B):
         return jax.random.uniform(jax.random.fold_in(key, place))
 
     warm_B = temperature_B > 0
-    heat_B1 = jnp.where(warm_B, temperature_B, 1.0)[:, None]
-    drawn_B = draw(logits_BV / heat_B1, jax.vmap(noise)(seed_B, place_B))
+    divisor_B1 = jnp.where(warm_B, temperature_B, 1.0)[:, None]
+    drawn_B = draw(logits_BV / divisor_B1, jax.vmap(noise)(seed_B, place_B))
     return jnp.where(warm_B, drawn_B, logits_BV.argmax(axis=-1))
