@@ -107,12 +107,12 @@ def test_only_the_files_that_say_so_need_the_extra_scale():
     }
     found = {name: modules for name, modules in needs.items() if modules}
     assert found == {
-        "ray_crew.py": {"ray"},
+        "workers.py": {"ray"},
         "simulation.py": {"simpy"},
     }
     for room in helpers.ROOMS:
         door = (ROOT / "helpers" / room / "__init__.py").read_text()
-        assert "ray_crew" not in door and "simulation" not in door
+        assert "RayWorkerPool" not in door and "simulation" not in door
 
 
 def test_floors_admit_what_colab_and_kaggle_have():
