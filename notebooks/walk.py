@@ -30,7 +30,7 @@ from publish import FOLDER, ROOT
 from walk_line import Line, say
 
 from helpers import runtime
-from helpers.course import results, walk_figure
+from helpers.course import results
 from helpers.course.syllabus import LESSONS
 from helpers.plots import plotting
 from helpers.recipes import preset
@@ -250,7 +250,7 @@ def report() -> None:
     print("\n" + results.markdown(table) + "\n")
     if table:
         picture = runtime.build_folder() / "walk.png"
-        picture.write_bytes(plotting.png(walk_figure.walk(table)))
+        picture.write_bytes(plotting.png(results.walk(table)))
         print(f"The walk as a picture:  {shown(picture)}")
     print(f"The figures as data:    {shown(results.path())}")
     print(f"Executed notebooks:     {shown(runtime.build_folder() / 'notebooks')}/")

@@ -7,7 +7,7 @@ import gzip
 import sys
 from importlib import util
 
-from helpers.tpu import kept_programs
+from helpers.tpu import example
 from scripts import tpu_check
 
 
@@ -15,11 +15,11 @@ def main() -> int:
     """Compiles both, and writes them into data/programs."""
     if not util.find_spec("libtpu"):
         return tpu_check.with_compiler("scripts.keep_programs")
-    kept_programs.FOLDER.mkdir(exist_ok=True)
+    example.FOLDER.mkdir(exist_ok=True)
     for again in (False, True):
-        text = kept_programs.compiled(again).replace(str(tpu_check.ROOT), "/course")
+        text = example.compiled(again).replace(str(tpu_check.ROOT), "/course")
         # Without a time in it the file is the same whenever it is written.
-        kept_programs.file(again).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+        example.file(again).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     return 0
 
 

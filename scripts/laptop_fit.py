@@ -1,4 +1,4 @@
-"""What GRPO's update asks of a laptop's memory, by XLA's compiler for CPUs.
+"""What GRPO's update needs of a laptop's memory, by XLA's compiler for CPUs.
 
     python -m scripts.laptop_fit      two CPU-minutes, into data/results/laptop_fit.csv
 
@@ -7,65 +7,67 @@ of its run on a laptop. Nothing is allocated, so no model need be there.
 """
 
 import dataclasses
-import pathlib
+import math
 from importlib import metadata
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
-from helpers.course import which_model
-from helpers.model.known import KNOWN
+from helpers.course import results
+from helpers.model import KNOWN
 from helpers.recipes import presets
 from helpers.runtime.sharding import make_mesh
-from helpers.tpu import abstract_programs
+from helpers.tpu import programs
 from helpers.training import objectives, optimizers
 from scripts import tables
 
-TABLE = pathlib.Path(__file__).resolve().parents[1] / "data/results/laptop_fit.csv"
-FIELDS = ("model", "prompts", "group", "arguments_gb", "temporaries_gb", "versions")
 MINIBATCHES = 2  # as in notebook 15
 
 
-def fit(config, size) -> tuple[float, float]:
-    """GB of an update's arguments and of its temporaries, on one device.
+def fit(config, size) -> tuple[int, float, float]:
+    """Parameters of a model, and GB of an update's arguments and of its temporaries.
 
     Args:
-      config: a ModelConfig. size: a row of `presets.CUSTOM`.
+      size: a row of `presets.CUSTOM`.
     """
     mesh = make_mesh(jax.devices()[:1])
-    model = abstract_programs.abstract_model(
+    model = programs.abstract_model(
         config, rank=size.lora_rank, dtype=jnp.dtype(size.dtype)
     )
+    leaves = jax.tree.leaves(nnx.state(programs.frozen_model(config)))
     model.remat = size.remat
-    batch = abstract_programs.group_batch(
-        size.prompts, size.group, size.prompt_tokens, size.completion_tokens
-    )
-    program, arguments = abstract_programs.update(
+    program, arguments = programs.update(
         model,
         objectives.policy_gradient(chunk=size.chunk),
         optimizers.adamw(size.rl.rate),
-        batch,
+        programs.group_batch(
+            size.prompts, size.group, size.prompt_tokens, size.completion_tokens
+        ),
         mesh,
         minibatches=MINIBATCHES,
         accumulate=size.pieces // MINIBATCHES,
     )
-    asked = program.lower(*arguments).compile().memory_analysis()
-    return asked.argument_size_in_bytes / 1e9, asked.temp_size_in_bytes / 1e9
+    memory = program.lower(*arguments).compile().memory_analysis()
+    used = memory.argument_size_in_bytes, memory.temp_size_in_bytes
+    return sum(math.prod(x.shape) for x in leaves), *(x / 1e9 for x in used)
 
 
 def main():
     """Writes the table anew."""
     size, rows = presets.CUSTOM["laptop"], []
-    for name in which_model.offered():
-        # As in notebook 15: all is kept for the backward pass of the small one alone.
+    for name in {row["model"] for row in results.fits()}:
+        # As in notebook 15, only the small one saves all for the backward pass.
         own = size if name == size.model else dataclasses.replace(size, remat="layer")
-        arguments, temporaries = fit(KNOWN[name], own)
-        row = {"model": name, "prompts": size.prompts, "group": size.group}
+        parameters, arguments, temporaries = fit(KNOWN[name], own)
+        row = {"model": name, "parameters": parameters}
+        row |= {"prompts": size.prompts, "group": size.group}
         row |= {"arguments_gb": round(arguments, 2)}
         row |= {"temporaries_gb": round(temporaries, 2)}
         rows.append(row | {"versions": f"jax {metadata.version('jax')}"})
         print(rows[-1], flush=True)
-    tables.write(TABLE, rows, FIELDS)
+    rows.sort(key=lambda row: row["parameters"])
+    tables.write(results.FOLDER / "laptop_fit.csv", rows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import csv
 import sys
 from importlib import util
 
-from helpers.tpu import ahead_of_time
+from helpers.tpu import compiler
 from scripts.tpu_check import ROOT, versions, with_compiler
 
 TABLE = ROOT / "data" / "results" / "topologies.csv"
@@ -24,7 +24,7 @@ SLICES = (
 def rows(name: str) -> list[tuple]:
     """(slice, chip, x, y, z, host) of every chip, once if it is two devices."""
     found = dict.fromkeys(
-        (*device.coords, device.process_index) for device in ahead_of_time.devices(name)
+        (*device.coords, device.process_index) for device in compiler.devices(name)
     )
     return [(name, chip, *place) for chip, place in enumerate(found)]
 

@@ -4,7 +4,8 @@ import dataclasses
 
 from helpers.model.known import KNOWN, SEES
 from helpers.recipes.presets import FOOD, LARGER, PRESETS
-from helpers.tpu import abstract_programs, ahead_of_time, useful_flops
+from helpers.tpu import compiler, programs, roofline
+from helpers.tpu.topology import SLICES
 from helpers.training import objectives, optimizers
 
 QWEN = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -78,12 +79,12 @@ class Case:
 
     def build(self):
         """(jitted function, abstract arguments, GiB that stay in memory beside it)."""
-        mesh, vision = ahead_of_time.mesh(self.topology, self.cut), self.config.vision
+        mesh, vision = compiler.mesh(self.topology, self.cut), self.config.vision
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program == "answers":
-            model = abstract_programs.frozen_model(self.config, stored=self.stored)
-            return *abstract_programs.rollout(model, self.prompts, *sizes, mesh), 0.0
-        model = abstract_programs.abstract_model(
+            model = programs.frozen_model(self.config, stored=self.stored)
+            return *programs.rollout(model, self.prompts, *sizes, mesh), 0.0
+        model = programs.abstract_model(
             self.config,
             rank=self.rank,
             stored=self.stored,
@@ -92,21 +93,17 @@ class Case:
         model.remat = self.remat
         if self.program in ("rollout", "evaluation"):
             greedy = self.program == "evaluation"
-            job = abstract_programs.rollout(
-                model, self.prompts, *sizes, mesh, greedy=greedy
-            )
-            resident = abstract_programs.moments_gb(model, ADAMW, mesh)
+            job = programs.rollout(model, self.prompts, *sizes, mesh, greedy=greedy)
+            resident = programs.moments_gb(model, ADAMW, mesh)
             if self.beside_teacher:
-                resident += abstract_programs.held_gb(self.frozen_teacher(), mesh)
+                resident += programs.held_gb(self.frozen_teacher(), mesh)
             return *job, resident
-        batch = abstract_programs.group_batch(self.prompts, *sizes, vision)
+        batch = programs.group_batch(self.prompts, *sizes, vision)
         if self.program == "sft":
-            batch = abstract_programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
+            batch = programs.packed_batch(self.prompts, sum(sizes[1:]), vision)
         objective, frozen = self.objective(mesh.shape["data"])
         split = {"accumulate": self.pieces, "frozen": frozen}
-        return *abstract_programs.update(
-            model, objective, ADAMW, batch, mesh, **split
-        ), 0.0
+        return *programs.update(model, objective, ADAMW, batch, mesh, **split), 0.0
 
     def objective(self, chips):
         """The lesson's objective, and the frozen modules it is given."""
@@ -119,14 +116,14 @@ class Case:
 
     def frozen_teacher(self):
         """The teacher as shapes."""
-        return abstract_programs.frozen_model(
+        return programs.frozen_model(
             self.teacher_config,
             stored=self.teacher_stored,
             table_on_host=self.teacher_table_on_host,
         )
 
     def flops(self, asked=None):
-        """Useful FLOPs of one call on all chips (`helpers.tpu.useful_flops`).
+        """Useful FLOPs of one call on all chips (`helpers.tpu.roofline`).
 
         Packed rows are scored whole, as one text each; of groups the answers are. A
         teacher is asked once, and so are towers, which are frozen.
@@ -141,20 +138,20 @@ class Case:
         if asked is None:
             asked = self.prompt_tokens if rows_whole else 1
         texts = [
-            useful_flops.Texts(self.prompts, 0, self.prompt_tokens, asked),
-            useful_flops.Texts(rows, self.prompt_tokens, self.completion_tokens),
+            roofline.Texts(self.prompts, 0, self.prompt_tokens, asked),
+            roofline.Texts(rows, self.prompt_tokens, self.completion_tokens),
         ]
         scored = self.tokens if rows_whole else rows * self.completion_tokens
-        forward = useful_flops.forward_flops(config, texts, scored, self.rank)
-        total = useful_flops.vision_flops(vision, self.prompts) if vision else 0
+        forward = roofline.forward_flops(config, texts, scored, self.rank)
+        total = roofline.vision_flops(vision, self.prompts) if vision else 0
         if self.program in ("rollout", "evaluation", "answers"):
             return total + sum(forward)
-        total += useful_flops.update_flops(forward, trains_base=not self.rank)
+        total += roofline.update_flops(forward, trains_base=not self.rank)
         if self.program == "distillation":
             teacher = self.teacher_config
-            total += sum(useful_flops.forward_flops(teacher, texts, scored))
+            total += sum(roofline.forward_flops(teacher, texts, scored))
             if teacher.vision:
-                total += useful_flops.vision_flops(teacher.vision, self.prompts)
+                total += roofline.vision_flops(teacher.vision, self.prompts)
         return total
 
 
@@ -280,7 +277,7 @@ def of_preset(name, topology, programs):
 
 def shipped():
     """The programs of the presets that are chosen where none is asked for."""
-    for name in ahead_of_time.SLICES:
+    for name in SLICES:
         yield from of_preset(name, name, (*PROGRAMS, "distillation"))
 
 
@@ -292,7 +289,7 @@ def larger():
 
 def families():
     """GRPO of every model on both free machines; at most 36,864 tokens at once."""
-    for topology, pieces in zip(ahead_of_time.SLICES, (2, 1), strict=True):
+    for topology, pieces in zip(SLICES, (2, 1), strict=True):
         yield Case(QWEN, "grpo", topology, rank=0, pieces=4)
         for model in (QWEN3, *GEMMAS):
             yield Case(model, "grpo", topology, pieces=pieces)

@@ -21,8 +21,7 @@ from importlib import metadata, util
 
 from helpers.course import results
 from helpers.recipes.presets import LARGER
-from helpers.tpu import ahead_of_time, find_libtpu
-from helpers.tpu.generations import GENERATIONS
+from helpers.tpu import GENERATIONS, compiler, topology
 from scripts import tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -37,7 +36,7 @@ def with_compiler(module, arguments=()):
 
     It lies in build/tpu and not in the environment, where jax would look for a TPU.
     """
-    requirement, folder = find_libtpu.requirement(), find_libtpu.folder()
+    requirement, folder = compiler.requirement(), compiler.folder()
     if not (folder / "libtpu").is_dir():
         print(f"Installing {requirement} into {folder.relative_to(ROOT)}", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
@@ -65,15 +64,15 @@ def measure(case, kept):
       kept: {hash: row} of the last table.
     """
     function, arguments, resident = case.build()
-    lowered = ahead_of_time.lower(function, *arguments)
+    lowered = compiler.lower(function, *arguments)
     text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     known = kept.get(key, {})
     if known.get("places") or known.get("verdict"):  # else of before it was asked for
         return known
-    chips = ahead_of_time.mesh(case.topology).size
+    chips = compiler.mesh(case.topology).size
     start = time.process_time()
-    report = ahead_of_time.report(case.topology, chips, lowered, case.flops())
+    report = compiler.report(case.topology, chips, lowered, case.flops())
     seconds = time.process_time() - start
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     row = named(case) | {
@@ -125,7 +124,7 @@ def stated(row, case):
     `modelled_peak_percent` takes all links to be hidden behind other work,
     `serial_peak_percent` none: the truth is between the two. Empty without a time.
     """
-    name = ahead_of_time.SLICES.get(case.topology, case.topology)
+    name = topology.SLICES.get(case.topology, case.topology)
     chip = GENERATIONS[name.partition(":")[0]]
     tflop = case.flops() / 1e12
     busy, links = results.quoted_ms(row), float(row["links_ms"])
@@ -250,7 +249,7 @@ def run(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the default presets only")
-    names = [*ahead_of_time.SLICES, *LARGER]
+    names = [*topology.SLICES, *LARGER]
     parser.add_argument("--preset", choices=names, help="this preset only")
     parser.add_argument("--old", action="store_true", help="where a row is older only")
     parser.add_argument("--restate", action="store_true", help="compile nothing")

@@ -16,7 +16,7 @@ from importlib import util
 from typing import NamedTuple
 
 from helpers.model.known import KNOWN
-from helpers.tpu import GENERATIONS, ahead_of_time, topology, useful_flops
+from helpers.tpu import GENERATIONS, compiler, roofline, topology
 from scripts import tables, tpu_cases, tpu_check
 
 TABLE = tpu_check.ROOT / "data" / "results" / "tpu_published.csv"
@@ -41,7 +41,7 @@ class Published(NamedTuple):
     """One measurement of others: what was trained where, and how fast.
 
     Attributes:
-      model: a name in SHAPES. topology: the slice, as `ahead_of_time.devices` has it.
+      model: a name in SHAPES. topology: the slice, as `compiler.devices` has it.
       length, rows: tokens of a row, and rows on each chip.
       share: of the chips' peak, as published; attention is counted as if every token
         saw all others.
@@ -129,11 +129,11 @@ def case(one: Published) -> Training:
 
 def by_our_count(one: Published) -> float:
     """The published share, had attention been counted as what causal tokens see."""
-    forward = useful_flops.forward_flops(
-        SHAPES[one.model], [useful_flops.Texts(1, 0, one.length)], one.length
+    forward = roofline.forward_flops(
+        SHAPES[one.model], [roofline.Texts(1, 0, one.length)], one.length
     )
     weights = forward.base + forward.head
-    all_pairs = forward.attention * one.length**2 / useful_flops.seen(0, one.length)
+    all_pairs = forward.attention * one.length**2 / roofline.seen(0, one.length)
     return one.share * (weights + forward.attention) / (weights + all_pairs)
 
 
@@ -160,8 +160,8 @@ def compiled(one: Published) -> dict:
     """What the compiler says of our program; "" where it does not fit."""
     ours = case(one)
     function, arguments, _ = ours.build()
-    lowered = ahead_of_time.lower(function, *arguments)
-    report = ahead_of_time.report(one.topology, chips(one), lowered, ours.flops())
+    lowered = compiler.lower(function, *arguments)
+    report = compiler.report(one.topology, chips(one), lowered, ours.flops())
     said = {
         "modelled_ms": round(report.modelled_ms),
         "product_ms": round(report.by_kind.get("product", 0.0)),

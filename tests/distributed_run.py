@@ -29,7 +29,7 @@ from tiny_models import adapted
 from tiny_models import model as make
 
 from helpers.batches import prompt_batches
-from helpers.course import set_up
+from helpers.course import stages
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
@@ -199,7 +199,7 @@ def one_of_two(folder):
         weights.save(model, folder / name / "model")
     check_all_draw_as_many_prompts(model)
     check_a_model_in_parts_is_saved_whole(folder)
-    set_up.banner("07")  # asks for memory, which only a process's own devices tell
+    stages.banner("07")  # asks for memory, which only a process's own devices tell
     expected = [OtherProcessFailed, RewardError][jax.process_index()]
     try:
         next(grpo(model, fails_in_process_1))

@@ -1,62 +1,103 @@
-"""The results table of the walk: `build/results.json`, one row per stage and seed."""
+"""Results: the rows of this learner's runs, and the tables that scripts measured.
 
-import contextlib
+Shares are fractions of 1; `low` and `high` are the 95% interval of `greedy`. A table of
+several seeds shows the mean, and in brackets the lowest and the highest.
+"""
+
 import csv
 import fcntl
 import json
-import math
-import numbers
 import os
 import pathlib
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
+
+from matplotlib.figure import Figure
 
 from helpers import runtime
 from helpers.course.syllabus import STAGES
+from helpers.plots import plotting
+from helpers.tpu.topology import SLICES
 
-# Figures are fractions of 1; low and high are the 95% interval of `greedy`.
-FIELDS = {
-    "stage": str,
-    "params": int,
-    "greedy": float,
-    "pass1": float,
-    "pass8": float,
-    "low": float,
-    "high": float,
-    "n": int,
-    "seed": int,
-    "seconds": float,
-}
-_KEPT = runtime.ROOT / "data" / "results"
-LEARNING = _KEPT / "learning.csv"
-TPU_FIT = _KEPT / "tpu_fit.csv"
-LABELS = _KEPT / "labels.csv"
-REAL = _KEPT / "real.csv"
-TASKS = {  # of that file
+FOLDER = runtime.ROOT / "data" / "results"
+FIELDS = "stage params greedy pass1 pass8 low high n seed seconds".split()
+SHARES = ("greedy", "pass1", "pass8", "low", "high")
+TASKS = {  # of real.csv
     "one_step": "one step",
     "two_step": "two steps",
     "three_step": "three steps",
     "gsm8k": "GSM8K",
 }
+GATED = "google/gemma-3", "meta-llama/"  # their licence must be accepted first
+PREFERENCES = "method seed greedy low high names_kept n seconds".split()
+
+
+def measured(table: str) -> list[dict]:
+    """The rows of data/results/TABLE.csv in its order, with numbers as numbers."""
+    with open(FOLDER / f"{table}.csv", newline="") as file:
+        return [
+            {name: _number(text) for name, text in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _number(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def spread(rows: Sequence[Mapping], by: str, column: str) -> dict[str, tuple]:
+    """{name: (mean, lowest, highest)} of a column over seeds, as `plotting.bars` draws.
+
+    Args:
+      by: the column that names the runs; they stay in the order in which they come.
+    """
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        found.setdefault(row[by], []).append(row[column])
+    return {
+        name: (sum(values) / len(values), min(values), max(values))
+        for name, values in found.items()
+    }
+
+
+def _markdown(align: str, head: Sequence[str], rows: Sequence[Sequence]) -> str:
+    """A Markdown table; `align` has a letter a column: l, c or r."""
+    rules = {"l": "---", "c": ":-:", "r": "--:"}
+    rule = f"|{'|'.join(rules[letter] for letter in align)}|"
+    first, *lines = (f"| {' | '.join(map(str, line))} |" for line in (head, *rows))
+    return "\n".join([first, rule, *lines])
+
+
+def _span(values: Sequence[float]) -> str:
+    """The mean, and in brackets lowest to highest, in percent."""
+    if not values:
+        return "–"
+    mean, low, high = sum(values) / len(values), min(values), max(values)
+    return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def path() -> pathlib.Path:
-    """The file the rows are in."""
+    """The file of this learner's rows, one per stage and seed."""
     return runtime.build_folder() / "results.json"
 
 
 def rows() -> list[dict]:
-    """All rows recorded so far, in the order of the walk; empty when there is no file.
+    """All rows recorded so far, in the order of the walk; empty without a file.
 
     Raises:
-      ValueError: the file is not what this module writes.
+      ValueError: the file is damaged.
     """
+    if not path().exists():
+        return []
     try:
         return json.loads(path().read_text())
-    except FileNotFoundError:
-        return []
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path()} is not valid JSON ({error}). Delete it and run `make course`."
@@ -64,263 +105,318 @@ def rows() -> list[dict]:
 
 
 def record(row: dict) -> None:
-    """Add one row, replacing an earlier one of the same stage and seed.
+    """Adds a row, replacing an earlier one of the same stage and seed.
 
-    The file is replaced in one step, so a reader or a kill never sees half of it, and
-    two notebooks that record at once both keep their row.
+    The file is replaced in one step, and two notebooks may record at once.
 
     Args:
-      row: the keys of `FIELDS`, figures as fractions; more keys are kept as they are.
-        The versions and the load (15 minutes) of the machine are added.
+      row: `FIELDS`, shares as fractions; more keys are saved as they are. Versions and
+        the machine's load of the last 15 minutes are added.
     Raises:
-      ValueError: a field is missing, of the wrong type, or not a fraction.
+      ValueError: a field is missing, or a share is not between 0 and 1.
     """
-    made = {"versions": _versions(), "load": round(os.getloadavg()[2], 1)}
-    more = {name: value for name, value in row.items() if name not in FIELDS}
-    clean = _checked(row) | made | more
-    with _lock():
-        same = (clean["stage"], clean["seed"])
-        kept = [old for old in rows() if (old["stage"], old["seed"]) != same]
-        table = sorted([*kept, clean], key=_order)
-        aside = path().with_suffix(".partial")
-        aside.write_text(json.dumps(table, indent=1) + "\n")
-        os.replace(aside, path())
+    if missing := [name for name in FIELDS if name not in row]:
+        raise ValueError(f"A results row needs {missing[0]!r}; it has {sorted(row)}.")
+    _check_shares(row, SHARES, row["stage"])
+    types = [str, int, *[float] * 5, int, int, float]
+    clean = {name: kind(row[name]) for name, kind in zip(FIELDS, types, strict=True)}
+    versions = [f"{name} {metadata.version(name)}" for name in ("jax", "flax", "optax")]
+    clean["versions"] = " ".join([*versions, f"python {platform.python_version()}"])
+    clean["load"] = round(os.getloadavg()[2], 1)
+    clean |= {name: value for name, value in row.items() if name not in FIELDS}
+    path().parent.mkdir(parents=True, exist_ok=True)
+    with open(path().with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        table = {(old["stage"], old["seed"]): old for old in rows()}
+        table[clean["stage"], clean["seed"]] = clean
+        order = [*STAGES]
+        ordered = sorted(
+            table.values(),
+            key=lambda row: (
+                order.index(row["stage"]) if row["stage"] in order else len(order),
+                *(row["stage"], row["seed"]),
+            ),
+        )
+        partial = path().with_suffix(".partial")
+        partial.write_text(json.dumps(ordered, indent=1) + "\n")
+        os.replace(partial, path())
+
+
+def _check_shares(row, names, owner):
+    for name in names:
+        if not 0 <= row[name] <= 1:
+            raise ValueError(
+                f"{name} = {row[name]} of {owner!r} is not a fraction between 0 and "
+                "1; divide percentages by 100."
+            )
 
 
 def markdown(table: list[dict]) -> str:
-    """The rows as a Markdown table, as README and `make course` show them."""
+    """Rows of one run as a Markdown table, as README and `make course` show them."""
     lines = [
-        "| stage | parameters | pass@1 (greedy) | 95% interval "
-        "| pass@1 (sampled) | pass@8 | n | seconds |",
-        "|---|--:|--:|:-:|--:|--:|--:|--:|",
+        [
+            STAGES.get(row["stage"], row["stage"]),
+            f"{row['params']:,}",
+            f"{row['greedy']:.1%}",
+            f"{row['low']:.1%} – {row['high']:.1%}",
+            *(f"{row['pass1']:.1%}", f"{row['pass8']:.1%}"),
+            *(row["n"], f"{row['seconds']:.0f}"),
+        ]
+        for row in table
     ]
-    for row in table:
-        name = STAGES.get(row["stage"], row["stage"])
-        lines.append(
-            f"| {name} | {row['params']:,} | {row['greedy']:.1%} "
-            f"| {row['low']:.1%} – {row['high']:.1%} | {row['pass1']:.1%} "
-            f"| {row['pass8']:.1%} | {row['n']} | {row['seconds']:.0f} |"
-        )
-    return "\n".join(lines)
+    head = "stage, parameters, pass@1 (greedy), 95% interval, pass@1 (sampled), pass@8"
+    return _markdown("lrrcrrrr", [*head.split(", "), "n", "seconds"], lines)
 
 
 def across_seeds(*stages: str) -> str:
-    """Three seeds beside your run, as a Markdown table.
+    """Several seeds beside your run, of learning.csv (`make seeds`), as Markdown."""
+    table, lines = measured("learning"), []
+    yours = {r["stage"]: r["greedy"] for r in rows() if r["seed"] == runtime.seed()}
+    for stage in stages:
+        runs = [row for row in table if row["stage"] == stage]
+        spans = [
+            _span([r[name] for r in runs]) for name in ("greedy", "pass1", "pass8")
+        ]
+        mine = f"{yours[stage]:.1%}" if stage in yours else "–"
+        lines.append([STAGES[stage], len(runs), spans[0], mine, *spans[1:]])
+    head = "stage, seeds, pass@1 (greedy), your run, pass@1 (sampled), pass@8"
+    return _markdown("lrrrrr", head.split(", "), lines)
 
-    The seeds are those of data/results/learning.csv (`make seeds`): mean, and lowest to
-    highest. Your run is the row of `rows()` with the seed of this run.
+
+def save_preferences(rows: list[dict]) -> None:
+    """Saves notebook 08b's rows, for `python -m scripts.preferences` to collect.
 
     Args:
-      stages: names as in `STAGES`.
+      rows: one for each method, with the columns `PREFERENCES`; shares are fractions,
+        seconds are CPU-seconds of training.
     """
-    if not LEARNING.exists():
-        return "Not measured yet: `make seeds` runs three seeds."
-    with open(LEARNING, newline="") as file:
-        measured = list(csv.DictReader(file))
-    lines = [
-        "| stage | seeds | pass@1 (greedy) | your run | pass@1 (sampled) | pass@8 |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    own = [row for row in rows() if row["seed"] == runtime.seed()]
-    for stage in stages:
-        runs = [row for row in measured if row["stage"] == stage]
-        yours = [f"{row['greedy']:.1%}" for row in own if row["stage"] == stage]
-        spans = {}
-        for name in ("greedy", "pass1", "pass8"):
-            values = [float(row[name]) for row in runs]
-            low, high = 100 * min(values, default=0), 100 * max(values, default=0)
-            mean = sum(values) / max(len(values), 1)
-            spans[name] = f"{mean:.1%} ({low:.1f} to {high:.1f})" if values else "–"
-        lines.append(
-            f"| {STAGES[stage]} | {len(runs)} | {spans['greedy']} "
-            f"| {yours[0] if yours else '–'} | {spans['pass1']} | {spans['pass8']} |"
-        )
-    return "\n".join(lines)
+    for row in rows:
+        _check_shares(row, ("greedy", "low", "high", "names_kept"), row["method"])
+    file = runtime.build_folder() / "preferences.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(rows))
+
+
+def preferences_across_seeds() -> str:
+    """Notebook 08b's methods over the seeds of preferences.csv, as Markdown."""
+    table, lines = measured("preferences"), []
+    for method in dict.fromkeys(row["method"] for row in table):
+        runs = [row for row in table if row["method"] == method]
+        spans = [
+            _span([row[name] for row in runs]) for name in ("greedy", "names_kept")
+        ]
+        seconds = sum(row["seconds"] for row in runs) / len(runs)
+        lines.append([method, len(runs), *spans, f"{seconds:.0f}"])
+    head = ["method", "seeds", "right, greedy", "names kept", "CPU-seconds"]
+    return _markdown("lrrrr", head, lines)
 
 
 def labels_by_compute() -> list[dict]:
-    """What compute buys in perfect labels: rows with `cpu_seconds` and `greedy`.
+    """What compute buys with perfect labels: means over the seeds of labels.csv.
 
-    Means over the seeds of data/results/labels.csv (`python -m scripts.labels_curve`),
-    one row per stop of these runs, the first before any training.
+    One row for each stop of these runs: `step`, `cpu_seconds`, `greedy`.
     """
-    stops: dict[int, list] = {}
-    with open(LABELS, newline="") as file:
-        for row in csv.DictReader(file):
-            pair = float(row["cpu_seconds"]), float(row["greedy"])
-            stops.setdefault(int(row["step"]), []).append(pair)
+    table = measured("labels")
+    seconds = spread(table, "step", "cpu_seconds")
+    greedy = spread(table, "step", "greedy")
     return [
-        {
-            "step": step,
-            "cpu_seconds": sum(seconds for seconds, _ in pairs) / len(pairs),
-            "greedy": sum(greedy for _, greedy in pairs) / len(pairs),
-        }
-        for step, pairs in sorted(stops.items())
+        {"step": step, "cpu_seconds": seconds[step][0], "greedy": greedy[step][0]}
+        for step in sorted(seconds)
     ]
 
 
 def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
-    """What a model of 135M parameters got right, as a Markdown table.
+    """What a model of 135M parameters got right, by real.csv, as Markdown.
 
-    In a cell: the share, and in brackets its 95% interval; of several seeds the mean,
-    and lowest to highest. Where a column's cells are of unlike numbers of problems,
-    each says of how many.
+    A single run shows its 95% interval, several seeds their range. Where the runs of a
+    task had different numbers of problems, each cell gives its own.
 
     Args:
-      seeds: those of the runs to show; None: all.
-      stages: a stage of `make real` = what its row is called. A stage that was not
-        measured has no row.
+      seeds: of the runs to show; None shows all.
+      stages: stage of `make real` = name of its row. Stages without runs are left out.
     """
-    with open(REAL, newline="") as file:
-        measured = [row for row in csv.DictReader(file) if row["stage"] in stages]
-    if seeds is not None:
-        measured = [row for row in measured if int(row["seed"]) in seeds]
-    tasks = [task for task in TASKS if any(row["task"] == task for row in measured)]
-    unlike = {t: len({r["n"] for r in measured if r["task"] == t}) > 1 for t in tasks}
-    lines = [["", *(TASKS[task] for task in tasks)], ["---", *["--:" for _ in tasks]]]
-    for stage, name in stages.items():
-        own = [row for row in measured if row["stage"] == stage]
-        cells = [
-            _share([row for row in own if row["task"] == task], unlike[task])
-            for task in tasks
-        ]
-        if own:
-            lines.append([name, *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = [row for row in measured("real") if row["stage"] in stages]
+    table = [row for row in table if seeds is None or row["seed"] in seeds]
+    tasks = [task for task in TASKS if any(row["task"] == task for row in table)]
+
+    def cell(stage, task):
+        of_task = [row for row in table if row["task"] == task]
+        runs = [row for row in of_task if row["stage"] == stage]
+        text = _span([row["greedy"] for row in runs])
+        if len(runs) == 1:
+            low, high = 100 * runs[0]["low"], 100 * runs[0]["high"]
+            text = f"{runs[0]['greedy']:.1%} ({low:.1f} to {high:.1f})"
+        differ = runs and len({row["n"] for row in of_task}) > 1
+        return text + (f" of {runs[0]['n']:,}" if differ else "")
+
+    lines = [
+        [name, *(cell(stage, task) for task in tasks)]
+        for stage, name in stages.items()
+        if any(row["stage"] == stage for row in table)
+    ]
+    return _markdown("l" + "r" * len(tasks), ["", *map(TASKS.get, tasks)], lines)
 
 
-def _share(rows, tell_count):
-    if not rows:
-        return "–"
-    shares = [float(row["greedy"]) for row in rows]
-    low, high = min(shares), max(shares)
-    if len(rows) == 1:
-        low, high = float(rows[0]["low"]), float(rows[0]["high"])
-    mean = sum(shares) / len(shares)
-    count = f" of {int(rows[0]['n']):,}" if tell_count else ""
-    return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f}){count}"
+def _tpu_fit() -> list[dict]:
+    """Rows of tpu_fit.csv by the newest compiler; Colab's older one has rows, too."""
+    table = measured("tpu_fit")
+    return [row for row in table if row["versions"] == table[0]["versions"]]
 
 
 def compiled(preset: str, **columns) -> str:
-    """What a preset's programs ask of each chip, as a Markdown table.
+    """What a preset's programs need on each chip, as Markdown.
 
-    The TPU compiler's words, not measurements: data/results/tpu_fit.csv
-    (`make tpu-check`). Time is a pair, the compiler's own sum and what products and
-    bytes take at least; the share of peak is by the longer one. Behind a + stands what
-    kernels of Pallas take at least, which the sum leaves out. "–": of a row from before
-    it was asked for.
+    These are the TPU compiler's estimates in tpu_fit.csv (`make tpu-check`), not
+    measurements. The compiler's sum leaves out kernels of Pallas; what they take at
+    least stands behind a plus. The share of peak is by the longer of both times.
 
     Args:
       preset: as in `recipes.PRESETS`, such as "v5e-1".
-      columns: for other programs on the same machine, what their rows hold, such as
-        model="google/gemma-3-4b-it", prompts=16; those beside a frozen base in NF4
-        are left out unless `trained` names them.
+      columns: choose other programs of the same machine by columns of the table. Bases
+        in NF4 are left out unless `trained` names them.
     """
     wanted = {"topology": preset, **columns} if columns else {"preset": preset}
-    if not TPU_FIT.exists():
-        return (
-            "Not compiled yet: `make tpu-check` asks the TPU compiler, without a TPU."
-        )
-    with open(TPU_FIT, newline="") as file:
-        programs = [
-            row
-            for row in csv.DictReader(file)
-            if all(row[name] == str(value) for name, value in wanted.items())
-            and ("trained" in wanted or not row.get("trained", "").endswith("on NF4"))
-        ]
-    if not programs:
-        return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
-    # Colab's older compiler was asked too (`make tpu-floor`); the newest stands first.
-    newest = programs[0].get("versions")
-    programs = [row for row in programs if row.get("versions") == newest]
-    lines = [
-        f"Modelled by the compiler for {preset}, not measured:",
-        "",
-        "| model | program | tokens | of HBM | arguments | temporaries | work "
-        "| compiler's sum | roofline | without a price | of peak |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for row in programs:
-        name = row["model"].split("/")[-1]
-        if not row["hbm_percent"]:
-            lines.append(f"| {name} | {_told(row)} | does not fit |{' |' * 8}")
+    lines = []
+    for row in _tpu_fit():
+        matches = all(str(row[name]) == str(value) for name, value in wanted.items())
+        if not matches or ("trained" not in wanted and row["trained"].endswith("NF4")):
             continue
-        cells = (
-            name,
-            _told(row),
-            f"{int(row['tokens']):,}",
-            f"{float(row['hbm_percent']):.0f}%",
-            f"{float(row['arguments_gb']):.2f} GiB",
-            f"{float(row['temporaries_gb']):.2f} GiB",
-            f"{float(row['tflop']):.1f} TFLOP",
-            _sum(row),
-            _known(row, "roofline_ms", " ms"),
-            _known(row, "unpriced_calls", ""),
-            f"{float(row['modelled_peak_percent']):.0f}%",
+        beside = re.sub(r"^(LoRA \d+|all|nothing)?,?\s*", "", row["trained"])
+        photos = "with photos" if row["pictures"] == 1 else ""
+        program = ", ".join(filter(None, (row["program"], photos, beside)))
+        cells = [row["model"].split("/")[-1], program]
+        if row["verdict"]:
+            lines.append([*cells, "does not fit", *[""] * 8])
+            continue
+        kernels = f" + {row['kernels_ms']:,.0f}" if row["kernels_ms"] else ""
+        lines.append(
+            [
+                *cells,
+                f"{row['tokens']:,}",
+                f"{row['hbm_percent']:.0f}%",
+                f"{row['arguments_gb']:.2f} GiB",
+                f"{row['temporaries_gb']:.2f} GiB",
+                f"{row['tflop']:.1f} TFLOP",
+                f"{row['modelled_ms']:,.0f}{kernels} ms",
+                f"{row['roofline_ms']:,.0f} ms",
+                f"{row['unpriced_calls']:,}",
+                f"{row['modelled_peak_percent']:.0f}%",
+            ]
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    if not lines:
+        return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
+    head = "model, program, tokens, of HBM, arguments, temporaries, work, "
+    head += "compiler's sum, roofline, without a price, of peak"
+    table = _markdown("ll" + "r" * 9, head.split(", "), lines)
+    return f"Modelled by the compiler for {preset}, not measured:\n\n{table}"
 
 
-def _told(row):
-    """A program, with what its row has besides: photos, and where its weights are."""
-    beside = re.sub(r"^(LoRA \d+|all|nothing)?,?\s*", "", row.get("trained", ""))
-    photos = "with photos" if row.get("pictures") == "1" else ""
-    return ", ".join(filter(None, (row["program"], photos, beside)))
+def quoted_ms(row: Mapping) -> float:
+    """The compiler's sum with kernels, or the roofline where that is longer."""
+    priced = float(row["modelled_ms"]) + float(row["kernels_ms"] or 0)
+    return max(priced, float(row["roofline_ms"] or 0))
 
 
-def _known(row, column, unit):
-    """A cell of a column that older rows lack."""
-    return f"{float(row[column]):,.0f}{unit}" if row.get(column) else "–"
+def fits() -> list[dict]:
+    """GRPO's updates with adapters in tpu_fit.csv that fit a chip or a host of v5e."""
+    return [
+        row
+        for row in _tpu_fit()
+        if row["program"] == "grpo" and row["topology"] in SLICES
+        # No recipe places a table on the host or cuts each matrix.
+        if re.match("LoRA(?!.*(on the host|each matrix))", row["trained"])
+        if row["group"] > 1 and not row["verdict"]
+    ]
 
 
-def _sum(row):
-    """The compiler's sum, and behind it what kernels take that it leaves out."""
-    kernels = float(row.get("kernels_ms") or 0)
-    added = f" + {kernels:,.0f}" if kernels else ""
-    return _known(row, "modelled_ms", f"{added} ms")
+def choices() -> str:
+    """Which model fits which machine, by size, as Markdown.
+
+    A cell is the share of a chip's memory that GRPO's update with adapters takes, or GB
+    on a laptop (laptop_fit.csv), with prompts × answers and the tokens of one prompt
+    and all its answers. The compilers estimate it; nothing is measured.
+    """
+    table = fits()
+
+    def cell(model, topology):
+        rows = [r for r in table if (r["model"], r["topology"]) == (model, topology)]
+        if not rows:
+            return "–"
+        best = min(rows, key=lambda row: (not row["preset"], row["pictures"] != 0))
+        photo = " with a photo" if best["pictures"] else ""
+        tokens = f"{best['tokens'] // best['prompts']:,} tokens{photo}"
+        share = f"{best['hbm_percent']:.0f}%"
+        return f"{share} ({best['prompts']} × {best['group']}, {tokens})"
+
+    lines = []
+    for row in sorted(measured("laptop_fit"), key=lambda row: row["parameters"]):
+        size = row["parameters"]
+        short = f"{size / 1e9:.1f}B" if size >= 9.5e8 else f"{size / 1e6:.0f}M"
+        gated = "yes" if row["model"].startswith(GATED) else "no"
+        need = row["arguments_gb"] + row["temporaries_gb"]
+        laptop = f"{need:.1f} GB ({row['prompts']} × {row['group']})"
+        cells = [cell(row["model"], topology) for topology in SLICES]
+        lines.append([row["model"], short, gated, *cells, laptop])
+    head = ["model", "parameters", "token", *SLICES, "float32 on a laptop"]
+    return _markdown("lrl" + "l" * len(SLICES) + "r", head, lines)
 
 
-def quoted_ms(row: dict) -> float:
-    """The compiler's sum and kernels, or the roofline where that is longer."""
-    priced = float(row["modelled_ms"]) + float(row.get("kernels_ms") or 0)
-    return max(priced, float(row.get("roofline_ms") or 0))
+def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
+    """The walk from the base model to the distilled student, as a figure.
 
-
-def _checked(row: dict) -> dict:
-    clean = {}
-    for field, kind in FIELDS.items():
-        if field not in row:
-            raise ValueError(f"A results row needs {field!r}; it has {sorted(row)}.")
-        value = row[field]
-        number = isinstance(value, numbers.Real) and math.isfinite(value)
-        if kind is not str and not number:
-            raise ValueError(f"{field} of the stage {row['stage']!r} is {value}.")
-        clean[field] = kind(value)
-    for field in ("greedy", "pass1", "pass8", "low", "high"):
-        if not 0 <= clean[field] <= 1:
-            raise ValueError(
-                f"{field} = {clean[field]} of the stage {clean['stage']!r} is not a "
-                "fraction between 0 and 1; divide percentages by 100."
-            )
-    return clean
-
-
-def _versions() -> str:
-    packages = ("jax", "flax", "optax")
-    found = [f"{name} {metadata.version(name)}" for name in packages]
-    return " ".join([*found, f"python {platform.python_version()}"])
-
-
-def _order(row: dict) -> tuple:
-    known = list(STAGES)
-    stage = row["stage"]
-    return (known.index(stage) if stage in known else len(known), stage, row["seed"])
-
-
-@contextlib.contextmanager
-def _lock() -> Iterator[None]:
-    path().parent.mkdir(parents=True, exist_ok=True)
-    with open(path().with_suffix(".lock"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    Args:
+      rows: as `results.rows()` has them; of several seeds the first is drawn.
+      title: defaults to a sentence with the first and the best greedy share.
+    """
+    first: dict[str, Mapping] = {}
+    for row in rows:
+        first.setdefault(row["stage"], row)
+    worlds: dict[str, list] = {"maths": [], "food": []}
+    for stage, row in first.items():
+        worlds["food" if stage.startswith("food_") else "maths"].append(row)
+    shown = worlds["maths"] + worlds["food"]
+    best = max(worlds["maths"] or shown, key=lambda row: row["greedy"])
+    gain = f"From {shown[0]['greedy']:.0%} to {best['greedy']:.0%}"
+    title = title or f"{gain}: what each stage of post-training adds"
+    width = 9.0 + 0.9 * len(worlds["food"])
+    label = "test problems solved, %"
+    fig, axes = plotting.figure(title, x="", y=label, width=width, height=4.2)
+    # The other world stands after a gap: its figures are not to be compared.
+    places = [i + 0.5 * (i >= len(worlds["maths"])) for i in range(len(shown))]
+    blue, orange = plotting.BLUE, plotting.ORANGE
+    diamond = {"color": orange, "fillstyle": "none"}
+    for x, row in zip(places, shown, strict=True):
+        greedy, low, high, pass8 = (
+            100 * row[name] for name in ("greedy", "low", "high", "pass8")
+        )
+        axes.bar(x, greedy, width=0.55, color=blue, alpha=0.14)
+        axes.plot([x, x], [low, high], color=blue, linewidth=2.2)
+        axes.plot(x, greedy, "o", color=blue, markersize=7)
+        axes.plot(x, pass8, "D", markersize=7, **diamond)
+        away = (9, -4 if pass8 - greedy > 8 else -9)
+        text = {"fontsize": 10, "fontweight": "bold", "color": blue}
+        axes.annotate(
+            f"{greedy:.0f}",
+            (x, greedy),
+            xytext=away,
+            textcoords="offset points",
+            **text,
+        )
+    names = [
+        f"{STAGES.get(row['stage'], row['stage'])}\n{row['params'] / 1e6:.2f} M"
+        for row in shown
+    ]
+    names = [name.replace(", ", ",\n").replace(" from ", "\nfrom ") for name in names]
+    axes.set_xticks(places, names, fontsize=9)
+    axes.set_xlim(-0.5, places[-1] + 0.65)
+    axes.set_ylim(0, 119)
+    axes.set_yticks(range(0, 101, 20))
+    for name, world in worlds.items():
+        if world:
+            n = ", ".join(sorted({str(row["n"]) for row in world}))
+            x = places[shown.index(world[0])] - 0.4
+            axes.text(x, 103, f"{name}, n = {n}", fontsize=9, color=plotting.GREY)
+    axes.plot([], [], "o", color=blue, label="greedy, with 95% interval")
+    axes.plot([], [], "D", label="any of 8 samples (pass@8)", **diamond)
+    axes.legend(loc="upper left", fontsize=9, frameon=False, ncols=2)
+    return fig

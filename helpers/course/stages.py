@@ -1,19 +1,68 @@
-"""The finished models of the walk: the learner's own, else the shipped ones."""
+"""What a notebook begins with: where it runs, and the finished models of the walk."""
 
 import pathlib
+import sys
 
+import jax
 from safetensors import SafetensorError, safe_open
 
 from helpers.course.syllabus import LESSONS, STAGES
-from helpers.runtime.platform import ROOT, model_folder
+from helpers.recipes.presets import Preset, preset
+from helpers.runtime.devices import keep_programs, multiply_as_written
+from helpers.runtime.platform import ROOT, model_folder, where
+
+_INSTEAD = (
+    ", then run again. Here the last section of 04, 07, 08 and 11 trains a model of "
+    "135M parameters, for up to an hour; COURSE_PRESET=laptop leaves it out. 09 and 10 "
+    "show what the compiler says of theirs, and 15 trains those 135M all along."
+)
+_SWITCH = {
+    "colab": f"No TPU here. Runtime → Change runtime type → v5e-1 TPU{_INSTEAD}",
+    "kaggle": f"No TPU here. Settings → Accelerator → TPU v5e-8{_INSTEAD}",
+}
+
+
+def banner(notebook: str) -> Preset:
+    """Prints where this notebook runs and how long it should take.
+
+    Programs that it compiles are cached in build/jax-cache from here on. Its small
+    model multiplies in float32 on TPUs, too; recipes that load real weights change it.
+
+    Args:
+      notebook: its number, such as "07".
+    Returns:
+      The preset in force.
+    """
+    import flax  # for its version only; importing it takes most of a second
+
+    keep_programs(ROOT / "build" / "jax-cache")
+    multiply_as_written(notebook != "15")  # its model is a real one from the start
+    chosen, lesson, place = preset(), LESSONS[notebook], where()
+    minutes = lesson.minutes.get(chosen.name)
+    expected = f"about {minutes} min" if minutes else "time not measured here"
+    if minutes and chosen.name != "laptop":
+        expected += " (planned, not measured)"
+    print(f"{notebook} {lesson.title} · preset {chosen.name}: {expected}")
+    devices = jax.devices()
+    # Only a process's own devices know their memory; CPUs do not count it.
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    memory = f" of {limit / 2**30:.2f} GiB" if limit else ""
+    print(
+        f"{place}: {len(devices)} × {devices[0].device_kind}{memory} · "
+        f"jax {jax.__version__}, flax {flax.__version__}, "
+        f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    )
+    if place != "laptop" and devices[0].platform != "tpu":
+        print(_SWITCH[place])
+    return chosen
 
 
 def stage_folder(name: str) -> pathlib.Path:
-    """A finished model of the stage `name`: the learner's own, else the shipped one.
+    """The finished model of a stage: the learner's own if whole, else the shipped one.
 
     Raises:
-      FileNotFoundError: there is neither; says which notebook makes it, or which
-        stages there are.
+      FileNotFoundError: there is neither. The message names the notebook that makes it,
+        or the stages there are.
     """
     for folder in (model_folder(name), ROOT / "data" / "tiny" / name):
         if _is_whole(folder):
@@ -34,7 +83,7 @@ def stage_folder(name: str) -> pathlib.Path:
 
 
 def _is_whole(folder: pathlib.Path) -> bool:
-    """Whether a Hugging Face folder is there, and its weights are not cut short."""
+    """Whether this is a Hugging Face folder whose weights are not truncated."""
     weights = folder / "model.safetensors"
     needed = (weights, folder / "config.json", folder / "tokenizer.json")
     if not all(path.is_file() for path in needed):

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 
 from helpers.exercises.check import Check, check_properties, leaves_alone
 from helpers.exercises.recordings import check_longest_gap, faulty_runs
-from helpers.tpu import ahead_of_time
+from helpers.tpu import where_time_goes
 
 __all__ = [
     "check_bytes_per_chip",
@@ -168,7 +168,7 @@ def listings(mesh) -> dict[str, dict]:
         own = {"check_vma": letter != "D"}
         spread = jax.shard_map(step, mesh=mesh, in_specs=takes, out_specs=gives, **own)
         compiled = jax.jit(spread).lower(x, up, down).compile()
-        found[letter] = ahead_of_time.collectives(compiled.as_text())
+        found[letter] = where_time_goes.collectives(compiled.as_text())
     return found
 
 

@@ -1,34 +1,60 @@
-"""Answers and tokens as HTML in a notebook's output: black on white, escaped."""
+"""Answers, tokens and conversations as HTML in a notebook: black on white, escaped."""
 
+import base64
 import html
+import io
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+SHADES = ("advantage", "log-probability")
+ALT = "The picture that the question is about"
+
+
+def display(markup: str) -> None:
+    """Puts HTML into the notebook's output."""
+    import IPython.display  # only notebooks have it
+
+    IPython.display.display(IPython.display.HTML(markup))
+
+
+def display_markdown(text: str) -> None:
+    """Puts Markdown, such as a table, into the notebook's output."""
+    import IPython.display  # only notebooks have it
+
+    IPython.display.display(IPython.display.Markdown(text))
+
+
+def in_notebook() -> bool:
+    """Whether output is displayed: a kernel runs this, and not a script."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def show_answers(samples: Sequence[Mapping], columns: Sequence[str]) -> None:
-    """A table of sampled answers, one row each, as they are (line ends included).
+    """A table of sampled answers, one row each, line ends included.
 
     Args:
       samples: dicts such as the rollouts' `samples`: prompt, completion, reward.
-      columns: the keys to show, left to right; numbers are set to three digits.
+      columns: the keys to show, left to right; floats are set to three digits.
     """
+    cell = "text-align:left;vertical-align:top;white-space:pre-wrap;max-width:32em"
     head = "".join(
-        f"<th style='text-align:left'>{html.escape(c)}</th>" for c in columns
+        f"<th style='text-align:left'>{html.escape(name)}</th>" for name in columns
     )
-    body = "".join(
-        "<tr>" + "".join(_answer_cell(sample[c]) for c in columns) + "</tr>"
-        for sample in samples
-    )
+    body = ""
+    for sample in samples:
+        values = [sample[name] for name in columns]
+        texts = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in values]
+        cells = [f"<td style='{cell}'>{html.escape(text)}</td>" for text in texts]
+        body += f"<tr>{''.join(cells)}</tr>"
     display(
         "<table style='color:black;background:white;border-collapse:collapse'>"
         f"<tr>{head}</tr>{body}</table>"
     )
-
-
-def _answer_cell(value) -> str:
-    text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    style = "text-align:left;vertical-align:top;white-space:pre-wrap;max-width:32em"
-    return f"<td style='{style}'>{html.escape(text)}</td>"
 
 
 def show_tokens(
@@ -38,21 +64,15 @@ def show_tokens(
     title: str,
     limit: float | None = None,
 ) -> None:
-    """Tokens of one answer, coloured by a value each, such as its advantage.
+    """Tokens of one answer, coloured by a number each, such as their advantage.
 
-    Blue is positive, orange negative; the number under each token says it without
-    colour: a sign and two digits, but for a mask of 0 and 1.
+    Blue is positive, orange negative. The number under each token says it without
+    colour, with a sign and two digits unless all are 0 or 1.
 
     Args:
-      tokens: the text of each token.
-      values: one number per token, same length.
       title: what the values are, and what they show.
-      limit: the value of the full colour; defaults to the largest size of a value.
-    Raises:
-      ValueError: the lengths differ.
+      limit: the value of the full colour; defaults to the largest absolute value.
     """
-    if len(tokens) != len(values):
-        raise ValueError(f"{len(tokens)} tokens, but {len(values)} values.")
     limit = limit or max((abs(value) for value in values), default=0.0) or 1.0
     written = ".0f" if {*values} <= {0, 1} else "+.2f"
     boxes = "".join(
@@ -79,21 +99,122 @@ def token_box(token: str, value: float, limit: float, written: str = "+.2f") -> 
     )
 
 
-def in_notebook() -> bool:
-    """Whether what is displayed is seen: a kernel runs this, and no script."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+class View(NamedTuple):
+    """One conversation of a rollout, ready to be shown.
+
+    Attributes:
+      question: the prompt as text.
+      pieces: (text, whether the model wrote it, log-probability) of each token.
+      reward, advantage: of the whole answer.
+      picture: uint8 (H, W, 3), or None.
+      alt: what the picture shows, for those who do not see it.
+    """
+
+    question: str
+    pieces: list
+    reward: float
+    advantage: float
+    picture: np.ndarray | None = None
+    alt: str = ALT
 
 
-def display(markup: str) -> None:
-    """Put HTML into the notebook's output."""
-    import IPython.display  # only notebooks have it
+def views(
+    batch: dict, tokenizer, most: int = 8, alts: Mapping[bytes, str] | None = None
+) -> list[View]:
+    """The first `most` answers of a batch of rollouts, one group after the other.
 
-    IPython.display.display(IPython.display.HTML(markup))
+    Padding is left out. Of a truncated answer that is left out of the loss, no token
+    counts as written by the model.
+
+    Args:
+      batch: from `Rollouts`, rewards included.
+      alts: what pictures show, by their bytes, as from `food_traces.alts`.
+    """
+    found = []
+    for p, g in list(np.ndindex(batch["completion"].shape[:2]))[:most]:
+        tokens, mask, logprobs = (
+            np.asarray(batch[name][p, g])
+            for name in ("completion", "loss_mask", "logprobs")
+        )
+        used = np.flatnonzero((mask > 0) | (tokens != 0))
+        end = used[-1] + 1 if len(used) else 0
+        texts = [tokenizer.decode([token]) for token in tokens[:end].tolist()]
+        wrote = (mask[:end] > 0).tolist()
+        prompt = batch["prompt"][p][np.asarray(batch["prompt_mask"][p]) > 0].tolist()
+        picture = batch["images"][p] if "images" in batch else None
+        if picture is not None and picture.ndim == 4:
+            picture = picture[0]
+        found.append(
+            View(
+                tokenizer.decode(prompt, skip_special_tokens=True).strip(),
+                list(zip(texts, wrote, logprobs[:end].tolist(), strict=True)),
+                float(batch["rewards"][p, g]),
+                float(batch["advantages"][p, g]),
+                picture,
+                ALT if picture is None else (alts or {}).get(picture.tobytes(), ALT),
+            )
+        )
+    return found
 
 
-def display_markdown(text: str) -> None:
-    """Shows Markdown, such as a table, below a notebook's cell."""
-    import IPython.display  # only notebooks have it
+def trace_html(view: View, shade: str = "advantage") -> str:
+    """A conversation token by token, beside its picture.
 
-    IPython.display.display(IPython.display.Markdown(text))
+    Tokens that the model wrote are coloured by `shade`, one of `SHADES`. What it heard,
+    such as tool results, is grey: no loss is on it.
+    """
+    parts, heard = [], ""
+    for text, wrote, logprob in [*view.pieces, ("", True, 0.0)]:
+        if not wrote:
+            heard += text
+            continue
+        if heard:
+            parts.append(
+                "<span style='display:inline-block;border:1px solid #595959;margin:1px;"
+                "padding:1px 5px;background:#eeeeee;white-space:pre-wrap'><small>heard"
+                "</small> <code style='color:black;background:none'>"
+                f"{html.escape(heard)}</code></span>"
+            )
+            heard = ""
+        value, limit = (view.advantage, 1.0) if shade == SHADES[0] else (logprob, 3.0)
+        parts.append(token_box(text, value, limit))
+    picture = ""
+    if view.picture is not None:
+        file = io.BytesIO()
+        Image.fromarray(np.asarray(view.picture)).save(file, "PNG")
+        data = base64.b64encode(file.getvalue()).decode()
+        picture = (
+            f'<img alt="{html.escape(view.alt)}" width="160" '
+            f'style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
+        )
+    return (
+        "<div style='color:black;background:white;padding:8px;max-width:48em'>"
+        f"{picture}<p><b>{html.escape(view.question)}</b></p>"
+        f"<p>reward {view.reward:.2f}, advantage {view.advantage:+.2f}; "
+        f"coloured by {shade}</p>{''.join(parts[:-1])}</div>"
+    )
+
+
+def show_trace(view: View, shade: str = "advantage") -> None:
+    """Puts one conversation into the notebook's output, as it stays in the file."""
+    display(trace_html(view, shade))
+
+
+def trace_viewer(shown: Sequence[View]):
+    """An ipywidgets box to choose one of the conversations, and what colours it."""
+    import ipywidgets  # only notebooks have it
+
+    names = [f"{i + 1}: reward {view.reward:.2f}" for i, view in enumerate(shown)]
+    which = ipywidgets.Dropdown(
+        options=list(zip(names, range(len(shown)), strict=True)), description="answer"
+    )
+    shade = ipywidgets.Dropdown(options=SHADES, description="colour")
+    page = ipywidgets.HTML()
+
+    def draw(_=None):
+        page.value = trace_html(shown[which.value], shade.value)
+
+    which.observe(draw, "value")
+    shade.observe(draw, "value")
+    draw()
+    return ipywidgets.VBox([ipywidgets.HBox([which, shade]), page])

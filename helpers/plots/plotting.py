@@ -2,7 +2,7 @@
 
 Functions that draw take plain lists and dicts and return a Matplotlib figure; `show`
 puts it into the notebook as an image with alt text. A title states what the figure
-shows, so it is always an argument. Tables of answers and tokens are in `markup.py`.
+shows, so it is always an argument. `drawing` shows a committed schematic.
 """
 
 import base64
@@ -10,13 +10,15 @@ import html
 import io
 import pathlib
 from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.plots import markup
-from helpers.plots.line_labels import label_ends, label_peaks
+from helpers.plots.labels import label_ends, label_peaks
+from helpers.runtime.platform import ROOT
 
 BLUE, ORANGE, GREEN, PINK, BLACK = COLOURS = (
     "#0072B2",
@@ -29,6 +31,7 @@ DASHES = ("-", (0, (6, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#595959"
 PIXELS_PER_INCH = 96  # as shown; drawn at 1.5 times that, for sharp text
+DRAWINGS = ROOT / "data" / "drawings"
 
 
 def figure(
@@ -38,10 +41,8 @@ def figure(
 
     Args:
       title: a sentence that states the finding.
-      x: label of the x axis, with its unit.
-      y: label of the y axis, with its unit.
-      width: in inches; 7 fills a notebook's column.
-      height: in inches.
+      x, y: labels of the axes, with their units.
+      width, height: in inches; a width of 7 fills a notebook's column.
     """
     fig = Figure(figsize=(width, height), facecolor="white", layout="constrained")
     axes = fig.add_subplot(facecolor="white")
@@ -63,39 +64,41 @@ def png(fig: Figure) -> bytes:
 
 
 def show(fig: Figure, alt: str) -> None:
-    """Put the figure into the notebook's output, as an image with alt text.
+    """Puts a figure into the notebook's output, as an image with alt text.
 
     Args:
-      fig: from this module, or any Matplotlib figure.
       alt: what a reader who cannot see the figure needs to know: kind, axes, finding.
-    Raises:
-      ValueError: the alt text is empty.
     """
     markup.display(image(fig, alt))
 
 
 def image(fig: Figure, alt: str) -> str:
-    """The figure as an `<img>` element, as wide as the screen allows.
-
-    Args:
-      fig, alt: as for `show`.
-    Raises:
-      ValueError: the alt text is empty.
-    """
+    """The figure as an `<img>` element, as wide as the screen allows."""
     return _element(png(fig), alt, round(fig.get_figwidth() * PIXELS_PER_INCH))
 
 
 def show_file(file: pathlib.Path, alt: str, width: int = 672) -> None:
-    """Put a picture of a PNG file into the notebook's output, with alt text.
-
-    Args:
-      file: the PNG.
-      alt: as for `show`.
-      width: in pixels of the page, where there is room.
-    Raises:
-      ValueError: the alt text is empty.
-    """
+    """Puts a PNG file into the notebook's output, with alt text; width in pixels."""
     markup.display(_element(file.read_bytes(), alt, width))
+
+
+def drawing(name: str) -> None:
+    """Shows the schematic data/drawings/NAME.svg; its title and desc are the alt text.
+
+    GitHub removes inline SVG from a notebook's outputs and does not show every SVG
+    image. So the PNG beside the SVG stands in an `<img>`, within a `<picture>` that
+    offers the SVG where it is supported. Both are white cards, in dark mode too.
+    """
+    drawn = (DRAWINGS / f"{name}.svg").read_bytes()
+    root = ElementTree.fromstring(drawn)
+    title, words = (root.findtext(f"{{*}}{tag}") for tag in ("title", "desc"))
+    pixels = (DRAWINGS / f"{name}.png").read_bytes()
+    source = base64.b64encode(drawn).decode()
+    markup.display(
+        '<picture><source type="image/svg+xml" '
+        f'srcset="data:image/svg+xml;base64,{source}">'
+        f"{_element(pixels, f'{title}. {words}', int(root.attrib['width']))}</picture>"
+    )
 
 
 def _element(data: bytes, alt: str, width: int) -> str:
@@ -121,10 +124,8 @@ def lines(
     """One line per entry of `series` over the same `x`, each labelled at its end.
 
     Args:
-      x: where the values of all lines are.
       series: values by the name of their line.
       title: a sentence that states the finding.
-      xlabel, ylabel: what the axes are, with their units.
       from_zero: begin the y axis at 0, so that small differences look small.
       colours: of the lines in their order; after the last one the first comes again.
     """
@@ -166,30 +167,22 @@ def curves(
     Args:
       runs: a metrics table (list of dicts, as `Trainer.fit` returns) by name of run.
       y: the column to draw, such as "reward"; rows without it are left out.
-      title: a sentence that states the finding.
-      ylabel: what `y` is, with its unit.
       x: the column along the x axis, such as "step" or "tokens".
-      xlabel: defaults to `x`.
       smooth: draw the mean over this many rows, with the raw values faint behind.
-      colours: as for `lines`.
-    Raises:
-      KeyError: no row of a run has both columns; names those it has.
     """
-    points = {name: _columns(name, table, x, y) for name, table in runs.items()}
+    points = {}
+    for name, table in runs.items():
+        rows = [row for row in table if x in row and y in row]
+        if not rows:
+            known = sorted({key for row in table for key in row})
+            raise KeyError(f"The run {name!r} has no {x!r} and {y!r}, but {known}.")
+        points[name] = [row[x] for row in rows], [row[y] for row in rows]
     axes = {"title": title, "xlabel": xlabel or x, "ylabel": ylabel, "colours": colours}
     if smooth <= 1:
         return _draw_lines(points, **axes)
     means = {name: (at, _mean(of, smooth)) for name, (at, of) in points.items()}
     axes["ylabel"] = f"{ylabel}, mean of {smooth}"
     return _draw_lines(means, raw=points, **axes)
-
-
-def _columns(name, table, x, y):
-    rows = [row for row in table if x in row and y in row]
-    if not rows:
-        known = sorted({key for row in table for key in row})
-        raise KeyError(f"The run {name!r} has no rows with {x!r} and {y!r}: {known}.")
-    return [row[x] for row in rows], [row[y] for row in rows]
 
 
 def _mean(values, window):
@@ -200,24 +193,20 @@ def _mean(values, window):
     return (sums[last] - sums[first]) / (last - first)
 
 
-def _cycle(styles, names):
-    return [styles[i % len(styles)] for i in range(len(names))]
-
-
 def _draw_lines(
     runs, *, title, xlabel, ylabel, colours, label=None, from_zero=False, raw=None
 ):
     fig, axes = figure(title, x=xlabel, y=ylabel)
-    # Before the names, too: they are spread by the height of the whole axis.
-    raw = raw or {}
-    for (x, y), colour in zip(raw.values(), _cycle(colours, raw), strict=True):
+    # All is drawn before the names, which are laid out by the height of the axis.
+    for i, (x, y) in enumerate((raw or {}).values()):
+        colour = colours[i % len(colours)]
         axes.plot(x, y, color=colour, alpha=0.25, linewidth=1, zorder=1)
-    styles = zip(_cycle(colours, runs), _cycle(DASHES, runs), strict=True)
     drawn = []
-    for (name, (x, y)), (colour, dash) in zip(runs.items(), styles, strict=True):
+    for i, (name, (x, y)) in enumerate(runs.items()):
+        colour, dash = colours[i % len(colours)], DASHES[i % len(DASHES)]
         axes.plot(x, y, color=colour, linestyle=dash, linewidth=2)
         drawn.append((x, y, name, colour))
-    if from_zero:  # before the names, which are laid out by the axis
+    if from_zero:
         axes.set_ylim(0, 1.1 * max(max(y) for _, y in runs.values()))
     (label or label_ends)(axes, drawn)
     return fig
@@ -235,7 +224,6 @@ def bars(
 
     Args:
       values: (value, low, high) by name; fractions when `percent`.
-      title: a sentence that states the finding.
       xlabel: what the values are, with their unit and what the interval is.
       percent: show fractions as percentages.
       cycle: after how many bars the colours come again, where these belong together.
@@ -264,17 +252,75 @@ def bars(
 def standing_bars(
     values: Mapping[str, float], labels: Sequence[str], *, title: str, ylabel: str
 ) -> Figure:
-    """Bars from zero, one per entry, left to right, each with its label on top.
-
-    Args:
-      values: numbers from 0 up by name.
-      labels: what is written over each of them.
-      title: a sentence that states the finding.
-      ylabel: what the values are, with their unit.
-    """
+    """Bars from zero, left to right; `labels` are written on top of them."""
     fig, axes = figure(title, x="", y=ylabel, width=5.4, height=2.6)
     axes.bar(list(values), list(values.values()), color=GREEN, width=0.62)
     for i, (value, label) in enumerate(zip(values.values(), labels, strict=True)):
         axes.text(i, value, label, ha="center", va="bottom", fontsize=9)
     axes.set_ylim(0, 1.2 * max(values.values(), default=0) or 1.0)
     return fig
+
+
+def roofline(machines, points, *, title: str) -> Figure:
+    """Roofs of machines, and measured matmuls under the first of them.
+
+    Args:
+      machines: of `tpu.roofline.Machine`, one a line.
+      points: (label, intensity in FLOPs per byte, FLOP/s) of each measured matmul.
+    """
+    fig, axes = figure(title, x="FLOPs per byte moved", y="FLOP/s", height=4.0)
+    text = {"textcoords": "offset points"}
+    for machine, colour, dash in zip(machines, COLOURS, DASHES, strict=False):
+        ridge, peak = machine.ridge, machine.flops
+        at = [0.3, ridge, 3000]
+        roof = [machine.reach(x) for x in at]
+        axes.plot(at, roof, color=colour, linestyle=dash, linewidth=2)
+        axes.plot(ridge, peak, "o", color=colour)
+        label = f"{machine.name}\nridge at {ridge:.0f} FLOP/byte"
+        look = {"color": colour, "fontsize": 9}
+        axes.annotate(label, (ridge, peak), xytext=(4, 6), **text, **look)
+    for label, intensity, flops in points:
+        axes.plot(intensity, flops, "D", color=BLUE, fillstyle="none")
+        axes.annotate(label, (intensity, flops), xytext=(5, -11), fontsize=8, **text)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    lowest = min((flops for _, _, flops in points), default=1e9)
+    axes.set_ylim(lowest / 4, 8 * max(machine.flops for machine in machines))
+    return fig
+
+
+def timeline(
+    lanes: Mapping[str, Sequence[tuple[float, float]]], *, title: str
+) -> Figure:
+    """What ran when: lanes below each other over one axis of time.
+
+    Args:
+      lanes: by name, (start, seconds) of each run; they may overlap. Time begins with
+        the first of all.
+    """
+    runs = {name: merged(lane) for name, lane in lanes.items()}
+    if not any(runs.values()):
+        raise ValueError("No lane has anything that ran: was the right thing recorded?")
+    zero = min(lane[0][0] for lane in runs.values() if lane)
+    fig, axes = figure(title, x="seconds", y="", height=1.1 + 0.42 * len(runs))
+    for row, lane in enumerate(runs.values()):
+        shifted = [(start - zero, seconds) for start, seconds in lane]
+        colour = COLOURS[row % len(COLOURS)]
+        axes.broken_barh(shifted, (row - 0.34, 0.68), facecolor=colour, linewidth=0)
+    axes.set_yticks(range(len(runs)), runs)
+    axes.set_ylim(len(runs) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.grid(False)
+    return fig
+
+
+def merged(lane: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same times as (start, seconds) that do not overlap, in order."""
+    found: list[list[float]] = []
+    for start, seconds in sorted(lane):
+        end = start + seconds
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([start, end])
+    return [(start, end - start) for start, end in found]

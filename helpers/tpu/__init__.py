@@ -1,19 +1,19 @@
-"""What is known of TPUs, and what their compiler says."""
+"""TPUs: published facts, what their compiler says without one, and profiles of runs."""
 
-from helpers.tpu import chips, hlo, profiles, roofline, topology, where_time_goes
-from helpers.tpu.ahead_of_time import compile_for, mesh
-from helpers.tpu.find_libtpu import find_compiler
-from helpers.tpu.generations import GENERATIONS
+from helpers.tpu import profiles, roofline, topology, where_time_goes
+from helpers.tpu.compiler import compile_for, find_compiler, mesh
+from helpers.tpu.hlo import collectives, operation_kinds
+from helpers.tpu.topology import GENERATIONS
 
 __all__ = [
     "GENERATIONS",  # published facts
-    "chips",  # memory and load, now
+    "collectives",  # messages between chips in a compiled program
     "compile_for",  # compile for chips that are not here
     "find_compiler",  # is libtpu installed
-    "hlo",  # what stands in a compiled program: operations, messages between chips
-    "mesh",  # chips of a topology
+    "mesh",  # chips of a slice
+    "operation_kinds",  # matmuls, moves and the rest of a compiled program
     "profiles",  # what ran when
-    "roofline",  # what a machine can reach
+    "roofline",  # what a machine can reach, and useful FLOPs
     "topology",  # how chips are linked
-    "where_time_goes",  # in a compiled program, by its compiler's reckoning
+    "where_time_goes",  # in a compiled program, by the compiler's estimates
 ]

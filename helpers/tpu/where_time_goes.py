@@ -9,12 +9,11 @@ Pallas kernels have no price at all (`kernels_ms` is what the latter take at lea
 
 import collections
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from helpers.tpu.generations import Generation
-from helpers.tpu.hlo import FREE, LOOPS, MOVES, UNKNOWN, Part, Program, kernel_flops
-from helpers.tpu.hlo_costs import hbm_bytes, product_flops
+from helpers.tpu import hlo
+from helpers.tpu.topology import Generation
 
 # Instructions that take time even where the compiler writes no estimate for them.
 WORK = frozenset(
@@ -72,52 +71,49 @@ def instructions(text: str) -> list[Instruction]:
     Args:
       text: of the optimised program, `compiled.as_text()`.
     """
-    program = Program(text)
-    frames = _Frames(text)
-    return list(_read(program, frames))
-
-
-def _read(program: Program, frames: "_Frames") -> Iterator[Instruction]:
-    for line, times in program.walk():
-        found = program.instruction(line)
-        if found is None or found.opcode in FREE | LOOPS:
+    program, frames, found = hlo.Program(text), _Frames(text), []
+    for part, times in program.walk():
+        line = part.line
+        if part.opcode in hlo.FREE | hlo.LOOPS:
             continue
-        priced = re.search(r'"estimated_cycles":"(\d+)"', line)
-        cycles = int(priced[1]) if priced else UNKNOWN
-        if cycles >= UNKNOWN and not _works(found):
+        cycles = hlo.estimate(line)
+        priced = cycles or '"estimated_cycles":"0"' in line
+        if not priced and not _takes_time(part):
             continue
-        inside = list(program.inside(found))
-        products = [part for part in inside if part.opcode in ("convolution", "dot")]
-        told = (products[0] if products else found).line
-        flops = sum(product_flops(program.shapes, part) for part in products)
-        flops += kernel_flops(line)
+        inside = list(program.inside(part))
+        matmuls = [one for one in inside if one.opcode in hlo.MATMULS]
+        flops = sum(hlo.matmul_flops(program.shapes, one) for one in matmuls)
+        source = (matmuls[0] if matmuls else part).line
         called = re.search(r'custom_call_target="([^"]*)"', line)
-        yield Instruction(
-            name=found.name,
-            opcode=called[1] if called else found.opcode,
-            place=frames.place(told),
-            phase=_phase(told),
-            kind=_kind({part.opcode for part in inside}),
-            times=times,
-            cycles=None if cycles >= UNKNOWN else times * cycles,
-            flops=times * flops,
-            bytes=times * hbm_bytes(program, found),
+        found.append(
+            Instruction(
+                name=part.name,
+                opcode=called[1] if called else part.opcode,
+                place=frames.place(source),
+                phase=_phase(source),
+                kind=_kind({one.opcode for one in inside}),
+                times=times,
+                cycles=times * cycles if priced else None,
+                flops=times * (flops + hlo.kernel_flops(line)),
+                bytes=times * hlo.hbm_bytes(program, part),
+            )
         )
+    return found
 
 
-def _works(part: Part) -> bool:
+def _takes_time(part: hlo.Part) -> bool:
     """Whether an instruction takes time, though the compiler has no estimate for it."""
-    is_number = part.shape.partition("{")[0].endswith("[]")
+    is_scalar = part.shape.partition("{")[0].endswith("[]")
     reserves = 'custom_call_target="AllocateBuffer"' in part.line
-    return part.opcode in WORK and not is_number and not reserves
+    return part.opcode in WORK and not is_scalar and not reserves
 
 
 def _kind(opcodes: set[str]) -> str:
-    if opcodes & {"convolution", "dot"}:
+    if opcodes & hlo.MATMULS:
         return "product"
     if opcodes & {"reduce", "reduce-window"}:
         return "reduction"
-    moves = MOVES | FREE | {"convert", "fusion", "select"}
+    moves = hlo.MOVES | hlo.FREE | {"convert", "fusion", "select"}
     return "move" if opcodes <= moves else "elementwise"
 
 

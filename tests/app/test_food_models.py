@@ -4,7 +4,7 @@ import pytest
 
 from helpers import runtime
 from helpers.app import food_models
-from helpers.course import recorded
+from helpers.course import results
 from helpers.model import count_params, weights
 
 
@@ -42,7 +42,7 @@ def test_a_server_is_told_of_by_the_name_of_its_model(name):
 
 @pytest.mark.parametrize("stage", food_models.STUDENTS.values())
 def test_the_threshold_is_what_was_measured_on_training_drawings(stage):
-    rows = [row for row in recorded.rows("doubt") if row["model"] == stage]
+    rows = [row for row in results.measured("doubt") if row["model"] == stage]
     assert {row["sure_from"] for row in rows} == {food_models.SURE[stage]}
     (train,) = (row for row in rows if row["pictures"] == "training drawings")
     assert train["unsure"] / train["n"] == pytest.approx(0.1, abs=0.02)

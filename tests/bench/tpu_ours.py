@@ -12,7 +12,7 @@ from flax import nnx
 from jax.sharding import SingleDeviceSharding
 
 from helpers.model.known import KNOWN
-from helpers.tpu import abstract_programs, ahead_of_time
+from helpers.tpu import compiler, programs
 from helpers.training import objectives
 
 GROUP = 8
@@ -20,15 +20,15 @@ GROUP = 8
 
 def main(rows, prompt_tokens, completion_tokens):
     """Print the report of one batch as JSON."""
-    model = abstract_programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
+    model = programs.frozen_model(KNOWN["google/gemma-3-270m-it"])
     model.remat = "attention"
     graph, state = nnx.split(model)
-    chip = SingleDeviceSharding(ahead_of_time.devices("v5e-1")[0])
+    chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
     objective = objectives.policy_gradient(chunk=2048)
     sizes = rows // GROUP, GROUP, prompt_tokens, completion_tokens
     batch = {
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=chip)
-        for name, (shape, dtype) in abstract_programs.group_batch(*sizes).items()
+        for name, (shape, dtype) in programs.group_batch(*sizes).items()
     }
 
     def loss(state, batch):
@@ -37,7 +37,7 @@ def main(rows, prompt_tokens, completion_tokens):
     state = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip), state
     )
-    report = ahead_of_time.compile_for("v5e-1", jax.value_and_grad(loss), state, batch)
+    report = compiler.compile_for("v5e-1", jax.value_and_grad(loss), state, batch)
     print(json.dumps({"hbm_gb": report.hbm_gb, **vars(report)}))
 
 

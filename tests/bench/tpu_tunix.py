@@ -15,7 +15,7 @@ from tunix.models.gemma3 import model as gemma3
 from tunix.rl import algo_core, common
 from tunix.rl.grpo.grpo_learner import GRPOConfig
 
-from helpers.tpu import ahead_of_time
+from helpers.tpu import compiler
 
 
 def main(rows, prompt_tokens, completion_tokens):
@@ -24,7 +24,7 @@ def main(rows, prompt_tokens, completion_tokens):
     config.remat_config = gemma3.RematConfig.BLOCK
     model = nnx.eval_shape(lambda: gemma3.Gemma3(config, rngs=nnx.Rngs(0)))
     graph, state = nnx.split(model)
-    chip = SingleDeviceSharding(ahead_of_time.devices("v5e-1")[0])
+    chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
 
     def there(shape, dtype):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=chip)
@@ -49,9 +49,7 @@ def main(rows, prompt_tokens, completion_tokens):
         )[0]
 
     state = jax.tree.map(lambda x: there(x.shape, x.dtype), state)
-    report = ahead_of_time.compile_for(
-        "v5e-1", jax.value_and_grad(loss), state, example
-    )
+    report = compiler.compile_for("v5e-1", jax.value_and_grad(loss), state, example)
     print(json.dumps({"hbm_gb": report.hbm_gb, **vars(report)}))
 
 

@@ -6,7 +6,9 @@ import multiprocessing
 
 import pytest
 
+from helpers import runtime
 from helpers.course import results
+from helpers.recipes.presets import CUSTOM
 
 ROW = {
     "stage": "sft",
@@ -55,8 +57,7 @@ def test_the_file_has_the_fields_and_plain_types():
     "change, message",
     [
         ({"greedy": 50.0}, "divide percentages by 100"),
-        ({"pass8": float("nan")}, "pass8 of the stage 'sft' is nan"),
-        ({"n": None}, "n of the stage 'sft' is None"),
+        ({"pass8": float("nan")}, "pass8 = nan of 'sft'"),
     ],
 )
 def test_a_wrong_row_is_refused_and_the_table_kept(change, message):
@@ -92,10 +93,8 @@ def test_the_table_shows_percentages():
 
 
 def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
-    table = tmp_path / "learning.csv"
-    monkeypatch.setattr(results, "LEARNING", table)
-    assert "make seeds" in results.across_seeds("sft")
-    table.write_text(
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    (tmp_path / "learning.csv").write_text(
         "stage,seed,greedy,pass1,pass8\n"
         "sft,0,0.30,0.10,0.50\nsft,1,0.40,0.20,0.60\nsft,2,0.35,0.15,0.55\n"
         "grpo,0,0.90,0.80,0.95\n"
@@ -117,76 +116,14 @@ def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
     assert "| – |" in grpo
 
 
-def test_colabs_older_compiler_is_not_mixed_into_the_table(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
-    head, row, *_ = FIT.splitlines()
-    lines = [f"{head},versions", f"{row},jax 0.10", f"{row},jax 0.7"]
-    results.TPU_FIT.write_text("\n".join(lines) + "\n")
-    assert results.compiled("v5e-1").count("Qwen2.5-0.5B") == 1
-
-
 def test_stops_of_all_seeds_are_averaged(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "LABELS", tmp_path / "labels.csv")
-    results.LABELS.write_text(
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    (tmp_path / "labels.csv").write_text(
         "seed,step,cpu_seconds,greedy\n0,0,0,0.3\n0,90,20,0.9\n1,0,0,0.3\n1,90,30,0.8\n"
     )
     first, last = results.labels_by_compute()
     assert first == {"step": 0, "cpu_seconds": 0.0, "greedy": 0.3}
     assert last["cpu_seconds"] == 25 and last["greedy"] == pytest.approx(0.85)
-
-
-FIT = """model,program,topology,preset,tokens,hbm_percent,arguments_gb,temporaries_gb,\
-tflop,modelled_ms,modelled_peak_percent
-Qwen/Qwen2.5-0.5B-Instruct,grpo,v5e-1,v5e-1,18432,41.25,1.04,5.5,36.6,412.4,45.1
-Qwen/Qwen2.5-0.5B-Instruct,sft,v5e-8,v5e-8,1,1,1,1,1,1,1
-google/gemma-3-1b-it,grpo,v5e-1,v5e-1,65536,,,,,,
-google/gemma-3-1b-it,grpo,v5e-1,,65536,1,1,1,1,1,1
-"""
-
-
-def test_what_the_compiler_said_is_shown_for_one_preset_and_called_modelled(
-    monkeypatch, tmp_path
-):
-    table = tmp_path / "tpu_fit.csv"
-    monkeypatch.setattr(results, "TPU_FIT", table)
-    assert "make tpu-check" in results.compiled("v5e-1")
-    table.write_text(FIT)
-    said, _, head, _, *rows = results.compiled("v5e-1").splitlines()
-    assert "v5e-1" in said and "not measured" in said
-    assert rows == [
-        "| Qwen2.5-0.5B-Instruct | grpo | 18,432 | 41% | 1.04 GiB | 5.50 GiB "
-        "| 36.6 TFLOP | 412 ms | – | – | 45% |",
-        "| gemma-3-1b-it | grpo | does not fit |" + " |" * 8,
-    ]
-    assert all(row.count("|") == head.count("|") for row in rows)
-
-
-def test_both_times_are_shown_and_the_longer_one_is_quoted(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
-    head, row, *_ = FIT.splitlines()
-    for roofline, shown, longer in (
-        ("900", "| 412 ms | 900 ms | 1,234 | 45% |", 900),
-        ("300", "| 412 ms | 300 ms | 1,234 | 45% |", 412.4),
-        ("", "| 412 ms | – | 1,234 | 45% |", 412.4),
-    ):
-        results.TPU_FIT.write_text(
-            f"{head},roofline_ms,unpriced_calls\n{row},{roofline},1234\n"
-        )
-        assert shown in results.compiled("v5e-1")
-        named = {"modelled_ms": "412.4", "roofline_ms": roofline}
-        assert results.quoted_ms(named) == longer
-    results.TPU_FIT.write_text(f"{head},roofline_ms,kernels_ms\n{row},300,50\n")
-    assert "| 412 + 50 ms | 300 ms |" in results.compiled("v5e-1")
-    assert results.quoted_ms(named | {"kernels_ms": "50"}) == 462.4
-
-
-def test_programs_of_no_preset_are_shown_by_what_their_rows_hold(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "TPU_FIT", tmp_path / "tpu_fit.csv")
-    results.TPU_FIT.write_text(FIT)
-    said = results.compiled("v5e-1", model="google/gemma-3-1b-it", tokens=65536)
-    assert said.count("gemma-3-1b-it") == 2 and "Qwen" not in said
-    said = results.compiled("v5e-8", model="google/gemma-3-1b-it")
-    assert "compiled yet" in said and "make tpu-check" in said and "|" not in said
 
 
 def test_programs_beside_a_base_in_nf4_are_shown_where_they_are_asked_for():
@@ -199,8 +136,8 @@ def test_programs_beside_a_base_in_nf4_are_shown_where_they_are_asked_for():
 
 
 def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path):
-    monkeypatch.setattr(results, "REAL", tmp_path / "real.csv")
-    results.REAL.write_text(
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    (tmp_path / "real.csv").write_text(
         "stage,task,seed,n,greedy,low,high\n"
         "base,two_step,0,200,0.005,0.0009,0.0278\n"
         "base,gsm8k,0,1319,0.006,0.003,0.012\n"
@@ -212,7 +149,7 @@ def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path
     table = results.real(base="as it comes", sft="SFT", grpo="GRPO")
     assert table.splitlines() == [
         "|  | one step | two steps | GSM8K |",
-        "| --- | --: | --: | --: |",
+        "|---|--:|--:|--:|",
         "| as it comes | – | 0.5% (0.1 to 2.8) | 0.6% (0.3 to 1.2) of 1,319 |",
         "| SFT | 67.0% (60.2 to 73.1) | 50.0% (49.0 to 51.0) "
         "| 3.0% (1.4 to 6.4) of 200 |",
@@ -220,3 +157,82 @@ def test_a_real_models_stages_stand_with_interval_or_range(monkeypatch, tmp_path
     assert results.real([1], base="as it comes", sft="SFT").splitlines()[2:] == [
         "| SFT | 51.0% (44.0 to 58.0) |"
     ]
+
+
+def row_of(table, name):
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {name} |")]
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+def test_what_the_compiler_estimates_is_called_modelled_and_the_longer_time_quoted():
+    said = results.compiled("v5e-1")
+    assert said.startswith("Modelled by the compiler for v5e-1, not measured")
+    (row,) = [
+        row
+        for row in results.measured("tpu_fit")
+        if row["preset"] == "v5e-1" and row["program"] == "grpo"
+        if row["versions"] == results.measured("tpu_fit")[0]["versions"]
+    ]
+    assert f"{row['hbm_percent']:.0f}%" in said and f"{row['tokens']:,}" in said
+    assert "Not compiled yet" in results.compiled("v5e-1", model="nobody/nothing")
+    assert results.quoted_ms(row) == max(
+        row["modelled_ms"] + (row["kernels_ms"] or 0), row["roofline_ms"]
+    )
+
+
+def test_models_stand_by_size_with_what_they_take():
+    table = results.choices()
+    sizes = [row["parameters"] for row in results.measured("laptop_fit")]
+    lines = table.splitlines()[2:]
+    assert len(lines) == len(sizes) == len({row["model"] for row in results.fits()})
+    shown = [float(line.split("|")[2].strip(" MB")) for line in lines]
+    millions = [s * (1 if " M" in line or "M |" in line else 1000) for s, line in
+                zip(shown, lines, strict=True)]  # fmt: skip
+    assert millions == sorted(millions)
+    assert row_of(table, "google/gemma-3-1b-it")[1] == "yes"
+    size, token, one, _, laptop = row_of(table, "Qwen/Qwen3-0.6B")
+    assert (size, token) == ("596M", "no") and "%" in one and "GB" in laptop
+
+
+def test_notebook_15_takes_the_largest_model_that_leaves_a_tenth_of_a_chip_free():
+    parameters = {r["model"]: r["parameters"] for r in results.measured("laptop_fit")}
+    fits = {
+        row["model"]
+        for row in results.fits()
+        if row["topology"] == "v5e-1" and row["hbm_percent"] <= 90
+        if not row["model"].startswith(results.GATED)
+    }
+    assert max(fits, key=parameters.get) == CUSTOM["v5e-1"].model
+
+
+def test_preferences_are_saved_and_shown_over_seeds(monkeypatch, tmp_path):
+    row = {"method": "DPO", "seed": 0, "greedy": 0.86, "low": 0.83, "high": 0.89}
+    row |= {"names_kept": 0.95, "n": 500, "seconds": 12.34}
+    results.save_preferences([row])
+    file = runtime.build_folder() / "preferences.json"
+    assert json.loads(file.read_text()) == [row] and list(row) == results.PREFERENCES
+    with pytest.raises(ValueError, match="names_kept = 95"):
+        results.save_preferences([row | {"names_kept": 95}])
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    lines = [",".join(row), "DPO,0,0.86,0.83,0.89,0.95,500,12",
+             "DPO,1,0.88,0.85,0.90,0.97,500,12"]  # fmt: skip
+    (tmp_path / "preferences.csv").write_text("\n".join(lines) + "\n")
+    assert row_of(results.preferences_across_seeds(), "DPO") == (
+        ["2", "87.0% (86.0 to 88.0)", "96.0% (95.0 to 97.0)", "12"]
+    )
+
+
+def test_the_walk_draws_every_stage_once_with_its_figures():
+    stages = ("base", "sft", "grpo", "gspo", "student_start", "student")
+    rows = [
+        {**ROW, "stage": stage, "greedy": 0.1 * i + 0.2}
+        for i, stage in enumerate(stages)
+    ]
+    food = {**ROW, "stage": "food_sft", "greedy": 0.45, "n": 360}
+    (axes,) = results.walk([food, *rows, {**rows[0], "seed": 1, "greedy": 0.99}]).axes
+    texts = {text.get_text() for text in axes.texts}
+    shown = {f"{100 * row['greedy']:.0f}" for row in [*rows, food]}
+    assert texts == shown | {"maths, n = 512", "food, n = 360"}
+    at = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+    assert at[-1] - at[-2] > at[1] - at[0], "the worlds stand apart, food last"
+    assert axes.get_title("left").startswith("From 20% to 70%")

@@ -1,5 +1,6 @@
-"""Finished models: whose are taken, and which are not whole."""
+"""What a notebook prints first; finished models: whose are taken, which are damaged."""
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from helpers import runtime
 from helpers.course import stages
+from helpers.course.syllabus import LESSONS, STAGES
+from helpers.recipes import presets
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +75,47 @@ def test_every_shipped_model_is_taken():
         assert stages.stage_folder(path.parent.name) == path.parent
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_a_model_with_a_file_missing_is_not_taken(tmp_path, name):
-    write_model(tmp_path / "model")
-    (tmp_path / "model" / name).unlink()
-    assert not stages._is_whole(tmp_path / "model")
+def test_every_stage_a_notebook_trains_has_a_name():
+    trained = [stage for lesson in LESSONS.values() for stage in lesson.stages]
+    assert sorted(trained) == sorted(STAGES), "each stage has a name and one notebook"
+
+
+@pytest.mark.parametrize(
+    "variable, place",
+    [("COLAB_RELEASE_TAG", "colab"), ("KAGGLE_KERNEL_RUN_TYPE", "kaggle")],
+)
+def test_banner_says_to_switch_the_runtime(monkeypatch, capsys, variable, place):
+    assert runtime.where() == "laptop"
+    stages.banner("07")
+    assert "No TPU" not in capsys.readouterr().out
+    monkeypatch.setenv(variable, "1")
+    assert runtime.where() == place
+    assert stages.banner("07").name == "laptop-real"
+    assert "No TPU here" in capsys.readouterr().out
+
+
+def test_banner_gives_the_minutes_of_the_preset(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_PRESET", "v5e-1")
+    assert stages.banner("07") == presets.PRESETS["v5e-1"]
+    out = capsys.readouterr().out
+    assert f"about {LESSONS['07'].minutes['v5e-1']} min (planned, not measured)" in out
+    stages.banner("06")
+    assert "time not measured here" in capsys.readouterr().out
+    monkeypatch.setenv("COURSE_PRESET", "laptop")
+    stages.banner("07")
+    out = capsys.readouterr().out
+    assert f"about {LESSONS['07'].minutes['laptop']} min" in out
+    assert str(runtime.build_folder()) not in out, "no local folders in saved outputs"
+
+
+def test_banner_gives_the_memory_that_a_device_reports(monkeypatch, capsys):
+    class Chip:
+        platform, device_kind = "tpu", "TPU v5 lite"
+
+        def memory_stats(self):
+            return {"bytes_limit": int(15.75 * 2**30)}
+
+    for devices in "devices", "local_devices":
+        monkeypatch.setattr(jax, devices, lambda: [Chip()])
+    assert stages.banner("07").name == "v5e-1"
+    assert "1 × TPU v5 lite of 15.75 GiB" in capsys.readouterr().out

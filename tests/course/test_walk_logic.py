@@ -72,7 +72,7 @@ def run(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(module, "LESSONS", LESSONS)
     monkeypatch.setattr(walk.publish, "execute", execute)
     monkeypatch.setattr(walk, "fingerprint", lambda: "helpers and data as they are")
-    monkeypatch.setattr(walk.walk_figure, "walk", lambda table: None)
+    monkeypatch.setattr(walk.results, "walk", lambda table: None)
     monkeypatch.setattr(walk.plotting, "png", lambda figure: b"")
     os.environ |= {"COURSE_BUILD": str(tmp_path / "build"), "COURSE_SEED": "0"}
     write("02_first", TRAINS)

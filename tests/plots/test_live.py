@@ -9,7 +9,7 @@ import pytest
 
 from helpers.plots import live, markup
 
-SHOWN = {"training": "reward", "held out": "eval/right"}
+SHOWN = {"training": "reward", "test": "eval/right"}
 SAMPLE = {"prompt": "2 < 3?", "completion": "yes & no", "reward": 0.5}
 
 
@@ -54,7 +54,7 @@ def test_one_picture_grows(places, tmp_path):
     (place,) = places
     assert alt(place.shown[0]) == "Mine, curves up to step 1: training 0.10."
     assert "2 &lt; 3?\n→ yes &amp; no (reward 0.50)" in place.shown[0]
-    assert alt(place.shown[1]).endswith("step 2: training 0.20, held out 0.25.")
+    assert alt(place.shown[1]).endswith("step 2: training 0.20, test 0.25.")
     assert "<pre" not in place.shown[1]
 
 
@@ -69,14 +69,14 @@ def test_it_is_drawn_as_often_as_asked(places, tmp_path):
 def test_what_an_interrupted_run_wrote_is_drawn_again(places, tmp_path):
     lines = [json.dumps(row(step)) for step in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    run = live.Live(SHOWN, title="Mine", folder=tmp_path)
+    run = live.Live(SHOWN, title="Mine", folder=tmp_path, every=3)
     run.start(2)
     run.write(row(3, reward=0.9), [])
     assert [each["reward"] for each in run.rows] == [0.1, 0.2, 0.9]
 
 
 def test_a_run_without_these_columns_draws_nothing(places, tmp_path):
-    run = live.Live({"held out": "eval/right"}, title="Mine", folder=tmp_path)
+    run = live.Live({"test": "eval/right"}, title="Mine", folder=tmp_path)
     run.start(0)
     run.write(row(1), [])
     assert places == []
@@ -104,14 +104,7 @@ def test_a_reward_beyond_0_to_1_is_drawn_inside_the_picture(rewards, limits, tmp
     run.start(0)
     for step, reward in enumerate(rewards, start=1):
         run.write(row(step, reward=reward), [])
-    (axes,) = run._figure().axes
+    fig, _ = run._figure(run._points())
+    (axes,) = fig.axes
     assert axes.get_ylim() == pytest.approx(limits)
     assert axes.get_ylabel() == ("share" if limits == (0, 1.02) else "mean")
-
-
-def test_any_number_of_rewards_can_be_drawn(places, tmp_path):
-    shown = {f"reward {i}": f"reward/{i}" for i in range(12)}
-    run = live.Live(shown, title="Mine", folder=tmp_path)
-    run.start(0)
-    run.write(row(1, **dict.fromkeys(shown.values(), 0.5)), [])
-    assert "reward 11 0.50" in alt(places[0].shown[0])

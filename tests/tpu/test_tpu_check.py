@@ -10,7 +10,7 @@ import pytest
 from helpers.model.known import KNOWN
 from helpers.recipes.presets import FOOD, PRESETS
 from helpers.runtime.sharding import make_mesh
-from helpers.tpu import abstract_programs, ahead_of_time
+from helpers.tpu import compiler, programs, topology
 from scripts import tpu_cases, tpu_check
 
 
@@ -72,7 +72,7 @@ def test_a_row_of_before_places_were_told_is_compiled_again(monkeypatch):
     x = jax.numpy.zeros((8, 8))
     monkeypatch.setattr(tpu_cases.Case, "build", lambda _: (program, (x,), 0.0))
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 1")
-    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: numpy.zeros(1))
+    monkeypatch.setattr(compiler, "mesh", lambda _: numpy.zeros(1))
     new = tpu_check.measure(case, {})
     assert new["roofline_ms"] >= 0 and new["pallas_calls"] == 0 <= new["compile_s"]
     assert new["unpriced_calls"] >= 1  # this machine's compiler has no prices
@@ -89,9 +89,9 @@ def test_a_program_that_does_not_fit_has_a_row_that_says_so(monkeypatch):
     program, x = jax.jit(lambda x: x @ x), jax.numpy.zeros((8, 8))
     monkeypatch.setattr(tpu_cases.Case, "build", lambda _: (program, (x,), 1.0))
     monkeypatch.setattr(tpu_check, "versions", lambda: "jax 1")
-    monkeypatch.setattr(ahead_of_time, "mesh", lambda _: numpy.zeros(1))
-    none = ahead_of_time.Report("v5e-1", 1, verdict="Does not fit:\nneeds 20G.")
-    monkeypatch.setattr(ahead_of_time, "report", lambda *_: none)
+    monkeypatch.setattr(compiler, "mesh", lambda _: numpy.zeros(1))
+    none = compiler.Report("v5e-1", 1, verdict="Does not fit:\nneeds 20G.")
+    monkeypatch.setattr(compiler, "report", lambda *_: none)
     found = tpu_check.measure(case, {})
     assert found["verdict"] == "Does not fit: needs 20G." and tpu_check.tight(found)
     assert found["hbm_percent"] == found["modelled_peak_percent"] == ""
@@ -131,7 +131,7 @@ def test_a_program_needs_room_to_spare_but_where_all_weights_are_trained():
 
 
 def test_every_preset_has_all_five_programs_with_its_own_sizes():
-    for name in ahead_of_time.SLICES:
+    for name in topology.SLICES:
         mine = [case for case in tpu_cases.shipped() if case.preset == name]
         assert len({case.program for case in mine}) == 5
         for case in mine:
@@ -152,8 +152,8 @@ def test_a_compiled_program_computes_again_what_its_preset_says(monkeypatch):
         models.append(model)
         return None, None
 
-    monkeypatch.setattr(ahead_of_time, "mesh", lambda *_: make_mesh(jax.devices()[:1]))
-    monkeypatch.setattr(abstract_programs, "update", update)
+    monkeypatch.setattr(compiler, "mesh", lambda *_: make_mesh(jax.devices()[:1]))
+    monkeypatch.setattr(programs, "update", update)
     other = dataclasses.replace(PRESETS["v5e-1"], remat="cheap")
     monkeypatch.setitem(PRESETS, "v5e-1", other)
     seeing = dataclasses.replace(FOOD["v5e-1-gemma3-4b"], remat="none")
@@ -179,7 +179,7 @@ def test_a_larger_models_preset_is_compiled_for_the_machine_it_is_named_after():
     names = {case.preset for case in tpu_cases.larger()}
     asked = {name for name in PRESETS if name.startswith("v5e")}
     photos = {name for name in FOOD if name.endswith("gemma3-4b")}
-    assert names | set(ahead_of_time.SLICES) | photos == asked
+    assert names | set(topology.SLICES) | photos == asked
     for case in tpu_cases.larger():
         assert case.preset.startswith(case.topology + "-")
         assert case.model == PRESETS[case.preset].model
