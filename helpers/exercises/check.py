@@ -120,6 +120,7 @@ def same(one, other, tolerance: float = 0) -> bool:
     if one.shape != other.shape:
         return False
     if tolerance and other.dtype.kind in "fiub":
+        one = np.asarray(one, float)  # fractions, too
         return np.allclose(one, other, rtol=tolerance, atol=tolerance / 10)
     return bool((one == other).all())
 

@@ -1,7 +1,7 @@
-"""Self-checks of notebook 10: a spelling, a price, a cheat and a witness."""
+"""Self-checks of notebook 10: a spelling, a price, a cheat and a mended reward."""
 
 from helpers.course.stages import stage_folder
-from helpers.exercises.check import Check, check_properties, filled, leaves_alone, whole
+from helpers.exercises.check import Check, agrees, check_properties, filled, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
@@ -12,7 +12,6 @@ PLATES = [
     {"food": "sushi", "grams": 80},
     {"food": "hot dog", "grams": 310},
 ]
-PIZZA = PLATES[:1]
 CARELESS = {food_rewards.final_format: 1.0, food_rewards.needless_calls: 8.0}
 SPELT = "<<lookup pizza 150>>"
 
@@ -46,21 +45,18 @@ def check_spelling(spelling) -> Check:
     )
 
 
-def earns(right, needless, weight):
-    """What `solved` of weight 1 and `needless_calls` pay on average, of 100 pictures.
-
-    Args:
-      right: pictures solved. needless: needless calls on all of them together.
-      weight: of `needless_calls`.
-    """
-    return (right - weight * needless / food_rewards.MOST_CALLS) / 100
-
-
 def check_price(answer) -> Check:
-    """The weight at which looking three times earns as much as looking once."""
+    """The weight at which looking three times earns as much as looking once.
+
+    Of 100 pictures, one look solves 60 and three looks solve 75. `solved` has weight 1.
+    """
+
+    def earns(solved, calls):
+        needless = calls - solved
+        return (solved - answer * needless / food_rewards.MOST_CALLS) / 100
 
     def gain():
-        return earns(75, 3 * 100 - 75, answer) - earns(60, 100 - 60, answer)
+        return earns(75, 300) - earns(60, 100)
 
     return check_properties(
         ("be filled in", filled(answer, what="a weight")),
@@ -71,99 +67,97 @@ def check_price(answer) -> Check:
     )
 
 
+def _trace(turns):
+    """The conversation of these turns of the model with the real tool."""
+    return tool.trace(nutrition.TINY, turns, [nutrition.TOOL])
+
+
+def _pay(rewards, turns, portions):
+    (value,) = RewardSet(rewards)([""], [_trace(turns)], portions=[portions])[0]
+    return value
+
+
 def check_cheat(cheat) -> Check:
     """Turns about a pizza that CARELESS pays in full and that look nothing up."""
-
-    def score(function):
-        (value,) = RewardSet(function)([""], [_played(cheat)], portions=[PIZZA])[0]
-        return value
-
-    honest = _played(["<<lookup pizza 150>>", "#### 402"])
-    full = RewardSet(CARELESS)([""], [honest], portions=[PIZZA])[0][0]
+    pizza = PLATES[:1]
+    full = _pay(CARELESS, ["<<lookup pizza 150>>", "#### 402"], pizza)
     return check_properties(
         (
             "be a list of texts, the model's turns",
-            lambda: isinstance(cheat, list) and all(isinstance(t, str) for t in cheat),
+            lambda: (
+                isinstance(cheat, list)
+                and all(isinstance(text, str) for text in cheat)
+                and _trace(cheat).turns
+            ),
         ),
-        ("be a conversation that can be played", lambda: _played(cheat).turns),
-        ("not be solved: it is a cheat", lambda: score(food_rewards.solved) == 0),
-        ("be paid in full, as the right answer is", lambda: score(CARELESS) >= full),
-        ("look nothing up", lambda: not _played(cheat).calls),
+        (
+            "not be solved: it is a cheat",
+            lambda: _pay(food_rewards.solved, cheat, pizza) == 0,
+        ),
+        (
+            "be paid in full, as the right answer is",
+            lambda: _pay(CARELESS, cheat, pizza) >= full,
+        ),
+        ("look nothing up", lambda: not _trace(cheat).calls),
     )
 
 
 def check_mended(answer) -> Check:
     """A third part beside CARELESS: being right pays most, and trying more than not."""
+    talks = [
+        (turns, portions)
+        for plate in PLATES
+        for kind in _conversations(plate).values()
+        for turns in kind
+        for portions in ([plate], [])
+    ]
+    batch = ([_trace(turns) for turns, _ in talks], [plate for _, plate in talks])
 
-    def alone(trace, portions):
-        columns = {"image": [None], "number": [0], "level": [1]}
-        (value,) = answer([""], [trace], portions=[portions], **columns)
-        return value
+    def rewards(traces, portions):
+        columns = {"image": [None] * len(traces), "level": [1] * len(traces)}
+        return answer([""] * len(traces), traces, portions=portions, **columns)
 
-    talks = [(_played(t), plate) for t, plate in _everything()]
-    traces, plates = map(list, zip(*talks, strict=True))
-
-    def together():
-        return answer([""] * len(talks), list(traces), portions=list(plates))
-
-    return check_properties(
-        ("return a list", lambda: isinstance(together(), list)),
-        ("return one number per completion", lambda: len(together()) == len(talks)),
-        ("accept further columns", lambda: alone(*talks[0]) is not None),
-        *_balance(answer),
-        (
-            "judge each conversation by its own plate, and keep their order",
-            lambda: together() == [alone(*talk) for talk in talks],
-        ),
-        (
-            "leave conversations and plates as they are",
-            lambda: leaves_alone(
-                lambda traces, plates: answer([""] * 2, traces, portions=plates),
-                traces[:2],
-                plates[:2],
-            ),
-        ),
-    )
-
-
-def _balance(answer):
-    """What the three parts together pay for: the properties of `check_mended`."""
+    def one_by_one(traces, portions):
+        pairs = zip(traces, portions, strict=True)
+        return [rewards([trace], [plate])[0] for trace, plate in pairs]
 
     def earns(turns, portions):
-        rewards = RewardSet(CARELESS | {answer: 1.0})
-        return rewards([""], [_played(turns)], portions=[portions])[0][0]
+        return _pay(CARELESS | {answer: 1.0}, turns, portions)
 
     def beats(better, worse):
         """Whether, of each food, the worst of one kind earns more than the best."""
+        kinds = [(plate, _conversations(plate)) for plate in PLATES]
         return all(
-            min(earns(turns, [plate]) for turns in _about(plate)[better])
-            > max(earns(turns, [plate]) for turns in _about(plate)[worse])
-            for plate in PLATES
+            min(earns(turns, [plate]) for turns in talks[better])
+            > max(earns(turns, [plate]) for turns in talks[worse])
+            for plate, talks in kinds
         )
 
-    def best_is_no_food(*turns):
-        return earns([food_rewards.NO_FOOD], []) > earns(list(turns), [])
+    def best_is_no_food(*others):
+        no_food = earns([food_rewards.NO_FOOD], [])
+        return all(no_food > earns(turns, []) for turns in others)
 
-    return (
+    return check_properties(
+        ("return a list", lambda: isinstance(rewards(*batch), list)),
+        (
+            "return one number per completion",
+            lambda: len(rewards(*batch)) == len(talks),
+        ),
         (
             "pay what is solved more than a wrong food, wrong grams or a wrong number",
             lambda: beats("solved", "tried"),
         ),
         (
             "make a wrong call earn more than `#### no food` where there is some",
-            lambda: beats("tried", "denied"),
+            lambda: beats("tried", "denied") and beats("formless", "denied"),
         ),
         (
             "make a wrong call earn more than a number without a call, right or wrong",
-            lambda: beats("tried", "invented"),
+            lambda: beats("tried", "invented") and beats("formless", "invented"),
         ),
         (
             "make a wrong call earn more than one that is broken off",
             lambda: beats("tried", "broken"),
-        ),
-        (
-            "do so also where no last line of the right form follows the call",
-            lambda: beats("formless", "denied") and beats("formless", "invented"),
         ),
         (
             "leave needless calls dear: a second one must not pay for itself",
@@ -171,20 +165,24 @@ def _balance(answer):
         ),
         (
             "pay `#### no food` on an empty plate more than a number",
-            lambda: best_is_no_food("#### 7") and best_is_no_food("#### 0"),
+            lambda: best_is_no_food(["#### 7"], ["#### 0"]),
         ),
         (
             "pay it more than a call that nobody needs, too",
-            lambda: (
-                best_is_no_food(SPELT, food_rewards.NO_FOOD)
-                and best_is_no_food(SPELT, "#### 402")
-                and best_is_no_food("<<lookup pizza", food_rewards.NO_FOOD)
+            lambda: best_is_no_food(
+                [SPELT, food_rewards.NO_FOOD],
+                [SPELT, "#### 402"],
+                ["<<lookup pizza", food_rewards.NO_FOOD],
             ),
+        ),
+        (
+            "judge each conversation by its own plate, and keep their order",
+            lambda: agrees(rewards, one_by_one, [batch], 1e-6),
         ),
     )
 
 
-def _about(plate):
+def _conversations(plate):
     """{kind: conversations about a picture of this one portion, as turns}."""
     food, grams = plate["food"], plate["grams"]
     other = "sushi" if food == "pizza" else "pizza"
@@ -207,17 +205,3 @@ def _about(plate):
         "repeated": [[right, right, f"#### {kcal}"], [wrong, right, f"#### {kcal}"]],
         "twice wrong": [[wrong, wrong, "#### 218"]],
     }
-
-
-def _everything():
-    """(turns, portions) of all conversations, plates with and without food mixed."""
-    for plate in PLATES:
-        for kind in _about(plate).values():
-            for turns in kind:
-                yield turns, [plate]
-                yield turns, []
-
-
-def _played(turns):
-    """The conversation of these turns with the real tool."""
-    return tool.trace(nutrition.TINY, turns, [nutrition.TOOL])

@@ -1,16 +1,11 @@
-"""Self-checks of notebooks/09_food_sft: pictures, tool calls, masks, and luck."""
+"""Self-checks of notebook 09: pictures, tool calls, masks, and luck."""
 
 import itertools
 import json
 
 import numpy as np
 
-from helpers.exercises.check import (
-    Check,
-    check_properties,
-    leaves_alone,
-    zeros_and_ones,
-)
+from helpers.exercises.check import Check, agrees, check_properties, zeros_and_ones
 
 
 def check_image_tokens(answer) -> Check:
@@ -18,57 +13,44 @@ def check_image_tokens(answer) -> Check:
     rng = np.random.default_rng(9)
     # Two rows of two squares of 2 × 2; a patch says its row and its column.
     small = np.stack([*np.divmod(np.arange(16.0), 4), np.full(16, 7.0)], axis=1)
-    shapes = [*rng.integers(1, 5, (12, 3)).tolist(), [3, 2, 1], [1, 1, 3]]
-    others = [
-        (rng.normal(size=(down * across * n * n, 4)), across * n, n)
-        for down, across, n in shapes
-    ]
+    cases = [(small, 4, 2)]
+    for down, across, n in [*rng.integers(1, 5, (12, 3)).tolist(), [3, 2, 1]]:
+        cases.append((rng.normal(size=(down * across * n * n, 4)), across * n, n))
 
-    def made(patches, columns, square):
-        return np.asarray(answer(patches.copy(), columns, square))
+    def averaged(patches, columns, square):
+        tokens = []
+        for top in range(0, len(patches) // columns, square):
+            for left in range(0, columns, square):
+                places = itertools.product(range(square), repeat=2)
+                inside = [patches[(top + y) * columns + left + x] for y, x in places]
+                tokens.append(sum(inside) / len(inside))
+        return np.array(tokens)
 
-    def right(case):
-        found = made(*case)
-        truth = _averaged(*case)
-        return found.shape == truth.shape and np.allclose(found, truth, atol=1e-5)
+    def first():
+        return np.asarray(answer(small.copy(), 4, 2))[0]
 
     return check_properties(
         (
             "give one row for each square, as wide as a patch",
-            lambda: made(small, 4, 2).shape == (4, 3),
+            lambda: np.shape(answer(small.copy(), 4, 2)) == (4, 3),
         ),
         (
             "give the mean: what is 7 in every patch stays 7",
-            lambda: np.allclose(made(small, 4, 2)[:, 2], 7),
+            lambda: np.isclose(first()[2], 7),
         ),
         (
             "average a square of two rows and two columns, not four patches of a row",
-            lambda: np.allclose(made(small, 4, 2)[0], [0.5, 0.5, 7]),
+            lambda: np.allclose(first(), [0.5, 0.5, 7]),
         ),
         (
-            "keep the reading order, from left to right and then down",
-            lambda: np.allclose(made(small, 4, 2), _averaged(small, 4, 2)),
+            "keep the reading order, from left to right and then down, for squares and "
+            "pictures of any size",
+            lambda: agrees(answer, averaged, cases),
         ),
-        (
-            "be right for squares of any size in pictures of any shape",
-            lambda: all(map(right, others)),
-        ),
-        ("leave the patches as they are", lambda: leaves_alone(answer, small, 4, 2)),
     )
 
 
-def _averaged(patches, columns, square):
-    """The same, square by square."""
-    tokens = []
-    for top in range(0, len(patches) // columns, square):
-        for left in range(0, columns, square):
-            places = itertools.product(range(square), repeat=2)
-            own = [patches[(top + y) * columns + left + x] for y, x in places]
-            tokens.append(sum(own) / len(own))
-    return np.array(tokens)
-
-
-def _turn(arguments, name="lookup_nutrition"):
+def _call(name="lookup_nutrition", **arguments):
     """A turn of a Qwen model that makes one call."""
     call = json.dumps({"name": name, "arguments": arguments})
     return f"<tool_call>\n{call}\n</tool_call>"
@@ -76,206 +58,154 @@ def _turn(arguments, name="lookup_nutrition"):
 
 PIZZA, SUSHI = {"food": "pizza", "grams": 150}, {"food": "sushi", "grams": 80.5}
 TACOS = {"grams": 75, "food": "tacos"}  # JSON may name its keys in any order
-HOSTILE = (
-    ("refuse a turn that the parser finds malformed", _turn(PIZZA)[:-9]),
-    ("refuse a tool that there is not", _turn(PIZZA, "os.system")),
-    ("refuse any tool that there is not", _turn(PIZZA, "delete_log")),
-    ("refuse a tool with a longer name", _turn(PIZZA, "lookup_nutrition2")),
-    ("refuse a tool whose name only ends so", _turn(PIZZA, "no_lookup_nutrition")),
-    ("refuse a part of the tool's name", _turn(PIZZA, "lookup")),
-    ("refuse the tool's name in capitals", _turn(PIZZA, "Lookup_Nutrition")),
-    ("refuse a call without grams", _turn({"food": "pizza"})),
-    ("refuse an argument too many", _turn({**PIZZA, "unit": "g"})),
-    ("refuse an argument of another name", _turn({"food": "pizza", "gram": 150})),
-    ("refuse a food that is no text", _turn({"food": ["pizza"], "grams": 150})),
-    ("refuse a number as food", _turn({"food": 7, "grams": 150})),
-    ("refuse null as food", _turn({"food": None, "grams": 150})),
-    ("refuse an object as food", _turn({"food": {"name": "pizza"}, "grams": 150})),
-    ("refuse true as food", _turn({"food": True, "grams": 150})),
-    ("refuse grams in quotes", _turn({"food": "pizza", "grams": "150"})),
-    ("refuse a list of grams", _turn({"food": "pizza", "grams": [150]})),
-    ("refuse an object as grams", _turn({"food": "pizza", "grams": {"g": 150}})),
-    ("refuse true as grams", _turn({"food": "pizza", "grams": True})),
-    ("refuse null as grams", _turn({"food": "pizza", "grams": None})),
-    ("refuse grams of 0", _turn({"food": "pizza", "grams": 0})),
-    ("refuse grams below 0", _turn({"food": "pizza", "grams": -150})),
-    ("refuse grams above 5,000", _turn({"food": "pizza", "grams": 10**9})),
-    ("refuse grams just above 5,000", _turn({"food": "pizza", "grams": 5000.5})),
-)
-ALLOWED = (0.5, 1, 80.5, 4999, 5000)  # grams
-
-
-def _executed(answer, text):
-    """(results, arguments of each lookup that was made) of a turn."""
-    made = []
-
-    def lookup(food, grams):
-        made.append({"food": food, "grams": grams})
-        return {"kcal": 100 + len(made)}
-
-    return answer(text, lookup), made
-
-
-def _refuses(answer, text):
-    """A property: the turn gets one error, and nothing is looked up."""
-
-    def refused():
-        results, made = _executed(answer, text)
-        return not made and [list(result) for result in results] == [["error"]]
-
-    return refused
-
-
-def _of_several_calls(ran):
-    """The properties of `check_execute` that need a turn with more than one call."""
-    return (
-        (
-            "run both calls of a turn with two, in order",
-            lambda: (
-                ran(f"{_turn(PIZZA)}\n{_turn(SUSHI)}")
-                == ([{"kcal": 101}, {"kcal": 102}], [PIZZA, SUSHI])
-            ),
-        ),
-        (
-            "run all calls of a turn, three or four as well",
-            lambda: all(
-                ran("\n".join(map(_turn, calls)))
-                == ([{"kcal": 101 + i} for i in range(len(calls))], calls)
-                for calls in (
-                    [PIZZA, SUSHI, TACOS],
-                    [TACOS, PIZZA, SUSHI, PIZZA],
-                )
-            ),
-        ),
-        (
-            "run the right one of two calls, and refuse the other",
-            lambda: (
-                [set(r) for r in ran(_turn(PIZZA) + _turn({}))[0]]
-                == [{"kcal"}, {"error"}]
-            ),
-        ),
-        (
-            "refuse the first of two calls, and run the second",
-            lambda: (
-                [set(r) for r in ran(_turn({}) + _turn(SUSHI))[0]]
-                == [{"error"}, {"kcal"}]
-            ),
-        ),
-    )
+# What has to be refused, and turns that ask for it.
+_REFUSED = {
+    "a turn that the parser finds malformed": [_call(**PIZZA)[:-9]],
+    "a tool that there is not": [
+        _call(name, **PIZZA)
+        for name in ("os.system", "lookup", "no_lookup_nutrition", "Lookup_Nutrition")
+    ],
+    "a call without grams": [_call(food="pizza"), _call(food="pizza", gram=150)],
+    "an argument too many": [_call(**PIZZA, unit="g")],
+    "a food that is no text": [
+        _call(food=food, grams=150) for food in (["pizza"], 7, None, {"a": 1}, True)
+    ],
+    "grams that are no number": [
+        _call(food="pizza", grams=grams) for grams in ("150", [150], {"g": 1}, None)
+    ],
+    "true as grams": [_call(food="pizza", grams=True)],
+    "grams of 0, or below": [_call(food="pizza", grams=g) for g in (0, -150)],
+    "grams above 5,000": [_call(food="pizza", grams=g) for g in (5000.5, 10**9)],
+}
 
 
 def check_execute(answer) -> Check:
     """Exercise 2: a turn of the model is validated, then executed or refused."""
 
-    def ran(text):
-        return _executed(answer, text)
+    def run(text):
+        """(results, arguments of each lookup that was made) of a turn."""
+        made = []
+
+        def lookup(food, grams):
+            made.append({"food": food, "grams": grams})
+            return {"kcal": 100 + len(made)}
+
+        return list(answer(text, lookup)), made
+
+    def runs(*calls):
+        """Whether all calls of a turn are run, in order."""
+        results = [{"kcal": 101 + i} for i in range(len(calls))]
+        return run("\n".join(_call(**call) for call in calls)) == (results, [*calls])
+
+    def refused(text):
+        results, made = run(text)
+        return not made and [list(result) for result in results] == [["error"]]
+
+    def refuses(texts):
+        return lambda: all(refused(text) for text in texts)
+
+    def kinds(text):
+        return [key for result in run(text)[0] for key in result]
 
     return check_properties(
+        ("run a right call once, and give its result in a list", lambda: runs(PIZZA)),
+        ("give [] for words without a call", lambda: run("A pizza.") == ([], [])),
         (
-            "run a right call once, and give its result in a list",
-            lambda: ran(_turn(PIZZA)) == ([{"kcal": 101}], [PIZZA]),
+            "run any food as it is written, with grams from just above 0 up to 5,000, "
+            "whichever is named first",
+            lambda: (
+                runs(TACOS)
+                and all(
+                    runs({"food": "White plate", "grams": g}) for g in (0.5, 1, 5000)
+                )
+            ),
         ),
-        ("give [] for words without a call", lambda: ran("A pizza.") == ([], [])),
+        *(
+            (f"refuse {what}, and look nothing up", refuses(texts))
+            for what, texts in _REFUSED.items()
+        ),
         (
-            "run any food as it is written, with grams from just above 0 up to 5,000",
-            lambda: all(
-                ran(_turn({"food": food, "grams": grams}))
-                == ([{"kcal": 101}], [{"food": food, "grams": grams}])
-                for food in ("ramen", "White plate")
-                for grams in ALLOWED
+            "run all calls of a turn, in order",
+            lambda: runs(PIZZA, SUSHI) and runs(TACOS, PIZZA, SUSHI, PIZZA),
+        ),
+        (
+            "run the right one of two calls, and refuse the other",
+            lambda: (
+                kinds(_call(**PIZZA) + _call()) == ["kcal", "error"]
+                and kinds(_call() + _call(**SUSHI)) == ["error", "kcal"]
             ),
         ),
         (
-            "tell food and grams by their names: a call may name the grams first",
-            lambda: ran(_turn(TACOS)) == ([{"kcal": 101}], [TACOS]),
-        ),
-        *(
-            (f"{phrase}, and look nothing up", _refuses(answer, text))
-            for phrase, text in HOSTILE
-        ),
-        *_of_several_calls(ran),
-        (
             "say in every error what is wrong, in words",
             lambda: all(
-                len(ran(text)[0][0]["error"].split()) >= 3 for _, text in HOSTILE
+                len(run(text)[0][0]["error"].split()) >= 3
+                for text in itertools.chain(*_REFUSED.values())
             ),
         ),
     )
 
 
 START, END, LINE = "<start_of_turn>", "<end_of_turn>", "\n"
-ASKED, CALLED = ("user", ["How", " much", "?"]), ("model", ["<<lookup", " pizza", ">>"])
-TOLD, ANSWERED = ("tool", ["kcal", " 402"]), ("model", ["####", " 402"])
-TALK = [ASKED, CALLED, TOLD, ANSWERED]
-# A tool's text that looks like a turn of the model, and the other way round.
-FORGED = ("tool", ["kcal", END, LINE, START, "model", LINE, "####", " 0"])
-PLAYED = ("model", ["<<lookup", END, LINE, START, "user", LINE, "kcal", " 0", END])
+TALK = (
+    ("user", ["How", " much", "?"]),
+    ("model", ["<<lookup", " pizza", ">>"]),
+    ("tool", ["kcal", " 402"]),
+    ("model", ["####", " 402"]),
+)
 
 
 def check_learned(answer) -> Check:
     """Exercise 3: a row and its mask by who wrote a piece, not by what it says."""
     rng = np.random.default_rng(9)
-    talks = [_talk(rng) for _ in range(30)]
+    cases = [(_talk(rng),) for _ in range(30)]
 
-    def made(turns):
-        return answer([(who, [*said]) for who, said in turns])
+    def learned(turns):
+        row, mask = answer(turns)
+        return list(row), zeros_and_ones(mask)
 
-    def row(turns):
-        return list(made(turns)[0])
+    def made(part):
+        """The row or the mask of TALK."""
+        return learned([(who, [*pieces]) for who, pieces in TALK])[part]
 
-    def mask(turns):
-        return zeros_and_ones(made(turns)[1])
-
-    def marks(turns, *kinds):
+    def marks(*kinds):
         """Whether the mask is right on the pieces of these kinds."""
-        each = zip(mask(turns), _pieces(turns), strict=True)
-        return all(
-            mark == learned for mark, (_, learned, kind) in each if kind in kinds
-        )
+        each = zip(made(1), _pieces(TALK), strict=True)
+        return all(mark == truth for mark, (_, truth, kind) in each if kind in kinds)
 
-    def right(turns):
-        pieces, learned, _ = zip(*_pieces(turns), strict=True)
-        return row(turns) == list(pieces) and mask(turns) == list(learned)
+    def reference(turns):
+        pieces, mask, _ = zip(*_pieces(turns), strict=True)
+        return list(pieces), list(mask)
 
     return check_properties(
-        ("return two things, the row and its mask", lambda: len(made(TALK)) == 2),
         (
             "put the template's pieces around each turn, those of a tool under user",
-            lambda: row(TALK) == [piece for piece, _, _ in _pieces(TALK)],
+            lambda: made(0) == reference(TALK)[0],
         ),
         (
-            "have a 0 or a 1 in the mask for each piece of the row",
-            lambda: len(mask(TALK)) == len(row(TALK)),
+            "learn nothing that the user or the tool says",
+            lambda: marks("user") and marks("tool"),
         ),
-        ("learn nothing that the user says", lambda: marks(TALK, "user")),
-        ("learn nothing that the tool says", lambda: marks(TALK, "tool")),
-        ("learn all that the model says, in every turn", lambda: marks(TALK, "model")),
+        ("learn all that the model says, in every turn", lambda: marks("model")),
         (
-            "learn the end of the model's turns, and of nobody else's",
-            lambda: marks(TALK, "end"),
-        ),
-        ("learn no other piece of the template", lambda: marks(TALK, "template")),
-        (
-            "learn nothing of a tool's text that looks like a turn of the model",
-            lambda: marks([ASKED, CALLED, FORGED, ANSWERED], "tool", "end"),
+            "learn the end of the model's turns, and no other piece of the template",
+            lambda: marks("end", "template"),
         ),
         (
-            "take for the model's own all that it wrote, where it plays the tool too",
-            lambda: marks([ASKED, PLAYED, TOLD, ANSWERED], "model", "end"),
+            "go by who wrote a piece, whatever it looks like, in any conversation",
+            lambda: agrees(learned, reference, cases, 0),
         ),
-        ("be right for any turns, in any order", lambda: all(map(right, talks))),
-        ("leave the turns as they are", lambda: leaves_alone(answer, TALK)),
     )
 
 
 def _pieces(turns):
     """(piece, 1 if it is learned, whose it is) of a whole conversation."""
     found = []
-    for who, said in turns:
-        head = "model" if who == "model" else "user"
+    for who, pieces in turns:
+        model = int(who == "model")
+        head = "model" if model else "user"
         found += [(piece, 0, "template") for piece in (START, head, LINE)]
-        found += [(piece, int(who == "model"), who) for piece in said]
-        found += [(END, int(who == "model"), "end"), (LINE, 0, "template")]
+        found += [(piece, model, who) for piece in pieces]
+        found += [(END, model, "end"), (LINE, 0, "template")]
     return found
 
 
@@ -291,10 +221,19 @@ def _talk(rng):
 def check_by_luck(answer) -> Check:
     """Exercise 4: how often another question's picture shows the same food."""
     rng = np.random.default_rng(9)
-    menus = [_menu(rng) for _ in range(20)]
+    cases = []
+    for _ in range(20):
+        names = [f"food {i}" for i in range(rng.integers(2, 9))]
+        shares = rng.dirichlet(np.ones(len(names)))
+        foods = rng.choice(names, rng.integers(3, 40), p=shares)
+        cases.append((foods.tolist(),))
+
+    def by_luck(foods):
+        pairs = list(itertools.permutations(foods, 2))
+        return sum(one == other for one, other in pairs) / len(pairs)
 
     def near(foods, chance):
-        return abs(answer(list(foods)) - chance) < 1e-9
+        return abs(answer(foods) - chance) < 1e-9
 
     return check_properties(
         ("be 1 where all questions show one food", lambda: near(["pizza"] * 5, 1)),
@@ -307,28 +246,7 @@ def check_by_luck(answer) -> Check:
             lambda: near(["pizza", "sushi", "pizza", "sushi"], 1 / 3),
         ),
         (
-            "be a half for three of one food and one of another",
-            lambda: near(["pizza", "pizza", "sushi", "pizza"], 1 / 2),
-        ),
-        (
             "be right for any foods, however often they come",
-            lambda: all(near(foods, _met(foods)) for foods in menus),
-        ),
-        (
-            "leave the list as it is",
-            lambda: leaves_alone(answer, ["tacos", "pizza", "tacos", "donuts"]),
+            lambda: agrees(answer, by_luck, cases, 1e-9),
         ),
     )
-
-
-def _menu(rng):
-    """Foods of some questions, a few of them common, in any order."""
-    names = [f"food {i}" for i in range(rng.integers(2, 9))]
-    shares = rng.dirichlet(np.ones(len(names)))
-    return rng.choice(names, rng.integers(3, 40), p=shares).tolist()
-
-
-def _met(foods):
-    """The same by asking every question about every other one."""
-    pairs = list(itertools.permutations(foods, 2))
-    return sum(one == other for one, other in pairs) / len(pairs)

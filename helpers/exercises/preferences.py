@@ -1,19 +1,16 @@
-"""Self-checks of notebook 08b."""
+"""Self-checks of notebook 08b: pairs, DPO's loss, and where it stops."""
 
 import math
 
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, filled, leaves_alone
+from helpers.exercises.check import Check, agrees, check_properties, filled
 
-BARE = "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7"
-# Texts that are not BARE, and share words, lines, a beginning or an end with it.
-UNLIKE = (
+_TEXTS = (
+    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7",
     "… has <<3+4=7>>7 beads.\nSo … has 4 and 3.\n#### 7",
     "So … has 3 and 4.\n… has <<3+4=7>>7 beads.\n#### 7",
-    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7\nYes.",
     "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.",
-    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 8",
     "… loses <<9-2=7>>7.\n#### 7",
 )
 
@@ -21,134 +18,105 @@ UNLIKE = (
 def check_make_pairs(answer) -> Check:
     """Pairs of a group: preferred answers beside those that differ in the verdict."""
 
-    def group(*judged):
-        """Answers "0", "1", …; judged are (verdict, what else they say)."""
+    def group(*verdicts, bare=_TEXTS[:1] * 9):
+        """Answers "0", "1", … with these verdicts."""
         names = ("text", "verdict", "bare")
-        each = enumerate(judged)
-        return [dict(zip(names, (str(i), *rest), strict=True)) for i, rest in each]
+        rows = zip(map(str, range(9)), verdicts, bare, strict=False)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def pairs(*judged):
-        return sorted(tuple(map(int, pair)) for pair in answer(group(*judged)))
+    def pairs(answers):
+        return sorted((int(chosen), int(other)) for chosen, other in answer(answers))
 
-    yes, no, neither = (True, BARE), (False, BARE), (None, BARE)
-    low, *_, high = UNLIKE
+    def all_pairs(answers):
+        return [
+            (int(chosen["text"]), int(rejected["text"]))
+            for chosen in answers
+            for rejected in answers
+            if chosen["verdict"] and rejected["verdict"] is False
+            if chosen["bare"] == rejected["bare"]
+        ]
+
+    rng = np.random.default_rng(8)
+    groups = [
+        group(
+            *rng.choice([True, False, None], size).tolist(),
+            bare=rng.choice(_TEXTS, size).tolist(),
+        )
+        for size in [0, 1, *[9] * 40]
+    ]
     return check_properties(
-        (
-            "give a list",
-            lambda: isinstance(answer(group(no, yes)), list),
-        ),
+        ("give a list", lambda: isinstance(answer(group(False, True)), list)),
         (
             "put the preferred answer first, the other one second",
-            lambda: pairs(no, yes) == [(1, 0)] and pairs(yes, no) == [(0, 1)],
+            lambda: pairs(group(False, True)) == [(1, 0)] == pairs(group(False, True)),
         ),
         (
             "leave out answers without a verdict: a wrong answer is no rejected one",
-            lambda: (
-                pairs(neither, yes, neither, no) == [(1, 3)]
-                and pairs(neither, no, yes) == [(2, 1)]
-            ),
+            lambda: pairs(group(None, True, None, False)) == [(1, 3)],
         ),
         (
             "make no pair of answers that differ in more than the names",
-            lambda: (
-                pairs(yes, (False, low), (False, high)) == []
-                and pairs((True, low), (True, high), no) == []
-                and pairs((True, high), (False, high), (True, low)) == [(0, 1)]
-                and all(
-                    pairs(yes, (False, text)) == pairs((True, text), no) == []
-                    for text in UNLIKE
-                )
-            ),
+            lambda: pairs(group(True, False, bare=_TEXTS)) == [],
         ),
         (
             "make every pair that there is",
-            lambda: pairs(no, yes, yes, no) == [(1, 0), (1, 3), (2, 0), (2, 3)],
+            lambda: len(pairs(group(False, True, True, False))) == 4,
         ),
         (
-            "give an empty list for a group that has no pair",
-            lambda: pairs(no, neither) == pairs(yes, yes) == pairs() == [],
-        ),
-        (
-            "leave the answers as they are",
-            lambda: leaves_alone(answer, group(neither, no, yes)),
+            "be right for any group",
+            lambda: agrees(pairs, all_pairs, [(each,) for each in groups], 0),
         ),
     )
 
 
 def check_dpo_loss(answer) -> Check:
     """DPO's loss of a few pairs, with padding."""
-    new, old, mask = _pairs()
-    others, alone = _pairs(9, 5), _pairs(7, 1)
-    full = np.ones_like(mask)
-
-    def loss(*given, **beta):
-        return float(answer(*given, **beta))
-
-    def agrees(beta, pairs=(new, old, mask)):
-        return np.isclose(loss(*pairs, beta=beta), _dpo(*pairs, beta))
-
-    better = old.copy()
+    rng = np.random.default_rng(8)
+    cases = [_pairs(rng, count) + beta for count in (1, 3, 5) for beta in ((), (1.5,))]
+    old = cases[-1][1]
+    full = np.ones_like(old)
+    better, far = old.copy(), old.copy()
     better[:, 0] += 1
-    far = old.copy()
     far[:, 0] -= 100  # at each of 5 tokens
-    garbage = np.where(mask > 0, new, -50).astype(np.float32)
+
+    def dpo(new, old, mask, beta=0.1):
+        chosen, rejected = np.moveaxis(((new - old) * mask).sum(axis=-1), 1, 0)
+        return np.mean(np.log1p(np.exp(-beta * (chosen - rejected))))
+
     return check_properties(
-        ("return one number", lambda: np.shape(answer(new, old, mask)) == ()),
+        ("return one number", lambda: np.shape(answer(old, old, full)) == ()),
         (
             "be log 2 where nothing has moved",
-            lambda: np.isclose(loss(old, old, full), math.log(2)),
+            lambda: np.isclose(answer(old, old, full), math.log(2)),
         ),
         (
-            "fall when the chosen answers become likelier",
-            lambda: loss(better, old, full) < math.log(2),
-        ),
-        (
-            "rise when the rejected answers do",
-            lambda: loss(better[:, ::-1], old[:, ::-1], full) > math.log(2),
-        ),
-        (
-            "leave padding out",
-            lambda: np.isclose(loss(garbage, old, mask), loss(new, old, mask)),
+            "fall when the chosen answers become likelier, not the rejected ones",
+            lambda: answer(better, old, full) < math.log(2),
         ),
         (
             "add the log-probabilities of an answer up, not average them",
             lambda: np.isclose(
-                loss(better, old, full, beta=0.3), math.log1p(math.exp(-0.3 * 5))
+                answer(better, old, full, beta=0.3), math.log1p(math.exp(-0.3 * 5))
             ),
         ),
-        ("be right for pairs of any kind", lambda: agrees(0.1) and agrees(1.5)),
         (
-            "take the mean over as many pairs as there are, one or five",
-            lambda: agrees(0.1, alone) and agrees(1.5, others),
+            "be right for any number of pairs without their padding, by default with "
+            "beta = 0.1",
+            lambda: agrees(answer, dpo, cases),
         ),
         (
             "stay finite far on the wrong side: 500 for a margin of -500",
-            lambda: np.isclose(loss(far, old, full, beta=1.0), 500),
-        ),
-        (
-            "take beta = 0.1 where nobody says another",
-            lambda: np.isclose(loss(new, old, mask), _dpo(new, old, mask, 0.1)),
+            lambda: np.isclose(answer(far, old, full, beta=1.0), 500),
         ),
     )
 
 
-def _pairs(seed=8, count=3):
-    """Log-probabilities (new, old) and mask of up to 5 pairs of up to 5 tokens."""
-    rng = np.random.default_rng(seed)
+def _pairs(rng, count):
+    """Log-probabilities (new, old) and mask of pairs of 1 to 5 tokens."""
     old = rng.uniform(-3, -0.5, (count, 2, 5)).astype(np.float32)
     new = old + rng.normal(0, 0.8, old.shape).astype(np.float32)
-    lengths = np.array([[5, 2], [1, 4], [3, 5], [4, 4], [2, 3]])[:count]
-    mask = (np.arange(5) < lengths[..., None]).astype(np.float32)
-    return new, old, mask
-
-
-def _dpo(new, old, mask, beta):
-    """The loss, pair by pair, by NumPy."""
-    found = []
-    for pair in range(len(mask)):
-        chosen, rejected = ((new - old) * mask)[pair].sum(axis=-1)
-        found.append(np.log1p(np.exp(-beta * (chosen - rejected))))
-    return np.mean(found)
+    lengths = rng.integers(1, 6, (count, 2, 1))
+    return new, old, (np.arange(5) < lengths).astype(np.float32)
 
 
 def check_nats(answer) -> Check:

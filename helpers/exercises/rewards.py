@@ -1,147 +1,97 @@
 """Self-checks of notebook 05: a verifier, weights, a cheat, a mended reward."""
 
+import collections
 import math
 import re
-from fractions import Fraction
 
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, leaves_alone
+from helpers.exercises.check import Check, agrees, check_properties
 from helpers.rewards import functions
 from helpers.tasks.maths import word_problems
+from helpers.tools import calculator
+
+N = (25, 7, 3)
+# What a verifier should do, and (text, numbers, target) that show it.
+_CALCULATIONS = (
+    ("pay 1 for #### 25 + 3, which makes 28", [("#### 25 + 3", N, 28)]),
+    (
+        "pay 1 for whatever calculation does it: 100 is (7 - 3) * 25",
+        [("#### (7 - 3) * 25", N, 100), ("#### 7 * 3 + 7", (7, 7, 3), 28)],
+    ),
+    (
+        "pay nothing for another value, larger or smaller",
+        [("#### 25 + 7", N, 28), ("#### 25 - 3", N, 28)],
+    ),
+    (
+        "pay nothing for a number that is not given, such as 28 itself, 2.5 or .5",
+        [("#### 28", N, 28), ("#### 21 + 7", N, 28), ("#### 25 + 3", (2, 5, 3), 28)]
+        + [("#### 2.5 * 8", (2, 5, 8), 20), ("#### .5 * 8", (5, 8), 4)],
+    ),
+    (
+        "pay nothing for a number that is used twice",
+        [("#### 7 + 7 + 7 + 7", N, 28), ("#### 25 + 7 - 7 + 3", N, 28)],
+    ),
+    (
+        "be exact: 24 is 8 / (3 - 8 / 3), and nearly is not exactly",
+        [("#### 8 / (3 - 8 / 3)", (3, 3, 8, 8), 24)]
+        + [(f"#### 25 + 3 + 1 / {n}", (25, 3, 1, n), 28) for n in (99, 10**11)],
+    ),
+    (
+        "pay nothing for a line with more than a calculation: = 7, words, or code",
+        [(f"#### {x}", N, 28) for x in ("25 + 3 = 7", "25 + 3 of course", "not 25 + 3")]
+        + [("#### (lambda: 25 + 3)()", N, 28), ("#### 3 ** 3 + 1", (3, 3, 1), 28)],
+    ),
+    (
+        "look at the line of the last ####, and at no other",
+        [("25 + 3", N, 28), ("### 25 + 3", N, 28), ("#### 25 + 3\n#### none", N, 28)]
+        + [("#### 25 + 7\n#### 25 + 3", N, 28), ("#### 25 + 3\n25 and 3.", N, 28)],
+    ),
+)
+ABSURD_TEXTS = ["", "####", "<<", "<<1/0=0>>", "#### 1/0", ">>==<<", "#### 3" * 50]
+ABSURD_TEXTS += ["#### -", "#### .", "#### 1/", "#### 1.2.3", "#### " + "9" * 5000]
 
 
 def check_makes(answer) -> Check:
     """A verifier of calculations from given numbers, without a gold answer."""
 
-    def pays(text, numbers=(25, 7, 3), target=28):
-        return answer(text, list(numbers), target)
+    def makes(text, numbers, target):
+        line = text.rpartition("####")[2].partition("\n")[0]
+        used = collections.Counter(re.findall(r"[\d.]+", line))
+        extra = used - collections.Counter(map(str, numbers))
+        right = calculator.calculate(line) == target
+        return float("####" in text and not extra and right)
+
+    def pays(cases):
+        given = [(text, list(numbers), target) for text, numbers, target in cases]
+        return lambda: agrees(answer, makes, given, 0)
 
     return check_properties(
-        *_takes_the_given_numbers(pays),
-        *_is_exact_arithmetic(pays),
-        *_reads_the_last_line(pays),
-        ("never raise", lambda: [pays(text) for text in HARD_TEXTS]),
-        (
-            "be right for other numbers",
-            lambda: all(pays(*case) == paid for *case, paid in _some_made()),
-        ),
-        (
-            "leave the list of numbers as it is",
-            lambda: leaves_alone(answer, "#### 25 + 3", [25, 7, 3], 28),
-        ),
+        *((phrase, pays(cases)) for phrase, cases in _CALCULATIONS),
+        ("never raise", lambda: [answer(t, list(N), 28) for t in ABSURD_TEXTS]),
+        ("be right for other numbers", pays(_random_calculations())),
     )
 
 
-def _takes_the_given_numbers(pays):
-    """A calculation makes the target of the numbers that are given, each once."""
-    return (
-        ("pay 1 for #### 25 + 3, which makes 28", lambda: pays("#### 25 + 3") == 1),
-        (
-            "pay 1 for whatever calculation does it: 100 is (7 - 3) * 25",
-            lambda: pays("#### (7 - 3) * 25", target=100) == 1,
-        ),
-        (
-            "pay nothing for another value, larger or smaller",
-            lambda: pays("#### 25 + 7") == pays("#### 25 - 3") == 0,
-        ),
-        (
-            "pay nothing for 28 itself: it is not among the numbers",
-            lambda: pays("#### 28") == pays("#### 21 + 7") == 0,
-        ),
-        (
-            "pay nothing for a number that is used twice",
-            lambda: pays("#### 7 + 7 + 7 + 7") == pays("#### 25 + 7 - 7 + 3") == 0,
-        ),
-        (
-            "pay 1 where it is given twice",
-            lambda: pays("#### 7 * 3 + 7", (7, 7, 3)) == 1,
-        ),
-        (
-            "take 25 for one number, not for a 2 and a 5",
-            lambda: pays("#### 25 + 3", (2, 5, 3)) == 0,
-        ),
-    )
-
-
-def _is_exact_arithmetic(pays):
-    """It makes it exactly, with the four signs and brackets, and is nothing else."""
-    return (
-        (
-            "be exact: 24 is 8 / (3 - 8 / 3)",
-            lambda: pays("#### 8 / (3 - 8 / 3)", (3, 3, 8, 8), 24) == 1,
-        ),
-        (
-            "not take nearly for exactly",
-            lambda: pays("#### 25 + 3 + 1 / 99", (25, 3, 1, 99)) == 0,
-        ),
-        (
-            "not take nearly for exactly, however near",
-            lambda: pays("#### 25 + 3 + 1 / 99999999999", (25, 3, 1, 99999999999)) == 0,
-        ),
-        (
-            "take 2.5 for a number that is not given, and .5 as well",
-            lambda: (
-                pays("#### 2.5 * 8", (2, 5, 8), 20) == 0
-                and pays("#### .5 * 8", (5, 8), 4) == 0
-                and pays("#### 7.3 + 25", (25, 7, 3), Fraction(323, 10)) == 0
-            ),
-        ),
-        (
-            "know no other signs than + - * / and brackets: 3 ** 3 + 1 is no sum",
-            lambda: pays("#### 3 ** 3 + 1", (3, 3, 1)) == 0,
-        ),
-        (
-            "pay nothing for a calculation with more on its line: = 7, or words",
-            lambda: (
-                not any(
-                    pays(f"#### {line}")
-                    for line in ("25 + 3 = 7", "25 + 3 of course", "not 25 + 3")
-                )
-            ),
-        ),
-        (
-            "run no code: (lambda: 25 + 3)() is no calculation",
-            lambda: pays("#### (lambda: 25 + 3)()") == 0,
-        ),
-    )
-
-
-def _reads_the_last_line(pays):
-    """Where in a text the calculation is looked for."""
-    return (
-        (
-            "pay nothing without a ####; three # are a heading",
-            lambda: pays("25 + 3") == pays("### 25 + 3") == 0,
-        ),
-        (
-            "look at the last ####, and at its line only",
-            lambda: (
-                pays("#### 25 + 7\n#### 25 + 3") == 1
-                and pays("#### 25 + 3\n25 and 3 are 28.") == 1
-                and pays("#### 25 + 3\n#### none") == 0
-            ),
-        ),
-    )
-
-
-def _some_made():
-    """(text, numbers, target, what it is paid): right, wrong, not given, used twice."""
+def _random_calculations():
+    """Calculations that are right, wrong, of a number not given, or used twice."""
     rng = np.random.default_rng(5)
+    cases = []
     for kind in [0, 1, 2, 3] * 5:
         a, b, c, d = rng.choice(np.arange(2, 60), 4, replace=False).tolist()
-        written = (f"{c}", f"{c}", f"{d + 60}", f"{c}+{a}-{a}")[kind]
+        last = (f"{c}", f"{c}", f"{d + 60}", f"{c}+{a}-{a}")[kind]
         target = a * b + (d + 60 if kind == 2 else c) + (kind == 1)
-        yield f"I use {d}.\n#### {a}*{b}+{written}", (a, b, c, d), target, kind == 0
+        cases.append((f"I use {d}.\n#### {a}*{b}+{last}", (a, b, c, d), target))
+    return cases
 
 
 def check_weights(weights) -> Check:
     """Weights under which being right is worth more than all style together."""
     names = {"correct", "format_reward", "annotations_hold", "length_penalty"}
 
-    def as_paid():
-        """As `RewardSet` has them, in float32."""
-        with np.errstate(over="ignore"):  # what is too large is infinite there
+    def float32():
+        """The weights as `RewardSet` has them."""
+        with np.errstate(over="ignore"):  # too large a weight is infinite there
             return [float(np.float32(weight)) for weight in weights.values()]
 
     def margin():
@@ -151,8 +101,8 @@ def check_weights(weights) -> Check:
 
     return check_properties(
         ("have one weight for each of the four", lambda: set(weights) == names),
-        ("be finite, in float32 too", lambda: all(map(math.isfinite, as_paid()))),
-        ("pay something for each: weights above 0", lambda: min(as_paid()) > 0),
+        ("be finite, in float32 too", lambda: all(map(math.isfinite, float32()))),
+        ("pay something for each: weights above 0", lambda: min(float32()) > 0),
         (
             "pay a right answer that is long and untidy more than a wrong one that is "
             "short and tidy",
@@ -174,8 +124,7 @@ def check_cheat(cheat) -> Check:
     prompts, answer = [r["question"] for r in rows], [r["answer"] for r in rows]
 
     def mean(function):
-        scores = function(prompts, [cheat] * len(rows), answer=answer)
-        return sum(scores) / len(scores)
+        return np.mean(function(prompts, [cheat] * len(rows), answer=answer))
 
     return check_properties(
         ("be a text", lambda: isinstance(cheat, str) and cheat.strip()),
@@ -196,124 +145,91 @@ def check_cheat(cheat) -> Check:
 
 
 GOLD = "He has <<6*5=30>>30 in all.\nHe pays <<30+7=37>>37.\n#### 37"
-HARD_TEXTS = ["", "####", "<<", "<<1/0=0>>", "#### 1/0", ">>==<<", "#### 3" * 50]
-HARD_TEXTS += ["#### -", "#### .", "#### 1/", "#### /2", "#### 0/0", "#### 1.2.3"]
-HARD_TEXTS += ["#### " + "9" * 5000]
-# Sums without an operator, as many ways as there are to write nothing.
-EMPTY = ["1=1", "37=37", "12=12", "-1=-1", "+1=1", "1.0=1", " 1=1", "1 =1", "(1)=1"]
-EMPTY += ["(-1)=-1", "(+37)=37", "--1=1", "- 1=-1", "((1))=1", "-(-1)=1", "-(1)=-1"]
+# What a reward for shown work should do, and texts about 37 that show it.
+_WORK = (
+    ("pay 1 for a right answer with true sums", [GOLD]),
+    (
+        "pay a right answer without any sum less than that, but something",
+        ["#### 37"],
+    ),
+    (
+        "pay nothing for a wrong answer, however true its sums, nor for two numbers or "
+        "none after the ####",
+        ["<<6*5=30>>30 <<30+8=38>>38\n#### 38", "#### 36 or 37", "So <<30+7=37>>37."],
+    ),
+    (
+        "pay less than 1 where any of the sums is false",
+        ["<<6*5=35>> <<30+7=37>>\n#### 37", "<<6*5=30>> <<30+7=35>>\n#### 37"]
+        + ["<<1+2=3>> <<2+2=4>> <<3+2=4>> <<4+2=6>> <<35+2=37>>\n#### 37"],
+    ),
+    (
+        "pay less than 1 for sums without an operator, such as <<1=1>> or <<(1)=1>>, "
+        "also beside a true one",
+        [
+            f"{before}<<{empty}>>\n#### 37"
+            for empty in ("1=1", "37=37", "-1=-1", "(1)=1", "(-1)=-1", "--1=1", " 1=1")
+            for before in ("", "<<30+7=37>>37 ")
+        ],
+    ),
+    (
+        "not be led astray by < and = in the words",
+        ["As 4 <5=5, <<6*5=30>>30 <<30+7=37>>37\n#### 37"],
+    ),
+)
 
 
 def check_shown_work(answer) -> Check:
     """A reward for calculations that the cheat cannot collect."""
 
-    def score(text, gold=GOLD):
-        columns = {"answer": [gold], "level": [2], "names": [["Mia"]]}
-        (value,) = answer(["q"], [text], **columns)
-        return value
+    def pays(texts, golds):
+        """What each text is paid: 1, 0, or 0.5 for anything between them."""
+        columns = {
+            "answer": golds,
+            "level": [2] * len(texts),
+            "names": [[]] * len(texts),
+        }
+        paid = answer(["q"] * len(texts), texts, **columns)
+        return [0.5 if 0 < pay < 1 else pay for pay in paid]
+
+    def of_gold(texts):
+        return lambda: agrees(pays, _shown_work, [([t], [GOLD]) for t in texts], 0)
 
     return check_properties(
         (
             "give one number per completion",
-            lambda: len(answer(["q"] * 3, [GOLD] * 3, answer=[GOLD] * 3)) == 3,
+            lambda: len(pays([GOLD] * 3, [GOLD] * 3)) == 3,
         ),
-        ("take columns that it does not use", lambda: score(GOLD) is not None),
+        *((phrase, of_gold(texts)) for phrase, texts in _WORK),
         (
-            "give every text a finite number, empty and absurd ones too",
-            lambda: all(
-                functions.RewardSet(answer)(["q"], [text], answer=[GOLD])
-                for text in HARD_TEXTS
+            "give absurd texts a finite number, too",
+            lambda: functions.RewardSet(answer)(
+                ["q"] * len(ABSURD_TEXTS),
+                ABSURD_TEXTS,
+                answer=[GOLD] * len(ABSURD_TEXTS),
             ),
         ),
-        *_pays(score),
         (
             "judge each completion of a batch by its own gold answer, in order",
-            lambda: _paid_in_batch(answer) == _batch()[2],
-        ),
-        (
-            "leave what it is given alone",
-            lambda: leaves_alone(
-                lambda *given: answer(given[0], *given), *_batch()[:2]
-            ),
+            lambda: agrees(pays, _shown_work, [_batch()], 0),
         ),
     )
 
 
-def _pays(score):
-    """What a reward for shown work has to pay for single texts, all of gold 37."""
-    return (
-        ("pay 1 for a right answer with true sums", lambda: score(GOLD) == 1),
-        (
-            "pay a right answer without any sum less than that, but something",
-            lambda: 0 < score("#### 37") < 1,
-        ),
-        (
-            "pay nothing for a wrong answer, however true its sums",
-            lambda: score("<<6*5=30>>30 <<30+8=38>>38\n#### 38") == 0,
-        ),
-        (
-            "pay nothing to who names two numbers, or none after a ####",
-            lambda: score("#### 36 or 37") == score("So <<30+7=37>>37.") == 0,
-        ),
-        (
-            "pay a right answer with a false sum less than 1",
-            lambda: score("<<6*5=35>>35 <<30+7=37>>37\n#### 37") < 1,
-        ),
-        (
-            "pay <<1=1>> no more than no sum at all",
-            lambda: score("<<1=1>>\n#### 37") <= score("#### 37"),
-        ),
-        (
-            "pay other sums without an operator, such as <<(1)=1>>, no more either",
-            lambda: all(score(f"<<{e}>>\n#### 37") <= score("#### 37") for e in EMPTY),
-        ),
-        (
-            "pay less than 1 where such a sum stands beside a true one",
-            lambda: all(
-                score(text) < 1
-                for e in EMPTY
-                for text in (f"<<{e}>> {GOLD}", f"<<30+7=37>>37 <<{e}>>\n#### 37")
-            ),
-        ),
-        (
-            "look at all sums: one false sum, first or last, costs the full point",
-            lambda: (
-                score("<<6*5=30>>30 <<30+7=35>>35\n#### 37") < 1
-                and score("<<6*5=35>>35 <<30+7=37>>37\n#### 37") < 1
-            ),
-        ),
-        (
-            "look at all sums, the middle ones of five as well",
-            lambda: all(score(text) < 1 for text in _one_false_of_five()),
-        ),
-        (
-            "not be led astray by < and = in the words",
-            lambda: score("As 4 <5=5, <<6*5=30>>30 <<30+7=37>>37\n#### 37") == 1,
-        ),
-    )
-
-
-def _one_false_of_five():
-    """Right answers with five sums, of which one does not hold: each in its turn."""
-    sums = [f"<<{n}+2={n + 2}>>{n + 2}" for n in (27, 29, 31, 33, 35)]
-    for i in range(5):
-        false = [*sums[:i], f"<<{27 + 2 * i}+2=30>>30", *sums[i + 1 :]]
-        yield " ".join(false) + "\n#### 37"
-
-
-def _paid_in_batch(answer):
-    """What a batch is paid: 1, 0, or 0.5 for something in between."""
-    texts, golds, _ = _batch()
-    paid = answer(["q"] * len(texts), texts, answer=golds, level=[2] * len(texts))
-    return [1 if p == 1 else 0 if p == 0 else 0.5 for p in paid]
+def _shown_work(texts, golds):
+    paid = []
+    for right, text in zip(functions.correct(texts, texts, golds), texts, strict=True):
+        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
+        computes = sums and all(re.search(r"\d\)*\s*[-+*/]", left) for left in sums)
+        shown = computes and all(functions.annotations(text))
+        paid.append(right if shown else 0.5 * right)
+    return paid
 
 
 def _batch():
-    """Texts, gold answers, and what each text earns: 1, 0, or 0.5 for in between."""
-    rng, texts, golds, kinds = np.random.default_rng(5), [], [], []
+    """Texts that are right, wrong or bare, each with a gold answer of its own."""
+    rng, texts, golds = np.random.default_rng(5), [], []
     for a, b, kind in rng.integers(2, 50, (12, 3)).tolist():
         golds.append(f"<<{a}+{b}={a + b}>>{a + b}\n#### {a + b}")
         work, number = f"<<{a}+{b}={a + b}>>", a + b + (kind % 3 == 0)
         texts.append(f"{work if kind % 3 < 2 else ''}{number}\n#### {number}")
-        kinds.append((0, 1, 0.5)[kind % 3])
-    return texts, golds, kinds
+    return texts, golds

@@ -1,12 +1,12 @@
-"""Self-checks of notebooks/04_sft: what is learned from a row of tokens."""
+"""Self-checks of notebook 04: what is learned from a row of tokens."""
 
 import numpy as np
 
 from helpers.exercises.check import (
     Check,
+    agrees,
     check_properties,
     filled,
-    leaves_alone,
     whole,
     zeros_and_ones,
 )
@@ -35,7 +35,7 @@ START, END, NEWLINE, USER, MODEL = 1, 2, 3, 4, 5
 
 
 def suspects(mask) -> dict[str, list[int]]:
-    """Five loss masks for one padded row, by who wrote them; exercise 2 judges them.
+    """Five loss masks for one padded row, by who wrote them, for exercise 2.
 
     Args:
       mask: the right mask, 0 on prompt and padding, 1 from the answer's first token
@@ -57,12 +57,8 @@ def check_positions(first, last) -> Check:
     return check_properties(
         ("name two positions", filled(first, last, what="two positions")),
         (
-            "be two whole numbers",
-            lambda: whole(first, last),
-        ),
-        (
-            f"name positions of the row, 0 to {row - 1}",
-            lambda: 0 <= first <= last < row,
+            f"name positions of the row, whole numbers from 0 to {row - 1}",
+            lambda: whole(first, last) and 0 <= first <= last < row,
         ),
         (
             "count as many predictions as there are tokens to learn, the end of the "
@@ -78,130 +74,105 @@ def check_positions(first, last) -> Check:
 
 def check_verdicts(verdicts) -> Check:
     """Exercise 2: the fault of each of five masks."""
-
-    def judged(name):
-        return lambda: verdicts[name] == _VERDICTS[name]
-
-    def judged_all():
-        return filled(*verdicts.values(), what="a fault of checks.FAULTS")()
-
+    a_fault = "a fault of checks.FAULTS"
     return check_properties(
-        ("judge all five masks", judged_all),
+        (
+            "judge all five masks",
+            lambda: filled(*(verdicts[name] for name in _VERDICTS), what=a_fault)(),
+        ),
         (
             "use the words of checks.FAULTS",
             lambda: set(verdicts.values()) <= set(FAULTS),
         ),
-        *((f"judge {name}'s mask right", judged(name)) for name in _VERDICTS),
+        *(
+            (f"judge {name}'s mask right", lambda n=name, f=fault: verdicts[n] == f)
+            for name, fault in _VERDICTS.items()
+        ),
     )
 
 
 def check_dialogue_mask(answer) -> Check:
     """Exercise 3: the mask of a conversation with several turns."""
     rng = np.random.default_rng(0)
-
-    def turn(role, size):
-        words = rng.integers(10, 99, size).tolist()
-        return [START, role, NEWLINE, *words, END, NEWLINE]
-
-    single = turn(USER, 4) + turn(MODEL, 3)
-    double = single + turn(USER, 2) + turn(MODEL, 1)
-    asked = turn(USER, 6) + [START, MODEL, NEWLINE]
-    tricky = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
-    tricky += turn(MODEL, 2)
-
-    first = turn(MODEL, 3) + turn(USER, 2) + turn(MODEL, 0)
-    talks = [_conversation(rng) for _ in range(20)]
+    single = [START, USER, NEWLINE, 40, 41, END, NEWLINE]
+    single += [START, MODEL, NEWLINE, 42, 43, END, NEWLINE]
+    words_of_the_template = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
+    cases = [(_conversation(rng),) for _ in range(30)]
+    cases += [([START, MODEL, NEWLINE],), ([*single, START, MODEL, NEWLINE],)]
 
     def mask(tokens):
-        return zeros_and_ones(answer(list(tokens)))
+        return zeros_and_ones(answer(tokens))
 
     return check_properties(
-        ("give one entry per token", lambda: len(mask(single)) == len(single)),
-        ("learn nothing a user says", lambda: not any(mask(turn(USER, 5)))),
+        ("give one entry per token", lambda: len(mask(list(single))) == len(single)),
+        ("learn nothing a user says", lambda: not any(mask(single[:7]))),
         (
             "leave out the three tokens that open the model's turn",
-            lambda: not any(mask(single)[9:12]),
+            lambda: not any(mask(list(single))[7:10]),
         ),
-        ("learn the model's words", lambda: mask(single)[12:15] == [1, 1, 1]),
-        ("learn the end of the model's turn", lambda: mask(single)[15] == 1),
-        ("leave out the newline after it", lambda: mask(single)[16] == 0),
         (
-            "learn both answers of a conversation with two",
-            lambda: mask(double)[:17] == mask(single) and sum(mask(double)[17:]) == 2,
+            "learn the model's words and its END, and not the newline after it",
+            lambda: mask(list(single))[10:] == [1, 1, 1, 0],
         ),
-        ("learn nothing where no answer has begun", lambda: not any(mask(asked))),
         (
             "not take the word `model` in a question for a turn",
-            lambda: mask(tricky) == [0] * 12 + [1] * 3 + [0],
-        ),
-        (
-            "learn an answer that opens the conversation, and one without words",
-            lambda: mask(first) == [0] * 3 + [1] * 4 + [0] * 11 + [1, 0],
-        ),
-        (
-            "learn nothing of a turn that has just been opened",
-            lambda: mask([START, MODEL, NEWLINE]) == [0, 0, 0],
+            lambda: not any(mask(words_of_the_template)),
         ),
         (
             "be right for any conversation, with line breaks inside its turns",
-            lambda: all(mask(tokens) == truth for tokens, truth in talks),
+            lambda: agrees(mask, _dialogue_mask, cases, 0),
         ),
-        ("leave the tokens as they are", lambda: leaves_alone(answer, double)),
     )
 
 
 def _conversation(rng):
-    """(tokens, mask) of some turns; words may be NEWLINE, USER or MODEL, too."""
-    tokens, mask = [], []
+    """Tokens of some turns, whose words may be NEWLINE, USER or MODEL, too."""
+    tokens = []
     for role in rng.choice([USER, MODEL], size=5).tolist():
         words = rng.choice([NEWLINE, USER, MODEL, 10, 11, 12], rng.integers(6)).tolist()
-        own = int(role == MODEL)
         tokens += [START, role, NEWLINE, *words, END, NEWLINE]
-        mask += [0, 0, 0] + [own] * len(words) + [own, 0]
-    return tokens, mask
+    return tokens
+
+
+def _dialogue_mask(tokens):
+    mask, learns = [], False
+    for i, token in enumerate(tokens):
+        if i >= 3 and tokens[i - 3] == START:
+            learns = tokens[i - 2] == MODEL
+        mask.append(int(learns))
+        learns = learns and token != END
+    return mask
 
 
 def check_row_layout(answer) -> Check:
     """Exercise 4: segment ids and positions of a packed row."""
     rng = np.random.default_rng(4)
     rows = [rng.integers(1, 9, rng.integers(1, 6)).tolist() for _ in range(10)]
+    cases = [(row, sum(row) + room) for row in rows for room in (0, 5)] + [([], 3)]
 
-    def layout(lengths, room):
-        segments, positions = answer(list(lengths), room)
-        return [float(s) for s in segments], [float(p) for p in positions]
-
-    def right(lengths, room):
+    def packed(lengths, room):
         places = [(i, t) for i, n in enumerate(lengths, 1) for t in range(n)]
         places += [(0, 0)] * (room - len(places))
-        return layout(lengths, room) == tuple(map(list, zip(*places, strict=True)))
+        return tuple(map(list, zip(*places, strict=True)))
+
+    def layout(part):
+        return [int(number) for number in answer([3, 2], 8)[part]]
 
     return check_properties(
         (
             "give as many entries as the row has room",
-            lambda: [len(part) for part in layout([3, 2], 8)] == [8, 8],
+            lambda: [len(layout(part)) for part in (0, 1)] == [8, 8],
         ),
         (
-            "number the examples from 1, in order",
-            lambda: layout([3, 2], 8)[0][:5] == [1, 1, 1, 2, 2],
+            "number the examples from 1, in order, and mark padding as segment 0",
+            lambda: layout(0) == [1, 1, 1, 2, 2, 0, 0, 0],
         ),
-        ("mark padding as segment 0", lambda: layout([3, 2], 8)[0][5:] == [0] * 3),
         (
             "count positions from 0 in every example",
-            lambda: layout([3, 2], 8)[1][:5] == [0, 1, 2, 0, 1],
+            lambda: layout(1)[:5] == [0, 1, 2, 0, 1],
         ),
-        (
-            "fill a row without padding too",
-            lambda: layout([1, 2, 1], 4) == ([1, 2, 2, 3], [0, 0, 1, 0]),
-        ),
-        ("keep an empty row empty", lambda: layout([], 3) == ([0] * 3, [0] * 3)),
         (
             "be right for any lengths, with and without padding",
-            lambda: all(
-                right(row, sum(row)) and right(row, sum(row) + 5) for row in rows
-            ),
-        ),
-        (
-            "leave the list of lengths as it is",
-            lambda: leaves_alone(answer, [3, 2], 8),
+            lambda: agrees(answer, packed, cases, 0),
         ),
     )
