@@ -1,4 +1,8 @@
-"""The shape of a decoder, read from a Hugging Face `config.json`."""
+"""The shape of a decoder, read from a Hugging Face `config.json`.
+
+Every field that a file may have is in a whitelist here. A field that is unknown, and
+not empty, is an error, because it may change what the model computes.
+"""
 
 import functools
 import itertools
@@ -6,21 +10,88 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from helpers.model.families import SHARING
+from helpers.model.families import FAMILIES, SHARING, WITH_TOWERS, Family
 from helpers.model.rope import STRETCHES, Stretch
 from helpers.model.vision_config import (
-    GEMMA4_BESIDE,
     Gemma4VisionConfig,
     UnsupportedModel,
     VisionConfig,
-    check_layers,
 )
 
 # The two kinds of layer: one sees the last `window` tokens, the other the whole past.
 KINDS = {"sliding_attention": "local", "full_attention": "full"}
-
-# What transformers assumes where a config is silent.
-SILENT: dict[str, Any] = {
+LAYERS = tuple(reversed(KINDS))
+MOST_LAYERS = 1000  # more than any model has
+_SIZE, _COUNT = "a whole number above 0", "a whole number from 0 on"
+_NUMBER, _POSITIVE = "a number from 0 on", "a number above 0"
+_TRUTH, _CAUSAL, _ANY = "true or false", "true, the only order here", "anything"
+NEEDED = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+FIELDS = dict.fromkeys(NEEDED, _SIZE) | {
+    "num_key_value_heads": _SIZE,
+    "head_dim": _SIZE,
+    "max_position_embeddings": _SIZE,
+    "original_max_position_embeddings": _SIZE,
+    "rms_norm_eps": _NUMBER,
+    "tie_word_embeddings": _TRUTH,
+    "is_causal": _CAUSAL,
+    "rope_theta": _POSITIVE,
+    "rope_scaling": _ANY,
+    "rope_parameters": _ANY,
+    "partial_rotary_factor": _POSITIVE,
+    "layer_types": _ANY,
+    "hidden_act": _ANY,
+}
+GEMMA_FIELDS = {
+    "sliding_window": _SIZE,
+    "sliding_window_pattern": _SIZE,
+    "rope_local_base_freq": _POSITIVE,
+    "query_pre_attn_scalar": _POSITIVE,
+    "hidden_activation": _ANY,
+}
+GEMMA4_FIELDS = {
+    "global_head_dim": _SIZE,
+    "num_global_key_value_heads": _SIZE,
+    "attention_k_eq_v": _TRUTH,
+    "num_kv_shared_layers": _COUNT,
+    "use_double_wide_mlp": _TRUTH,
+    "hidden_size_per_layer_input": _COUNT,
+    "vocab_size_per_layer_input": _SIZE,
+    "final_logit_softcapping": _NUMBER,
+    "use_bidirectional_attention": _ANY,  # "vision": of pictures alone
+    "per_layer_config": _ANY,
+}
+# What says nothing of the numbers that a decoder computes, or has no effect unless
+# another field, which is unknown here, switches it on.
+IGNORED = set(
+    "model_type architectures transformers_version transformers.js_config dtype "
+    "torch_dtype use_cache cache_implementation initializer_range pretraining_tp "
+    "bos_token_id eos_token_id pad_token_id attention_dropout hidden_dropout "
+    "return_dict output_attentions output_hidden_states problem_type id2label "
+    "label2id num_labels tokenizer_class task_specific_params is_encoder_decoder "
+    "chunk_size_feed_forward max_window_layers sliding_window sliding_window_pattern "
+    "unsloth_version unsloth_fixed is_llama_config moe_intermediate_size "
+    "top_k_experts expert_intermediate_size torchscript temperature top_k top_p "
+    "repetition_penalty length_penalty num_beams max_length num_return_sequences "
+    "diversity_penalty typical_p num_beam_groups encoder_no_repeat_ngram_size".split()
+)
+# What transformers assumes where the text_config of a Gemma 3 with vision is silent.
+GEMMA_TEXT = {
+    "vocab_size": 262_208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "query_pre_attn_scalar": 256,
+    "max_position_embeddings": 131_072,
+}
+# The same of any Gemma 4.
+GEMMA4_TEXT: dict[str, Any] = {
     "vocab_size": 262_144,
     "hidden_size": 2304,
     "intermediate_size": 9216,
@@ -84,21 +155,15 @@ class Gemma4Config:
     def __post_init__(self):
         if self.kinds[-1:] != ("full",):
             raise UnsupportedModel("layer_types: the last layer of Gemma 4 is full.")
-        own = set(self.kinds[: len(self.kinds) - self.sharing])
-        if not 0 <= self.sharing or own != set(self.kinds):
+        with_keys = set(self.kinds[: len(self.kinds) - self.sharing])
+        if not 0 <= self.sharing or with_keys != set(self.kinds):
             raise UnsupportedModel(
-                f"num_kv_shared_layers={self.sharing}: before these, no layer of each "
-                "kind is left whose keys and values they could use."
+                f"num_kv_shared_layers={self.sharing} leaves no layer of each kind "
+                "that has keys and values."
             )
-        for name, size in (
-            ("global_head_dim", self.full_head_dim),
-            ("num_global_key_value_heads", self.full_kv_heads),
-        ):
-            if type(size) is not int or size < 1:
-                raise UnsupportedModel(f"{name}={size!r} is not a size above 0.")
         if self.full_head_dim % 2:
             raise UnsupportedModel(
-                f"global_head_dim={self.full_head_dim} is odd: rotary positions turn "
+                f"global_head_dim={self.full_head_dim} is odd: rotary positions rotate "
                 "pairs."
             )
 
@@ -139,28 +204,31 @@ class Gemma4Config:
         Raises:
           UnsupportedModel: naming the field that this decoder cannot honour.
         """
-        if hf.get("use_bidirectional_attention") not in (None, "vision"):
+        if hf.get("use_bidirectional_attention") not in (None, False, "vision"):
             raise UnsupportedModel(
-                f"use_bidirectional_attention={hf['use_bidirectional_attention']!r}: "
-                "this knows 'vision', which says nothing of texts."
+                f"use_bidirectional_attention={hf['use_bidirectional_attention']!r} is "
+                "not supported: texts are causal here."
             )
-        per_layer = _number(hf, "hidden_size_per_layer_input", int)
+        per_layer = hf.get("hidden_size_per_layer_input") or 0
         if per_layer and hf["vocab_size_per_layer_input"] != hf["vocab_size"]:
             raise UnsupportedModel(
                 f"vocab_size_per_layer_input={hf['vocab_size_per_layer_input']} is not "
                 f"vocab_size={hf['vocab_size']}: every token needs its vectors."
             )
-        types = hf.get("layer_types") or _usual_types(hf["num_hidden_layers"])
+        layers = hf["num_hidden_layers"]
+        usual = ["sliding_attention"] * 5 + ["full_attention"]
+        usual = [usual[i % 6] for i in range(layers - 1)] + ["full_attention"]
+        types = hf.get("layer_types") or usual
         full_head_dim, full_kv_heads = _full_sizes(hf, types)
         return cls(
             kinds=tuple(KINDS[kind] for kind in types),
             full_head_dim=full_head_dim,
             full_kv_heads=full_kv_heads,
-            keys_are_values=_truth(hf, "attention_k_eq_v"),
-            sharing=_number(hf, "num_kv_shared_layers", int),
-            double_wide=_truth(hf, "use_double_wide_mlp"),
+            keys_are_values=bool(hf.get("attention_k_eq_v")),
+            sharing=hf.get("num_kv_shared_layers") or 0,
+            double_wide=bool(hf.get("use_double_wide_mlp")),
             per_layer=per_layer,
-            softcap=float(_number(hf, "final_logit_softcapping", (int, float))),
+            softcap=float(hf.get("final_logit_softcapping") or 0),
         )
 
     def to_hf(self, vocab_size: int) -> dict:
@@ -178,390 +246,6 @@ class Gemma4Config:
             "final_logit_softcapping": self.softcap or None,
             "enable_moe_block": False,
         }
-
-
-def _number(hf, name, kinds):
-    """A field that may be missing or none, which is 0, as a number from 0 on."""
-    value = hf.get(name) or 0
-    plain = isinstance(value, kinds) and not isinstance(value, bool)
-    if not plain or not 0 <= value < float("inf"):
-        raise UnsupportedModel(f"{name}={value!r} is not a number from 0 on.")
-    return value
-
-
-def _truth(hf, name):
-    """A field that may be missing or none, which is false, as true or false."""
-    if not isinstance(hf.get(name), bool | None):
-        raise UnsupportedModel(f"{name}={hf[name]!r} is not true or false.")
-    return bool(hf.get(name))
-
-
-def said_for_all(hf: dict) -> dict:
-    """What the config of a model with towers says for all its parts, and rightly so."""
-    shared = ("quantization_config", "tie_word_embeddings")
-    return {name: hf[name] for name in shared if hf.get(name) is not None}
-
-
-def _gemma4_text_half(hf: dict) -> dict:
-    """The config of Gemma 4's decoder, alone or in one with towers, silences filled.
-
-    Raises:
-      UnsupportedModel: there is no such half, or it has experts.
-    """
-    outer = {}
-    if hf.get("model_type") == "gemma4":
-        outer = said_for_all(hf)
-        hf = hf.get("text_config", {})
-        if not isinstance(hf, dict):
-            raise UnsupportedModel(f"text_config={hf!r} is not an object.")
-    if _truth(hf, "enable_moe_block"):
-        raise UnsupportedModel(
-            "enable_moe_block=True: Gemma 4 with experts (26B-A4B) is not supported, "
-            "only the dense ones: E2B, E4B, 31B."
-        )
-    none = "hidden_size_per_layer_input"  # of which null says that there are none
-    said = {name: x for name, x in hf.items() if x is not None or name == none}
-    return SILENT | said | outer | {"model_type": "gemma4_text"}
-
-
-def _usual_types(layers):
-    """Five local layers to one full, and the last one full."""
-    kinds = ["sliding_attention"] * 5 + ["full_attention"]
-    return [kinds[i % 6] for i in range(layers - 1)] + ["full_attention"]
-
-
-def _full_sizes(hf, types):
-    """(head width, key heads) of full layers.
-
-    The hub's files have a field for each. transformers 5.23 writes what is other than
-    in local layers under the number of each full layer instead.
-    """
-    usual = hf["head_dim"], hf["num_key_value_heads"]
-    if "per_layer_config" not in hf:
-        few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
-        return hf.get("global_head_dim", 512), few or usual[1]
-    said = {int(layer): sizes for layer, sizes in hf["per_layer_config"].items()}
-    full = {i for i, kind in enumerate(types) if kind == "full_attention"}
-    sizes = {tuple(sorted(said.get(i, {}).items())) for i in full}
-    strange = {name for own in sizes for name, _ in own}
-    strange -= {"head_dim", "num_key_value_heads"}
-    if (
-        strange
-        or len(sizes) > 1
-        or any(own for i, own in said.items() if i not in full)
-    ):
-        raise UnsupportedModel(
-            f"per_layer_config={hf['per_layer_config']}: this knows one head_dim and "
-            "num_key_value_heads for all full layers."
-        )
-    own = dict(*sizes)
-    return own.get("head_dim", usual[0]), own.get("num_key_value_heads", usual[1])
-
-
-# Settings that a file may leave out.
-USUAL = {"proportional": {"factor": 1.0, "partial_rotary_factor": 1.0}}
-LAYERS = ("full_attention", "sliding_attention")
-# Families whose `rope_parameters` are by kind of layer; in the others they are flat.
-BY_LAYERS = ("gemma3_text", "gemma4_text")
-FIELDS = ("rope_scaling", "rope_parameters")
-
-
-def check_places(hf: dict):
-    """Refuses settings where transformers would not look for them, or crash.
-
-    Raises:
-      UnsupportedModel: naming the field.
-    """
-    for field in FIELDS:
-        if not isinstance(hf.get(field) or {}, dict):
-            raise UnsupportedModel(f"{field}={hf[field]!r} is not an object.")
-    family, said = hf.get("model_type"), hf.get("rope_parameters") or {}
-    inside = [name for name in LAYERS if name in said]
-    if said and bool(inside) != (family in BY_LAYERS):
-        how = "by kind of layer" if family in BY_LAYERS else "one for all layers"
-        raise UnsupportedModel(f"rope_parameters={said}: {family} has them {how}.")
-    for name in inside:
-        if not isinstance(said[name] or {}, dict):
-            raise UnsupportedModel(f"rope_parameters: {name} is {said[name]!r}.")
-    if family == "gemma4_text":
-        if hf.get("rope_scaling"):
-            raise UnsupportedModel(
-                "rope_scaling: Gemma 4 has rope_parameters in its place. Delete it, or "
-                "write there what it says."
-            )
-        for name in LAYERS:
-            if (said.get(name) or {}).get("rope_theta") is None:
-                raise UnsupportedModel(f"rope_parameters: {name} has no rope_theta.")
-    scaling = hf.get("rope_scaling") or {}
-    if family in BY_LAYERS and kind_of(scaling) != scaling.get("rope_type", "default"):
-        raise UnsupportedModel(
-            f"rope_scaling has type={kind_of(scaling)!r}, which transformers 5 does not"
-            " read in a Gemma 3, and 4 does: call it rope_type."
-        )
-
-
-def spellings(hf: dict, layers: str) -> dict[str, dict]:
-    """{field: the rotary settings of one kind of layer there}, of fields with any."""
-    found = {}
-    if hf.get("rope_scaling") and layers == "full_attention":
-        found["rope_scaling"] = hf["rope_scaling"]
-    rope = hf.get("rope_parameters") or {}
-    if hf.get("model_type") in BY_LAYERS:
-        rope = rope.get(layers) or {}
-    if rope:
-        found["rope_parameters"] = rope
-    return found
-
-
-def theta_of(hf: dict, layers: str, default: float) -> float:
-    """The rotary base of one kind of layer, from wherever this release wrote it.
-
-    transformers 4 has one field for each kind; 5 has `rope_parameters`, by kind where
-    there are two kinds.
-
-    Args:
-      default: what transformers assumes where no field says one.
-    Raises:
-      UnsupportedModel: it is no number above 0, or two fields have two.
-    """
-    alone = "rope_theta" if layers == "full_attention" else "rope_local_base_freq"
-    outer = hf.get(alone)
-    if hf.get("model_type") == "gemma4_text":
-        outer = None  # transformers does not read it there
-    said = {} if outer is None else {alone: outer}
-    for field, rope in spellings(hf, layers).items():
-        inner = rope.get("rope_theta")
-        # A field without one has what stands outside of it, not what others have.
-        said[f"{field}'s rope_theta"] = (
-            inner if inner is not None else default if outer is None else outer
-        )
-    for name, value in said.items():
-        if not is_positive(value):
-            raise UnsupportedModel(f"{name}={value!r} is not a number above 0.")
-    return float(_agreed(said, layers) or default)
-
-
-def kind_of(rope: dict) -> str:
-    """What kind of rotary positions settings are of.
-
-    Raises:
-      UnsupportedModel: they are of two kinds.
-    """
-    names = ("rope_type", "type")
-    kinds = {f"its {name}": rope[name] for name in names if rope.get(name)}
-    return _agreed(kinds, "all") or "default"
-
-
-def stretch_of(hf: dict) -> Stretch | None:
-    """How the angles of global layers are stretched; None if they are not.
-
-    Raises:
-      UnsupportedModel: a setting of it is missing, or no number above 0, or two fields
-        have two.
-    """
-    found = spellings(hf, "full_attention")
-    stretches = {field: _stretch(rope) for field, rope in found.items()}
-    stretch = _agreed(stretches, "full_attention")
-    length = hf.get("original_max_position_embeddings")
-    if stretch and stretch.kind == "llama3" and length not in (None, stretch.original):
-        raise UnsupportedModel(
-            f"original_max_position_embeddings={length} beside {stretch.original} in "
-            "the rotary settings. Delete the one that the model was not trained with."
-        )
-    return stretch
-
-
-def is_positive(value) -> bool:
-    """Whether a value is a number, finite and above 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0
-
-
-def _stretch(rope):
-    kind = kind_of(rope)
-    if kind == "default":
-        return None
-    rope = USUAL.get(kind, {}) | rope
-    for name in STRETCHES[kind].values():
-        if not is_positive(rope.get(name)):
-            raise UnsupportedModel(
-                f"rope_scaling {kind!r}: {name} is {rope.get(name)}."
-            )
-    if (share := rope.get("partial_rotary_factor", 1)) > 1 and kind in USUAL:
-        raise UnsupportedModel(
-            f"partial_rotary_factor={share}: more than all pairs cannot turn."
-        )
-    return Stretch.from_hf(rope | {"rope_type": kind})
-
-
-def _agreed(said, layers):
-    """What {field: value} have in common; None of none."""
-    if len(set(said.values())) > 1:
-        both = ", and ".join(f"{name} {value}" for name, value in said.items())
-        raise UnsupportedModel(
-            f"config.json says two things of the rotary positions of {layers} layers: "
-            f"{both}. Delete the one that the model was not trained with."
-        )
-    return next(iter(said.values()), None)
-
-
-FAMILIES = {
-    "gemma3_text": "Gemma3ForCausalLM",
-    "gemma4_text": "Gemma4ForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "llama": "LlamaForCausalLM",
-}
-GEMMAS = ("gemma3_text", "gemma4_text")
-
-NEEDED = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-)
-NEEDED_BY = {
-    "gemma3_text": ("head_dim", "sliding_window", "query_pre_attn_scalar"),
-    "gemma4_text": ("head_dim", "sliding_window"),
-    "qwen3": ("head_dim",),
-}
-# How rotary angles may be stretched, by family.
-STRETCHED = {"gemma4_text": ("default", "proportional")}
-
-ABSENT = (
-    "attention_bias",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "mlp_bias",
-    "num_experts",
-    "num_local_experts",
-    "quantization_config",
-    "use_bidirectional_attention",
-    "use_sliding_window",
-)
-# Of these Gemma 4 has the one, and the other is of its pictures alone.
-KNOWN_BY = {"gemma4_text": ("final_logit_softcapping", "use_bidirectional_attention")}
-
-
-def known(family: object) -> str:
-    """The family, if this decoder knows it; raises UnsupportedModel else."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        all_known = ", ".join(FAMILIES)
-        raise UnsupportedModel(f"model_type {family!r}: this knows {all_known}.")
-    return family
-
-
-def check_sizes(hf: dict, needed: tuple[str, ...]) -> None:
-    """Raises on sizes that are missing, or that no array can have."""
-    if missing := [name for name in needed if hf.get(name) is None]:
-        raise UnsupportedModel(f"config.json has no field {missing[0]!r}.")
-    beside = "num_key_value_heads", "head_dim", "max_position_embeddings"
-    for name in (*needed, *beside):
-        value = hf.get(name)
-        kinds = (int, float) if name == "query_pre_attn_scalar" else (int,)
-        if value is not None and not (type(value) in kinds and 0 < value < math.inf):
-            raise UnsupportedModel(f"{name}={value!r} is not a size above 0.")
-    check_layers(hf["num_hidden_layers"], "num_hidden_layers")
-
-
-def check_habits(hf: dict, family: str) -> None:
-    """Raises on numbers, kinds of layers and truths that are none."""
-    eps = hf.get("rms_norm_eps", 0)
-    if type(eps) not in (int, float) or not 0 <= eps < math.inf:
-        raise UnsupportedModel(f"rms_norm_eps={eps!r} is not a number from 0 on.")
-    tied = hf.get("tie_word_embeddings")
-    if not isinstance(tied, bool | None):
-        raise UnsupportedModel(f"tie_word_embeddings={tied!r} is not true or false.")
-    every = hf.get("sliding_window_pattern")
-    if (
-        family in GEMMAS
-        and every is not None
-        and not (type(every) is int and every > 0)
-    ):
-        raise UnsupportedModel(
-            f"sliding_window_pattern={every!r} is not a whole number from 1 on."
-        )
-    kinds = hf.get("layer_types")
-    if kinds and len(kinds) != hf["num_hidden_layers"]:
-        raise UnsupportedModel(
-            f"layer_types has {len(kinds)} layers, and num_hidden_layers is "
-            f"{hf['num_hidden_layers']}."
-        )
-
-
-def check_image_tokens(vision: Gemma4VisionConfig, vocab_size: int) -> None:
-    """Raises on ids around Gemma 4's pictures that are no tokens, or one for two."""
-    tokens = GEMMA4_BESIDE.items()
-    named = {ours: name for ours, (name, _) in tokens if ours != "budget"}
-    for ours, name in (named | {"pad_token": "pad_token_id"}).items():
-        token = getattr(vision, ours)
-        if type(token) is not int or not 0 <= token < vocab_size:
-            raise UnsupportedModel(
-                f"{name}={token!r} is no token: vocab_size is {vocab_size}."
-            )
-    if len({getattr(vision, ours) for ours in named}) < len(named):
-        raise UnsupportedModel(
-            f"{', '.join(named.values())}: two of them are one token, and where an "
-            "image begins and ends is not clear."
-        )
-
-
-def refuse_both_ways(hf: dict) -> None:
-    """Raises where tokens would see those after them, too (transformers 5)."""
-    text = hf.get("text_config")
-    for part in (hf, text if isinstance(text, dict) else {}):
-        if part.get("is_causal") not in (None, True):
-            raise UnsupportedModel(
-                f"is_causal={part['is_causal']!r} is not supported: in this decoder a "
-                "token never sees those after it."
-            )
-
-
-def refuse_what_would_be_wrong(hf: dict, family: str) -> None:
-    """Raises on fields that change what the model computes, which nothing here does."""
-    check_places(hf)
-    full = STRETCHED.get(family, ("default", "linear", "llama3"))
-    _refuse_positions(hf, "full_attention", full)
-    if family in GEMMAS:
-        _refuse_positions(hf, "sliding_attention", ("default",))
-    for field in ABSENT:
-        if hf.get(field) and field not in KNOWN_BY.get(family, ()):
-            raise UnsupportedModel(f"{field}={hf[field]} is not supported ({family}).")
-    kinds = {"full_attention", "sliding_attention"}
-    kinds = kinds if family in GEMMAS else {"full_attention"}
-    if strange := set(hf.get("layer_types") or ()) - kinds:
-        raise UnsupportedModel(f"layer_types has {min(strange)!r} layers ({family}).")
-    field = "hidden_activation" if family in GEMMAS else "hidden_act"
-    usual = "gelu_pytorch_tanh" if family in GEMMAS else "silu"
-    if hf.get(field, usual) != usual:
-        raise UnsupportedModel(f"{field}={hf[field]!r}: {family} here has {usual!r}.")
-
-
-def _refuse_positions(hf, layers, known):
-    """Raises on rotary positions of a kind of layer that are none of the known ones."""
-    for rope in [*spellings(hf, layers).values(), {}]:
-        kind = kind_of(rope)
-        share = rope.get("partial_rotary_factor", hf.get("partial_rotary_factor"))
-        if share not in (None, 1) and kind != "proportional":
-            raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
-        if kind not in known:
-            raise UnsupportedModel(
-                f"rope type {kind!r} of {layers} layers is not supported: "
-                f"this knows {', '.join(known)}."
-            )
-
-
-# What transformers assumes where the text_config of a Gemma 3 with vision is silent.
-GEMMA_TEXT = {
-    "vocab_size": 262_208,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "sliding_window": 4096,
-    "query_pre_attn_scalar": 256,
-    "max_position_embeddings": 131_072,
-}
 
 
 @dataclass(frozen=True)
@@ -596,7 +280,7 @@ class ModelConfig:
     gemma4: Gemma4Config | None = None
 
     def __post_init__(self):
-        known(self.family)
+        family_of(self.family)
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"num_attention_heads {self.heads} is not a multiple of "
@@ -609,30 +293,30 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise UnsupportedModel(
-                f"head_dim={self.head_dim} is odd: rotary positions turn pairs."
+                f"head_dim={self.head_dim} is odd: rotary positions rotate pairs."
             )
         if isinstance(self.vision, Gemma4VisionConfig):
-            check_image_tokens(self.vision, self.vocab_size)
+            self.vision.check_tokens(self.vocab_size)
 
     @property
     def is_gemma(self) -> bool:
         """Gemma scales embeddings, has GELU, and norms after blocks too."""
-        return self.family in GEMMAS
+        return FAMILIES[self.family].gemma
 
     @property
     def norm_plus_one(self) -> bool:
         """Gemma 3 writes the weights of its norms as 1 + w, all others as w."""
-        return self.family == "gemma3_text"
+        return FAMILIES[self.family].norm_plus_one
 
     @property
     def qk_norm(self) -> bool:
         """Gemma and Qwen3 normalise queries and keys; Qwen2.5 and Llama do not."""
-        return self.family in (*GEMMAS, "qwen3")
+        return FAMILIES[self.family].qk_norm
 
     @property
     def qkv_bias(self) -> bool:
         """Only Qwen2.5 adds a bias to queries, keys and values."""
-        return self.family == "qwen2"
+        return FAMILIES[self.family].qkv_bias
 
     @property
     def attention_scale(self) -> float:
@@ -683,20 +367,22 @@ class ModelConfig:
 
     @classmethod
     def _read(cls, hf, vision):
-        refuse_both_ways(hf)
-        tower = _tower(hf) if vision else None
-        if hf.get("model_type") == "gemma3":  # with vision; this is its text half
-            hf = _text_half(hf)
-        if hf.get("model_type") in ("gemma4", "gemma4_text"):
-            hf = _gemma4_text_half(hf)
-        family = known(hf.get("model_type"))
-        refuse_what_would_be_wrong(hf, family)
-        check_sizes(hf, NEEDED + NEEDED_BY.get(family, ()))
-        check_habits(hf, family)
-        gemma, fourth = family in GEMMAS, family == "gemma4_text"
+        tower = None
+        if vision:
+            fourth = hf.get("model_type") == "gemma4"
+            tower = (Gemma4VisionConfig if fourth else VisionConfig).from_hf(hf)
+        hf = _text_config(hf)
+        name = hf["model_type"]
+        family = family_of(name)
+        _check_fields(hf, name)
+        gemma, fourth = family.gemma, name == "gemma4_text"
+        theta, stretch = _rope(hf, "full_attention", 1e6 if gemma else 1e4)
+        local_theta = 1e4
+        if gemma:
+            local_theta, _ = _rope(hf, "sliding_attention", 1e4)
         scale = 1 if fourth else hf.get("query_pre_attn_scalar", 0)
         return cls(
-            family=family,
+            family=name,
             vocab_size=hf["vocab_size"],
             width=hf["hidden_size"],
             layers=hf["num_hidden_layers"],
@@ -707,9 +393,9 @@ class ModelConfig:
             ff=hf["intermediate_size"],
             window=hf["sliding_window"] if gemma else 0,
             pattern=_pattern(hf) if gemma and not fourth else 1,
-            rope_theta=theta_of(hf, "full_attention", 1e6 if gemma else 1e4),
-            rope_local_theta=theta_of(hf, "sliding_attention", 1e4) if gemma else 1e4,
-            stretch=stretch_of(hf),
+            rope_theta=theta,
+            rope_local_theta=local_theta,
+            stretch=stretch,
             max_positions=hf.get("max_position_embeddings") or 0,
             query_scale=float(scale) if gemma else 0.0,
             norm_eps=float(hf.get("rms_norm_eps", 1e-6)),
@@ -721,7 +407,7 @@ class ModelConfig:
     def to_hf(self) -> dict:
         """The `config.json` that `transformers` reads the same model from."""
         hf = {
-            "architectures": [FAMILIES[self.family]],
+            "architectures": [FAMILIES[self.family].architecture],
             "model_type": self.family,
             "vocab_size": self.vocab_size,
             "hidden_size": self.width,
@@ -775,18 +461,183 @@ def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def _tower(hf: dict) -> VisionConfig | Gemma4VisionConfig:
-    fourth = hf.get("model_type") == "gemma4"
-    return Gemma4VisionConfig.from_hf(hf) if fourth else VisionConfig.from_hf(hf)
+def family_of(name) -> Family:
+    """The family of this `model_type`; raises UnsupportedModel of an unknown one."""
+    if not isinstance(name, str) or name not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise UnsupportedModel(f"model_type {name!r} is not supported, only {known}.")
+    return FAMILIES[name]
 
 
-def _text_half(hf: dict) -> dict:
-    """The config of the decoder in a Gemma 3 with vision, its silent fields filled."""
-    text = hf.get("text_config", {})
-    if not isinstance(text, dict):
-        raise UnsupportedModel(f"text_config={text!r} is not an object.")
-    outer = said_for_all(hf)
-    return GEMMA_TEXT | text | outer | {"model_type": "gemma3_text"}
+def _text_config(hf: dict) -> dict:
+    """The decoder's part of config.json, with what transformers assumes filled in."""
+    defaults: dict = {}
+    if hf.get("model_type") in WITH_TOWERS:
+        shared = ("quantization_config", "tie_word_embeddings", "is_causal")
+        outer = {name: hf[name] for name in shared if hf.get(name) is not None}
+        outer["model_type"] = WITH_TOWERS[hf["model_type"]]
+        text = hf.get("text_config", {})
+        if not isinstance(text, dict):
+            raise UnsupportedModel(f"text_config={text!r} is not an object.")
+        hf, defaults = text | outer, GEMMA_TEXT
+    if hf.get("model_type") == "gemma4_text":
+        empty = "hidden_size_per_layer_input"  # of which null means that there are none
+        hf = {name: x for name, x in hf.items() if x is not None or name == empty}
+        defaults = GEMMA4_TEXT
+    return defaults | hf
+
+
+def _check_fields(hf, name):
+    """Raises on a field that is missing, unknown, or no value of its kind."""
+    family = FAMILIES[name]
+    known = FIELDS | (GEMMA_FIELDS if family.gemma else {})
+    known |= GEMMA4_FIELDS if name == "gemma4_text" else {}
+    for field in (*NEEDED, *family.required):
+        if hf.get(field) is None:
+            raise UnsupportedModel(f"config.json has no field {field!r}.")
+    for field, value in hf.items():
+        if value is None or (field in IGNORED and field not in known):
+            continue
+        if field not in known:
+            if value and not field.startswith("_"):
+                raise UnsupportedModel(
+                    f"{field}={value!r} is not supported ({name}): it may change what "
+                    "the model computes. If it does not, delete it from config.json."
+                )
+        elif not _is_valid(value, known[field]):
+            raise UnsupportedModel(f"{field}={value!r} is not {known[field]}.")
+    layers, types = hf["num_hidden_layers"], hf.get("layer_types") or ()
+    if layers > MOST_LAYERS:
+        raise UnsupportedModel(f"num_hidden_layers={layers} is above {MOST_LAYERS:,}.")
+    if types and len(types) != layers:
+        raise UnsupportedModel(f"layer_types has {len(types)} layers, not {layers}.")
+    kinds = LAYERS if family.gemma else LAYERS[:1]
+    if unknown := set(types) - set(kinds):
+        raise UnsupportedModel(f"layer_types has {min(unknown)!r} layers ({name}).")
+    field = "hidden_activation" if family.gemma else "hidden_act"
+    usual = "gelu_pytorch_tanh" if family.gemma else "silu"
+    if hf.get(field, usual) != usual:
+        raise UnsupportedModel(f"{field}={hf[field]!r}: {name} here has {usual!r}.")
+
+
+def _is_valid(value, kind):
+    if kind == _ANY:
+        return True
+    if kind in (_TRUTH, _CAUSAL):
+        return value is True or (kind == _TRUTH and value is False)
+    whole = type(value) is int
+    if kind in (_SIZE, _COUNT):
+        return whole and value >= (kind == _SIZE)
+    number = whole or type(value) is float
+    return number and math.isfinite(value) and value >= 0 and (value or kind == _NUMBER)
+
+
+def _rope(hf, layers, default) -> tuple[float, Stretch | None]:
+    """The rotary base and scaling of one kind of layer.
+
+    transformers 4 has `rope_theta` and `rope_scaling`, 5 has `rope_parameters`, by kind
+    of layer where there are two. Where several are there, they must agree, because
+    releases of transformers differ in which one counts.
+
+    Args:
+      default: the base where no field has one.
+    """
+    family, full = FAMILIES[hf["model_type"]], layers == "full_attention"
+    alone = hf.get("rope_theta" if full else "rope_local_base_freq")
+    scaling, parameters = hf.get("rope_scaling") or {}, hf.get("rope_parameters") or {}
+    by_kind = any(kind in parameters for kind in LAYERS)
+    if parameters and by_kind != family.gemma:
+        how = "by kind of layer" if family.gemma else "one for all layers"
+        raise UnsupportedModel(f"rope_parameters={parameters}: should be {how}.")
+    if family.gemma:
+        parameters = parameters.get(layers) or {}
+        if "type" in scaling:  # read by transformers 4 only
+            raise UnsupportedModel(f"rope_scaling={scaling}: rename type to rope_type.")
+    if hf["model_type"] == "gemma4_text":
+        if scaling or parameters.get("rope_theta") is None:
+            raise UnsupportedModel(
+                "Gemma 4 has its rotary settings in rope_parameters, with a rope_theta "
+                "for each kind of layer, and no rope_scaling."
+            )
+        alone = None  # transformers does not read it there
+    if (share := hf.get("partial_rotary_factor")) not in (None, 1):
+        raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
+    given = [parameters, scaling if full else {}]
+    kinds = family.rope_kinds if full else ("default",)
+    read = [_rope_settings(x, hf, alone or default, layers, kinds) for x in given if x]
+    if alone is not None or not read:
+        read.append((float(alone or default), read[0][1] if read else None))
+    if any(other != read[0] for other in read):
+        raise UnsupportedModel(
+            f"config.json has different rotary settings of {layers} layers: "
+            f"{read}. Delete the one that the model was not trained with."
+        )
+    return read[0]
+
+
+def _rope_settings(rope, hf, theta, layers, kinds):
+    """(base, scaling or None) of one spelling."""
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind not in kinds or rope.get("type") not in (None, kind):
+        raise UnsupportedModel(
+            f"rope type {kind!r} of {layers} layers is not supported, only "
+            f"{', '.join(kinds)}: {rope}."
+        )
+    usual = {"proportional": {"factor": 1.0, "partial_rotary_factor": 1.0}}
+    rope = (
+        {"rope_theta": theta}
+        | usual.get(kind, {})
+        | {name: x for name, x in rope.items() if x is not None}
+    )
+    needed = set(STRETCHES[kind].values()) if kind != "default" else set()
+    unused = {"rope_type", "type", "partial_rotary_factor"}
+    for name in sorted({"rope_theta"} | needed | rope.keys() - unused):
+        known = name in needed or name == "rope_theta"
+        known = known or name == "original_max_position_embeddings"
+        if not known or not _is_valid(rope.get(name), _POSITIVE):
+            raise UnsupportedModel(f"rope {kind!r}: {name} is {rope.get(name)!r}.")
+    share = rope.get("partial_rotary_factor", 1)
+    if share != 1 and (kind != "proportional" or not 0 < share <= 1):
+        raise UnsupportedModel(f"partial_rotary_factor={share} is not supported.")
+    if kind == "default":
+        return float(rope["rope_theta"]), None
+    stretch = Stretch.from_hf(rope | {"rope_type": kind})
+    length = hf.get("original_max_position_embeddings")
+    if kind == "llama3" and length not in (None, stretch.original):
+        raise UnsupportedModel(
+            f"original_max_position_embeddings={length} beside {stretch.original} in "
+            "the rotary settings. Delete the one that the model was not trained with."
+        )
+    return float(rope["rope_theta"]), stretch
+
+
+def _full_sizes(hf, types):
+    """(head width, key heads) of Gemma 4's full layers.
+
+    The hub's files have a field for each. transformers 5 writes what differs from local
+    layers under the number of each full layer instead.
+    """
+    head_dim, kv_heads = hf["head_dim"], hf["num_key_value_heads"]
+    if "per_layer_config" not in hf:
+        few = hf.get("num_global_key_value_heads") if hf.get("attention_k_eq_v") else 0
+        return hf.get("global_head_dim", 512), few or kv_heads
+    usual = {"head_dim": head_dim, "num_key_value_heads": kv_heads}
+    by_layer = {int(layer): sizes for layer, sizes in hf["per_layer_config"].items()}
+    sizes = {
+        kind: [
+            usual | by_layer.get(i, {}) for i in range(len(types)) if types[i] == kind
+        ]
+        for kind in KINDS
+    }
+    (full, *others), local = sizes["full_attention"], sizes["sliding_attention"]
+    if full.keys() != usual.keys() or any(own != full for own in others):
+        local = [None]
+    if any(own != usual for own in local):
+        raise UnsupportedModel(
+            f"per_layer_config={hf['per_layer_config']}: this knows one head_dim and "
+            "num_key_value_heads for all full layers."
+        )
+    return full["head_dim"], full["num_key_value_heads"]
 
 
 def _pattern(hf: dict) -> int:

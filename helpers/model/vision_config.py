@@ -1,11 +1,16 @@
 """The shape of a tower that sees, read from and written to `config.json`."""
 
 import math
+import pathlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from helpers.model.folder import read_json
+
+# What makes no difference to the numbers of a picture.
+UNCHECKED = {"image_processor_type", "processor_class", "do_convert_rgb"}
 # Our name of each size of the tower, theirs, and what transformers assumes.
 GEMMA3_TOWER = {
     "width": ("hidden_size", 768),
@@ -25,39 +30,56 @@ GEMMA3_BESIDE = {
 }
 
 
-# More than any model has; lists of more would be made before a file is looked into.
-MOST_LAYERS = 1000
-
-
 class UnsupportedModel(ValueError):
     """The folder's config.json asks for something this decoder does not do."""
 
 
-def check_layers(count, name: str):
-    """Raises on a number of layers that no model has.
-
-    Args:
-      name: the field's.
-    """
-    if type(count) is not int or not 0 < count <= MOST_LAYERS:
-        raise UnsupportedModel(f"{name}={count!r} is not from 1 to {MOST_LAYERS:,}.")
-
-
-def check_tower(tower, sizes=()):
-    """Raises on numbers of a tower that no tower has.
-
-    Args:
-      tower: its VisionConfig, or Gemma 4's.
-      sizes: names of those that only it has.
-    """
-    check_layers(tower.layers, "vision num_hidden_layers")
-    for name in ("width", "heads", "ff", "patch", *sizes):
+def check_sizes(tower, *names):
+    """Raises UnsupportedModel where a tower has a size that no tower has."""
+    for name in ("width", "layers", "heads", "ff", "patch", *names):
         size = getattr(tower, name)
-        if type(size) is not int or size < 1:
+        if type(size) is not int or not 0 < size <= 2**20:
             raise UnsupportedModel(f"vision {name}={size!r} is not a size above 0.")
     eps = tower.norm_eps
-    if type(eps) not in (int, float) or not 0 <= eps < math.inf:
-        raise UnsupportedModel(f"vision norm eps={eps!r} is not a number from 0 on.")
+    if type(eps) not in (int, float) or not 0 <= eps < 1:
+        raise UnsupportedModel(f"vision norm eps={eps!r} is not a number from 0 to 1.")
+
+
+def check_preprocessor(folder, tower):
+    """Refuses a folder whose pictures would be other numbers in transformers.
+
+    Args:
+      folder: with a `preprocessor_config.json`, a `processor_config.json` that has the
+        same in it, as transformers 5 writes it, both, or neither.
+      tower: a VisionConfig or Gemma4VisionConfig.
+    Raises:
+      UnsupportedModel: naming the file and the setting.
+      WeightsError: a file is not JSON.
+    """
+    ours = {
+        name: x for name, x in tower.preprocessor().items() if name not in UNCHECKED
+    }
+    if "max_soft_tokens" in ours:  # then the number of tokens follows from the picture
+        del ours["image_seq_length"]
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        path = pathlib.Path(folder) / name
+        settings = read_json(path) if path.is_file() else {}
+        if name == "processor_config.json":
+            settings = settings.get("image_processor") or {}
+        for key, value in ours.items():
+            given = settings.get(key)
+            if given is not None and not _same(given, value):
+                raise UnsupportedModel(
+                    f"{name}: {key}={given!r}, and pictures are prepared with {value!r}"
+                    " here. Load the model with vision=False and give it no pictures, "
+                    "or correct the file if it is another model's."
+                )
+
+
+def _same(given, value):
+    if isinstance(value, float | list):
+        return np.shape(given) in ((), np.shape(value)) and np.allclose(given, value)
+    return given == (value or False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +104,7 @@ class VisionConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
-        check_tower(self)
+        check_sizes(self, "size", "tokens")
         if self.width % self.heads:
             raise UnsupportedModel(
                 f"vision hidden_size {self.width} is no multiple of its "
@@ -363,16 +385,10 @@ class Gemma4VisionConfig:
     norm_eps: float = 1e-6
 
     def __post_init__(self):
-        check_tower(self, ("kv_heads", "head_dim", "pool", "positions", "budget"))
+        check_sizes(self, "kv_heads", "head_dim", "pool", "positions", "budget")
         for name in ("clipped", "standardized"):
             if type(value := getattr(self, name)) is not bool:
-                raise UnsupportedModel(
-                    f"vision {GEMMA4_TOWER[name][0]}={value!r} is not true or false."
-                )
-        if not (type(self.rope_theta) is float and 0 < self.rope_theta < math.inf):
-            raise UnsupportedModel(
-                f"vision rope_theta={self.rope_theta!r} is not a number above 0."
-            )
+                raise UnsupportedModel(f"vision {name}={value!r} is not true or false.")
         if self.heads % self.kv_heads:
             raise UnsupportedModel(
                 f"vision num_attention_heads {self.heads} is not a multiple of its "
@@ -387,6 +403,21 @@ class Gemma4VisionConfig:
             raise UnsupportedModel(
                 f"pooling_kernel_size={self.pool}: this averages squares of 2 × 2 "
                 "patches or more (transformers cannot leave them as they are, either)."
+            )
+
+    def check_tokens(self, vocab_size: int) -> None:
+        """Raises UnsupportedModel where ids of pictures are not in the vocabulary."""
+        ids = self.image_token, self.begin_token, self.end_token
+        for token in (*ids, self.pad_token):
+            if type(token) is not int or not 0 <= token < vocab_size:
+                raise UnsupportedModel(
+                    f"token id {token!r} of pictures is not one of the {vocab_size} "
+                    "tokens of the vocabulary."
+                )
+        if len(set(ids)) < len(ids):
+            raise UnsupportedModel(
+                f"image_token_id, boi_token_id and eoi_token_id are {ids}: all three "
+                "must differ."
             )
 
     @property

@@ -20,7 +20,7 @@ from flax import nnx
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from helpers.model import families, lora, preprocessor_checks, quantized
+from helpers.model import families, lora, quantized
 from helpers.model.config import ModelConfig
 from helpers.model.folder import (
     ADAPTERS,
@@ -38,6 +38,7 @@ from helpers.model.folder import (
 )
 from helpers.model.peft_folder import WEIGHTS as ADAPTER_WEIGHTS
 from helpers.model.transformer import Transformer, named_arrays, weight_shapes
+from helpers.model.vision_config import check_preprocessor
 from helpers.runtime.distributed import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
@@ -70,7 +71,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     folder = pathlib.Path(folder)
     config = ModelConfig.from_hf(read_config(folder), vision)
     if vision:
-        preprocessor_checks.check(folder, config.vision)
+        check_preprocessor(folder, config.vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
     try:

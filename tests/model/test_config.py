@@ -1,16 +1,20 @@
 """What a `config.json` says is read, written back, or refused by the field's name."""
 
 import contextlib
+import copy
 import json
 
+import gemma4_sights
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import FAMILIES, config
+from transformers import AutoConfig
 
 from helpers.model import config as config_module
-from helpers.model.config import ModelConfig, UnsupportedModel
+from helpers.model.config import LAYERS, ModelConfig, UnsupportedModel
 from helpers.model.known import KNOWN
+from helpers.model.rope import STRETCHES
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -98,82 +102,195 @@ def test_what_a_text_config_leaves_out_is_what_transformers_assumes():
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_model_that_transformers_5_saves_again_is_read_as_before(name):
-    from transformers import AutoConfig
-
     again = AutoConfig.for_model(**KNOWN[name].to_hf()).to_dict()
     assert ModelConfig.from_hf(again) == KNOWN[name]
+
+
+PLACES = (
+    "rope_theta",
+    "rope_local_base_freq",
+    "rope_scaling",
+    "rope_parameters",
+    "original_max_position_embeddings",
+)
+
+
+def plain(family):
+    """A config.json that says nothing of rotary positions."""
+    hf = config(family).to_hf()
+    return {name: value for name, value in hf.items() if name not in PLACES}
+
+
+def theirs(hf):
+    """{kind of layer: its settings} by transformers; None: it has no such model."""
+    try:
+        read = AutoConfig.for_model(**copy.deepcopy(hf))
+        # Its models do this once more, when all fields are there.
+        if hf["model_type"] != "gemma4_text":
+            read.standardize_rope_params()
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    rope = read.rope_parameters or {}
+    if hf["model_type"] in ("gemma3_text", "gemma4_text"):
+        found = {name: rope.get(name) for name in LAYERS}
+    else:
+        found = {"full_attention": rope}
+    good = all(x and x.get("rope_type") and x.get("rope_theta") for x in found.values())
+    return found if good else None
+
+
+def assert_read_alike(hf):
+    """Whether ours reads it at all; if so, and theirs too, they must be the same."""
+    try:
+        ours = ModelConfig.from_hf(copy.deepcopy(hf))
+    except UnsupportedModel:
+        return False
+    if (read := theirs(hf)) is not None:
+        full = read["full_attention"]
+        assert full["rope_theta"] == ours.rope_theta
+        assert full["rope_type"] == (ours.stretch.kind if ours.stretch else "default")
+        if ours.stretch:
+            for our, name in STRETCHES[full["rope_type"]].items():
+                assert getattr(ours.stretch, our) == full.get(name, 1.0)
+        if local := read.get("sliding_attention"):
+            assert local["rope_type"] == "default"
+            assert local["rope_theta"] == ours.rope_local_theta
+    return True
+
+
+THETAS = st.sampled_from([1e4, 500000, 1e6])
+KINDS = st.sampled_from(
+    [{}, {"rope_type": "default"}, LINEAR, LLAMA3, LINEAR | {"factor": 2}]
+    + [{"type": "linear", "factor": 8.0}, LINEAR | {"type": "default"}]
+    + [{"type": "default"}]
+)
+FLAT = st.builds(
+    lambda kind, theta: kind | ({} if theta is None else {"rope_theta": theta}),
+    KINDS,
+    st.none() | THETAS,
+)
+BY_KIND = st.dictionaries(
+    st.sampled_from(["full_attention", "sliding_attention"]), FLAT | st.none()
+)
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "rope_theta": THETAS,
+        "rope_local_base_freq": THETAS,
+        "rope_scaling": st.none() | FLAT,
+        "rope_parameters": st.none() | FLAT | BY_KIND,
+        "original_max_position_embeddings": st.sampled_from([16, 32]),
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(["llama", "qwen2", "qwen3", "gemma3_text", "gemma4_text"]), SAID)
+def test_every_spelling_is_read_as_transformers_reads_it_or_refused(family, said):
+    assert_read_alike(plain(family) | said)
+
+
+NESTED = {
+    "full_attention": LINEAR | {"rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+
+
+@pytest.mark.parametrize(
+    "family, said, theta",
+    [
+        ("llama", {"rope_theta": 5e5, "rope_scaling": LLAMA3}, 5e5),
+        ("llama", {"rope_scaling": LLAMA3 | {"rope_theta": 5e5}}, 5e5),
+        ("llama", {"rope_parameters": LLAMA3 | {"rope_theta": 5e5}}, 5e5),
+        ("llama", {"rope_scaling": {"rope_theta": 1e6, "rope_type": "default"}}, 1e6),
+        ("llama", {"rope_theta": 5e5, "rope_parameters": LLAMA3}, 5e5),
+        ("llama", {}, 1e4),
+        ("qwen2", {"rope_theta": 1e6, "rope_scaling": None}, 1e6),
+        (
+            "qwen3",
+            {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
+            1e6,
+        ),
+        ("gemma3_text", {"rope_scaling": LINEAR}, 1e6),
+        ("gemma3_text", {"rope_theta": 5e5, "rope_local_base_freq": 2e4}, 5e5),
+        ("gemma3_text", {"rope_parameters": NESTED}, 1e6),
+        ("gemma3_text", {"rope_parameters": NESTED, "rope_scaling": LINEAR}, 1e6),
+        ("gemma3_text", {"rope_parameters": NESTED | {"rope_theta": 3.0}}, 1e6),
+    ],
+)
+def test_the_spellings_of_published_models_are_read(family, said, theta):
+    hf = plain(family) | said
+    assert assert_read_alike(hf) and theirs(hf) is not None
+    read = ModelConfig.from_hf(hf)
+    assert read.rope_theta == theta
+    assert bool(read.stretch) == ("factor" in str(said))
 
 
 @pytest.mark.parametrize(
     "family, changes, message",
     [
         ("llama", {"model_type": "mamba"}, "mamba.*gemma3_text"),
-        ("llama", {"model_type": None}, "model_type None"),
-        ("qwen3", {"model_type": "qwen3_moe", "num_experts": 8}, "'qwen3_moe'"),
-        ("qwen3", {"num_experts": 8}, "num_experts=8"),
-        ("llama", {"vocab_size": "19"}, "vocab_size='19'"),
-        ("llama", {"hidden_size": -16}, "hidden_size=-16"),
-        ("llama", {"num_hidden_layers": 0}, "num_hidden_layers=0"),
-        ("llama", {"intermediate_size": [20, 20]}, "intermediate_size="),
-        ("llama", {"num_key_value_heads": 0.5}, "num_key_value_heads=0.5"),
-        ("llama", {"head_dim": 7}, "head_dim=7"),
-        ("llama", {"quantization_config": {"quant_method": "fp8"}}, "quantization"),
-        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
-        (
-            "llama",
-            {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
-            "partial_rotary_factor=0.5",
-        ),
-        ("llama", {"rope_scaling": "linear"}, "rope_scaling='linear'"),
-        ("qwen3", {"layer_types": ["chunked_attention"] * 3}, "chunked_attention"),
-        ("llama", {"hidden_size": None}, "hidden_size"),
-        ("gemma3_text", {"sliding_window": None}, "sliding_window"),
-        ("qwen3", {"head_dim": None}, "head_dim"),
+        ("llama", {"hidden_size": None}, "no field 'hidden_size'"),
+        ("gemma3_text", {"sliding_window": None}, "no field 'sliding_window'"),
+        ("llama", {"vocab_size": "19"}, "vocab_size='19' is not a whole number"),
+        ("llama", {"head_dim": 7}, "head_dim=7 is odd"),
         ("llama", {"num_key_value_heads": 3}, "multiple"),
+        ("llama", {"num_hidden_layers": 10**6}, "num_hidden_layers=1000000"),
+        ("llama", {"rms_norm_eps": float("nan")}, "rms_norm_eps=nan"),
+        ("llama", {"tie_word_embeddings": "false"}, "tie_word_embeddings='false'"),
+        ("qwen2", {"is_causal": False}, "is_causal=False"),
+        ("llama", {"quantization_config": {"bits": 4}}, "quantization_config=.*bits"),
+        ("qwen3", {"num_experts": 8}, "num_experts=8 is not supported"),
+        ("gemma4_text", {"enable_moe_block": True}, "enable_moe_block=True"),
+        ("gemma3_text", {"final_logit_softcapping": 30.0}, "softcapping=30"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "bidirectional"),
+        ("qwen2", {"use_sliding_window": True}, "use_sliding_window"),
+        ("llama", {"a_new_habit": 0.5}, "a_new_habit=0.5.*may change"),
+        ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation='gelu'"),
+        ("qwen3", {"layer_types": ["full_attention"] * 2}, "has 2 layers, not 3"),
+        ("qwen3", {"layer_types": ["sliding_attention"] * 3}, "sliding_attention"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
+        ("llama", {"rope_theta": -1.0}, "rope_theta=-1.0 is not a number above 0"),
         ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "'yarn'"),
-        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2}}, "'dynamic'"),
-        ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "'longrope'"),
-        ("llama", {"rope_scaling": {"type": "linear"}}, "factor is None"),
         ("llama", {"rope_scaling": {"type": "linear", "factor": 0}}, "factor is 0"),
+        ("llama", {"rope_scaling": LINEAR | {"attention_factor": 2}}, "attention_fact"),
         (
             "llama",
-            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-            "low_freq_factor is None",
+            {"rope_theta": 1e4, "rope_parameters": {"rope_theta": 5e5}},
+            "different rotary settings.*Delete",
         ),
-        (
-            "gemma3_text",
-            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
-            "'linear' of sliding_attention layers",
-        ),
-        ("gemma3_text", {"final_logit_softcapping": 30.0}, "softcapping=30"),
-        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "softcapping=50"),
-        ("gemma3_text", {"use_bidirectional_attention": True}, "bidirectional"),
-        ("gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation='gelu'"),
-        ("qwen2", {"use_sliding_window": True}, "use_sliding_window"),
-        ("qwen3", {"layer_types": ["sliding_attention"] * 3}, "sliding_attention"),
-        ("qwen3", {"attention_bias": True}, "attention_bias"),
-        ("llama", {"hidden_act": "gelu"}, "hidden_act='gelu'"),
-        ("llama", {"num_local_experts": 8}, "num_local_experts=8"),
+        ("qwen3", {"rope_parameters": NESTED}, "should be one for all layers"),
+        ("gemma3_text", {"rope_parameters": LINEAR}, "should be by kind of layer"),
+        ("gemma4_text", {"rope_scaling": LINEAR}, "Gemma 4 has its rotary settings"),
     ],
 )
-def test_what_the_decoder_cannot_honour_is_refused_not_ignored(
-    family, changes, message
-):
-    hf = config(family).to_hf() | changes
+def test_what_may_change_the_computation_is_refused_by_name(family, changes, message):
     with pytest.raises(UnsupportedModel, match=message):
-        ModelConfig.from_hf(hf)
+        ModelConfig.from_hf(config(family).to_hf() | changes)
 
 
-def test_a_text_config_that_is_no_object_is_said():
-    with pytest.raises(UnsupportedModel, match="text_config=None"):
-        ModelConfig.from_hf({"model_type": "gemma3", "text_config": None})
+def test_fields_that_change_nothing_and_empty_ones_are_passed_over():
+    harmless = {"use_cache": True, "_name_or_path": "x", "unsloth_version": "1"}
+    empty = {"quantization_config": None, "use_sliding_window": False, "new": []}
+    hf = config("qwen2").to_hf() | harmless | empty | {"max_window_layers": 28}
+    assert ModelConfig.from_hf(hf) == config("qwen2")
 
 
-def test_a_quantized_model_with_vision_is_refused_before_its_files_are_read():
-    outer = {"model_type": "gemma3", "quantization_config": {"quant_method": "gptq"}}
-    sizes = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 3}
-    with pytest.raises(UnsupportedModel, match="quantization_config"):
-        ModelConfig.from_hf(outer | {"text_config": sizes})
+def test_a_part_of_a_model_with_vision_is_refused_by_name():
+    hf = gemma4_sights.config().to_hf()
+    assert ModelConfig.from_hf(hf, vision=True).vision.pad_token == gemma4_sights.PAD
+    for place, changes, message in (
+        (None, {"is_causal": False}, "is_causal=False"),
+        (None, {"text_config": None}, "text_config=None"),
+        (None, {"image_token_id": 9999}, "token id 9999 .* not one of the 19"),
+        (None, {"boi_token_id": gemma4_sights.IMAGE}, "all three must differ"),
+        ("text_config", {"pad_token_id": -1}, "token id -1"),
+        ("vision_config", {"use_clipped_linears": "yes"}, "clipped='yes'"),
+        ("vision_config", {"num_key_value_heads": 0}, "vision kv_heads=0"),
+    ):
+        changed = hf | changes if place is None else hf | {place: hf[place] | changes}
+        with pytest.raises(UnsupportedModel, match=message):
+            ModelConfig.from_hf(changed, vision="text_config" not in changes)
 
 
 FIELDS = st.sampled_from(
