@@ -3,22 +3,22 @@
     python -m scripts.scale [--seeds 0] [--runs synchronous lockstep undisturbed killed]
 
 A Ray cluster of this machine alone, in an environment of its own (build/scale: 90 MB to
-fetch), a trainer, two workers and a judge that scores for them; the model and the task
-are notebook 07's. In `killed` ten workers get a SIGKILL, one a SIGSTOP (it hangs), the
-judge one SIGKILL and the trainer two; then the head of the cluster is killed once, and
-everything is started again. `lockstep` is one worker that never runs ahead, and equals
-`synchronous`. Rows go to data/results/async.csv: kills of workers, mean staleness in
-updates, dropped pieces, share of greedy answers that are right with its 95% interval,
-and CPU-seconds of trainer, workers and judge. `--quick` trains 8 steps, asserts the
-same, and writes no row.
+fetch), a trainer and two workers; the model and the task are notebook 07's. In `killed`
+ten workers get a SIGKILL, one a SIGSTOP (it hangs), and the trainer two SIGKILLs. Then
+the head of the cluster is killed once, and everything is started again. `lockstep` is
+one worker that never runs ahead, and equals `synchronous`. Rows go to
+data/results/async.csv: kills of workers, mean staleness in updates, dropped pieces,
+share of greedy answers that are right with its 95% interval, and CPU-seconds of trainer
+and workers. `--quick` trains 8 steps, asserts the same, and writes no row.
 """
 
 import argparse
 import contextlib
-import csv
+import functools
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -27,14 +27,26 @@ import sys
 import tempfile
 import time
 
-from scripts import scale_chaos
-from scripts.scale_chaos import STOPPED, say
+from helpers import recipes
+from helpers.batches import prompts
+from helpers.evaluation.evaluator import evaluate
+from helpers.generation.rollouts import Rollouts
+from helpers.model import weights
+from helpers.rewards import RewardSet, correct, format_reward
+from helpers.scale import FromWorkers, RunStopped
+from helpers.tasks import word_problems
+from helpers.text import chat
+from helpers.training import Callback, Trainer, objectives, optimizers
+from scripts import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "async.csv"
 FIELDS = "run seed workers kills staleness dropped greedy low high n seconds".split()
+SFT, SIZES = ROOT / "data" / "tiny" / "sft", recipes.PRESETS["laptop"]
 NEEDS = ["ray==2.60.0", "simpy==4.1.2"]
 ATTEMPTS = 6  # to start Ray, which gives up if its parts are not up in 15 seconds
+PAUSE = 0.2  # seconds between two looks at the processes
+STOPPED = 3  # the exit status of a run that cannot go on, and says why
 RUNS = {  # run: workers, limit, kills of workers, of the trainer, hangs, of the head
     "synchronous": (0, 0, 0, 0, 0, 0),
     "lockstep": (1, 0, 0, 0, 0, 0),
@@ -43,12 +55,97 @@ RUNS = {  # run: workers, limit, kills of workers, of the trainer, hangs, of the
 }
 
 
-def environment(home=ROOT / "build" / "scale") -> pathlib.Path:
-    """The Python of an environment with Ray, on top of this one; made if not there.
+def say(text: str) -> None:
+    """Prints a line with the time, at once."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
-    Raises:
-      CalledProcessError: pip failed; its words stand above.
+
+# The trainer: a process that may be killed, and started again.
+
+
+def rollouts(seed: int, pids: pathlib.Path | None = None) -> Rollouts:
+    """Notebook 07's rollouts, for the trainer and for workers.
+
+    Args:
+      seed: of questions, their order and all noise.
+      pids: folder where a worker notes its process, so that it can be killed.
     """
+    tokenizer = chat.load_tokenizer(SFT)
+    rows = word_problems.generate(20_000, seed=11 + 100 * seed, levels=(3,))
+    batch, buckets = SIZES.prompts, (SIZES.prompt_tokens,)
+    source = prompts(rows, tokenizer, batch=batch, buckets=buckets, seed=seed)
+    reward = RewardSet({correct: 1.0, format_reward: 0.1})
+    settings = {"group": SIZES.group, "max_tokens": SIZES.completion_tokens}
+    made = Rollouts(weights.load(SFT), source, reward, tokenizer, seed=seed, **settings)
+    if pids is not None:
+        pids.mkdir(parents=True, exist_ok=True)
+        (pids / str(os.getpid())).touch()
+    return made
+
+
+class PieceLog(Callback):
+    """Writes down after every step which pieces it learned from."""
+
+    def __init__(self, path, source):
+        self.path, self.source = path, source
+
+    def on_step(self, trainer, row):
+        """Appends a line."""
+        line = {"step": row["step"], "pieces": self.source.learned[-1:]}
+        with open(self.path, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def train(folder, seed: int, workers: int, limit: int, steps: int, questions: int):
+    """Trains in a folder, measures, and writes `result.json`.
+
+    Workers are those of the cluster that RAY_ADDRESS names; 0 of them are the
+    synchronous loop, without Ray.
+    """
+    batches = rollouts(seed)
+    optimizer = optimizers.adamw(SIZES.rl.rate, steps=steps, warmup=3, final=0.3)
+    trainer = functools.partial(
+        Trainer,
+        batches.model,
+        objectives.policy_gradient(sampler_cap=2.0),
+        optimizer,
+        minibatches=4,
+        folder=folder,
+        save_every=4,
+        log=False,
+    )
+    say(f"trainer {os.getpid()} starts")
+    if workers:
+        from helpers.scale.workers import RayWorkerPool
+
+        make = functools.partial(rollouts, seed, folder / "pids")
+        pool = RayWorkerPool(make, workers, cpus=0.5)
+        source = FromWorkers(batches, pool, limit=limit, deadline=90.0, say=say)
+        with source:
+            log = PieceLog(folder / "pieces.jsonl", source)
+            table = trainer(callbacks=[log]).fit(source, steps)
+    else:
+        table = trainer().fit(batches, steps)
+    report = evaluate(
+        batches.model,
+        batches.tokenizer,
+        word_problems.generate(questions, seed=99, levels=(3,), split="test"),
+        max_tokens=SIZES.completion_tokens,
+        samples=0,
+        buckets=(SIZES.prompt_tokens,),
+        log=False,
+    )
+    result = {name: getattr(report, name) for name in ("greedy", "low", "high", "n")}
+    result["staleness"] = sum(r.get("staleness", 0) for r in table) / len(table)
+    result |= {name: int(table[-1].get(name, 0)) for name in ("dropped", "returned")}
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+# The cluster.
+
+
+def environment(home=ROOT / "build" / "scale") -> pathlib.Path:
+    """The Python of an environment with Ray, on top of this one; made if not there."""
     python, done = home / "bin" / "python", home / "installed.json"
     if done.exists() and json.loads(done.read_text()) == NEEDS:
         return python
@@ -64,29 +161,29 @@ def environment(home=ROOT / "build" / "scale") -> pathlib.Path:
     return python
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+def process_environment() -> dict:
+    """Environment variables of trainer and workers: one thread each, our programs."""
+    own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    # Ray's workers yield to all other work, unless they are told otherwise.
+    own |= {"RAY_raylet_start_wait_time_s": "60", "RAY_worker_niceness": "5"}
+    own |= dict.fromkeys(("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS"), "1")
+    return os.environ | own
 
 
 class Head:
     """The head of a Ray cluster of this machine, on a port of its own."""
 
     def __init__(self, python: pathlib.Path, log: pathlib.Path):
-        self.ray, self.log, self.process = python.parent / "ray", log, None
-        self.port = free_port()
+        self.ray, self.log = python.parent / "ray", log
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         # The names of sockets may have 107 characters.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
 
     def start(self) -> None:
-        """Starts it, and waits until it is up.
-
-        Raises:
-          SystemExit: it does not start, even when it is tried again.
-        """
+        """Starts it, and waits until it is up; tries again where Ray is too slow."""
         for _ in range(ATTEMPTS):
             if self._started():
                 return
@@ -94,19 +191,14 @@ class Head:
         raise SystemExit(f"Ray did not start:\n{self.log.read_text()[-2000:]}")
 
     def _started(self):
-        settings = {
-            "port": self.port,
-            "num-cpus": 2,
-            "object-store-memory": 200_000_000,
-        }
-        flags = [f"--{name}={value}" for name, value in settings.items()]
+        flags = [f"--port={self.port}", "--num-cpus=2", f"--temp-dir={self.folder}"]
         flags += ["--include-dashboard=false", "--disable-usage-stats"]
-        flags += [f"--temp-dir={self.folder}", "--node-ip-address=127.0.0.1"]
+        flags += ["--node-ip-address=127.0.0.1", "--object-store-memory=200000000"]
         before = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
                 [str(self.ray), "start", "--head", "--block", *flags],
-                env=settings_of_workers(),
+                env=process_environment(),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -115,7 +207,7 @@ class Head:
             if self.process.poll() is not None:
                 self.kill()
                 return False
-            time.sleep(0.2)
+            time.sleep(PAUSE)
         return True
 
     def fail(self) -> None:
@@ -126,7 +218,7 @@ class Head:
                 os.kill(pid, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Ends all that belongs to it."""
+        """Ends everything that belongs to it."""
         for pid in [self.process.pid, *self._processes()]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -134,29 +226,15 @@ class Head:
 
     def _processes(self):
         """Those that were started with its folder on their command line."""
-        found = []
+        pids = []
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if str(self.folder).encode() in (path / "cmdline").read_bytes():
-                    found.append(int(path.name))
-        return found
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+                    pids.append(int(path.name))
+        return pids
 
 
-def settings_of_workers() -> dict:
-    """The environment of trainer and workers: one thread each, and our programs."""
-    own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    # Ray's workers yield to all other work, unless they are told otherwise.
-    own |= {"RAY_raylet_start_wait_time_s": "60", "RAY_worker_niceness": "5"}
-    own |= dict.fromkeys(("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS"), "1")
-    return os.environ | own
+# A run, and what happens to its processes.
 
 
 class Run:
@@ -165,98 +243,106 @@ class Run:
     def __init__(self, name, seed, python, folder, steps, questions):
         self.name, self.seed, self.steps, self.folder = name, seed, steps, folder
         self.workers, self.limit, kills, self.ends, hangs, self.falls = RUNS[name]
-        hung = [steps * 5 // 8] * hangs  # while the trainer lives, who is to notice
-        self.chaos = scale_chaos.Chaos(folder, kills, steps, hung, seed)
-        self.command = [str(python), "-m", "scripts.scale_trainer", str(folder)]
-        for flag in ("seed", "workers", "limit", "steps"):
+        # After the last kill more steps follow than pieces may be waiting already.
+        at = [round((k + 0.5) / kills * (steps - 4)) for k in range(kills)]
+        self.due = [(step, signal.SIGKILL) for step in at]
+        self.due = sorted(self.due + [(steps * 5 // 8, signal.SIGSTOP)] * hangs)
+        self.random, self.kills = random.Random(seed), kills
+        self.command = [str(python), "-m", "scripts.scale", "--train", str(folder)]
+        for flag in ("workers", "limit", "steps"):
             self.command += [f"--{flag}", str(getattr(self, flag))]
-        self.command += ["--questions", str(questions)]
-        self.seen, self.trainers, self.clear_stop = {}, [], True
+        self.command += ["--seeds", str(seed), "--questions", str(questions)]
+        self.seconds: dict[int, float] = {}
+        self.trainers: list[int] = []
 
     def train(self, head) -> dict:
         """Runs it to its end, however often it must be started; its row."""
-        marks = [(k + 1) / (self.ends + self.falls + 1) for k in range(10)]
         todo = ["trainer"] * self.ends + ["head"] * self.falls
-        env = settings_of_workers() | {"RAY_ADDRESS": head.address if head else ""}
+        marks = [(k + 1) / (len(todo) + 1) * self.steps for k in range(len(todo))]
+        env = process_environment() | {"RAY_ADDRESS": head.address}
         while True:
             process = subprocess.Popen(["nice", "-n", "5", *self.command], env=env)
             self.trainers.append(process.pid)
             while process.poll() is None:
-                time.sleep(scale_chaos.GRACE)
-                self.chaos.look(say)
-                self.spent()
-                done = scale_chaos.steps_done(self.folder)
-                if todo and done >= marks[len(self.trainers) - 1] * self.steps:
+                time.sleep(PAUSE)
+                self.hit_workers()
+                self.count_seconds()
+                if todo and self.done() >= marks[-len(todo)]:
+                    say(f"the {todo[0]} is killed, {self.done()} steps are done")
                     if todo.pop(0) == "trainer":
-                        say(f"SIGKILL to the trainer, {done} steps are done")
                         process.kill()
+                        process.wait()
                     else:
-                        say(f"the head is killed, {done} steps are done")
                         head.fail()
-                        self.clear_stop = process.wait(120) == STOPPED
+                        assert process.wait(120) == STOPPED, "no clear stop"
                         head.kill()
                         head.start()
-                    process.wait()
                     break
             else:
                 if process.returncode:
                     raise SystemExit(f"the trainer ended with {process.returncode}")
                 return self.row()
 
-    def spent(self) -> float:
-        """CPU-seconds of trainers and workers so far."""
-        pids = [*self.trainers, *scale_chaos.workers(self.folder)]
-        pids += scale_chaos.workers(self.folder, "judges")
-        return scale_chaos.cpu_seconds(pids, self.seen)
+    def done(self) -> int:
+        """How many steps the trainer has logged."""
+        path = self.folder / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def worker_pids(self) -> list[int]:
+        """The processes of workers that live."""
+        pids = []
+        for path in sorted((self.folder / "pids").glob("*")):
+            with contextlib.suppress(OSError):
+                command = pathlib.Path(f"/proc/{path.name}/cmdline").read_bytes()
+                if command.startswith(b"ray::"):
+                    pids.append(int(path.name))
+        return pids
+
+    def hit_workers(self) -> None:
+        """Kills or stops a worker once its step is done."""
+        while self.due and self.done() >= self.due[0][0]:
+            if not (pids := self.worker_pids()):
+                return
+            (_, what), pid = self.due.pop(0), self.random.choice(pids)
+            os.kill(pid, what)
+            say(f"{what.name} to worker process {pid}")
+            while what == signal.SIGKILL and pid in self.worker_pids():
+                time.sleep(PAUSE / 10)
+
+    def count_seconds(self) -> None:
+        """CPU-seconds of trainers and workers, those that have ended as last seen."""
+        for pid in [*self.trainers, *self.worker_pids()]:
+            with contextlib.suppress(OSError):
+                text = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1]
+                ticks = sum(map(int, text.split()[11:13]))
+                self.seconds[pid] = ticks / os.sysconf("SC_CLK_TCK")
 
     def row(self) -> dict:
-        """What is written down of it."""
-        assert self.clear_stop, "the end of the head was no clear stop"
+        """A row of the table, once all was hit and every piece was learned once."""
         result = json.loads((self.folder / "result.json").read_text())
-        self.require_once(result)
+        assert not self.due, f"not all workers were hit: {self.due} is left"
+        if self.workers:
+            self.require_once(result)
         own = {"run": self.name, "seed": self.seed, "workers": self.workers}
-        own |= {"kills": self.chaos.killed, "seconds": sum(self.seen.values())}
+        own |= {"kills": self.kills, "seconds": sum(self.seconds.values())}
         return {name: {**result, **own}[name] for name in FIELDS}
 
     def require_once(self, result) -> None:
-        """All that was to happen did; every piece was learned once or is yet due."""
-        chaos = self.chaos
-        assert not chaos.due, f"not all workers were hit: {chaos.due} is left"
-        assert len(self.trainers) == 1 + self.ends + self.falls, self.trainers
-        assert chaos.judges == bool(chaos.kills), "the judge was not hit"
-        if not self.limit + self.workers:
-            return
+        """Every piece was learned once or is yet due."""
         lines = map(json.loads, (self.folder / "pieces.jsonl").read_text().splitlines())
-        # A step that is done again after a kill stands in the place of the first.
+        # A step that is done again after a kill replaces the first.
         learned = {line["step"]: line["pieces"] for line in lines}
         numbers = [n for step in sorted(learned) for n in learned[step]]
         assert len(numbers) == self.steps, "a step has not its piece"
-        (buffer,) = (state["buffer"] for state in scale_chaos.saved(self.folder))
-        due = [number for number, _ in buffer["due"]]
-        whole = sorted(numbers + due) == list(range(buffer["drawn"]))
+        last = max(self.folder.glob("checkpoints/*/checkpoint.json"))
+        (state,) = json.loads(last.read_text())["record"]["batches"]
+        due = [number for number, _ in state["buffer"]["due"]]
+        whole = sorted(numbers + due) == list(range(state["buffer"]["drawn"]))
         assert whole, f"twice or lost: {numbers} are learned, {due} are due"
         say(
             f"{len(numbers)} pieces learned once each; {result['returned']} came back"
             f" unanswered and were asked again, {result['dropped']} were too old"
         )
-
-
-def add(row: dict) -> None:
-    """Puts a row into the table, in the place of an older one of its run and seed."""
-    kept = []
-    if TABLE.exists():
-        with open(TABLE, newline="") as file:
-            kept = list(csv.DictReader(file))
-    text = {n: f"{x:.4g}" if isinstance(x, float) else str(x) for n, x in row.items()}
-    here = text["run"], text["seed"]
-    kept = [row for row in kept if (row["run"], row["seed"]) != here]
-    table = sorted([*kept, text], key=lambda r: (list(RUNS).index(r["run"]), r["seed"]))
-    aside = TABLE.with_suffix(".partial")
-    with open(aside, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-    os.replace(aside, TABLE)
 
 
 def main():
@@ -267,7 +353,18 @@ def main():
         "--runs", nargs="+", choices=RUNS, default=["undisturbed", "killed"]
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--train", type=pathlib.Path, help=argparse.SUPPRESS)
+    for flag in ("workers", "limit", "steps", "questions"):
+        parser.add_argument(f"--{flag}", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.train:
+        settings = asked.workers, asked.limit, asked.steps, asked.questions
+        try:
+            train(asked.train, asked.seeds[0], *settings)
+        except RunStopped as error:
+            say(str(error))
+            sys.exit(STOPPED)
+        return
     python = environment()
     steps, questions = (8, 60) if asked.quick else (48, 500)
     for seed in asked.seeds:
@@ -275,12 +372,18 @@ def main():
             folder = ROOT / "build" / "scale-runs" / str(seed) / name
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            run = Run(name, seed, python, folder, steps, questions)
-            with Head(python, folder / "ray.log") as head:
+            head = Head(python, folder / "ray.log")
+            try:
+                head.start()
+                run = Run(name, seed, python, folder, steps, questions)
                 row = run.train(head)
+            finally:
+                head.kill()
+                shutil.rmtree(head.folder, ignore_errors=True)
             say(", ".join(f"{n} {x}" for n, x in row.items()))
             if not asked.quick:
-                add(row)
+                row = {n: f"{x:.4g}" if type(x) is float else x for n, x in row.items()}
+                tables.put(TABLE, [row], ("run", "seed"), FIELDS)
 
 
 if __name__ == "__main__":
