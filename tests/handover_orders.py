@@ -1,6 +1,6 @@
 """Rows for the tests of what is handed over."""
 
-from helpers.handover.orders import Order
+from helpers.handover.manifests import Order
 
 LLAMA = dict(
     name="llama-grpo",

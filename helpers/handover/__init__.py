@@ -1,8 +1,12 @@
 """From here to the engines of clusters: rewards, commands and manifests."""
 
-from helpers.handover.jobset import as_text, jobset
-from helpers.handover.orders import Order, OrderRefused
-from helpers.handover.xpk import pathways_command
+from helpers.handover.manifests import (
+    Order,
+    OrderRefused,
+    as_text,
+    jobset,
+    pathways_command,
+)
 
 __all__ = [
     "Order",  # a row: model, slice, image, bucket, algorithm

@@ -1,8 +1,8 @@
-"""Conversations with tools, as engines hand them to reward functions, made traces.
+"""Conversations with tools, as engines pass them to reward functions, made traces.
 
-TRL hands on messages: what the model said, its calls apart, and what the tools told it.
-Tunix and MaxText hand on a text, which is one turn of the model: Tunix's learner of
-agents takes the first turn of a conversation and nothing else. The food rewards judge
+TRL passes messages: what the model wrote, its calls apart, and what the tools returned.
+Tunix and MaxText pass a text, which is one turn of the model: Tunix's learner of agents
+takes the first turn of a conversation and nothing else. The food rewards score a
 `tools.tool.Trace`.
 """
 
@@ -12,13 +12,12 @@ import json
 import re
 
 from helpers.rewards.functions import completion_text
-from helpers.tools import calls as tool_calls
-from helpers.tools.calls import MOST_CALLS, Call, Verdict
+from helpers.tools.calls import MOST_CALLS, Call, Malformed, Verdict, read_json
 from helpers.tools.tool import Trace, run_call
 
 
 class ConversationRefused(ValueError):
-    """A conversation is no trace: what it says cannot be judged."""
+    """A conversation cannot be made a trace, so it cannot be scored."""
 
 
 def on_conversations(reward, grammar, tools):
@@ -27,29 +26,24 @@ def on_conversations(reward, grammar, tools):
     Args:
       reward: of `rewards.food_rewards`, or one like it.
       grammar: the `Grammar` in which the model writes calls.
-      tools: list of `Tool`, those that there are. They are run again, so a result must
-        depend on the call alone; what the engine told the model must be the same.
+      tools: list of `Tool`, all there are. They are run again, so a result must depend
+        on the call alone; the engine must have shown the model the same result.
     Returns:
       The reward function, of the same name; it raises `ConversationRefused`.
     """
 
     @functools.wraps(reward)
-    def judged(prompts, completions, portions, **columns):
+    def scored(prompts, completions, portions, **columns):
         traces = [as_trace(completion, grammar, tools) for completion in completions]
-        wanted = [_portions(told) for told in portions]
+        wanted = [_json(x) if isinstance(x, str) else x for x in portions]
+        if not all(isinstance(x, list) for x in wanted):
+            raise ConversationRefused(
+                f"portions are {portions!r:.200}: each is a list, or JSON of one. [] is"
+                " no food."
+            )
         return reward(prompts, traces, portions=wanted, **columns)
 
-    return judged
-
-
-def _portions(told):
-    """What is on a picture, of JSON or a list; an empty list says that nothing is."""
-    wanted = _json(told) if isinstance(told, str) else told
-    if not isinstance(wanted, list):
-        raise ConversationRefused(
-            f"portions are {told!r}: neither a list nor JSON of one. [] is no food."
-        )
-    return wanted
+    return scored
 
 
 def as_trace(completion, grammar, tools) -> Trace:
@@ -57,105 +51,104 @@ def as_trace(completion, grammar, tools) -> Trace:
 
     Args:
       completion: a text, one turn; or messages of "assistant" and "tool", where calls
-        stand in `tool_calls` or in the content as the grammar writes them.
+        are in `tool_calls` or in the content as the grammar writes them.
       grammar, tools: as for `on_conversations`.
     Raises:
-      ConversationRefused: another role, calls said twice, a turn after the answer, or
-        tools that told the model something else than they say here.
+      ConversationRefused: another role, calls in two places, a turn after the answer,
+        or tools that showed the model something else than they return here.
     """
     if isinstance(completion, str):
         completion = [{"role": "assistant", "content": completion}]
     segments: list[tuple[str, str]] = []
     turns: list[Verdict] = []
     calls: list[tuple[Call, dict]] = []
-    due: list[tuple[dict, Call | None]] = []  # what the model must be told next
+    due: list[tuple[dict, Call | None]] = []  # results that the model must see next
     for message in completion:
         text = completion_text([message | {"role": "assistant"}])
         segments.append((message["role"], text))
         if message["role"] == "tool":
-            _require_told(text, due, grammar)
-        elif message["role"] == "assistant":
-            if turns and not (turns[-1].calls or turns[-1].error):
-                raise ConversationRefused(f"The turn {text[:40]!r} follows an answer.")
-            _require_all_told(due, f"the turn {text[:40]!r} follows")
-            verdict = _verdict(message, text, grammar)
-            results = [run_call(tools, call) for call in verdict.calls]
-            calls += zip(verdict.calls, results, strict=True)
-            due = list(zip(results, verdict.calls, strict=True))
-            due += [({"error": verdict.error}, None)] if verdict.error else []
-            turns.append(verdict)
-        else:
+            _match_results(text, due, grammar)
+            continue
+        if message["role"] != "assistant":
             raise ConversationRefused(
                 f"A message of role {message['role']!r}: only the assistant's and the "
-                "tools' stand in a completion."
+                "tools' belong in a completion."
             )
-    if segments[-1:] and segments[-1][0] == "tool":  # its last calls may be cut off
-        _require_all_told(due, "it ends there")
+        if due or turns and not (turns[-1].calls or turns[-1].error):
+            raise ConversationRefused(
+                f"The turn {text[:40]!r} follows an answer, or {len(due)} calls have "
+                "no result."
+            )
+        verdict = _verdict(message, text, grammar)
+        results = [run_call(tools, call) for call in verdict.calls]
+        calls += zip(verdict.calls, results, strict=True)
+        due = list(zip(results, verdict.calls, strict=True))
+        due += [({"error": verdict.error}, None)] if verdict.error else []
+        turns.append(verdict)
+    if due and segments[-1][0] == "tool":  # at the end all calls may be cut off
+        raise ConversationRefused(
+            f"{len(due)} calls have no result, and it ends there."
+        )
     return Trace(tuple(segments), tuple(turns), tuple(calls))
 
 
-def _require_all_told(due, then):
-    if due:
-        raise ConversationRefused(f"{len(due)} calls have no result, and {then}.")
-
-
 def _verdict(message, text, grammar):
-    """What a turn of the model is, its calls in the text or beside it."""
-    found = grammar.parse(text)
+    """A turn of the model, read: its calls are in the text or beside it."""
+    verdict = grammar.parse(text)
     if thought := message.get("reasoning_content"):
-        found = dataclasses.replace(found, thought=thought)
+        verdict = dataclasses.replace(verdict, thought=thought)
     beside = message.get("tool_calls") or []
     if not beside:
-        return found
-    if found.calls or found.error:
+        return verdict
+    if verdict.calls or verdict.error:
         raise ConversationRefused(f"Calls in the text and beside it: {text[:60]!r}.")
     try:
+        if len(beside) > MOST_CALLS:
+            raise Malformed(f"there are more than {MOST_CALLS} calls")
         calls = tuple(_call(each["function"]) for each in beside)
-        if len(calls) > MOST_CALLS:
-            raise tool_calls.Malformed(f"there are more than {MOST_CALLS} calls")
-    except tool_calls.Malformed as reason:
-        return dataclasses.replace(found, error=f"This is no call: {reason}.")
-    return dataclasses.replace(found, calls=calls)
+    except Malformed as reason:
+        return dataclasses.replace(verdict, error=f"This is no call: {reason}.")
+    return dataclasses.replace(verdict, calls=calls)
 
 
 def _call(function):
-    """A call of which the arguments are a dict, or JSON of one."""
+    """A call whose arguments are a dict, or JSON of one."""
     arguments = function["arguments"]
     if isinstance(arguments, str):
-        arguments, end = tool_calls.read_json(arguments)
+        arguments = read_json(arguments)[0]
     if not isinstance(arguments, dict):
-        raise tool_calls.Malformed("the arguments are no object")
+        raise Malformed("the arguments are no object")
     return Call(function["name"], arguments)
 
 
-def _require_told(text, due, grammar):
-    """Takes from `due` what a tool's message told the model: one result, or all."""
+def _match_results(text, due, grammar):
+    """Takes from `due` what a tool's message showed the model: one result, or all."""
     if not due:
         raise ConversationRefused(f"The tool's {text[:60]!r} answers no call.")
-    results, calls = zip(*due, strict=True)
-    ours = grammar.results(results, calls)
+    ours = grammar.results(*map(list, zip(*due, strict=True)))
     if len(ours) == 1 and text == ours[0]["content"]:
         due.clear()
         return
     result, _ = due.pop(0)
-    told = text == str(result) or _json(text) == result
-    if not told and not ("error" in result and _tells_an_error(text)):
+    same = text == str(result) or _json(text) == result
+    if not same and not ("error" in result and _is_error(text)):
         raise ConversationRefused(
-            f"The model was told {text[:80]!r}, and the tool says {result} here: it "
-            "would be judged by what it did not see."
+            f"The model was shown {text[:80]!r}, and the tool returns {result} here: it"
+            " would be scored by what it did not see."
         )
 
 
-def _tells_an_error(text):
-    """Whether engines' own words for a failed call are all that a text has."""
-    found = _json(text)
-    if isinstance(found, dict):
-        return list(found) == ["error"]
+def _is_error(text):
+    """Whether a text is an engine's own words for a failed call, and nothing else."""
+    value = _json(text)
+    if isinstance(value, dict):
+        return list(value) == ["error"]
     return re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE) is not None
 
 
 def _json(text):
+    """The value of JSON; None for what is none."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

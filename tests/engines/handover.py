@@ -116,7 +116,7 @@ def manifests(python, scratch):
 def validated(made):
     """Whether a manifest is what the published schema wants, in words."""
     import jsonschema
-    from test_jobset import SCHEMA, strict
+    from test_manifests import SCHEMA, strict
 
     if not SCHEMA.is_file():
         return f"not validated, there is no {SCHEMA}"

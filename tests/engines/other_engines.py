@@ -154,8 +154,8 @@ def maxtext_asks():
     return {
         "commands": {name: row.training(False)[3:] for name, row in orders.items()},
         "changes": {
-            "reward_functions_path": str(here / "maxtext_rewards.py"),
-            "dataset_processor_path": str(here / "maxtext_data.py"),
+            "reward_functions_path": str(here / "rewards.py"),
+            "dataset_processor_path": str(here / "rewards.py"),
             "reward_functions": "correct,format_reward,length_penalty,food",
         },
         "rows": word_problems.generate(4, seed=3, levels=(1,)),

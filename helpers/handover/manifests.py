@@ -1,0 +1,224 @@
+"""Which model trains on which slice, as XPK's command and as a Kubernetes JobSet.
+
+Both end in a shell and in YAML, so the values of an `Order` are checked when it is
+made: what could be a command there, or anything else than a text, is refused.
+"""
+
+import dataclasses
+import json
+import re
+from typing import NamedTuple
+
+
+class OrderRefused(ValueError):
+    """A value of an order has no place in a command or a manifest."""
+
+
+class SliceKind(NamedTuple):
+    """What Google's Kubernetes calls a slice: labels of its nodes, hosts, and chips."""
+
+    accelerator: str
+    topology: str
+    hosts: int
+    chips_per_host: int
+
+
+# As XPK 1.16 has them; `make handover-check` compares.
+SLICES = {
+    "v5litepod-8": SliceKind("tpu-v5-lite-podslice", "2x4", 2, 4),
+    "v5litepod-16": SliceKind("tpu-v5-lite-podslice", "4x4", 4, 4),
+    "v6e-8": SliceKind("tpu-v6e-slice", "2x4", 2, 4),
+    "v5p-8": SliceKind("tpu-v5p-slice", "2x2x1", 1, 4),
+    "v5p-128": SliceKind("tpu-v5p-slice", "4x4x4", 16, 4),
+}
+# MaxText's defaults are two answers to a question, a KL, a clip at 0.2 for both (which
+# never binds GSPO's ratio) and top-k 50, with which the ratio is another policy's.
+SHARED = {
+    "rl.num_generations": "8",
+    "rl.grpo_beta": "0.0",
+    "decode_sampling_temperature": "1.0",
+    "decode_sampling_top_k": "-1",
+    "decode_sampling_nucleus_p": "1.0",
+}
+ALGORITHMS = {
+    "grpo": {
+        "rl.loss_algo": "grpo",
+        "rl.grpo_epsilon": "0.2",
+        "rl.epsilon_high": "0.28",
+        "rl.loss_agg_mode": "token-mean",
+    },
+    "gspo-token": {
+        "rl.loss_algo": "gspo-token",
+        "rl.grpo_epsilon": "3e-4",
+        "rl.epsilon_high": "4e-4",
+        "rl.loss_agg_mode": "sequence-mean-token-mean",
+    },
+}
+# In the image. MaxText's own rows ask for <answer> tags, which no reward here reads.
+REWARDS = "/course/helpers/handover/rewards.py"
+TRAIN = "maxtext.trainers.post_train.rl.train_rl"
+TOKEN = "hf-token"  # the Secret of the cluster, and its key "token"
+RESTARTS = 4  # a host that is preempted restarts the job, which resumes
+
+_NAME = "[a-z]([-a-z0-9]{0,26}[a-z0-9])?"  # with Kueue's additions 63 letters at most
+_PATH = r"[A-Za-z0-9][\w.-]*([/:@][A-Za-z0-9][\w.-]*)*"
+PATTERNS = {"name": _NAME, "cluster": _NAME, "bucket": f"gs://{_PATH}"}
+CHOICES: dict[str, list[str]] = {"slice": [*SLICES], "algorithm": [*ALGORITHMS]}
+# Words, numbers and dates are no texts in YAML 1.1.
+NO_TEXT = re.compile(
+    "y|n|yes|no|on|off|true|false|null|0x[0-9a-f_]+|[0-9][0-9._:te+-]*z?", re.IGNORECASE
+)
+# How the tokens and keys begin that people paste by mistake.
+SECRET = re.compile(
+    r"(?<![A-Za-z0-9])(hf_[A-Za-z0-9]{8}|ya29\.|AIza|gh[pousr]_|github_pat_|glpat-"
+    r"|sk-[\w-]*[A-Za-z0-9]{16}|A[KS]IA[0-9A-Z]{12}|eyJ[A-Za-z0-9_-]{8})"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to train where; all values are text, and checked when it is made.
+
+    Attributes:
+      name: of the workload.
+      model, tokenizer: MaxText's name of the model, such as "llama3.1-70b"; a
+        repository of Hugging Face, or a folder of the image.
+      slice: of `SLICES`, in Google Cloud's counting: "v5p-128" has 64 chips.
+      image: of the container, with MaxText and this course in /course.
+      bucket: gs:// folder of checkpoints (in `<model>/0/items`) and results.
+      algorithm: grpo or gspo-token.
+      cluster, project, zone: where XPK finds the cluster.
+    Raises:
+      OrderRefused: a value has characters that its kind may not have, would be no
+        text in YAML, or looks like a secret.
+    """
+
+    name: str
+    model: str
+    tokenizer: str
+    slice: str
+    image: str
+    bucket: str
+    algorithm: str
+    cluster: str
+    project: str
+    zone: str
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _require_plain(field.name, getattr(self, field.name))
+
+    @property
+    def kind(self) -> SliceKind:
+        """The slice, as Kubernetes knows it."""
+        return SLICES[self.slice]
+
+    def training(self, pathways: bool) -> list[str]:
+        """The words of the command that trains, for a container's shell.
+
+        Args:
+          pathways: whether one process drives all chips through Pathways.
+        """
+        settings = {
+            "model_name": self.model,
+            "tokenizer_path": self.tokenizer,
+            "load_parameters_path": f"{self.bucket}/{self.model}/0/items",
+            "base_output_directory": f"{self.bucket}/results",
+            "run_name": self.name,
+            "chips_per_vm": str(self.kind.chips_per_host),
+            "use_pathways": str(pathways).lower(),
+            **SHARED,
+            **ALGORITHMS[self.algorithm],
+            "dataset_processor_path": REWARDS,
+            "reward_functions_path": REWARDS,
+            "reward_functions": "correct,format_reward",
+        }
+        words = [f"{name}={value}" for name, value in settings.items()]
+        return ["python3", "-m", TRAIN, *words]
+
+
+def _require_plain(name, value):
+    if not isinstance(value, str) or SECRET.search(value):
+        raise OrderRefused(
+            f"{name} is no text, or looks like a secret, which would be read by all who"
+            " see the manifest. Keep it in a Secret of the cluster."
+        )
+    if name in CHOICES and value not in CHOICES[name]:
+        raise OrderRefused(
+            f"{name}={value!r} is not known here. Choose one of"
+            f" {', '.join(CHOICES[name])}, or add it to helpers/handover/manifests.py."
+        )
+    pattern = PATTERNS.get(name, _PATH)
+    if not re.fullmatch(pattern, value, re.ASCII):
+        raise OrderRefused(
+            f"{name}={value!r} is refused: it must be written like {pattern}. In a "
+            "shell or in YAML other characters could be commands."
+        )
+    if NO_TEXT.fullmatch(value):
+        raise OrderRefused(f"{name}={value!r} is no text in YAML; choose another.")
+
+
+def pathways_command(order: Order, manifest: str | None = None) -> list[str]:
+    """`xpk workload create-pathways` as a list of words, for `subprocess.run`.
+
+    Args:
+      order: what to train.
+      manifest: file that XPK writes its JobSet to, and starts nothing; None: it starts.
+    """
+    settings = {
+        "workload": order.name,
+        "cluster": order.cluster,
+        "project": order.project,
+        "zone": order.zone,
+        "tpu-type": order.slice,
+        "num-slices": "1",
+        "docker-image": order.image,
+        "pathways-gcs-location": f"{order.bucket}/pathways",
+        "command": " ".join(order.training(pathways=True)),
+    }
+    words = [f"--{name}={value}" for name, value in settings.items()]
+    if manifest is not None:
+        words += ["--dry-run", "--skip-validation"]
+        words += [f"--output-manifest-file={manifest}"]
+    return ["xpk", "workload", "create-pathways", *words]
+
+
+def jobset(order: Order) -> dict:
+    """The manifest without Pathways: every host of the slice runs the same program."""
+    kind = order.kind
+    secret = {"secretKeyRef": {"name": TOKEN, "key": "token", "optional": True}}
+    container = {
+        "name": "train",
+        "image": order.image,
+        "command": order.training(pathways=False),
+        "env": [{"name": "HF_TOKEN", "valueFrom": secret}],
+        "resources": {"limits": {"google.com/tpu": str(kind.chips_per_host)}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "nodeSelector": {
+            "cloud.google.com/gke-tpu-accelerator": kind.accelerator,
+            "cloud.google.com/gke-tpu-topology": kind.topology,
+        },
+        "tolerations": [{"key": "google.com/tpu", "operator": "Exists"}],
+        "containers": [container],
+    }
+    job = {
+        "parallelism": kind.hosts,
+        "completions": kind.hosts,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
+    jobs = [{"name": "slice", "replicas": 1, "template": {"spec": job}}]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": order.name},
+        "spec": {"failurePolicy": {"maxRestarts": RESTARTS}, "replicatedJobs": jobs},
+    }
+
+
+def as_text(manifest: dict) -> str:
+    """A manifest as JSON, which is YAML where no text can be anything but a text."""
+    return json.dumps(manifest, indent=2) + "\n"
