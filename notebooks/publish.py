@@ -9,11 +9,12 @@
 Cells tagged `badges`, `road` and `setup`, and the two lines about time of the cell
 tagged `card`, are written by this program, so that the repository's address, the
 release tag, the road and the minutes each stand in one place (pyproject.toml,
-helpers/course/syllabus.py, human_minutes.py).
+helpers/course/syllabus.py, and WORDS, LINES and EXERCISE below).
 """
 
 import argparse
 import hashlib
+import math
 import os
 import pathlib
 import re
@@ -30,8 +31,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
 sys.path[:0] = [str(ROOT), str(FOLDER)]
 
-import human_minutes  # noqa: E402
-
 from helpers.course.syllabus import IN_A_HURRY, LESSONS  # noqa: E402
 from helpers.runtime.platform import build_folder, run_folder  # noqa: E402
 
@@ -41,6 +40,10 @@ TAG = "v" + PROJECT["project"]["version"]
 KEEP = PROJECT["tool"]["course"]["keep"]
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
+WORDS, LINES = 150, 20  # of prose and of code that a person reads in a minute
+EXERCISE = {"predict": 4, "diagnose": 4, "choose": 4, "read": 4, "keep": 3}
+ANOTHER = 8  # minutes for an exercise of another kind
+NOT_READ = {"badges", "card", "road", "setup", "imports", "exercise", "check"}
 TPU = {"accelerator": "TPU", "colab": {"gpuType": "V5E1"}}
 
 SETUP = f'''\
@@ -108,6 +111,7 @@ def road(number: str) -> str:
 def card_time(number: str, notebook: nbformat.NotebookNode) -> str:
     """The card's lines about time: the machine's, and the reader's."""
     minutes = LESSONS[number].minutes
+    reading, exercises = human_minutes(notebook)
     line = f"- **Time:** laptop {minutes['laptop']} min"
     if "v5e-1" in minutes:
         line += (
@@ -116,7 +120,35 @@ def card_time(number: str, notebook: nbformat.NotebookNode) -> str:
         )
     else:
         line += " · any Colab or Kaggle runtime about the same, no TPU needed"
-    return f"{line}\n- **Your time:** {human_minutes.line(notebook)}"
+    return f"{line}\n- **Your time:** about {reading} min to read, {exercises} for the exercises"
+
+
+def read(number: str) -> nbformat.NotebookNode:
+    """A notebook as it is committed."""
+    return nbformat.read(FOLDER / f"{LESSONS[number].file}.ipynb", as_version=4)
+
+
+def human_minutes(notebook: nbformat.NotebookNode) -> tuple[int, int]:
+    """Minutes of a person, (reading, exercises), each rounded up to fives.
+
+    What is folded, and cells that are the same everywhere, are not read.
+    """
+    reading = exercises = 0.0
+    for cell in notebook.cells:
+        if NOT_READ & set(cell.metadata.get("tags", [])):
+            continue
+        if cell.cell_type == "code":
+            reading += len(cell.source.splitlines()) / LINES
+            continue
+        text = re.sub(
+            r"<details>.*?</details>|```.*?```", " ", cell.source, flags=re.DOTALL
+        )
+        text = re.sub(r"<[^>]+>|\]\([^)]*\)", " ", text)
+        reading += len(re.findall(r"[^\W_][\w'’-]*", text)) / WORDS
+        reading += cell.source.count("**Predict")  # a minute for each guess
+        kinds = re.findall(r"^### Exercise \d+ · (\w+)", cell.source, re.MULTILINE)
+        exercises += sum(EXERCISE.get(kind, ANOTHER) for kind in kinds)
+    return 5 * math.ceil(reading / 5), 5 * math.ceil(exercises / 5)
 
 
 def refresh(notebook: nbformat.NotebookNode, number: str) -> None:

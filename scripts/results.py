@@ -1,0 +1,263 @@
+"""Writes the tables of README.md and docs/ from the CSV files: `make results`.
+
+    python -m scripts.results
+
+Each table stands between two marks, `<!-- table NAME -->` and `<!-- /table -->`, and is
+made by the entry of TABLES with that name. The prose around the tables is written by
+hand.
+"""
+
+import pathlib
+import re
+import sys
+
+from scripts import tables
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "notebooks"))
+
+import publish  # noqa: E402
+
+from helpers.course import results  # noqa: E402
+from helpers.course.syllabus import IN_A_HURRY, LESSONS, STAGES  # noqa: E402
+from helpers.plots import plotting  # noqa: E402
+
+RESULTS = ROOT / "data" / "results"
+PAYOFFS = {
+    "00": "one problem and one plate of food, answered by three models",
+    "01": "what a TPU does well, and how to read its compiler",
+    "02": "write one layer of a decoder and match the library's",
+    "03": "a score is an estimate, and its checker has bugs",
+    "04": "imitate worked solutions; the model copies every habit in them",
+    "05": "write a reward, and watch a policy exploit it",
+    "06": "derive the policy gradient and the group baseline by hand",
+    "07": "learn from right and wrong alone: the whole loop in view",
+    "08": "what GSPO, DAPO, Dr. GRPO and others change in that loop",
+    "08b": "learn from pairs: one answer is better than the other",
+    "09": "pictures become tokens, and a tool call is text",
+    "10": "RL with a tool inside the answer",
+    "11": "hand what a model learned to one a third of its size",
+    "12": "paged caches, continuous batching, speculative decoding",
+    "13": "shard a model over many chips, and predict where it stops paying",
+    "13b": "rollouts on machines that come and go",
+    "14": "an app that looks at a plate, calls a tool, and keeps a diary",
+    "15": "your rows and your reward, from SFT to an exported model",
+}
+# What README shows of the walk.
+SHORT = ("base", "sft", "r1_zero", "grpo", "student_start", "student")
+SHORT += ("food_sft", "food_grpo")
+
+
+def markdown(header: list[str], rows: list[list]) -> str:
+    """A Markdown table whose first column is text and whose others are numbers."""
+    lines = [f"| {' | '.join(map(str, line))} |" for line in (header, *rows)]
+    return "\n".join([lines[0], "|---" + "|--:" * (len(header) - 1) + "|", *lines[1:]])
+
+
+def span(values: list[float], unit: str = "%") -> str:
+    """Mean, lowest and highest, such as "86.5% (85.4 to 87.6)"."""
+    scale, digits = (100, 1) if unit == "%" else (1, 0 if max(values) >= 10 else 2)
+    mean, low, high = sum(values) / len(values), min(values), max(values)
+    text = f"{scale * mean:,.{digits}f}{unit}"
+    if len(values) == 1:
+        return text
+    return f"{text} ({scale * low:,.{digits}f} to {scale * high:,.{digits}f})"
+
+
+def summary(table: str, by: str, columns: dict, names=None, where=None) -> str:
+    """A table of means and ranges over the seeds, one row for each value of a column.
+
+    Args:
+      table: a file of data/results, without ".csv".
+      by: the column whose values become rows, in the order of the file or of `names`.
+      columns: {column: (its heading, its unit)}.
+      names: {value: what the row is called}; None for all values as they are.
+      where: {column: value} of the rows to take.
+    """
+    rows = [
+        row
+        for row in tables.read(RESULTS / f"{table}.csv")
+        if (where or {}).items() <= row.items()
+    ]
+    names = names or {row[by]: row[by] for row in rows}
+    lines = []
+    for value, name in names.items():
+        runs = [row for row in rows if row[by] == value]
+        cells = [
+            span([float(run[column]) for run in runs], unit)
+            for column, (_, unit) in columns.items()
+        ]
+        lines.append([name, len(runs), *cells])
+    return markdown(["", "runs", *[head for head, _ in columns.values()]], lines)
+
+
+GREEDY = {"greedy": ("right, greedy", "%")}
+SAMPLED = {"pass1": ("right, sampled", "%"), "pass8": ("any of 8 samples", "%")}
+SECONDS = {"cpu_seconds": ("CPU-seconds", "")}
+
+
+def learning(stages) -> str:
+    """The stages of the walk over the seeds of `make seeds`."""
+    names = {stage: STAGES[stage] for stage in stages}
+    return summary("learning", "stage", GREEDY | SAMPLED, names)
+
+
+def notebooks() -> str:
+    """One row for each notebook: title, payoff, minutes, badge."""
+    lines = []
+    for number, lesson in LESSONS.items():
+        colab, _ = publish.addresses(number)
+        link = f"[{number} · {lesson.title}](notebooks/{lesson.file}.ipynb)"
+        yours = sum(publish.human_minutes(publish.read(number)))
+        minutes = f"{yours} + {lesson.minutes['laptop']}"
+        badge = f"[![Colab]({publish.COLAB_BADGE})]({colab})"
+        lines.append([link, PAYOFFS[number], minutes, badge])
+    table = markdown(["notebook", "what you get", "minutes", "open"], lines)
+    return table.replace("|---|--:|--:|--:|", "|---|---|--:|---|")
+
+
+def roads() -> str:
+    """The two roads through the notebooks."""
+    return f"**In a hurry:** {' → '.join(IN_A_HURRY)}. **Everything:** top to bottom."
+
+
+def real(task: str) -> str:
+    """The stages of the real model on one kind of problem."""
+    rows = tables.read(RESULTS / "real.csv")
+    stages = dict.fromkeys(r["stage"] for r in rows if r["task"] == task)
+    names = {stage: stage.replace("_", " ") for stage in stages}
+    lenient = {"lenient": ("last number right", "%")}
+    return summary("real", "stage", GREEDY | lenient, names, {"task": task})
+
+
+def bench() -> str:
+    """How many times faster and smaller this course is than the peers."""
+    columns = ("grpo_step_ratio", "rollout_ratio", "sft_ratio", "peak_ratio")
+    lines = [
+        [
+            {"tunix": "google-tunix", "trl": "TRL"}[row["peer"]],
+            row["width"],
+            row["lengths"],
+            *(f"{float(row[column]):.1f}×" for column in columns),
+        ]
+        for row in tables.read(RESULTS / "bench_cpu.csv")
+    ]
+    head = ["against", "width", "prompt + answer"]
+    return markdown([*head, "GRPO step", "rollout", "SFT step", "peak memory"], lines)
+
+
+def challenges() -> str:
+    """The challenges: the number to beat, and the course's own attempts."""
+    rows = tables.read(RESULTS / "challenges.csv")
+    lines = []
+    for number in dict.fromkeys(row["notebook"] for row in rows):
+        runs = [row for row in rows if row["notebook"] == number]
+        reached = ", ".join(f"{float(run['reached']):.1%}" for run in runs)
+        beat = f"{float(runs[0]['to_beat']):.0%}"
+        lines.append([number, runs[0]["budget"], beat, reached])
+    return markdown(["notebook", "budget", "beat", "the course's attempts"], lines)
+
+
+def peers() -> str:
+    """GRPO's loss and gradient of Gemma 3 270M, compiled beside google-tunix's."""
+    rows = tables.read(RESULTS / "tpu_peers.csv")
+    lines = []
+    for answers in dict.fromkeys(row["answers"] for row in rows):
+        pair = {row["library"]: row for row in rows if row["answers"] == answers}
+        cells = [
+            f"{float(row['modelled_ms']):,.0f} ms, {float(row['hbm_gb']):.1f} GiB"
+            if row["fits"] == "True"
+            else "does not fit"
+            for row in (pair["ours"], pair["tunix"])
+        ]
+        lines.append([answers, *cells])
+    return markdown(["answers", "this course", "google-tunix"], lines)
+
+
+def published() -> str:
+    """Steps that MaxText's authors measured, beside the compiler's times for ours."""
+    lines = [
+        [
+            f"[{row['model']}]({row['source']})",
+            row["topology"],
+            f"{float(row['published_ms']) / 1e3:.1f} s",
+            f"{(float(row['modelled_ms']) + float(row['kernels_ms'])) / 1e3:.1f} s",
+            f"{float(row['roofline_ms']) / 1e3:.1f} s",
+        ]
+        for row in tables.read(RESULTS / "tpu_published.csv")
+    ]
+    head = ["model", "slice", "measured", "compiler's sum and kernels", "roofline"]
+    return markdown(head, lines)
+
+
+def figure() -> None:
+    """Draws README's figure: stages of the walk, mean and range over the seeds."""
+    rows = tables.read(RESULTS / "learning.csv")
+    shares = {
+        stage: [100 * float(r["greedy"]) for r in rows if r["stage"] == stage]
+        for stage in SHORT
+    }
+    means = {stage: sum(values) / len(values) for stage, values in shares.items()}
+    title = f"From {means['base']:.0f}% to {means['grpo']:.0f}% right, on two CPU cores"
+    fig, axes = plotting.figure(title, x="", y="right, %", width=6.0, height=3.2)
+    for x, (stage, values) in enumerate(shares.items()):
+        axes.bar(x, means[stage], color=plotting.BLUE, alpha=0.9)
+        axes.plot([x, x], [min(values), max(values)], color="black")
+        label = f"{means[stage]:.0f}"
+        axes.annotate(label, (x, max(values) + 2), ha="center", weight="bold")
+    axes.set_xticks(range(len(SHORT)), names, fontsize=8)
+    axes.set_ylim(0, 108)
+    (RESULTS / "walk.png").write_bytes(plotting.png(fig))
+
+
+TABLES = {
+    "notebooks": notebooks,
+    "roads": roads,
+    "results": lambda: learning(SHORT),
+    "learning": lambda: learning(STAGES),
+    "preferences": lambda: summary(
+        "preferences", "method", GREEDY | {"names_kept": ("names kept", "%")}
+    ),
+    "family": lambda: summary("family", "run", GREEDY | SECONDS),
+    "distillation": lambda: summary("distillation", "arm", GREEDY | SAMPLED | SECONDS),
+    "ranks": lambda: summary("lora_ranks", "arm", GREEDY),
+    "schedules": lambda: summary("schedules", "run", GREEDY),
+    "food": lambda: summary("food_arms", "arm", {"right": ("right", "%")}),
+    "challenges": challenges,
+    "bench": bench,
+    "real one step": lambda: real("one_step"),
+    "real two steps": lambda: real("two_step"),
+    "real three steps": lambda: real("three_step"),
+    "real gsm8k": lambda: real("gsm8k"),
+    "v5e-1": lambda: results.compiled("v5e-1"),
+    "v5e-8": lambda: results.compiled("v5e-8"),
+    "peers": peers,
+    "published": published,
+    "async": lambda: summary("async", "run", GREEDY | {"seconds": ("CPU-seconds", "")}),
+}
+
+
+def fill(text: str) -> str:
+    """A page with all its tables as the CSV files have them now."""
+
+    def table(match):
+        return f"{match[1]}\n{TABLES[match[2]]()}\n<!-- /table -->"
+
+    pattern = r"(<!-- table ([\w -]+) -->)\n.*?<!-- /table -->"
+    return re.sub(pattern, table, text, flags=re.DOTALL)
+
+
+def pages() -> list[pathlib.Path]:
+    """The pages that hold tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main() -> None:
+    """Rewrites the figure and all tables."""
+    figure()
+    for page in pages():
+        page.write_text(fill(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
