@@ -158,6 +158,31 @@ def challenges() -> str:
     return markdown(["notebook", "budget", "beat", "the course's attempts"], lines)
 
 
+def compiled() -> str:
+    """Every model's GRPO update and distillation step, by the newest compiler."""
+    rows = tables.read(RESULTS / "tpu_fit.csv")
+    lines = []
+    for row in rows:
+        wanted = row["program"] in ("grpo", "distillation") and row["hbm_percent"]
+        if not wanted or row["versions"] != rows[0]["versions"]:
+            continue
+        kernels = float(row["kernels_ms"] or 0)
+        photos = " with photos" if row["pictures"] == "1" else ""
+        lines.append(
+            [
+                f"{row['model'].split('/')[-1]}, {row['program']}{photos}",
+                row["topology"],
+                row["trained"],
+                f"{int(row['tokens']):,}",
+                f"{float(row['hbm_percent']):.0f}%",
+                f"{float(row['modelled_ms']) + kernels:,.0f} ms",
+                f"{float(row['roofline_ms']):,.0f} ms" if row["roofline_ms"] else "–",
+            ]
+        )
+    head = ["program", "machine", "trained", "tokens", "memory", "sum", "roofline"]
+    return markdown(head, sorted(lines))
+
+
 def peers() -> str:
     """GRPO's loss and gradient of Gemma 3 270M, compiled beside google-tunix's."""
     rows = tables.read(RESULTS / "tpu_peers.csv")
@@ -205,6 +230,7 @@ def figure() -> None:
         axes.plot([x, x], [min(values), max(values)], color="black")
         label = f"{means[stage]:.0f}"
         axes.annotate(label, (x, max(values) + 2), ha="center", weight="bold")
+    names = [STAGES[stage].replace(" ", "\n") for stage in SHORT]
     axes.set_xticks(range(len(SHORT)), names, fontsize=8)
     axes.set_ylim(0, 108)
     (RESULTS / "walk.png").write_bytes(plotting.png(fig))
@@ -231,6 +257,7 @@ TABLES = {
     "real gsm8k": lambda: real("gsm8k"),
     "v5e-1": lambda: results.compiled("v5e-1"),
     "v5e-8": lambda: results.compiled("v5e-8"),
+    "compiled": compiled,
     "peers": peers,
     "published": published,
     "async": lambda: summary("async", "run", GREEDY | {"seconds": ("CPU-seconds", "")}),
