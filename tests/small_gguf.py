@@ -19,7 +19,7 @@ from tokenizers import (
 )
 
 from helpers.text import tokenizer
-from helpers.text.gguf_cuts import CUTS
+from helpers.text.gguf_tokenizer import SPLITS
 
 # What llama.cpp builds into Gemma 3.
 GEMMA = {"pattern": 6, "rope_local_theta": 1e4, "query_scale": 32.0, "layers": 6}
@@ -78,9 +78,9 @@ def byte_pairs(
     """
     core = Tokenizer(models.BPE())
     parts = json.loads(core.to_str())
-    parts["model"]["ignore_merges"] = CUTS[cut].whole
-    parts["normalizer"] = CUTS[cut].normalizer
-    parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": CUTS[cut].steps}
+    parts["model"]["ignore_merges"] = SPLITS[cut].whole
+    parts["normalizer"] = SPLITS[cut].normalizer
+    parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": SPLITS[cut].steps}
     core = Tokenizer.from_str(json.dumps(parts))
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

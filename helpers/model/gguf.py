@@ -13,8 +13,9 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from helpers.model import gguf_names, weights
+from helpers.model import gguf_config, weights
 from helpers.model.config import UnsupportedModel
+from helpers.model.families import FAMILIES
 from helpers.model.folder import (
     INDEX,
     MODEL,
@@ -24,9 +25,9 @@ from helpers.model.folder import (
     write,
     write_json,
 )
-from helpers.model.gguf_file import GGUFError, GGUFFile
+from helpers.model.gguf_file import FETCH, GGUFError, GGUFFile
 from helpers.runtime.distributed import on_first
-from helpers.text import chat, gguf_tokenizer, tokenizer_to_gguf
+from helpers.text import chat, gguf_tokenizer
 
 LARGEST_FILE = 2**30  # bytes of safetensors, so that few of them are in memory at once
 # What `save` writes, and how `general.file_type` calls it.
@@ -43,8 +44,6 @@ REAL = (
     "rope.freq_base_swa",
     "rope.scaling.factor",
 )
-# A refusal that says so tells what to do.
-REMEDY = re.compile(r"\b(fetch|take|join) (it|them|the|a|an|another)\b", re.IGNORECASE)
 # The largest number that each holds; of 32 in Q8_0 the scale is in F16.
 LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
 LARGEST["Q8_0"] = 127 * LARGEST["F16"]
@@ -59,13 +58,33 @@ def to_folder(path, folder) -> pathlib.Path:
     Returns:
       The folder.
     Raises:
-      GGUFError: the file is damaged, cut off or hostile, or holds a model or a
-        tokenizer that is not known here.
-      WeightsError: the disk is full, say.
+      GGUFError: the file is damaged or cut off, or holds a model or a tokenizer that is
+        not known here.
+      WeightsError: some numbers are not finite, or the disk is full, say.
     """
     file = GGUFFile(path)
-    config, content, tokenizer, ends = _described(file)
-    places = gguf_names.tensors(config)
+    try:
+        config = gguf_config.read_config(file)
+        content = weights.config_json(config)
+        tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
+        if len(tokenizer) > config.vocab_size:
+            raise GGUFError(
+                f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings "
+                f"of {config.vocab_size}: they do not belong together. {FETCH}"
+            )
+    except GGUFError:
+        raise
+    except (gguf_tokenizer.GGUFTokenizerError, UnsupportedModel, WeightsError) as error:
+        raise GGUFError(f"{path}: {error}") from None
+    ends = tokenizer.eos_token_id
+    try:
+        if tokenizer.chat_template:
+            ends = list(chat.eos_ids(tokenizer))
+    except Exception as error:  # a template is a program, and may raise anything
+        raise GGUFError(
+            f"{path}: its chat template cannot be used: {str(error)[:200]}. {FETCH}"
+        ) from None
+    places = gguf_config.tensors(config)
     _check_tensors(file, places, config)
 
     def fill(aside):
@@ -80,66 +99,18 @@ def to_folder(path, folder) -> pathlib.Path:
         index: dict[str, str] = {}
         for number, part in enumerate(_parts(file, places), 1):
             name = f"model-{number:05d}.safetensors"
-            tensors = {
+            arrays = {
                 ours: np.ascontiguousarray(
-                    gguf_names.from_gguf(file.array(theirs), theirs, config)
+                    gguf_config.from_gguf(file.array(theirs), theirs, config)
                 )
                 for ours, theirs in part
             }
-            save_file(tensors, aside / name, metadata={"format": "pt"})
-            index |= dict.fromkeys(tensors, name)
+            save_file(arrays, aside / name, metadata={"format": "pt"})
+            index |= dict.fromkeys(arrays, name)
         write_json({"metadata": {}, "weight_map": index}, aside / INDEX)
 
     write(folder, MODEL, fill)
     return pathlib.Path(folder)
-
-
-def _described(file):
-    """(config, config.json, tokenizer, ids that end an answer), which fit together."""
-    try:
-        return _parts_of_head(file)
-    except (
-        gguf_tokenizer.GGUFTokenizerError,
-        UnsupportedModel,
-        WeightsError,
-    ) as error:
-        said = str(error)
-        if str(file.path) not in said:
-            said = f"{file.path}: {said}"
-        if not REMEDY.search(said):
-            said += f" {gguf_tokenizer.FETCH}"
-        raise GGUFError(said) from None
-
-
-def _parts_of_head(file):
-    """As `_described`, with errors of several kinds."""
-    path = file.path
-    config = gguf_names.read_config(file)
-    tokenizer = gguf_tokenizer.to_tokenizer(file.fields)
-    if config.layers > len(file.entries):  # before a name is made for each
-        raise GGUFError(
-            f"{path} names {config.layers:,} layers, and holds {len(file.entries):,} "
-            "tensors for all of them."
-        )
-    content = weights.config_json(config)
-    if len(tokenizer) > config.vocab_size:
-        raise GGUFError(
-            f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings of "
-            f"{config.vocab_size}: they do not belong together."
-        )
-    return config, content, tokenizer, _ends(tokenizer, path)
-
-
-def _ends(tokenizer, path):
-    """The ids that end an answer, as the template writes one; without one, a text."""
-    if not tokenizer.chat_template:
-        return tokenizer.eos_token_id
-    try:
-        return list(chat.eos_ids(tokenizer))
-    except Exception as error:  # a template is a program, and may raise anything
-        raise GGUFError(
-            f"{path}: its chat template cannot be used: {str(error)[:200]}."
-        ) from None
 
 
 def _parts(file, places):
@@ -147,7 +118,7 @@ def _parts(file, places):
     part: list[tuple[str, str]] = []
     size = 0
     for ours, theirs in places.items():
-        more = 4 * int(np.prod(file.entries[theirs].shape))
+        more = 4 * int(np.prod(file.shapes[theirs]))
         if part and size + more > LARGEST_FILE:
             yield part
             part, size = [], 0
@@ -160,15 +131,13 @@ def _check_tensors(file, places, config):
     """Each weight is there in its shape, and nothing else is."""
     shapes = weights.file_shapes(config)
     for ours, theirs in places.items():
-        found = file.entries.get(theirs)
-        if found is None or found.shape != shapes[ours]:
-            has = found.shape if found else "none"
+        if (shape := file.shapes.get(theirs)) != shapes[ours]:
             raise GGUFError(
                 f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
-                f"{has}. Fetch the file again, or take another one."
+                f"{shape or 'none'}. {FETCH}"
             )
-    known = set(places.values()) | gguf_names.needless(config)
-    if extra := sorted(file.entries.keys() - known):
+    known = set(places.values()) | gguf_config.redundant(config)
+    if extra := sorted(file.shapes.keys() - known):
         raise GGUFError(
             f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
             f"for, first {extra[0]!r:.80}. Take the model's folder of safetensors."
@@ -197,16 +166,16 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
         raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
     if config.vision:
         raise GGUFError("A model with vision has no GGUF file here: save a folder.")
+    fields: dict[str, Any] = {
+        "general.file_type": int(KINDS[kind]),
+        "general.quantization_version": gguf.GGML_QUANT_VERSION,
+    }
+    fields |= gguf_config.config_fields(config)
     try:
-        fields: dict[str, Any] = {
-            "general.file_type": int(KINDS[kind]),
-            "general.quantization_version": gguf.GGML_QUANT_VERSION,
-        }
-        fields |= gguf_names.config_fields(config)
-        fields |= tokenizer_to_gguf.to_fields(tokenizer)
-    except gguf_tokenizer.GGUFTokenizerError as error:
+        fields |= gguf_tokenizer.to_fields(tokenizer)
+        weights.check_room(tokenizer, config)
+    except (gguf_tokenizer.GGUFTokenizerError, WeightsError) as error:
         raise GGUFError(str(error)) from None
-    _require_room(tokenizer, config)
     tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
     tokens, kinds = (x[: config.vocab_size] for x in (tokens, kinds))  # see check_room
     spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
@@ -215,14 +184,6 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
     fields["tokenizer.ggml.token_type"] = kinds
     tensors = weights.folder_tensors(model)
     on_first(lambda: _write(pathlib.Path(path), config, fields, tensors, kind))
-
-
-def _require_room(tokenizer, config):
-    """Refuses a tokenizer that makes tokens which the model does not have."""
-    try:
-        weights.check_room(tokenizer, config)
-    except WeightsError as error:
-        raise GGUFError(str(error)) from None
 
 
 def _write(path, config, fields, tensors, kind):
@@ -245,14 +206,14 @@ def _write(path, config, fields, tensors, kind):
 
 
 def _fill(aside, config, fields, tensors, kind):
-    writer = gguf.GGUFWriter(aside, gguf_names.ARCHITECTURES[config.family])
+    writer = gguf.GGUFWriter(aside, FAMILIES[config.family].gguf)
     for key, value in fields.items():
         _add(writer, key, value)
-    for ours, theirs in gguf_names.tensors(config).items():
+    for ours, theirs in gguf_config.tensors(config).items():
         array = np.asarray(tensors.pop(ours), np.float32)  # else all stay until the end
-        _add_tensor(writer, theirs, gguf_names.to_gguf(array, theirs, config), kind)
-    if (factors := gguf_names.slowed(config)) is not None:
-        _add_tensor(writer, gguf_names.ROPE, factors, "F32")
+        _add_tensor(writer, theirs, gguf_config.to_gguf(array, theirs, config), kind)
+    if (factors := gguf_config.rope_divisors(config)) is not None:
+        _add_tensor(writer, gguf_config.ROPE, factors, "F32")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

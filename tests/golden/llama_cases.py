@@ -23,11 +23,11 @@ import numpy as np  # noqa: E402
 import small_gguf  # noqa: E402
 import tiny_models  # noqa: E402
 
-from helpers.model import gguf_gemma4, gguf_names, hub, weights  # noqa: E402
+from helpers.model import gguf_config, hub, weights  # noqa: E402
 from helpers.model.rope import Stretch  # noqa: E402
 from helpers.runtime.platform import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
-from helpers.text import chat, gguf_cuts, tokenizer_to_gguf  # noqa: E402
+from helpers.text import chat, gguf_tokenizer  # noqa: E402
 from helpers.text.tokenizer import read_template  # noqa: E402
 
 REAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -129,13 +129,13 @@ def written_anyhow():
     read a pattern of layers from the file, which is therefore not written.
     """
     tokenizer = json.loads(shipped()[1].backend_tokenizer.to_str())
-    cut = gguf_cuts.Cut(tokenizer["pre_tokenizer"]["pretokenizers"])
+    split = gguf_tokenizer.Split(tokenizer["pre_tokenizer"]["pretokenizers"])
     pattern = {"gemma3.attention.sliding_window_pattern": 2}
-    fields = gguf_names.config_fields
+    fields = gguf_config.config_fields
     with (
-        mock.patch.dict(gguf_cuts.CUTS, {"gpt-2": cut}, clear=True),
-        mock.patch.object(gguf_names, "GEMMA_PATTERN", 2),
-        mock.patch.object(gguf_names, "config_fields", lambda c: fields(c) | pattern),
+        mock.patch.dict(gguf_tokenizer.SPLITS, {"gpt-2": split}, clear=True),
+        mock.patch.object(gguf_config, "GEMMA_PATTERN", 2),
+        mock.patch.object(gguf_config, "config_fields", lambda c: fields(c) | pattern),
     ):
         yield
 
@@ -199,12 +199,13 @@ def mutants():
     Each is wrong in what we write and in what we read alike, so that a file still
     comes back as it was: only somebody else can tell.
     """
-    swapped = {"gpt-2": gguf_cuts.CUTS["llama-bpe"]}
-    unturned = _wrong(gguf_names, "_turned", lambda *_: 0)
-    without_one = _wrong(gguf_names, "_has_one", lambda *_: False)
-    endless = _wrong(tokenizer_to_gguf, "_turn_end", lambda _: None)
-    with_one = _wrong(gguf_names, "_has_one", _is_norm)
-    renamed = functools.partial(mock.patch.dict, gguf_cuts.CUTS, swapped, clear=True)
+    swapped = {"gpt-2": gguf_tokenizer.SPLITS["llama-bpe"]}
+    unturned = _wrong(gguf_config, "_paired_heads", lambda *_: 0)
+    without_one = _wrong(gguf_config, "_has_one", lambda *_: False)
+    endless = _wrong(gguf_tokenizer, "_turn_end", lambda _: None)
+    with_one = _wrong(gguf_config, "_has_one", _is_norm)
+    splits = gguf_tokenizer.SPLITS
+    renamed = functools.partial(mock.patch.dict, splits, swapped, clear=True)
     wrong = {
         "queries and keys of the real model not in pairs": (CASES[0], "F16", unturned),
         "queries and keys not in pairs": (LLAMA, "Q8_0", unturned),
@@ -230,8 +231,8 @@ def wholly_turned():
     pairs = small_gguf.GEMMA4["full_head_dim"] // 2
     whole, part = np.ones(pairs, np.float32), Stretch("proportional", 1.0, share=0.25)
     with (
-        mock.patch.object(gguf_gemma4, "slowed", lambda _: whole),
-        mock.patch.object(gguf_gemma4, "_stretch", lambda *_: part),
+        mock.patch.object(gguf_config, "rope_divisors", lambda _: whole),
+        mock.patch.object(gguf_config, "_read_proportional", lambda *_: part),
     ):
         yield
 

@@ -64,13 +64,3 @@ def test_the_kept_table_has_every_case_within_its_bounds():
         assert int(row["prompts"]) >= 8 and int(row["tokens"]) >= 72
         compared = row["model"] != "the course's sft"  # it has a cut of its own
         assert json.loads(row["tokenizer_equal"].lower()) == compared
-
-
-def test_what_is_wrong_on_purpose_is_right_again_afterwards():
-    from helpers.text.gguf_cuts import CUTS
-
-    before = dict(CUTS)
-    for mutant in llama_cases.mutants():
-        with mutant.under():
-            pass
-    assert before == CUTS and len(CUTS) == 4

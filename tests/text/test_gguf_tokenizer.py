@@ -2,9 +2,7 @@
 
 import copy
 import json
-import re
 from itertools import pairwise
-from string import ascii_lowercase
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +11,21 @@ from small_gguf import BYTES, TEXTS, byte_pairs, gemma_pieces
 from tokenizers import Tokenizer
 from transformers import GemmaTokenizer
 
-from helpers.text import chat, gguf_tokenizer, tokenizer
-from helpers.text.gguf_cuts import CUTS
-from helpers.text.gguf_tokenizer import GGUFTokenizerError, to_tokenizer
-from helpers.text.tokenizer_to_gguf import to_fields
+from helpers.text import chat, tokenizer
+from helpers.text.gguf_tokenizer import (
+    SPLITS,
+    GGUFTokenizerError,
+    to_fields,
+    to_tokenizer,
+)
 
-MADE = {cut: byte_pairs(cut) for cut in CUTS}
+MADE = {cut: byte_pairs(cut) for cut in SPLITS}
 BACK = {cut: to_tokenizer(to_fields(made)) for cut, made in MADE.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    cut=st.sampled_from(sorted(CUTS)),
+    cut=st.sampled_from(sorted(SPLITS)),
     text=st.lists(
         st.one_of(
             st.text(max_size=12),
@@ -39,7 +40,7 @@ def test_a_tokenizer_that_went_through_metadata_encodes_as_before(cut, text):
     assert chat.decode(BACK[cut], ids) == chat.decode(MADE[cut], ids)
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", SPLITS)
 def test_special_tokens_and_the_template_come_back_and_the_cut_has_its_name(cut):
     fields = to_fields(MADE[cut])
     assert fields["tokenizer.ggml.pre"] == cut
@@ -48,29 +49,6 @@ def test_special_tokens_and_the_template_come_back_and_the_cut_has_its_name(cut)
     assert BACK[cut].chat_template == MADE[cut].chat_template
     end, tag = MADE[cut].convert_tokens_to_ids(["<|im_end|>", "<tool_call>"])
     assert BACK[cut].decode([end, tag], skip_special_tokens=True) == "<tool_call>"
-
-
-def test_of_several_templates_the_default_one_comes_back(tmp_path):
-    made = copy.deepcopy(MADE["qwen2"])
-    template = made.chat_template
-    made.chat_template = {"default": template, "tool_use": "{# tools #}" + template}
-    fields = to_fields(made)
-    assert fields["tokenizer.chat_templates"] == ["tool_use"]
-    assert fields["tokenizer.chat_template.tool_use"].startswith("{# tools #}")
-    assert fields["tokenizer.chat_template"] == to_tokenizer(fields).chat_template
-    assert to_tokenizer(fields).chat_template == template
-
-
-def test_cuts_differ_where_digits_are():
-    seen = {cut: len(MADE[cut].tokenize("a 12345")) for cut in CUTS}
-    pieces = {
-        cut: [
-            p for p, _ in made.backend_tokenizer.pre_tokenizer.pre_tokenize_str("12345")
-        ]
-        for cut, made in MADE.items()
-    }
-    assert pieces["gpt-2"] == ["12345"] and pieces["llama-bpe"] == ["123", "45"]
-    assert pieces["smollm"] == pieces["qwen2"] == [*"12345"] and all(seen.values())
 
 
 # --- SentencePiece ---
@@ -115,48 +93,12 @@ def by_hand(text):
 SENTENCE_PIECE = to_tokenizer(pieces())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet=" abcné三", max_size=14))
 def test_scores_join_what_sentencepiece_joins(text):
     assert SENTENCE_PIECE.tokenize(text) == by_hand(text)
     ids = SENTENCE_PIECE(text)["input_ids"]
     assert chat.decode(SENTENCE_PIECE, ids) == text
-
-
-def test_an_entry_longer_than_any_word_is_refused():
-    """Every cut of it in two would be tried: 320,000 characters took 16 seconds."""
-    longer = pieces(tokens=[*PIECES[:-1], "b" * 320_000])
-    with pytest.raises(GGUFTokenizerError, match="the longest of 320,000 characters"):
-        to_tokenizer(longer)
-
-
-def vocabulary(entries):
-    """Metadata of SentencePiece with those entries and no others."""
-    tokens = ["<unk>", "<bos>", "<eos>", *entries]
-    return pieces(
-        tokens=tokens,
-        token_type=[2, 3, 3, *[1] * len(entries)],
-        scores=[0.0] * len(tokens),
-    )
-
-
-def test_a_small_file_asks_for_no_gigabytes_of_merges(monkeypatch):
-    """Rows of one letter: with 1,000 of each, 13 MB ask for 6 GB; here are 200."""
-    runs = [letter * n for letter in ascii_lowercase for n in range(1, 201)]
-    monkeypatch.setattr(gguf_tokenizer, "_merging", None)  # to call it would fail
-    said = "5,203 entries, the longest of 200 .* another one"
-    with pytest.raises(GGUFTokenizerError, match=said):
-        to_tokenizer(vocabulary(runs))
-
-
-def test_a_vocabulary_of_the_largest_known_shape_is_none_of_those(monkeypatch):
-    """Gemma 3's entries have at most 16 characters, and 9.93 million when squared."""
-    monkeypatch.setattr(gguf_tokenizer, "_loaded", lambda parts, *_: parts["model"])
-    words = [f"{i:016x}" for i in range(39_000)]
-    rows = ["▁" * n for n in range(1, 32)]
-    assert sum(len(entry) ** 2 for entry in words + rows) > 9_930_000
-    model = to_tokenizer(vocabulary(words + rows))
-    assert len(model["merges"]) == 31 * 30 / 2
 
 
 def test_what_the_user_defined_is_one_token_and_shown():
@@ -176,7 +118,7 @@ OF_GEMMA = gemma_pieces(**GEMMA)
 GEMMA_BACK = to_tokenizer(to_fields(OF_GEMMA))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.text(max_size=12) | st.sampled_from([*TEXTS, "<turn|>", "\n\n\n", "  é 三"]),
@@ -305,7 +247,9 @@ def test_habits_that_a_file_has_no_word_for_are_not_written(why):
 
 
 OTHERWISE = {
-    "it cuts text into words": lambda p: p.update(pre_tokenizer={"type": "Whitespace"}),
+    "it splits text into words": lambda p: p.update(
+        pre_tokenizer={"type": "Whitespace"}
+    ),
     "not every byte is an entry": no_byte,
     "whatever merges first": lambda p: p["model"].update(ignore_merges=True),
     "a line end beside something else": beside_a_line_end,
@@ -324,44 +268,29 @@ def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(why):
 
 # --- what is refused ---
 
-SOUND = pieces()["tokenizer.ggml.scores"]
+SCORES_NAN = [*pieces()["tokenizer.ggml.scores"][:-1], float("nan")]
 WRONG = {
     "model is 'bert'": {"model": "bert"},
-    "no tokenizer.ggml.model": {"model": 3},
-    "no tokenizer.ggml.tokens": {"tokens": None},
-    "not a list of texts": {"tokens": [1, 2]},
-    "has one twice": {"tokens": ["a", "a"], "token_type": [1, 1]},
-    "token_type has another length": {"token_type": [1]},
-    "token_type has 9": {"token_type": [9] * len(PIECES)},
-    "1 scores for": {"scores": [0.0]},
+    "no 'tokenizer.ggml.tokens'": {"tokens": ...},
+    "do not fit together": {"tokens": ["a", "a"], "token_type": [1, 1]},
+    "do not fit together: zip": {"token_type": [1]},
+    "a score is no finite": {"scores": SCORES_NAN},
     "add_space_prefix is on": {"add_space_prefix": True},
-    "eos_token_id is 5000": {"eos_token_id": 5000},
-    "bos_token_id is -1": {"bos_token_id": -1},
-    "scores has something that is no": {"scores": ["-1"] * len(PIECES)},
-    "scores has .* no finite number": {"scores": [*SOUND[:-1], float("nan")]},
-    "scores has .* finite number: what": {"scores": [*SOUND[:-1], float("-inf")]},
-    "no tokenizer.ggml.pre,.* Convert the": {"model": "gpt2", "merges": []},
+    "the bos token is -1": {"bos_token_id": -1},
+    "pre is None": {"model": "gpt2", "merges": []},
     "pre is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
     "merge .* is not one of two": {"model": "gpt2", "pre": "smollm", "merges": ["abc"]},
-    "no tokenizer.ggml.merges": {"model": "gemma4"},
-    "merge .'a', 'b', 'c'. is not": {"model": "gemma4", "merges": ["a b c"]},
-    "make no tokenizer": {
-        "model": "gpt2",
-        "pre": "smollm",
-        "tokens": ["a", "b", "c"],
-        "token_type": [1] * 3,
-        "merges": ["q zz"],
-    },
+    "no 'tokenizer.ggml.merges'": {"model": "gemma4"},
     "add_eos_token is on.* Take the model's folder": {"add_eos_token": True},
 }
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_what_makes_no_tokenizer_is_refused(said):
-    with pytest.raises(GGUFTokenizerError, match=said):
-        to_tokenizer(pieces(**WRONG[said]))
-    with pytest.raises(GGUFTokenizerError, match="template is no text"):
-        to_tokenizer(pieces() | {"tokenizer.chat_template": 3})
+@pytest.mark.parametrize("message", WRONG)
+def test_what_makes_no_tokenizer_is_refused(message):
+    fields = pieces(**WRONG[message])
+    fields = {key: value for key, value in fields.items() if value is not ...}
+    with pytest.raises(GGUFTokenizerError, match=message):
+        to_tokenizer(fields)
 
 
 def changed(made, **changes):
@@ -391,20 +320,13 @@ def with_merges(made, count):
 
 
 @pytest.mark.parametrize(
-    "made", [*(MADE[c] for c in CUTS if not CUTS[c].whole), OF_GEMMA]
+    "made", [*(MADE[c] for c in SPLITS if not SPLITS[c].whole), OF_GEMMA]
 )
-@pytest.mark.parametrize("count", [0, 3, 35])
+@pytest.mark.parametrize("count", [0, 35])
 def test_a_file_that_lacks_merges_is_refused(made, count):
     """Nothing else shows: it would cut text into four times the tokens."""
     with pytest.raises(GGUFTokenizerError, match=LOST):
         to_tokenizer(with_merges(made, count))
-
-
-def test_where_words_that_are_entries_stay_whole_no_merge_need_make_them():
-    few = to_tokenizer(with_merges(MADE["llama-bpe"], 3))
-    words = (entry for entry in few.get_vocab() if re.fullmatch("[a-z]+", entry))
-    word = max(words, key=len)
-    assert len(word) > 2 and few.tokenize(word) == [word]
 
 
 def test_a_share_of_entries_as_large_as_gemmas_may_be_made_by_no_merge():
@@ -423,33 +345,6 @@ def test_a_share_of_entries_as_large_as_gemmas_may_be_made_by_no_merge():
         assert back("many apples").input_ids == OF_GEMMA("many apples").input_ids
 
 
-@pytest.mark.parametrize("name", ["smollm", "llama-bpe"])
-def test_a_tokenizer_without_merges_is_not_written(name):
-    """gguf's writer leaves an empty list out, and nobody reads the file."""
-    none = changed(MADE[name], model={"merges": []})
-    with pytest.raises(GGUFTokenizerError, match="has no merges.* Save a folder"):
-        to_fields(none)
-
-
-def test_a_tokenizer_is_written_only_if_it_is_read_again():
-    few = json.loads(MADE["smollm"].backend_tokenizer.to_str())["model"]["merges"][:3]
-    with pytest.raises(GGUFTokenizerError, match="by no merge.* Save a folder"):
-        to_fields(changed(MADE["smollm"], model={"merges": few}))
-
-
-def test_more_merges_or_characters_than_any_model_has_are_refused(monkeypatch):
-    """A small file would ask for gigabytes: 1.33 million merges of 15 MB took 0.75."""
-    fields = to_fields(MADE["smollm"])
-    tokens, merges = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "merges"))
-    monkeypatch.setattr(gguf_tokenizer, "_merging", None)  # to call it would fail
-    longer = merges * (2**20 // len(merges) + 1)
-    with pytest.raises(GGUFTokenizerError, match="at most 1,048,576 are read.* Fetch"):
-        to_tokenizer(fields | {"tokenizer.ggml.merges": longer})
-    tokens = [*tokens[:-1], "x" * 2**22]
-    with pytest.raises(GGUFTokenizerError, match="characters, and at most 4,194,304"):
-        to_tokenizer(fields | {"tokenizer.ggml.tokens": tokens})
-
-
 # --- what llama.cpp does by itself, as it was seen to by `make gguf-check` ---
 
 
@@ -465,15 +360,6 @@ def test_llama_3_takes_a_word_that_is_an_entry_whole_whatever_merges_first():
         for pre in ({"pre": "llama-bpe"}, {"pre": "qwen2"})
     )
     assert whole.tokenize("xyz") == ["xyz"] and merged.tokenize("xyz") == [*"xyz"]
-
-
-def test_a_tokenizer_of_llama_3_that_merges_whole_words_is_not_written():
-    merging = changed(MADE["llama-bpe"], model={"ignore_merges": False})
-    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
-        to_fields(merging)
-    whole = changed(MADE["smollm"], model={"ignore_merges": True})
-    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
-        to_fields(whole)
 
 
 def test_qwen_is_written_with_the_normalizer_of_its_files_and_read_with_it():
