@@ -116,6 +116,8 @@ def to_tokenizer(fields: dict):
     try:
         entries = list(fields["tokenizer.ggml.tokens"])
         kinds = list(fields.get("tokenizer.ggml.token_type", [NORMAL] * len(entries)))
+        if len(set(entries)) < len(entries):
+            raise ValueError("an entry stands there twice")
         special = _special_tokens(fields, entries)
         parts = readers[model](fields, entries, kinds)
         parts["added_tokens"] = [

@@ -272,7 +272,7 @@ SCORES_NAN = [*pieces()["tokenizer.ggml.scores"][:-1], float("nan")]
 WRONG = {
     "model is 'bert'": {"model": "bert"},
     "no 'tokenizer.ggml.tokens'": {"tokens": ...},
-    "do not fit together": {"tokens": ["a", "a"], "token_type": [1, 1]},
+    "an entry stands there twice": {"tokens": ["a", "a"], "token_type": [1, 1]},
     "do not fit together: zip": {"token_type": [1]},
     "a score is no finite": {"scores": SCORES_NAN},
     "add_space_prefix is on": {"add_space_prefix": True},
