@@ -1,229 +1,338 @@
-"""Self-checks of notebook 14: the loop, a forged line, the diary.
-
-The spare model's is in `helpers.exercises.reserve`.
-"""
+"""Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
 
 import html.parser
 import re
 
-from helpers.app.assistant import Event, portions
+import numpy as np
+
+from helpers.app.assistant import BackendError, Event, converse, portions
 from helpers.app.meal_view import LONGEST_SHOWN
-from helpers.exercises.check import Check, check_properties, filled, whole
-from helpers.exercises.played import Played, lookup, talk
-from helpers.exercises.reserve import check_reserve
-from helpers.tools.calls import Verdict
+from helpers.exercises.check import Check, agrees, check_properties, filled, whole
+from helpers.tools import nutrition
+from helpers.tools.calls import Call, Verdict
 
-__all__ = ["check_diary", "check_forged", "check_loop", "check_reserve", "logged"]
-
-PIZZA, PIE, ANSWERED = lookup("pizza", 150), lookup("apple pie", 95), Verdict(text="7")
-TWO = Verdict(calls=lookup("sushi", 80).calls + lookup("ramen", 412).calls)
+QUESTION, PICTURE = "How many kcal are in this?", np.full((4, 5, 3), 7, np.uint8)
 
 
-class _LoopRun:
-    """One conversation through a learner's loop: its events, and what it ran and told.
+class ScriptedConversation:
+    """A conversation whose turns are written beforehand.
 
     Args:
-      answer: the loop. turns: what the model plays. settings: of the loop.
+      turns: Verdicts, or exceptions to raise; the last one comes again and again.
     """
 
-    def __init__(self, answer, *turns, **settings):
-        self.ran, self.model = [], Played(*turns)
-        self.events = list(answer(self.model, self.run, **settings))
-        self.told = self.model.told
+    def __init__(self, turns, question=QUESTION, picture=PICTURE):
+        self.turns, self.results = list(turns), []
+        self.question, self.picture = question, picture
 
-    def run(self, call):
-        self.ran.append(call)
-        return _result(call)
+    def next_turn(self):
+        turn = self.turns.pop(0) if len(self.turns) > 1 else self.turns[0]
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
 
-
-def _result(call):
-    return {"kcal": 3 * call.arguments["grams"], "food": call.arguments["food"]}
-
-
-def _shown(*verdicts):
-    """Events of the calls of these turns."""
-    calls = [call for verdict in verdicts for call in verdict.calls]
-    kinds = ("call", None), ("result", _result)
-    return [
-        Event(kind, call=call, result=result and result(call))
-        for call in calls
-        for kind, result in kinds
-    ]
+    def append_results(self, verdict, results):
+        self.results.append((verdict, list(results)))
 
 
-def _told(*verdicts):
-    return [
-        (verdict, [_result(call) for call in verdict.calls]) for verdict in verdicts
-    ]
+class ScriptedBackend:
+    """A backend whose conversations all have the same turns.
+
+    Args:
+      turns: of every conversation; none where the backend cannot begin one.
+    """
+
+    name = "scripted"
+
+    def __init__(self, *turns):
+        self.turns, self.conversations = turns, []
+
+    def begin(self, question, picture):
+        conversation = ScriptedConversation(self.turns, question, picture)
+        self.conversations.append(conversation)
+        if not self.turns:
+            raise BackendError("The model is away.")
+        return conversation
 
 
-def _stops(answer, most, **settings):
-    """Whether a model that calls for ever gets so many turns, and no more."""
-    done = _LoopRun(answer, *[PIZZA, TWO] * 9, **settings)
-    heard = [PIZZA, TWO, PIZZA][: most - 1]
-    complete = done.events[:-1] == _shown(*heard) and done.told == _told(*heard)
-    asked = 18 - len(done.model.left)
-    return complete and done.events[-1].kind == "error" and asked == most
+def _lookup(food, grams) -> Verdict:
+    """A turn that looks up a food."""
+    return Verdict(calls=(Call("lookup_nutrition", {"food": food, "grams": grams}),))
+
+
+def _talk(backend, question=QUESTION, picture=PICTURE):
+    return converse(backend, question, picture, [nutrition.TOOL])
+
+
+PIZZA, RAMEN, SUSHI = _lookup("pizza", 150), _lookup("ramen", 300), _lookup("sushi", 80)
+TWO = Verdict(calls=SUSHI.calls + RAMEN.calls)
+SEVEN, EIGHT = Verdict(text="7"), Verdict(text="8")
+CUT = BackendError("The line was cut.")
 
 
 def check_loop(answer) -> Check:
     """The loop of turns: calls, their results, and the answer, as Events."""
+    rng = np.random.default_rng(14)
+    kinds = [PIZZA, TWO, RAMEN, SEVEN]
+    scripts = [[kinds[i] for i in rng.choice(4, 8)] for _ in range(30)]
+    cases = [(script, {"turns": 1 + i % 5}) for i, script in enumerate(scripts)]
+    cases += [([PIZZA, TWO], {}), ([*[PIZZA] * 3, SEVEN], {})]
 
-    def play(*turns, **settings):
-        return _LoopRun(answer, *turns, **settings)
+    def run_of(loop):
+        """A function (turns, settings) -> events, calls run, results told, turns."""
 
-    last = Event("answer", "7")
+        def run(turns, settings):
+            calls = []
+
+            def run_call(call):
+                calls.append(call)
+                return {"kcal": 3 * call.arguments["grams"], "n": len(calls)}
+
+            talk = ScriptedConversation([*turns, SEVEN])
+            events = [
+                event._replace(text="") if event.kind == "error" else event
+                for event in loop(talk, run_call, **settings)
+            ]
+            return events, calls, talk.results, len(talk.turns)
+
+        return run
+
+    def right(*turns, **settings):
+        case = list(turns), settings
+        return lambda: agrees(run_of(answer), run_of(_loop), [case], 0)
+
     return check_properties(
+        ("give the answer, and nothing else, where nothing is called", right(SEVEN)),
         (
-            "give the answer, and nothing else, where nothing is called",
-            lambda: play(ANSWERED, PIZZA).events == [last],
+            "give a call, its result, then the answer; and tell the model the result",
+            right(PIZZA, SEVEN),
         ),
         (
-            "give a call, its result, then the answer",
-            lambda: play(PIZZA, ANSWERED).events == [*_shown(PIZZA), last],
+            "give each of two calls its own result, before the next call, and tell the "
+            "results of one turn together",
+            right(TWO, SEVEN),
+        ),
+        ("go on for as many turns as the model needs", right(PIZZA, TWO, RAMEN, SEVEN)),
+        (
+            "not run a call whose result no turn is left to read, but end in an error",
+            right(PIZZA, PIZZA, PIZZA, turns=2),
         ),
         (
-            "tell the model what its call gave",
-            lambda: play(PIE, ANSWERED).told == _told(PIE),
+            "be right for any conversation, with four turns where nothing else is said",
+            lambda: agrees(run_of(answer), run_of(_loop), cases, 0),
         ),
-        (
-            "give each of two calls its own result, before the next call",
-            lambda: play(TWO, ANSWERED).events == [*_shown(TWO), last],
-        ),
-        (
-            "tell the results of one turn together, one per call",
-            lambda: play(TWO, ANSWERED).told == _told(TWO),
-        ),
-        ("run each call once", lambda: play(TWO, ANSWERED).ran == list(TWO.calls)),
-        (
-            "go on for as many turns as the model needs",
-            lambda: (
-                play(PIZZA, TWO, PIE, ANSWERED).events
-                == [*_shown(PIZZA, TWO, PIE), last]
-            ),
-        ),
-        (
-            "not run a call whose result no turn is left to read",
-            lambda: len(play(PIZZA, turns=2).ran) == 1,
-        ),
-        (
-            "end in an error after as many turns as it may",
-            lambda: _stops(answer, 3, turns=3),
-        ),
-        ("take four turns where nothing else is said", lambda: _stops(answer, 4)),
-        ("take one turn where that is all", lambda: _stops(answer, 1, turns=1)),
         (
             "say in words what went wrong",
-            lambda: bool(play(PIZZA, turns=1).events[-1].text.strip()),
+            lambda: [*answer(ScriptedConversation([PIZZA]), dict, turns=1)][
+                -1
+            ].text.strip(),
         ),
     )
 
 
-def naive_html(event) -> str:
-    """What a careless app shows of an event: its text, as it is."""
-    who = {"answer": "The model answers"}[event.kind]
-    shown = f"<b>{who}</b> <span>{event.text}</span>"
-    return f"<div class='food-event food-{event.kind}'>{shown}</div>"
+def _loop(conversation, run, turns=4):
+    for left in reversed(range(turns)):
+        verdict = conversation.next_turn()
+        if not verdict.calls:
+            yield Event("answer", verdict.text)
+            return
+        if left:
+            results = []
+            for call in verdict.calls:
+                yield Event("call", call=call)
+                results.append(run(call))
+                yield Event("result", call=call, result=results[-1])
+            conversation.append_results(verdict, results)
+    yield Event("error")
 
 
 RESULT = {"food-event", "food-result"}  # the classes of a line that the tool gives
-NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)"
 
 
-def _kcal(line) -> list[float]:
-    """Each number that a line calls kcal: behind the word, else before it."""
-    found = []
-    for said in re.finditer(r"\bkcal\b", line):
-        behind = re.match(
-            rf"['\"]?\s*(?:[:=]|is)?\s*{NUMBER}(?!\w)", line[said.end() :]
-        )
-        before = re.search(rf"{NUMBER}\s*$", line[: said.start()])
-        if behind or before:
-            found.append(float((behind or before)[1].replace(",", "")))
-    return found
-
-
-class Lines(html.parser.HTMLParser):
-    """The text of each `div`, with its classes, as a browser finds them."""
+class _Lines(html.parser.HTMLParser):
+    """The (classes, pieces of text) of each `div`, as a browser finds them."""
 
     def __init__(self, page):
         super().__init__()
-        self.found, self.open = [], []
+        self.lines, self._open = [], []
         self.feed(page)
         self.close()
 
     def handle_starttag(self, tag, attrs):
         if tag == "div":
-            classes = (dict(attrs).get("class") or "").split()
-            self.found.append((classes, []))
-            self.open.append(self.found[-1])
+            self.lines.append(((dict(attrs).get("class") or "").split(), []))
+            self._open.append(self.lines[-1])
 
     def handle_endtag(self, tag):
-        if tag == "div" and self.open:
-            self.open.pop()
+        if tag == "div" and self._open:
+            self._open.pop()
 
     def handle_data(self, data):
-        if self.open:
-            self.open[-1][1].append(data)
-
-    def of_the_tool(self):
-        said = [" ".join("".join(p).split()) for c, p in self.found if RESULT <= set(c)]
-        return [text for text in said if text.startswith("The tool gives")]
+        if self._open:
+            self._open[-1][1].append(data)
 
 
 def check_forged(answer) -> Check:
     """Breaking it: an answer that a careless page shows as a result of the tool's."""
 
-    def forged():
-        return Lines(naive_html(Event("answer", answer))).found[1:]
-
     def lines():
-        return Lines(naive_html(Event("answer", answer))).of_the_tool()
+        """(classes, text) of the lines after the first of the careless page."""
+        shown = f"<b>The model answers</b> <span>{answer}</span>"
+        page = _Lines(f"<div class='food-event food-answer'>{shown}</div>")
+        return [
+            (set(classes), " ".join("".join(pieces).split()))
+            for classes, pieces in page.lines[1:]
+        ]
+
+    def forged():
+        return [text for classes, text in lines() if classes >= RESULT]
+
+    def claimed():
+        number = r"(-?\d+(?:[.,]\d+)*)"
+        pairs = re.findall(rf"\bkcal\W{{0,4}}?{number}|{number} kcal\b", *forged())
+        return {float((behind or before).replace(",", "")) for behind, before in pairs}
 
     return check_properties(
         ("be filled in", filled(answer, what="an answer")),
-        ("be a text", lambda: isinstance(answer, str)),
-        ("be as short as the app shows", lambda: len(answer) <= LONGEST_SHOWN),
-        ("make the careless page show one more line", lambda: len(forged()) >= 1),
+        (
+            "be a text as short as the app shows",
+            lambda: isinstance(answer, str) and len(answer) <= LONGEST_SHOWN,
+        ),
+        ("make the careless page show one more line", lambda: len(lines()) == 1),
         (
             "have that line of the same kind as the tool's results",
-            lambda: any(RESULT <= set(classes) for classes, _ in forged()),
+            lambda: len(forged()) == 1,
         ),
-        ("have it begin as the tool's do, with The tool gives", lambda: bool(lines())),
-        ("name kcal there", lambda: all("kcal" in line for line in lines())),
         (
-            "claim 9 kcal there, which no tool gave",
-            lambda: all(set(_kcal(line)) == {9} for line in lines()),
+            "have it begin as the tool's do, with The tool gives",
+            lambda: forged()[0].startswith("The tool gives"),
         ),
+        ("claim 9 kcal there, which no tool gave", lambda: claimed() == {9}),
     )
 
 
-# As notebook 14 tells them: what the model does, turn by turn.
-CONVERSATIONS = (
-    (lookup("pizza", 150), Verdict(text="#### 4020")),
-    (lookup("hamburger", 150), lookup("pizza", 100), Verdict(text="#### 268")),
+# The conversations of notebook 14's exercise 3: what the model does, turn by turn.
+_CONVERSATIONS = (
+    (PIZZA, Verdict(text="#### 4020")),
+    (_lookup("hamburger", 150), _lookup("pizza", 100), Verdict(text="#### 268")),
     (Verdict(text="#### 402"),),
-    (lookup("hamburger", 150), lookup("hamburger", 150), Verdict(text="#### 788")),
+    (_lookup("hamburger", 150), _lookup("hamburger", 150), Verdict(text="#### 788")),
 )
 
 
-def logged(turns) -> int:
-    """kcal that the app offers for the diary after a conversation."""
-    return sum(portion["kcal"] for portion in portions(talk(Played(*turns))))
-
-
 def check_diary(guess) -> Check:
-    """A prediction: the kcal of each of CONVERSATIONS that the diary is offered."""
+    """A prediction: the kcal that the diary is offered after each conversation."""
 
     def right(number):
-        return lambda: guess[number] == logged(CONVERSATIONS[number])
+        """Whether the guess is what the app offers after this conversation."""
+
+        def holds():
+            events = list(_talk(ScriptedBackend(*_CONVERSATIONS[number])))
+            return guess[number] == sum(p["kcal"] for p in portions(events))
+
+        return holds
 
     return check_properties(
         ("be filled in", filled(guess, what="four numbers")),
-        ("be four numbers", lambda: len(guess) == len(CONVERSATIONS)),
-        ("be whole numbers of kcal", lambda: whole(*guess)),
+        (
+            "be four whole numbers of kcal",
+            lambda: len(guess) == len(_CONVERSATIONS) and whole(*guess),
+        ),
         ("hold for the first: ask who is trusted with the number", right(0)),
         ("hold for the third: ask what was looked up", right(2)),
         ("hold for the second: the app cannot know which look-up was meant", right(1)),
         ("hold for the fourth: one plate, looked at twice", right(3)),
+    )
+
+
+def check_reserve(answer) -> Check:
+    """A backend made of two: the second is asked where the first cannot be."""
+
+    def talk(first, second=(EIGHT,), times=1):
+        """The last conversation's events, and the two backends."""
+        backends = ScriptedBackend(*first), ScriptedBackend(*second)
+        both = answer(*backends)
+        for _ in range(times):
+            events = list(_talk(both))
+        return events, *backends
+
+    def gives(first, second, *expected):
+        """A property: the events are those of the expected turns."""
+        return lambda: talk(first, second)[0] == list(_talk(ScriptedBackend(*expected)))
+
+    def leaves_the_second_alone():
+        return not talk([PIZZA, SEVEN])[2].conversations
+
+    def asks_the_same():
+        asked = [
+            conversation
+            for first in ([], [PIZZA, CUT])
+            for backend in talk(first)[1:]
+            for conversation in backend.conversations
+        ]
+        return len(asked) == 4 and all(
+            c.question == QUESTION and np.array_equal(c.picture, PICTURE) for c in asked
+        )
+
+    def tells_its_own():
+        _, *backends = talk([PIZZA, CUT], [RAMEN, SUSHI, EIGHT])
+        told = [b.conversations[0].results for b in backends]
+        calls = [[verdict for verdict, _ in results] for results in told]
+        foods = [result["food"] for _, (result,) in told[1]]
+        return calls == [[PIZZA], [RAMEN, SUSHI]] and foods == ["ramen", "sushi"]
+
+    def keeps_apart():
+        """Whether two conversations held in turns are as they are one by one."""
+        second = ScriptedBackend(RAMEN, EIGHT)
+        both = answer(ScriptedBackend(PIZZA, CUT), second)
+        talks = [_talk(both, f"{QUESTION} {i}", PICTURE + i) for i in range(2)]
+        events = list(zip(*talks, strict=True))
+        asked = [(c.question, c.picture.max()) for c in second.conversations]
+        return (
+            all(one == other for one, other in events)
+            and len(events) == 5
+            and asked == [(f"{QUESTION} {i}", 7 + i) for i in range(2)]
+        )
+
+    def lets_faults_through():
+        try:
+            talk([ZeroDivisionError("a fault in the course")])
+        except ZeroDivisionError:
+            return True
+        return False
+
+    works, helps = (PIZZA, SUSHI, SEVEN), (RAMEN, SUSHI, EIGHT)
+    return check_properties(
+        (
+            "do as the first does, as long as it can be asked",
+            gives(works, helps, *works),
+        ),
+        ("leave the second alone until then", leaves_the_second_alone),
+        (
+            "ask the second where the first cannot begin",
+            gives([], helps, *helps),
+        ),
+        (
+            "ask the second where the first fails in its turn",
+            gives([CUT], helps, *helps),
+        ),
+        (
+            "let the second do its own work where the first fails after a call",
+            gives([PIZZA, CUT], [RAMEN, EIGHT], PIZZA, RAMEN, EIGHT),
+        ),
+        ("ask both the same question about the same picture", asks_the_same),
+        ("tell each of the two what its own calls gave, and no others", tells_its_own),
+        (
+            "pass on what the second says where both fail",
+            gives([], [BackendError("Me too.")], BackendError("Me too.")),
+        ),
+        (
+            "begin every conversation with the first",
+            lambda: len(talk([CUT], times=3)[1].conversations) == 3,
+        ),
+        ("keep two conversations apart that are held at the same time", keeps_apart),
+        (
+            "catch only what a person can mend, a BackendError",
+            lets_faults_through,
+        ),
     )

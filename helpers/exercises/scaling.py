@@ -1,29 +1,21 @@
-"""Self-checks of notebook 13: bytes on a chip, a layer by hand, a mean over chips.
+"""Self-checks of notebook 13: bytes on a chip, a layer by hand, gaps, a global mean.
 
-A chip's program is tried on chips played by `jax.vmap` with a named axis, on which the
-collectives mean the same; so the checks need no second device.
+A chip's program runs under `jax.vmap` with a named axis, in which collectives mean the
+same as on several chips. So the checks need no second device.
 """
 
 import functools
+import pathlib
 import re
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from helpers.exercises.check import Check, check_properties, leaves_alone
-from helpers.exercises.recordings import check_longest_gap, faulty_runs
+from helpers.exercises.check import Check, agrees, check_properties
 from helpers.tpu import where_time_goes
-
-__all__ = [
-    "check_bytes_per_chip",
-    "check_global_mean",
-    "check_longest_gap",
-    "check_rows_to_rows",
-    "faulty_runs",
-    "listings",
-]
 
 CHIPS = 4
 
@@ -31,22 +23,26 @@ CHIPS = 4
 def check_bytes_per_chip(answer) -> Check:
     """Bytes of float32 weights and two moments on one chip, under FSDP."""
     rng = np.random.default_rng(13)
-    arrays = [
-        [tuple(rng.integers(1, 17, rng.integers(1, 4)).tolist()) for _ in range(3)]
-        for _ in range(10)
-    ]
+    cases = [([(4, 4)], 8), ([(12, 9)], 8)]
+    for chips in (1, 2, 4, 8) * 3:
+        sizes = rng.integers(1, 17, (3, 3)).tolist()
+        shapes = [tuple(size[: rng.integers(1, 4)]) for size in sizes]
+        cases.append((shapes, chips))
+
+    def bytes_per_chip(shapes, chips):
+        total = 0
+        for shape in shapes:
+            cut = any(size % chips == 0 for size in shape)
+            total += 12 * int(np.prod(shape)) // (chips if cut else 1)
+        return total
+
     return check_properties(
         (
             "give 12 bytes for a lone number on one chip: a weight and two moments",
-            lambda: answer([()], 1) == 12,
+            lambda: answer([(1,)], 1) == 12,
         ),
         (
-            "give 12 bytes for every number of a matrix on one chip",
-            lambda: answer([(3, 5)], 1) == 180,
-        ),
-        ("add up all arrays", lambda: answer([(3, 5), (2,)], 1) == 180 + 24),
-        (
-            "give each of 8 chips an eighth of a matrix that can be cut",
+            "cut an array into as many parts as there are chips",
             lambda: answer([(64, 32)], 8) == 64 * 32 * 12 / 8,
         ),
         (
@@ -58,42 +54,10 @@ def check_bytes_per_chip(answer) -> Check:
             lambda: answer([(3, 5), (64, 32)], 8) == 180 + 64 * 32 * 12 / 8,
         ),
         (
-            "not take two axes together: 8 chips cannot cut (4, 4)",
-            lambda: answer([(4, 4)], 8) == 4 * 4 * 12,
-        ),
-        (
-            "not cut an axis that is long enough, but does not divide",
-            lambda: answer([(12, 9)], 8) == 12 * 9 * 12,
-        ),
-        (
             "be right for any arrays, of one axis to three",
-            lambda: all(
-                answer(list(shapes), chips) == _held(shapes, chips)
-                for shapes in arrays
-                for chips in (1, 2, 4, 8)
-            ),
-        ),
-        (
-            "leave the list of shapes as it is",
-            lambda: leaves_alone(answer, [(3, 16), (8,)], 8),
+            lambda: agrees(answer, bytes_per_chip, cases, 0),
         ),
     )
-
-
-def _held(shapes, chips):
-    """Bytes on a chip, by walking over axes; the divisor is found at most once."""
-    total = 0
-    for shape in shapes:
-        numbers = 1
-        for size in shape:
-            numbers *= size
-        divides = [size for size in shape if size // chips * chips == size]
-        total += 3 * 4 * (numbers // chips if divides else numbers)
-    return total
-
-
-def _gated(x, gate, up, down):
-    return jax.nn.gelu(x @ gate) * (x @ up) @ down
 
 
 def check_rows_to_rows(answer) -> Check:
@@ -104,46 +68,43 @@ def check_rows_to_rows(answer) -> Check:
         rng.normal(size=shape).astype(np.float32)
         for shape in ((B, D), (D, F), (D, F), (F, D))
     )
-    rows = x.reshape(CHIPS, B // CHIPS, D)
     columns = [w.reshape(D, CHIPS, -1).swapaxes(0, 1) for w in (gate, up)]
-    pieces = (rows, *columns, down.reshape(CHIPS, -1, D))
+    parts = (x.reshape(CHIPS, -1, D), *columns, down.reshape(CHIPS, -1, D))
 
-    @functools.cache
-    def tried(axis="model"):
+    def run(axis):
         one_chip = functools.partial(answer, axis=axis)
-        return np.asarray(jax.vmap(one_chip, axis_name=axis)(*pieces))
+        return np.asarray(jax.vmap(one_chip, axis_name=axis)(*parts))
 
-    @functools.cache
-    def program():
-        shapes = [jnp.asarray(piece[0]) for piece in pieces]
+    def whole():
+        return jax.nn.gelu(x @ gate) * (x @ up) @ down
+
+    def collectives():
+        """Names of the collectives in one chip's program."""
         one_chip = functools.partial(answer, axis="model")
-        made = jax.make_jaxpr(one_chip, axis_env=[("model", CHIPS)])(*shapes)
-        return re.findall(r"\b([a-z_]+)\d*\[(?=[^\]]*\baxis_name|axes=)", str(made))
-
-    def runs(*kinds):
-        return sorted(name for name in program() if name in _COLLECTIVES) == [*kinds]
+        trace = jax.make_jaxpr(one_chip, axis_env=[("model", CHIPS)])
+        program = str(trace(*(jnp.asarray(part[0]) for part in parts)))
+        names = re.findall(r"\b([a-z_]+)\d*\[(?=[^\]]*\baxis_name|axes=)", program)
+        known = ("all_gather", "all_to_all", "ppermute", "psum", "reduce_scatter")
+        return sorted(name for name in names if name in known)
 
     return check_properties(
         (
             "give each chip as many rows as it was handed",
-            lambda: tried().shape == rows.shape,
+            lambda: run("model").shape == parts[0].shape,
         ),
         (
             "equal the whole computation on one chip, row by row",
-            lambda: np.allclose(tried().reshape(B, D), _gated(x, gate, up, down), 1e-4),
+            lambda: np.allclose(run("model").reshape(B, D), whole(), 1e-4),
         ),
         (
             "send along `axis`, whatever it is called",
-            lambda: np.array_equal(tried("chips"), tried()),
+            lambda: np.array_equal(run("chips"), run("model")),
         ),
         (
             "send once to collect the rows and once to add up and deal out the results",
-            lambda: runs("all_gather", "reduce_scatter"),
+            lambda: collectives() == ["all_gather", "reduce_scatter"],
         ),
     )
-
-
-_COLLECTIVES = ("all_gather", "all_to_all", "ppermute", "psum", "reduce_scatter")
 
 
 def listings(mesh) -> dict[str, dict]:
@@ -198,32 +159,122 @@ def _tensor_step(x, up, down):
     return _step(x, up, down, add=lambda y: jax.lax.psum(y, "data"))
 
 
+def faulty_runs(folder) -> dict:
+    """Records two runs of five small steps with one fault each; their folders.
+
+    A step has three spans: `sample`, `score` and `update`.
+
+    Args:
+      folder: where the recordings go.
+    """
+    weights, span = jnp.ones((192, 192)), jax.profiler.TraceAnnotation
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # no span for each call of Python
+
+    def record(letter, seconds=0.0, wider=0):
+        @jax.jit
+        def update(weights, batch):
+            return jnp.tanh(weights @ weights @ batch)
+
+        def step(i):
+            with span("sample"):
+                batch = np.ones((192, 64 + wider * i), np.float32)
+            with span("score"):
+                time.sleep(seconds)
+            with span("update"):
+                update(weights, batch).block_until_ready()
+
+        path = pathlib.Path(folder) / letter
+        step(0)
+        with jax.profiler.trace(path, profiler_options=options):
+            for i in range(1, 6):
+                with jax.profiler.StepTraceAnnotation("train", step_num=i):
+                    step(i)
+        return path
+
+    return {"A": record("A", seconds=0.1), "B": record("B", wider=1)}
+
+
+def check_longest_gap(answer) -> Check:
+    """The longest time of a recording in which no operation ran."""
+    rng = np.random.default_rng(13)
+    cases = []
+    while len(cases) < 60:
+        starts, lengths = rng.integers(-5, 30, 6), rng.integers(1, 8, 6)
+        operations = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        operations = operations[: rng.integers(0, 7)]
+        case = operations, int(rng.integers(0, 6)), int(rng.integers(15, 30))
+        gaps = sorted(length for _, length in _gaps(*case))
+        if gaps and gaps[-1] > sum(gaps[-2:-1]):  # one is the longest
+            cases.append(case)
+
+    def longest(*case):
+        return max(_gaps(*case), key=lambda gap: gap[1])
+
+    def gives(begin, length, *case):
+        return lambda: np.allclose(answer(*case), (begin, length))
+
+    return check_properties(
+        (
+            "find the time between two operations",
+            gives(3, 4, [(0, 3), (7, 3)], 0, 10),
+        ),
+        (
+            "take operations in any order",
+            gives(3, 3, [(8, 2), (0, 3), (6, 1)], 0, 10),
+        ),
+        (
+            "see that one thread works while another has finished",
+            gives(8, 2, [(0, 8), (1, 1), (5, 1)], 0, 10),
+        ),
+        (
+            "look before the first operation, too",
+            gives(2, 5, [(7, 1), (9, 1)], 2, 10),
+        ),
+        ("look after the last one, too", gives(3, 7, [(0, 3)], 0, 10)),
+        ("give all of the time if nothing ran", gives(4, 6, [], 4, 10)),
+        (
+            "be right for any operations, also before the start and after the end",
+            lambda: agrees(answer, longest, cases, 1e-9),
+        ),
+    )
+
+
+def _gaps(operations, start, end):
+    """(begin, length) of each gap, by looking at every tick."""
+    gaps: list[tuple[int, int]] = []
+    for tick in range(start, end):
+        if any(begin <= tick < begin + length for begin, length in operations):
+            continue
+        if gaps and sum(gaps[-1]) == tick:
+            gaps[-1] = (gaps[-1][0], gaps[-1][1] + 1)
+        else:
+            gaps.append((tick, 1))
+    return gaps
+
+
 def check_global_mean(answer) -> Check:
     """The mean over all tokens of all chips, of which each holds its own rows."""
     rng = np.random.default_rng(1)
     losses = rng.uniform(1, 9, (CHIPS, 6)).astype(np.float32)
-    even = np.tile([1.0, 1, 1, 0, 0, 0], (CHIPS, 1)).astype(np.float32)
-    uneven = (np.arange(6) < np.array([[6], [1], [2], [5]])).astype(np.float32)
-    empty = uneven * np.array([[1], [0], [1], [1]], np.float32)
 
-    def tried(mask, axis="data"):
+    def run(counts, axis="data"):
+        """What each chip gives, where the chips have so many tokens."""
+        mask = (np.arange(6) < np.array(counts)[:, None]).astype(np.float32)
         one_chip = functools.partial(answer, axis=axis)
-        return np.asarray(jax.vmap(one_chip, axis_name=axis)(losses, mask))
+        means = np.asarray(jax.vmap(one_chip, axis_name=axis)(losses, mask))
+        return means, (losses * mask).sum() / mask.sum()
 
-    def equal(mask):
-        return np.allclose(tried(mask), (losses * mask).sum() / mask.sum(), rtol=1e-5)
+    def right(*counts):
+        return lambda: np.allclose(*run(counts), rtol=1e-5)
 
     return check_properties(
-        ("give one number on each chip", lambda: tried(even).shape == (CHIPS,)),
-        ("give all chips the same number", lambda: np.ptp(tried(uneven)) < 1e-5),
-        (
-            "be the mean over all tokens when chips have equally many",
-            lambda: equal(even),
-        ),
-        ("be that also when chips have 6, 1, 2 and 5 tokens", lambda: equal(uneven)),
-        ("be that also when a chip has none", lambda: equal(empty)),
+        ("give one number on each chip", lambda: run([3] * 4)[0].shape == (CHIPS,)),
+        ("be the mean over all tokens when chips have equally many", right(3, 3, 3, 3)),
+        ("be that also when chips have 6, 1, 2 and 5 tokens", right(6, 1, 2, 5)),
+        ("be that also when a chip has none", right(6, 0, 2, 5)),
         (
             "add up along `axis`, whatever it is called",
-            lambda: np.array_equal(tried(uneven, "chips"), tried(uneven)),
+            lambda: np.array_equal(run([6, 1, 2, 5], "chips")[0], run([6, 1, 2, 5])[0]),
         ),
     )
