@@ -82,7 +82,7 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     for source in sources:
         course.run(source, names)
     assert path.read_text() == text
-    assert len(names["train"]) > 150 and len(names["found"].rows) == 200
+    assert len(names["train"]) > 150 and len(names["loaded"].rows) == 200
     assert names["scores"][:5] == [1.0] * 5
 
 
@@ -139,7 +139,7 @@ def test_without_one_the_notebooks_own_problems_are_held_to_their_numbers(cells)
     for source in sources:
         course.run(source, names)
     assert names["scores"][:5] == [1.5] * 5
-    names["found"].rows.pop()
+    names["loaded"].rows.pop()
     checked = sources[1].splitlines()[-1]
     with pytest.raises(AssertionError):
         exec(checked, names)

@@ -1,11 +1,15 @@
-"""Files of a learner's own: what can be used is used, what cannot is named."""
+"""Rows of a user's own: common forms are converted, what cannot be used is counted."""
 
-import csv
+import collections
 import json
-import re
+import math
+import unicodedata
 
+import datasets
+import pandas
+import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import batches, runtime
@@ -14,14 +18,20 @@ from helpers.generation import Rollouts
 from helpers.model import weights
 from helpers.rewards import correct, extract_strict
 from helpers.tasks import custom_rows, word_problems
+from helpers.tasks.custom_rows import plain
 from helpers.text import chat
 
 GOOD = {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"}
+UNSEEN = "\u200b\u00ad\u2060\ufeff"  # of no width
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     return chat.load_tokenizer(runtime.ROOT / "data" / "tiny" / "sft")
+
+
+def numbered(count, **more):
+    return [GOOD | {"question": f"What is {i} + 4?"} | more for i in range(count)]
 
 
 def write(path, *lines):
@@ -30,226 +40,179 @@ def write(path, *lines):
     return path
 
 
-def numbered(count):
-    return [GOOD | {"question": f"What is {i} + 4?"} for i in range(count)]
+ROWS = numbered(3, number="00501")
 
 
-def test_rows_are_read_in_order_with_all_their_columns(tmp_path):
-    rows = [row | {"source": "mine"} for row in numbered(3)]
-    lines = [b"\xef\xbb\xbf" + json.dumps(rows[0]).encode(), b"  ", *rows[1:], b""]
-    found = custom_rows.read(write(tmp_path / "mine.jsonl", *lines))
-    assert found.rows == rows and not found.faults
-    assert str(found) == "3 rows can be used, 0 are left out."
+def as_arrow(path):
+    datasets.Dataset.from_list(ROWS).save_to_disk(path.parent / "table")
+    next((path.parent / "table").glob("*.arrow")).rename(path)
+
+
+FILES = {
+    "rows.jsonl": lambda p: write(p, b"\xef\xbb\xbf" + json.dumps(ROWS[0]).encode(),
+                                  b"  ", *ROWS[1:], b""),
+    "utf-16.jsonl": lambda p: p.write_text(
+        "\n".join(map(json.dumps, ROWS)), "utf-16"),
+    "array.json": lambda p: p.write_text(json.dumps(ROWS, indent=2)),
+    "title.json": lambda p: p.write_text(json.dumps({"title": "mine", "data": ROWS})),
+    "rows.csv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False),
+    "excel.csv": lambda p: pandas.DataFrame(ROWS).to_csv(
+        p, index=False, sep=";", encoding="utf-8-sig"),
+    "rows.tsv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False, sep="\t"),
+    "rows.parquet": lambda p: pandas.DataFrame(ROWS).to_parquet(p),
+    "rows.arrow": as_arrow,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_of_file_gives_the_same_rows(name, tmp_path, monkeypatch):
+    """Leading zeros included: 00501 is no number."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    FILES[name](tmp_path / name)
+    loaded = custom_rows.read(tmp_path / name)
+    assert loaded.rows == ROWS and not loaded.dropped
+    assert str(loaded) == "3 rows can be used, 0 are left out."
+
+
+TABLES = {
+    "one by one": iter(ROWS),
+    "datasets": datasets.Dataset.from_list(ROWS),
+    "splits": datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)}),
+    "pandas": pandas.DataFrame(ROWS),
+    "pyarrow": pyarrow.Table.from_pylist(ROWS),
+    "columns": {name: [row[name] for row in ROWS] for name in ROWS[0]},
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_every_form_of_table_gives_the_same_rows(form):
+    assert custom_rows.check(TABLES[form]).rows == ROWS
+
+
+Q, A = "What is 2?", "#### 2"
+FORMS = {
+    "other names": {"Prompt": Q, "completion": A},
+    "alpaca": {"instruction": "What is", "input": "2?", "output": A},
+    "alpaca, no input": {"instruction": Q, "input": "", "output": A},
+    "messages": {"messages": [{"role": "user", "content": Q},
+                              {"role": "assistant", "content": A}]},
+    "sharegpt": {"conversations": [{"from": "human", "value": Q},
+                                   {"from": "gpt", "value": A}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_as_other_data_sets_have_them_are_converted(form):
+    (row,) = custom_rows.check([FORMS[form]]).rows
+    expected = "What is\n\n2?" if form == "alpaca" else Q
+    assert row == {"question": expected, "answer": A}
+
+
+def test_numbers_and_names_of_a_users_own_are_converted():
+    names = {"question": "text", "answer": "label"}
+    records = [{"text": "a", "label": 5, "prompts": "x", "id": 1},
+               {"text": "b", "label": True, "prompts": "y", "id": "2"}]  # fmt: skip
+    assert custom_rows.check(records, columns=names).rows == [
+        {"question": "a", "answer": "5", "prompts_": "x", "id": "1"},
+        {"question": "b", "answer": "true", "prompts_": "y", "id": "2"},
+    ]
+    with pytest.raises(ValueError, match="'qestion', and ours are question and answer"):
+        custom_rows.check([GOOD], columns={"qestion": "prompt"})
 
 
 BROKEN = {
     "no JSON": b'{"question": "cut o',
-    "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
-    "no JSON object with named columns": b'["question", "answer"]',
-    'a number in the column "question": write it in quotes, such as "5"': b'{"questi'
-    b'on": 3, "answer": "b"}',
-    'true or false in the column "answer": write it in quotes': b'{"question": "a", '
-    b'"answer": true}',
-    'no text in the column "answer", but a list or an object: write its text': (
+    "no JSON: NaN is not one of its numbers, write null": b'{"question": NaN}',
+    "no object with named columns": b'["question", "answer"]',
+    'no text in the column "answer"': b'{"question": "a"}',
+    'a list or an object in the column "answer": write its text': (
         b'{"question": "a", "answer": ["b"]}'
     ),
-    "the question has no letter that can be seen": json.dumps(
-        GOOD | {"question": "\u200b\u2060"}
-    ).encode(),
-    "the answer has no letter that can be seen": json.dumps(
-        {"question": "a", "answer": "\7"}
-    ).encode(),
-    "the answer has a NUL character in it": json.dumps(
-        {"question": "a", "answer": "b\0"}
-    ).encode(),
-    "a question that came before, but for capitals, blanks or codes": b'{"question": '
-    b'"what IS  2 + 3?", "answer": "b"}',
-    'no text in the column "answer"': b'{"question": "a"}',
-    "the answer is empty": b'{"question": "a", "answer": " \\n"}',
-    "a question that came before": json.dumps(GOOD).encode(),
-    'the column "self" is what a reward calls its own: rename it, or say in columns= '
-    "which of ours it is": b'{"question": "a", "answer": "b", "self": 1}',
-    "other columns than most rows: level": b'{"question":"a","answer":"b","level":1}',
+    "no UTF-8 text": b'{"question": "\xff", "answer": "b"}',
+    "the question is empty or cannot be seen": b'{"question": "\\u0007"}',
+    "the answer is empty or cannot be seen": b'{"question": "a", "answer": " \\n"}',
+    "a question that came before": b'{"question": "what IS  2 + 3?", "answer": "b"}',
+    '"messages" of several turns: make one row of each': (
+        b'{"messages": [{"role": "user", "content": "a"}]}'
+    ),
 }
-
-
-def test_a_number_too_large_for_one_is_no_json(tmp_path):
-    rows = [row | {"level": 1.5} for row in numbered(3)]
-    lines = [*rows, b'{"question": "a", "answer": "b", "level": 1e999}']
-    found = custom_rows.read(write(tmp_path / "mine.jsonl", *lines))
-    (what,) = found.faults
-    assert found.rows == rows and what.startswith("no JSON: a number too large")
-
-
-def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
-    long = GOOD | {"answer": "2 + 3 = 5, " * 99 + "so\n#### 5"}
-    found = custom_rows.check([long, GOOD], tokenizer, completion_tokens=64)
-    assert found.rows == [GOOD]
-    (what,) = found.faults
-    assert what.startswith("an answer of more than 64") and found.faults[what] == [
-        "row 1"
-    ]
-    other = GOOD | {"level": 1}
-    rows = custom_rows.check([other, *numbered(3), GOOD]).rows
-    assert rows == [*numbered(3), GOOD]
-
-
-def test_a_column_of_ours_that_is_misspelt_is_named():
-    with pytest.raises(ValueError, match="'qestion', and ours are question and answer"):
-        custom_rows.check([GOOD], columns={"qestion": "prompt"})
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_row_that_cannot_be_used_is_named_with_its_line(what, tmp_path):
     lines = [GOOD, *numbered(3), BROKEN[what]]
-    found = custom_rows.read(write(tmp_path / "mine.jsonl", *lines))
-    assert found.rows == [GOOD, *numbered(3)]
-    assert found.faults == {what: ["line 5"]}
-    assert f"1 × {what}: line 5" in str(found)
-
-
-def test_a_folder_is_no_file_of_rows(tmp_path):
-    with pytest.raises(IsADirectoryError, match="is a folder. Name the file"):
-        custom_rows.read(tmp_path)
-
-
-def test_a_gold_that_raises_is_named_with_the_row():
-    rows = [*numbered(2), GOOD | {"answer": "none"}]
-    found = custom_rows.check(rows, gold=lambda text: text.split("#### ")[1])
-    assert found.rows == numbered(2)
-    assert found.faults == {"gold= raises IndexError on the answer": ["row 3"]}
-    with pytest.raises(ValueError, match="ZeroDivisionError on the answer: row 1, "):
-        custom_rows.check(rows, gold=lambda text: 1 / 0)
-
-
-def test_letters_of_all_scripts_and_joined_signs_can_be_seen():
-    rows = [
-        {"question": q, "answer": "\u0645\u0631\u062d\u0628\u0627"}
-        for q in ("नमस्ते", "你好", "👩\u200d👩\u200d👧", "½", "—", "a\u200b")
-    ]
-    assert custom_rows.check(rows).rows == rows
-
-
-@pytest.mark.parametrize(
-    "line, what",
-    [
-        (
-            b'{"question": "a", "answer": "b", "x": NaN}',
-            "no JSON: NaN is none of its numbers, write null",
-        ),
-        (b'{"question": "a\\ud83d", "answer": "b"}', "no UTF-8 text"),
-        (
-            b'{"question": "a", "answer": "b", "answer": "c"}',
-            "a name stands twice in one object",
-        ),
-        (b'{"\\ud83d": 1, "\\ud83d": 2}', "a name stands twice in one object"),
-        (b"[" * 200_000, "no JSON"),
-        (b'"' + b"x" * 2_500_000, "a line of more than 1,000,000 bytes"),
-    ],
-)
-def test_hostile_lines_are_faults_and_the_next_row_is_read(line, what, tmp_path):
-    found = custom_rows.read(write(tmp_path / "mine.jsonl", line, GOOD))
-    assert found.rows == [GOOD] and found.faults == {what: ["line 1"]}
+    loaded = custom_rows.read(write(tmp_path / "mine.jsonl", *lines))
+    assert loaded.rows == [GOOD, *numbered(3)]
+    assert loaded.dropped == {what: ["line 5"]}
+    assert f"1 × {what}: line 5" in str(loaded)
 
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.just(json.dumps(GOOD).encode()))))
-def test_any_file_is_read_or_refused_by_name(tmp_path_factory, lines):
-    path = tmp_path_factory.mktemp("own") / "mine.jsonl"
-    whole = b"\n".join(lines)
+def test_any_file_is_read_and_every_other_line_counted(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("custom") / "mine.jsonl"
+    whole = b"\n".join([json.dumps(GOOD).encode(), *lines])
     path.write_bytes(whole)
-    if json.dumps(GOOD).encode() not in whole.split(b"\n"):
-        return
-    found = custom_rows.read(path)
-    assert found.rows == [GOOD]
-    wrong = [line for line in whole.split(b"\n") if line.strip()][1:]
-    assert sum(map(len, found.faults.values())) == len(wrong)
+    loaded = custom_rows.read(path)
+    assert loaded.rows == [GOOD]
+    text = whole.decode("utf-8", "surrogateescape")
+    others = [line for line in text.split("\n") if line.strip()][1:]
+    assert sum(map(len, loaded.dropped.values())) == len(others)
 
 
-def test_a_report_names_the_first_places_only(tmp_path):
-    lines = [GOOD, *[b"nothing"] * 7]
-    found = custom_rows.read(write(tmp_path / "mine.jsonl", *lines))
-    assert str(found).splitlines() == [
-        "1 rows can be used, 7 are left out.",
-        "  7 × no JSON: line 2, line 3, line 4, line 5, line 6, …",
+def test_a_csv_file_with_rows_of_another_length_and_encoding(tmp_path):
+    lines = "question,answer,x\ncafé?,a,1\nb?,b,2,3\nc?,c\nNA,NA,NA\n"
+    path = tmp_path / "mine.csv"
+    path.write_bytes(lines.encode("cp1252"))
+    loaded = custom_rows.read(path)
+    assert loaded.rows == [
+        {"question": "café?", "answer": "a", "x": "1"},
+        {"question": "NA", "answer": "NA", "x": "NA"},
     ]
+    assert sum(map(len, loaded.dropped.values())) == 2
 
 
-def test_a_report_repeats_no_control_characters_or_long_names_of_a_file(tmp_path):
-    evil = "\x1b[2J 3 rows can be used\n" + "x" * 300_000
-    many = dict.fromkeys(map("column {}".format, range(1000)), 1)
-    lines = [*numbered(3), GOOD | {evil: 1}, GOOD | many]
-    report = str(custom_rows.read(write(tmp_path / "mine.jsonl", *lines)))
-    assert "\\x1b[2J 3 rows" in report and "column 0, column 1" in report
-    assert len(report) < 400 and len(report.splitlines()) == 3
-    assert all(line.isprintable() for line in report.splitlines())
+def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
+    with pytest.raises(ValueError, match=r"No row of .*mine.jsonl.*\n.*\n.*no JSON: "):
+        custom_rows.read(write(tmp_path / "mine.jsonl", b"nothing"))
+    with pytest.raises(ValueError, match='columns={"question": ...'):
+        custom_rows.check([{"text": "Good film.", "label": "1"}])
+    with pytest.raises(FileNotFoundError, match="no file .*other.jsonl"):
+        custom_rows.read(tmp_path / "other.jsonl")
+    with pytest.raises(IsADirectoryError, match="Name the file"):
+        custom_rows.read(tmp_path)
+    with pytest.raises(ValueError, match="custom_rows.read"):
+        custom_rows.check("mine.jsonl")
 
 
-def test_other_names_of_columns():
-    records = [{"prompt": "What is 2 + 3?", "response": "#### 5", "id": 1}]
-    names = {"question": "prompt", "answer": "response"}
-    found = custom_rows.check(records, columns=names)
-    assert found.rows == [{"question": "What is 2 + 3?", "answer": "#### 5", "id": 1}]
-    with pytest.raises(ValueError, match='no text in the column "prompt": row 1'):
-        custom_rows.check([GOOD], columns=names)
+# --- further columns ---
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([None, math.nan, "1", "2"]), min_size=1, max_size=8))
+def test_a_column_is_filled_in_all_rows_or_taken_out(values):
+    rows = [{"question": f"{i}?", "answer": "a", "n": x} for i, x in enumerate(values)]
+    good = [row for row in rows if isinstance(row["n"], str)]
+    loaded = custom_rows.check(rows)
+    if 2 * len(good) < len(rows):
+        assert loaded.sparse == {"n": len(good)} and not loaded.dropped
+        assert loaded.rows == [{"question": r["question"], "answer": "a"} for r in rows]
+        return
+    assert loaded.rows == good and not loaded.sparse
+    places = [f"row {i}" for i, row in enumerate(rows, 1) if row not in good]
+    assert sum(loaded.dropped.values(), []) == places
 
 
 def test_answers_that_cannot_be_graded_are_left_out():
-    bad = {"question": "And 3 + 3?", "answer": "six"}
-    found = custom_rows.check([GOOD, bad], gold=extract_strict)
-    assert found.rows == [GOOD]
-    assert found.faults == {"the answer has nothing to be graded by": ["row 2"]}
+    rows = [GOOD, {"question": "And 3 + 3?", "answer": "six"}]
+    loaded = custom_rows.check(rows, gold=extract_strict)
+    assert loaded.rows == [GOOD]
+    assert loaded.dropped == {"the answer has nothing to be graded by": ["row 2"]}
+    loaded = custom_rows.check(rows, gold=lambda text: text.split("#### ")[1])
+    assert loaded.dropped == {"gold= raises IndexError": ["row 2"]}
 
 
-@pytest.mark.parametrize("name", ["prompts", "completions"])
-def test_a_column_that_rewards_call_their_own_is_a_fault(name):
-    rows = [{"question": f"{i}?", "answer": "a", name: "x"} for i in range(3)]
-    rows.append({"question": "4?", "answer": "b"})
-    found = custom_rows.check(rows)
-    assert len(found.rows) == 1 and f'the column "{name}"' in str(found)
-    theirs = [{"question": "5?", name: "c"}]
-    (row,) = custom_rows.check(theirs, columns={"answer": name}).rows
-    assert row == {"question": "5?", "answer": "c"}
-
-
-@pytest.mark.parametrize("every_row", [True, False])
-def test_a_comma_too_many_in_a_table_is_a_fault_and_no_column(every_row):
-    """csv.DictReader keeps what has no name under None."""
-    lines = ["What is 1+1?,#### 2,", "What is 1+2?,#### 3" + "," * every_row]
-    records = csv.DictReader(["question,answer", *lines])
-    what = "a column whose name is no text .*after a comma at the row's end"
-    if every_row:
-        with pytest.raises(ValueError, match=f"{what}.*row 1, row 2"):
-            custom_rows.check(records)
-    else:
-        found = custom_rows.check(records)
-        assert found.rows == [{"question": "What is 1+2?", "answer": "#### 3"}]
-        assert re.match(what, *found.faults)
-
-
-def test_half_a_character_is_a_fault_wherever_the_rows_are_from():
-    rows = [{"question": "a\ud83d", "answer": "b"}, {"question": "c", "answer": "d"}]
-    found = custom_rows.check(rows)
-    assert len(found.rows) == 1 and found.faults == {"no UTF-8 text": ["row 1"]}
-
-
-def test_rows_over_the_budget_are_left_out(tokenizer):
-    long = GOOD | {"question": "Count. " * 50}
-    talk = {"question": "And 3 + 3?", "answer": "3 + 3 = 6. " * 50}
-    found = custom_rows.check(
-        [GOOD, long, talk], tokenizer, prompt_tokens=48, completion_tokens=64
-    )
-    assert found.rows == [GOOD]
-    assert found.faults == {
-        "a prompt of more than 48 tokens: shorten it, or raise the limit": ["row 2"],
-        "an answer of more than 64 tokens, its end included: shorten it, or raise the "
-        "limit": ["row 3"],
-    }
-    (prompt,) = chat.prompts_tokens(tokenizer, [GOOD["question"]])
-    exact = {"prompt_tokens": len(prompt)}
-    assert custom_rows.check([GOOD], tokenizer, **exact).rows == [GOOD]
-    with pytest.raises(ValueError, match="by a tokenizer"):
-        custom_rows.check([GOOD], prompt_tokens=48)
+# --- limits ---
 
 
 @settings(deadline=None)
@@ -266,9 +229,8 @@ def test_what_is_within_the_budgets_can_be_trained_on_and_ended(
         "completion_tokens": sum(mask) + answer_room,
     }
     length = sum(limits.values())
-    fits = prompt_room >= 0 and answer_room >= 0 and len(tokens) <= length
-    if not fits:
-        with pytest.raises(ValueError, match="more than"):
+    if prompt_room < 0 or answer_room < 0 or len(tokens) > length:
+        with pytest.raises(ValueError, match="more than .*shorten it, or raise"):
             custom_rows.check([GOOD], tokenizer, **limits)
         return
     assert custom_rows.check([GOOD], tokenizer, **limits).rows == [GOOD]
@@ -276,39 +238,92 @@ def test_what_is_within_the_budgets_can_be_trained_on_and_ended(
     assert next(packed)["loss_mask"].sum() == sum(mask)
 
 
-def test_no_row_at_all_is_an_error_that_says_why(tmp_path):
-    with pytest.raises(ValueError, match=r"No row of .*mine.jsonl.*\n.*\n.*no JSON: "):
-        custom_rows.read(write(tmp_path / "mine.jsonl", b"nothing"))
-    with pytest.raises(ValueError, match="No row of the records"):
-        custom_rows.check([])
-    with pytest.raises(FileNotFoundError, match="one JSON object a line"):
-        custom_rows.read(tmp_path / "other.jsonl")
+def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
+    long = GOOD | {"answer": "2 + 3 = 5, " * 99 + "so\n#### 5"}
+    loaded = custom_rows.check([long, GOOD], tokenizer, completion_tokens=64)
+    assert loaded.rows == [GOOD]
+    with pytest.raises(ValueError, match="by a tokenizer"):
+        custom_rows.check([GOOD], prompt_tokens=48)
 
 
 def test_its_rows_are_answered_rewarded_and_graded(tokenizer, tmp_path):
     made = word_problems.generate(12, seed=1, levels=(1,))
     lines = [{name: row[name] for name in custom_rows.COLUMNS} for row in made]
-    found = custom_rows.read(
-        write(tmp_path / "mine.jsonl", *lines), tokenizer, gold=extract_strict
-    )
+    path = write(tmp_path / "mine.jsonl", *lines)
+    rows = custom_rows.read(path, tokenizer, gold=extract_strict).rows
     model = weights.load(runtime.ROOT / "data" / "tiny" / "sft")
-    prompts = batches.prompts(found.rows, tokenizer, batch=12, buckets=(48,), seed=0)
+    prompts = batches.prompts(rows, tokenizer, batch=12, buckets=(48,), seed=0)
     limits = {"max_tokens": 32, "seed": 0}
     batch = next(Rollouts(model, prompts, correct, tokenizer, group=2, **limits))
     assert 0 < batch["rewards"].mean() < 1
     report = evaluate(
-        model, tokenizer, found.rows, samples=0, buckets=(48,), log=False, **limits
+        model, tokenizer, rows, samples=0, buckets=(48,), log=False, **limits
     )
     assert report.n == 12 and 0 < report.greedy < 1
 
 
-def test_where_no_column_is_known_it_is_said_how_to_name_them():
-    with pytest.raises(ValueError, match='name yours in columns={"question": ...') as e:
-        custom_rows.check([{"text": "Good film.", "label": "1"}])
-    assert custom_rows.check(
-        [{"text": "Good film.", "label": "1"}],
-        columns={"question": "text", "answer": "label"},
-    ).rows
-    with pytest.raises(ValueError) as e:
-        custom_rows.check([{"question": "How many?"}])
-    assert "name yours" not in str(e.value)
+# --- the split ---
+
+
+@settings(deadline=None)
+@given(st.permutations(range(60)), st.integers(40, 60))
+def test_rows_that_come_later_anywhere_move_no_other(order, count):
+    """Neither to the other part nor past one that was there before."""
+    rows = numbered(60)
+    today = custom_rows.split(rows[:count], 0.3)
+    tomorrow = custom_rows.split([rows[i] for i in order], 0.3)
+    assert sorted(sum(tomorrow, []), key=str) == sorted(rows, key=str)
+    for part, later in zip(today, tomorrow, strict=True):
+        assert [row for row in later if row in rows[:count]] == part
+
+
+def test_the_first_rows_of_a_part_are_a_sample_of_a_sorted_file():
+    rows = [
+        {"question": f"Level {level} question {i}?", "answer": "4", "level": level}
+        for level in range(3)
+        for i in range(700)
+    ]
+    train, test = custom_rows.split(rows, 0.2)
+    assert 0.18 < len(test) / len(rows) < 0.22
+    for part in (train, test):
+        for n in (20, 100):
+            seen = collections.Counter(row["level"] for row in part[:n])
+            assert min(seen[level] for level in range(3)) >= n / 6
+    with pytest.raises(ValueError, match="to train on and 0 held out"):
+        custom_rows.split(rows, 0.0)
+    with pytest.raises(ValueError, match="share=.*at least 0 and at most 1"):
+        custom_rows.split(rows, 1.5)
+
+
+@settings(deadline=None)
+@given(st.data(), st.text("aZé ñüßΣςﬁＡ１각नमस्ते\u0345\u01f0", min_size=1, max_size=12))
+def test_questions_that_look_alike_are_one_question(data, text):
+    form = data.draw(st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]))
+    twin = unicodedata.normalize(form, text)
+    at = data.draw(st.integers(0, len(twin)))
+    twin = twin[:at] + data.draw(st.sampled_from(["", *UNSEEN])) + twin[at:]
+    assume(text.strip() and twin.strip(UNSEEN + " "))
+    assert plain(text) == plain(twin)
+    loaded = custom_rows.check([{"question": q, "answer": "a"} for q in (text, twin)])
+    assert [row["question"] for row in loaded.rows] == [text.strip()]
+
+
+@pytest.mark.parametrize("pair", ["5² 52", "x₂ x2", "1½ 11⁄2", "2① 21", "é e", "の ノ"])
+def test_questions_that_look_different_are_two(pair):
+    rows = [{"question": f"What is {x}?", "answer": "a"} for x in pair.split()]
+    assert custom_rows.check(rows).rows == rows
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["train-00000-of-00002.parquet"],
+        ["train-00000-of-00001.parquet", "train-00000-of-00002.parquet"],
+        ["train-00000-of-00002.parquet", "train-00002-of-00003.parquet"],
+    ],
+)
+def test_a_part_of_a_split_is_not_taken_for_all_of_it(names, tmp_path):
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match="not all of one"):
+        custom_rows.split_files(tmp_path, "train", "main")

@@ -1,7 +1,6 @@
 """The pen's shapes cover what geometry says, wherever its frame lies."""
 
 import math
-import random
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from helpers.tasks.food.drawing import Pen, baked, colour, mix, shade
+from helpers.tasks.food.drawing import Pen
 
 INK = (255, 255, 255)
 SIZE = 400
@@ -71,13 +70,3 @@ def test_a_ring_has_a_hole_and_a_line_has_its_width():
     line = drawn(lambda pen: pen.line(((-1, 0), (1, 0)), 0.2, INK))
     assert line[:, 200].sum() == pytest.approx(20, abs=1)
     assert line[200].sum() == pytest.approx(220, abs=3)  # round ends reach beyond
-
-
-@settings(deadline=None)
-@given(st.integers(0, 10**6), st.floats(0, 3), st.floats(0, 1))
-def test_colours_are_colours(seed, light, share):
-    rng = random.Random(seed)
-    one, other = colour(rng, (0, 128, 255), (255, 255, 0), spread=40), baked(rng)
-    for rgb in (one, other, shade(one, light), mix(one, other, share)):
-        assert len(rgb) == 3 and all(type(c) is int and 0 <= c <= 255 for c in rgb)
-    assert mix(one, other, 0) == one and mix(one, other, 1) == other

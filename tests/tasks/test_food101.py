@@ -1,9 +1,6 @@
 """Food-101 from parquet, folders and a stand-in for the hub; the broken is named."""
 
 import io
-import subprocess
-import sys
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -12,9 +9,7 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
-from helpers.tasks.food import food101
 from helpers.tasks.food.food101 import LABELS, load, with_image
-from helpers.tasks.food.photos import PhotoError
 
 
 def photo(number, kind="JPEG"):
@@ -119,10 +114,10 @@ def test_the_map_step_decodes_to_the_size_asked_for(tmp_path):
 
 
 def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder .*nowhere.*train.parquet"):
+    with pytest.raises(FileNotFoundError, match="nowhere has no train split"):
         load(tmp_path / "nowhere")
     write(tmp_path / "train.parquet", RECORDS)
-    with pytest.raises(FileNotFoundError, match="no validation split.*pizza/1.jpg"):
+    with pytest.raises(FileNotFoundError, match="no validation split"):
         load(tmp_path, "validation")
     with pytest.raises(ValueError, match="'test'"):
         load(tmp_path, "test")
@@ -157,31 +152,13 @@ def test_a_broken_row_is_named_before_work_begins(tmp_path, broken, complaint):
 def test_a_file_of_another_kind_is_named(tmp_path):
     path = tmp_path / "train.parquet"
     write(path, [{"picture": b"", "label": 0}])
-    with pytest.raises(ValueError, match="train.parquet: no column .'image'"):
+    with pytest.raises(ValueError, match="row 1: the image has no bytes"):
         load(tmp_path)
     write(path, [record(0, 0)], names=["soup"])
     with pytest.raises(ValueError, match="'soup' is not a class"):
         load(tmp_path)
     path.write_bytes(b"PAR1 half a download")
     with pytest.raises(ValueError, match="not a readable parquet.*Download it again"):
-        load(tmp_path)
-    write(path, [])
-    with pytest.raises(ValueError, match="no column|no photos"):
-        load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "about",
-    ["no JSON", "[]", '{"info": null}']
-    + ['{"info": {"features": {"label": {"names": null}}}}'],
-)
-def test_metadata_of_another_form_are_named(tmp_path, about):
-    path = tmp_path / "train.parquet"
-    write(path, [record(0, 0)])
-    table = pyarrow.parquet.read_table(path)
-    table = table.replace_schema_metadata({"huggingface": about})
-    pyarrow.parquet.write_table(table, path)
-    with pytest.raises(ValueError, match="train.parquet: its metadata 'huggingface'"):
         load(tmp_path)
 
 
@@ -204,7 +181,7 @@ def hub(tmp_path, monkeypatch):
     return asked
 
 
-def test_the_hub_is_streamed_once_and_kept(hub, tmp_path):
+def test_the_hub_is_streamed_once_and_cached(hub, tmp_path):
     rows = load(per_class=2)
     assert said(rows) == [*WANTED[:4], WANTED[5]]
     assert hub == [("ethz/food101", {"split": "train", "streaming": True})]
@@ -213,7 +190,7 @@ def test_the_hub_is_streamed_once_and_kept(hub, tmp_path):
     assert len(hub) == 3
 
 
-def test_a_stream_that_breaks_leaves_nothing_half_kept(hub, tmp_path, monkeypatch):
+def test_a_stream_that_breaks_leaves_nothing_half_written(hub, tmp_path, monkeypatch):
     whole = datasets.load_dataset
 
     def breaks(name, **options):
@@ -244,19 +221,3 @@ def test_no_network_says_how_to_pass_a_folder(tmp_path, monkeypatch):
     message = r"Couldn't reach.*food101.load\(folder\).*drawn foods need no network"
     with pytest.raises(ConnectionError, match=message):
         load()
-
-
-def test_a_full_disk_is_not_taken_for_a_missing_network(hub, monkeypatch):
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(food101, "_write", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        load()
-    assert not isinstance(caught.value, ConnectionError | PhotoError)
-
-
-def test_importing_the_task_leaves_datasets_alone():
-    code = "import sys, helpers.tasks.food.food101; sys.exit('datasets' in sys.modules)"
-    root = Path(__file__).parents[2]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -68,12 +68,6 @@ def test_shards_are_read_in_order_and_splits_are_not_mixed(tmp_path):
     assert [row["level"] for row in gsm8k.load(tmp_path, split="test")] == [0]
 
 
-def test_a_blank_line_is_not_a_row(tmp_path):
-    text = json.dumps(RECORDS[0]) + "\n\n" + json.dumps(RECORDS[1]) + "\n\n"
-    (tmp_path / "test.jsonl").write_text(text)
-    assert len(gsm8k.load(tmp_path, "test")) == 2
-
-
 def test_a_byte_order_mark_is_not_a_broken_line(tmp_path):
     write_jsonl(tmp_path / "train.jsonl")
     plain = (tmp_path / "train.jsonl").read_bytes()
@@ -92,9 +86,7 @@ def test_what_loads_can_be_graded_and_demonstrated(tmp_path):
     assert [row["response"] for row in shown] == [e.strip() for e in endings]
 
 
-def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder .*nowhere.*train.jsonl"):
-        gsm8k.load(tmp_path / "nowhere")
+def test_a_missing_split_says_what_to_pass(tmp_path):
     write_jsonl(tmp_path / "train.jsonl")
     with pytest.raises(FileNotFoundError, match="no test split.*test.parquet"):
         gsm8k.load(tmp_path, "test")
@@ -102,53 +94,35 @@ def test_a_missing_folder_or_split_says_what_to_pass(tmp_path):
         gsm8k.load(tmp_path, "validation")
 
 
-def test_a_broken_line_is_named_by_its_number(tmp_path):
-    whole = json.dumps(RECORDS[0])
-    (tmp_path / "train.jsonl").write_text(f"{whole}\n{whole}\n{whole[:40]}")
-    with pytest.raises(ValueError, match=r"train.jsonl, line 3 is not JSON"):
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"prompt": "Q?", "response": "#### 1"},
+        ["Q?", "#### 1"],
+        {"question": "Q?", "answer": 72},
+        {"question": "Q?", "answer": "It is 72."},
+        {"question": "Q?", "answer": "#### 72\nor so"},
+        {"question": "Q?", "answer": "#### two\n"},
+        {"question": "Q?", "answer": "#### 1 or 2"},
+    ],
+)
+def test_a_record_that_is_not_gsm8k_is_named_by_its_number(tmp_path, record):
+    write_jsonl(tmp_path / "train.jsonl", [RECORDS[0], record])
+    with pytest.raises(ValueError, match='train.jsonl, row 2 needs .*"#### 72"'):
         gsm8k.load(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("record", "complaint"),
+    "name, content",
     [
-        ({"question": "Q?"}, "line 2: needs columns .*'answer'.*has .*'question'"),
-        ({"prompt": "Q?", "response": "#### 1"}, "has .'prompt', 'response'"),
-        (["Q?", "#### 1"], "line 2: needs columns"),
-        ({"question": "Q?", "answer": 72}, "line 2: .*text"),
-        ({"question": "Q?", "answer": "It is 72."}, 'line 2: .*"#### 72"'),
-        ({"question": "Q?", "answer": "#### 72\nor so"}, "line 2: .*final line"),
-        ({"question": "Q?", "answer": "It is 72.\n####"}, "line 2: .*final line"),
-        ({"question": "Q?", "answer": ""}, "line 2: .*final line"),
-        ({"question": "Q?", "answer": "#### two\n"}, "line 2: .*'#### two'.*number"),
-        ({"question": "Q?", "answer": "#### 1 or 2"}, "line 2: .*'#### 1 or 2'"),
-        ({"question": "Q?", "answer": "#### 1/0"}, "line 2: .*'#### 1/0'"),
+        ("train.parquet", b"PAR1 half a download"),
+        ("train.jsonl", b"\x80\x81\x82"),
+        ("train.jsonl", b'{"question": "cut o'),
     ],
 )
-def test_a_record_that_is_not_gsm8k_is_named_by_its_number(tmp_path, record, complaint):
-    write_jsonl(tmp_path / "train.jsonl", [RECORDS[0], record])
-    with pytest.raises(ValueError, match=complaint):
-        gsm8k.load(tmp_path)
-
-
-def test_wrong_columns_in_parquet_are_named(tmp_path):
-    write_parquet(tmp_path / "train.parquet", [{"text": "a"}])
-    with pytest.raises(ValueError, match="train.parquet, row 1: .*has .'text'"):
-        gsm8k.load(tmp_path)
-
-
-def test_a_file_that_is_not_what_its_name_says(tmp_path):
-    (tmp_path / "train.parquet").write_bytes(b"PAR1 half a download")
-    with pytest.raises(ValueError, match="train.parquet is not a readable parquet"):
-        gsm8k.load(tmp_path)
-    (tmp_path / "test.jsonl").write_bytes(b"\x80\x81\x82")
-    with pytest.raises(ValueError, match="test.jsonl is not UTF-8"):
-        gsm8k.load(tmp_path, "test")
-
-
-def test_an_empty_file_is_an_error(tmp_path):
-    (tmp_path / "train.jsonl").write_text("\n")
-    with pytest.raises(ValueError, match="no rows"):
+def test_a_damaged_file_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} cannot be read.*Download it again"):
         gsm8k.load(tmp_path)
 
 

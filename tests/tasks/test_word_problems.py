@@ -4,13 +4,11 @@ Every answer is solved a second time, by a one-line formula over the numbers as 
 stand in the question's text. The formulas know nothing of how the templates work.
 """
 
-import hashlib
 import itertools
 import json
 import re
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -170,11 +168,6 @@ def test_train_and_test_share_no_arithmetic_situation():
     assert len(ids) > 8000 and not any(map(word_problems.in_test, ids))
 
 
-def test_one_situation_in_eight_is_test():
-    hashes = [hashlib.sha256(str(i).encode()).hexdigest()[:12] for i in range(8000)]
-    assert 900 < sum(map(word_problems.in_test, hashes)) < 1100
-
-
 def test_the_same_seed_gives_the_same_rows_in_every_process():
     code = (
         "import json, random; from helpers.tasks import word_problems as w;"
@@ -208,17 +201,6 @@ def test_a_longer_list_begins_with_the_shorter_and_repeats_no_question():
     assert sum(shares) == pytest.approx(1) and min(shares) > 0.3
     assert generate(20, seed=4, levels=2) == generate(20, seed=4, levels=(2,))
     assert generate(0, seed=4) == []
-
-
-def test_ten_thousand_rows_take_seconds():
-    start = time.process_time()
-    generate(10_000, seed=0)
-    assert time.process_time() - start < 5
-
-
-def test_each_level_has_many_thousands_of_problems():
-    for level in LEVELS:
-        assert len(generate(6000, seed=0, levels=(level,))) == 6000
 
 
 def test_an_exhausted_space_and_impossible_numbers_are_clear_errors():
@@ -268,8 +250,3 @@ def test_the_asked_share_of_demonstrations_only_answers(share):
         other = word_problems.demonstrations(rows, answer_only=share, seed=2)
         assert other != shown
         assert abs(sum(short[:250]) - 100) < 40
-
-
-def test_a_share_that_is_no_share_is_an_error():
-    with pytest.raises(ValueError, match="not 40"):
-        word_problems.demonstrations(generate(2, seed=0), answer_only=40, seed=0)

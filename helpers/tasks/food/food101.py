@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from helpers import runtime
-from helpers.tasks.custom_rows import complete_shards
+from helpers.tasks.custom_rows import split_files
 from helpers.tasks.food.photos import decode
 
 HUB_NAME = "ethz/food101"
@@ -49,7 +49,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp"}
 def load(folder=None, split="train", *, per_class=20):
     """The first photos of every class, from the Hugging Face hub or from a folder.
 
-    From the hub they are streamed through `datasets` once and kept below the build
+    From the hub they are streamed through `datasets` once and cached below the build
     folder; photos there are sorted by class, so most of a split passes by (train is
     about 4 GB, validation 1.3 GB), but only what is asked for is stored.
 
@@ -62,7 +62,7 @@ def load(folder=None, split="train", *, per_class=20):
     Returns:
       A list of rows as described at the top of this file, in the order of the files.
     Raises:
-      ConnectionError: the hub cannot be reached and nothing is kept from before.
+      ConnectionError: the hub cannot be reached and nothing was cached before.
       FileNotFoundError: there is no such folder, or nothing of this split in it.
       PhotoError: a photo that cannot be decoded; all are tried once.
       ValueError: an unknown split, a broken file, a missing column, an unknown label;
@@ -73,11 +73,11 @@ def load(folder=None, split="train", *, per_class=20):
     if per_class < 1:
         raise ValueError(f"per_class is at least 1, not {per_class}.")
     if folder is None:
-        records = _from_parquet(_kept(split, per_class))
+        records = _from_parquet(_cached(split, per_class))
     elif (Path(folder) / split).is_dir():
         records = _from_files(Path(folder) / split)
     else:
-        paths = _parquet_files(Path(folder), split)
+        paths = split_files(folder, split, "data")
         records = (record for path in paths for record in _from_parquet(path))
     rows = [_row(*record) for record in _first_of_each(records, per_class)]
     if not rows:
@@ -123,22 +123,6 @@ def _row(photo, label, where):
     }
 
 
-def _parquet_files(folder, split):
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {folder}. Pass the folder that holds {split}.parquet, "
-            f"or none to load {HUB_NAME} from the hub."
-        )
-    for place in (folder, folder / "data"):
-        for name in (f"{split}.parquet", f"{split}-*.parquet"):
-            if paths := sorted(place.glob(name)):
-                return complete_shards(paths)
-    raise FileNotFoundError(
-        f"The folder {folder} has no {split} split. It should hold {split}.parquet, "
-        f"data/{split}-00000-of-00001.parquet, or photos as {split}/pizza/1.jpg."
-    )
-
-
 def _from_files(folder):
     """(bytes, label, where) of `pizza/1.jpg` and the like."""
     for path in sorted(folder.glob("*/*")):
@@ -148,13 +132,15 @@ def _from_files(folder):
 
 def _from_parquet(path):
     """(bytes, label, where) of every row of a file, a few rows in memory at a time."""
-    import pyarrow
     import pyarrow.parquet
 
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            names = _names(file.schema_arrow, path)
+            # The class names that the file was written with; else the hub's.
+            about = (file.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
+            features = json.loads(about).get("info", {}).get("features", {})
+            names = features.get("label", {}).get("names", LABELS)
             for batch in file.iter_batches(batch_size=64, columns=COLUMNS):
                 for record in batch.to_pylist():
                     number += 1
@@ -165,24 +151,8 @@ def _from_parquet(path):
         ) from error
 
 
-def _names(schema, path):
-    """The class names a file was written with; the hub's where it does not say."""
-    if missing := set(COLUMNS) - set(schema.names):
-        raise ValueError(f"{path}: no column {sorted(missing)}, only {schema.names}.")
-    try:
-        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        label = about.get("info", {}).get("features", {}).get("label", {})
-        names = list(label.get("names", LABELS))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"{path}: its metadata 'huggingface' cannot be read ({error}). Write the "
-            "file anew with datasets, or without metadata."
-        ) from error
-    return [_known(name, path) for name in names]
-
-
 def _parsed(record, names, where):
-    image, label = record["image"], record["label"]
+    image, label = record.get("image"), record.get("label")
     if not isinstance(image, dict) or not isinstance(image.get("bytes"), bytes):
         raise ValueError(
             f"{where}: the image has no bytes. Write the file's bytes into the parquet "
@@ -190,7 +160,7 @@ def _parsed(record, names, where):
         )
     if not isinstance(label, int) or not 0 <= label < len(names):
         raise ValueError(f"{where}: label {label!r} is not from 0 to {len(names) - 1}.")
-    return image["bytes"], names[label], where
+    return image["bytes"], _known(names[label], where), where
 
 
 def _known(name, where):
@@ -199,7 +169,7 @@ def _known(name, where):
     return name
 
 
-def _kept(split, per_class):
+def _cached(split, per_class):
     """The parquet file of a split's first photos, streamed from the hub if not here."""
     path = runtime.build_folder() / "food101" / f"{split}-{per_class}-each.parquet"
     if not path.exists():

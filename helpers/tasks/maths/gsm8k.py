@@ -6,13 +6,12 @@ evaluation run on both.
 
 import json
 import re
-from pathlib import Path
 
 from helpers.rewards.answers import extract_strict
-from helpers.tasks.custom_rows import complete_shards
+from helpers.tasks.custom_rows import split_files
 
 HUB_NAME = "openai/gsm8k"
-COLUMNS = ("question", "answer")
+FINAL_LINE = re.compile(r"^#### *\S.*\s*\Z", re.MULTILINE)
 SPLITS = ("train", "test")
 
 
@@ -30,106 +29,62 @@ def load(folder=None, split="train"):
       its author wrote none.
     Raises:
       ConnectionError: the hub cannot be reached and the dataset is not cached.
-      FileNotFoundError: there is no such folder, or no file of this split in it.
-      ValueError: an unknown split, a broken line or file, a missing column, or an
-        answer without a number in its final line; the message names file and row.
+      FileNotFoundError: there is no file of this split in the folder, or not all.
+      ValueError: an unknown split, a broken file, or a row without a question or a
+        number in the answer's final line; the message names file and row.
     """
     if split not in SPLITS:
         raise ValueError(f'split is "train" or "test", not {split!r}.')
     if folder is None:
-        return [_row(record, where) for record, where in _from_hub(split)]
-    rows = []
-    for path in _files(Path(folder), split):
-        read = _from_jsonl if path.suffix == ".jsonl" else _from_parquet
-        rows += [_row(record, where) for record, where in read(path)]
-    if not rows:
-        raise ValueError(f"The {split} files in {folder} hold no rows.")
-    return rows
-
-
-def _files(folder, split):
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {folder}. Pass the folder that holds {split}.jsonl or "
-            f"{split}.parquet, or none to load {HUB_NAME} from the hub."
-        )
-    for place in (folder, folder / "main"):
-        for name in (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet"):
-            if paths := sorted(place.glob(name)):
-                return complete_shards(paths)
-    raise FileNotFoundError(
-        f"The folder {folder} has no {split} split. It, or main in it, should hold "
-        f"{split}.jsonl, {split}.parquet or {split}-00000-of-00001.parquet."
-    )
+        return _rows(_from_hub(split), f"{HUB_NAME} {split}")
+    paths = split_files(folder, split, "main")
+    return [row for path in paths for row in _rows(_from_file(path), path)]
 
 
 def _from_hub(split):
     import datasets  # takes seconds to import, and only the hub needs it
 
     try:
-        table = datasets.load_dataset(HUB_NAME, "main", split=split)
+        return datasets.load_dataset(HUB_NAME, "main", split=split)
     except ConnectionError as error:
         raise ConnectionError(
             f"{HUB_NAME} cannot be loaded: {error}. Switch the internet on (Kaggle: in "
-            f"the notebook's settings), or download the dataset elsewhere and pass its "
-            f"folder: gsm8k.load(folder). The word problems need no network."
+            "the notebook's settings), or download the dataset elsewhere and pass its "
+            "folder: gsm8k.load(folder). The word problems need no network."
         ) from error
-    return _numbered(table, f"{HUB_NAME} {split}")
 
 
-def _from_parquet(path):
-    import pyarrow
+def _from_file(path):
     import pyarrow.parquet
 
     try:
-        records = pyarrow.parquet.read_table(path).to_pylist()
-    except (pyarrow.ArrowInvalid, OSError) as error:
+        if path.suffix == ".parquet":
+            return pyarrow.parquet.read_table(path).to_pylist()
+        lines = path.read_text("utf-8-sig").split("\n")  # Windows puts a mark in front
+        return [json.loads(line) for line in lines if line.strip()]
+    except (ValueError, OSError) as error:  # Arrow's errors are ValueErrors, too
         raise ValueError(
-            f"{path} is not a readable parquet file ({error}). Download it again."
+            f"{path} cannot be read: {error}. Is it cut off? Download it again."
         ) from error
-    return _numbered(records, path)
 
 
-def _from_jsonl(path):
-    with open(path, encoding="utf-8-sig") as lines:  # Windows may put a mark in front
-        try:
-            for number, line in enumerate(lines, 1):
-                where = f"{path}, line {number}"
-                if line.strip():
-                    yield _parse(line, where), where
-        except UnicodeDecodeError as error:
+def _rows(records, source):
+    """The rows of GSM8K's records, or an error that says where one is not."""
+    rows = []
+    for number, record in enumerate(records, 1):
+        if not (
+            isinstance(record, dict)
+            and isinstance(question := record.get("question"), str)
+            and isinstance(answer := record.get("answer"), str)
+            and FINAL_LINE.search(answer)
+            and extract_strict(answer) is not None
+        ):
             raise ValueError(
-                f"{path} is not UTF-8 text ({error}). Download it again."
-            ) from error
-
-
-def _parse(line, where):
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{where} is not JSON: {error}. Is the file cut off? Download it again."
-        ) from error
-
-
-def _numbered(records, source):
-    return ((record, f"{source}, row {i}") for i, record in enumerate(records, 1))
-
-
-def _row(record, where):
-    """The row of one record, or an error that says where it is not GSM8K."""
-    columns = sorted(record) if isinstance(record, dict) else record
-    if not isinstance(record, dict) or not set(COLUMNS) <= set(record):
-        raise ValueError(f"{where}: needs columns {COLUMNS}, has {columns!r}.")
-    question, answer = (record[column] for column in COLUMNS)
-    if not isinstance(question, str) or not isinstance(answer, str):
-        raise ValueError(f"{where}: question and answer should both be text.")
-    if not re.search(r"^#### *\S.*\s*\Z", answer, re.MULTILINE):
-        raise ValueError(f'{where}: the answer has no final line like "#### 72".')
-    if extract_strict(answer) is None:
-        final = answer.strip().splitlines()[-1]
-        raise ValueError(
-            f"{where}: the final line {final!r} holds no number that can be graded. "
-            'Write it like "#### 72", or leave the row out.'
-        )
-    return {"question": question, "answer": answer, "level": answer.count("<<")}
+                f"{source}, row {number} needs the texts question and answer, and a "
+                f'final line with a number, such as "#### 72". It is {record!r:.300}.'
+            )
+        level = answer.count("<<")
+        rows.append({"question": question, "answer": answer, "level": level})
+    if not rows:
+        raise ValueError(f"{source} holds no rows.")
+    return rows
