@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help env course test test-fast test-slow test-notebooks lint lab app slides grade \
   notebooks results tiny seeds bench parity serve serve-check gguf-check scale \
-  handover-check tpu-check tpu-floor tpu-published tpu-peers real-model real \
+  handover-check tpu-check tpu-floor tpu-peers real-model real \
   colab-check app-check release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -114,10 +114,7 @@ tpu-check: $(READY)  ## compile the real programs for TPUs, into data/results/tp
 	$(PY) -m scripts.tpu_check $(TPU_ARGS)
 
 tpu-floor: $(READY)  ## the same for the default preset, with the jax that Colab has
-	$(PY) -m scripts.tpu_floor
-
-tpu-published: $(READY)  ## compile what others measured, into data/results/tpu_published.csv
-	$(PY) -m scripts.tpu_published
+	$(PY) -m scripts.tpu_check --colab
 
 tpu-peers: tpu-check  ## compile beside google-tunix, into data/results/tpu_peers.csv
 	$(PY) tests/bench/tpu_peers.py

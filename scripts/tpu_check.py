@@ -1,15 +1,18 @@
 """Compiles the course's real programs for TPUs that are not here (`make tpu-check`).
 
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
-trainer's update, the sampler's rollout, as the notebooks would run them. A row whose
-program, compiler and sizes are unchanged is kept. `--quick` looks at the two default
-presets only, `--preset` at one of all, `--old` at those whose row is of an older
-program; all three keep the other rows. `--restate` compiles nothing and counts the
-useful work of all rows anew.
+trainer's update and the sampler's rollout, as the notebooks would run them. A row whose
+program, compiler and sizes are unchanged stays. `--quick` looks at the two default
+presets only and `--preset` at one of all; both leave the other rows. `--colab` compiles
+the preset v5e-1 with Colab's jax and its libtpu. `--example` writes the programs that
+notebook 01 reads where libtpu is missing, and `--topologies` the places of chips that
+its explorer is tested with.
 """
 
 import argparse
 import concurrent.futures
+import csv
+import gzip
 import hashlib
 import multiprocessing
 import os
@@ -21,20 +24,26 @@ from importlib import metadata, util
 
 from helpers.course import results
 from helpers.recipes.presets import LARGER
-from helpers.tpu import GENERATIONS, compiler, topology
-from scripts import tables, tpu_cases
+from helpers.tpu import GENERATIONS, compiler, example
+from helpers.tpu.topology import SLICES
+from scripts import colab_check, tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
-PLACES = 16  # functions of a program that its row tells of
+PLACES = 16  # functions of a program in its row
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
-SIZES = tuple("model program topology preset pictures prompts pieces tokens".split())
+SIZES = "model program topology preset pictures prompts pieces tokens trained".split()
+DRAWN = (  # slices whose chips' places are written
+    *("v5e:1x1", "v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v5e:8x8", "v5e:16x16"),
+    *("v6e:4x8", "v4:2x2x4", "tpu7x:2x4x4"),
+    *("v5p:2x2x1", "v5p:2x2x2", "v5p:2x4x4", "v5p:4x4x4", "v5p:4x4x8"),
+)
 
 
 def with_compiler(module, arguments=()):
-    """Runs a module again with the libtpu that this jax names, installed aside.
+    """Runs a module again with the libtpu that this jax names, installed in build/tpu.
 
-    It lies in build/tpu and not in the environment, where jax would look for a TPU.
+    In the environment itself, jax would look for a TPU.
     """
     requirement, folder = compiler.requirement(), compiler.folder()
     if not (folder / "libtpu").is_dir():
@@ -47,231 +56,175 @@ def with_compiler(module, arguments=()):
 
 
 def versions():
-    """jax and libtpu, as the compiler that was asked; its series, without patches.
-
-    jax asks for a series (`libtpu==0.0.42.*`), so a patch comes by itself, and a table
-    of an hour should outlive it.
-    """
+    """jax and libtpu without the patch, which comes by itself: jax names a series."""
     series = ".".join(metadata.version("libtpu").split(".")[:3])
     return f"jax {metadata.version('jax')}, libtpu {series}"
 
 
-def measure(case, kept):
-    """The row of a case: the kept one if its program is unchanged, else compiled.
+def measure(case, known):
+    """The row of a case: the known one if its program is unchanged, else compiled.
 
     Args:
-      case: of `tpu_cases`.
-      kept: {hash: row} of the last table.
+      known: {hash: row} of the last table.
     """
     function, arguments, resident = case.build()
     lowered = compiler.lower(function, *arguments)
     text = f"{lowered.as_text()}{case}{versions()}"
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    known = kept.get(key, {})
-    if known.get("places") or known.get("verdict"):  # else of before it was asked for
-        return known
+    if key in known:
+        return known[key]
     chips = compiler.mesh(case.topology).size
     start = time.process_time()
     report = compiler.report(case.topology, chips, lowered, case.flops())
-    seconds = time.process_time() - start
+    used = "" if report.verdict else report.hbm_percent
+    if used:  # with what stays there beside the program
+        used = round(used + 100 * resident / report.usable_gb, 1)
+    places = [
+        f"{share.label} {share.modelled_ms:.1f} {share.bound_ms:.1f}"
+        for share in report.by_place[:PLACES]
+    ]
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
-    row = named(case) | {
+    row = {name: getattr(case, name) for name in SIZES} | {
         "group": case.answers,
         "chips": chips,
-        "hbm_percent": "" if report.verdict else used_percent(report, resident),
+        "hbm_percent": used,
         "arguments_gb": round(report.arguments_gb, 3),
         "temporaries_gb": round(report.temporaries_gb, 3),
         "resident_gb": round(resident, 3),
+        "tflop": round(case.flops() / 1e12, 2),
         "compiler_tflop": round(report.compiler_tflop, 2),
         "compiler_gb": round(report.compiler_gbytes, 1),
         "modelled_ms": round(report.modelled_ms, 1),
         "kernels_ms": round(report.kernels_ms, 1),
         "roofline_ms": round(report.roofline_ms, 1),
-        "pallas_calls": report.pallas_calls,
-        "unpriced_calls": report.unpriced_calls,
+        "pallas_calls": report.unpriced.get("tpu_custom_call", 0),
+        "unpriced_calls": sum(report.unpriced.values()),
         "executed_tflop": round(sum(share.tflop for share in report.by_place), 2),
-        "places": places(report),
+        "places": "; ".join(places),
         "links_ms": round(report.links_ms, 1),
         "collectives": "; ".join(kinds),
         "verdict": report.verdict.replace("\n", " "),
         "versions": versions(),
         "program_hash": key,
-        "compile_s": round(seconds),
     }
-    return stated(row, case)
-
-
-def used_percent(report, resident):
-    """Of a chip's memory, with the GiB that stay there beside the program."""
-    return round(report.hbm_percent + 100 * resident / report.usable_gb, 1)
-
-
-def places(report):
-    """Where its time goes: the dearest functions, what each is priced at and bound by.
-
-    Both in milliseconds, of one device: "layer.Layer.project_all 585.7 412.1; …".
-    """
-    dearest = report.by_place[:PLACES]
-    return "; ".join(
-        f"{share.label} {share.modelled_ms:.1f} {share.bound_ms:.1f}"
-        for share in dearest
-    )
-
-
-def stated(row, case):
-    """The row with its useful work, and shares of the peak, as they are counted today.
-
-    `modelled_peak_percent` takes all links to be hidden behind other work,
-    `serial_peak_percent` none: the truth is between the two. Empty without a time.
-    """
-    name = topology.SLICES.get(case.topology, case.topology)
-    chip = GENERATIONS[name.partition(":")[0]]
-    tflop = case.flops() / 1e12
-    busy, links = results.quoted_ms(row), float(row["links_ms"])
-    row = row | {"tflop": round(tflop, 2)}
+    # The first share takes all links to be hidden behind other work, the second none.
+    chip = GENERATIONS[SLICES.get(case.topology, case.topology).partition(":")[0]]
+    busy, links = results.quoted_ms(row), row["links_ms"]
     for column, ms in (
         ("modelled_peak_percent", busy),
         ("serial_peak_percent", busy + links),
     ):
-        most = chip.tflops / chip.devices * int(row["chips"]) * ms / 1e3
-        row[column] = round(100 * tflop / most, 1) if most else ""
-    return row
-
-
-def named(case):
-    """The columns that say what a row is of."""
-    return {name: getattr(case, name) for name in SIZES} | {"trained": trained(case)}
+        most = chip.tflops / chip.devices * chips * ms / 1e3
+        row[column] = round(100 * case.flops() / 1e12 / most, 1) if most else ""
+    return row | {"compile_s": round(time.process_time() - start)}
 
 
 def place(row):
-    """What a row is of, however its update is cut: pieces change no work."""
-    return tuple(str(row[name]) for name in (*SIZES, "trained") if name != "pieces")
-
-
-def restated(rows):
-    """Rows by today's count of their work; of programs that are gone, as before."""
-    known = {place(named(case)): case for case in tpu_cases.cases()}
-    keys = map(place, rows)
-    return [
-        stated(row, known[key]) if key in known else row
-        for row, key in zip(rows, keys, strict=True)
-    ]
-
-
-def is_old(case, rows):
-    """Whether no row of this compiler says where the case's time goes."""
-    return not any(
-        row["versions"] == versions() and (row.get("places") or row["verdict"])
-        for row in rows
-        if place(row) == place(named(case))
-    )
-
-
-def trained(case):
-    """What a case trains, and beside what if that is not a base on the chip alone."""
-    if case.program == "answers":
-        return "nothing"
-    beside = " on NF4" if case.stored.startswith("nf4") else ""
-    if case.table_on_host:
-        beside += " on int8" if case.stored == "int8" else ""
-        beside += " with a table on the host"
-    if case.cut > 1:
-        beside += f", each matrix over {case.cut} chips"
-    if case.teacher != tpu_cases.TEACHER and (
-        case.program == "distillation" or case.beside_teacher
-    ):
-        how = "from" if case.program == "distillation" else "beside"
-        beside += f" {how} {case.teacher.rpartition('/')[2]}"
-        if case.teacher_stored and not case.stored:  # else it is said of both
-            beside += f" in {case.teacher_stored}"
-    return f"LoRA {case.rank}{beside}" if case.rank else f"all{beside}"
-
-
-def table():
-    """The rows of the last run."""
-    return tables.read(TABLE)
-
-
-def of_today(rows):
-    """Rows of programs that are cases still, and those of another compiler."""
-    known = {place(named(case)) for case in tpu_cases.cases()}
-    mine = versions()
-    return [row for row in rows if row["versions"] != mine or place(row) in known]
-
-
-def write(rows):
-    """Replaces the table."""
-    # Rows of another compiler may be older than a column.
-    names = dict.fromkeys(name for row in reversed(rows) for name in row)
-    tables.write(TABLE, rows, names)
+    """What a row is of, by which compiler; pieces change no work."""
+    return tuple(str(row[x]) for x in (*SIZES, "versions") if x != "pieces")
 
 
 def tight(row):
     """Whether a program does not fit, or leaves too little free.
 
-    What stays in memory beside a program is in its percentage, and not in the verdict.
     Where all weights are trained, which no preset does, it only has to fit.
     """
     most = 100 if row["trained"].startswith("all") else 100 - SPARE
     return bool(row["verdict"]) or float(row["hbm_percent"]) > most
 
 
-def main(chosen):
-    """Compiles what is new, writes the table, and fails if something does not fit."""
-    kept = {row["program_hash"]: row for row in table()}
+def compile_all(chosen):
+    """The rows of these cases; the table is written after each."""
+    table = {place(row): row for row in tables.read(TABLE)}
+    known = {row["program_hash"]: row for row in table.values()}
     rows, start = [], time.monotonic()
     spawn = multiprocessing.get_context("spawn")  # each worker loads its own libtpu
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), spawn) as pool:
-        jobs = [pool.submit(measure, case, kept) for case in chosen]
-        for case, job in zip(chosen, jobs, strict=True):
+        for job in [pool.submit(measure, case, known) for case in chosen]:
             rows.append(row := job.result())
+            table[place(row)] = row
             print(
-                f"{time.monotonic() - start:5.0f} s  {case.topology} {case.model} "
-                f"{case.program} {row['trained']}: {row['tokens']} tokens, "
+                f"{time.monotonic() - start:5.0f} s  {row['topology']} {row['model']} "
+                f"{row['program']} {row['trained']}: {row['tokens']} tokens, "
                 f"{row['hbm_percent'] or 'more than 100'}% of HBM, "
                 f"{row['modelled_ms']} ms modelled, at least {row['roofline_ms']}",
                 flush=True,
             )
-            write(merged(list(kept.values()), rows))
+            tables.write(TABLE, list(table.values()), row)
     return rows
 
 
-def merged(old, new):
-    """Rows of two runs; of the same case and compiler, the new ones."""
+def of_today(rows):
+    """Rows of programs that are still cases, and those of other compilers."""
+    cases = {
+        tuple(str(getattr(case, x)) for x in SIZES if x != "pieces")
+        for case in tpu_cases.cases()
+    }
+    mine = versions()
+    return [row for row in rows if row["versions"] != mine or place(row)[:-1] in cases]
 
-    def keyed(rows):
-        return {(place(row), row["versions"]): row for row in rows}
 
-    return list((keyed(old) | keyed(new)).values())
+def compile_on_colab():
+    """Installs the course beside Colab's packages, and compiles there."""
+    with colab_check.machine("colab") as colab:
+        pins = [f"{name}=={version}" for name, version in colab.packages().items()]
+        constraints = colab.home / "constraints.txt"
+        constraints.write_text("\n".join(pins))
+        pip = [colab.python, "-m", "pip", "install", "-q", "-c", constraints, "-e"]
+        clean = colab_check.clean_environment()
+        colab_check.run([*pip, ROOT], colab_check.Failed, env=clean)
+        command = [colab.python, "-m", "scripts.tpu_check", "--preset", "v5e-1"]
+        return subprocess.run(command, cwd=ROOT, env=clean).returncode
 
 
-def run(arguments):
+def write_example():
+    """Compiles notebook 01's programs into data/programs."""
+    for again in (False, True):
+        text = example.compiled(again).replace(str(ROOT), "/course")
+        # Without a time in it the file is the same whenever it is written.
+        example.file(again).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def write_topologies():
+    """Writes the place and host of each chip of some slices, as the compiler has it."""
+    with open(results.FOLDER / "topologies.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("slice", "chip", "x", "y", "z", "host", "versions"))
+        for name in DRAWN:
+            chips = dict.fromkeys(  # a chip may be two devices
+                (*x.coords, x.process_index) for x in compiler.devices(name)
+            )
+            writer.writerows((name, i, *x, versions()) for i, x in enumerate(chips))
+
+
+def main(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the default presets only")
-    names = [*topology.SLICES, *LARGER]
-    parser.add_argument("--preset", choices=names, help="this preset only")
-    parser.add_argument("--old", action="store_true", help="where a row is older only")
-    parser.add_argument("--restate", action="store_true", help="compile nothing")
+    parser.add_argument("--preset", choices=[*SLICES, *LARGER], help="this one only")
+    parser.add_argument("--colab", action="store_true", help="v5e-1, with Colab's jax")
+    parser.add_argument("--example", action="store_true", help="write data/programs")
+    parser.add_argument(
+        "--topologies", action="store_true", help="write topologies.csv"
+    )
     options = parser.parse_args(arguments)
-    if options.restate:
-        write(restated(table()))
-        return 0
+    if options.colab:
+        return compile_on_colab()
     if not util.find_spec("libtpu"):
         return with_compiler("scripts.tpu_check", arguments)
-    chosen = tpu_cases.cases()
-    if options.quick:
-        chosen = list(tpu_cases.shipped())
+    if options.example:
+        return write_example()
+    if options.topologies:
+        return write_topologies()
+    chosen = list(tpu_cases.shipped()) if options.quick else tpu_cases.cases()
     if options.preset:
-        chosen = [case for case in tpu_cases.cases() if case.preset == options.preset]
-    if options.old:
-        chosen = [case for case in chosen if is_old(case, table())]
-    rows = main(chosen)
-    write(of_today(table()))
+        chosen = [case for case in chosen if case.preset == options.preset]
+    rows = compile_all(chosen)
+    tables.write(TABLE, of_today(tables.read(TABLE)), rows[0])
     if bad := [f"{row['topology']} {row['program']}" for row in rows if tight(row)]:
         return f"Too large, or a preset's with under {SPARE}% free: {', '.join(bad)}."
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

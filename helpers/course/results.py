@@ -259,8 +259,13 @@ def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
 
 def _tpu_fit() -> list[dict]:
     """Rows of tpu_fit.csv by the newest compiler; Colab's older one has rows, too."""
+
+    def version(row):
+        return [int(number) for number in re.findall(r"\d+", row["versions"])]
+
     table = measured("tpu_fit")
-    return [row for row in table if row["versions"] == table[0]["versions"]]
+    newest = max(map(version, table))
+    return [row for row in table if version(row) == newest]
 
 
 def compiled(preset: str, **columns) -> str:

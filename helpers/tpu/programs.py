@@ -111,7 +111,7 @@ def moments_gb(model, optimizer, mesh) -> float:
     return _shards_gb(_moments(params, optimizer, mesh))
 
 
-def held_gb(model, mesh) -> float:
+def model_gb(model, mesh) -> float:
     """GiB of a model on a chip; what is in the host's memory is left out."""
     return _shards_gb(_placed(nnx.state(model), mesh))
 
