@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from helpers.batches import prompt_batches
+from helpers.batches import BatchSource, prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
 from helpers.rewards.functions import correct
@@ -27,7 +27,7 @@ from helpers.training.trainer import Trainer
 SFT = Path(__file__).parents[1] / "data" / "tiny" / "sft"
 
 
-class Fixed:
+class Fixed(BatchSource):
     """A batch source that gives the same batch for ever."""
 
     metrics, samples = {}, []

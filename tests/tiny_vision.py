@@ -8,6 +8,7 @@ import numpy as np
 from flax import nnx
 from tiny_models import VOCAB, config, group_batch
 
+from helpers.batches import BatchSource
 from helpers.model.transformer import Transformer
 from helpers.model.vision_config import VisionConfig
 
@@ -102,7 +103,7 @@ def groups(G=2, answer=6, seed=0):
     return prompts, completions, batch | {"images": jnp.asarray(images)}
 
 
-class Same:
+class Same(BatchSource):
     """A batch source of one batch."""
 
     metrics, samples = {}, []

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from helpers.batches import BatchSource
+
 VOCAB, WIDTH, LAYERS = 16, 8, 2
 
 
@@ -46,7 +48,7 @@ def squared_error(model, batch):
     return mean, {"weight": weight, "error": jax.lax.stop_gradient(mean)}
 
 
-class Rows:
+class Rows(BatchSource):
     """A batch source: batch number `count` depends on the seed and the number only."""
 
     def __init__(self, seed=0, batch=8, length=5, end=None):

@@ -7,13 +7,11 @@ first, in the order of their tokens, and slots that it does not need are black.
 Normalising is the model's first step.
 """
 
-import grain
 import numpy as np
 from PIL import Image, ImageOps
 
-from helpers.batches.sources import ImageMismatch, Source
-from helpers.runtime import distributed
-from helpers.runtime.run_identity import describe_pictures, describe_rows
+from helpers.batches.sources import ImageMismatch
+from helpers.runtime.run_identity import describe_pictures
 
 
 def fit_for(picture, vision):
@@ -35,27 +33,23 @@ def shaped(messages, pictures):
       ImageMismatch: there are more or fewer pictures than images.
     """
     shapes = [[upright.height, upright.width] for upright in map(_upright, pictures)]
-    left, told = iter(shapes), []
+    left, images, result = iter(shapes), 0, []
     for message in messages:
         content = message.get("content")
         if isinstance(content, list):
+            is_image = [part["type"] == "image" for part in content]
             content = [
-                {**part, "shape": next(left, None)} if part["type"] == "image" else part
-                for part in content
+                {**part, "shape": next(left, None)} if image else part
+                for part, image in zip(content, is_image, strict=True)
             ]
-        told.append({**message, "content": content})
-    images = [part for m in told for part in _parts(m) if "shape" in part]
-    if [part["shape"] for part in images] != shapes:
+            images += sum(is_image)
+        result.append({**message, "content": content})
+    if images != len(shapes):
         raise ImageMismatch(
-            f"The messages have {len(images)} images, and {len(shapes)} pictures were "
+            f"The messages have {images} images, and {len(shapes)} pictures were "
             "given. Give one picture for every image in the question."
         )
-    return told
-
-
-def _parts(message):
-    content = message["content"]
-    return content if isinstance(content, list) else []
+    return result
 
 
 def fit(picture, size):
@@ -190,6 +184,39 @@ def stack(pictures, counts, slots, vision):
     return images
 
 
+class Pictures:
+    """The pictures of a source's examples, made when their batch is.
+
+    Args:
+      make: input -> list of the pictures of an example, each from `fit_for`.
+      inputs: a sequence with one input per example.
+      counts: from `counts`: the tokens of each image in each example.
+      slots: N, the most pictures in a row of a batch.
+      vision: the model's `config.vision`.
+    Raises:
+      ImageMismatch: an example has more images than there are slots.
+    """
+
+    def __init__(self, make, inputs, counts, slots, vision):
+        if (most := max(map(len, counts))) > slots:
+            raise ImageMismatch(
+                f"An example has {most} images, a row takes {slots}: pass slots={most} "
+                "or more."
+            )
+        self.make, self.inputs, self.counts = make, inputs, counts
+        self.slots, self.vision = slots, vision
+
+    def of_rows(self, rows):
+        """`stack` of the pictures in each row of a batch, a list of example indices."""
+        made = [[x for i in row for x in self.make(self.inputs[i])] for row in rows]
+        places = [[n for i in row for n in self.counts[i]] for row in rows]
+        return stack(made, places, self.slots, self.vision)
+
+    def describe(self) -> dict[str, str]:
+        """What must be the same for a run to go on."""
+        return describe_pictures(self.make, self.inputs)
+
+
 def check_prompts(prompt_PT, mask_PT, images, vision):
     """Refuses a batch whose image tokens are not those of its images.
 
@@ -209,89 +236,23 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
         )
     prompt_PT, real_PT = np.asarray(prompt_PT), np.asarray(mask_PT) > 0
     rows = [row[real] for row, real in zip(prompt_PT, real_PT, strict=True)]
-    if images is None:
-        images = np.zeros((len(rows), 0, 1, 2, 3), np.uint8)
+    images = np.zeros((len(rows), 0, 1, 2, 3), np.uint8) if images is None else images
     images = np.asarray(images)
-    if len(images) != len(rows):
-        raise ImageMismatch(f"{len(rows)} prompts, but {len(images)} rows of images.")
-    if images.dtype != np.uint8:
-        raise ImageMismatch(
-            f"The images are {images.dtype}, and the model takes uint8, 0 to 255: it "
-            "normalises them itself. Make them with images.fit and images.stack."
-        )
     images = images[:, None] if images.ndim == 4 else images
-    if hasattr(vision, "strip"):  # each image takes as many tokens as its shape says
-        return _check_strips(rows, images, vision)
-    for index, number in enumerate(map(len, counts(rows, vision))):
-        if number > images.shape[1]:
+    if len(images) != len(rows) or images.dtype != np.uint8:
+        raise ImageMismatch(
+            f"{len(rows)} prompts, but {len(images)} rows of images in {images.dtype}:"
+            " the model takes uint8, 0 to 255, and normalises them itself. Make them"
+            " with images.fit and images.stack."
+        )
+    for index, (places, pictures) in enumerate(
+        zip(counts(rows, vision), images, strict=True)
+    ):
+        takes = [vision.count(picture) for picture in pictures]
+        unused = pictures[len(places) :]
+        if takes[: len(places)] != places or unused.any():
             raise ImageMismatch(
-                f"Prompt {index} has tokens for {number} images, and {images.shape[1]} "
-                "were given. Pass them as images=, one for every image in the question."
+                f"Prompt {index} has images of {places} tokens, and its pictures take"
+                f" {takes}: pass one picture for every image in the question, in their"
+                " order, and black ones after them."
             )
-        if images[index, number:].any():
-            raise ImageMismatch(
-                f"Prompt {index} has tokens for {number} images, and more pictures were"
-                " given: the rest would not be seen. Put each into the question."
-            )
-
-
-def _check_strips(rows, images, vision):
-    """`check_prompts` where each image has as many tokens as its picture's squares."""
-    for index, (tokens, strips) in enumerate(zip(rows, images, strict=True)):
-        runs = _runs(tokens, vision)
-        takes = [vision.count(strip) for strip in strips]
-        used = [number for number in takes if number]
-        if runs != used or takes != used + [0] * (len(takes) - len(used)):
-            raise ImageMismatch(
-                f"Prompt {index} has images of {runs} tokens, and its pictures take "
-                f"{takes}: pass those of `vision.place(picture)` for each picture in "
-                "the question, in their order, and black ones after them."
-            )
-
-
-def pictures(rows, step, *, batch, seed, epochs=None, shard=None):
-    """Make a batch source of images with their rows.
-
-    Args:
-      rows: list of dicts.
-      step: function row -> row with an "image", uint8 (H, W, 3), the same for the same
-        row; `functools.partial(food101.with_image, size=48)` is one.
-      batch: B, rows per batch and process.
-      seed: int, at least 0, decides the order of every epoch.
-      epochs: how often to go through the rows; None for ever. The last batch of a
-        finite run may be smaller.
-      shard: (index, count): this process reads the index-th of every count rows;
-        None: as many shares as there are distributed.
-    Returns:
-      A batch source (see `helpers.batches.prompt_batches`) of {"image": uint8 (B, H, W,
-      3), "rows": list of B dicts}. metrics: `epoch` (a fraction).
-    Raises:
-      ValueError: no rows, or images of different sizes.
-    """
-    run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
-    return _Pictures(rows, step, run, epochs)
-
-
-class _Pictures(Source):
-    def __init__(self, rows, step, run, epochs):
-        super().__init__(len(rows), run, epochs)
-        self._raw, self._step = rows, step
-        self._rows = grain.MapDataset.source(rows).map(step)
-
-    def describe_data(self):
-        made = describe_pictures(self._step, self._raw)
-        return {**describe_rows(self._raw), "pictures": made}
-
-    def __next__(self):
-        drawn = self._draw(self._run["batch"])
-        if not drawn:
-            raise StopIteration
-        rows = [self._rows[i] for i in drawn]
-        sizes = {row["image"].shape for row in rows}
-        if len(sizes) > 1:
-            raise ValueError(
-                f"The images of a batch have sizes {sorted(sizes)}: make the map step "
-                "resize them to one."
-            )
-        self.metrics = {"epoch": self._epoch()}
-        return {"image": np.stack([row["image"] for row in rows]), "rows": rows}

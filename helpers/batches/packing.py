@@ -4,17 +4,14 @@ First-fit with a waiting list: on GSM8K lengths in rows of 512 it leaves 5% of a
 empty, Grain's packer of as many rows 17%.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from helpers.batches import images
 from helpers.batches.sources import Source
 from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
-from helpers.runtime.run_identity import describe_lists, describe_pictures
+from helpers.runtime.run_identity import describe_lists
 
-MOST = np.iinfo(np.int32).max
 WAITING = 64  # examples that may wait for a gap they fit in; more pack tighter
 
 
@@ -30,7 +27,6 @@ def packed_rows(
     seed,
     epochs=None,
     shard=None,
-    truncate=False,
     pictures=None,
     vision=None,
     slots=1,
@@ -51,8 +47,6 @@ def packed_rows(
       shard: (index, count): this process reads the index-th of every count examples;
         None: as many shares as there are processes. Shares of a finite run may end a
         batch apart, and training ends with the first that does.
-      truncate: cut what is longer than `length`, and count it in
-        metrics["truncated"], instead of raising; but not inside or before an image.
       pictures: `pictures(index)` gives the list of an example's pictures, each from
         `images.fit_for`, when its batch is made; None: no example has any.
       vision: the model's `config.vision`, needed with pictures.
@@ -63,47 +57,47 @@ def packed_rows(
       segment) and `loss_mask` float32 (1: this token is a target; never the first of
       a segment, which no token of its own example predicts); with pictures, `images`
       (B, N, H, W, 3), see `images.stack`. metrics: `packing` (share of non-padding
-      tokens), `examples`, `truncated` and `epoch` (a fraction).
+      tokens), `examples` and `epoch` (a fraction).
     Raises:
-      ExampleTooLong: an example does not fit in a row and truncate is False.
-      images.ImageMismatch: an example's image tokens are no whole images, would be
-        cut off, are more than `slots` or, when its batch is made, not as many as its
-        pictures; or there are no pictures at all.
+      ExampleTooLong: an example does not fit in a row.
+      images.ImageMismatch: an example's image tokens are no whole images, are more than
+        `slots` or, when its batch is made, not as many as its pictures; or there are
+        no pictures at all.
       ValueError: no length, no examples, an empty one, masks of another length or
         with other numbers than 0 and 1, or tokens that are no ids; or a count that is
         none.
     """
     require_count("length", length)
-    examples, too_long = _checked(examples, length, truncate)
-    if vision:
-        _require_images(examples, too_long, length, vision)
-    examples = [(tokens[:length], mask[:length]) for tokens, mask in examples]
+    require_count("slots", slots)
+    examples = [_checked(index, *each, length) for index, each in enumerate(examples)]
     shard = list(shard or distributed.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
-    source = _PackedRows(examples, run, epochs, too_long)
-    counts = images.counts([tokens for tokens, _ in examples], vision) if vision else []
-    if pictures and not vision:
-        raise ValueError("pictures= needs vision=, the model's config.vision.")
+    if not vision:
+        if pictures:
+            raise ValueError("pictures= needs vision=, the model's config.vision.")
+        return _PackedRows(examples, run, epochs, None)
+    counts = images.counts([tokens for tokens, _ in examples], vision)
     if any(counts) and not pictures:
         raise images.ImageMismatch(
             f"{sum(map(bool, counts))} examples have images, and no pictures were given"
             " for them: the model would learn of placeholders. Pass pictures=, a"
             " function of an example's index that gives the list of its pictures."
         )
+    shown = None
     if pictures:
-        require_count("slots", slots)
-        source.show(pictures, counts, slots, vision)
-    return source
+        indices = range(len(examples))
+        shown, run["slots"] = (
+            images.Pictures(pictures, indices, counts, slots, vision),
+            slots,
+        )
+    return _PackedRows(examples, run, epochs, shown)
 
 
 class _PackedRows(Source):
-    def __init__(self, examples, run, epochs, cut):
+    def __init__(self, examples, run, epochs, pictures):
         super().__init__(len(examples), run, epochs)
-        self._data, self._cut = examples, cut
+        self._data, self._pictures = examples, pictures
         self.longest = max(len(tokens) for tokens, _ in examples)
-        self._counts: list[list[int]] = [[]] * len(examples)
-        self._slots, self._pictures = 0, None
-        self._images: Callable[[list], dict] = lambda rows: {}
 
     def describe_data(self):
         tokens, masks = zip(*self._data, strict=True)
@@ -112,37 +106,19 @@ class _PackedRows(Source):
             "loss masks": describe_lists(masks),
         }
         if self._pictures:
-            indices = range(len(self._data))
-            described["pictures"] = describe_pictures(self._pictures, indices)
+            described["pictures"] = self._pictures.describe()
         return described
-
-    def show(self, pictures, counts, slots, vision):
-        """From now on batches have `images`, of so many tokens (`images.counts`)."""
-        if (most := max(map(len, counts))) > slots:
-            raise images.ImageMismatch(
-                f"An example has {most} images, a row takes {slots}: pass slots={most} "
-                "or more."
-            )
-        self._counts, self._slots, self._pictures = counts, slots, pictures
-        self._run["slots"] = slots
-
-        def of_rows(rows):
-            own = [[x for i in row for x in pictures(i)] for row in rows]
-            wanted = [[n for i in row for n in counts[i]] for row in rows]
-            return {"images": images.stack(own, wanted, slots, vision)}
-
-        self._images = of_rows
 
     def __next__(self):
         rows = self._fill()
-        drawn = [index for row in rows for index in row]
-        if not drawn:
+        if not any(rows):
             raise StopIteration
-        arrays = self._arrays(rows) | self._images(rows)
+        arrays = self._arrays(rows)
+        if self._pictures:
+            arrays["images"] = self._pictures.of_rows(rows)
         self.metrics = {
             "packing": float((arrays["segment_ids"] > 0).mean()),
-            "examples": float(len(drawn)),
-            "truncated": float(len(self._cut.intersection(drawn))),
+            "examples": float(sum(map(len, rows))),
             "epoch": self._epoch(),
         }
         return arrays
@@ -150,11 +126,12 @@ class _PackedRows(Source):
     def _fill(self):
         """Choose the examples of each row: those that wait first, then new ones."""
         room = [self._run["length"]] * self._run["batch"]
-        slots = [self._slots] * len(room)
+        slots = [self._run.get("slots", 0)] * len(room)
         rows: list[list[int]] = [[] for _ in room]
 
         def place(index):
-            size, number = len(self._data[index][0]), len(self._counts[index])
+            size = len(self._data[index][0])
+            number = len(self._pictures.counts[index]) if self._pictures else 0
             for row, free in enumerate(room):
                 if size <= free and number <= slots[row]:
                     rows[row].append(index)
@@ -194,55 +171,29 @@ class _PackedRows(Source):
         }
 
 
-def _checked(examples, length, truncate):
-    """Return examples as arrays, and which ones are too long for a row."""
-    examples = [
-        (_whole(index, tokens), np.array(mask, np.float32))
-        for index, (tokens, mask) in enumerate(examples)
-    ]
-    for index, (tokens, mask) in enumerate(examples):
-        if len(tokens) == 0 or tokens.shape != mask.shape:
-            raise ValueError(
-                f"Example {index} has {len(tokens)} tokens and a loss mask of "
-                f"{len(mask)}: give both, equally long and not empty."
-            )
-        if not np.isin(mask, (0, 1)).all() or tokens.min() < 0:
-            raise ValueError(
-                f"Example {index} has tokens from {tokens.min()} and a loss mask from "
-                f"{mask.min():g} to {mask.max():g}: tokens are 0 or more, and a mask is"
-                " 1 for what is learned, else 0. Give (tokens, mask), in this order."
-            )
-        mask[0] = 0
-    too_long = {i for i, (tokens, _) in enumerate(examples) if len(tokens) > length}
-    if too_long and not truncate:
-        index = min(too_long)
-        raise ExampleTooLong(
-            f"Example {index} has {len(examples[index][0])} tokens, a row holds "
-            f"{length} ({len(too_long)} of {len(examples)} examples are too long). "
-            "Pass a larger length, drop them, or pass truncate=True to cut them."
-        )
-    return examples, too_long
-
-
-def _require_images(examples, too_long, length, vision):
-    """Refuses a cut that leaves an example's pictures without all of their tokens."""
-    for index in sorted(too_long):
-        tokens, _ = examples[index]
-        if lost := int((tokens[length:] == vision.image_token).sum()):
-            raise images.ImageMismatch(
-                f"Example {index} has {len(tokens)} tokens, and cut to the {length} of "
-                f"a row it would lose {lost} of its image tokens, with which its "
-                "pictures no longer agree. Pass a larger length, drop it, or take "
-                "smaller pictures."
-            )
-
-
-def _whole(index, tokens):
-    """An example's tokens as int32: others are refused, and not cut to whole ones."""
-    found = np.asarray(tokens)
-    if found.size and (found.dtype.kind not in "iu" or found.max() > MOST):
+def _checked(index, tokens, mask, length):
+    """An example as (int32, float32); the first token is no target."""
+    tokens, mask = np.asarray(tokens), np.array(mask, np.float32)
+    if len(tokens) == 0 or tokens.shape != mask.shape:
         raise ValueError(
-            f"Example {index} has tokens of {found.dtype}, or past {MOST}: give token "
-            "ids, whole numbers."
+            f"Example {index} has {len(tokens)} tokens and a loss mask of "
+            f"{len(mask)}: give both, equally long and not empty."
         )
-    return found.astype(np.int32)
+    if tokens.dtype.kind not in "iu" or tokens.max() > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"Example {index} has tokens of {tokens.dtype}, or past int32: give token"
+            " ids, whole numbers."
+        )
+    if not np.isin(mask, (0, 1)).all() or tokens.min() < 0:
+        raise ValueError(
+            f"Example {index} has tokens from {tokens.min()} and a loss mask from "
+            f"{mask.min():g} to {mask.max():g}: tokens are 0 or more, and a mask is"
+            " 1 for what is learned, else 0. Give (tokens, mask), in this order."
+        )
+    if len(tokens) > length:
+        raise ExampleTooLong(
+            f"Example {index} has {len(tokens)} tokens, and a row takes {length}."
+            " Pass a larger length, or drop the example."
+        )
+    mask[0] = 0
+    return tokens.astype(np.int32), mask

@@ -9,8 +9,6 @@ Grain (https://google-grain.readthedocs.io) counts positions, shares them out be
 processes and keeps the place (`helpers.batches.sources`).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from helpers.batches import images
@@ -19,7 +17,6 @@ from helpers.batches.sources import Source
 from helpers.runtime import distributed
 from helpers.runtime.run_identity import (
     describe_lists,
-    describe_pictures,
     describe_rows,
 )
 from helpers.text import chat
@@ -75,10 +72,12 @@ def prompts(
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     _check_lengths(tokens, buckets)
     run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
-    source = _Prompts(rows, tokens, run, epochs, tuple(buckets))
+    shown = None
     if pictures:
-        source.show(pictures, images.counts(tokens, vision), vision)
-    return source
+        counts = images.counts(tokens, vision)
+        slots = max(1, *map(len, counts))
+        shown = images.Pictures(pictures, rows, counts, slots, vision)
+    return _Prompts(rows, tokens, run, epochs, tuple(buckets), shown)
 
 
 def pad_prompts(token_lists, buckets):
@@ -105,30 +104,18 @@ def pad_prompts(token_lists, buckets):
 
 
 class _Prompts(Source):
-    def __init__(self, rows, tokens, run, epochs, buckets):
+    def __init__(self, rows, tokens, run, epochs, buckets, pictures):
         super().__init__(len(rows), run, epochs)
         self._rows, self._tokens, self._buckets = rows, tokens, buckets
+        self._pictures = pictures
         self.longest = max(map(len, tokens))
-        self._images: Callable[[list], dict] = lambda drawn: {}
-        self._pictures = None
 
     def describe_data(self):
         tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
         described: dict = {"tokens": tokens, **describe_rows(self._rows)}
         if self._pictures:
-            described["pictures"] = describe_pictures(self._pictures, self._rows)
+            described["pictures"] = self._pictures.describe()
         return described
-
-    def show(self, pictures, counts, vision):
-        """From now on batches have `images`, of so many tokens (`images.counts`)."""
-        slots = max(1, *map(len, counts))
-
-        def of_rows(drawn):
-            own = [pictures(self._rows[i]) for i in drawn]
-            wanted = [counts[i] for i in drawn]
-            return {"images": images.stack(own, wanted, slots, vision)}
-
-        self._images, self._pictures = of_rows, pictures
 
     def __next__(self):
         drawn = self._draw(self._run["batch"])
@@ -141,7 +128,9 @@ class _Prompts(Source):
         }
         rows = [self._rows[i] for i in drawn]
         batch = {"prompt": prompt, "prompt_mask": mask, "rows": rows}
-        return batch | self._images(drawn)
+        if self._pictures:
+            batch["images"] = self._pictures.of_rows([[i] for i in drawn])
+        return batch
 
 
 def _check_lengths(token_lists, buckets):

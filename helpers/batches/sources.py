@@ -1,13 +1,13 @@
 """What data sources share: an order drawn from Grain, a share of it, and a state.
 
 The order is a function of seed and position, so its whole state is one number. Process
-i of n reads positions i, i + n, i + 2n, …: disjoint, and complete.
+i of n reads positions i, i + n, i + 2n, …: disjoint, and complete. Below stand
+the checks of what a model is about to read.
 """
 
 import functools
 import itertools
 import sys
-from typing import Protocol
 
 import grain
 import numpy as np
@@ -15,32 +15,51 @@ import numpy as np
 from helpers.runtime.ranges import require_count, require_positions
 from helpers.runtime.run_identity import REMEDY, differences, listed
 
+TOKENS = ("tokens", "prompt", "completion")  # the arrays of token ids in a batch
+
 
 class ImageMismatch(ValueError):
     """The image tokens of a prompt and the pictures given for it do not agree."""
 
 
-class BatchSource(Protocol):
-    """Where the trainer's batches come from: `Source` here, `generation.Rollouts`.
+class BatchSource:
+    """Where the trainer's batches come from; subclass it.
 
-    metrics: numbers about the last batch. samples: of what it holds, to be read; dicts
-    of a "prompt", a "completion" and perhaps a "reward".
+    Attributes:
+      metrics: numbers about the last batch.
+      samples: some of what it contains, to be read: dicts of a "prompt", a "completion"
+        and perhaps a "reward".
+      longest: tokens of the longest text, its answer included; 0 if it is not known.
+      limit: how many updates old its answers may be.
+      model: what samples its answers, None if nothing does.
     """
 
-    metrics: dict[str, float]
-    samples: list[dict]
+    metrics: dict[str, float] = {}
+    samples: list[dict] = []
+    longest = 0
+    limit = 0
+    model = None
+
+    def __iter__(self):
+        return self
 
     def __next__(self) -> dict[str, np.ndarray]:
         """The next batch, by name; StopIteration at the end."""
+        raise NotImplementedError
 
     def get_state(self) -> dict:
         """Where it stands, for JSON."""
+        raise NotImplementedError
 
     def set_state(self, state: dict) -> None:
         """Goes on from a state; ValueError if it is that of another run."""
+        raise NotImplementedError
+
+    def send(self, wrt) -> None:
+        """Before training: which variables change, for those who sample elsewhere."""
 
 
-class Source:
+class Source(BatchSource):
     """A batch source over examples in memory; subclasses say what a batch is.
 
     Args:
@@ -62,13 +81,6 @@ class Source:
         self._example_at = _shuffled(count, run["seed"])
         self._waiting: list[int] = []  # examples that are due before those of the order
         self._order = _order(count, epochs, run["shard"], self._example_at)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self) -> dict[str, np.ndarray]:
-        """The next batch; StopIteration once the epochs are over."""
-        raise NotImplementedError
 
     def describe_data(self) -> dict:
         """Return {name: text} of all that batches are made of; checksums suffice."""
@@ -193,33 +205,25 @@ def _order(count, epochs, shard, example_at):
 TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
 
 
-def require_fitting(models, batches) -> None:
+def require_fitting(models, batches: BatchSource) -> None:
     """Refuses batches whose texts are longer than those that a model was made for.
 
-    Args:
-      models: that will read them.
-      batches: a batch source; one that says no `longest` is looked at batch by batch.
     Raises:
       helpers.runtime.ranges.TextTooLong: they are.
     """
+    what = "The longest text of these batches, answer included"
     for model in models:
-        longest = getattr(batches, "longest", 0)
-        config = getattr(model, "config", None)
-        require_positions(
-            config, longest, "The longest text of these batches, answer included"
-        )
+        require_positions(getattr(model, "config", None), batches.longest, what)
 
 
 def require_readable(config, batch: dict) -> None:
     """Refuses a batch that a model would read, but not as it is meant.
 
-    An id without an embedding is read as the last one, a prompt that begins with
-    padding at wrong positions, a share in a loss mask as 1, and image tokens without
-    their pictures as words.
+    XLA reads an id without an embedding as the last one, a prompt that begins with
+    padding has wrong positions, and every loss takes a share in a mask for a 1.
 
     Args:
-      config: of the model, None where it has none: then only the loss mask is looked
-        at.
+      config: of the model; None checks the loss mask only.
       batch: {name: array} on the host, its arrays of NumPy or of JAX.
     Raises:
       ImageMismatch: there are image tokens, and no pictures.
@@ -227,21 +231,32 @@ def require_readable(config, batch: dict) -> None:
         positions.
       ValueError: another of these.
     """
-    if "loss_mask" in batch:
-        _require_zeros_and_ones(np.asarray(batch["loss_mask"]))
+    mask = np.asarray(batch.get("loss_mask", 1))
+    if not np.isin(mask, (0, 1)).all():
+        raise ValueError(
+            f"The loss mask has {mask[~np.isin(mask, (0, 1))][0]:g}: every loss would"
+            " count it as 0 or as 1. A mask is 1 for what is learned, else 0; weigh"
+            " answers by their advantages, or in an objective of your own."
+        )
     vocab = getattr(config, "vocab_size", None)
     if vocab is None:
         return
     ids = {name: np.asarray(batch[name]) for name in TOKENS if name in batch}
-    for name, own in ids.items():
-        _require_known(own, vocab, name)
+    for name, tokens in ids.items():
+        foreign = tokens[(tokens < 0) | (tokens >= vocab)]
+        if foreign.size:
+            raise ValueError(
+                f"The batch has token {foreign[0]} in {name!r}, and the model's"
+                f" vocabulary has {vocab} entries. Batches and model are of two"
+                " tokenizers: load the tokenizer from the model's own folder."
+            )
     if "prompt_mask" in batch and "prompt" in ids:
         check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
     require_positions(config, _longest(batch), "A text of this batch")
     vision = getattr(config, "vision", None)
-    given = [own for name, own in ids.items() if name != "completion"]
     if vision and "images" not in batch:
-        if any((own == vision.image_token).any() for own in given):
+        given = [tokens for name, tokens in ids.items() if name != "completion"]
+        if any((tokens == vision.image_token).any() for tokens in given):
             raise ImageMismatch(
                 "The batch has image tokens and no images: the model would learn of "
                 "placeholders. Give whoever makes the batches pictures= and vision=."
@@ -261,31 +276,8 @@ def _longest(batch):
     return 0
 
 
-def _require_known(ids, vocab, name):
-    """Raises ValueError at an id that the model has no embedding for."""
-    strange = (
-        [x for x in (ids.min(), ids.max()) if not 0 <= x < vocab] if ids.size else []
-    )
-    if strange:
-        raise ValueError(
-            f"The batch has token {strange[0]} in {name!r}, and the model's vocabulary"
-            f" has {vocab} entries. Batches and model are of two tokenizers: load"
-            " the tokenizer from the model's own folder."
-        )
-
-
-def _require_zeros_and_ones(mask):
-    if not np.isin(mask, (0, 1)).all():
-        odd = mask[~np.isin(mask, (0, 1))][0]
-        raise ValueError(
-            f"The loss mask has {odd:g}: every loss would count it as 0 or as 1. A mask"
-            " is 1 for what is learned, else 0; weigh answers by their advantages, or"
-            " in an objective of your own."
-        )
-
-
 def check_right_padded(tokens, mask, vocab, what="Prompt"):
-    """Refuses rows of tokens that have gaps, or ids that the model has not.
+    """Refuses rows of tokens that have gaps, or ids that the model does not have.
 
     Args:
       tokens, mask: (..., T), of equal shapes; the mask has ones, then zeros.
@@ -304,11 +296,11 @@ def check_right_padded(tokens, mask, vocab, what="Prompt"):
         )
     count = (mask != 0).sum(axis=-1)
     real = np.arange(mask.shape[-1]) < count[..., None]
-    check_rows(
+    _check_rows(
         (mask == real).all(axis=-1),
         f"{what} {{}} is not padded on the right: its mask must be ones, then zeros.",
     )
-    check_rows(
+    _check_rows(
         ((tokens >= 0) & (tokens < vocab) | ~real).all(axis=-1),
         f"{what} {{}} has ids outside of the model's vocabulary of {vocab}: pass those "
         "of its own tokenizer.",
@@ -323,13 +315,13 @@ def check_prompts(tokens, mask, config, room):
       config: the model's. room: the most tokens that may follow a prompt.
     """
     count = check_right_padded(tokens, mask, config.vocab_size)
-    check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
+    _check_rows(count > 0, "Prompt {} is empty: an answer needs a token to go on from.")
     longest = int(count.max(initial=0))
     what = f"A prompt of {longest} and up to {room} behind it"
     require_positions(config, longest + room, what)
 
 
-def check_rows(fine, message):
+def _check_rows(fine, message):
     """Raises the message with the index of the first row that is not fine."""
     if not fine.all():
         index = [int(i) for i in np.argwhere(~fine)[0]]

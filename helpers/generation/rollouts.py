@@ -24,7 +24,7 @@ from helpers.training.errors import NothingToLearn
 CUTS = 4  # completions are cut to quarters of the budget: few shapes, few programs
 
 
-class Rollouts:
+class Rollouts(BatchSource):
     """A batch source that samples groups of answers and scores them.
 
     Each batch is a dict: `prompt`, `prompt_mask` (P,Tp) int32; `completion` (P,G,T)
@@ -89,7 +89,7 @@ class Rollouts:
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
         self.dialogue: Dialogue = tools or OneTurn()
-        self.longest = getattr(prompts, "longest", 0) + self.dialogue.width(max_tokens)
+        self.longest = prompts.longest + self.dialogue.width(max_tokens)
         require_fitting((model,), self)
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
@@ -139,9 +139,6 @@ class Rollouts:
                 f" {REMEDY}"
             )
         self.step, self.all_tied = state["step"], state["all_tied"]
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         if (prompts := self._next_prompts()) is None:

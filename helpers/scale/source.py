@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from helpers.batches import BatchSource
 from helpers.generation.rollouts import Rollouts
 from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.scale.buffer import Buffer, Lease
@@ -124,7 +125,7 @@ class Pending(NamedTuple):
     since: float
 
 
-class FromWorkers:
+class FromWorkers(BatchSource):
     """A batch source whose groups workers sample, with weights that may be a bit old.
 
     Its batches are those of `Rollouts`. `logprobs` are those of the weights that

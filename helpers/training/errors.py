@@ -29,8 +29,7 @@ def require_own_answers(model, objective, batches) -> None:
       ValueError: the model is not the one that is trained; or answers may be old, and
         the objective counts them as the policy's own.
     """
-    sampler = getattr(batches, "model", model)
-    if sampler is not model and isinstance(objective, OffPolicyObjective):
+    if batches.model not in (None, model) and isinstance(objective, OffPolicyObjective):
         raise ValueError(
             "The rollouts are sampled from another model than the one that is trained,"
             " which would stay as it is while this one moves away. Pass the same model"
@@ -38,11 +37,11 @@ def require_own_answers(model, objective, batches) -> None:
             " before you make the Rollouts."
         )
     unweighed = isinstance(objective, OffPolicyObjective) and not objective.weighs
-    if unweighed and (limit := getattr(batches, "limit", 0)):
+    if unweighed and batches.limit:
         raise ValueError(
-            f"Answers may be {limit} updates old, and the objective takes them for the"
-            " policy's own. Pass sampler_cap=2.0 to the objective, or limit=0 to"
-            " FromWorkers."
+            f"Answers may be {batches.limit} updates old, and the objective takes them"
+            " for the policy's own. Pass sampler_cap=2.0 to the objective, or"
+            " limit=0 to FromWorkers."
         )
 
 

@@ -163,7 +163,7 @@ class Trainer:
             )
         require_own_answers(self.model, self.objective, batches)
         require_fitting((self.model, *self.state.frozen), batches)
-        getattr(batches, "send", lambda wrt: None)(self.state.wrt)  # to its workers
+        batches.send(self.state.wrt)
         with (
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):

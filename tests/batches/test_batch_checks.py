@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny_models import VOCAB, cached_model
 
+from helpers.batches import BatchSource
 from helpers.batches.images import ImageMismatch
 from helpers.batches.sources import require_readable
 from helpers.training import Trainer, objectives
@@ -81,10 +82,8 @@ def test_image_tokens_without_images_are_refused():
     require_readable(SEES, groups())  # what a model says is no picture
 
 
-class Fixed:
+class Fixed(BatchSource):
     """A batch source that gives the same batch for ever."""
-
-    metrics, samples = {}, []
 
     def __init__(self, batch):
         self.batch = batch

@@ -91,20 +91,3 @@ def test_rows_with_images_and_no_pictures_are_refused():
     with pytest.raises(ValueError, match="vision="):
         packed_rows([plain, example], pictures=lambda index: [], **settings)
     assert "images" not in next(packed_rows([plain], vision=vision(), **settings))
-
-
-@pytest.mark.parametrize("room", [3, 7])
-def test_an_example_is_not_cut_before_or_inside_its_picture(room):
-    """When its batch was made, the picture had no place, and training ended."""
-    own = vision()
-    word = own.image_token + 1
-    tokens = [*[word] * 4, *[own.image_token] * own.tokens, word, word]
-    example = tokens, [0] * len(tokens)
-    settings = {"batch": 1, "seed": 0, "truncate": True, "vision": own}
-    settings["pictures"] = lambda index: []
-    lost = own.tokens - max(0, room - 4)
-    said = f"Example 1 has .* the {room} of .* lose {lost} of its image tokens.*larger"
-    with pytest.raises(ImageMismatch, match=said):
-        packed_rows([([word], [0]), example], length=room, **settings)
-    source = packed_rows([([word], [0]), example], length=4 + own.tokens, **settings)
-    assert len(source._data[1][0]) == 4 + own.tokens

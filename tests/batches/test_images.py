@@ -75,10 +75,14 @@ def mismatches():
     cut[1, len(prompts[1]) - 6 :] = 0
     mask = batch["prompt_mask"]
     return {
-        "no pictures": (mask, None, "Prompt 0 has tokens for 1 .* 0 were given"),
-        "too few": (mask, right[:, :1], "Prompt 1 has tokens for 2"),
-        "too many": (mask, too_many, "Prompt 0 .* more pictures"),
-        "one for a text": (mask, beside_text, "Prompt 2 has tokens for 0"),
+        "no pictures": (mask, None, r"Prompt 0 has .*pictures take \[\]"),
+        "too few": (
+            mask,
+            right[:, :1],
+            "Prompt 1 has images of .*pass one picture",
+        ),
+        "too many": (mask, too_many, "Prompt 0 has .*black ones after"),
+        "one for a text": (mask, beside_text, r"Prompt 2 has images of \[\]"),
         "a row missing": (mask, right[:2], "3 prompts, but 2 rows"),
         "a cut prompt": (cut, right, "Prompt 1 has runs"),
         "already scaled": (mask, right / np.float32(255), "float32.*takes uint8"),

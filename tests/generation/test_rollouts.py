@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 from tiny_models import model as make
 
-from helpers.batches import prompt_batches
+from helpers.batches import BatchSource, prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
@@ -167,7 +167,7 @@ def test_means_are_over_all_that_was_sampled():
     assert abs(batch["rewards"].mean() - np.mean(rewards)) > 0.01
 
 
-class Counted:
+class Counted(BatchSource):
     """A source of prompts that counts how often it was asked."""
 
     def __init__(self, source):

@@ -19,6 +19,7 @@ from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers import runtime
+from helpers.batches import BatchSource
 from helpers.model import layer as layers
 from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
@@ -125,7 +126,7 @@ def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
     model = lora.add(base, 2, targets=lora.ATTENTION)
     batch = {name: x[:, :] for name, x in flat_batch(TOKENS.tolist()).items()}
 
-    class Source:
+    class Source(BatchSource):
         metrics, samples = {}, []
 
         def __next__(self):

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from test_model import forward
 
+from helpers.batches import BatchSource
 from helpers.model import lora, peft_folder, quantized, weights
 from helpers.model.folder import WeightsError
 from helpers.model.known import KNOWN
@@ -84,9 +85,7 @@ def test_training_goes_on_from_them_at_their_rank(folder):
         loss = jnp.square(model.layers.q_a[...] * batch["x"].mean()).sum()
         return loss, {"weight": 1.0}
 
-    class Once:
-        metrics, samples = {}, []
-
+    class Once(BatchSource):
         def __next__(self):
             return {"x": np.ones((2, 1), np.float32)}
 

@@ -9,6 +9,7 @@ import tiny_models
 from flax import nnx
 from test_model import forward
 
+from helpers.batches import BatchSource
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora, weights
 from helpers.model.gemma4 import keep_on_host
@@ -68,7 +69,7 @@ def test_an_update_is_the_same_and_leaves_the_table_on_the_host():
     batch |= {"advantages": np.linspace(-1, 1, 6).reshape(3, 2).astype(np.float32)}
     batch |= {"logprobs": np.zeros(batch["completion"].shape, np.float32)}
 
-    class Same:
+    class Same(BatchSource):
         metrics, samples = {}, []
 
         def __next__(self):

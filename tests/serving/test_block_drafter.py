@@ -7,6 +7,7 @@ import pytest
 import tiny_models
 from flax import nnx
 
+from helpers.batches import BatchSource
 from helpers.model import lora
 from helpers.model.scoring import prefill
 from helpers.serving.block_drafter import FADE, BlockDrafter, block_objective
@@ -108,7 +109,7 @@ def test_it_learns_and_the_target_and_its_table_stay_as_they_are():
     drafter = BlockDrafter(target, 3, layers=1)
     before = jax.tree.map(np.asarray, (nnx.state(target), drafter.table[...]))
 
-    class Same:
+    class Same(BatchSource):
         """One batch again and again."""
 
         metrics: dict = {}

@@ -9,6 +9,7 @@ import simulated_devices
 import tiny_models
 from flax import nnx
 
+from helpers.batches import BatchSource
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
 from helpers.model.scoring import group_logprobs
@@ -70,7 +71,7 @@ def test_policy_gradients_make_rewarded_answers_likelier(shape):
     batch["advantages"] = count - count.mean(axis=1, keepdims=True)
     batch = {name: np.asarray(x) for name, x in batch.items()}
 
-    class Same:
+    class Same(BatchSource):
         metrics, samples = {}, []
 
         def __next__(self):

@@ -11,6 +11,7 @@ from flax import nnx
 from tiny_models import cached_model, flat_batch
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
+from helpers.batches import BatchSource
 from helpers.model import lora, quantized
 from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import objectives
@@ -32,7 +33,7 @@ def sgd(rate):
     return Optimizer(optax.scale(-1.0), constant(rate))
 
 
-class Fixed:
+class Fixed(BatchSource):
     """A batch source that gives the same batch for ever."""
 
     metrics, samples = {}, []
