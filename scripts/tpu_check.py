@@ -30,7 +30,6 @@ from scripts import colab_check, tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
-PLACES = 16  # functions of a program in its row
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
 SIZES = "model program topology preset pictures prompts pieces tokens trained".split()
 DRAWN = (  # slices whose chips' places are written
@@ -79,10 +78,6 @@ def measure(case, known):
     used = "" if report.verdict else report.hbm_percent
     if used:  # with what stays there beside the program
         used = round(used + 100 * resident / report.usable_gb, 1)
-    places = [
-        f"{share.label} {share.modelled_ms:.1f} {share.bound_ms:.1f}"
-        for share in report.by_place[:PLACES]
-    ]
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     row = {name: getattr(case, name) for name in SIZES} | {
         "group": case.answers,
@@ -99,8 +94,6 @@ def measure(case, known):
         "roofline_ms": round(report.roofline_ms, 1),
         "pallas_calls": report.unpriced.get("tpu_custom_call", 0),
         "unpriced_calls": sum(report.unpriced.values()),
-        "executed_tflop": round(sum(share.tflop for share in report.by_place), 2),
-        "places": "; ".join(places),
         "links_ms": round(report.links_ms, 1),
         "collectives": "; ".join(kinds),
         "verdict": report.verdict.replace("\n", " "),

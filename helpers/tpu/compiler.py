@@ -95,7 +95,6 @@ class Report:
         `compiler_tflop` and `compiler_gbytes`, see a loop's body once.
       modelled_ms: the compiler's cycle estimates, loops times their trips. It has none
         for messages, asynchronous copies and Pallas kernels: `unpriced` counts them.
-      by_place: `where_time_goes.Share` of the course's functions, the largest first.
       kernels_ms: what kernels of Pallas take at least.
       roofline_ms: what all matmuls and bytes of the program take at least.
       links_ms: what the messages take at least, over all links of a chip at once; part
@@ -115,7 +114,6 @@ class Report:
     compiler_tflop: float = 0.0
     compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
-    by_place: list = dataclasses.field(default_factory=list)
     kernels_ms: float = 0.0
     roofline_ms: float = 0.0
     unpriced: dict = dataclasses.field(default_factory=dict)
@@ -194,7 +192,6 @@ def report(topology, count, lowered, flops=None) -> Report:
         compiler_tflop=cost.get("flops", 0.0) / 1e12,
         compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
         modelled_ms=modelled_cycles(text) / (chip.ghz * 1e6),
-        by_place=where_time_goes.shares(found, chip),
         kernels_ms=where_time_goes.kernels_ms(found, chip),
         roofline_ms=where_time_goes.roofline_ms(found, chip),
         unpriced=where_time_goes.unpriced(found),

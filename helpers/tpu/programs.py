@@ -1,7 +1,7 @@
 """The course's real programs as shapes, ready to be compiled for a slice of TPUs.
 
 Each function returns (jitted function, its abstract arguments) for `tpu.compile_for`:
-the very update of the trainer and the very rollout of the sampler, nothing simplified.
+the trainer's own update and the sampler's own rollout.
 """
 
 import functools
@@ -29,29 +29,25 @@ def abstract_model(
 
     Args:
       rank: of the adapters; 0 trains everything, and then weights are float32.
-      stored: how the frozen base is, one of `quantized.KINDS`; "": in `dtype`.
+      stored: how the frozen base is stored, one of `quantized.KINDS`; "" is `dtype`.
       dtype: of a frozen base, and of all activations.
       table_on_host: whether Gemma 4's per-layer table is in the host's memory.
     """
-
-    def build():
-        held = dtype if rank else jnp.float32
-        model = Transformer(config, nnx.Rngs(0), held, activations=dtype)
-        if stored:
-            model = lora.quantize(model, stored)
-        model = keep_on_host(model) if table_on_host else model
-        return lora.add(model, rank) if rank else model
-
-    return nnx.eval_shape(build)
+    weights = dtype if rank else jnp.float32
+    return _shapes(config, weights, dtype, stored, table_on_host, rank)
 
 
 def frozen_model(config, dtype=jnp.bfloat16, stored="", table_on_host=False):
-    """A model that is only asked, never trained: a teacher, or one to evaluate."""
+    """A model that is never trained: a teacher, or one to evaluate."""
+    return _shapes(config, dtype, None, stored, table_on_host, 0)
 
+
+def _shapes(config, weights, activations, stored, table_on_host, rank):
     def build():
-        model = Transformer(config, nnx.Rngs(0), dtype)
+        model = Transformer(config, nnx.Rngs(0), weights, activations=activations)
         model = lora.quantize(model, stored) if stored else model
-        return keep_on_host(model) if table_on_host else model
+        model = keep_on_host(model) if table_on_host else model
+        return lora.add(model, rank) if rank else model
 
     return nnx.eval_shape(build)
 
@@ -108,21 +104,20 @@ def update(
 def moments_gb(model, optimizer, mesh) -> float:
     """GiB of optimizer state on a chip: it stays there while answers are sampled."""
     params = nnx.state(model, lora.trainable(model))
-    return _shards_gb(_moments(params, optimizer, mesh))
+    return _gb_a_chip(_moments(params, optimizer, mesh))
 
 
 def model_gb(model, mesh) -> float:
-    """GiB of a model on a chip; what is in the host's memory is left out."""
-    return _shards_gb(_placed(nnx.state(model), mesh))
+    """GiB of a model on a chip, without what is in the host's memory."""
+    return _gb_a_chip(_placed(nnx.state(model), mesh))
 
 
-def _shards_gb(state):
-    leaves = [
-        x for x in jax.tree.leaves(state) if x.sharding.memory_kind != "pinned_host"
-    ]
-    sizes = [math.prod(x.sharding.shard_shape(x.shape)) for x in leaves]
-    held = sum(n * x.dtype.itemsize for n, x in zip(sizes, leaves, strict=True))
-    return held / 2**30
+def _gb_a_chip(state):
+    return sum(
+        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize / 2**30
+        for x in jax.tree.leaves(state)
+        if x.sharding.memory_kind != "pinned_host"
+    )
 
 
 def group_batch(prompts, group, prompt_tokens, completion_tokens, vision=None):

@@ -1,10 +1,10 @@
-"""Where a compiled TPU program's time goes, as its compiler reckons, and at least.
+"""Where a compiled TPU program's time goes: by its compiler's estimates, and at least.
 
-The optimised program names, for most instructions, the cycles that the compiler reckons
-with and the line of Python they come from. Beside them stand the FLOPs and the bytes in
-HBM of the instruction itself: what a chip needs at least. Neither is a measurement:
-separate elementwise passes are priced too high, and asynchronous copies and calls of
-Pallas kernels have no price at all (`kernels_ms` is what the latter take at least).
+The optimised program names the compiler's estimate of cycles for most instructions.
+Beside them stand the FLOPs and the bytes in HBM of each instruction, which give the
+time that a chip needs at least. Neither is a measurement. Separate elementwise passes
+are estimated too high, and asynchronous copies and Pallas kernels have no estimate at
+all (`kernels_ms` is what the latter take at least).
 """
 
 import collections
@@ -28,17 +28,15 @@ class Instruction(NamedTuple):
 
     Attributes:
       name, opcode: as in the program's text; for a call, what it calls.
-      place: the innermost function of the course it comes from: "attention.attend".
       phase: "forward", "again" (computed again for the backward pass), "backward".
       kind: "product", "reduction", "move" or "elementwise".
       times: how often it runs.
-      cycles: as the compiler reckons; None where it has no estimate.
-      flops: of its products. bytes: of its operands and results in HBM.
+      cycles: by the compiler; None where it has no estimate.
+      flops: of its matmuls. bytes: of its operands and results in HBM.
     """
 
     name: str
     opcode: str
-    place: str
     phase: str
     kind: str
     times: int
@@ -54,8 +52,8 @@ class Share(NamedTuple):
       label: what they have in common.
       modelled_ms: by the compiler's estimates.
       bound_ms: each instruction's FLOPs at the chip's peak or its bytes at the chip's
-        bandwidth, whichever takes longer: no chip is faster.
-      tflop, gb: of products, and to and from HBM.
+        bandwidth, whichever takes longer.
+      tflop, gb: of matmuls, and to and from HBM.
     """
 
     label: str
@@ -71,7 +69,7 @@ def instructions(text: str) -> list[Instruction]:
     Args:
       text: of the optimised program, `compiled.as_text()`.
     """
-    program, frames, found = hlo.Program(text), _Frames(text), []
+    program, found = hlo.Program(text), []
     for part, times in program.walk():
         line = part.line
         if part.opcode in hlo.FREE | hlo.LOOPS:
@@ -89,7 +87,6 @@ def instructions(text: str) -> list[Instruction]:
             Instruction(
                 name=part.name,
                 opcode=called[1] if called else part.opcode,
-                place=frames.place(source),
                 phase=_phase(source),
                 kind=_kind({one.opcode for one in inside}),
                 times=times,
@@ -126,52 +123,14 @@ def _phase(line: str) -> str:
     return "backward" if "transpose(jvp" in name[1] else "forward"
 
 
-class _Frames:
-    """The tables of a program's text that lead from an instruction to Python."""
-
-    def __init__(self, text: str):
-        self.rows: dict[str, dict[int, str]] = collections.defaultdict(dict)
-        table = ""
-        for line in text.splitlines():
-            if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-                table = line
-            elif table and (row := re.match(r"(\d+) (.*)", line)):
-                self.rows[table][int(row[1])] = row[2]
-            else:
-                table = ""
-
-    def place(self, line: str) -> str:
-        """The innermost function of `helpers` that made an instruction, or ""."""
-        frame = _number("stack_frame_id", line)
-        while frame in self.rows["StackFrames"]:
-            row = self.rows["StackFrames"][frame]
-            at = self.rows["FileLocations"].get(_number("file_location_id", row), "")
-            file = self.rows["FileNames"].get(_number("file_name_id", at), "")
-            if "/helpers/" in file and "/helpers/tpu/" not in file:
-                name = self.rows["FunctionNames"][_number("function_name_id", at)]
-                stem = file.strip('"').rpartition("/")[2].removesuffix(".py")
-                return f"{stem}.{name.strip(chr(34)).partition('.<locals>')[0]}"
-            # Callers come before what they call, and are numbered from one more.
-            frame = _number("parent_frame_id", row) - 1
-        return ""
-
-
-def _number(name: str, text: str) -> int:
-    found = re.search(rf"{name}=(\d+)", text)
-    return int(found[1]) if found else 0
-
-
 def shares(
     found: Iterable[Instruction],
     chip: Generation,
-    by: Callable[[Instruction], str] = lambda one: one.place or "elsewhere",
+    by: Callable[[Instruction], str],
 ) -> list[Share]:
-    """Instructions summed up by what `by` calls them, the dearest first.
+    """Instructions summed up by what `by` calls them, the longest first.
 
-    What the compiler has no estimate for counts in `bound_ms` alone.
-
-    Args:
-      chip: its peak, bandwidth and clock.
+    Those without an estimate count in `bound_ms` alone.
     """
     sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * 4)
     for one in found:
@@ -185,17 +144,17 @@ def shares(
 
 
 def _least_ms(one: Instruction, chip: Generation) -> tuple[float, float]:
-    """Milliseconds of its products at the peak, and of its bytes at the bandwidth."""
+    """Milliseconds of its matmuls at the peak, and of its bytes at the bandwidth."""
     rates = chip.tflops / chip.devices * 1e9, chip.gbytes / chip.devices * 1e6
     return one.flops / rates[0], one.bytes / rates[1]
 
 
 def roofline_ms(found: Iterable[Instruction], chip: Generation) -> float:
-    """What a device needs at least, given what it computes and moves in this program.
+    """What a device needs at least for what it computes and moves in this program.
 
-    Instructions run one after another, each no faster than its products at the peak or
-    its bytes at the bandwidth. Copies that start early run beside them; but with them
-    all bytes together are no faster than the bandwidth either.
+    Instructions run one after another, each no faster than its matmuls at the peak or
+    its bytes at the bandwidth. Copies that start early run beside them, but all bytes
+    together are no faster than the bandwidth either.
     """
     in_turn = moved = 0.0
     for one in found:

@@ -16,8 +16,7 @@ from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.gemma4_vision import Gemma4Vision
 from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
-from helpers.model.vision import Vision
-from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
+from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.tpu import roofline
 from helpers.tpu.roofline import Machine, Texts
 from helpers.training import objectives
@@ -124,19 +123,10 @@ def test_pairs_are_those_of_the_models_own_mask(before, own, window):
     assert roofline.seen(before, own, window) == allowed.sum()
 
 
-def test_local_layers_see_their_window_and_global_ones_all():
-    shape = "gemma3_text", 192, 32, 6, 4, 2, 32, 48
-    local = ModelConfig(*shape, window=8, pattern=6)
-    found = roofline.forward_flops(local, [Texts(3, 5, 40)], 0)
-    pairs = 5 * roofline.seen(5, 40, 8) + roofline.seen(5, 40)
-    assert found.attention == 3 * 4 * 4 * 32 * pairs and found.head == 0
-
-
-@pytest.mark.parametrize("same", [False, True])
-def test_flops_of_gemma_4_are_those_of_the_traced_program(same):
+def test_flops_of_gemma_4_are_those_of_the_traced_program():
     """A layer of each kind, and one that shares: all loops have one round."""
     own = Gemma4Config(
-        ("local", "full") * 2, 64, 8, same, 2, double_wide=True, per_layer=48
+        ("local", "full") * 2, 64, 8, True, 2, double_wide=True, per_layer=48
     )
     config = ModelConfig(
         "gemma4_text", 512, 128, 4, 8, 8, 32, 128, window=8, gemma4=own
@@ -155,14 +145,6 @@ def test_flops_of_gemma_4_are_those_of_the_traced_program(same):
     # The program computes scores that are masked, too: of 32 and of 64 wide heads.
     forward = forward._replace(attention=4 * 2 * T**2 * 8 * 2 * (32 + 64))
     assert matmul_flops(program) == sum(forward)
-
-
-def test_gemma_4_looks_as_far_as_its_layers():
-    own = Gemma4Config(("local", "full", "full"), 64, 2)
-    config = ModelConfig("gemma4_text", 64, 32, 3, 4, 2, 16, 48, window=8, gemma4=own)
-    found = roofline.forward_flops(config, [Texts(3, 5, 40)], 0)
-    near, far = roofline.seen(5, 40, 8), roofline.seen(5, 40)
-    assert found.attention == 3 * 4 * 4 * (16 * near + 2 * 64 * far)
 
 
 def counted_one_by_one(config, before, own, asked, rank):
@@ -210,7 +192,7 @@ def counted_one_by_one(config, before, own, asked, rank):
     return 2 * base, 2 * rank * thin, 4 * pairs
 
 
-@pytest.mark.parametrize("asked", [1, 5, 12])
+@pytest.mark.parametrize("asked", [1, 12])
 @pytest.mark.parametrize("shares", [False, True])
 def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, asked):
     """After the layers that make keys, nothing reads what the others become."""
@@ -220,7 +202,7 @@ def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, asked):
     sizes = (64, 24, 6, 4, 2, 16, 40)
     config = ModelConfig("qwen3", *sizes)
     if shares:
-        config = ModelConfig("gemma4_text", *sizes, window=32, gemma4=own)
+        config = ModelConfig("gemma4_text", *sizes, window=5, gemma4=own)
     found = roofline.forward_flops(config, [Texts(3, 2, 12, asked)], 0, RANK)
     by_hand = counted_one_by_one(config, 2, 12, asked, RANK)
     assert (found.base, found.adapters, found.attention) == tuple(
@@ -239,21 +221,6 @@ def test_flops_of_gemma_4s_tower_are_those_of_the_traced_program():
         return nnx.merge(graph, state)(images, "float32", REMAT["none"])
 
     images = jnp.zeros((2, 1, *shape.shape), jnp.uint8)
-    program = jax.make_jaxpr(see)(state, images)
-    counted = roofline.vision_flops(shape, len(images))
-    assert matmul_flops(program) == pytest.approx(counted, rel=0.15)
-
-
-def test_flops_of_a_tower_are_those_of_the_traced_program():
-    """One layer and so few patches that their attention is one piece."""
-    shape = VisionConfig(64, 1, 4, 160, 4, 32, 4, 9, 7, 8)
-    tower = Vision(shape, 32, nnx.Rngs(0))
-    graph, state = nnx.split(tower)
-
-    def see(state, images):
-        return nnx.merge(graph, state)(images, "float32", REMAT["none"])
-
-    images = jnp.zeros((2, 32, 32, 3), jnp.uint8)
     program = jax.make_jaxpr(see)(state, images)
     counted = roofline.vision_flops(shape, len(images))
     assert matmul_flops(program) == pytest.approx(counted, rel=0.15)

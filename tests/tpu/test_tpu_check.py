@@ -48,8 +48,7 @@ def test_programs_that_are_gone_leave_the_table_but_for_another_compilers(monkey
 
 def test_an_unchanged_program_is_not_compiled_again(compiled_here):
     new = tpu_check.measure(CASE, {})
-    place, modelled, least = new["places"].split()
-    assert (place, modelled) == ("elsewhere", "0.0") and 0 <= float(least) < 1
+    assert new["modelled_ms"] == 0 <= new["roofline_ms"] < 1
     assert new["unpriced_calls"] >= 1  # this machine's compiler has no prices
     assert new["tflop"] == round(CASE.flops() / 1e12, 2)
     assert new.keys() == tables.read(tpu_check.TABLE)[0].keys()

@@ -46,18 +46,7 @@ def test_bytes_are_those_that_no_order_of_the_work_avoids():
     assert moved == pytest.approx(2 * TOKENS * WIDTH + 3 * weights, rel=1e-3)
 
 
-def test_places_are_functions_of_the_course():
-    rows = {row.label: row for row in shares(instructions(TEXT), V5E)}
-    assert set(rows) == {"ops.rms_norm", "elsewhere"}
-    phases = {x.phase for x in instructions(TEXT) if x.place == "ops.rms_norm"}
-    assert phases == {"forward", "again", "backward"}
-    # The reductions over a row are the norm's alone.
-    assert {x.place for x in instructions(TEXT) if x.kind == "reduction"} == {
-        "ops.rms_norm"
-    }
-
-
-@pytest.mark.parametrize("by", ["place", "kind"])
+@pytest.mark.parametrize("by", ["phase", "kind"])
 def test_shares_add_up_to_the_whole_and_begin_with_the_dearest(by):
     found = instructions(TEXT)
     rows = shares(found, V5E, lambda one: getattr(one, by))
@@ -89,7 +78,7 @@ def of(opcode, compute_ms, move_ms, chip):
     """An instruction whose products and bytes take so long on a device of a chip."""
     flops = compute_ms * chip.tflops / chip.devices * 1e9
     moved = move_ms * chip.gbytes / chip.devices * 1e6
-    return Instruction("", opcode, "", "", "", 1, None, flops, moved)
+    return Instruction("", opcode, "", "", 1, None, flops, moved)
 
 
 @pytest.mark.parametrize("chip", [V5E, GENERATIONS["tpu7x"]], ids=lambda x: x.name)
