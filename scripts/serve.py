@@ -197,7 +197,7 @@ def vllm_command(python, folder, host, port, more=()):
 
 def own_grammar(folder):
     """How the model of a folder calls tools; None where that is not known here."""
-    from helpers.tools.calls import GEMMA3, GEMMA4, HERMES
+    from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
     from helpers.tools.nutrition import TINY
 
     if is_tiny(folder):

@@ -4,7 +4,7 @@ import zlib
 
 from helpers.text import chat
 from helpers.tools.calls import Call, Verdict
-from helpers.tools.tiny_calls import Short
+from helpers.tools.grammars import Short
 from helpers.tools.tool import Tool
 
 

@@ -29,7 +29,8 @@ from helpers.runtime.sharding import place
 from helpers.tasks.food import food101, food_traces
 from helpers.text import chat
 from helpers.tools import nutrition
-from helpers.tools.calls import GEMMA3, GEMMA4, Grammar
+from helpers.tools.calls import Grammar
+from helpers.tools.grammars import GEMMA3, GEMMA4
 
 RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test

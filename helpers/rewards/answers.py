@@ -14,7 +14,8 @@ import unicodedata
 from fractions import Fraction
 
 from helpers.tools.calculator import calculate, written
-from helpers.tools.calls import GEMMA4, THINK
+from helpers.tools.calls import THINK
+from helpers.tools.grammars import GEMMA4
 
 MARK = "####"
 LONGEST_TEXT = 20_000  # characters; of a longer text only the end is read

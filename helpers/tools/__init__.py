@@ -1,7 +1,8 @@
 """Tools, and how model families write their calls."""
 
 from helpers.tools import calculator, nutrition
-from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
+from helpers.tools.calls import Call, Verdict
+from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
 from helpers.tools.nutrition import TINY
 from helpers.tools.tool import Tool, trace
 

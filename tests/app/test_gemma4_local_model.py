@@ -15,7 +15,7 @@ from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
 from helpers.model.vision_config import BUDGETS
 from helpers.text import chat
-from helpers.tools.calls import GEMMA4
+from helpers.tools.grammars import GEMMA4
 
 BUDGET, HEARD = 6, 400
 TOOLS = [toy_tools.make("add", lambda n: {"sum": 7}, n="integer")]

@@ -16,7 +16,7 @@ from helpers.generation.calculator_use import CalculatorUse
 from helpers.model import weights
 from helpers.text import chat
 from helpers.tools import tool
-from helpers.tools.calls import HERMES
+from helpers.tools.grammars import HERMES
 
 ANSWER = {"question": "What is ½?", "gold": "1/2", "level": 1, "text": "#### 1/2"}
 ANSWER |= {"tokens": 3, "ended": True, "strict": True, "lenient": True, "right": 2}

@@ -11,7 +11,7 @@ from helpers.course.stages import stage_folder
 from helpers.rewards import food_rewards
 from helpers.text import chat
 from helpers.tools import nutrition
-from helpers.tools.calls import HERMES
+from helpers.tools.grammars import HERMES
 
 PIZZA = {"food": "pizza", "grams": 150}
 

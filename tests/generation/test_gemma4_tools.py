@@ -12,7 +12,8 @@ from helpers.batches import prompt_batches
 from helpers.generation.sampling import row_keys
 from helpers.generation.tool_use import ToolUse
 from helpers.text import chat
-from helpers.tools.calls import GEMMA4, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA4
 
 CALL = "<|tool_call>call:add{n:1}<tool_call|>"
 OPENED = CALL + "<|tool_response>"

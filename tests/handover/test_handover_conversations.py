@@ -11,7 +11,8 @@ from helpers.handover.conversations import (
     on_conversations,
 )
 from helpers.rewards import food_rewards as fr
-from helpers.tools.calls import GEMMA3, HERMES, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA3, HERMES
 from helpers.tools.nutrition import TINY, TOOL, lookup_nutrition
 from helpers.tools.tool import trace
 

@@ -9,7 +9,8 @@ from food_conversations import CASES, NAMES, PIZZA
 
 from helpers.rewards import food_rewards as fr
 from helpers.rewards.functions import RewardSet, completion_text, correct
-from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import trace
 

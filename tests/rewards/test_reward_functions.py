@@ -16,7 +16,7 @@ import pytest
 from helpers.rewards import functions
 from helpers.rewards.functions import RewardError, RewardSet, row_columns
 from helpers.tools import tool
-from helpers.tools.calls import GEMMA4, HERMES
+from helpers.tools.grammars import GEMMA4, HERMES
 
 REAL = Path(
     os.environ.get("COURSE_GSM8K")

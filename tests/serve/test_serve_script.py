@@ -12,7 +12,8 @@ import pytest
 from helpers.runtime.platform import ROOT
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
-from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
 from helpers.tools.nutrition import TINY, lookup_nutrition
 from scripts import serve
 

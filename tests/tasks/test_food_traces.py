@@ -5,7 +5,7 @@ import pytest
 
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces
-from helpers.tools.calls import GEMMA3, HERMES
+from helpers.tools.grammars import GEMMA3, HERMES
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import trace
 

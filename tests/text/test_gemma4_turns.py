@@ -22,7 +22,8 @@ from family_tokenizers import (
 )
 
 from helpers.text import chat
-from helpers.tools.calls import GEMMA4, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA4
 
 Q = '<|"|>'
 ASKED = ["<bos>", "<|turn>", "user", "\n", "Hi", "<turn|>", "\n", "<|turn>", "model"]

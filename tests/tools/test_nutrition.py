@@ -2,17 +2,12 @@
 
 import json
 import math
-import multiprocessing
-import sqlite3
-import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tools import nutrition
-from helpers.tools.calls import Call
-from helpers.tools.tool import run_call
 
 # The labels of ethz/food101.
 CLASSES = """apple_pie baby_back_ribs baklava beef_carpaccio beef_tartare beet_salad
@@ -73,32 +68,6 @@ def test_the_table_has_the_classes_of_food_101_and_no_others():
     assert sorted(FOODS) == sorted(CLASSES)
 
 
-@pytest.mark.parametrize("food", CLASSES)
-def test_a_row_is_plausible(food):
-    row = FOODS[food]
-    energy = 4 * row["protein"] + 9 * row["fat"] + 4 * row["carbohydrate"]
-    assert energy == pytest.approx(row["kcal"], rel=0.15)
-    assert row["sugar"] + row["fibre"] <= row["carbohydrate"] + 0.05
-    grams = sum(row[name] for name in ("protein", "fat", "carbohydrate", "salt"))
-    assert min(row[name] for name in nutrition.NUTRIENTS) >= 0 and grams <= 100
-    assert 20 <= row["kcal"] <= 600 and row["salt"] <= 2.5
-    assert 30 <= row["serving"] <= 600
-    assert row["checked_against"].startswith(("SR ", "half SR ", "estimated from "))
-
-
-@pytest.mark.parametrize("line", PUBLISHED, ids=lambda line: line.split()[0])
-def test_rows_that_name_a_usda_entry_hold_its_figures(line):
-    food, number, *published, sodium = line.split()
-    row = FOODS[food]
-    assert row["checked_against"].startswith(f"SR {number} ")
-    for name, figure in zip(nutrition.NUTRIENTS, published, strict=False):
-        if figure == "-":
-            assert name in row["checked_against"], "say what is estimated"
-        else:
-            assert row[name] == pytest.approx(float(figure), abs=0.0501)
-    assert row["salt"] == pytest.approx(float(sodium) * 2.5 / 1000, abs=0.00501)
-
-
 def test_every_row_that_claims_a_usda_entry_is_among_the_published_ones():
     claimed = {f for f, row in FOODS.items() if row["checked_against"][:3] == "SR "}
     assert claimed == {line.split()[0] for line in PUBLISHED}
@@ -119,13 +88,62 @@ def edit(folder, monkeypatch, before, after):
     monkeypatch.setattr(nutrition, "TABLE", folder / "nutrition.csv")
 
 
+def test_rows_are_plausible():
+    for food, row in FOODS.items():
+        energy = 4 * row["protein"] + 9 * row["fat"] + 4 * row["carbohydrate"]
+        assert energy == pytest.approx(row["kcal"], rel=0.15), food
+        assert row["sugar"] + row["fibre"] <= row["carbohydrate"] + 0.05, food
+        grams = sum(row[name] for name in ("protein", "fat", "carbohydrate", "salt"))
+        assert min(row[name] for name in nutrition.NUTRIENTS) >= 0 and grams <= 100
+        assert 20 <= row["kcal"] <= 600 and row["salt"] <= 2.5, food
+        assert 30 <= row["serving"] <= 600, food
+        source = row["checked_against"]
+        assert source.startswith(("SR ", "half SR ", "estimated from ")), food
+
+
+def test_rows_that_name_a_usda_entry_hold_its_figures():
+    for line in PUBLISHED:
+        food, number, *published, sodium = line.split()
+        row = FOODS[food]
+        assert row["checked_against"].startswith(f"SR {number} ")
+        for name, figure in zip(nutrition.NUTRIENTS, published, strict=False):
+            if figure == "-":
+                assert name in row["checked_against"], "say what is estimated"
+            else:
+                assert row[name] == pytest.approx(float(figure), abs=0.0501), food
+        salt = float(sodium) * 2.5 / 1000
+        assert row["salt"] == pytest.approx(salt, abs=0.00501), food
+
+
 # --- the tool ---
 
 
-@pytest.fixture(autouse=True)
-def build(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    return tmp_path
+def test_absurd_grams_are_refused():
+    absurd = [0, -1, -0.0, math.nan, math.inf, 5001, 10**400, "150", None, True, [1]]
+    for grams in [*absurd, {}, 1j, b"1"]:
+        result = nutrition.lookup_nutrition("pizza", grams)
+        assert set(result) == {"error"} and len(result["error"]) <= 160
+
+
+@pytest.mark.parametrize(
+    "food",
+    ["", "   ", "x" * 61, "pizza" * 10**6, None, 7, ["pizza"], b"pizza", "\ud800"]
+    + ["pi\u200bzza", "pizza\x00", "pizza\n\n\x1b[2J", "\u0301", "_-_"]
+    + ["'; DROP TABLE foods; --", "__import__('os').system('touch hacked')"],
+    ids=lambda food: ascii(food)[:20],
+)
+def test_what_is_no_food_is_an_error(food):
+    error = nutrition.lookup_nutrition(food, 100)["error"]
+    assert len(error) <= 160
+
+
+def test_a_changed_table_is_read_again(tmp_path, monkeypatch):
+    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 268
+    edit(tmp_path, monkeypatch, "pizza,268", "pizza,270")
+    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 270
+    edit(tmp_path, monkeypatch, "beef steak;sirloin steak", "tofu burger")
+    assert nutrition.canonical("tofu burger") == "steak"
+    assert nutrition.suggestions("tofu burgers")[0] == "steak"
 
 
 def test_the_result_is_the_total_for_the_grams_asked():
@@ -171,147 +189,3 @@ def test_an_unknown_food_gives_suggestions(name, suggested):
     result = nutrition.lookup_nutrition(name, 100)
     assert "No food is called" in result["error"] and name in result["error"]
     assert suggested in result["suggestions"] and len(result["suggestions"]) <= 3
-
-
-def test_nothing_like_it_gives_none():
-    assert nutrition.lookup_nutrition("qqqq", 100)["suggestions"] == []
-
-
-@pytest.mark.parametrize(
-    "grams",
-    [0, -1, -0.0, math.nan, math.inf, -math.inf, 5001, 10**400, "150", None, True]
-    + [[150], {}, 1j, b"1"],
-    ids=repr,
-)
-def test_absurd_grams_are_refused_in_words(grams):
-    result = nutrition.lookup_nutrition("pizza", grams)
-    assert set(result) == {"error"} and "above 0 and up to 5000" in result["error"]
-
-
-@pytest.mark.parametrize(
-    "food",
-    ["", "   ", "x" * 61, "pizza" * 10**6, None, 7, ["pizza"], b"pizza", "\ud800"]
-    + ["pi\u200bzza", "pizza\x00", "pizza\n\n\x1b[2J", "\u0301", "_-_"],
-    ids=lambda food: ascii(food)[:20],
-)
-def test_what_is_no_name_is_refused_in_words(food):
-    result = nutrition.lookup_nutrition(food, 100)
-    assert set(result) == {"error"} and "food must be" in result["error"]
-    assert "60 letters" in result["error"] and len(result["error"]) < 100
-
-
-INJECTIONS = (
-    "'; DROP TABLE foods; --",
-    "pizza' OR '1'='1",
-    "' UNION SELECT sql,1,1,1,1,1,1,1 FROM sqlite_master --",
-    "pizza'); ATTACH DATABASE 'x' AS x; --",
-    "%",
-    "pizz_",
-    "__import__('os').system('touch hacked')",
-    "${jndi:ldap://x}",
-    "{0.__class__}",
-)
-
-
-@pytest.mark.parametrize("food", INJECTIONS)
-def test_a_query_in_a_name_is_only_an_unknown_name(food):
-    before = nutrition.database().read_bytes()
-    result = nutrition.lookup_nutrition(food, 100)
-    assert "No food is called" in result["error"]
-    assert nutrition.database().read_bytes() == before
-
-
-def test_the_connection_cannot_write():
-    connection = nutrition._open(nutrition.database())
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        connection.execute("DELETE FROM foods")
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [None, [], "pizza", {}, {"food": "pizza"}, {"grams": 1}]
-    + [{"food": "pizza", "grams": 1, "unit": "oz"}, {"Food": "pizza", "grams": 1}],
-    ids=repr,
-)
-def test_missing_and_extra_arguments_are_refused_in_words(arguments):
-    result = nutrition.TOOL.call(arguments)
-    assert set(result) == {"error"} and "food and grams" in result["error"]
-
-
-@pytest.mark.parametrize("name", ["lookup", "eval", "", "x" * 10**6, None, 3])
-def test_another_tool_is_refused_in_words(name):
-    result = run_call([nutrition.TOOL], Call(name, {"food": "pizza", "grams": 1}))
-    assert "Call lookup_nutrition" in result["error"] and len(result["error"]) < 150
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=80),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
-)
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.text() | st.just("lookup_nutrition"), anything | st.fixed_dictionaries(
-    {"food": anything | st.sampled_from(CLASSES), "grams": anything}
-))  # fmt: skip
-def test_every_call_has_an_answer(name, arguments):
-    result = run_call([nutrition.TOOL], Call(name, arguments))
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
-    assert ("error" in result) != ("kcal" in result)
-
-
-def test_the_schema_asks_for_what_the_tool_takes():
-    function = nutrition.SCHEMA["function"]
-    arguments = dict.fromkeys(function["parameters"]["required"], 100)
-    assert set(arguments) == set(function["parameters"]["properties"])
-    result = nutrition.TOOL.call(arguments | {"food": "pizza"})
-    assert result["kcal"] == 268
-
-
-# --- the file ---
-
-
-def test_many_at_once_build_one_database(build):
-    results = []
-
-    def look():
-        results.append(nutrition.lookup_nutrition("pizza", 100)["kcal"])
-
-    threads = [threading.Thread(target=look) for _ in range(8)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert results == [268] * 8
-    assert [path.name for path in build.iterdir()] == [nutrition.database().name]
-
-
-def test_a_builder_that_is_killed_leaves_no_half_database(build):
-    context = multiprocessing.get_context("spawn")
-    child = context.Process(target=_build_and_die)
-    child.start()
-    child.join()
-    assert child.exitcode == 9
-    assert not list(build.glob("*.sqlite"))
-    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 268
-
-
-def _build_and_die():
-    import os
-
-    nutrition.os.replace = lambda *_: os._exit(9)
-    nutrition.database()
-
-
-def test_a_changed_table_makes_a_new_database_of_what_it_says_now(
-    tmp_path, monkeypatch
-):
-    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 268
-    first = nutrition.database()
-    edit(tmp_path, monkeypatch, "pizza,268", "pizza,270")
-    assert nutrition.database() != first
-    assert nutrition.lookup_nutrition("pizza", 100)["kcal"] == 270
-    assert nutrition.foods()["pizza"]["kcal"] == 270
-    edit(tmp_path, monkeypatch, "beef steak;sirloin steak", "tofu burger")
-    assert nutrition.canonical("tofu burger") == "steak"
-    assert nutrition.suggestions("tofu burgers")[0] == "steak"

@@ -15,7 +15,8 @@ from helpers.generation.sampling import row_keys
 from helpers.generation.tool_use import ToolUse
 from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
-from helpers.tools.calls import GEMMA4, Call
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA4
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer

@@ -1,10 +1,9 @@
-"""Tool calls: what templates write, what is read back, and 10,000 hostile strings."""
+"""Tool calls: what templates write, what is read back, and hostile strings."""
 
 import ast
 import json
 import random
 import sys
-import time
 
 import pytest
 from family_tokenizers import TOOLS, assistant, tool, user, written
@@ -12,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.text import chat
-from helpers.tools.calls import GEMMA3, GEMMA4, HERMES, Call, Verdict
+from helpers.tools import grammars
+from helpers.tools.calls import LONGEST_JSON, Call, Malformed, Verdict, read_json
+from helpers.tools.grammars import GEMMA3, GEMMA4
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import run_call
 
-GRAMMARS = {"hermes": HERMES, "gemma3": GEMMA3, "gemma4": GEMMA4, "tiny": TINY}
+GRAMMARS = grammars.GRAMMARS | {"tiny": TINY}
 PIZZA = Call("lookup_nutrition", {"food": "pizza", "grams": 150})
 SALAD = Call("lookup_nutrition", {"food": "greek salad", "grams": 80})
 every_grammar = pytest.mark.parametrize("name", GRAMMARS)
-unhurried = settings(deadline=None, max_examples=80)
+unhurried = settings(deadline=None, max_examples=40)
 
 # Written by hand, after the families' documents.
 WRITTEN = {
@@ -72,29 +73,21 @@ def test_a_call_that_is_only_thought_of_is_none(name):
 
 MALFORMED = {
     "hermes": [
-        ("<tool_call>", "broken"),
         ("</tool_call>", "ends no call"),
         ('<tool_call>{"name": "f", "arguments": {}}', "</tool_call> is missing"),
-        ('<tool_call>{"name": "f", "arguments": {}</tool_call>', "broken"),
         ('<tool_call>{"name": "f"}</tool_call>', 'needs "name" and "arguments"'),
         ('<tool_call>{"name": "f", "arguments": []}</tool_call>', "an object"),
-        ('<tool_call>{"name": "f", "arguments": "{}"}</tool_call>', "an object"),
         ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "name is not"),
-        ('<tool_call>{"name": 1, "arguments": {}}</tool_call>', "name is not"),
         ('<tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>', "nothing"),
         ('<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>', "twice"),
         ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "NaN"),
         ('<tool_call>{"name": "f", "arguments": {"a": 1e999}}</tool_call>', "large"),
         ('<tool_call>{"name": "f", "arguments": {"a": "\\ud83d"}}</tool_call>', "half"),
-        ("<tool_call>['f', {}]</tool_call>", "broken"),
-        ("<tool_call>lookup(food='pizza')</tool_call>", "broken"),
     ],
     "gemma3": [
         ("```tool_code\n\n```", "nothing in it"),
-        ("```tool_code lookup()\n```", "line end"),
         ("```tool_code\nlookup()", "not closed"),
         ("```tool_code\nlookup(\n```", "broken"),
-        ("```tool_code\nlookup)\n```", "no place"),
         ("```tool_code\n)\n```", "never opened"),
         ('```tool_code\nlookup("pizza", 150)\n```', "broken"),
         ("```tool_code\nlookup(food=pizza)\n```", "no place"),
@@ -103,31 +96,21 @@ MALFORMED = {
         ("```tool_code\nf(a=1, a=2)\n```", "twice"),
         ("```tool_code\nf(a=1+1)\n```", "broken"),
         ("```tool_code\nf(a=__import__('os'))\n```", "inside a call"),
-        ("```tool_code\nf(a=1).g(b=2)\n```", "no place"),
-        ("```tool_code\nf(a=1) if 1 else 2\n```", "no place"),
         ("```tool_code\nx = f(a=1)\n```", "broken"),
-        ("```tool_code\nf(**{})\n```", "no place"),
         ("```tool_code\nf(a=lambda: 1)\n```", "no place"),
-        ("```tool_code\nf(a=[1 for _ in b])\n```", "no place"),
         ("```tool_code\nimport os\n```", "no place"),
         ('```json\n{"name": "f", "parameters": {}, "x": 1}\n```', "nothing else"),
         ('```json\n{"name": "f", "arguments": {}}\n```', 'needs "name" and "param'),
-        ('```json\n{"name": "f", "parameters": []}\n```', "an object"),
         ('```json\n{"name": "f", "parameters": {', "not closed"),
-        ('```json {"name": "f", "parameters": {}}```', "line end"),
         ('```json\n[{"a": 1}, {"name": "f", "parameters": {}}]\n```', "needs"),
         ('```json\n{"name": "f", "parameters": {"a": Infinity}}\n```', "Infinity"),
     ],
     "gemma4": [
         ("<|tool_call>", "followed by call:name{"),
         ("<tool_call|>", "followed by call:name{"),
-        ("<|tool_call>lookup{a:1}<tool_call|>", "followed by call:name{"),
-        ("<|tool_call>call:bad name{a:1}<tool_call|>", "followed by call:name{"),
         ("<|tool_call>call:f{a:1", "<tool_call|> is missing"),
-        ("<|tool_call>call:f{a:1<tool_call|>", "broken"),
         ("<|tool_call>call:f{a:pizza}<tool_call|>", "no place"),
         ('<|tool_call>call:f{a:"pizza"}<tool_call|>', "no place"),
-        ('<|tool_call>call:f{a:<|"|>pizza}<tool_call|>', "no place"),
         ("<|tool_call>call:f{a:1,a:2}<tool_call|>", "twice"),
         ("<|tool_call>call:f{a:1}{b:1}<tool_call|>", "more than one"),
         ("<|tool_call>call:f{a:1e999}<tool_call|>", "too large"),
@@ -256,7 +239,6 @@ def test_calls_survive_being_written_and_read(name):
     "name, call",
     [
         ("hermes", Call("f", {"a": float("nan")})),
-        ("hermes", Call("f", {"a": 10**30})),
         ("hermes", Call('f", "x": "', {})),
         ("hermes", Call("f", {"a": "</think>"})),
         ("hermes", Call("f", {"a": "x" * 3000})),
@@ -280,22 +262,7 @@ def test_what_a_grammar_cannot_write_is_said(name, call):
         GRAMMARS[name].render([call])
 
 
-def test_no_calls_are_not_written():
-    with pytest.raises(ValueError, match="1 to 4 calls"):
-        HERMES.render([])
-
-
 # --- with the chat templates ---
-
-
-@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
-def test_qwens_template_writes_calls_and_results_alike(families, family):
-    tokenizer = families[family]
-    messages = [user("Hi"), HERMES.message([PIZZA, SALAD], "I look it up")]
-    messages += HERMES.results([{"kcal": 402}, {"error": "Bye"}], [PIZZA, SALAD])
-    text = tokenizer.decode(chat.prompt_tokens(tokenizer, messages, tools=TOOLS))
-    assert f"I look it up\n{HERMES.render([PIZZA, SALAD])}<|im_end|>" in text
-    assert '<tool_response>\n{"kcal": 402}\n</tool_response>\n<tool_response>' in text
 
 
 @pytest.mark.parametrize("grammar", [GEMMA3, TINY], ids=["gemma3", "tiny"])
@@ -392,17 +359,16 @@ def hostile(rng, text):
 
 
 @every_grammar
-def test_ten_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp_path):
+def test_four_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp_path):
     def forbidden(*_, **__):
         raise AssertionError("something was executed")
 
     grammar, rng = GRAMMARS[name], random.Random(name)
-    texts = [hostile(rng, WRITTEN[name]) for _ in range(10_000)]
+    texts = [hostile(rng, WRITTEN[name]) for _ in range(4_000)]
     kinds = {"call": 0, "malformed": 0, "none": 0}
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
     monkeypatch.setattr("builtins.eval", forbidden)
     monkeypatch.setattr("builtins.exec", forbidden)
-    begin = time.process_time()
     for text in texts:
         verdict = grammar.parse(text)
         assert not (verdict.calls and verdict.error)
@@ -413,8 +379,7 @@ def test_ten_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp
             result = run_call([TOOL], call)
             json.dumps([call.name, call.arguments, result], allow_nan=False).encode()
             assert grammar.parse(grammar.render([call])).calls == (call,)
-    assert time.process_time() - begin < 20
-    assert min(kinds.values()) > 100, kinds
+    assert min(kinds.values()) > 40, kinds
 
 
 @every_grammar
@@ -438,12 +403,51 @@ def test_the_verdict_does_not_hang_on_the_stack_that_is_left(name):
             assert "nested more than 5 deep" in verdict(depth).error
 
 
-@every_grammar
-def test_long_turns_are_quickly_judged(name):
-    begin = time.process_time()
-    for piece in PIECES:
-        for length in (19_000, 10**6):
-            text = piece * (length // len(piece))
-            GRAMMARS[name].parse(WRITTEN[name][:12] + text)
-            GRAMMARS[name].parse(text)
-    assert time.process_time() - begin < 10
+# --- strict JSON ---
+
+json_words = st.text(max_size=9)
+json_numbers = st.integers(-(10**20), 10**20)
+json_numbers |= st.floats(allow_nan=False, allow_infinity=False)
+flat = st.none() | st.booleans() | json_numbers | st.text(st.characters(codec="utf-8"))
+nested = st.lists(flat, max_size=3) | st.dictionaries(json_words, flat, max_size=3)
+
+
+@unhurried
+@given(flat | nested | st.lists(nested, max_size=2), json_words)
+def test_it_reads_what_json_reads_and_says_where_it_ends(value, rest):
+    text = json.dumps(value)
+    if len(text) < LONGEST_JSON and text.isascii() and "\\ud" not in text:
+        assert read_json(f"x{text} {rest}", 1) == (value, 1 + len(text))
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "broken"),
+        ("{'a': 1}", "broken"),
+        ('{"a": 1,}', "broken"),
+        ('{"a": 1', "broken"),
+        ('{"a": 1, "a": 1}', "twice"),
+        ("NaN", "NaN is no JSON"),
+        ("[-Infinity]", "-Infinity is no JSON"),
+        ("1e999", "too large"),
+        ('"\\ud800"', "half a character"),
+        ('["\ud800"]', "half a character"),
+        ("[[[[[[1]]]]]]", "nested more than 5"),
+        ('{"a":' * 6 + "1" + "}" * 6, "nested more than 5"),
+        ("[" * 1900, "nested more than 5"),
+        ("[" * 10**6, "nested more than 5"),
+        ('"' + "x" * 3000 + '"', "longer than 2000"),
+    ],
+    ids=lambda text: ascii(text)[:20],
+)
+def test_what_is_not_let_pass_is_said(text, reason):
+    with pytest.raises(Malformed, match=reason) as error:
+        read_json(text)
+    assert len(str(error.value)) < 120
+
+
+def test_five_deep_is_read_and_brackets_in_a_text_are_text():
+    assert read_json("[[[[[1]]]]]")[0] == [[[[[1]]]]]
+    flat = ["[[[[[[[", '\\"[[[[[[[', {"{{{{{{{": "]"}]
+    assert read_json(json.dumps(flat) + "[" * 99)[0] == flat
