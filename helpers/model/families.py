@@ -263,11 +263,6 @@ def is_audio(name: str) -> bool:
     return name.startswith(AUDIO)
 
 
-def is_read(name: str, vision: bool) -> bool:
-    """Whether a tensor, by our name of it, is read, with the tower that sees or not."""
-    return not is_audio(name) and (vision or not is_vision(name))
-
-
 def redundant_names(config) -> set[str]:
     """Names of tensors that a checkpoint may hold beside those that are read.
 

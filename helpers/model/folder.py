@@ -1,4 +1,4 @@
-"""Writing a folder of weights so that nobody ever finds half of it, or two mixed."""
+"""Writing a folder of weights so that nobody ever reads half of it, or two mixed."""
 
 import contextlib
 import json
@@ -15,8 +15,7 @@ from helpers.model.families import BOUNDS
 from helpers.runtime.distributed import on_first
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
-LISTED = re.compile(r"[\w-]+\.safetensors")  # within the folder
+SHARD = re.compile(r"model-\d{5}(-of-\d{5})?\.safetensors")
 # Without its mark nobody takes a folder for one of this kind.
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
 KINDS = {MODEL: "a model", ADAPTERS: "adapters"}
@@ -34,8 +33,6 @@ BESIDE_TOKENIZER = (
     "additional_chat_templates",
     "generation_config.json",
 )
-# In a part: what was in the folder before, and which names were not.
-OLD, FRESH = "old", "fresh.json"
 PART = re.compile(r"\.part-(\d+)(-[0-9a-f]+)?")
 _BUSY: set[str] = set()  # names of parts that this process is filling
 
@@ -57,8 +54,8 @@ def write(folder, mark, fill):
       mark: MODEL or ADAPTERS, the file that leaves first and comes last.
       fill: writes the files, that one included, into the folder it is given.
     Raises:
-      WeightsError: the disk is full, say, or the folder is of the other kind; what
-        was there before is kept.
+      WeightsError: the disk is full, say, or the folder is of the other kind. Until
+        all new files are written, those from before stay as they are.
     """
     on_first(lambda: _write(pathlib.Path(folder), mark, fill))
 
@@ -111,21 +108,9 @@ def write_json(content, path):
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
-def recover(folder):
-    """Puts back what a save that was killed had moved aside; process 0 does it.
-
-    `write` begins with it. Who looks into a folder before writing to it, as the check
-    of its tokenizer does, recovers it before that.
-
-    Raises:
-      WeightsError: the files cannot be moved.
-    """
-    on_first(lambda: _recover(pathlib.Path(folder)))
-
-
 @contextlib.contextmanager
 def busy(part):
-    """Within it, `left` does not take a part of this process for one that was left."""
+    """While it lasts, `left` does not list this part of this process."""
     _BUSY.add(part.name)
     try:
         yield
@@ -144,7 +129,6 @@ def left(folder, pattern: re.Pattern) -> list[pathlib.Path]:
 
 
 def _write(folder, mark, fill):
-    _recover(folder)
     for other in KINDS.keys() - {mark}:
         if (folder / other).exists():
             raise WeightsError(
@@ -152,95 +136,46 @@ def _write(folder, mark, fill):
                 "readers would put the adapters onto that model, or look for another: "
                 "choose another folder."
             )
-    # By chance, too: a process that was killed may have had the number of this one.
     aside = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
+        for part in left(folder, PART):
+            shutil.rmtree(part)
         with busy(aside):
             aside.mkdir(parents=True)
             fill(aside)
             _move_in(aside, folder, mark)
-            # It is finished; `_clear` would undo it where another process has just
-            # taken the mark away.
-            shutil.rmtree(aside, ignore_errors=True)
     except (SafetensorError, OSError) as error:
-        raise _unwritable(folder, error) from None
+        raise WeightsError(
+            f"{folder} could not be written ({error}). Free some space, or choose a "
+            "folder that you may write to, and save again."
+        ) from None
     finally:
-        with contextlib.suppress(OSError):  # then the next save tries again
-            _clear(aside, folder)
-
-
-def _unwritable(folder, error):
-    return WeightsError(
-        f"{folder} could not be written ({error}). Free some space, or choose a folder "
-        "that you may write to, and save again."
-    )
-
-
-def _mark_last(names, marks=tuple(KINDS)):
-    return sorted(names, key=lambda name: name in marks)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _move_in(aside, folder, mark):
     """Renames the new files into the folder.
 
-    The mark leaves first and comes last, so whoever reads or is killed in between never
-    has the files of two models. `_clear` undoes what was not finished.
+    The mark leaves first and comes last, so whoever reads meanwhile, or after a save
+    that was killed, finds no model, and never the files of two.
     """
-    new = _mark_last((path.name for path in aside.iterdir()), (mark,))
-    fresh = [name for name in new if not (folder / name).exists()]
-    old = aside / OLD
-    old.mkdir()
-    write_json(fresh, aside / FRESH)
-    for name in (*reversed(new), *_leftovers(new, folder, mark)):
-        # Another process that writes the same folder may take it away first.
-        with contextlib.suppress(FileNotFoundError):
-            if (folder / name).exists():
-                (folder / name).replace(old / name)
-    for name in new:
+    new = {path.name for path in aside.iterdir()}
+    _remove(folder / mark)
+    for name in sorted(new | _leftovers(new, folder, mark)):
+        _remove(folder / name)
+    for name in sorted(new, key=lambda name: name == mark):
         (aside / name).replace(folder / name)
 
 
 def _leftovers(new, folder, mark):
     """Names of an earlier model that would be read as if they were of the new one."""
     names = {INDEX}
-    if mark == MODEL and {WHOLE, INDEX} & set(new):
+    if mark == MODEL and {WHOLE, INDEX} & new:
         shards = (path.name for path in folder.glob("model-*.safetensors"))
-        names |= {WHOLE, *filter(SHARD.fullmatch, shards), *_listed(folder / INDEX)}
+        names |= {WHOLE, *filter(SHARD.fullmatch, shards)}
     if mark == MODEL and TOKENIZER in new:
         names |= set(BESIDE_TOKENIZER)
-    return sorted(names - set(new))
-
-
-def _listed(index):
-    """Names of the parts that an index lists; none of an index that is damaged."""
-    try:
-        names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        return {name for name in names if LISTED.fullmatch(name)}
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):
-        return set()
-
-
-def _clear(part, folder):
-    """Removes what is left of a save; of one that was not finished, undoes it first.
-
-    With a mark in the folder it is finished, or had not moved a file yet.
-    """
-    if part.is_dir() and not any((folder / mark).exists() for mark in KINDS):
-        with contextlib.suppress(OSError, ValueError):  # then nothing was moved yet
-            for name in json.loads((part / FRESH).read_text("utf-8")):
-                _remove(folder / name)
-        old = part / OLD
-        for name in _mark_last(path.name for path in old.glob("*")):
-            _remove(folder / name)  # a folder cannot be renamed to one that is there
-            (old / name).replace(folder / name)
-    shutil.rmtree(part, ignore_errors=True)
+    return names
 
 
 def _remove(path):
@@ -251,17 +186,9 @@ def _remove(path):
         path.unlink(missing_ok=True)
 
 
-def _recover(folder):
-    try:
-        for part in left(folder, PART):
-            _clear(part, folder)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-
-
 def _is_left(part, process):
     """Whether nobody is filling a part any more."""
-    if process == os.getpid():
+    if process == os.getpid():  # or of a killed process that had the same number
         return part.name not in _BUSY
     try:
         os.kill(process, 0)  # is the process there?

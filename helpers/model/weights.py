@@ -1,14 +1,13 @@
 """Hugging Face folders in and out: `config.json`, safetensors, tokenizer.
 
-`names` says which of our stacked weights is which of theirs; matrices are stored
-transposed there (out, in), and layer by layer. Nothing is held twice: each device's
-part of a weight is read from the files when it is placed.
+`families` says which of our stacked weights is which tensor there; matrices are stored
+transposed (out, in), and layer by layer. No weight is in memory twice: each device's
+part of it is read from the files when it is placed.
 """
 
 import contextlib
 import functools
 import hashlib
-import json
 import math
 import pathlib
 import re
@@ -27,11 +26,9 @@ from helpers.model.folder import (
     FLOATS,
     INDEX,
     MODEL,
-    ROWS,
     WHOLE,
     WeightsError,
     read_json,
-    recover,
     require_finite,
     write,
     write_json,
@@ -46,23 +43,26 @@ from helpers.text import chat
 # Gemma 4's per-layer table, and where it lies in the host's memory.
 TABLE, HOST_TABLE = ("per_layer", "vectors"), ("per_layer", "host_vectors")
 PATCH = ("vision", "patch")  # a kernel (C, 3, p, p) there, a matrix (p · p · 3, C) here
+# Of RoPE: older files have them, and they follow from config.json.
+FREQUENCIES = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+SAMPLED, SMALL = 4, 4096  # rows of a tensor in its fingerprint; numbers of a small one
 
 
 def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None):
     """Reads a Hugging Face model folder.
 
     Args:
-      folder: holds `config.json` and `model.safetensors`, or the several safetensors
+      folder: has `config.json` and `model.safetensors`, or the several safetensors
         files that `model.safetensors.index.json` lists.
       vision: of Gemma 3 or 4 with vision, read the tower too; False reads the text
-        half. What hears is never read, and a printed sentence says so.
+        half. The part for sounds is never read, and a printed sentence says so.
       mesh: places the weights, fully sharded over its "data" axis; None: one device.
       dtype, activations: of the weights in memory, and between them (see Transformer).
     Returns:
       A Transformer.
     Raises:
-      WeightsError: naming the file or tensor that is missing, extra, misshapen, cut, or
-        of numbers that need scales.
+      WeightsError: naming the file or tensor that is missing, extra, of another shape,
+        damaged, or quantized.
       UnsupportedModel: config.json asks for something this decoder does not do, or
         another file for pictures that are prepared in another way.
     """
@@ -74,29 +74,12 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
         check_preprocessor(folder, config.vision)
     model = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype, activations))
     graph, shapes = nnx.split(model)
-    try:
-        with contextlib.ExitStack() as stack:
-            tensors: dict = {}
-            hears = False
-            for path, listed in weight_files(folder):
-                file = stack.enter_context(safe_open(path, framework="numpy"))
-                check_place(path, file.keys(), listed)
-                for name in file.keys():
-                    own = families.our_name(name)
-                    hears |= families.is_audio(own)
-                    if families.is_read(own, vision):
-                        check_tensor(name, file.get_slice(name), tensors, path)
-                        tensors[own] = file.get_slice(name)
-            check_names(tensors.keys(), config, folder)
-            check_tied(tensors, config, folder)
-            weights = _read(tensors, shapes, config, dtype, mesh)
-    except FileNotFoundError:
-        raise WeightsError(f"{folder} has no {path.name}.") from None
-    except SafetensorError as error:
-        raise WeightsError(
-            f"{path} is damaged ({error}). Delete it and fetch or make it again."
-        ) from None
-    if hears:
+    with _opened(folder) as (tensors, has_audio):
+        text = {name: x for name, x in tensors.items() if not families.is_vision(name)}
+        tensors = tensors if vision else text
+        _check_names(tensors.keys(), config, folder)
+        weights = _read(tensors, shapes, config, dtype, mesh)
+    if has_audio:
         print(f"{folder} has an audio tower, which is left out: give it no sounds.")
     return nnx.merge(graph, weights)
 
@@ -104,9 +87,9 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
 def save(model, folder, tokenizer=None):
     """Writes a folder that `transformers` and `load` read; made aside, then renamed.
 
-    It holds what the model computes: adapters are added to their matrices and
-    quantized ones decoded, one weight at a time, in the dtype of the embeddings. The
-    model in memory stays as it is.
+    The folder computes what the model computes: adapters are added to their matrices
+    and quantized ones decoded, one weight at a time, in the dtype of the embeddings.
+    The model in memory stays as it is.
 
     Args:
       model: a Transformer.
@@ -114,11 +97,12 @@ def save(model, folder, tokenizer=None):
       tokenizer: saved beside the weights, with its chat template; config.json and
         generation_config.json then say which of its ids end an answer.
     Raises:
-      WeightsError: the model has weights or a habit that such a folder has no place
+      WeightsError: the model has weights or a setting that such a folder has no place
         for, or lacks some, or some that are not finite; the tokenizer is another
-        model's; or the disk is full, say. The model that was there before is kept.
+        model's; or the disk is full, say. The model that was there before stays.
     """
-    check_tokenizer(folder, model.config, tokenizer)
+    if tokenizer is not None:
+        check_room(tokenizer, model.config)
     config = config_json(model.config) | {"torch_dtype": model.embed.dtype.name}
     vision, tensors = model.config.vision, folder_tensors(model)
 
@@ -149,7 +133,7 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
       WeightsError: the model has weights that no folder has a place for, or lacks some.
     """
     config, found = model.config, dict(named_arrays(nnx.state(model)))
-    if HOST_TABLE in found:  # where a table lies is no matter of the folder
+    if HOST_TABLE in found:
         found[TABLE] = found.pop(HOST_TABLE)
     expected = weight_shapes(config)
     _check_weights(model, found, expected)
@@ -169,10 +153,10 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
 
 
 def config_json(config):
-    """The content of config.json; refuses habits that it would not bring back."""
+    """The content of config.json; refuses settings that it would not bring back."""
     content = config.to_hf()
     has, would = map(
-        _habits, (config, ModelConfig.from_hf(content, bool(config.vision)))
+        _settings, (config, ModelConfig.from_hf(content, bool(config.vision)))
     )
     if lost := [name for name in has if has[name] != would[name]]:
         raise WeightsError(
@@ -182,8 +166,8 @@ def config_json(config):
     return content
 
 
-def _habits(config):
-    """A ModelConfig by what it makes a model do; two spellings may do the same."""
+def _settings(config):
+    """A ModelConfig by what it computes; two spellings may compute the same."""
     fields = vars(config) | {"attention_scale": config.attention_scale}
     fields["pattern"] = [config.is_global(layer) for layer in range(config.layers)]
     return {name: x for name, x in fields.items() if name != "query_scale"}
@@ -195,18 +179,30 @@ def _check_weights(model, found, expected):
     for path, layers in model.stacks().items():
         for name in lora.matrices(layers):
             shapes[*path, name] = quantized.shape(layers, name)
-    if strange := sorted(found.keys() - expected.keys() - lora.beside(model)):
+    extra = found.keys() - expected.keys() - lora.beside(model)
+    wrong = [path for path, x in expected.items() if shapes.get(path) != x.shape]
+    if wrong := [*sorted(extra), *wrong]:
+        path = wrong[0]
+        should = expected[path].shape if path in expected else "no place in a folder"
         raise WeightsError(
-            f"The model has {'/'.join(strange[0])}, which a model folder has no place "
-            "for: read back, it would be another model. Take it out, and save again."
+            f"The model's weight {'/'.join(path)} has shape {shapes.get(path)}, and "
+            f"its config says {should}: saved, it would be another model."
         )
-    for path, shape in expected.items():
-        if shapes.get(path) != shape.shape:
-            has = shapes.get(path, "none")
-            raise WeightsError(
-                f"{'/'.join(path)} should have shape {shape.shape}, as the model's "
-                f"config says, and has {has}: it cannot be saved."
-            )
+
+
+def check_room(tokenizer, config):
+    """Refuses a tokenizer with more tokens than the model has embeddings.
+
+    Tokens that were added to it may be more: Gemma 3's text models have no embedding of
+    the image token that their tokenizer knows.
+    """
+    ids = [getattr(tokenizer, f"{name}_token_id", 0) for name in ("bos", "eos", "pad")]
+    largest = max(tokenizer.vocab_size - 1, *(x or 0 for x in ids))
+    if largest >= config.vocab_size:
+        raise WeightsError(
+            f"The tokenizer has a token {largest}, and the model {config.vocab_size} "
+            "embeddings: pass the model's own tokenizer."
+        )
 
 
 def tensor_names(config: ModelConfig) -> set[str]:
@@ -229,30 +225,87 @@ def file_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def read_config(folder) -> dict:
     """The folder's parsed config.json; WeightsError if there is none to read."""
-    path = pathlib.Path(folder) / "config.json"
-    if not path.is_file():
-        raise WeightsError(
-            f"{folder} has no config.json: it is not a model folder. "
-            f"{in_place_of(path.parent)}"
+    folder = pathlib.Path(folder)
+    if (folder / MODEL).is_file():
+        return read_json(folder / MODEL)
+    fix = f"Pass the folder that holds {MODEL} and {WHOLE}."
+    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
+        fix = "Make one of a GGUF file: gguf.to_folder(file, folder)."
+    elif (folder / ADAPTERS).is_file():
+        fix = (
+            f"These are adapters: load the base that {ADAPTERS} names, then lora.load."
         )
-    return read_json(path)
+    raise WeightsError(f"{folder} has no {MODEL}: it is not a model folder. {fix}")
 
 
 def weight_files(folder):
     """[(safetensors file, the tensors its index lists in it; None without an index)]"""
     index = folder / INDEX
     if not index.is_file():
-        return [(folder / "model.safetensors", None)]
+        return [(folder / WHOLE, None)]
     places = read_json(index).get("weight_map", {})
     listed: dict[str, set[str]] = {}
-    if not isinstance(places, dict):
-        raise WeightsError(f"weight_map of {index} is not an object.")
-    for tensor, name in places.items():
+    for tensor, name in places.items() if isinstance(places, dict) else ():
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
-    check_one_model(folder, listed)
+    if not listed:
+        raise WeightsError(f"{index} lists no weights. Fetch or make it again.")
+    if WHOLE not in listed and (folder / WHOLE).is_file():
+        raise WeightsError(
+            f"{folder} has {WHOLE}, and {INDEX} lists other files: they may be two "
+            "models. Delete that file, or the index and what it lists."
+        )
     return [(folder / name, listed[name]) for name in sorted(listed)]
+
+
+@contextlib.contextmanager
+def _opened(folder):
+    """({our name: slice of a file} of all but audio, whether there is audio)."""
+    tensors: dict = {}
+    has_audio = False
+    with contextlib.ExitStack() as stack:
+        try:
+            for path, listed in weight_files(folder):
+                file = stack.enter_context(safe_open(path, framework="numpy"))
+                # Files of two downloads may have a tensor twice: the index decides.
+                for name in file.keys() if listed is None else sorted(listed):
+                    tensor, ours = file.get_slice(name), families.our_name(name)
+                    if families.is_audio(ours):
+                        has_audio = True
+                        continue
+                    if tensor.get_dtype() not in FLOATS:
+                        raise WeightsError(
+                            f"{path} has {name} in {tensor.get_dtype()}: a quantized "
+                            "model. Fetch one in bfloat16."
+                        )
+                    if ours in tensors:
+                        raise WeightsError(f"{path} has {name} under two names.")
+                    tensors[ours] = tensor
+            yield tensors, has_audio
+        except FileNotFoundError:
+            raise WeightsError(f"{folder} has no {path.name}.") from None
+        except SafetensorError as error:
+            raise WeightsError(
+                f"{path} is damaged ({error}). Delete it and fetch or make it again."
+            ) from None
+
+
+def _check_names(names, config, folder):
+    """Refuses a folder without some of a config's tensors, or with others."""
+    names, expected = set(names), tensor_names(config)
+    if missing := sorted(expected - names):
+        raise WeightsError(
+            f"The weights in {folder} lack {len(missing)} tensors that config.json "
+            f"asks for, first {missing[0]}."
+        )
+    extra = names - expected - families.redundant_names(config)
+    if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
+        raise WeightsError(
+            f"The weights in {folder} have {len(extra)} tensors this model has no "
+            f"place for, first {extra[0]}: config.json and weights do not belong "
+            "together."
+        )
 
 
 def _read(tensors, shapes, config, dtype, mesh):
@@ -280,7 +333,7 @@ def _read(tensors, shapes, config, dtype, mesh):
         part = _stacked if "layers" in keys else _single
         part = _patch if tuple(keys) == PATCH else part
         part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
-        # Waited for: until a copy is done, what is copied is held, too.
+        # Wait: until a copy is done, both of it are in memory.
         array = jax.make_array_from_callback(shape.shape, place, part)
         return jax.block_until_ready(array)
 
@@ -312,7 +365,7 @@ def _stacked(slices, shape, dtype, index):
     """A part of a weight whose layers are tensors of their own, matrices transposed."""
     ranges = [range(size)[i] for size, i in zip(shape, index, strict=True)]
     stacked = np.empty([len(r) for r in ranges], dtype)
-    for slot, layer in enumerate(ranges[0]):  # of bounds, a layer has a bare number
+    for slot, layer in enumerate(ranges[0]):  # a bound is one number a layer
         name, tensor = slices[layer]
         part = tensor[index[:0:-1]] if len(shape) > 1 else tensor[...]
         stacked[slot] = _cast(part, dtype, name).T
@@ -327,167 +380,13 @@ def _cast(array, dtype, name):
     return array
 
 
-# Of RoPE, which older files hold, and config.json says.
-FREQUENCIES = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
-
-
-def in_place_of(folder: pathlib.Path) -> str:
-    """What to do with a place that is no model folder."""
-    if folder.suffix == ".gguf" or any(folder.glob("*.gguf")):
-        return "Make one of a GGUF file: gguf.to_folder(file, folder)."
-    if (folder / ADAPTERS).is_file():
-        return (
-            f"It holds adapters: load the model that {ADAPTERS} names, and put them on "
-            "it with lora.load(model, folder)."
-        )
-    return "Pass the folder that holds config.json and model.safetensors."
-
-
-def check_place(path, found, listed):
-    """Refuses a file with tensors that its index does not list there.
-
-    Files of two downloads may hold a tensor twice, and only the index knows.
-    """
-    if listed is not None and (strange := sorted(set(found) - listed)):
-        raise WeightsError(
-            f"{path} holds {strange[0]}, which {INDEX} does not list there: they do "
-            "not belong together. Fetch the whole folder again."
-        )
-
-
-def check_one_model(folder, listed):
-    """Refuses a whole file beside an index of others: transformers would read it.
-
-    Args:
-      listed: the names of the files in the index.
-    """
-    alone = pathlib.Path(folder) / WHOLE
-    if WHOLE not in listed and alone.is_file():
-        raise WeightsError(
-            f"{folder} has {WHOLE} and {INDEX}, which lists "
-            f"{min(listed, default='nothing')}: they may be two models. Delete that "
-            "file, or the index and what it lists, whichever you do not mean."
-        )
-
-
-def check_tensor(name, tensor, before, path):
-    """Refuses numbers that mean nothing alone, and a tensor that is there twice."""
-    kind = tensor.get_dtype()
-    if kind not in FLOATS:
-        raise WeightsError(
-            f"{path} has {name} in {kind}: a quantized model. Fetch one in bfloat16."
-        )
-    if families.our_name(name) in before:
-        raise WeightsError(
-            f"{path} has {name} under another name, too. Fetch the whole folder again."
-        )
-
-
-def check_tokenizer(folder, config, tokenizer):
-    """Refuses a tokenizer that makes tokens which the model does not have.
-
-    Args:
-      folder: where both are saved. It may hold another model's tokenizer.
-      tokenizer: of this model; None: none is saved.
-    """
-    recover(folder)  # what a killed save had moved aside is of the folder, too
-    if tokenizer is not None:
-        check_room(tokenizer, config)
-    if tokenizer is None and (before := _saved_before(folder)):
-        text = before.get("text_config", before)
-        has = text.get("vocab_size") if isinstance(text, dict) else None
-        if has != config.vocab_size:
-            raise WeightsError(
-                f"{folder} holds a tokenizer beside a model of {has} tokens, and this "
-                f"one has {config.vocab_size}: pass its own tokenizer=, too, or choose "
-                "another folder."
-            )
-
-
-def check_room(tokenizer, config):
-    """Refuses a vocabulary that is larger than the model's.
-
-    Tokens that were added to it may be more: Gemma 3's text models have no embedding of
-    the image token that their tokenizer knows.
-    """
-    if tokenizer.vocab_size > config.vocab_size:
-        raise WeightsError(
-            f"The tokenizer has {tokenizer.vocab_size} tokens, and the model "
-            f"{config.vocab_size}: it is another model's."
-        )
-    for name in ("bos", "eos", "pad", "unk"):
-        number = getattr(tokenizer, f"{name}_token_id", None)
-        if number is not None and number >= config.vocab_size:
-            raise WeightsError(
-                f"The tokenizer's {name} token {getattr(tokenizer, name + '_token')!r} "
-                f"is number {number}, and the model has {config.vocab_size} tokens: no "
-                "reader would open the two. Choose a token that the model has, such as "
-                f"tokenizer.{name}_token = tokenizer.convert_ids_to_tokens(0)."
-            )
-
-
-def _saved_before(folder):
-    """config.json of the model in a folder that has a tokenizer, if there is one."""
-    config = pathlib.Path(folder) / MODEL
-    if not (config.with_name("tokenizer.json").is_file() and config.is_file()):
-        return {}
-    try:
-        found = json.loads(config.read_text("utf-8"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def check_names(found, config, folder):
-    """Refuses a folder without some of a config's tensors, or with others."""
-    found, expected = set(found), tensor_names(config)
-    if missing := sorted(expected - found):
-        raise WeightsError(
-            f"The weights in {folder} lack {len(missing)} tensors that config.json "
-            f"asks for, first {missing[0]}."
-        )
-    extra = found - expected - families.redundant_names(config)
-    if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
-        raise WeightsError(
-            f"The weights in {folder} have {len(extra)} tensors this model has no "
-            f"place for, first {extra[0]}: config.json and weights do not belong "
-            "together."
-        )
-
-
-def check_tied(tensors, config, folder):
-    """Refuses a head of its own where config.json says that there is none.
-
-    Args:
-      tensors: {our name: slice of a safetensors file}.
-    """
-    embed, head = (tensors.get(families.OUTSIDE[name]) for name in ("embed", "head"))
-    if not config.tied or head is None:
-        return
-    same = head.get_shape() == embed.get_shape()
-    size = embed.get_shape()[0]
-    for start in range(0, size, ROWS) if same else ():
-        rows = slice(start, min(start + ROWS, size))
-        same = same and np.array_equal(embed[rows], head[rows])
-    if not same:
-        raise WeightsError(
-            f"{folder} has a head of its own ({families.OUTSIDE['head']} is not "
-            f"{families.OUTSIDE['embed']}), and config.json says that the two are one: "
-            'write "tie_word_embeddings": false there (in the outermost braces), or '
-            "delete the head if it is a leftover."
-        )
-
-
-SAMPLED, SMALL = 4, 4096  # rows of a tensor that are read; numbers of a small one
-
-
 def fingerprint(folder) -> str:
-    """A checksum of a model's weights, wherever they lie and however they are cut up.
+    """A checksum of a model's weights, wherever they lie and however they are split.
 
     It covers the name, dtype and shape of each tensor, and its numbers: all of a small
     tensor, four rows of a larger one, from the first to the last. So it takes less than
-    a second, sees a model that was trained on or rounded, and does not see a change of
-    other rows alone, nor one of config.json or the tokenizer.
+    a second. It changes when a model is trained or rounded, but not when other rows
+    alone change.
 
     Args:
       folder: as for `weights.load`.
@@ -496,42 +395,39 @@ def fingerprint(folder) -> str:
     Raises:
       WeightsError: a file is missing or damaged.
     """
-    paths = [path for path, _ in weight_files(pathlib.Path(folder))]
-    return _of_files(paths)
+    return _fingerprint([path for path, _ in weight_files(pathlib.Path(folder))])
 
 
 def adapters_fingerprint(folder) -> str:
     """The same of the adapters in a folder of `lora.save`."""
-    return _of_files([pathlib.Path(folder) / ADAPTER_WEIGHTS])
+    return _fingerprint([pathlib.Path(folder) / ADAPTER_WEIGHTS])
 
 
-def _of_files(paths):
-    told: dict[str, bytes] = {}
+def _fingerprint(paths):
+    digests: dict[str, bytes] = {}
     for path in paths:
         try:
             with safe_open(path, framework="numpy") as file:
-                told |= {
-                    families.our_name(name): _told(file.get_slice(name))
-                    for name in file.keys()
-                }
+                for name in file.keys():
+                    digests[families.our_name(name)] = _digest(file.get_slice(name))
         except (FileNotFoundError, SafetensorError) as error:
             raise WeightsError(
                 f"{path} is missing or damaged ({error}). Fetch it or make it again."
             ) from None
-    whole = hashlib.sha256()
-    for name in sorted(told):
-        whole.update(name.encode() + b"\0" + told[name])
-    return whole.hexdigest()[:16]
+    total = hashlib.sha256()
+    for name in sorted(digests):
+        total.update(name.encode() + b"\0" + digests[name])
+    return total.hexdigest()[:16]
 
 
-def _told(tensor) -> bytes:
-    """Dtype, shape and some numbers of a tensor."""
+def _digest(tensor) -> bytes:
+    """Of a tensor's dtype, shape and some numbers."""
     shape = tensor.get_shape()
-    found = hashlib.sha256(f"{tensor.get_dtype()}{list(shape)}".encode())
+    digest = hashlib.sha256(f"{tensor.get_dtype()}{list(shape)}".encode())
     if math.prod(shape) <= SMALL:
-        found.update(tensor[...].tobytes())
+        digest.update(tensor[...].tobytes())
     else:
         for i in range(SAMPLED):
             row = i * (shape[0] - 1) // (SAMPLED - 1)
-            found.update(tensor[row : row + 1].tobytes())
-    return found.digest()
+            digest.update(tensor[row : row + 1].tobytes())
+    return digest.digest()
