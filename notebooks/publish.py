@@ -120,7 +120,8 @@ def card_time(number: str, notebook: nbformat.NotebookNode) -> str:
         )
     else:
         line += " · any Colab or Kaggle runtime about the same, no TPU needed"
-    return f"{line}\n- **Your time:** about {reading} min to read, {exercises} for the exercises"
+    yours = f"about {reading} min to read, {exercises} for the exercises"
+    return f"{line}\n- **Your time:** {yours}"
 
 
 def read(number: str) -> nbformat.NotebookNode:

@@ -3,11 +3,11 @@
     python notebooks/walk.py              all notebooks of the walk
     python notebooks/walk.py 03 07_grpo   these, by number, name or path
 
-Executed copies go to build/notebooks, figures of the stages to build/results.json, the
-picture of the walk to build/walk.png. A notebook that ran already, and whose code and
-everything before it are unchanged, is not run again; a walk that was stopped goes on
-where it was, because trainings resume from their own checkpoints. After a notebook that
-fails the others run, and the exit status is 1.
+Executed copies go to build/notebooks, the scores of the stages to build/results.json,
+and a figure to build/walk.png. A notebook that ran to its end is not run again unless
+its code, or something before it, has changed. Stopped and started again, a walk goes on
+where it was, because trainings resume from their checkpoints. After a notebook that
+fails, the others still run, and the exit status is 1.
 """
 
 import argparse
@@ -16,18 +16,15 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
+import threading
 import time
 
 import nbformat
 import publish
-from nbclient.exceptions import (
-    CellExecutionError,
-    CellTimeoutError,
-    DeadKernelError,
-)
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from publish import FOLDER, ROOT
-from walk_line import Line, say
 
 from helpers import runtime
 from helpers.course import results
@@ -37,25 +34,17 @@ from helpers.recipes import preset
 
 # The notebooks of the walk, in order.
 WALK = [number for number, lesson in LESSONS.items() if lesson.walk]
+PROGRESS = re.compile(r"^step (\d+/\d+\b.*)$", re.MULTILINE)
 
 
 class NotebookFailed(Exception):
-    """A cell of a notebook failed; the message is the cell and its error.
-
-    Attributes:
-      name: of the notebook.
-      short: the error in one line.
-    """
+    """A cell failed. The message has the cell and its error, `short` only the error."""
 
     def __init__(self, name: str, error: Exception):
         super().__init__(str(error))
         kind = getattr(error, "ename", type(error).__name__)
         first = (str(getattr(error, "evalue", error)).splitlines() or [""])[0]
         self.name, self.short = name, f"{kind}: {first}".rstrip(": ")
-
-
-class BuildFolderGone(Exception):
-    """What a walk had made was deleted while it ran."""
 
 
 def fingerprint() -> str:
@@ -78,26 +67,48 @@ def code_of(number: str) -> list[str]:
     return [cell.source for cell in read(number).cells if cell.cell_type == "code"]
 
 
+def executed(number: str) -> pathlib.Path:
+    """The executed copy of a notebook; its state lies beside it as JSON."""
+    return runtime.build_folder() / "notebooks" / f"{LESSONS[number].file}.ipynb"
+
+
+def read_state(number: str) -> dict:
+    """{"key", "done", "seconds"} of a notebook's last run; empty before the first."""
+    try:
+        return json.loads(executed(number).with_suffix(".json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def write_state(number: str, key: str, done: bool, seconds: float) -> None:
+    """Notes how a run stands, in one step."""
+    path = executed(number).with_suffix(".json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({"key": key, "done": done, "seconds": seconds}))
+    os.replace(partial, path)
+
+
 def makers(number: str) -> dict[str, str]:
-    """The stages a notebook uses of earlier ones in the walk: {stage: their number}."""
+    """The stages of earlier notebooks that one uses: {stage: number of its maker}."""
     used = re.findall(r'stage_folder\(\s*"(\w+)"', "\n".join(code_of(number)))
     return {
         stage: maker
-        for maker, row in LESSONS.items()
-        for stage in row.stages
-        if row.walk and maker < number and stage in used
+        for maker in WALK
+        for stage in LESSONS[maker].stages
+        if maker < number and stage in used
     }
 
 
 def key_of(number: str, base: str) -> str:
     """Hash of what decides a notebook's outcome.
 
-    That is `base`, its code and that of all before it in the walk, and for each stage
-    that it uses what made it: a run of the notebook that trains it, or the course.
+    That is `base`, its code and the code of all before it, and for each stage that it
+    uses, which run made it.
     """
-    code = [code_of(n) for n, row in LESSONS.items() if row.walk and n < number]
+    code = [code_of(earlier) for earlier in WALK if earlier < number]
     used = [
-        Copy(LESSONS[maker].file).state().get("key", "by hand")
+        read_state(maker).get("key", "by hand")
         if runtime.model_folder(stage).is_dir()
         else "shipped"
         for stage, maker in makers(number).items()
@@ -106,191 +117,138 @@ def key_of(number: str, base: str) -> str:
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
 
 
-class Copy:
-    """The executed copy of one notebook in the build folder, and what made it."""
-
-    def __init__(self, name: str):
-        self.folder = runtime.build_folder() / "notebooks"
-        self.path = self.folder / f"{name}.ipynb"
-        self._state = self.folder / f"{name}.json"
-
-    def state(self) -> dict:
-        """{"key", "done", "seconds"} of the last run; empty before the first."""
-        try:
-            return json.loads(self._state.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
-            return {}
-
-    def forget(self) -> None:
-        """Drop the state, so that the notebook counts as never run."""
-        self._state.unlink(missing_ok=True)
-
-    def begin(self, key: str, seconds: float) -> None:
-        """Note that a run with this key has begun."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._write(key, False, seconds)
-
-    def end(self, key: str, done: bool, seconds: float, notebook) -> None:
-        """Keep the executed notebook, and whether it came to its end.
-
-        Raises:
-          BuildFolderGone: what `begin` noted is not there any more.
-        """
-        if not self._state.exists():
-            raise BuildFolderGone(
-                f"{shown(runtime.build_folder())} was deleted or emptied while "
-                f"{self.path.stem} ran, and with it what the notebooks before it had "
-                "made. Run the same command again: it makes all anew."
-            )
-        nbformat.write(notebook, self.path)
-        self._write(key, done, seconds)
-
-    def _write(self, key, done, seconds):
-        """Replace the state in one step."""
-        aside = self._state.with_suffix(".partial")
-        aside.write_text(json.dumps({"key": key, "done": done, "seconds": seconds}))
-        os.replace(aside, self._state)
+def say(name: str, text: str) -> None:
+    """Prints a line about a notebook, over one that is being redrawn."""
+    clear = "\r\033[K" if sys.stdout.isatty() else ""
+    print(f"{clear}{name:<22} {text}", flush=True)
 
 
-def is_current(number: str, key: str) -> bool:
-    """Whether a notebook ran to its end with this key, and what it made is there."""
-    copy = Copy(LESSONS[number].file)
-    last = copy.state()
-    rows = {row["stage"] for row in results.rows() if row["seed"] == runtime.seed()}
-    has_rows = rows.issuperset(LESSONS[number].stages)
-    return bool(
-        last.get("key") == key and last.get("done") and copy.path.exists() and has_rows
-    )
+class Line:
+    """What a notebook is doing: redrawn each second in a terminal, once in a log."""
+
+    def __init__(self, name: str, cells: list, seconds: float):
+        self.name, self.cells = name, cells
+        self.started = time.monotonic() - seconds
+        self.cell, self.doing = 0, ""
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._redraw, daemon=True)
+
+    def __enter__(self):
+        if sys.stdout.isatty():
+            self.thread.start()
+        else:
+            say(self.name, f"started at {time.strftime('%H:%M:%S')}")
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        if self.thread.is_alive():
+            self.thread.join()
+
+    def on_cell(self, index: int) -> None:
+        """The cell of this index runs now."""
+        self.cell = index
+        headings = re.findall(r"^#+ (.*)$", self.cells[index].source, re.MULTILINE)
+        if self.cells[index].cell_type == "markdown" and headings:
+            self.doing = headings[-1]
+
+    def on_text(self, printed: str) -> None:
+        """The cell printed this; a training's progress is shown."""
+        steps = PROGRESS.findall(printed.replace("\r", "\n"))
+        self.doing = f"step {steps[-1]}" if steps else self.doing
+
+    def text(self) -> str:
+        """The line as it is now."""
+        seconds = time.monotonic() - self.started
+        place = f"cell {self.cell + 1} of {len(self.cells)}"
+        return f"{self.name:<22} {seconds:5.0f} s  {place}  {self.doing}".rstrip()
+
+    def _redraw(self):
+        while not self.over.wait(1.0):
+            width = shutil.get_terminal_size().columns - 1
+            print("\r\033[K" + self.text()[:width], end="", flush=True)
 
 
-def run(number: str, base: str, prepare=None) -> None:
-    """Run one notebook unless its copy is current.
+def run(number: str, base: str) -> None:
+    """Runs one notebook unless its executed copy is current.
 
-    Args:
-      number: such as "07".
-      base: hash of what all notebooks depend on, see `fingerprint`.
-      prepare: called with the notebook before it runs, to change the executed copy.
     Raises:
       NotebookFailed: a cell failed.
-      BuildFolderGone: the build folder was deleted meanwhile.
     """
-    name, key = LESSONS[number].file, key_of(number, base)
-    copy = Copy(name)
-    last = copy.state()
-    if is_current(number, key):
-        say(name, f"{last['seconds']:5.0f} s  ok, reused")
+    lesson, key, last = LESSONS[number], key_of(number, base), read_state(number)
+    measured = {r["stage"] for r in results.rows() if r["seed"] == runtime.seed()}
+    if last.get("key") == key and last["done"] and measured.issuperset(lesson.stages):
+        say(lesson.file, f"{last['seconds']:5.0f} s  ok, reused")
         return
     if last and last["key"] != key:
         publish.forget_runs(number)  # trained by other code, or from another model
     spent = last["seconds"] if last.get("key") == key else 0.0
-    copy.begin(key, spent)
-    notebook, started = read(number), time.monotonic()
-    if prepare:
-        prepare(notebook)
-    failed = None
-    with Line(name, notebook.cells, spent) as line:
+    write_state(number, key, False, spent)
+    notebook, started, failed = read(number), time.monotonic(), None
+    with Line(lesson.file, notebook.cells, spent) as line:
         try:
-            publish.execute(notebook, line.cell, line.printed)
+            publish.execute(notebook, line.on_cell, line.on_text)
             publish.normalise(notebook, number)
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            failed = NotebookFailed(name, error)
+            failed = NotebookFailed(lesson.file, error)
         finally:
             seconds = spent + time.monotonic() - started
-            copy.end(key, False, seconds, notebook)
+            write_state(number, key, False, seconds)
+            nbformat.write(notebook, executed(number))
     if failed:
-        say(name, f"{seconds:5.0f} s  FAILED, {failed.short}")
+        say(lesson.file, f"{seconds:5.0f} s  FAILED, {failed.short}")
         raise failed
-    copy.end(key, True, seconds, notebook)
-    say(name, f"{seconds:5.0f} s  ok")
-
-
-def say_what_it_uses(number: str, failed: list[str]) -> None:
-    """Say of each stage a notebook uses if it is not what the walk has just made."""
-    for stage, maker in makers(number).items():
-        because = f", because {LESSONS[maker].file} failed" if maker in failed else ""
-        if not runtime.model_folder(stage).is_dir():
-            said = f"uses the shipped {shown(ROOT / 'data' / 'tiny' / stage)}{because}"
-        elif because:
-            said = f"uses the {stage} that {LESSONS[maker].file} saved before it failed"
-        else:
-            continue
-        say(LESSONS[number].file, said)
+    write_state(number, key, True, seconds)
+    say(lesson.file, f"{seconds:5.0f} s  ok")
 
 
 def walk(numbers: list[str], base: str) -> dict[str, NotebookFailed]:
-    """Run these notebooks in order, also after one that fails; gives those that did.
-
-    Raises:
-      BuildFolderGone: the build folder was deleted meanwhile.
-    """
+    """Runs notebooks in order, also after one that fails; returns those that did."""
     failed = {}
     for number in numbers:
-        say_what_it_uses(number, list(failed))
+        for stage, maker in makers(number).items():
+            if maker in failed:
+                why = f"{LESSONS[maker].file} failed"
+                say(LESSONS[number].file, f"uses an older or shipped {stage}: {why}")
         try:
             run(number, base)
         except NotebookFailed as error:
-            print(_plain(f"{error}"), file=sys.stderr, flush=True)
+            text = str(error)
+            if not sys.stderr.isatty():
+                text = re.sub(r"\x1b\[[\d;]*m", "", text)  # colours
+            print(text, file=sys.stderr, flush=True)
             failed[number] = error
     return failed
 
 
-def _plain(text: str) -> str:
-    """The text without colours, where no terminal shows them."""
-    return text if sys.stderr.isatty() else re.sub(r"\x1b\[[\d;]*m", "", text)
-
-
-def shown(path: pathlib.Path) -> str:
-    """A path as the reader sees it from where they are."""
-    return os.path.relpath(path)
-
-
-def report() -> None:
-    """Print the results table and draw the walk."""
+def report(numbers: list[str]) -> None:
+    """Prints the results table and the minutes, and draws the walk."""
     table = [row for row in results.rows() if row["seed"] == runtime.seed()]
     print("\n" + results.markdown(table) + "\n")
+    build = os.path.relpath(runtime.build_folder())
     if table:
         picture = runtime.build_folder() / "walk.png"
         picture.write_bytes(plotting.png(results.walk(table)))
-        print(f"The walk as a picture:  {shown(picture)}")
-    print(f"The figures as data:    {shown(results.path())}")
-    print(f"Executed notebooks:     {shown(runtime.build_folder() / 'notebooks')}/")
+        print(f"The walk as a picture:  {build}/walk.png")
+    print(f"The scores as data:     {build}/results.json")
+    print(f"Executed notebooks:     {build}/notebooks/")
+    seconds = sum(read_state(number).get("seconds", 0.0) for number in numbers)
+    print(f"The walk took {seconds / 60:.1f} minutes.", flush=True)
 
 
-def report_time(numbers: list[str], now: float) -> None:
-    """Print the minutes of all runs of these notebooks, and those of this one."""
-    copies = [Copy(LESSONS[number].file) for number in numbers]
-    seconds = sum(copy.state().get("seconds", 0.0) for copy in copies)
-    of_now = f", {now / 60:.1f} of them now" if seconds - now > 3 else ""
-    print(f"The walk took {seconds / 60:.1f} minutes{of_now}.", flush=True)
-
-
-def report_failed(failed: dict[str, NotebookFailed]) -> None:
-    """Say which notebooks failed, and how to see why."""
-    lines = [f"\nFailed: {len(failed)} of the notebooks."]
-    for error in failed.values():
-        lines += [f"  {error.name}: {error.short}"]
-        lines += [f"      executed up to that cell: {shown(Copy(error.name).path)}"]
-    lines.append(
-        "The errors stand above, and in these copies (open them with `make lab`). Mend "
-        "the cause and run the same command again: what is done is kept."
-    )
-    print("\n".join(lines), file=sys.stderr)
-
-
-def notebook_number(said: str) -> str:
+def notebook_number(text: str) -> str:
     """The number, "07", of a notebook named as 7, 07, 07_grpo or by its path.
 
     Raises:
       argparse.ArgumentTypeError: there is none of this name.
     """
-    name = pathlib.PurePath(said).name.removesuffix(".ipynb")
+    name = pathlib.PurePath(text).name.removesuffix(".ipynb")
     for number, lesson in LESSONS.items():
-        short = number.removeprefix("0")  # 7, 8b; and 0
-        if name in (lesson.file, number, short):
+        if name in (lesson.file, number, number.removeprefix("0")):
             return number
     names = ", ".join(lesson.file for lesson in LESSONS.values())
     raise argparse.ArgumentTypeError(
-        f"there is no notebook {said!r}. There are {names}"
+        f"there is no notebook {text!r}. There are {names}"
     )
 
 
@@ -306,28 +264,23 @@ def main(arguments=None) -> None:
         type=notebook_number,
         help="such as 7, 07, 07_grpo or notebooks/07_grpo.ipynb",
     )
-    asked = sorted(set(parser.parse_args(arguments).notebook))
-    numbers = asked or [number for number, row in LESSONS.items() if row.walk]
-    os.environ.setdefault("COURSE_PRESET", "laptop")
+    numbers = sorted(set(parser.parse_args(arguments).notebook)) or WALK
     publish.prepare_environment()
     try:
         for check in (preset, runtime.seed, results.rows):
             check()
     except ValueError as error:  # it names the setting, and what to do
         sys.exit(f"{error}")
-    started = time.monotonic()
     try:
         failed = walk(numbers, fingerprint())
     except KeyboardInterrupt:
         say("Stopped.", "The same command goes on from here.")
         raise SystemExit(130) from None
-    except BuildFolderGone as error:
-        sys.exit(f"\n{error}")
-    report()
-    report_time(numbers, time.monotonic() - started)
+    report(numbers)
+    for error in failed.values():
+        print(f"{error.name} failed: {error.short}", file=sys.stderr)
     if failed:
-        report_failed(failed)
-        sys.exit(1)
+        sys.exit("Fix the cause and run the same command again: what is done is kept.")
 
 
 if __name__ == "__main__":

@@ -1,176 +1,201 @@
-"""`make course` with real kernels, on a walk of tiny notebooks; Ctrl-C, too.
-
-What does not depend on kernels is in test_walk_logic.py.
-"""
+"""`make course` on a walk of tiny notebooks: what it runs, reuses and reports."""
 
 import contextlib
-import json
+import io
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+import traceback
 
+import course_notebooks as course  # finds notebooks/walk.py, too
 import nbformat
 import pytest
+import walk
+from nbclient.exceptions import CellExecutionError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# The walk over notebooks in the current folder instead of the course's.
-DRIVER = f"""
-import pathlib, sys
-sys.path.insert(0, {str(ROOT / "notebooks")!r})
-import publish, walk
 from helpers.course.syllabus import Lesson
-lessons = {{
-    "02": Lesson("02_first", "First", "first", {{"laptop": 1}}, ("sft",)),
-    "03": Lesson("03_second", "Second", "second", {{"laptop": 1}}),
-    "04": Lesson("04_third", "Third", "third", {{"laptop": 1}}),
-    "13": Lesson("13_missing", "Not of the walk", "aside", {{"laptop": 1}}, walk=False),
-}}
-publish.FOLDER = walk.FOLDER = pathlib.Path.cwd()
-publish.LESSONS = walk.LESSONS = lessons
-walk.fingerprint = lambda: "helpers and data as they are"
-walk.main()
-"""
-ROW = {
-    "stage": "sft",
-    "params": 5,
-    "greedy": 0.5,
-    "pass1": 0.4,
-    "pass8": 0.9,
-    "low": 0.4,
-    "high": 0.6,
-    "n": 100,
-    "seed": 0,
-    "seconds": 1.0,
+
+LESSONS = {
+    "02": Lesson("02_first", "First", "first", 1, stages=("sft",)),
+    "03": Lesson("03_second", "Second", "second", 1),
+    "04": Lesson("04_third", "Third", "third", 1),
 }
-FIRST = f"""
+ROW = dict.fromkeys(("greedy", "pass1", "pass8", "low", "high"), 0.5)
+ROW |= {"stage": "sft", "params": 5, "n": 100, "seed": 0, "seconds": 1.0}
+TRAINS = f"""
 from helpers import runtime
 from helpers.course import results
-runtime.run_folder("sft").mkdir(parents=True, exist_ok=True)
+runtime.model_folder("sft").mkdir(parents=True, exist_ok=True)
 (runtime.run_folder("sft") / "steps").open("a").write("x")
 results.record({ROW!r})
 """
+FAILS_ONCE = """
+import pathlib
+again = pathlib.Path("started").exists()
+pathlib.Path("started").touch()
+assert again
+"""
 
 
-def write(folder: pathlib.Path, name: str, code: str):
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(code)]
+def execute(notebook, on_cell, on_text):
+    """Stands for publish.execute: runs the cells in this process."""
+    names = {}
+    for index, cell in enumerate(notebook.cells):
+        on_cell(index)
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out):
+                exec(cell.source, names)
+        except Exception as error:
+            about = traceback.format_exc(), type(error).__name__, str(error)
+            raise CellExecutionError(*about) from error
+        finally:
+            on_text(out.getvalue())
+            cell.outputs = [nbformat.v4.new_output("stream", text=out.getvalue())]
+
+
+def write(folder, name, code):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     nbformat.write(notebook, folder / f"{name}.ipynb")
 
 
-def start(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
-    environment = {**os.environ, "COURSE_BUILD": str(folder / "build")}
-    return subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *arguments],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
-    )
-
-
-def heed_interrupts():
-    """A shell that starts the suite in the background has it ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def walk(folder: pathlib.Path, *arguments: str) -> tuple[int, str, str]:
-    process = start(folder, *arguments)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
-
-
 @pytest.fixture
-def folder(tmp_path):
-    write(tmp_path, "02_first", FIRST)
-    write(tmp_path, "03_second", "print('second')")
-    write(tmp_path, "04_third", "print('third')")
-    return tmp_path
+def run(tmp_path, monkeypatch, capsys):
+    """Walks in tmp_path with these arguments; gives exit status, output and errors."""
+    before = dict(os.environ)
+    monkeypatch.chdir(tmp_path)
+    for module in (walk, walk.publish):
+        monkeypatch.setattr(module, "FOLDER", tmp_path)
+        monkeypatch.setattr(module, "LESSONS", LESSONS)
+    monkeypatch.setattr(walk, "WALK", list(LESSONS))
+    monkeypatch.setattr(walk.publish, "execute", execute)
+    monkeypatch.setattr(walk, "fingerprint", lambda: "helpers and data as they are")
+    monkeypatch.setattr(walk.results, "walk", lambda table: None)
+    monkeypatch.setattr(walk.plotting, "png", lambda figure: b"")
+    os.environ |= {"COURSE_BUILD": str(tmp_path / "build"), "COURSE_SEED": "0"}
+    write(tmp_path, "02_first", TRAINS)
+    for name in ("03_second", "04_third"):
+        write(tmp_path, name, f"print({name!r})")
+
+    def run(*arguments):
+        status = 0
+        try:
+            walk.main(arguments)
+        except SystemExit as stop:
+            status = stop.code
+        out, err = capsys.readouterr()
+        if isinstance(status, str):  # sys.exit prints it, and gives 1
+            status, err = 1, err + status
+        return status, out, err
+
+    yield run
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def ends(out):
+    """How every notebook ended, in order."""
+    return re.findall(r"^\w+ +\d+ s  (ok, reused|ok|FAILED)", out, re.MULTILINE)
+
+
+def test_reuses_what_is_unchanged_and_nothing_else(run, tmp_path):
+    assert ends(run()[1]) == ["ok"] * 3
+    status, out, _ = run()
+    assert status == 0 and ends(out) == ["ok, reused"] * 3 and "| SFT |" in out
+    write(tmp_path, "03_second", "print('changed')")
+    assert ends(run()[1]) == ["ok, reused", "ok", "ok"]
+    (tmp_path / "build/results.json").unlink()
+    assert ends(run()[1]) == ["ok", "ok, reused", "ok, reused"], "a lost row"
+    write(tmp_path, "02_first", TRAINS + "\n# changed")
+    assert ends(run()[1]) == ["ok"] * 3
+    assert (tmp_path / "build/runs/sft/steps").read_text() == "x", "trained by old code"
+
+
+def test_a_failing_cell_is_shown_and_the_others_run(run, tmp_path):
+    write(tmp_path, "02_first", "print('before')\nreward = 1 / 0")
+    uses = 'def stage_folder(_): pass\nstage_folder("sft")'
+    write(tmp_path, "03_second", uses)
+    status, out, err = run()
+    assert status == 1 and ends(out) == ["FAILED", "ok", "ok"]
+    assert "FAILED, ZeroDivisionError: division by zero" in out
+    assert "Traceback" in err and "ZeroDivisionError" in err
+    assert "shipped sft: 02_first failed" in out
+    copy = nbformat.read(tmp_path / "build/notebooks/02_first.ipynb", as_version=4)
+    assert copy.cells[0].outputs[0].text == "before\n"
+
+
+def test_goes_on_after_a_failure_with_the_seconds_spent(run, tmp_path):
+    write(tmp_path, "02_first", TRAINS + FAILS_ONCE)
+    assert ends(run("02")[1]) == ["FAILED"]
+    assert ends(run("02")[1]) == ["ok"]
+    assert (tmp_path / "build/runs/sft/steps").read_text() == "xx", "the run was kept"
+
+
+def test_a_training_s_progress_is_shown():
+    cells = [nbformat.v4.new_markdown_cell("## Train"), nbformat.v4.new_code_cell("")]
+    line = walk.Line("07_grpo", cells, 0.0)
+    line.on_cell(0)
+    assert line.text().endswith("cell 1 of 2  Train")
+    line.on_cell(1)
+    line.on_text(
+        "step 24/48 · loss 0.1 · 0:41 left\nstep 25/48 · loss 0.2 · 0:40 left\n"
+    )
+    assert line.text().endswith("cell 2 of 2  step 25/48 · loss 0.2 · 0:40 left")
 
 
 def test_fingerprint_covers_helpers_data_preset_and_seed(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "notebooks")
-    import walk as course_walk
-
-    monkeypatch.setattr(course_walk, "ROOT", tmp_path)
+    monkeypatch.setattr(walk, "ROOT", tmp_path)
     (tmp_path / "helpers/losses").mkdir(parents=True)
     (tmp_path / "data/tiny/base").mkdir(parents=True)
-    seen = {course_walk.fingerprint()}
+    seen = {walk.fingerprint()}
     for name in ("helpers/losses/means.py", "data/tiny/base/model.safetensors"):
         for content in ("one", "two"):
             (tmp_path / name).write_text(content)
-            seen.add(course_walk.fingerprint())
-    (tmp_path / "README.md").write_text("not part of it")
-    assert course_walk.fingerprint() in seen
+            seen.add(walk.fingerprint())
     for name, value in (("COURSE_SEED", "7"), ("COURSE_PRESET", "v5e-1")):
         monkeypatch.setenv(name, value)
-        seen.add(course_walk.fingerprint())
+        seen.add(walk.fingerprint())
     assert len(seen) == 7
 
 
-@pytest.mark.slow
-def test_runs_in_order_and_reports(folder):
-    code, out, err = walk(folder)
-    assert code == 0, err
-    assert out.index("02_first") < out.index("03_second") < out.index("| SFT |")
-    (row,) = json.loads((folder / "build/results.json").read_text())
-    assert {name: row[name] for name in ROW} == ROW
-    assert row["versions"].startswith("jax ") and row["load"] >= 0
-    assert (folder / "build/walk.png").read_bytes()[:4] == b"\x89PNG"
-    copy = nbformat.read(folder / "build/notebooks/03_second.ipynb", as_version=4)
-    assert copy.cells[0].outputs[0].text == "second\n"
+# The walk over one notebook in the current folder instead of the course's.
+DRIVER = f"""
+import pathlib, sys
+sys.path.insert(0, {str(course.FOLDER)!r})
+import publish, walk
+from helpers.course.syllabus import Lesson
+publish.LESSONS = walk.LESSONS = {{
+    "02": Lesson("02_first", "First", "first", {1}),
+}}
+publish.FOLDER = walk.FOLDER = pathlib.Path.cwd()
+walk.WALK = ["02"]
+walk.fingerprint = lambda: "helpers and data as they are"
+walk.main()
+"""
 
 
 @pytest.mark.slow
-def test_a_failing_cell_is_shown_and_the_others_run(folder):
-    uses = 'from helpers import course\nprint(course.stage_folder("sft"))'
-    write(folder, "02_first", "print('before')\nreward = 1 / 0")
-    write(folder, "03_second", uses)
-    code, out, err = walk(folder)
-    assert code == 1
-    assert "02_first" in out and "FAILED, ZeroDivisionError: division by zero" in out
-    assert "reward = 1 / 0" in err and "\x1b" not in err
-    copy = nbformat.read(folder / "build/notebooks/02_first.ipynb", as_version=4)
-    assert copy.cells[0].outputs[0].text == "before\n"
-    assert re.search(r"03_second +uses the shipped \S*data/tiny/sft, because 02_f", out)
-    ends = re.findall(r"(\w+) +\d+ s  (ok|FAILED)", out)
-    assert ends == [("02_first", "FAILED"), ("03_second", "ok"), ("04_third", "ok")]
-    at_the_end = err[err.index("Failed: 1 of") :]
-    assert "02_first" in at_the_end and "build/notebooks/02_first.ipynb" in at_the_end
-    assert "03_second" not in at_the_end
+def test_goes_on_after_ctrl_c_in_a_real_kernel(tmp_path):
+    sleeps = "import time\ntime.sleep(0 if again else 100)"
+    write(tmp_path, "02_first", FAILS_ONCE.replace("assert again", sleeps))
 
+    def start():
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER],
+            cwd=tmp_path,
+            env={**os.environ, "COURSE_BUILD": str(tmp_path / "build")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
 
-@pytest.mark.slow
-def test_kernels_import_the_helpers_that_stand_beside_the_walk(folder, monkeypatch):
-    (folder / "elsewhere" / "helpers").mkdir(parents=True)
-    (folder / "elsewhere" / "helpers" / "__init__.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(folder / "elsewhere"))
-    write(folder, "03_second", "import helpers\nprint(helpers.__file__)")
-    code, out, err = walk(folder)
-    assert code == 0, err
-    copy = nbformat.read(folder / "build/notebooks/03_second.ipynb", as_version=4)
-    assert "elsewhere" not in copy.cells[0].outputs[0].text
-
-
-@pytest.mark.slow
-def test_goes_on_after_ctrl_c(folder):
-    write(
-        folder,
-        "03_second",
-        "import pathlib, time\n"
-        "again = pathlib.Path('started').exists()\n"
-        "pathlib.Path('started').touch()\n"
-        "time.sleep(0 if again else 100)",
-    )
-    process = start(folder)
+    process = start()
     deadline = time.monotonic() + 180
-    while not (folder / "started").exists():
+    while not (tmp_path / "started").exists():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     for _ in range(3):  # Python drops an interrupt that falls into a destructor
@@ -178,9 +203,8 @@ def test_goes_on_after_ctrl_c(folder):
         with contextlib.suppress(subprocess.TimeoutExpired):
             out, err = process.communicate(timeout=20)
             break
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "goes on from here" in out and "Traceback" not in err
-
-    code, out, err = walk(folder)
-    assert code == 0, err
-    assert out.count("reused") == 1
+    again = start()
+    out, err = again.communicate(timeout=180)
+    assert again.returncode == 0 and ends(out) == ["ok"], err
