@@ -1,5 +1,6 @@
 """What a compiled program's text says: loops, collectives, FLOPs and bytes."""
 
+import pathlib
 import re
 
 import jax
@@ -11,35 +12,23 @@ from hypothesis import strategies as st
 from helpers.tpu import compiler, hlo
 from helpers.tpu.hlo import Program, hbm_bytes, matmul_flops
 
-PROGRAM = """HloModule jit_step
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
 
-%cond (p: (s32[], f32[8,4])) -> pred[] {
-  %trips = s32[] constant(26)
-  ROOT %less = pred[] compare(%i, %trips), direction=LT
-}
 
-%body (p: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {
-  %gathered = bf16[1024,512]{1,0} all-gather(%shard), dimensions={0}
-  %fused = f32[8,4] fusion(%x), kind=kOutput, backend_config={"estimated_cycles":"100"}
-  ROOT %out = (s32[], f32[8,4]) tuple(%i, %fused)
-}
+def text_of(name):
+    """A program as libtpu 0.0.42 writes it; S(1) is the memory on the chip itself."""
+    return (PROGRAMS / f"{name}.hlo").read_text()
 
-ENTRY %main (a: f32[8,4]) -> f32[8,4] {
-  %loop = (s32[], f32[8,4]) while(%init), condition=%cond, body=%body
-  %last = f32[8,4] fusion(%y), backend_config={"estimated_cycles":"7"}
-  %none = f32[] fusion(%y), backend_config={"estimated_cycles":"9223372036854775807"}
-  %start = (f32[256]{0}, f32[256]{0}) all-reduce-start(%z), to_apply=%sum
-  ROOT %done = f32[256] all-reduce-done(%start)
-}
-"""
+
+LOOP = text_of("loop")
 
 
 def test_cycles_in_a_loop_count_once_per_trip():
-    assert hlo.modelled_cycles(PROGRAM) == 26 * 100 + 7
+    assert hlo.modelled_cycles(LOOP) == 26 * 100 + 7
 
 
 def test_collectives_are_counted_with_what_their_results_hold():
-    found = hlo.collectives(PROGRAM)
+    found = hlo.collectives(LOOP)
     assert found["all-gather"] == (26, pytest.approx(26 * 1024 * 512 * 2 / 2**30))
     assert found["all-reduce"] == (1, pytest.approx(256 * 4 / 2**30))
 
@@ -54,21 +43,7 @@ def test_an_asynchronous_gather_of_several_counts_its_results_only():
     assert found["all-gather"] == (1, pytest.approx((32 * 8 * 2 + 16 * 4) / 2**30))
 
 
-BRANCHES = """HloModule jit_step
-
-%near (p: f32[8]) -> f32[8] {
-  ROOT %a = f32[8] fusion(%p), backend_config={"estimated_cycles":"10"}
-}
-
-%far (p: f32[8]) -> f32[8] {
-  ROOT %b = f32[8] fusion(%p), backend_config={"estimated_cycles":"30"}
-}
-
-ENTRY %main (a: f32[8]) -> f32[8] {
-  %c = f32[8]{0} conditional(%is_far, %a, %a), branch_computations={%near, %far}
-  ROOT %d = f32[8] fusion(%c), backend_config={"estimated_cycles":"7"}
-}
-"""
+BRANCHES = text_of("branches")
 
 
 def test_of_the_branches_of_a_condition_the_dearest_counts():
@@ -99,30 +74,11 @@ def test_a_kernel_says_what_it_computes(kind, products):
     assert hlo.kernel_flops(line.replace("pairs_1000", "")) == 0
 
 
-# As libtpu 0.0.42 writes it: one gather in three fusions, the second beside a product.
-OVERLAPPED = """
-%begin (p: bf16[8,16]) -> (bf16[8,16], bf16[64,16]) {
-  %g.1 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
-}
-
-%carried (p: bf16[8,16], x: bf16[4,64]) -> (bf16[4,16], bf16[64,16]) {
-  %g.2 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
-}
-
-%end (p: bf16[8,16]) -> bf16[64,16] {
-  %g.3 = bf16[64,16]{1,0} all-gather(%p), frontend_attributes={chain_id="0"}
-}
-
-ENTRY %main (p: bf16[8,16], x: bf16[4,64]) -> bf16[4,16] {
-  %async-collective-start = (bf16[8,16]) fusion(%p), kind=kCustom, calls=%begin
-  %fusion.74 = (bf16[4,16]) fusion(%p, %x), kind=kOutput, calls=%carried
-  %async-collective-done = bf16[64,16] fusion(%q), kind=kCustom, calls=%end
-  %own = bf16[32,16]{1,0} all-gather(%y), dimensions={0}
-}
-"""
+OVERLAPPED = text_of("overlapped")
 
 
-def test_a_collective_that_overlaps_a_product_counts_once():
+def test_a_collective_that_overlaps_a_matmul_counts_once():
+    """One gather in three fusions, the second beside a matmul."""
     found = hlo.collectives(OVERLAPPED)
     assert found == {"all-gather": (2, pytest.approx(96 * 16 * 2 / 2**30))}
 
@@ -136,46 +92,7 @@ def test_out_of_memory_is_said_in_three_lines_with_a_remedy():
     assert "needs 192.00G of 15.75G" in said and "LoRA" in said
 
 
-FUSED = """HloModule jit_layer
-
-%inner (p: f32[8,4]) -> f32[8,4] {
-  %p = f32[8,4]{1,0} parameter(0)
-  ROOT %dot.1 = f32[8,4]{1,0} dot(%p, %p), lhs_contracting_dims={1}
-}
-
-%deep (q: f32[8,4]) -> f32[8,4] {
-  %q = f32[8,4]{1,0} parameter(0)
-  ROOT %f = f32[8,4]{1,0} fusion(%q), kind=kCustom, calls=%inner
-}
-
-%piece (r: f32[9,8,4], i: s32[]) -> f32[8,4] {
-  %r = f32[9,8,4]{2,1,0} parameter(0)
-  %i = s32[] parameter(1)
-  %nine = s32[] constant(9)
-  %from = s32[] add(%i, %nine)
-  %cut = f32[1,8,4]{2,1,0} dynamic-slice(%r, %from), dynamic_slice_sizes={1,8,4}
-  ROOT %flat = f32[8,4]{1,0} bitcast(%cut)
-}
-
-%sums (s: f32[8,4]) -> f32[8,4] {
-  %s = f32[8,4]{1,0} parameter(0)
-  %t = f32[8,4]{1,0} transpose(%s), dimensions={0,1}
-  ROOT %more = f32[8,4]{1,0} add(%s, %t)
-}
-
-ENTRY %main (a: f32[8,4]) -> f32[8,4] {
-  %a = f32[8,4]{1,0} parameter(0)
-  %fused = f32[8,4]{1,0} fusion(%a), kind=kOutput, calls=%deep
-  %alone = f32[8,4]{1,0} dot(%a, %a), lhs_contracting_dims={1}
-  %library = (f32[8,4]{1,0}, u8[64]{0}) custom-call(%a), custom_call_target="x$matmul"
-  %other = f32[8,4]{1,0} custom-call(%a), custom_call_target="TopK"
-  %cut_fusion = f32[8,4]{1,0} fusion(%a, %i), kind=kLoop, calls=%piece
-  %copy.3 = f32[8,4]{0,1} copy(%a)
-  %sum_fusion = f32[8,4]{1,0} fusion(%a), kind=kLoop, calls=%sums
-  %loop = (s32[], /*index=1*/f32[8,4]{1,0}) while(%t), condition=%c, body=%b
-  ROOT %call.2 = f32[8,4]{1,0} call(%fused), to_apply=%deep
-}
-"""
+FUSED = text_of("fused")
 
 
 def test_what_an_operation_does_is_what_is_fused_in_it():
@@ -203,7 +120,7 @@ def only(program, *opcodes):
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.integers(1, 7),
     st.integers(1, 4),
@@ -246,41 +163,7 @@ def test_a_product_of_ones_adds_up_to_its_multiplications(axes):
     assert flops == 2 * jnp.einsum(axes, x, y).sum()
 
 
-# As libtpu writes it; S(1) is the memory on the chip itself.
-STACKS = """
-%cut (p: bf16[24,64,128], i: s32[], x: bf16[32,64]) -> bf16[32,128] {
-  %p = bf16[24,64,128]{2,1,0} parameter(0)
-  %i = s32[] parameter(1)
-  %x = bf16[32,64]{1,0} parameter(2)
-  %one = bf16[1,64,128]{2,1,0} dynamic-slice(%p, %i), dynamic_slice_sizes={1,64,128}
-  %w = bf16[64,128]{1,0} bitcast(%one)
-  ROOT %y = bf16[32,128]{1,0} convolution(%x, %w), dim_labels=bf_io->bf
-}
-
-%put (s: f32[24,32], z: f32[32], j: s32[]) -> (f32[24,32], f32[32]) {
-  %s = f32[24,32]{1,0} parameter(0)
-  %z = f32[32]{0} parameter(1)
-  %j = s32[] parameter(2)
-  %row = f32[1,32]{1,0} bitcast(%z)
-  %kept = f32[24,32]{1,0} dynamic-update-slice(%s, %row, %j)
-  %twice = f32[32]{0} add(%z, %z)
-  ROOT %both = (f32[24,32]{1,0}, f32[32]{0}) tuple(%kept, %twice)
-}
-
-ENTRY %main (a: f32[8,4]) -> f32[8,4] {
-  %stack = bf16[24,64,128]{2,1,0} parameter(0)
-  %near = bf16[32,64]{1,0:S(1)} parameter(1)
-  %n = s32[]{:S(6)} parameter(2)
-  %rows = f32[24,32]{1,0} parameter(3)
-  %new = f32[32]{0:S(1)} parameter(4)
-  %all = f32[8,4]{1,0} parameter(5)
-  %sliced = bf16[32,128]{1,0} fusion(%stack, %n, %near), kind=kOutput, calls=%cut
-  %stored = (f32[24,32]{1,0}, f32[32]{0}) fusion(%rows, %new, %n), calls=%put
-  %into = (f32[8,4]{1,0:S(1)}, f32[8,4]{1,0}, u32[]{:S(2)}) copy-start(%all)
-  %one = ((bf16[24,64,128]{2,1,0}, s32[], s32[], s32[]), bf16[64,128]{1,0:T(8,128)S(1)}, s32[]) dynamic-slice-start(%stack, %n, %n, %n)
-  %put_in = f32[24,32]{1,0} dynamic-update-slice(%rows, %new, %n)
-}
-"""  # noqa: E501
+STACKS = text_of("stacks")
 
 
 @pytest.mark.parametrize(

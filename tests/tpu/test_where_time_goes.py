@@ -1,6 +1,6 @@
 """A compiled program's account of itself, on a small program of libtpu 0.0.42.
 
-`small_program.hlo` is for v5e: four layers `tanh(matmul(rms_norm(x), w))` of 512 tokens
+`layers.hlo` is for v5e: four layers `tanh(matmul(rms_norm(x), w))` of 512 tokens
 and width 256 in bfloat16, each computed again for the gradient by the weights.
 """
 
@@ -18,7 +18,7 @@ from helpers.tpu.where_time_goes import (
     unpriced,
 )
 
-TEXT = (pathlib.Path(__file__).parent / "small_program.hlo").read_text()
+TEXT = (pathlib.Path(__file__).parent / "programs" / "layers.hlo").read_text()
 LAYERS, TOKENS, WIDTH = 4, 512, 256
 V5E = GENERATIONS["v5e"]
 
