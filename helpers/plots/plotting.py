@@ -8,7 +8,6 @@ shows, so it is always an argument. `drawing` shows a committed schematic.
 import base64
 import html
 import io
-import pathlib
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
@@ -75,11 +74,6 @@ def show(fig: Figure, alt: str) -> None:
 def image(fig: Figure, alt: str) -> str:
     """The figure as an `<img>` element, as wide as the screen allows."""
     return _element(png(fig), alt, round(fig.get_figwidth() * PIXELS_PER_INCH))
-
-
-def show_file(file: pathlib.Path, alt: str, width: int = 672) -> None:
-    """Puts a PNG file into the notebook's output, with alt text; width in pixels."""
-    markup.display(_element(file.read_bytes(), alt, width))
 
 
 def drawing(name: str) -> None:

@@ -21,16 +21,14 @@ def written(folder, *lines):
     An event is (name, start and duration in microseconds, whether XLA's operation).
     """
     names = sorted({event[0] for _, events in lines for event in events})
-    stats = {"hlo_op": 1, "hlo_module": 2, "program_id": 3}
-    text = 'planes { name: "/host:CPU"\n'
-    for name, number in stats.items():
-        text += f"stat_metadata {{ key: {number} value {{ id: {number} "
-        text += f'name: "{name}" }} }}\n'
-    for number, name in enumerate(names, 1):
-        text += f"event_metadata {{ key: {number} value {{ id: {number} "
-        text += f'name: "{name}" }} }}\n'
-    for number, (line, events) in enumerate(lines, 1):
-        text += f'lines {{ id: {number} name: "{line}"\n'
+    stats = ["hlo_op", "hlo_module", "program_id"]
+    text = "".join(
+        f'{kind}_metadata {{ key: {i} value {{ id: {i} name: "{name}" }} }}\n'
+        for kind, known in (("stat", stats), ("event", names))
+        for i, name in enumerate(known, 1)
+    )
+    for line, events in lines:
+        text += f'lines {{ name: "{line}"\n'
         for name, start, duration, ran in events:
             text += f"events {{ metadata_id: {names.index(name) + 1} "
             text += f"offset_ps: {start}000000 duration_ps: {duration}000000\n"
@@ -40,9 +38,10 @@ def written(folder, *lines):
                 text += "stats { metadata_id: 3 int64_value: 7 }\n"
             text += "}\n"
         text += "}\n"
-    made = ProfileData.text_proto_to_serialized_xspace(text + "}")
     place = folder / "plugins" / "profile" / "now"
     place.mkdir(parents=True)
+    text = f'planes {{ name: "/host:CPU"\n{text}}}'
+    made = ProfileData.text_proto_to_serialized_xspace(text)
     (place / "host.xplane.pb").write_bytes(made)
     return folder
 
@@ -91,7 +90,6 @@ def test_the_longest_gap_is_that_of_a_walk_over_every_tick(operations, start, en
     for tick in range(start, end):
         run = 0 if busy[tick] else run + 1
         best = max(best, run)
-    begin, length = profiles.longest_gap(operations, start, end)
     worked = [(b, s) for b, s in operations if s > 0]
     begin, length = profiles.longest_gap(worked, start, end)
     assert max(length, 0) == best
