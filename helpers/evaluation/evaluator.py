@@ -5,6 +5,7 @@ it can reach. `helpers.evaluation.report` adds the grades up, and
 `helpers.evaluation.intervals` has the error bars.
 """
 
+import functools
 import math
 import re
 
@@ -54,15 +55,10 @@ def evaluate(
     tokenizer,
     rows,
     *,
-    max_tokens,
     tools=None,
     samples=8,
-    batch=64,
-    seed=0,
-    temperature=1.0,
-    buckets=(64, 128, 256, 512),
     stop: re.Pattern | None = None,
-    log=True,
+    **settings,
 ) -> MathsReport:
     """Answers every problem once greedily and several times at random, and grades it.
 
@@ -70,13 +66,13 @@ def evaluate(
       model: a Transformer.
       tokenizer: from `chat.load_tokenizer`.
       rows: problems with "question" and "answer"; "level" and "names" where known.
-      max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
       tools: a `tool_use.ToolUse`, or a `calculator_use.CalculatorUse` to measure with a
         calculator; None: answers of one turn, without tools.
-      samples, batch, seed, temperature, buckets, log: see `generate_answers`.
+      samples: sampled answers per problem.
       stop: each answer ends with its first match, as if generation had stopped there,
         such as `FINAL_LINE` for a model that goes on after it. An answer's `tokens`
         count everything that was sampled. None: only an EOS ends an answer.
+      settings: max_tokens and more for `generate_answers`.
 
     Returns:
       A MathsReport. In a truncated answer, an unfinished `####` line and digits at the
@@ -94,19 +90,8 @@ def evaluate(
         )
     rows = list(rows)
     golds = [gold_number(row["answer"]) for row in rows]
-    answers = generate_answers(
-        model,
-        tokenizer,
-        rows,
-        tools or OneTurn(),
-        max_tokens=max_tokens,
-        samples=samples,
-        batch=batch,
-        seed=seed,
-        temperature=temperature,
-        buckets=buckets,
-        log=log,
-    )
+    how = tools or OneTurn()
+    answers = generate_answers(model, tokenizer, rows, how, samples=samples, **settings)
     people = {name for row in rows for name in row.get("names", ())}
     graded = [
         _graded(row, gold, _cut(greedy, stop), [_cut(x, stop) for x in sampled], people)
@@ -153,19 +138,7 @@ def _is_right(extract, answer: Answer, gold):
 
 
 def evaluate_food(
-    model,
-    tokenizer,
-    rows,
-    tools,
-    *,
-    max_tokens,
-    pictures=None,
-    samples=8,
-    batch=32,
-    seed=0,
-    temperature=1.0,
-    buckets=(64, 128, 256, 512),
-    log=True,
+    model, tokenizer, rows, tools, *, samples=8, batch=32, **settings
 ) -> FoodReport:
     """Has one greedy conversation about every row and several sampled ones.
 
@@ -177,25 +150,13 @@ def evaluate_food(
       tokenizer: from `chat.load_tokenizer`.
       rows: with "question" and "portions", see `food_traces.ask`.
       tools: a `tool_use.ToolUse`.
-      max_tokens: budget of a turn.
-      pictures, samples, batch, seed, temperature, buckets, log: see `generate_answers`.
+      samples: sampled conversations per row.
+      batch, settings: max_tokens, pictures and more for `generate_answers`.
     Raises:
       ValueError, PromptTooLong, images.ImageMismatch: see `generate_answers`.
     """
-    answers = generate_answers(
-        model,
-        tokenizer,
-        rows,
-        tools,
-        max_tokens=max_tokens,
-        samples=samples,
-        batch=batch,
-        seed=seed,
-        temperature=temperature,
-        buckets=buckets,
-        pictures=pictures,
-        log=log,
-    )
+    settings |= {"samples": samples, "batch": batch}
+    answers = generate_answers(model, tokenizer, rows, tools, **settings)
     graded = [
         _graded_food(row, greedy, sampled)
         for row, (greedy, sampled) in zip(rows, answers, strict=True)
@@ -243,11 +204,9 @@ def score(
     rows,
     reward: Reward | RewardSet,
     *,
-    max_tokens,
     tools: Dialogue | None = None,
     batch=64,
-    buckets=(64, 128, 256, 512),
-    log=True,
+    **settings,
 ) -> Scores:
     """Answers every row greedily, and scores the answers by a reward of your own.
 
@@ -256,48 +215,32 @@ def score(
       tokenizer: from `chat.load_tokenizer`.
       rows: with a "question"; all further columns go to the reward.
       reward: a `rewards.RewardSet`, or what makes one, such as a reward function.
-      max_tokens: budget of an answer; with a `ToolUse`, of each of its turns.
-      tools: a `tool_use.ToolUse` or a `calculator_use.CalculatorUse`; None: answers of
-        one turn, without tools.
+      tools: as for `evaluate`.
       batch: answers at a time; at least one for each device.
-      buckets: allowed lengths of prompts; the longest prompt decides.
-      log: print a line of progress every ten seconds.
+      settings: max_tokens, buckets and log for `generate_answers`.
     Raises:
       ValueError: there are no rows.
       PromptTooLong: a prompt does not fit into the largest bucket.
       helpers.rewards.RewardError: the reward failed on an answer.
     """
     reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
-    answers = generate_answers(
-        model,
-        tokenizer,
-        rows,
-        tools or OneTurn(),
-        max_tokens=max_tokens,
-        samples=0,
-        batch=max(batch, jax.device_count()),
-        seed=0,
-        temperature=1.0,
-        buckets=buckets,
-        log=log,
-    )
+    settings |= {"samples": 0, "batch": max(batch, jax.device_count())}
+    how = tools or OneTurn()
+    answers = generate_answers(model, tokenizer, rows, how, **settings)
     greedy = [answer for answer, _ in answers]
     questions = [row["question"] for row in rows]
     texts = [answer.text for answer in greedy]
     scores = reward.scores(questions, texts, row_columns(rows))
-    graded = [
-        {
-            "question": row["question"],
-            "completion": answer.text,
-            "reward": total,
-            **{name: column[i] for name, column in scores.items()},
-            "tokens": answer.tokens,
-            "ended": answer.ended,
-        }
-        for i, (row, answer, total) in enumerate(
-            zip(rows, greedy, reward.total(scores), strict=True)
-        )
-    ]
+    columns = {
+        "question": questions,
+        "completion": texts,
+        "reward": reward.total(scores),
+        **scores,
+        "tokens": [answer.tokens for answer in greedy],
+        "ended": [answer.ended for answer in greedy],
+    }
+    cells = zip(*columns.values(), strict=True)
+    graded = [dict(zip(columns, row, strict=True)) for row in cells]
     parts = {name: math.fsum(x) / len(x) for name, x in scores.items()}
     # Described after its first call, which may set something up for good.
     inputs = {"rows": run_identity.describe_rows(rows)} | {
@@ -322,9 +265,7 @@ def load_or_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
         "settings": settings | {"tools": tools.describe() if tools else None},
     }
 
-    def run():
-        return score(model, tokenizer, rows, reward, **settings)
-
+    run = functools.partial(score, model, tokenizer, rows, reward, **settings)
     return load_or_run(path, about, run, Scores)
 
 

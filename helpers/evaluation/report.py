@@ -3,7 +3,6 @@
 Every report is a list of dicts, one for each row, with properties that average them.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -21,27 +20,53 @@ from helpers.evaluation.intervals import (
     wilson,
 )
 from helpers.runtime import run_identity
-from helpers.tools.tool import Trace
 
 
 @dataclass(frozen=True)
-class Report:
+class _Answers:
+    """What a `Report` and `Scores` share.
+
+    Attributes:
+      answers: one dict per row, with question, tokens, and ended (False: truncated).
+    """
+
+    answers: list[dict]
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return len(self.answers)
+
+    @property
+    def length(self) -> float:
+        """Mean tokens of a greedy answer, its end-of-turn included."""
+        return mean(self.column("tokens"))
+
+    @property
+    def truncated(self) -> float:
+        """The share of greedy answers that ran out of budget."""
+        return 1 - mean(self.column("ended"))
+
+    def column(self, name: str) -> list:
+        """One entry of every answer, as a list."""
+        return [answer[name] for answer in self.answers]
+
+    def share(self, name: str):
+        """The mean of a column over the answers where it is not None; None if none."""
+        return mean([value for value in self.column(name) if value is not None])
+
+
+@dataclass(frozen=True)
+class Report(_Answers):
     """The answers of one model to a set of problems; its figures are fractions of 1.
 
     Attributes:
-      answers: one dict per problem: question, gold (the right answer), level, text
-        (the greedy answer), strict (whether it is right), tokens, ended (False: it was
-        truncated), right (how many of the samples are).
+      answers: also with gold (the right answer), level, text (the greedy answer),
+        strict (whether it is right) and right (how many of the samples are).
       samples: sampled answers per problem.
     """
 
-    answers: list
     samples: int
-
-    @property
-    def n(self):
-        """How many problems."""
-        return len(self.answers)
 
     @property
     def greedy(self):
@@ -77,24 +102,6 @@ class Report:
         if k > self.samples:
             return None
         return mean([pass_at_k(self.samples, c, k) for c in self.column(column)])
-
-    @property
-    def length(self):
-        """Mean tokens of a greedy answer, its end-of-turn included."""
-        return mean(self.column("tokens"))
-
-    @property
-    def truncated(self):
-        """The share of greedy answers that ran out of budget."""
-        return 1 - mean(self.column("ended"))
-
-    def column(self, name):
-        """One entry of every answer, as a list."""
-        return [answer[name] for answer in self.answers]
-
-    def share(self, name):
-        """The mean of a column over the answers where it is not None; None if none."""
-        return mean([value for value in self.column(name) if value is not None])
 
     def by_level(self) -> dict[int, Self]:
         """{level: the report on its problems}, from the easiest on."""
@@ -205,39 +212,23 @@ class FoodReport(Report):
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(_Answers):
     """The greedy answers of a model, and what a reward gave for each.
 
     Attributes:
-      answers: one dict per row: question, completion, reward, "reward/<name>" of each
-        reward function, tokens, ended (False: it was truncated).
+      answers: also with completion, reward, and "reward/<name>" of each function.
       parts: the mean of each reward function, before its weight, by its name.
       inputs: descriptions of the rows and of each reward function, which must be equal
         for two scores to be comparable.
     """
 
-    answers: list[dict]
     parts: dict[str, float]
     inputs: dict = dataclasses.field(default_factory=dict)
-
-    @property
-    def n(self) -> int:
-        """How many rows."""
-        return len(self.answers)
 
     @property
     def mean(self) -> float:
         """The mean reward."""
         return mean(self.column("reward"))
-
-    @property
-    def truncated(self) -> float:
-        """The share of answers that ran out of budget."""
-        return 1 - mean(self.column("ended"))
-
-    def column(self, name: str) -> list:
-        """One entry of every answer, as a list."""
-        return [answer[name] for answer in self.answers]
 
     def interval(self, name: str) -> tuple[float, float]:
         """The 95% interval of the mean of a column of numbers: `mean_interval`."""
@@ -271,7 +262,7 @@ class Scores:
         )
         return (
             f"mean reward {self.mean:.3f} ({spread} n = {self.n}{' alike' * alike}): "
-            f"{parts}; {mean(self.column('tokens')):.0f} tokens an "
+            f"{parts}; {self.length:.0f} tokens an "
             f"answer, {self.truncated:.1%} truncated"
         )
 
@@ -305,39 +296,24 @@ def load_or_run(path, about: dict, run: Callable[[], R], kind: type[R]) -> R:
     path = pathlib.Path(path)
     about = json.loads(json.dumps(about))
     names = [field.name for field in dataclasses.fields(kind)]
-    saved = _read(path)
-    if saved.get("about") == about and saved.keys() >= {*names}:
-        print(f"measured before: {path}")
-        return kind(**{name: saved[name] for name in names})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    report = run()
-    answers = [
-        {
-            name: str(value) if isinstance(value, Trace) else value
-            for name, value in answer.items()
-            if name != "trace"
-        }
-        for answer in report.answers
-    ]
-    fields = {name: getattr(report, name) for name in names}
-    fields |= {"about": about, "answers": answers}
-    _write(path, json.dumps(fields, default=_plain))
-    return report
-
-
-def _read(path) -> dict:
-    """The object in a JSON file; {} where there is no file, or a damaged one."""
     try:
         saved = json.loads(path.read_text("utf-8"))
-        if isinstance(saved, dict):
-            return saved
-        reason = "it holds no object"
+        if saved["about"] == about:
+            print(f"measured before: {path}")
+            return kind(**{name: saved[name] for name in names})
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    warnings.warn(f"{path} is no report, so it is run anew: {reason}", stacklevel=3)
-    return {}
+        pass
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"{path} is no report: {error!r}. It is run anew.", stacklevel=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    report = run()
+    fields = {name: getattr(report, name) for name in names} | {"about": about}
+    fields["answers"] = [
+        {name: value for name, value in answer.items() if name != "trace"}
+        for answer in report.answers
+    ]
+    _write(path, json.dumps(fields, default=_plain))
+    return report
 
 
 def _write(path, text):
@@ -347,8 +323,7 @@ def _write(path, text):
         partial.write_text(text, "utf-8")
         os.replace(partial, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+        partial.unlink(missing_ok=True)
         warnings.warn(
             f"{path} could not be written ({error.strerror or error}): what was "
             "measured is here, but the next session will measure it again. Make room "
