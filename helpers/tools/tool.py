@@ -37,23 +37,15 @@ class Tool:
     run: Callable[..., dict]
 
     def __post_init__(self):
-        from jsonschema import Draft202012Validator, SchemaError
-
         try:
-            function = self.schema["function"]
-            name, parameters = function["name"], function["parameters"]
-            named = [name, *parameters.get("properties", {})]
+            parameters = self.schema["function"]["parameters"]
+            names = [self.name, *parameters.get("properties", {})]
             if parameters["type"] != "object":
-                raise ValueError(f"the parameters of {name} are no object")
-            if bad := [n for n in named if not (n.isidentifier() and len(n) <= 64)]:
+                raise ValueError("its parameters are no object")
+            if bad := [n for n in names if not (n.isidentifier() and len(n) <= 64)]:
                 raise ValueError(f"{bad[0]!r:.80} is no name of 64 letters, digits, _")
-            Draft202012Validator.check_schema(parameters)
-        except (KeyError, TypeError, AttributeError, ValueError, SchemaError) as error:
-            raise ValueError(
-                f"This is no schema of a tool: {getattr(error, 'message', error)}. "
-                'Write {"type": "function", "function": {"name": …, "description": …, '
-                '"parameters": {"type": "object", "properties": …}}}.'
-            ) from None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(_NO_SCHEMA.format(error)) from None
 
     @property
     def name(self) -> str:
@@ -70,7 +62,7 @@ class Tool:
         """
         arguments, error = self._checked(arguments)
         if error:
-            return {"error": f"{self.name}: {error}"[:LONGEST_ERROR]}
+            return {"error": error[:LONGEST_ERROR]}
         try:
             result = self.run(**arguments)
         except (Exception, SystemExit) as error:
@@ -84,19 +76,37 @@ class Tool:
 
     def _checked(self, arguments):
         """(a copy of the arguments, what is wrong with them or None)."""
-        from jsonschema import Draft202012Validator
-
         copy, _ = _json_copy(arguments)
         if copy is None:
-            return None, "the arguments are no JSON object"
-        parameters = self.schema["function"]["parameters"]
-        closed = parameters | {"additionalProperties": False}
-        errors = Draft202012Validator(closed).iter_errors(copy)
-        first = next(iter(errors), None)
+            return None, f"{self.name}: the arguments are no JSON"
+        first = next(iter(self.validator().iter_errors(copy)), None)
         if first is None:
             return copy, None
-        where = "".join(f"{step}: " for step in first.absolute_path)
-        return None, where + first.message
+        where = ".".join(map(str, first.absolute_path)) or self.name
+        return None, f"{where}: {first.message}"
+
+    def validator(self):
+        """What checks arguments; a ValueError where the schema is none."""
+        return _validator(json.dumps(self.schema["function"]["parameters"]))
+
+
+@functools.lru_cache(maxsize=100)
+def _validator(parameters):
+    from jsonschema import Draft202012Validator, SchemaError  # takes three seconds
+
+    schema = json.loads(parameters) | {"additionalProperties": False}
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(_NO_SCHEMA.format(error.message)) from None
+    return Draft202012Validator(schema)
+
+
+_NO_SCHEMA = (
+    "This is no schema of a tool: {}. Write "
+    '{{"type": "function", "function": {{"name": …, "description": …, '
+    '"parameters": {{"type": "object", "properties": …}}}}}}.'
+)
 
 
 def tool(function) -> Tool:
@@ -128,12 +138,13 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
     Raises:
       TypeError: one is no Tool.
-      ValueError: two have the same name.
+      ValueError: two have the same name, or one has no valid schema.
     """
     named: dict[str, Tool] = {}
     for each in tools:
         if not isinstance(each, Tool):
             raise TypeError(f"{each!r} is no tool: pass a list of Tool(schema, run).")
+        each.validator()
         if named.setdefault(each.name, each) is not each:
             raise ValueError(f"Two tools are called {each.name}: rename one of them.")
     return named
