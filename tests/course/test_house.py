@@ -52,7 +52,8 @@ def test_pages_name_files_that_exist():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "data/README.md"]
     for page in pages:
         text = page.read_text()
-        here = r"\b(?:helpers|notebooks|scripts|tests|docs|data)/[\w/-]+\.(?:py|md|csv|png)"
+        roots = "helpers|notebooks|scripts|tests|docs|data"
+        here = rf"\b(?:{roots})/[\w/-]+\.(?:py|md|csv|png)"
         missing = [
             name for name in re.findall(here, text) if not (ROOT / name).exists()
         ]

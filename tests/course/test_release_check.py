@@ -1,4 +1,4 @@
-"""`make release-check` passes a state whose tag, badges and cells agree, and no other."""
+"""`make release-check` passes where tag, badges and set-up cells agree."""
 
 import os
 import shutil

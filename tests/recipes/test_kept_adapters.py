@@ -1,18 +1,14 @@
 """Adapters of a stage are found by name, and go on from the weights that they fit."""
 
 import dataclasses
-import re
 import shutil
 
-import nbformat
 import pytest
 import tiny_models
 
-from helpers import runtime
 from helpers.model import lora
 from helpers.model.folder import WeightsError
 from helpers.recipes import maths, presets
-from scripts import real
 
 SIZES = presets.PRESETS["laptop-real"]
 MODEL = tiny_models.model("llama")
@@ -93,15 +89,3 @@ def test_a_stage_of_ones_own_is_one_once_it_is_kept():
 def test_nothing_is_kept_outside_of_the_runs(stage):
     with pytest.raises(ValueError, match="cannot name a folder"):
         maths.adapters_folder(stage, SIZES)
-
-
-def test_all_stages_of_notebooks_and_scripts_are_known():
-    sources = [path.read_text("utf-8") for path in runtime.ROOT.glob("scripts/*.py")]
-    for path in runtime.ROOT.glob("notebooks/*.ipynb"):
-        cells = nbformat.read(path, as_version=4).cells
-        sources += [cell.source for cell in cells]
-    called = r"\.(?:start|keep)\(\"(\w+)\"\)|(?:imitate|reinforce)\([^\"]*\"(\w+)\""
-    named = [a or b for source in sources for a, b in re.findall(called, source)]
-    asked = {stage.adapters for stage in real.STAGES.values()}
-    assert len({*named}) > 10 and asked >= {*real.NOTEBOOKS}
-    assert {*named, *asked} == {*maths.STAGES}
