@@ -1,6 +1,6 @@
 """From logits to a token and its log-probability: greedy, or drawn with one number."""
 
-import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,37 +15,43 @@ def tempering(temperature):
     return None if temperature == 1 else jnp.float32(temperature)
 
 
-def chooser(keys_PG, temperature, top_k=0, top_p=1.0, nucleus=False):
-    """The function (logits, t or t_PG) -> token t of each answer and its log-prob.
+class Chooser(NamedTuple):
+    """Chooses the next token of each answer, by one key per answer.
 
-    Args:
-      temperature: from `tempering`, or the number 0: greedy.
+    keys_PG: random keys. temperature: from `tempering`, or the number 0: greedy. top_k:
+    0 allows all tokens. top_p: None allows all.
     """
-    return functools.partial(
-        _choose,
-        keys_PG=keys_PG,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p if nucleus else None,
-    )
 
+    keys_PG: jax.Array
+    temperature: Any
+    top_k: int = 0
+    top_p: Any = None
 
-def _choose(logits_PGV, t, keys_PG, temperature, top_k, top_p):
-    """Token t of each answer, and its log-probability under the untempered model."""
-    if isinstance(temperature, int):
-        token_PG, total_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32), None
-    else:
-        kept = logits_PGV if temperature is None else logits_PGV / temperature
-        kept = _restrict(kept, top_k, top_p)
-        uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
-        noise_PG = uniform(keys_PG, jnp.broadcast_to(t, keys_PG.shape))
-        token_PG, total_PG = _draw(kept, noise_PG)
-        if kept is not logits_PGV:
-            total_PG = None
-    if total_PG is None:
-        total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
-    chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
-    return token_PG, chosen - total_PG
+    def __call__(self, logits_PGV, t):
+        """Token t of each answer, and its log-probability under the untempered model.
+
+        Args:
+          logits_PGV: float32. t: its place in the answer, a scalar or (P, G).
+        """
+        total_PG = None
+        if isinstance(self.temperature, int):
+            token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
+        else:
+            heat = self.temperature
+            allowed = logits_PGV if heat is None else logits_PGV / heat
+            allowed = _restrict(allowed, self.top_k, self.top_p)
+            uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
+            noise_PG = uniform(self.keys_PG, jnp.broadcast_to(t, self.keys_PG.shape))
+            token_PG, sum_PG = _draw(allowed, noise_PG)
+            total_PG = sum_PG if allowed is logits_PGV else None
+        if total_PG is None:
+            total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
+        chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
+        return token_PG, chosen - total_PG
+
+    def of_rows(self, rows):
+        """The chooser of some of the answers, which are moved together."""
+        return self._replace(keys_PG=self.keys_PG[rows])
 
 
 def draw(logits, uniform):

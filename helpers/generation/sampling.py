@@ -15,7 +15,7 @@ from flax import nnx
 
 from helpers.batches import sources
 from helpers.batches.images import check_prompts
-from helpers.generation.next_token import chooser, tempering
+from helpers.generation.next_token import Chooser, tempering
 from helpers.model.attention import KV
 from helpers.model.fast import batch_compaction
 from helpers.model.fast.unrolled import for_decoding, stacked
@@ -155,7 +155,8 @@ def _generate(
 ):
     model = gathered_model(graph, weights)
     answers = keys_PG.shape[:2]
-    choose = chooser(keys_PG, 0 if greedy else temperature, top_k, top_p, nucleus)
+    heat, most = 0 if greedy else temperature, top_p if nucleus else None
+    choose = Chooser(keys_PG, heat, top_k, most)
     last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], answers)
     kv = prefix, empty_cache(prefix, answers[1], max_tokens)
@@ -178,7 +179,7 @@ def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=Fal
         from `start` on free for `max_tokens` more.
       state: (hidden, length, active): the activations (P, g, D) that predict the next
         tokens, the positions (P, G) of these, and which answers go on (P, G).
-      choose: from `chooser`.
+      choose: a `Chooser`.
       halves: whether the last answers go on in half the rows (`batch_compaction`), in
         a second loop; they leave no cache.
     Returns:

@@ -16,7 +16,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.batches.sources import check_right_padded
-from helpers.generation.next_token import chooser, tempering
+from helpers.generation.next_token import Chooser, tempering
 from helpers.generation.sampling import (
     append,
     check_keys,
@@ -174,7 +174,7 @@ def _generate(
     greedy,
 ):
     model = gathered_model(graph, weights)
-    choose = chooser(keys, 0 if greedy else temperature)
+    choose = Chooser(keys, 0 if greedy else temperature)
     if heard:
         choose = forced(choose, session.column, ForcedTokens(*heard))
     state = session.hidden, session.length, active

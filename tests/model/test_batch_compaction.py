@@ -1,6 +1,7 @@
 """Half the rows for the last answers: the same answers, from the same keys."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +40,21 @@ def summed(kv, axis):
     return total + ((kv.positions + 3 * kv.segments) * columns).sum(axis=-1)
 
 
+class Summing(NamedTuple):
+    """Chooses a token from numbers instead of logits."""
+
+    keys_PG: jax.Array
+
+    def __call__(self, seen_PG):
+        return (seen_PG * 31 + self.keys_PG) % 23
+
+    def of_rows(self, rows):
+        return Summing(self.keys_PG[rows])
+
+
 @functools.partial(jax.jit, static_argnames=("axis",))
 def made_up(prefix, cache, keys_PG, length_PG, most, axis):
     """By one loop and by two: a next token is a sum of all its row has, modulo 23."""
-
-    def choose(seen_PG, keys_PG):
-        return (seen_PG * 31 + keys_PG) % 23
 
     def loop(going_on, prefix, length_PG, choose, carry):
         def going(carry):
@@ -63,8 +73,7 @@ def made_up(prefix, cache, keys_PG, length_PG, most, axis):
 
     empty = jnp.zeros((*keys_PG.shape, BUDGET), jnp.int32)
     out = Completions(empty, empty, empty, keys_PG < 0)
-    choose = functools.partial(choose, keys_PG=keys_PG)
-    begun = prefix, length_PG, choose, (0, keys_PG % 5, out, cache)
+    begun = prefix, length_PG, Summing(keys_PG), (0, keys_PG % 5, out, cache)
     one = loop(lambda ended_PG: ~ended_PG.all(), *begun)[2]
     return one, batch_compaction.generate_compacted(loop, *begun, axis=axis)
 

@@ -324,6 +324,10 @@ def test_distillation_of_packed_rows_is_the_same_divergence():
     np.testing.assert_allclose(loss, np.concatenate(per_token).mean(), rtol=1e-4)
 
 
+# A gradient is a sum over some hundred terms, in another order where it is accumulated.
+ROUNDING = 256 * np.finfo(np.float32).eps
+
+
 class Once(Rows):
     """A batch source of one batch."""
 
@@ -372,4 +376,4 @@ def test_micro_batches_of_unequal_weight_make_the_update_of_the_whole(name):
                 row[name], expected[name], rtol=1e-4, atol=1e-6, err_msg=name
             )
         for x, y in zip(after, whole, strict=True):
-            np.testing.assert_allclose(x, y, atol=1e-5 * largest(moved))
+            np.testing.assert_allclose(x, y, atol=ROUNDING * largest(moved))

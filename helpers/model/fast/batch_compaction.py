@@ -5,7 +5,6 @@ token's time; a second loop, of half the rows, saves much of it, and is another 
 compile. On TPUs compiling takes about what it saves (docs/compiler.md).
 """
 
-import functools
 import math
 
 import jax
@@ -49,12 +48,11 @@ def generate_compacted(loop, prefix, length_PG, choose, carry, axis):
     t, token_PG, out, cache = carry
     rows = places(out.ended)
     half = t, token_PG[rows], jax.tree.map(lambda x: x[rows], out)
-    keys_PG = choose.keywords["keys_PG"]
     *_, new, _ = loop(
         lambda ended_PG: ~ended_PG.all(),
         moved(prefix, (rows[0][:, 0],), axis),
         length_PG[rows],
-        functools.partial(choose, keys_PG=keys_PG[rows]),
+        choose.of_rows(rows),
         (*half, moved(cache, rows, axis)),
     )
     return jax.tree.map(lambda old, new: old.at[rows].set(new), out, new)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from helpers.generation.next_token import chooser, draw, tempering
+from helpers.generation.next_token import Chooser, draw, tempering
 
 
 @pytest.mark.parametrize("size", [1, 7, 32, 33, 100, 1024, 8191, 8200])
@@ -58,7 +58,7 @@ def test_a_log_prob_is_the_untempered_models_however_the_token_was_chosen(
     logits = (shift + spread * rng.normal(size=(2, 3, size))).astype(np.float32)
     keys = jax.random.split(jax.random.key(seed), (2, 3))
     heat = tempering(temperature) if temperature else 0
-    choose = chooser(keys, heat, top_k, top_p, nucleus=top_p < 1)
+    choose = Chooser(keys, heat, top_k, top_p if top_p < 1 else None)
     token, logprob = map(np.asarray, choose(jnp.asarray(logits), seed))
     truth = special.log_softmax(logits.astype(np.float64), axis=-1)
     truth = np.take_along_axis(truth, token[..., None], axis=-1)[..., 0]
