@@ -13,7 +13,7 @@ container: else nobody but this machine reaches the page.
 import argparse
 import os
 
-from helpers.app import food_app, food_models, photo_model
+from helpers.app import models, page
 from helpers.recipes import presets
 
 
@@ -26,7 +26,7 @@ def main(arguments=None):
     parser.add_argument("--photos", action="store_true")
     parser.add_argument("--share", action="store_true")
     asked = parser.parse_args(arguments)
-    models = food_models.course_models()
+    choices = models.course_models()
     for server in asked.server:
         if len(server) not in (3, 4):
             parser.error("--server takes NAME ADDRESS MODEL, and perhaps KEY.")
@@ -34,14 +34,14 @@ def main(arguments=None):
         keys = [os.environ.get(variable) for variable in variables]
         if None in keys:
             parser.error(f"--server {name}: {variables[0]} is not in the environment.")
-        models[name] = food_models.on_server(address, model, *keys)
+        choices[name] = models.on_server(address, model, *keys)
     if asked.photos:
         sizes = presets.FOOD[presets.preset().name]
         if not sizes.real:
             parser.error("--photos needs a TPU, or COURSE_PRESET with one's sizes.")
-        models |= photo_model.on_real_weights(sizes)
+        choices |= models.on_real_weights(sizes)
     where = {"host": asked.host, "port": asked.port, "share": asked.share}
-    food_app.launch(food_app.app(models), **where, wait=True)
+    page.launch(page.app(choices), **where, wait=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ It opens the very app of `make app`, with the shipped models, in a headless Chro
 narrow as a phone, and asks about the picture that is there: once, so that the model's
 programs are compiled, and once more on a fresh page, which is kept from its heading to
 the plot of the meal, in few colours. What the page says is kept in the file, too, for
-those who do not see it (`event_view.app_picture`).
+those who do not see it (`views.app_picture`).
 """
 
 import io
@@ -17,10 +17,11 @@ import tempfile
 
 from PIL import Image, PngImagePlugin
 
-from helpers.app import event_view, food_app
+from helpers.app import page as app_page
+from helpers.app import views
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SIZE = event_view.APP_WIDTH, 3000
+SIZE = views.APP_WIDTH, 3000
 SCALE = 2  # pixels of the file to one of the page: letters stay sharp
 EDGE = 5  # around what is kept
 LARGEST = 150_000  # bytes; README is loaded on telephones, too
@@ -54,12 +55,12 @@ def main(arguments) -> None:
         sys.exit("Install Chromium first, such as `apt-get install chromium`.")
     data, said = taken(program)
     if arguments:
-        assert said == event_view.app_picture()[1], f"docs/app.png is old, now: {said}"
+        assert said == views.app_picture()[1], f"docs/app.png is old, now: {said}"
         print("docs/app.png says what the app says.")
         return
-    event_view.APP_PICTURE.parent.mkdir(exist_ok=True)
-    event_view.APP_PICTURE.write_bytes(data)
-    print(f"{event_view.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
+    views.APP_PICTURE.parent.mkdir(exist_ok=True)
+    views.APP_PICTURE.write_bytes(data)
+    print(f"{views.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
 
 
 def taken(program):
@@ -94,7 +95,7 @@ def taken(program):
 
 def in_words(page) -> str:
     """What the page shows from its heading to its plot, as it is there."""
-    drawn = food_app.example_rows()[0]["foods"]
+    drawn = app_page.example_rows()[0]["foods"]
     steps = " and ".join(f"“{title}”" for title in page.look(TITLES))
     answer = page.look(f"{CHAT}.querySelector('.food-answer').innerText")
     asked = page.look(f"{CHAT}.querySelector('.food-asked p').innerText")

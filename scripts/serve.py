@@ -209,7 +209,7 @@ def own_grammar(folder):
 def serve_own(folder, port):
     """Runs the course's own server until it is told to stop."""
     from helpers.app import ChatServer
-    from helpers.app.local_model import LocalModel
+    from helpers.app.models import LocalModel
     from helpers.model import weights
     from helpers.text import chat
     from helpers.tools import nutrition

@@ -4,9 +4,9 @@ Nothing runs it. A line ending in "# wrong" breaks a promise: test_contracts.py 
 mypy find exactly those.
 """
 
-from helpers.app.assistant import Backend
-from helpers.app.local_model import LocalModel
-from helpers.app.openai_server import OpenAIServer
+from helpers.app.chat import Backend
+from helpers.app.models import LocalModel
+from helpers.app.server import OpenAIServer
 from helpers.batches import BatchSource, Source
 from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue, OneTurn

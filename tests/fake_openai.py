@@ -10,16 +10,11 @@ import threading
 import time
 
 
-class Drip(tuple):
-    """(bytes, seconds between them): a reply that trickles in."""
-
-
 class Fake:
     """What was asked (`requests`: path, headers, body), and what is replied in turn.
 
-    A reply is a dict (200), (status, dict or bytes), a number of seconds of silence, a
-    Drip, or a Drip in place of the status for a head that trickles in; the last is
-    given for ever.
+    A reply is a dict (200), (status, dict or bytes), or a number of seconds of silence;
+    the last is given for ever.
     """
 
     def __init__(self, replies):
@@ -63,30 +58,13 @@ def serving(*replies):
                 time.sleep(reply)
                 return
             status, body = reply if type(reply) is tuple else (200, reply)
-            if isinstance(status, Drip):
-                self.trickle(status)
-                status = 200
-            drip = body if isinstance(body, Drip) else None
             if isinstance(body, dict | list):
                 body = json.dumps(body).encode()
             self.send_response(status)
-            if status == 302:
-                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-            size = len(drip[0]) if drip else len(body)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(size))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if drip is None:
-                self.wfile.write(body)
-                return
-            self.trickle(drip)
-
-        def trickle(self, drip):
-            pieces, seconds = drip
-            for piece in pieces:
-                self.wfile.write(bytes([piece]) if isinstance(piece, int) else piece)
-                self.wfile.flush()
-                time.sleep(seconds)
+            self.wfile.write(body)
 
         def log_message(self, *_):
             pass

@@ -1,12 +1,13 @@
-"""What was eaten: a log in one SQLite file, which several windows may use at once.
+"""A log of meals in one SQLite file, which several windows may use at once.
 
-A meal keeps what the tool said of the grams that were looked up; its nutrients are that
-in proportion to the grams it has now, so an edit can be undone exactly. Days are those
-of the place where one eats: times are local, with their offset.
+A meal stores the tool's result for the grams that were looked up. Its nutrients are in
+proportion to the grams it has now, so an edit can be undone exactly. Days are those of
+the place where one eats: times are local, with their offset.
 """
 
 import contextlib
 import datetime
+import math
 import pathlib
 import sqlite3
 from typing import NamedTuple
@@ -15,7 +16,6 @@ from helpers import runtime
 from helpers.tools.nutrition import LONGEST_NAME, MOST_GRAMS, NUTRIENTS
 
 VERSION = 1  # of the table below
-MOST_EATEN = 1_000_000  # of a nutrient, in its unit
 LONGEST_MODEL = 200
 WAIT = 10.0  # seconds for another window to finish writing
 _TABLE = f"""
@@ -184,14 +184,10 @@ class MealLog:
 
 
 def _row(portion, grams, time, model):
-    """The columns of a meal without its id; ValueError where they cannot be."""
+    """The columns of a meal without its id."""
     food, numbers = portion["food"], [portion[name] for name in NUTRIENTS]
-    if not isinstance(food, str) or not 0 < len(food) <= LONGEST_NAME:
-        raise ValueError(f"food is a name of 1 to {LONGEST_NAME} letters.")
-    if not all(isinstance(n, int | float) and 0 <= n <= MOST_EATEN for n in numbers):
-        raise ValueError(
-            f"nutrients are numbers from 0 to {MOST_EATEN:,}, not {numbers!r:.200}."
-        )
+    if not 0 < len(food) <= LONGEST_NAME or not all(0 <= n < math.inf for n in numbers):
+        raise ValueError(f"This is no result of the nutrition tool: {portion!r:.200}.")
     _check_grams(grams)
     _check_grams(portion["grams"])
     return time, food, model, grams, portion["grams"], *numbers
@@ -204,9 +200,6 @@ def _check_grams(grams):
 
 
 def _meal(identity, time, food, model, grams, per, *numbers):
-    looked_up = {
-        "food": food,
-        "grams": per,
-        **dict(zip(NUTRIENTS, numbers, strict=True)),
-    }
+    nutrients = dict(zip(NUTRIENTS, numbers, strict=True))
+    looked_up = {"food": food, "grams": per} | nutrients
     return Meal(identity, time, model, scaled(looked_up, grams))

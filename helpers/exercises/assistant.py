@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 
-from helpers.app.assistant import BackendError, Event, converse, portions
-from helpers.app.meal_view import LONGEST_SHOWN
+from helpers.app.chat import BackendError, Event, converse, portions
+from helpers.app.views import LONGEST_SHOWN
 from helpers.exercises.check import Check, agrees, check_properties, filled, whole
 from helpers.tools import nutrition
 from helpers.tools.calls import Call, Verdict

@@ -196,11 +196,7 @@ class FromWorkers(BatchSource):
         self._closed = False
 
     def send(self, wrt) -> None:
-        """The trainer calls this with the filter of what it trains: workers get that.
-
-        Args:
-          wrt: an nnx filter; None: what `Trainer` trains by default.
-        """
+        """The trainer says with an nnx filter what it trains: workers get that."""
         self.wrt = wrt
 
     def get_state(self) -> dict:
@@ -225,9 +221,6 @@ class FromWorkers(BatchSource):
 
     def _identity(self):
         return {"pieces": self.buffer.pieces, "limit": self.limit}
-
-    def __iter__(self):
-        return self
 
     def __next__(self) -> dict:
         """Publishes the newest weights, and waits for enough pieces.

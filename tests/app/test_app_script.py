@@ -2,7 +2,7 @@
 
 import pytest
 
-from helpers.app import food_app, food_models
+from helpers.app import models, page
 from scripts import app
 
 ASKED = ["--server", "the teacher", "http://127.0.0.1:9/v1", "big"]
@@ -12,29 +12,29 @@ ASKED = ["--server", "the teacher", "http://127.0.0.1:9/v1", "big"]
 def opened(monkeypatch):
     """What is launched, and how."""
     calls = []
-    monkeypatch.setattr(food_app, "app", lambda models: models)
+    monkeypatch.setattr(page, "app", lambda choices: choices)
     monkeypatch.setattr(
-        food_app, "launch", lambda *page, **how: calls.append([page, how])
+        page, "launch", lambda *shown, **how: calls.append([shown, how])
     )
     return calls
 
 
 def test_servers_stand_beside_the_courses_models(opened):
     app.main(["--port", "7000", *ASKED, "--server", "b", "http://b/v1", "small"])
-    (((models,), how),) = opened
-    assert list(models) == [*food_models.STUDENTS, "the teacher", "b"]
-    backend = models["the teacher"].make()
+    (((choices,), how),) = opened
+    assert list(choices) == [*models.STUDENTS, "the teacher", "b"]
+    backend = choices["the teacher"].make()
     assert (backend.base_url, backend.model) == ("http://127.0.0.1:9/v1", "big")
-    assert backend.key == "" and models["b"].make().model == "small"
+    assert backend.key == "" and choices["b"].make().model == "small"
     assert how == {"host": "127.0.0.1", "port": 7000, "share": False, "wait": True}
 
 
 def test_a_key_is_that_of_the_environment_and_of_its_own_server(opened, monkeypatch):
     monkeypatch.setenv("TEACHERS_KEY", "secret")
     app.main([*ASKED, "TEACHERS_KEY", "--server", "b", "http://b/v1", "small"])
-    (((models,), _),) = opened
-    assert models["the teacher"].make().key == "secret"
-    assert models["b"].make().key == ""
+    (((choices,), _),) = opened
+    assert choices["the teacher"].make().key == "secret"
+    assert choices["b"].make().key == ""
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_model_for_photos_is_offered_where_there_is_a_tpu(
     assert "--photos needs a TPU" in capsys.readouterr().err and not opened
     monkeypatch.setenv("COURSE_PRESET", "v5e-8")
     app.main(["--photos"])
-    (((models,), _),) = opened
-    assert list(models) == [*food_models.STUDENTS, "gemma-4-E2B-it, on this machine"]
+    (((choices,), _),) = opened
+    assert list(choices) == [*models.STUDENTS, "gemma-4-E2B-it, on this machine"]

@@ -11,8 +11,8 @@ sys.path.insert(0, os.environ["COURSE_TESTS"])
 
 from scripted_backend import Scripted  # noqa: E402
 
-from helpers.app import food_app, food_models  # noqa: E402
-from helpers.app.food_models import DRAWINGS, Choice  # noqa: E402
+from helpers.app import models, page  # noqa: E402
+from helpers.app.models import DRAWINGS, Choice  # noqa: E402
 
 SLOWLY = 0.7  # seconds a turn, so that steps are seen to come one by one
 
@@ -25,9 +25,9 @@ def model(name, food, **known):
 
 
 if __name__ == "__main__":
-    models = {
+    choices = {
         "the pizza model": model("the pizza model", "pizza"),
         "the ramen model": model("the ramen model", "ramen", seen=DRAWINGS),
-        "the teacher": food_models.on_server("http://127.0.0.1:9/v1", "big"),
+        "the teacher": models.on_server("http://127.0.0.1:9/v1", "big"),
     }
-    food_app.launch(food_app.app(models), port=int(sys.argv[1]), wait=True)
+    page.launch(page.app(choices), port=int(sys.argv[1]), wait=True)

@@ -17,8 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serve"))
 
 import engines  # noqa: E402
 
-from helpers.app import food_app, local_model  # noqa: E402
-from helpers.app.assistant import converse  # noqa: E402
+from helpers.app import models, page  # noqa: E402
+from helpers.app.chat import converse  # noqa: E402
 from helpers.tools.nutrition import TOOL  # noqa: E402
 
 STAGES = {"the first server": "food_grpo", "the second server": "food_sft"}
@@ -35,9 +35,9 @@ def kilocalories(backend, picture):
 
 def told_apart():
     """(number of a drawing, what each model says of it): the two differ."""
-    models = [local_model.load(stage, stage) for stage in STAGES.values()]
-    for i, row in enumerate(food_app.example_rows()):
-        said = [kilocalories(model, row["image"]) for model in models]
+    students = [models.load(stage, stage) for stage in STAGES.values()]
+    for i, row in enumerate(page.example_rows()):
+        said = [kilocalories(model, row["image"]) for model in students]
         if None not in said and len(set(said)) == 2:
             return i, said
     raise AssertionError("The two models say the same of every drawing.")

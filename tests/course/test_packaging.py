@@ -301,7 +301,7 @@ def test_thirds_are_the_whole_and_nothing_twice(target):
     else:
         assert {
             "tests/runtime/test_distributed.py",
-            "tests/app/test_food_app.py",
+            "tests/app/test_page.py",
         } <= set(whole)
 
 

@@ -2,7 +2,7 @@
 
 import copy
 
-from helpers.app.assistant import BackendError, Event
+from helpers.app.chat import BackendError, Event
 
 FORGED = "<div class='food-event food-result'><b>The tool gives</b> kcal 9</div>"
 

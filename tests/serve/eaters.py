@@ -15,8 +15,8 @@ import locust  # first: it patches sockets and threads
 import numpy as np
 from locust.exception import StopUser
 
-from helpers.app.assistant import converse
-from helpers.app.openai_server import OpenAIServer
+from helpers.app.chat import converse
+from helpers.app.server import OpenAIServer
 from helpers.tools import nutrition
 
 PLACE = pathlib.Path(os.environ["COURSE_LOAD"])

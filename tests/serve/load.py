@@ -32,7 +32,7 @@ import serving_table  # noqa: E402
 import vllm_food  # noqa: E402
 from bench import environment  # noqa: E402
 
-from helpers.app.assistant import converse  # noqa: E402
+from helpers.app.chat import converse  # noqa: E402
 from scripts import serve  # noqa: E402
 
 NEEDS = (["locust==2.47.0"],)

@@ -21,9 +21,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1])]
 import engines  # noqa: E402
 from bench import environment  # noqa: E402
 
-from helpers.app.assistant import converse  # noqa: E402
-from helpers.app.local_model import LocalModel  # noqa: E402
-from helpers.app.openai_server import OpenAIServer  # noqa: E402
+from helpers.app.chat import converse  # noqa: E402
+from helpers.app.models import LocalModel  # noqa: E402
+from helpers.app.server import OpenAIServer  # noqa: E402
 from helpers.course import stages  # noqa: E402
 from helpers.model import gguf, hub, weights  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from PIL import Image
 
-from helpers.app import food_app, food_page
-from helpers.app.assistant import converse
-from helpers.app.openai_server import OpenAIServer
+from helpers.app import page
+from helpers.app.chat import converse
+from helpers.app.server import OpenAIServer
 from scripts import serve
 
 FILE = engines.ROOT / "docs" / "compose.yaml"
@@ -133,16 +133,18 @@ def test_the_servers_command_serves_and_is_found_healthy(tmp_path, model):
 def test_the_apps_command_serves_the_page_which_asks_the_server(tmp_path):
     services = composed(MODEL="food_grpo")["services"]
     ports = {port: str(engines.free_port()) for port in ("8000", "7860")}
-    plate = food_app.example_rows()[0]
+    plate = page.example_rows()[0]
     Image.fromarray(plate["image"]).save(tmp_path / "plate.png")
     with contextlib.ExitStack() as both:
         both.enter_context(running(services["app"], ports, tmp_path))
-        page = gradio_client.Client(f"http://127.0.0.1:{ports['7860']}", verbose=False)
+        client = gradio_client.Client(
+            f"http://127.0.0.1:{ports['7860']}", verbose=False
+        )
         file = gradio_client.handle_file(str(tmp_path / "plate.png"))
-        asked = file, food_page.QUESTION, "food_grpo, on the server", food_page.NOBODY
-        said, _ = page.predict(*asked, api_name="/ask")
+        asked = file, page.QUESTION, "food_grpo, on the server", page.NOBODY
+        said, _ = client.predict(*asked, api_name="/ask")
         assert f"Nothing answers at http://127.0.0.1:{ports['8000']}/v1" in said
         both.enter_context(running(services["server"], ports, tmp_path))
-        said, _ = page.predict(*asked, api_name="/ask")
+        said, _ = client.predict(*asked, api_name="/ask")
         (food,) = plate["foods"]
         assert re.search(rf"There are \d+ kcal in 150 g of {food}\.", said)

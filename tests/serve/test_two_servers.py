@@ -5,9 +5,9 @@ import contextlib
 import engines
 import pytest
 
-from helpers.app import local_model
-from helpers.app.assistant import converse, portions
-from helpers.app.openai_server import OpenAIServer
+from helpers.app import models
+from helpers.app.chat import converse, portions
+from helpers.app.server import OpenAIServer
 from helpers.tasks.food import food_pictures, food_traces
 from helpers.tools import nutrition
 from helpers.tools.tool import Tool
@@ -44,7 +44,7 @@ def test_who_swaps_models_between_two_servers_gets_each_ones_answers(rows, tmp_p
             own = engines.own(TINY / name, tmp_path / f"{name}.log")
             _, address = servers.enter_context(own)
             backends[name] = served(address, name)
-            owns[name] = local_model.load(name, name)
+            owns[name] = models.load(name, name)
         compared = apart = 0
         for row in rows:
             ours = {name: asked(owns[name], row) for name in NAMES}

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import serving_table
 
-from helpers.app import local_model
-from helpers.app.assistant import converse, portions
-from helpers.app.openai_server import OpenAIServer
+from helpers.app import models
+from helpers.app.chat import converse, portions
+from helpers.app.server import OpenAIServer
 from helpers.generation import sessions
 from helpers.model import transformer
 from helpers.tasks.food import food_pictures, food_traces
@@ -109,7 +109,7 @@ def nats(row, what, backend, own, rows):
 def swapped(row, teacher, student, rows):
     """Rows: two servers asked in turn, as who swaps models; each must stay itself."""
     backends = {name: served(address, name) for name, address in (teacher, student)}
-    owns = {name: local_model.load(name, name) for name in backends}
+    owns = {name: models.load(name, name) for name in backends}
     same, told_apart, read = dict.fromkeys(backends, 0), 0, dict.fromkeys(backends, 0)
     for asked_row in rows:
         said = {
@@ -132,7 +132,7 @@ def checked(teacher, log):
     """All rows of a teacher that runs at this address in vLLM."""
     name, student = "food_grpo", "food_sft"
     row = serving_table.rows_of("vllm", serve.NEEDS[0], f"tiny/{name}")
-    backend, own = served(teacher, name), local_model.load(name, name)
+    backend, own = served(teacher, name), models.load(name, name)
     yield from conversations(row, backend, own, asked())
     yield from nats(row, "as it is", backend, own, asked())
     with one_way():

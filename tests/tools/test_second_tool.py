@@ -9,7 +9,7 @@ from family_tokenizers import assistant, user
 from tiny_models import model as make
 from toy_tools import GRAMS
 
-from helpers.app.assistant import converse, portions
+from helpers.app.chat import converse, portions
 from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse

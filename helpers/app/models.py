@@ -1,11 +1,23 @@
-"""A model in this process as the assistant's backend: greedy, offline, ours."""
+"""The models behind the assistant: greedy, in this process, and what is known of each.
 
+A local model's certainty is the probability of its first turn. SURE was chosen on
+training drawings; `data/results/doubt.csv` has what it finds on others.
+"""
+
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from safetensors import safe_open
 
-from helpers.app.assistant import TURNS, BackendError
+from helpers import runtime
+from helpers.app.chat import TURNS, Backend, BackendError
+from helpers.app.server import OpenAIServer
 from helpers.batches import images, prompt_batches
 from helpers.course import stages
 from helpers.generation import sessions
@@ -17,9 +29,114 @@ from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.tool import by_name
 
-# Lengths of prompts, so that few are compiled; the last holds the largest picture of a
-# Gemma 4, 1,120 tokens, and a question.
+# Lengths of prompts, so that few are compiled; the last has room for the largest
+# picture of a Gemma 4, 1,120 tokens, and a question.
 BUCKETS = (64, 128, 256, 512, 1024, 2048)
+STUDENTS = {  # name: stage of the course
+    "the student, after rewards (GRPO)": "food_grpo",
+    "the student, before them (SFT)": "food_sft",
+}
+UNKNOWN = "A server does not tell what its model has seen: ask those who trained it."
+DRAWINGS = "It has seen drawings of sixteen foods, and not one photo."
+TRAINED = "It has seen photos, and learned to call this tool from photos of Food-101."
+UNTRAINED = "It has seen photos, and was never trained to call this tool."
+# Probability of the first turn that nine in ten training drawings reach.
+SURE = {"food_grpo": 0.83, "food_sft": 0.28}
+
+
+class Choice(NamedTuple):
+    """A model that can be asked.
+
+    make: function without arguments that gives the backend. runs: where, with which
+    weights. seen: a sentence on what it was trained on. sure: probability of its first
+    turn, 0 to 1, below which it is not sure. lock: taken while it works.
+    """
+
+    make: Callable[[], Backend]
+    runs: str
+    seen: str = UNKNOWN
+    sure: float = 0.0
+    lock: contextlib.AbstractContextManager = contextlib.nullcontext()
+
+
+def course_models() -> dict[str, Choice]:
+    """The models of the food lessons by name.
+
+    Each is loaded when it is first asked, and works for one person at a time.
+    """
+    choices = {}
+    for name, stage in STUDENTS.items():
+        folder = stages.stage_folder(stage)
+        with safe_open(folder / "model.safetensors", framework="numpy") as file:
+            count = sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())
+        shipped = folder.is_relative_to(runtime.ROOT / "data")
+        whose = "shipped with the course" if shipped else "of your own run"
+        choices[name] = Choice(
+            functools.cache(functools.partial(load, stage, name)),
+            f"on this computer: {stage}, {count:,} weights, {whose}",
+            DRAWINGS,
+            SURE[stage],
+            threading.Lock(),
+        )
+    return choices
+
+
+def on_server(address, model, key="") -> Choice:
+    """A model behind an OpenAI-compatible server; see `OpenAIServer`."""
+    return Choice(
+        lambda: OpenAIServer(address, model, key=key, tools=[nutrition.TOOL]),
+        f"on the server at {address}, as {model}",
+        DRAWINGS if model in STUDENTS.values() else UNKNOWN,  # notebook 14 serves one
+    )
+
+
+def on_real_weights(preset) -> dict[str, Choice]:
+    """The Gemma of a food lesson's section on real weights, by its name.
+
+    It is loaded when it is first asked, with the adapters of the last stage that was
+    trained here, and works for one person at a time.
+
+    Args:
+      preset: a row of `presets.FOOD` with a model that sees photos, such as "v5e-1".
+    """
+    from helpers.recipes import maths
+
+    trained = (s for s in ("food_grpo", "food_sft") if maths.trained_here(s, preset))
+    stage = next(trained, "")
+    name = f"{preset.model.rpartition('/')[2]}, on this machine"
+    adapters = f"with the adapters of {stage}" if stage else "untrained"
+    return {
+        name: Choice(
+            functools.cache(functools.partial(_load_gemma, preset, stage, name)),
+            f"on this computer: {preset.model}, {adapters}",
+            TRAINED if stage else UNTRAINED,
+            lock=threading.Lock(),
+        )
+    }
+
+
+def _load_gemma(preset, stage, name):
+    """It is asked as it was trained: in the same words, with the same budgets."""
+    from helpers.model import hub, lora
+    from helpers.recipes import food101
+
+    folder = hub.fetch(preset.model)
+    tokenizer = chat.load_tokenizer(folder)
+    policy = lora.add(food101.load(preset), preset.lora_rank)
+    base = weights.fingerprint(folder)
+    recipe = food101.Recipe(preset, policy, tokenizer, [], [], base)
+    recipe = recipe.start(stage) if stage else recipe
+    form = food101.form_of(recipe.policy.config)
+    return LocalModel(
+        recipe.policy,
+        tokenizer,
+        form.grammar,
+        name,
+        tools=[nutrition.TOOL],
+        max_tokens=recipe.turn,
+        max_result_tokens=food101.RESULT_TOKENS,
+        question_end=form.ask,
+    )
 
 
 def load(stage, name, **budgets):
@@ -41,17 +158,17 @@ def load(stage, name, **budgets):
 
 
 class LocalModel:
-    """Asks a model that is loaded here, one conversation at a time.
+    """A backend that asks a model in this process, one conversation at a time.
 
     Args:
       model: a Transformer, with vision if it is to see pictures.
       tokenizer: from `chat.load_tokenizer`.
       grammar: of the model's family, from `helpers.tools.calls`.
       name: what people call the model.
-      tools: list of `tool.Tool` of which its chat template is told, where it has any.
+      tools: list of `tool.Tool` for its chat template, where that takes any.
       max_tokens: budget of one turn.
       max_result_tokens: most tokens of results between two turns.
-      question_end: what it was trained to read behind each question.
+      question_end: what it was trained to read after each question.
     """
 
     def __init__(
@@ -72,25 +189,24 @@ class LocalModel:
         self.schemas = grammar.schemas(by_name(tools).values())
 
     def begin(self, question, picture):
-        """See `helpers.app.assistant`.
+        """See `helpers.app.chat.Backend`.
 
         Raises:
           BackendError: the question is too long, or the model cannot see.
         """
-        question += self.question_end
-        text = {"type": "text", "text": question}
-        content = question if picture is None else [{"type": "image"}, text]
+        text = {"type": "text", "text": question + self.question_end}
+        content = text["text"] if picture is None else [{"type": "image"}, text]
         return self._read([{"role": "user", "content": content}], picture)
 
     def reply(self, messages, picture, may_call=True):
-        """The next turn of a conversation of which all that was said is known as text.
+        """The next turn of a conversation, all of which is given as text.
 
-        It is turned into tokens and read anew, as a server does that keeps nothing
-        between two requests.
+        It is encoded and read anew, as by a server that stores nothing between two
+        requests.
 
         Args:
           messages: for the chat template. picture: of the first one, or None.
-          may_call: whether the chat template is told of the tools.
+          may_call: whether the chat template gets the tools.
         Returns:
           a Turn, whether or not it ended.
         Raises:
@@ -100,27 +216,24 @@ class LocalModel:
 
     def _read(self, messages, picture, turns=TURNS, may_call=True):
         vision = self.model.config.vision
-        shown = {"tools": self.schemas if may_call else None}
+        settings = {"tools": self.schemas if may_call else None}
         if picture is not None:
             if vision is None:
                 raise BackendError(f"{self.name} cannot see: choose another model.")
             messages = images.shaped(messages, [picture])
             fitted = images.fit_for(picture, vision)
-            shown |= {"pictures": lambda row: [fitted], "vision": vision}
-        row = {"question": messages}
+            settings |= {"pictures": lambda row: [fitted], "vision": vision}
+        rows = [{"question": messages}]
         try:
-            prompt = next(
-                prompt_batches.prompts(
-                    [row], self.tokenizer, batch=1, buckets=BUCKETS, seed=0, **shown
-                )
+            prompts = prompt_batches.prompts(
+                rows, self.tokenizer, batch=1, buckets=BUCKETS, seed=0, **settings
             )
+            return _LocalConversation(self, next(prompts), turns)
         except prompt_batches.PromptTooLong as error:
             raise BackendError(
                 f"The question is too long for {self.name}, which reads at most "
                 f"{BUCKETS[-1]} tokens. Ask in fewer words."
             ) from error
-        try:
-            return _Conversation(self, prompt, turns)
         except TextTooLong as error:
             raise BackendError(f"{self.name} cannot take this. {error}") from error
 
@@ -140,7 +253,7 @@ class Turn(NamedTuple):
     logprobs: np.ndarray
 
     def cut(self, budget, tokenizer):
-        """The turn as it had been with this budget of tokens, at least one."""
+        """The turn as it would be with this budget of tokens, at least one."""
         if self.tokens.size <= budget:
             return self
         tokens, logprobs = self.tokens[:budget], self.logprobs[:budget]
@@ -148,7 +261,7 @@ class Turn(NamedTuple):
         return Turn(text, tokens, False, self.read, logprobs)
 
 
-class _Conversation:
+class _LocalConversation:
     """One conversation: a session with one answer, always the likeliest token.
 
     tokens: how many it has written. certainty: the probability that it gave to all of
@@ -189,13 +302,13 @@ class _Conversation:
             temperature=0,
         )
         tokens, mask, logprobs, ended = (a[0, 0] for a in local_rows(completions))
-        own, logprobs = tokens[mask > 0], logprobs[mask > 0]
-        self.tokens += own.size
-        self.ended = int(own[-1])
+        tokens, logprobs = tokens[mask > 0], logprobs[mask > 0]
+        self.tokens += tokens.size
+        self.ended = int(tokens[-1])
         if self.certainty is None:
             self.certainty = float(np.exp(logprobs.sum()))
-        text = turn_text(backend.tokenizer, own, ended)
-        return Turn(text, own, bool(ended), self.read, logprobs)
+        text = turn_text(backend.tokenizer, tokens, ended)
+        return Turn(text, tokens, bool(ended), self.read, logprobs)
 
     def append_results(self, verdict, results):
         backend = self.backend

@@ -1,7 +1,7 @@
-"""The food-logging assistant: one conversation about one picture, event by event.
+"""A conversation of the food-logging assistant about one picture, event by event.
 
-Which model answers is a `Backend`'s affair. What goes wrong for a person to mend is a
-`BackendError`.
+A `Backend` is the model that answers. A `BackendError` is what goes wrong for a person
+to fix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,21 +15,20 @@ from helpers.tools.tool import Tool, run_side_by_side
 
 TURNS = 4  # most turns of the model
 SECONDS = 10.0  # for one call
-KINDS = ("said", "call", "result", "answer", "error")
 
 
 class BackendError(RuntimeError):
-    """A model could not be asked; the message names the cause and the remedy."""
+    """A model could not be asked; the message names the cause and the fix."""
 
 
 class Conversation(Protocol):
     """A model in a conversation; each method may raise a BackendError."""
 
     def next_turn(self) -> Verdict:
-        """What the model writes next, read."""
+        """The model's next turn, parsed."""
 
     def append_results(self, verdict: Verdict, results: list[dict]) -> None:
-        """Shows the model what its calls gave.
+        """Shows the model the results of its calls.
 
         Args:
           verdict: of the turn that called, or that could not be read.
@@ -49,8 +48,8 @@ class Backend(Protocol):
 class Event(NamedTuple):
     """One thing that happened in a conversation.
 
-    kind: of KINDS. text: what was said or answered, or what went wrong. call: that was
-    made, or that the result is of. result: dict, as the tool gave it.
+    kind: "said", "call", "result", "answer" or "error". text: what was said, or what
+    went wrong. call: that was made, or that the result is of. result: of the tool.
     """
 
     kind: str
@@ -65,7 +64,7 @@ def converse(
     picture: np.ndarray | None,
     tools: Sequence[Tool],
 ) -> Iterator[Event]:
-    """Ask about one picture, and yield each event when it happens.
+    """Asks about one picture, and yields each event when it happens.
 
     Args:
       backend: the model.
@@ -73,17 +72,22 @@ def converse(
       picture: uint8 (H, W, 3); None: a question without one.
       tools: those that its calls may run.
     Yields:
-      Events; the last is an "answer" or an "error". Only faults of our own raise.
+      Events; the last is an "answer" or an "error". Only bugs raise.
     """
     try:
         conversation = backend.begin(question, picture)
         for left in reversed(range(TURNS)):
             verdict = conversation.next_turn()
             if not verdict.calls and not verdict.error:
-                yield _last(verdict.text)
+                if verdict.text:
+                    yield Event("answer", verdict.text)
+                else:
+                    yield Event(
+                        "error",
+                        "The model ended its turn without a word. Ask in other words.",
+                    )
                 return
-            said = "\n".join(filter(None, (verdict.thought, verdict.text)))
-            if said:
+            if said := "\n".join(filter(None, (verdict.thought, verdict.text))):
                 yield Event("said", said)
             if not left:
                 break
@@ -106,26 +110,16 @@ def converse(
     )
 
 
-def _last(text):
-    if text:
-        return Event("answer", text)
-    return Event(
-        "error", "The model ended its turn without a word. Ask in other words."
-    )
+def portions(events) -> list[dict]:
+    """The results of the nutrition tool in a conversation, each once.
 
-
-def portions(events):
-    """What was looked up in a conversation: results of the nutrition tool, each once.
-
-    Args:
-      events: of `converse`.
     Returns:
       list of dicts with "food", "grams" and `nutrition.NUTRIENTS`.
     """
-    found = []
+    found: list[dict] = []
     for event in events:
         is_lookup = event.call is not None and event.call.name == nutrition.TOOL.name
-        result = event.result or {"error": "none yet"}
-        if is_lookup and "error" not in result and result not in found:
-            found.append(result)
+        if is_lookup and event.result and "error" not in event.result:
+            if event.result not in found:
+                found.append(event.result)
     return found

@@ -1,0 +1,426 @@
+"""The food-logging assistant as a page: show a plate, ask one or two models, log it.
+
+Gradio serves it, and is imported when the page is made: only those who open it need it.
+What one person asks is in the state of their session; the diary is everybody's. Text
+from models, servers and people is escaped, for HTML and for the templates of Gradio.
+"""
+
+import contextlib
+import datetime
+import html
+import pathlib
+import re
+import time
+
+import numpy as np
+
+from helpers import runtime
+from helpers.app import meal_log
+from helpers.app.chat import converse, portions
+from helpers.app.meal_log import MealLog
+from helpers.app.models import DRAWINGS
+from helpers.app.views import (
+    call_text,
+    macros,
+    picture_html,
+    result_text,
+    shortened,
+    table,
+    week,
+    words,
+)
+from helpers.plots import plotting
+from helpers.rewards import food_rewards
+from helpers.tasks.food import food_pictures, food_traces, photos
+from helpers.tools.nutrition import TOOL
+
+LARGEST_FILE = 16_000_000  # bytes
+FONT = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
+CSS = pathlib.Path(__file__).with_name("page.css")
+QUESTION = food_traces.ONE_FOOD[0].format(150)
+MOST_SHOWN = 24  # parts of a chat, before the next
+AT_ONCE = 32  # conversations; those of one local model take turns
+NOBODY = "nobody else"
+TITLE = "What is on the plate?"
+TO_CHATS = "() => document.getElementById('chats').scrollIntoView({block: 'nearest'})"
+NO_PICTURE = "Show a plate first: upload a photo, take one, or choose a drawing."
+NOTICE = "Please note: {} can only guess here. {} Nothing is logged unless you say yes."
+# As `food_rewards` reads an answer, and with what a model may say around it.
+NUMBER = re.compile(r"####\s*(\d[\d,]*(?:\.\d+)?)(?: ?kcal)?\.?")
+
+
+def _gradio():
+    """Gradio, or an ImportError that says how to get it."""
+    try:
+        import gradio
+
+        if int(gradio.__version__.split(".")[0]) < 6:
+            raise ImportError(f"gradio {gradio.__version__} is older.")
+    except ImportError as error:
+        raise ImportError(
+            "The page needs the package gradio, 6.0 or newer. Install it with `pip "
+            f"install -U 'gradio>=6.0'`, and restart the kernel. {error}"
+        ) from error
+    return gradio
+
+
+def app(choices, *, log=None, examples=None):
+    """The assistant as a page, to be shown by `launch`.
+
+    Args:
+      choices: {name: `models.Choice`}, the first of which is chosen at first.
+      log: a `MealLog`, shared by all who open the page; None: that of the build folder.
+      examples: pictures, uint8 (H, W, 3); None: drawn ones.
+    Returns:
+      A gradio.Blocks.
+    Raises:
+      ImportError: gradio is missing or too old; says what to do.
+    """
+    shown = examples or [row["image"] for row in example_rows()]
+    return Page(_gradio(), choices, log or MealLog(), shown).blocks
+
+
+def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
+    """Serves a page to this machine; on Colab and Kaggle it is shown below the cell.
+
+    Args:
+      page: of `app`.
+      share: whether anybody with a link may see page and diary, through Gradio's
+        servers; Kaggle needs it.
+      host, port: to listen at; None: a port that is free.
+      wait: whether to go on until it is stopped.
+    Returns:
+      Its address.
+    """
+    soft = _gradio().themes.Soft
+    _, address, public = page.launch(
+        share=share,
+        server_name=host,
+        server_port=port,
+        prevent_thread_lock=not wait,
+        theme=soft(primary_hue="emerald", neutral_hue="stone", font=FONT),
+        css_paths=CSS,
+        max_file_size=LARGEST_FILE,
+        footer_links=[],
+        height=900,
+        quiet=not wait,
+        enable_monitoring=False,
+        inline=runtime.where() != "laptop",
+    )
+    return public or address
+
+
+def example_rows(count=8):
+    """Test rows of `food_pictures`: of one food or none first, then of two."""
+    rows = food_pictures.generate(
+        count, seed=14, split="test", levels=(1, 1, 2), no_food=0.15
+    )
+    return sorted(rows, key=lambda row: row["level"])
+
+
+class Page:
+    """The page as `blocks`; see `app` for what it takes."""
+
+    def __init__(self, gradio, choices, log, examples):
+        self.gr, self.log, self.examples = gradio, log, examples
+        self.choices = choices
+        gr, names = gradio, list(choices)
+        with gr.Blocks(
+            title=TITLE,
+            analytics_enabled=False,
+            delete_cache=(600, 3600),  # photos are stored for an hour
+        ) as self.blocks:
+            gr.HTML(f"<h1>{TITLE}</h1><p>Show it, ask, correct the grams, log it.</p>")
+            past, meal, changed = gr.State([[], []]), gr.State({}), gr.State(0)
+            with gr.Row():
+                with gr.Column(scale=2, min_width=320):
+                    photo, others = self._plate(), [NOBODY, *names]
+                    with gr.Row():
+                        pick = gr.Dropdown(names, label="Model", min_width=220)
+                        other = gr.Dropdown(others, label="Beside it", min_width=220)
+                    status = gr.HTML()
+                    question = gr.Textbox(QUESTION, label="Question", max_length=2000)
+                    ask = gr.Button("Ask", variant="primary")
+                with gr.Column(scale=3, min_width=320):
+                    with gr.Row(elem_id="chats"):
+                        look = {"min_width": 280, "max_height": 460, "autoscroll": True}
+                        chats = [gr.HTML(chat_html([]), **look) for _ in range(2)]
+                    gr.render(meal)(lambda found: self._meal(found, changed))
+            gr.render(changed)(lambda _: self._diary(changed))
+            who, shown = [pick, other], [chats[1], status]
+            choosing = [self.blocks.load, pick.change, other.change]
+            at_once = {"trigger_mode": "always_last", "show_progress": "hidden"}
+            gr.on(choosing, self.choose, who, shown, **at_once)
+            asking, given = [ask.click, question.submit], [past, photo, question, *who]
+            changing = [*chats, past, meal]
+            gr.on(asking, self.ask, given, changing, concurrency_limit=AT_ONCE)
+            ask.click(js=TO_CHATS)
+
+    @contextlib.contextmanager
+    def notes(self):
+        """What goes wrong for a person to fix becomes a note on the page."""
+        try:
+            yield
+        except (ValueError, KeyError, meal_log.MealLogError) as error:
+            note = html.escape(str(error.args[0]))
+            raise self.gr.Error(note, print_exception=False) from error
+
+    def _plate(self):
+        """The picture that is asked about, and the drawings to choose from."""
+        gr, drawings = self.gr, self.examples
+        photo = gr.Image(
+            drawings[0], label="Your plate", format="png", buttons=[], elem_id="photo"
+        )
+        photo.alt_text = "The picture that is asked about"  # Gradio 6.0 takes none
+        # The file as it is: `photos.decode` checks it, and says what is wrong with it.
+        photo.preprocess = lambda payload: payload and payload.path
+        upload = gr.UploadButton("Upload a photo, or take one", file_types=["image"])
+        upload.upload(lambda path: path, upload, photo)
+        look = {"allow_preview": False, "buttons": [], "elem_id": "drawings"}
+        gallery = gr.Gallery(drawings, label="Or a drawing", format="png", **look)
+
+        def take(event: gr.SelectData):  # type: ignore[name-defined]
+            return drawings[event.index]
+
+        gallery.select(take, None, photo)
+        return photo
+
+    def choose(self, *who):
+        """Whether there is a second chat; who answers, where, and what it has seen."""
+        lines = [
+            f"{n}: {c.runs}. {c.seen}" for n, c in self.choices.items() if n in who
+        ]
+        status = "".join(f"<p>{escaped(line)}</p>" for line in lines)
+        return self.gr.update(visible=who[1] in self.choices), status
+
+    def ask(self, past, path, question, *who):
+        """Both chats, their content, and the meal, as they grow, for one session."""
+        with self.notes():
+            if not path:
+                raise ValueError(NO_PICTURE)
+            picture = photos.decode(photos.uploaded(path), where="The picture")
+        drawn = any(np.array_equal(picture, seen) for seen in self.examples)
+        chats, meal = list(past), {}
+        for turn, name in enumerate(who):
+            if name not in self.choices:
+                continue
+            choice = self.choices[name]
+            before = [*past[turn][-MOST_SHOWN:], question_html(question, picture, name)]
+            guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
+            if guess:
+                before.append(alert(NOTICE.format(name, choice.seen)))
+            for answer, found, doubt in conversation(choice, question, picture):
+                chats[turn] = [*before, answer]
+                if turn == 0:
+                    meal = {"found": found, "model": name, "why": guess or doubt}
+                yield *map(chat_html, chats), chats, meal
+
+    def _meal(self, meal, changed):
+        """What was found, with grams to correct, and a button that logs it."""
+        gr, found = self.gr, meal.get("found")
+        gr.HTML("<h2>This meal</h2>" + ("" if found else "<p>Not looked up yet.</p>"))
+        if not found:
+            return
+        text, plot = _drawn(found)
+        with gr.Row():
+            text, plot = gr.Markdown(text, elem_classes="food-table"), gr.HTML(plot)
+        with gr.Row():
+            grams = [(p["grams"], f"Grams of {words(p['food'])}") for p in found]
+            fields = [gr.Number(n, label=of, interactive=True) for n, of in grams]
+        check = f"{meal['why']} I have looked at it myself: log it."
+        yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
+        save = gr.Button("Log this meal", variant="primary")
+
+        def correct(*grams):
+            with self.notes():
+                return _drawn(list(map(meal_log.scaled, found, grams)))
+
+        def log(count, agreed, *grams):
+            with self.notes():
+                self.log_meal(meal, agreed, grams)
+            return count + 1, gr.update(value="Logged", interactive=False)
+
+        left = [event for field in fields for event in (field.submit, field.blur)]
+        gr.on(left, correct, fields, [text, plot], show_progress="hidden")
+        save.click(log, [changed, yes, *fields], [changed, save])
+
+    def log_meal(self, meal, agreed, grams):
+        """Logs what was found in these grams; ValueError where a yes is missing."""
+        if meal["why"] and not agreed:
+            raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
+        self.log.add_all(zip(meal["found"], grams, strict=True), meal["model"])
+
+    def _diary(self, changed):
+        """Today's meals, each to be corrected or deleted, their sum, and the week.
+
+        Args:
+          changed: a gradio.State, a count that goes up with every change of the log.
+        """
+        gr, today = self.gr, datetime.date.today()
+        days = [str(today - datetime.timedelta(days)) for days in reversed(range(7))]
+        with self.notes():
+            meals = self.log.day()
+            energy = {day: self.log.totals(day)["kcal"] for day in days}
+        with gr.Row():
+            with gr.Column(scale=3, min_width=320):
+                gr.HTML(f"<h2>Today</h2>{'' if meals else 'Nothing is logged yet.'}")
+                for meal in meals:
+                    self._logged(meal, changed)
+                sums = ("in all today", meal_log.total([m.portion for m in meals]))
+                look = {"elem_classes": "food-table", "visible": bool(meals)}
+                gr.Markdown(table([sums]), **look)
+            with gr.Column(scale=2, min_width=320, visible=any(energy.values())):
+                gr.HTML(f"<h2>The week</h2>{plotting.image(*week(energy))}")
+
+    def _logged(self, meal, changed):
+        gr, food, logged = self.gr, words(meal.portion["food"]), meal.portion["grams"]
+        label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
+        with gr.Row():  # with a key, a control keeps the focus when it is shown anew
+            grams = gr.Number(
+                logged, label=label, key=meal.id, scale=3, interactive=True
+            )
+            delete = gr.Button(f"Delete {food}", size="sm", key=-meal.id, min_width=120)
+
+        def correct(count, grams):
+            if grams == logged:
+                return count
+            with self.notes():
+                self.log.edit(meal.id, grams)
+            return count + 1
+
+        def remove(count):
+            with self.notes():
+                self.log.delete(meal.id)
+            return count + 1
+
+        gr.on([grams.submit, grams.blur], correct, [changed, grams], changed)
+        delete.click(remove, changed, changed)
+
+
+def _drawn(found):
+    """Table and plot of a meal."""
+    columns = [(f"{words(p['food'])}, {p['grams']:g} g", p) for p in found]
+    if len(found) > 1:
+        columns.append(("together", meal_log.total(found)))
+    return table(columns), plotting.image(*macros(found))
+
+
+class _Asked:
+    """The backend of a choice, made when it is asked.
+
+    talk: its conversation, once there is one, which may know `tokens` and `certainty`.
+    """
+
+    def __init__(self, choice):
+        self.choice, self.talk = choice, None
+        self.name = ""
+
+    def begin(self, question, picture):
+        self.talk = self.choice.make().begin(question, picture)
+        return self.talk
+
+
+def conversation(choice, question, picture):
+    """Asks a model; its clock stands while it waits for others.
+
+    Args:
+      choice: a `models.Choice`. question, picture: see `chat.converse`.
+    Yields:
+      Before and with each event: (what has happened so far, as HTML; the portions that
+      were found; why they are in doubt, or "").
+    """
+    backend, events, shown, seconds = _Asked(choice), [], [], 0.0
+    coming = converse(backend, question, picture, [TOOL])
+    yield "<p>Looks at the plate …</p>", [], ""
+    while not events or events[-1].kind not in ("answer", "error"):
+        with choice.lock:
+            start = time.perf_counter()
+            events.append(next(coming))
+            seconds += time.perf_counter() - start
+        certainty = getattr(backend.talk, "certainty", None)
+        tokens = getattr(backend.talk, "tokens", None)
+        unsure = certainty is not None and certainty < choice.sure
+        spent = f"{seconds:.1f} s, {'unknown' if tokens is None else tokens} tokens"
+        if events[-1].kind == "result" and events[-1].call is not None:
+            shown.pop()  # the call, which is shown with its result
+        shown.append(message(events, unsure, spent))
+        yield "".join(shown), portions(events), "It is not sure." if unsure else ""
+
+
+def message(events, unsure=False, spent=""):
+    """The last of a conversation's events: a step that folds, or the end.
+
+    Args:
+      events: of `chat.converse`, in order.
+      unsure: whether the model is in doubt.
+      spent: time and tokens, below the end.
+    """
+    event, found = events[-1], _foods(events[-1:])
+    if event.kind == "answer":
+        answer = escaped(("I am not sure. " if unsure else "") + sentence(events))
+        return f"<p class='food-answer'>{answer}</p><p class='food-spent'>{spent}</p>"
+    if event.kind == "error":
+        return alert(f"That did not work. {event.text}")
+    if event.kind == "said":
+        return _step("Said first", event.text)
+    call = call_text(event.call)
+    if event.kind == "call":
+        return _step("Looks it up …", call, "open")
+    title = f"Looked up {found}" if found else "The look-up failed"
+    return _step(title, f"{call}\n→ {result_text(event.result)}")
+
+
+def escaped(text):
+    """A text without a letter that HTML or a template of Gradio would act on."""
+    return html.escape(shortened(text)).replace("{", "&#123;")
+
+
+def alert(text):
+    """What a person should know before going on."""
+    return f"<p class='food-alert' role='alert'>{escaped(text)}</p>"
+
+
+def question_html(question, picture, name):
+    """What a person asked, with the picture, and whom."""
+    shown = picture_html(picture, "Your plate", width=110)
+    whom = f"<p class='food-spent'>to {escaped(name)}</p>"
+    return f"<div class='food-asked'>{shown}<p>{escaped(question)}</p>{whom}</div>"
+
+
+def chat_html(parts):
+    """A chat: everything that was asked and said, the newest below."""
+    text = "".join(parts) or "<p>Every step of the model will stand here.</p>"
+    return (
+        f"<div class='food-chat' role='log' aria-label='Chat' tabindex=0>{text}</div>"
+    )
+
+
+def _step(title, text, is_open=""):
+    head = f"<details class='food-step' {is_open}><summary>{escaped(title)}</summary>"
+    return f"{head}<p>{escaped(text)}</p></details>"
+
+
+def sentence(events):
+    """The answer, the last of the events, as a person would say it.
+
+    Where the model's number differs from the table's, both are said.
+    """
+    text, found = events[-1].text.strip(), portions(events)
+    if text == food_rewards.NO_FOOD:
+        return "I see no food in this picture."
+    if not (number := NUMBER.fullmatch(text.rpartition("\n")[2].strip())):
+        return text
+    if not found:
+        return f"I say {number[1]} kcal, but I looked nothing up: do not rely on it."
+    kcal = meal_log.total(found)["kcal"]
+    if abs(float(number[1].replace(",", "")) - kcal) < 0.5:
+        return f"There are {kcal:g} kcal in {_foods(events)}."
+    return (
+        f"I wrote {number[1]} kcal, which is wrong: the table has {kcal:g} kcal for "
+        f"{_foods(events)}."
+    )
+
+
+def _foods(events):
+    found = portions(events)
+    return " and ".join(f"{p['grams']:g} g of {words(p['food'])}" for p in found)

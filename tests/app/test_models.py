@@ -1,0 +1,337 @@
+"""Models of this process: they say what the rollouts' own loop says, greedily."""
+
+import dataclasses
+import functools
+import itertools
+import json
+
+import family_tokenizers
+import gemma4_sights
+import jax
+import naive_decoder
+import numpy as np
+import pytest
+import tiny_vision
+import toy_tools
+from flax import nnx
+from safetensors.numpy import load_file
+
+from helpers import runtime
+from helpers.app import models
+from helpers.app.chat import converse
+from helpers.app.models import LocalModel
+from helpers.batches import images, prompt_batches
+from helpers.course import results
+from helpers.generation.tool_use import ToolUse
+from helpers.model import count_params, lora, weights
+from helpers.model.vision_config import BUDGETS
+from helpers.recipes import food101, maths, presets
+from helpers.tasks.food import food_traces
+from helpers.text import chat
+from helpers.text.tokenizer import train_tokenizer
+from helpers.tools import GEMMA4, Call, Verdict, nutrition
+
+TOKENIZER = train_tokenizer(["How many kcal are in 150 g of this?"] * 3, size=300)
+BUDGET, HEARD = 6, 120
+
+
+class Chatty:
+    """A grammar in which a random model calls often: by the length of what it says."""
+
+    name = "chatty"
+
+    def parse(self, text):
+        kind = len(text.encode()) % 3
+        if kind == 0:
+            return Verdict(text=text)
+        if kind == 1:
+            return Verdict(error="this is no call")
+        return Verdict(calls=(Call("tool", {"text": text}),))
+
+    def results(self, results, calls=()):
+        content = " ".join(map(json.dumps, results))
+        return [{"role": "user", "content": content}]
+
+    def schemas(self, tools):
+        return None
+
+
+TOOLS = [toy_tools.make("tool", lambda text: {"length": len(text)}, text="string")]
+
+
+@functools.cache
+def model(sees=True, seed=0):
+    ids = TOKENIZER.convert_tokens_to_ids(
+        ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+    )
+    names = ("begin_token", "image_token", "end_token")
+    vision = dataclasses.replace(tiny_vision.SEES, **dict(zip(names, ids, strict=True)))
+    vision = vision if sees else None
+    return tiny_vision.model(seed, vocab=len(TOKENIZER), vision=vision)
+
+
+@pytest.fixture
+def often_ends(monkeypatch):
+    """A third of all tokens end a turn, so that short turns often do."""
+    real = chat.eos_ids(TOKENIZER)
+    monkeypatch.setattr(
+        chat, "eos_ids", lambda tokenizer: (*real, *range(20, len(TOKENIZER), 3))
+    )
+
+
+def backend(sees=True, grammar=None, seed=0, **settings):
+    settings = {"max_tokens": BUDGET, "max_result_tokens": HEARD} | settings
+    return LocalModel(
+        model(sees, seed), TOKENIZER, grammar or Chatty(), "tiny", **settings
+    )
+
+
+def rolled_out(question, picture, seed):
+    """The trace of the same conversation, from the loop that rollouts use."""
+    content = [{"type": "image"}, {"type": "text", "text": question}]
+    vision = model().config.vision
+    prompt = next(
+        prompt_batches.prompts(
+            [{"question": [{"role": "user", "content": content}]}],
+            TOKENIZER,
+            batch=1,
+            buckets=(64,),
+            seed=0,
+            pictures=lambda row: [images.fit(picture, vision.size)],
+            vision=vision,
+        )
+    )
+    use = ToolUse(Chatty(), TOOLS, turns=models.TURNS, max_result_tokens=HEARD)
+    keys = jax.random.split(jax.random.key(0), (1, 1))
+    answers = use.answers(
+        model(True, seed), TOKENIZER, prompt, keys, max_tokens=BUDGET, temperature=0
+    )
+    return answers.texts[0][0], bool(answers.ended[0, 0])
+
+
+def test_it_says_what_the_rollouts_say(often_ends):
+    endings, texts = set(), {}
+    for seed, shown in itertools.product(range(6), range(2)):
+        picture = tiny_vision.pictures(seed=shown)
+        trace, ended = rolled_out("What is it?", picture, seed)
+        talk = converse(backend(seed=seed), "What is it?", picture, TOOLS)
+        happened = list(talk)
+        calls = [(e.call, e.result) for e in happened if e.kind == "result" and e.call]
+        assert tuple(calls) == trace.calls
+        endings.add(happened[-1].kind)
+        texts.setdefault(seed, set()).add(str(trace))
+        if happened[-1].kind == "answer":
+            assert happened[-1].text == trace.answer
+        elif not ended:
+            assert "did not end its turn" in happened[-1].text
+    assert any(len(said) > 1 for said in texts.values()), "it does not look"
+    assert endings == {"answer", "error"}
+    assert any("tool:" in text for said in texts.values() for text in said)
+
+
+def test_a_model_that_cannot_see_says_so():
+    (event,) = converse(backend(sees=False), "What is it?", tiny_vision.pictures(), [])
+    assert event.kind == "error" and "cannot see" in event.text
+
+
+def test_a_question_that_is_too_long_says_so():
+    words = "kcal " * models.BUCKETS[-1]
+    (event,) = converse(backend(), words, tiny_vision.pictures(), [])
+    assert event.kind == "error" and "fewer words" in event.text
+
+
+def test_an_endless_turn_says_so(monkeypatch):
+    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
+    (event,) = converse(backend(), "What is it?", tiny_vision.pictures(), [])
+    assert event.kind == "error" and "within 6 tokens" in event.text
+
+
+def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
+    wordy = [toy_tools.make("tool", lambda: {"text": "x" * 1000})]
+
+    class Calls(Chatty):
+        def parse(self, text):
+            return Verdict(calls=(Call("tool", {}),))
+
+    picture = tiny_vision.pictures()
+    happened = list(converse(backend(grammar=Calls()), "?", picture, wordy))
+    assert [event.kind for event in happened[:3]] == ["call", "result", "call"]
+    short = backend(grammar=Calls(), max_result_tokens=2)
+    happened = list(converse(short, "?", picture, wordy))
+    assert "larger `max_result_tokens`" in happened[-1].text
+
+
+def test_a_stage_that_is_not_there_says_what_to_do():
+    with pytest.raises(models.BackendError, match="There is no stage"):
+        models.load("no_such_stage", "x")
+
+
+def test_certainty_is_the_probability_of_the_first_turn():
+    """Held to the decoder in NumPy, token by token."""
+    folder = runtime.ROOT / "data" / "tiny" / "sft"
+    tokenizer, hf = (
+        chat.load_tokenizer(folder),
+        json.loads((folder / "config.json").read_text()),
+    )
+    asked = [{"role": "user", "content": "Tom has 2 pens and 3 pens. How many?"}]
+    local = LocalModel(
+        weights.load(folder), tokenizer, nutrition.TINY, "tiny", max_tokens=6
+    )
+    talk = local.begin(asked[0]["content"], None)
+    assert talk.certainty is None and talk.tokens == 0
+    turn, certainty = talk.write(), talk.certainty
+    prompt = next(
+        prompt_batches.prompts(
+            [{"question": asked}], tokenizer, batch=1, buckets=(64,), seed=0
+        )
+    )
+    ids = prompt["prompt"][prompt["prompt_mask"] > 0].tolist()
+    tensors = load_file(folder / "model.safetensors")
+    whole = naive_decoder.logprobs(tensors, hf, ids + turn.tokens.tolist())
+    own = whole[-turn.tokens.size :]
+    np.testing.assert_allclose(turn.logprobs, own, atol=1e-3)
+    assert certainty == pytest.approx(np.exp(own.sum()), rel=1e-3)
+    assert talk.tokens == turn.tokens.size == turn.logprobs.size
+    cut = turn.cut(2, tokenizer)
+    np.testing.assert_array_equal(cut.logprobs, turn.logprobs[:2])
+
+
+def test_the_largest_picture_leaves_room_for_a_question(families, monkeypatch):
+    """40 × 28 squares are 1,120 tokens, all that Gemma 4 sees in a picture."""
+    tokenizer = families["gemma4"]
+    model = gemma4_sights.of_config(gemma4_sights.for_tokenizer(tokenizer))
+    largest = dataclasses.replace(model.config.vision, budget=max(BUDGETS))
+    model.config = dataclasses.replace(model.config, vision=largest)
+    monkeypatch.setattr(models, "_LocalConversation", lambda _, prompt, turns: prompt)
+    picture = np.zeros((40 * largest.side, 28 * largest.side, 3), np.uint8)
+    prompt = LocalModel(model, tokenizer, GEMMA4, "small").begin("Hi " * 200, picture)
+    assert (prompt["prompt"] == largest.image_token).sum() == 1120
+    assert prompt["prompt_mask"].sum() > 1320
+
+
+# What is known of each model.
+
+
+def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    choices = models.course_models()
+    assert list(choices) == list(models.STUDENTS)
+    for choice, stage in zip(choices.values(), models.STUDENTS.values(), strict=True):
+        assert choice.seen == models.DRAWINGS and "not one photo" in choice.seen
+        model = weights.load(runtime.ROOT / "data" / "tiny" / stage, vision=True)
+        assert f"{count_params(model):,} weights, shipped" in choice.runs
+        assert choice.sure == models.SURE[stage]
+    first, second = choices.values()
+    assert first.make() is first.make(), "it is loaded once"
+    assert first.make().name == list(choices)[0]
+    with first.lock:
+        assert not first.lock.acquire(blocking=False), "it works for one at a time"
+        assert second.lock.acquire(blocking=False), (
+            "which is not the other one's matter"
+        )
+
+
+@pytest.mark.parametrize("name", ["food_grpo", "gemma-3-4b-it"])
+def test_a_server_is_told_of_by_the_name_of_its_model(name):
+    choice = models.on_server("http://localhost:8000/v1", name, "secret")
+    known = name in models.STUDENTS.values()
+    assert choice.seen == (models.DRAWINGS if known else models.UNKNOWN)
+    assert choice.runs == f"on the server at http://localhost:8000/v1, as {name}"
+    assert "secret" not in repr(choice)
+    backend = choice.make()
+    assert (backend.model, backend.key) == (name, "secret")
+
+
+@pytest.mark.parametrize("stage", models.STUDENTS.values())
+def test_the_threshold_is_what_was_measured_on_training_drawings(stage):
+    rows = [row for row in results.measured("doubt") if row["model"] == stage]
+    assert {row["sure_from"] for row in rows} == {models.SURE[stage]}
+    (train,) = (row for row in rows if row["pictures"] == "training drawings")
+    assert train["unsure"] / train["n"] == pytest.approx(0.1, abs=0.02)
+
+
+# A Gemma on real weights.
+
+QUESTION = "How many kcal are in 150 g of this?"
+
+
+@pytest.fixture
+def preset(tmp_path, monkeypatch):
+    """Sizes of a food lesson, with a small random Gemma 4 that sees."""
+    monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
+    folder = family_tokenizers.save(tmp_path / "gemma4", "gemma4")
+    tokenizer = chat.load_tokenizer(folder)
+    config = gemma4_sights.for_tokenizer(tokenizer)
+    weights.save(gemma4_sights.of_config(config), folder, tokenizer)
+    sizes = {"model": str(folder), "dtype": "float32", "lora_rank": 4}
+    return dataclasses.replace(presets.FOOD["v5e-1"], **sizes)
+
+
+def save_adapters(preset, stage, value):
+    policy = lora.add(food101.load(preset), preset.lora_rank)
+    adapters = jax.tree.map(lambda x: x + value, nnx.state(policy, lora.Adapter))
+    nnx.update(policy, adapters)
+    lora.save(policy, maths.adapters_folder(stage, preset), base=preset.model)
+    return jax.tree.leaves(adapters)
+
+
+def test_a_gemma_is_described(preset):
+    ((name, choice),) = models.on_real_weights(preset).items()
+    assert name == "gemma4, on this machine"
+    assert choice.runs == f"on this computer: {preset.model}, untrained"
+    assert choice.seen == models.UNTRAINED and choice.sure == 0
+    assert choice.lock.acquire(blocking=False)
+
+
+@pytest.mark.slow
+def test_the_last_stage_that_was_trained_here_is_asked(preset):
+    for stage, value in (("food_sft", 0.25), ("food_grpo", 0.5)):
+        wanted = save_adapters(preset, stage, value)
+        (choice,) = models.on_real_weights(preset).values()
+        assert choice.runs.endswith(f"with the adapters of {stage}")
+        assert choice.seen == models.TRAINED
+        backend = choice.make()
+        assert backend is choice.make(), "it is loaded once"
+        got = jax.tree.leaves(nnx.state(backend.model, lora.Adapter))
+        assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+
+
+@pytest.mark.slow
+def test_it_reads_what_the_lesson_lets_it_read(preset):
+    """Token for token: picture, question, its end, and the tool in the template."""
+    (choice,) = models.on_real_weights(preset).values()
+    backend, picture = choice.make(), np.full((60, 90, 3), 90, np.uint8)
+    there = food101.Recipe(preset, backend.model, backend.tokenizer, [], [])
+    use = there.tools
+    assert backend.grammar == use.grammar and backend.max_tokens == there.turn
+    assert backend.max_result_tokens == use.max_result_tokens
+    assert backend.schemas == use.schemas
+    text = QUESTION + food101.form_of(backend.model.config).ask
+    messages = images.shaped(food_traces.shown(text), [picture])
+    sees = backend.model.config.vision
+    wanted = next(
+        prompt_batches.prompts(
+            [{"question": messages}],
+            backend.tokenizer,
+            batch=1,
+            buckets=(1024,),
+            seed=0,
+            pictures=lambda row: [images.fit_for(picture, sees)],
+            vision=sees,
+            tools=[nutrition.TOOL.schema],
+        )
+    )
+    read = []
+    backend._read = lambda messages, picture, turns=4, may_call=True: read.append(
+        messages
+    )
+    backend.begin(QUESTION, picture)
+    (told,) = read
+    ids = chat.prompt_tokens(
+        backend.tokenizer,
+        images.shaped(told, [picture]),
+        tools=backend.schemas,
+        vision=sees,
+    )
+    real = wanted["prompt"][wanted["prompt_mask"] > 0]
+    assert list(ids) == real.tolist()

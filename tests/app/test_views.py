@@ -1,0 +1,98 @@
+"""Events as text, meals as tables and plots whose numbers are the meal's own."""
+
+import re
+
+import numpy as np
+from PIL import Image
+
+from helpers import runtime
+from helpers.app import models, page, views
+from helpers.app.chat import Event, converse
+from helpers.model import weights
+from helpers.plots import plotting
+from helpers.text import chat
+from helpers.tools import nutrition
+from helpers.tools.calls import Call
+from helpers.tools.nutrition import NUTRIENTS, lookup_nutrition
+
+GREY = np.full((20, 30, 3), 128, np.uint8)
+
+
+def test_two_models_stand_in_the_order_given_in_a_notebook():
+    told = {"one": [Event("answer", "1")], "two": [Event("answer", "2")]}
+    html = views.beside_html(GREY, "A grey plate", told)
+    heads = re.findall("<th[^>]*>(.*?)</th>", html)
+    cells = re.findall("<td[^>]*>.*?<span>(.*?)</span>.*?</td>", html)
+    assert heads == ["one", "two"] and cells == ["1", "2"]
+    assert html.index('alt="A grey plate"') < html.index("<table")
+
+
+def test_what_models_say_is_escaped_in_a_notebook():
+    nasty = "<script>alert(1)</script>"
+    call = Call(nasty, {nasty: nasty})
+    for html in (
+        *(
+            views.event_html(Event(kind, nasty, call, {nasty: nasty}))
+            for kind in ("said", "call", "result", "answer", "error")
+        ),
+        views.event_html(Event("result", result={"error": nasty})),
+        views.picture_html(GREY, '">' + nasty),
+        views.beside_html(GREY, nasty, {nasty: [Event("answer", nasty)]}),
+    ):
+        assert "<script" not in html
+    long = views.event_html(Event("said", "x" * 10_000))
+    assert len(long) < 2_200
+
+
+def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
+    """Its words are those of a conversation that is held anew."""
+    folder = runtime.ROOT / "data" / "tiny" / "food_grpo"
+    model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
+    student = models.LocalModel(model, tokenizer, nutrition.TINY, "student")
+    row = page.example_rows()[0]
+    question = page.QUESTION
+    events = list(converse(student, question, row["image"], [nutrition.TOOL]))
+    assert [event.kind for event in events] == ["call", "result", "answer"]
+    html, alt = views.app_picture()
+    spoken = page.sentence(events)
+    for said in (question, *row["foods"], next(iter(models.STUDENTS)), spoken):
+        assert said in alt
+    for row in views.table([("x", events[1].result)]).splitlines()[2:]:
+        assert " ".join(row.replace("|", " ").split()) in alt
+    size = Image.open(views.APP_PICTURE).size
+    assert size[0] == 2 * views.APP_WIDTH and len(html) < 200_000
+
+
+def test_a_table_has_a_row_for_each_nutrient_and_a_column_for_each_food():
+    pizza, ramen = lookup_nutrition("pizza", 150), lookup_nutrition("ramen", 100)
+    head, rule, *rows = views.table([("one", pizza), ("two", ramen)]).splitlines()
+    cells = [re.split(r" *\| *", row.strip("| ")) for row in rows]
+    assert [row[0] for row in cells] == list(NUTRIENTS)
+    assert re.split(r" *\| *", head.strip("| ")) == ["nutrient", "one", "two"]
+    assert rule.count("---") == 3
+    for name, *shown in cells:
+        unit = "kcal" if name == "kcal" else "g"
+        for value, food in zip(shown, (pizza, ramen), strict=True):
+            assert value == f"{food[name]} {unit}" or float(value[:-2]) == food[name]
+
+
+def test_the_plots_words_are_true():
+    portion = {"food": "x", "grams": 100} | dict.fromkeys(NUTRIENTS, 0)
+    portion |= {"carbohydrate": 10, "fat": 10, "protein": 10}  # 40, 90, 40 kcal
+    fig, alt = views.macros([portion])
+    assert "carbohydrate 10 g, 24%; fat 10 g, 53%; protein" in alt
+    assert fig.axes[0].get_title("left") == "Fat gives the most energy: 53%"
+    heights = [bar.get_height() for bar in fig.axes[0].patches]
+    assert heights == [40, 90, 40]
+    assert [text.get_text() for text in fig.axes[0].texts][1] == "10 g, 53%"
+    assert plotting.png(fig).startswith(b"\x89PNG")
+    views.macros([portion | dict.fromkeys(("carbohydrate", "fat", "protein"), 0)])
+
+
+def test_a_week_is_drawn_as_it_was_eaten():
+    fig, alt = views.week({"2026-11-22": 0.0, "2026-11-23": 804.0, "2026-11-24": 2})
+    assert [bar.get_height() for bar in fig.axes[0].patches] == [0, 804, 2]
+    assert [text.get_text() for text in fig.axes[0].texts] == ["", "804", "2"]
+    assert alt == "Bars of kcal a day: Sun 22 0, Mon 23 804, Tue 24 2."
+    assert "403 kcal a day" in fig.axes[0].get_title("left"), "of the days with meals"
+    assert "0 kcal" in views.week({"2026-11-23": 0})[0].axes[0].get_title("left")
