@@ -18,14 +18,6 @@ from helpers.text.tokenizer import train_tokenizer
 KEYS = row_keys(jax.random.key(0), 0, 3, 2)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "CMYK", "P", "1"])
-def test_any_picture_becomes_square_rgb(mode):
-    picture = Image.new("RGB", (50, 20), (255, 255, 255)).convert(mode)
-    fitted = images.fit(picture, 24)
-    assert fitted.shape == (24, 24, 3) and fitted.dtype == np.uint8
-    assert (fitted == 255).all()
-
-
 def test_a_photo_that_was_held_sideways_is_seen_upright():
     """As transformers loads it: the camera's orientation is in the EXIF block."""
     upright = Image.new("RGB", (8, 8), "black")
@@ -154,22 +146,6 @@ def test_prompts_come_with_their_own_pictures():
     assert "images" not in next(
         prompt_batches.prompts(blind, TOKENIZER, batch=2, seed=0)
     )
-
-
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        (lambda row: own(row)[:1], "tokens for 2 images, and 1"),
-        (lambda row: SHOWN[0], "tokens for [01] images?, and 2|tokens for [01] im"),
-        (lambda row: [x[:20] for x in own(row)], r"images.fit_for"),
-        (lambda row: [x / 255 for x in own(row)], "float64"),
-    ],
-)
-def test_wrong_pictures_of_a_row_are_named(wrong, said):
-    prompts = source(wrong)
-    with pytest.raises(ImageMismatch, match=said):
-        for _ in range(2):
-            next(prompts)
 
 
 def odd_ones_tie(prompts, completions, name, **_):

@@ -70,17 +70,6 @@ def test_every_pair_comes_once_an_epoch_and_the_chosen_answer_first(
     assert source.metrics["epoch"] == epochs
 
 
-def test_the_arrays_are_those_of_groups_of_two():
-    batch = next(pairs(made(5), TOKENIZER, **SETTINGS))
-    assert {name: (x.shape, x.dtype.name) for name, x in batch.items()} == {
-        "prompt": ((2, 32), "int32"),
-        "prompt_mask": ((2, 32), "int32"),
-        "completion": ((2, 2, 40), "int32"),
-        "loss_mask": ((2, 2, 40), "float32"),
-    }
-    assert not batch["completion"][batch["loss_mask"] == 0].any()
-
-
 def test_a_run_goes_on_where_it_stood_and_not_with_other_pairs():
     rows = made(7)
     source = pairs(rows, TOKENIZER, **SETTINGS)

@@ -98,28 +98,6 @@ def test_no_target_is_predicted_from_another_example():
         assert packed["segment_ids"][row, t] == packed["segment_ids"][row, t - 1]
 
 
-def test_rows_are_filled_above_85_percent_on_lengths_like_gsm8k():
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(5.4, 0.35, 3000), 60, 512).astype(int)
-    source = prompt_batches.packed_rows(
-        make_examples(lengths), batch=8, length=512, seed=0, epochs=None
-    )
-    fills = []
-    for _ in range(60):
-        packed = next(source)
-        fills.append((packed["segment_ids"] > 0).mean())
-        assert source.metrics["packing"] == pytest.approx(fills[-1])
-        assert source.metrics["examples"] == len(segments(packed))
-    assert np.mean(fills) > 0.9 and min(fills) > 0.85
-
-
-def test_an_example_longer_than_a_row_is_an_error_that_names_it():
-    examples = make_examples([4, 17, 5, 20])
-    message = "Example 1 has 17 tokens, and a row takes 16.*larger length"
-    with pytest.raises(prompt_batches.ExampleTooLong, match=message):
-        prompt_batches.packed_rows(examples, batch=2, length=16, seed=0)
-
-
 @pytest.mark.parametrize(
     "examples, message",
     [
@@ -200,21 +178,6 @@ def test_a_state_of_another_run_is_refused(changed, message):
 
 
 # --- what makes data other data ---
-
-
-def refusal(one, other):
-    """What is said when `other` shall go on where `one` stands; "" if it may."""
-    state = json.loads(json.dumps(one.get_state()))
-    try:
-        other.set_state(state)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def in_rows(examples, **changes):
-    settings = {"batch": 2, "length": 40, "seed": 0} | changes
-    return prompt_batches.packed_rows(examples, **settings)
 
 
 # --- several processes ---
@@ -318,20 +281,6 @@ def test_the_smallest_bucket_that_holds_the_batch_is_used(lengths):
         assert one.tolist() == [1] * len(tokens) + [0] * (width - len(tokens))
 
 
-def test_a_prompt_longer_than_the_largest_bucket_is_an_error(tokenizer):
-    rows = [*make_rows(3), {"question": "1" * 300}]
-    message = (
-        r"Prompt 3 has \d+ tokens, the largest bucket is 256.*"
-        r"buckets=\(64, 128, 256, 512\)"
-    )
-    with pytest.raises(prompt_batches.PromptTooLong, match=message):
-        prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
-    with pytest.raises(prompt_batches.PromptTooLong, match="Prompt 1 has 9 tokens"):
-        prompt_batches.pad_prompts([[1], [1] * 9], buckets=(4, 8))
-    with pytest.raises(ValueError, match="Prompt 1 has no tokens"):
-        prompt_batches.pad_prompts([[1], []], buckets=(4, 8))
-
-
 @unhurried
 @given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 9))
 def test_prompts_continue_exactly_after_any_batch(tokenizer, count, batch, taken):
@@ -348,22 +297,6 @@ def test_prompts_continue_exactly_after_any_batch(tokenizer, count, batch, taken
         one, other = next(source), next(again)
         assert one.pop("rows") == other.pop("rows") and same(one, other)
         assert source.metrics == again.metrics
-
-
-def test_shards_of_prompts_together_are_the_batch_of_one_process(tokenizer):
-    rows = make_rows(11)
-
-    def answers(batch, shard):
-        source = prompt_batches.prompts(
-            rows, tokenizer, batch=batch, seed=4, shard=shard
-        )
-        return [[row["answer"] for row in next(source)["rows"]] for _ in range(9)]
-
-    shares = zip(
-        answers(2, (0, 3)), answers(2, (1, 3)), answers(2, (2, 3)), strict=True
-    )
-    for whole, share in zip(answers(6, (0, 1)), shares, strict=True):
-        assert sorted(whole) == sorted(sum(share, []))
 
 
 # --- rows with pictures ---
@@ -416,3 +349,17 @@ def test_tokens_that_are_no_ids_are_refused_and_not_cut_to_some(tokens):
         prompt_batches.packed_rows(
             [([3, 4], [0, 1]), (tokens, [0, 1])], batch=1, length=8, seed=0
         )
+
+
+def test_a_prompt_longer_than_the_largest_bucket_is_an_error(tokenizer):
+    rows = [*make_rows(3), {"question": "1" * 300}]
+    message = (
+        r"Prompt 3 has \d+ tokens, the largest bucket is 256.*"
+        r"buckets=\(64, 128, 256, 512\)"
+    )
+    with pytest.raises(prompt_batches.PromptTooLong, match=message):
+        prompt_batches.prompts(rows, tokenizer, batch=2, seed=0)
+    with pytest.raises(prompt_batches.PromptTooLong, match="Prompt 1 has 9 tokens"):
+        prompt_batches.pad_prompts([[1], [1] * 9], buckets=(4, 8))
+    with pytest.raises(ValueError, match="Prompt 1 has no tokens"):
+        prompt_batches.pad_prompts([[1], []], buckets=(4, 8))

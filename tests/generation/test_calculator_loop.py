@@ -15,7 +15,7 @@ from tiny_models import model as make
 from helpers.batches import packing, prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import calculator_use
-from helpers.generation.calculator_use import CalculatorUse, stop_ids
+from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import OneTurn
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import row_keys
@@ -104,16 +104,6 @@ def test_the_machine_writes_behind_open_calls_and_nowhere_else(name, stride):
     assert done.metrics == {"calls": 11 / 6, "refused": 3 / 6}
 
 
-@every_tokenizer
-def test_all_tokens_that_end_in_an_equals_sign_are_stops(name):
-    tokenizer = TOKENIZERS[name]
-    stops = stop_ids(tokenizer, len(tokenizer))
-    for i in range(len(tokenizer)):
-        assert (i in stops) == tokenizer.decode([i]).endswith("=")
-    assert stop_ids(tokenizer, max(stops)) == stops[:-1]
-    assert len(stops) > 1 or name != "greedy"
-
-
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 99])
 def test_a_budget_may_end_anywhere(before):
     """In a call, before its result, in the midst of it, behind it, after the end."""
@@ -126,13 +116,6 @@ def test_a_budget_may_end_anywhere(before):
     cut = play("digit by digit", answers, called - 1, pad=40, members=1)
     assert_played(cut, answers, called - 1, members=1)
     assert cut.metrics["calls"] == 0
-
-
-def test_after_its_last_call_an_answer_writes_its_own_results():
-    pieces = ["<<1+1=", "2>>", "2 <<1+2=7>>7 = <<2+2=5>>5"]
-    answers = [encoded("digit by digit", pieces)]
-    done = play("digit by digit", answers, 60, CalculatorUse(calls=1), members=1)
-    assert_played(done, answers, 60, members=1)
 
 
 # ------------------------------------------------------------ demonstrations and loop
@@ -243,18 +226,6 @@ def test_log_probs_are_those_of_a_forward_pass_without_a_cache(often):
             assert not own[start:end].any()
             runs += 1
     assert runs == source.metrics["calls"] * len(ROWS) * GROUP
-
-
-@pytest.mark.parametrize("stride", [1, 7])
-def test_an_answer_that_stops_and_is_told_nothing_is_the_one_without_a_stop(
-    stride, often, monkeypatch
-):
-    """The same noise at the same place, wherever in the cache it stands."""
-    monkeypatch.setattr(calculator, "opened", lambda text: None)
-    ours, theirs = (next(rollouts(u)) for u in (CalculatorUse(stride=stride), None))
-    for name in ("completion", "loss_mask"):
-        np.testing.assert_array_equal(ours[name], theirs[name])
-    np.testing.assert_allclose(ours["logprobs"], theirs["logprobs"], atol=1e-5)
 
 
 def test_an_answer_depends_on_no_other_and_not_on_the_stride(often):

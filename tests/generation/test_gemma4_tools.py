@@ -94,18 +94,6 @@ def test_each_token_and_its_mask(played, name):
     assert not done.logprobs[0, member][done.mask[0, member] == 0].any()
 
 
-def test_traces_say_what_was_called_and_heard(played):
-    traces = dict(zip(ANSWERS, next(iter(played.values()))[0].texts[0], strict=True))
-    add = Call("add", {"n": 1}), {"sum": 7}
-    calls = {name: list(trace.calls) for name, trace in traces.items()}
-    for name in ("called", "thought first", "closed after the call"):
-        assert calls[name] == [add] and traces[name].answer == "Yo"
-    assert calls["two calls"] == calls["called twice"] == [add, add]
-    assert calls["a broken call"] == calls["no call"] == []
-    assert traces["thought first"].turns[0].thought == "thought\nHmm"
-    assert traces["a broken call"].turns[0].error and traces["no call"].answer == "Hi"
-
-
 def test_what_is_played_is_what_demonstrations_teach(families, played):
     """The same conversation as messages: the same tokens, the same mask."""
     tokenizer = families["gemma4"]

@@ -3,12 +3,10 @@
 import jax
 import numpy as np
 import pytest
-import tiny_models
 from tiny_models import cached_model
 
 from helpers.batches import prompt_batches
 from helpers.batches.packing import packed_rows
-from helpers.batches.sources import require_readable
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import sessions
 from helpers.generation.rollouts import Rollouts
@@ -97,30 +95,3 @@ def test_what_is_longer_than_the_model_was_made_for_is_refused(door):
 @pytest.mark.parametrize("door", DOORS)
 def test_what_just_fits_is_taken(door):
     door(model(), 0)
-
-
-def test_all_are_refused_before_any_prompt_is_answered():
-    """The long prompt may come late: rollouts and evaluation look at all of them."""
-    first = prompts()
-    assert max(next(first)["prompt_mask"].sum() for _ in ROWS) == LONGEST
-    for door in (rolled_out, evaluated):
-        said = f"longest .*answer.*: {MADE_FOR + 1} tokens"
-        with pytest.raises(TextTooLong, match=said):
-            door(model(), 1)
-
-
-def test_a_batch_of_ones_own_is_looked_at_when_it_comes():
-    """A source that says no `longest`; what lies behind what counts is nobody's."""
-    config = model().config
-    row = tiny_models.flat_batch([list(range(2, 2 + MADE_FOR))], length=64)
-    require_readable(config, row)
-    with pytest.raises(TextTooLong):
-        require_readable(
-            config, tiny_models.flat_batch([list(range(2, 3 + MADE_FOR))], length=64)
-        )
-    answers = [[[2] * 5, [3] * (MADE_FOR - 4)]]
-    group = tiny_models.group_batch([[4] * 4], answers, budget=99)
-    require_readable(config, group)
-    answers[0][1] += [3]
-    with pytest.raises(TextTooLong):
-        require_readable(config, tiny_models.group_batch([[4] * 4], answers))

@@ -148,25 +148,6 @@ def test_tied_groups_are_replaced_as_long_as_rounds_last():
     assert left[0] > left[1] >= left[2] == 0
 
 
-def test_means_are_over_all_that_was_sampled():
-    """Replacing ties changes what is learned from, not what is reported."""
-    rewards = []
-
-    def recorded(prompts, completions, easy, **_):
-        rewards.append(chequered(prompts, completions, easy))
-        return rewards[-1]
-
-    source = rollouts(reward=recorded, resample=8)
-    batch = next(source)
-    assert len(rewards) == source.metrics["rollouts"] > 1
-    assert source.metrics["reward"] == pytest.approx(np.mean(rewards))
-    assert source.metrics["reward/recorded"] == pytest.approx(np.mean(rewards))
-    groups = np.reshape(rewards, (-1, GROUP))
-    tied = groups.max(axis=1) == groups.min(axis=1)
-    assert source.metrics["tied_groups"] == pytest.approx(tied.mean())
-    assert abs(batch["rewards"].mean() - np.mean(rewards)) > 0.01
-
-
 class Counted(BatchSource):
     """A source of prompts that counts how often it was asked."""
 
@@ -197,16 +178,6 @@ def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
         next(source)
 
 
-def test_prompts_that_run_out_lose_no_batch():
-    """Six easy questions are four and two; looking for others ends, then the source."""
-    source = rollouts(EASY, resample=5, epochs=1)
-    batch = next(source)
-    assert batch["prompt"].shape[0] == 4 and source.metrics["rollouts"] == 2
-    assert source.metrics["reward"] == 1
-    with pytest.raises(StopIteration):
-        next(source)
-
-
 def test_resumed_rollouts_sample_the_same_answers():
     """From the state, by way of JSON, in the middle of dynamic sampling."""
     source = rollouts(resample=1)
@@ -218,22 +189,6 @@ def test_resumed_rollouts_sample_the_same_answers():
     for batch in expected:
         assert_same_batch(next(resumed), batch)
     assert resumed.metrics == source.metrics and resumed.samples == source.samples
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 4},
-        {"group": 2},
-        {"resample": 1},
-        {"advantage": "mean_std"},
-        {"mask_truncated": False},
-        {"reward": lambda prompts, completions, **_: [0.0] * len(prompts)},
-    ],
-)
-def test_the_state_of_another_run_is_refused(changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        rollouts(**changes).set_state(rollouts().get_state())
 
 
 def test_rewards_see_each_row_once_per_answer():

@@ -101,19 +101,6 @@ def test_an_answer_depends_on_its_key_and_prompt_alone():
     np.testing.assert_allclose(roomy.logprobs, whole.logprobs, atol=1e-5)
 
 
-def test_row_keys_are_all_different_and_repeatable():
-    keys = [
-        jax.random.key_data(row_keys(jax.random.key(seed), step, 5, 3)).reshape(-1, 2)
-        for seed in (0, 1)
-        for step in (0, 1, 7)
-    ]
-    assert len({tuple(k) for k in np.concatenate(keys).tolist()}) == 2 * 3 * 15
-    again = jax.random.key_data(row_keys(jax.random.key(1), 7, 5, 3)).reshape(-1, 2)
-    np.testing.assert_array_equal(again, keys[-1])
-    fewer = jax.random.key_data(row_keys(jax.random.key(1), 7, 2, 2))
-    np.testing.assert_array_equal(fewer, again.reshape(5, 3, 2)[:2, :2])
-
-
 @functools.cache
 def exact_pairs(temperature, top_k, top_p):
     """P(first, second) of two sampled tokens after one prompt, (7, 7) float64."""
@@ -176,28 +163,3 @@ def test_a_bfloat16_model_samples_with_the_log_probs_of_its_trainer():
     theirs, _ = jax.jit(lambda: group_logprobs(model, batch))()
     assert ours.logprobs.dtype == np.float32
     assert np.abs(ours.logprobs - theirs).max() < 0.2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"temperature": -1},
-        {"top_p": 0},
-        {"top_p": 1.5},
-        {"top_k": -1},
-        {"max_tokens": 0},
-        {"max_tokens": 4.0},
-        {"top_k": 2.5},
-    ],
-)
-def test_settings_without_meaning_are_refused(wrong):
-    with pytest.raises(ValueError, match="|".join(wrong)):
-        sample(cached_model(), **wrong)
-
-
-@pytest.mark.parametrize(("prompts", "group"), [(0, 2), (2, 0)])
-def test_nothing_to_answer_is_refused(prompts, group):
-    keys = row_keys(jax.random.key(0), 0, prompts, group)
-    rows = jnp.ones((prompts, 3), jnp.int32)
-    with pytest.raises(ValueError, match="at least one prompt, and a key for each"):
-        generate(cached_model(), rows, rows, keys, max_tokens=4, eos_ids=(1,))

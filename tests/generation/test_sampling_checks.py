@@ -1,7 +1,6 @@
 """What sampling is asked wrongly, it refuses: each of these once got an answer."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny_models import VOCAB, cached_model
@@ -99,25 +98,6 @@ def test_turns_and_what_is_appended_to_them_alternate():
         generate_turn(append(session, *HEARD), ALL)
 
 
-def test_who_waits_takes_its_turn_later_as_if_alone():
-    """A turn of others in between, with nothing appended to it, changes nothing."""
-    size = sessions.columns(2, 3, 4)
-    _, first = sessions.generate(
-        cached_model(), prefill(size), KEYS, ALL, temperature=0, **LIMITS
-    )
-    session = generate_turn(
-        prefill(size), [[True, True, False], [False] * 3], temperature=0
-    )
-    session = append(session, *HEARD)
-    _, later = sessions.generate(
-        cached_model(), session, KEYS, ALL, temperature=0, **LIMITS
-    )
-    for name in ("tokens", "mask"):
-        ours, alone = (np.asarray(getattr(x, name)) for x in (later, first))
-        np.testing.assert_array_equal(ours[0, 2], alone[0, 2])
-        np.testing.assert_array_equal(ours[1], alone[1])
-
-
 def test_a_cache_too_small_for_a_turn_is_refused():
     """Its columns would be written over earlier ones."""
     with pytest.raises(ValueError, match="3 columns, 0 of them used.* needs 4"):
@@ -135,13 +115,3 @@ def test_what_is_appended_has_no_gaps_and_no_foreign_ids():
         append(session, HEARD[0], np.array(HEARD[1])[:, ::-1])
     with pytest.raises(ValueError, match=r"appended to \(0, 1\) has ids outside"):
         append(session, [[5] * 4, [VOCAB] * 4], HEARD[1])
-
-
-def test_a_conversation_is_refused_what_generate_is():
-    with pytest.raises(ValueError, match="Prompt 1 is empty"):
-        prefill(9, mask=changed(MASK, 1, 0))
-    with pytest.raises(ValueError, match="temperature=-1"):
-        generate_turn(prefill(9), ALL, temperature=-1)
-    with pytest.raises(ValueError, match="eos_ids"):
-        generate_turn(prefill(9), ALL, eos_ids=(VOCAB,))
-    assert jnp.issubdtype(prefill(9).length.dtype, jnp.integer)

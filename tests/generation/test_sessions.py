@@ -103,16 +103,6 @@ def test_every_token_is_predicted_from_all_that_was_said_and_heard(
     assert turns > len(PROMPTS) * GROUP * 1.5  # most conversations go on
 
 
-def test_some_sentences_end_early_and_others_run_out():
-    """Otherwise the test above would not try both."""
-    ends = [
-        said[-1] in EOS
-        for _, told in conversations("gemma3_text", 1)
-        for said, _, _ in told
-    ]
-    assert 0 < sum(ends) < len(ends)
-
-
 def test_the_first_turn_is_what_generate_samples():
     model = cached_model()
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
@@ -143,12 +133,3 @@ def test_later_turns_have_their_own_noise():
     _, two = sessions.generate(model, session, keys, everyone, **limits)
     agree = np.mean(np.asarray(one.tokens) == np.asarray(two.tokens))
     assert agree < 0.5
-
-
-def test_only_what_has_stopped_is_resumed():
-    model = cached_model()
-    batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
-    prompts = batch["prompt"], batch["prompt_mask"]
-    session = sessions.prefill(model, *prompts, GROUP, BUDGET)
-    with pytest.raises(ValueError, match="has had no turn yet"):
-        sessions.resume(model, session, np.ones((len(PROMPTS), GROUP), bool))

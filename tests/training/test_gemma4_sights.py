@@ -10,7 +10,6 @@ import tiny_models
 from flax import nnx
 from tiny_vision import forward, see
 
-from helpers.generation import sessions
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
@@ -108,29 +107,6 @@ def test_what_is_sampled_and_scored_in_groups_is_a_plain_pass(kind, gap):
     assert (moved[[0, 1, 3]] > 1e-3).all() and moved[2] < 1e-6
 
 
-def test_a_session_goes_on_in_text_after_its_pictures():
-    """Turn, something heard, turn: as one pass over all of it."""
-    own, P = model("float32"), len(TOKENS)
-    size = sessions.columns(2, BUDGET, 4)
-    session = sessions.prefill(own, TOKENS, MASK, GROUP, size, STRIPS)
-    limits = {"max_tokens": BUDGET, "eos_ids": (0,)}
-    active = np.ones((P, GROUP), bool)
-    session, first = sessions.generate(own, session, KEYS, active, **limits)
-    heard = np.random.default_rng(0).integers(2, 15, (P, GROUP, 4)).astype(np.int32)
-    session = sessions.append_tokens(own, session, heard, np.ones_like(heard))
-    session, second = sessions.generate(own, session, KEYS, active, **limits)
-    parts = [(first.tokens, first.mask), (heard, np.ones_like(heard))]
-    parts += [(second.tokens, second.mask)]
-    tokens, mask = (np.concatenate(x, axis=-1) for x in zip(*parts, strict=True))
-    noted = np.concatenate([first.logprobs, heard * 0.0, second.logprobs], axis=-1)
-    said = np.concatenate([first.mask, heard * 0, second.mask], axis=-1)
-    real = said * no_images(mask, tokens)
-    found = np.zeros_like(noted)
-    expected = plainly(own, tokens, mask)
-    found = np.abs((noted - expected) * real)
-    assert found.max() < 1e-4 and real[..., BUDGET + 4 :].sum() > 10
-
-
 def packed(seed=0):
     """All prompts with two answers each, packed rows that carry their pictures."""
     rng = np.random.default_rng(seed)
@@ -145,32 +121,6 @@ def packed(seed=0):
     groups = {"prompt": TOKENS, "prompt_mask": MASK, "completion": answers}
     groups |= {"loss_mask": np.ones(answers.shape, np.float32), "images": STRIPS}
     return [jax.tree.map(jnp.asarray, batch) for batch in (rows, groups)]
-
-
-@pytest.mark.slow
-def test_gradients_of_groups_are_those_of_whole_rows():
-    """A prompt and its pictures seen once, or anew for each answer; the tower too."""
-    graph, params, rest = nnx.split(model("float32"), nnx.Param, ...)
-
-    def total(params, batch):
-        own = nnx.merge(graph, params, rest)
-        states, targets, mask = hidden_targets_mask(own, batch)
-        logprobs, _ = token_logprobs(own, states, targets)
-        return (logprobs * mask * (1 + jnp.sin(targets))).sum()
-
-    values = [jax.jit(jax.value_and_grad(total))(params, x) for x in packed()]
-    (flat, flat_gradient), (value, gradient) = values
-    np.testing.assert_allclose(value, flat, rtol=1e-5)
-    in_tower = 0
-    for (path, ours), theirs in zip(
-        jax.tree_util.tree_leaves_with_path(gradient),
-        jax.tree.leaves(flat_gradient),
-        strict=True,
-    ):
-        scale = np.abs(theirs).max()
-        np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
-        in_tower += "vision" in jax.tree_util.keystr(path) and scale > 1e-3
-    assert in_tower >= 10
 
 
 @pytest.mark.slow

@@ -66,14 +66,6 @@ def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
     assert [json.loads(line) for line in lines] == table
 
 
-def test_half_of_an_evaluation_and_one_that_returns_no_numbers_are_refused():
-    for half in ({"evaluate": largest}, {"evaluate_every": 2}):
-        with pytest.raises(ValueError, match="pass both.*or neither"):
-            trainer(**half)
-    with pytest.raises(TypeError, match="returned a float.*accuracy"):
-        trainer(evaluate=lambda model: 0.5, evaluate_every=1).fit(Rows(), 1)
-
-
 class Told(Callback):
     """Keeps what it is told, and the model at that time."""
 

@@ -92,18 +92,6 @@ def test_old_scores_are_those_of_the_model_before_the_first_update(
     assert (row["drift"] == 0) == (minibatches == 1)
 
 
-def test_the_first_minibatch_is_exact_though_later_ones_move():
-    """Of two minibatches the second is masked, so that metrics are of the first."""
-    needs_bfloat16()
-    batch = dict(answers())
-    mask = batch["loss_mask"].copy()
-    mask[len(mask) // 2 :] = 0
-    first = batch | {"loss_mask": mask}
-    settings = {"minibatches": 2, "accumulate": 1, "rate": 0.1}
-    assert_exactly_on_policy(step(first, objectives.gspo(), **settings))
-    assert step(batch, objectives.gspo(), **settings)["approx_kl"] > 0
-
-
 @pytest.mark.slow
 def test_eight_devices_are_as_exact():
     needs_bfloat16()

@@ -8,9 +8,7 @@ import pytest
 from flax import nnx
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
-from helpers.training.checkpoints import CheckpointError
 from helpers.training.logging import is_timing
-from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
 STEPS = 6
@@ -72,23 +70,3 @@ def test_a_rate_is_shown_where_the_state_holds_it_and_it_is_the_right_one():
     counts = 2 * np.arange(STEPS) + 1  # of the last update of each step
     shown = [row["learning_rate"] for row in table]
     np.testing.assert_allclose(shown, COSINE(counts), rtol=1e-5, atol=1e-9)
-
-
-def test_a_schedule_that_was_asked_once_is_the_same_schedule(tmp_path):
-    schedule = optax.cosine_decay_schedule(3e-2, STEPS)
-    straight, expected = train(optax.adamw(optax.cosine_decay_schedule(3e-2, STEPS)))
-    train(optax.adamw(schedule), 3, folder=tmp_path)  # asks it: its 6 becomes 6.0
-    resumed, table = train(optax.adamw(schedule), folder=tmp_path)
-    assert_same_weights(resumed, straight)
-    assert table == expected
-    longer = optax.cosine_decay_schedule(3e-2, STEPS + 0.5)
-    with pytest.raises(CheckpointError, match="decay_steps was 6, here it is 6.5"):
-        train(optax.adamw(longer), folder=tmp_path)
-
-
-def test_a_schedule_of_optax_is_a_peak_and_decides_alone():
-    _, table = train(adamw(COSINE))
-    shown = [row["learning_rate"] for row in table]
-    np.testing.assert_allclose(shown, COSINE(np.arange(STEPS)), rtol=1e-6, atol=1e-9)
-    with pytest.raises(ValueError, match="steps=6.*pass the schedule alone"):
-        adamw(COSINE, steps=6)

@@ -100,17 +100,3 @@ SHARED = [
     *(("steps", x) for x in (0, -3, 2.5, NAN)),
     *(("final", x) for x in (-0.1, 1.1, NAN)),
 ]
-
-
-@pytest.mark.parametrize(
-    "make, name, value",
-    [
-        *((make, *asked) for make in (adamw, muon) for asked in SHARED),
-        *((adamw, "b1", x) for x in (-0.1, 1.0, NAN, None)),
-        *((muon, "adam_scale", x) for x in (-0.1, NAN, INFINITE)),
-    ],
-)
-def test_a_number_out_of_its_range_is_refused_by_name(make, name, value):
-    settings = {"peak": 1e-3, "steps": 10} | {name: value}
-    with pytest.raises(ValueError, match=f"{name}="):
-        make(settings.pop("peak"), **settings)

@@ -15,7 +15,7 @@ from run_tables import read_table
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 from helpers.training.checkpoints import CheckpointError
-from helpers.training.logging import MetricsLog, is_timing
+from helpers.training.logging import MetricsLog
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -98,10 +98,6 @@ class Sampled(Rows):
     interrupts = 1
 
 
-def without_times(table):
-    return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
-
-
 def test_ctrl_c_while_a_batch_is_sampled_does_not_skip_that_batch(whole, tmp_path):
     model, optimizer = Toy(), adamw(3e-2, steps=12, warmup=2)
     settings = {"folder": tmp_path, "save_every": 4, "log": False}
@@ -129,13 +125,6 @@ def test_ctrl_c_while_the_update_is_compiled_does_not_skip_its_batch(tmp_path):
     assert_same_weights(model, straight)
 
 
-def test_a_run_that_was_lost_before_its_first_checkpoint_starts_again(whole, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, 12, Sampled())
-    model, _ = train(tmp_path, 12)
-    assert_ends_like(whole, tmp_path, model)
-
-
 @pytest.mark.parametrize("stop", [1, 6])
 def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, stop):
     class Broken(Rows):
@@ -146,15 +135,6 @@ def test_stopping_anywhere_and_going_on_gives_the_same_numbers(whole, tmp_path, 
 
     with pytest.raises(RuntimeError, match="the reward function failed"):
         train(tmp_path, 12, Broken())
-    model, _ = train(tmp_path, 12)
-    assert_ends_like(whole, tmp_path, model)
-
-
-def test_half_a_line_that_a_kill_left_in_the_log_is_cut_off(whole, tmp_path):
-    train(tmp_path, 5)
-    for name in ("metrics.jsonl", "samples.jsonl"):
-        with open(tmp_path / name, "a") as file:
-            file.write('{"step": 6, "loss": 0.1}\n{"step": 7, "lo')
     model, _ = train(tmp_path, 12)
     assert_ends_like(whole, tmp_path, model)
 

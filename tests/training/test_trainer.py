@@ -110,17 +110,6 @@ def test_a_batch_whose_mask_is_empty_changes_nothing_and_stays_finite():
     assert_same_weights(model, Toy())
 
 
-def test_frozen_modules_are_given_to_the_objective_and_do_not_change():
-    def imitate(model, batch, teacher):
-        gap = model(batch["tokens"]) - teacher(batch["tokens"])
-        return jnp.square(gap).mean(), {"weight": 1.0}
-
-    model, teacher = Toy(0), Toy(1)
-    table = train(model, Rows(), 60, adamw(0.03), objective=imitate, frozen=[teacher])
-    assert table[-1]["loss"] < 0.3 * table[0]["loss"]
-    assert_same_weights(teacher, Toy(1))
-
-
 @pytest.mark.parametrize("asked", [{}, {"wrt": lora.Adapter}])
 def test_only_the_adapters_of_a_model_that_has_any_are_trained(asked, tmp_path):
     def model_with_adapter():
@@ -159,21 +148,6 @@ def test_an_adapted_model_trains_its_adapters_and_no_bit_of_its_base(kind):
     assert np.abs(model.layers.q_b[...]).max() > 1e-3
     after = nnx.to_pure_dict(nnx.state(lora.remove(model)))
     jax.tree.map(np.testing.assert_array_equal, before, after)
-
-
-def test_what_cannot_be_trained_is_refused_by_name():
-    def made(model, wrt):
-        return Trainer(model, objectives.sft(), adamw(1e-2), wrt=wrt, log=False)
-
-    for kind, dtype in {"int8": "int8", "nf4": "uint8"}.items():
-        small = lora.quantize(cached_model("qwen2"), kind)
-        made(small, nnx.Not(lora.Quantized))
-        with pytest.raises(ValueError, match=rf"layers\.\w+ \({dtype}\).*lora.add"):
-            made(small, nnx.Any(nnx.Param, lora.Quantized))
-        with pytest.raises(ValueError, match=r"layers\.q_scale \(float32\).*quantized"):
-            made(small, nnx.PathContains("q_scale"))
-    with pytest.raises(ValueError, match="LoRAParam.* matches no variable.*Toy"):
-        made(Toy(), nnx.LoRAParam)
 
 
 @pytest.mark.parametrize("where", ["loss", "grad_norm"])
@@ -254,17 +228,6 @@ def test_batches_without_anything_to_learn_end_the_run_and_say_why(objective, tm
     assert len(train(Toy(), Empty({1, 2, 4, 5}), 6, objective=objective, patience=3))
 
 
-def test_an_objective_without_a_weight_is_told_so():
-    with pytest.raises(ValueError, match=r'metrics\["weight"\]'):
-        train(Toy(), Rows(), 1, objective=lambda model, batch: (0.0, {}))
-
-
-def test_training_the_frozen_model_itself_is_refused():
-    model = Toy()
-    with pytest.raises(ValueError, match="nnx.clone"):
-        Trainer(model, squared_error, adamw(1e-2), frozen=[model])
-
-
 def test_a_batch_that_does_not_divide_names_both_numbers():
     mesh = make_mesh()
     with pytest.raises(ValueError, match="6 rows.*minibatches=4.*multiple of 4"):
@@ -307,18 +270,6 @@ def read_events(path):
         if values:
             events[event.step] = values
     return events
-
-
-def without_times(row):
-    return {name: x for name, x in row.items() if not is_timing(name)}
-
-
-def test_training_ends_with_the_batches_and_saves(tmp_path):
-    table = train(Toy(), Rows(end=3), 10, folder=tmp_path, save_every=2)
-    assert len(table) == 3
-    saved = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-    assert sorted(saved) == ["00000002", "00000003"]
-    assert len(train(Toy(), Rows(end=3), 10, folder=tmp_path, save_every=2)) == 3
 
 
 @pytest.mark.slow

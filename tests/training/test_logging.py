@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from helpers.training.logging import MetricsLog, Progress, cut
+from helpers.training.logging import MetricsLog, Progress
 
 
 def row(step, **more):
@@ -49,21 +49,6 @@ def test_a_damaged_line_is_named_with_what_to_do(tmp_path):
     path.write_text(path.read_text().replace('{"step": 2', '{"step" 2 '))
     with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is damaged.*out"):
         MetricsLog(tmp_path, log.position(), 3)
-
-
-@pytest.mark.parametrize(
-    "length, kept",
-    [(0, ""), (3, "ab\n"), (6, "ab\ncd\n"), (5, "ab\n"), (99, "ab\ncd\n")],
-)
-def test_cutting_keeps_whole_lines_only(tmp_path, length, kept):
-    path = tmp_path / "log"
-    path.write_text("ab\ncd\nhalf")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        cut(path, length)
-    assert path.read_text() == kept
-    said = [str(warning.message) for warning in caught]
-    assert len(said) == (length == 99) and all("table lacks rows" in x for x in said)
 
 
 def test_time_left_leaves_out_the_first_step_which_compiled():

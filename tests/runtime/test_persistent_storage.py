@@ -40,24 +40,6 @@ def test_on_colab_runs_go_to_drive(colab, tmp_path):
     assert colab[1] == [str(tmp_path / "drive")]
 
 
-def test_runs_of_two_stages_are_named_as_notebook_15_keeps_them(
-    colab, tmp_path, capsys
-):
-    """But what was moved aside is no run that goes on."""
-    runs = tmp_path / "drive" / "MyDrive" / "llm-post-training-course" / "runs"
-    (runs / "own_x" / "sft" / "model").mkdir(parents=True)
-    (runs / "own_x" / "grpo" / "checkpoints" / "00000006").mkdir(parents=True)
-    (runs / "own_x" / "measured").mkdir()
-    for folder, step in (("maths", 4), ("maths/earlier-1", 9)):
-        (runs / folder / "checkpoints" / f"{step:08d}").mkdir(parents=True)
-    runtime.use_persistent_storage()
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "  found there: maths, to step 4",
-        "  found there: own_x/grpo, to step 6",
-        "  found there: own_x/sft, finished",
-    ]
-
-
 def test_a_place_that_cannot_be_written_to_is_not_promised(
     colab, monkeypatch, tmp_path, capsys
 ):
