@@ -9,7 +9,6 @@ QLoRA (2305.14314), a quarter.
 import functools
 import math
 import warnings
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -116,7 +115,6 @@ def remove(model: Transformer) -> Transformer:
             delattr(layers, f"{name}_a")
             delattr(layers, f"{name}_b")
         layers.adapters, layers.adapter_scale = (), 1.0
-    _forget_bases(base)
     return base
 
 
@@ -287,9 +285,9 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     }
     first, *_ = arrays.values()
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
-    noted = _bases_of(model, kind)
-    kept = peft_folder.Adapters(first[0].shape[-1], factor, noted, arrays)
-    peft_folder.save(folder, kept, model.config, str(base or ""), fingerprint, started)
+    words = quantized.KINDS.get(kind, "")
+    found = peft_folder.Adapters(first[0].shape[-1], factor, words, arrays)
+    peft_folder.save(folder, found, model.config, str(base or ""), fingerprint, started)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:
@@ -314,8 +312,15 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
     alpha = found.factor * found.rank
     targets = {name for *_, name in found.arrays}
     adapted = add(model, found.rank, targets=targets, alpha=alpha)
-    if told := _remember_bases(adapted, found.base, _kind(model)):
-        warnings.warn(f"The adapters in {folder} {told}", stacklevel=2)
+    by_words = {words: kind for kind, words in quantized.KINDS.items()}
+    trained_on, kind = by_words.get(found.base, ""), _kind(model)
+    if trained_on and trained_on != kind:
+        warnings.warn(
+            f"The adapters in {folder} were trained beside {trained_on} matrices, and "
+            f"on this {kind or 'exact'} base answer a little differently. Pass "
+            f"lora.quantize(model, {trained_on!r}) of the exact one.",
+            stacklevel=2,
+        )
     for path, layers in adapted.stacks().items():
         layers.adapter_scale = found.factor
         for name in layers.adapters:
@@ -329,50 +334,3 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
 def _pair(layers, name):
     """Both thin matrices beside the one called `name`."""
     return [getattr(layers, f"{name}_{part}") for part in "ab"]
-
-
-EXACT = "exact"
-THEN = "; then "  # between the words of one base and of the next
-NOTE = "trained_beside"  # an attribute of a model, only where there is something to say
-
-
-def _bases_of(model: Any, own: str) -> str:
-    """What to note of a model's adapters; "" if all that is known of is exact.
-
-    Args:
-      own: how the model's matrices are stored, one of `quantized.KINDS`; "": exact.
-    """
-    kinds = *getattr(model, NOTE, ()), own or EXACT
-    return "" if {*kinds} == {EXACT} else THEN.join(map(_in_words, kinds))
-
-
-def _in_words(kind):
-    return quantized.KINDS.get(kind, kind)
-
-
-def _remember_bases(model: Any, noted: str, own: str) -> str:
-    """Keeps a folder's note with the model; what to warn of, "" if it is nothing.
-
-    Args:
-      noted: from `words`.
-      own: as there.
-    """
-    known = {word: kind for kind, word in quantized.KINDS.items()} | {EXACT: EXACT}
-    kinds = tuple(known[word] for word in noted.split(THEN) if word in known)
-    own = own or EXACT
-    if not {*kinds} - {own}:
-        return ""
-    setattr(model, NOTE, kinds[:-1] if kinds[-1] == own else kinds)
-    remedy = "Which of them they fit best, only an evaluation tells."
-    if len(kinds) == 1:
-        remedy = f"Pass lora.quantize(model, {kinds[0]!r}) of the exact one."
-    return (
-        f"were trained beside {', then '.join(kinds)} matrices, and on this {own} base "
-        f"answer a little differently. {remedy}"
-    )
-
-
-def _forget_bases(model: Any) -> None:
-    """Of a model whose adapters were taken off."""
-    if hasattr(model, NOTE):
-        delattr(model, NOTE)

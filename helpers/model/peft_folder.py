@@ -16,6 +16,7 @@ from helpers.model.folder import (
     FLOATS,
     MODEL,
     WeightsError,
+    read_json,
     require_finite,
     write,
     write_json,
@@ -28,13 +29,22 @@ WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
 PRINT, STARTED = "base weights", "started from"
 NO_TOWERS = ".*(vision|audio)_tower.*"
 BEFORE, AFTER = "base_model.model.", ".lora_{}.weight"
+# Settings that are read here, or that change no number. Any other one that is on, such
+# as DoRA, makes other numbers of the same tensors.
+KNOWN_SETTINGS = set(
+    "peft_type task_type base_model_name_or_path r lora_alpha use_rslora lora_dropout "
+    "target_modules exclude_modules init_lora_weights inference_mode revision "
+    "peft_version auto_mapping megatron_core qalora_group_size layers_pattern".split()
+)
+# These initialisations change the base as well, so that the adapters fit another.
+OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 class Adapters(NamedTuple):
     """What a folder holds.
 
-    factor: what the adapters' output is multiplied by. base: words on the base they
-    were trained on (`provenance`), "" if there are none.
+    factor: what the adapters' output is multiplied by. base: words on how the base
+    that they were trained on was quantized, "" if it was not.
     arrays: {path of the matrix: (a (layers, in, rank), b (layers, rank, out))},
       float32, paths as ("layers", "q").
     """
@@ -119,8 +129,8 @@ def _has_towers(base, config):
 
     path = pathlib.Path(base) / MODEL
     try:
-        if not path.is_file() and (kept := try_to_load_from_cache(str(base), MODEL)):
-            path = pathlib.Path(str(kept))
+        if not path.is_file() and (cached := try_to_load_from_cache(str(base), MODEL)):
+            path = pathlib.Path(str(cached))
         kind = json.loads(path.read_text("utf-8")).get("model_type")
     except (OSError, ValueError, AttributeError, errors.HFValidationError):
         return config.gemma4 is not None or config in map(KNOWN.get, SEES)
@@ -167,11 +177,8 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
             np.stack([part.T for part in parts]).astype(np.float32)
             for parts in (first, second)
         )
-        if not all(np.isfinite(array).all() for array in arrays[path]):
-            raise WeightsError(
-                f"{folder}: adapters of {path[-1]} have numbers that are not finite. "
-                "Fetch the folder or make it again."
-            )
+        for array in arrays[path]:
+            require_finite(array, f"adapters of {path[-1]} in {folder}")
     if tensors:
         name, letter = min(tensors)
         raise WeightsError(
@@ -227,15 +234,15 @@ def fingerprint_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its file of weights.
     """
-    return _noted(folder, PRINT)
+    return _metadata(folder, PRINT)
 
 
 def started_from(folder) -> str:
     """The adapters that a folder's were trained on from; else as `fingerprint_of`."""
-    return _noted(folder, STARTED)
+    return _metadata(folder, STARTED)
 
 
-def _noted(folder, name):
+def _metadata(folder, name):
     with _opened(pathlib.Path(folder)) as file:
         return (file.metadata() or {}).get(name, "")
 
@@ -259,113 +266,55 @@ def _tensors(folder):
 def _opened(folder):
     """The file of weights, to read from."""
     path = folder / WEIGHTS
+    if not path.is_file():
+        fix = "Fetch the folder or make it again."
+        if (folder / PICKLE).is_file():
+            fix = (
+                f"{PICKLE} is a pickle, which is never opened here. Load it with peft "
+                "if you trust it: save_pretrained(folder) writes safetensors."
+            )
+        raise WeightsError(f"{folder} has no {WEIGHTS}. {fix}")
     try:
         with safe_open(path, framework="numpy") as file:
             yield file
-    except FileNotFoundError:
-        remedy = "Fetch the folder or make it again."
-        if (folder / PICKLE).is_file():
-            remedy = (
-                f"Its {PICKLE} is a pickle, which is never opened here: load the "
-                "adapters with peft where you trust it, and save_pretrained(folder) "
-                "writes them as safetensors."
-            )
-        raise WeightsError(f"{folder} has no {WEIGHTS}. {remedy}") from None
-    except (SafetensorError, OSError) as error:
+    except SafetensorError as error:
         raise WeightsError(
-            f"{path} is damaged, or no file ({error}). Fetch it or make it again."
+            f"{path} is damaged ({error}). Fetch it or make it again."
         ) from None
-
-
-# Settings that would make other numbers of the same tensors, and what is fine.
-PLAIN = {
-    "bias": ("none",),
-    "use_dora": (False,),
-    "lora_bias": (False,),
-    "fan_in_fan_out": (False,),
-    "use_qalora": (False,),
-    "rank_pattern": ({},),
-    "alpha_pattern": ({},),
-    "modules_to_save": ([],),
-    "layers_to_transform": ([],),
-    "layer_replication": ([],),
-    "trainable_token_indices": ([],),
-    "target_parameters": ([],),
-    "alora_invocation_tokens": ([],),
-    "use_bdlora": (False,),
-    "arrow_config": (),
-    "monteclora_config": (),
-}
-# These ways to begin change the base as well, so that the adapters fit another.
-OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
-MOST = 2**24  # no rank or factor of adapters that anybody trained
 
 
 def read_settings(folder: pathlib.Path) -> dict:
-    """What adapter_config.json says, where its adapters can be read as LoRA's own.
+    """The content of adapter_config.json, if its adapters are plain LoRA.
 
     Raises:
-      WeightsError: there is no such file, it is damaged, or a setting makes of the
-        same tensors other numbers than are computed here.
+      WeightsError: there is no such file, it is damaged, or a setting makes other
+        numbers of the same tensors than are computed here.
     """
     path = folder / ADAPTERS
-    settings = _parsed(path)
-    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
+    if not path.is_file():
         raise WeightsError(
-            f"{path} is not of LoRA adapters, the only ones that are read."
+            f"{folder} has no {ADAPTERS}: it is not a folder of adapters. Fetch those "
+            "of the hub first: hub.fetch(id)."
         )
-    for name, fine in PLAIN.items():
-        if settings.get(name) is not None and settings[name] not in fine:
+    settings = read_json(path)
+    if settings.get("peft_type") != "LORA":
+        raise WeightsError(f"{path}: only LoRA adapters are read.")
+    for name, value in settings.items():
+        if value and name not in KNOWN_SETTINGS and (name, value) != ("bias", "none"):
             raise WeightsError(
-                f"{path}: {name}={settings[name]!r} is not supported. Load the adapters"
-                " with peft on their base, save what merge_and_unload() returns, and "
-                "load that folder as a model (weights.load)."
+                f"{path}: {name}={value!r} is not supported. Load the adapters with "
+                "peft on their base, save what merge_and_unload() returns, and load "
+                "that folder as a model (weights.load)."
             )
-    began = settings.get("init_lora_weights")
-    if isinstance(began, str) and began.lower().startswith(OTHER_BASES):
+    start = settings.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(OTHER_BASES):
         raise WeightsError(
-            f"{path}: init_lora_weights={began!r} changed the base, too: without that "
-            "base the adapters are of no use. Convert them with peft, as it describes."
+            f"{path}: init_lora_weights={start!r} changed the base, too. Convert the "
+            "adapters with peft, as its documentation describes."
         )
-    if not isinstance(settings.get("use_rslora") or False, bool):
-        raise WeightsError(
-            f"{path}: use_rslora={settings['use_rslora']!r} is neither true nor false."
-        )
-    _require_numbers(path, settings.get("r"), settings.get("lora_alpha"))
+    rank, alpha = settings.get("r"), settings.get("lora_alpha")
+    if type(rank) is not int or not 0 < rank < 2**24:
+        raise WeightsError(f"{path}: r={str(rank)[:40]} is not a rank above 0.")
+    if type(alpha) not in (int, float) or not 0 < alpha < 2**24:
+        raise WeightsError(f"{path}: lora_alpha={str(alpha)[:40]} is not above 0.")
     return settings
-
-
-def _parsed(path):
-    """What is in the file."""
-    if not path.parent.is_dir():
-        raise WeightsError(
-            f"{path.parent} is no folder on this machine. Pass the folder that holds "
-            f"{ADAPTERS}; adapters of the hub are fetched first: "
-            "huggingface_hub.snapshot_download(id)."
-        )
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise WeightsError(
-            f"{path.parent} has no {ADAPTERS}: it is no folder of adapters."
-        ) from None
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(
-            f"{path} is not JSON: {error}. Fetch the folder or make it again."
-        ) from None
-
-
-def _require_numbers(path, rank, alpha):
-    if type(rank) is not int or not 0 < rank < MOST:
-        raise WeightsError(
-            f"{path}: r={str(rank)[:40]}, and a rank is a whole number above 0, below "
-            f"{MOST:,}. Fetch the folder or make it again."
-        )
-    number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
-    if not number or not 0 < alpha < MOST:
-        raise WeightsError(
-            f"{path}: lora_alpha={str(alpha)[:40]}, and the adapters' factor is a "
-            f"number above 0, below {MOST:,}. Fetch the folder or make it again."
-        )

@@ -18,36 +18,15 @@ from test_model import forward
 from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
-from helpers import runtime
 from helpers.batches import BatchSource
 from helpers.model import layer as layers
 from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
-from helpers.tasks.maths import word_problems
-from helpers.text import chat
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
 
 TOKENS = texts(2, 9)
 STORED = [None, *quantized.KINDS]
-
-
-def logits_at_solutions(model, tokenizer, problems):
-    """Teacher-forced logits at the tokens of the solutions, (tokens, vocabulary)."""
-    columns = [[row[name] for row in problems] for name in ("question", "answer")]
-    examples = chat.examples_tokens(tokenizer, *columns)
-    tokens, mask = (np.zeros((len(examples), 160), np.int32) for _ in range(2))
-    for i, (example, learned) in enumerate(examples):
-        tokens[i, : len(example)], mask[i, : len(example)] = example, learned
-    return logits_of(model, tokens)[:, :-1][mask[:, 1:] > 0]
-
-
-def logits_of(model, tokens):
-    """Logits (rows, T, V) of tokens (rows, T) padded with 0 at the end."""
-    places = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
-    real = (tokens > 0).astype(np.int32)
-    hidden, _ = model(tokens[:, None], places[:, None], real[:, None])
-    return np.asarray(model.logits(hidden)[:, 0])
 
 
 def logits(model):
@@ -149,8 +128,9 @@ def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.parametrize("kind", quantized.KINDS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "kind"), zip(FAMILIES[1:], quantized.KINDS, strict=False)
+)
 def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(
     family, kind
 ):
@@ -176,8 +156,9 @@ def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(
     ]
 
 
-@pytest.mark.parametrize("kind", quantized.KINDS)
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int8", jnp.bfloat16), ("nf4 double", jnp.float32)]
+)
 def test_adapters_learn_beside_codes_as_beside_what_they_stand_for(kind, dtype):
     small = lora.quantize(make("qwen2", dtype=dtype), kind)
     small.activations = "float32"
@@ -197,20 +178,6 @@ def test_adapters_learn_beside_codes_as_beside_what_they_stand_for(kind, dtype):
     for path, x in ours.items():
         assert np.abs(x).max() > 1e-3
         np.testing.assert_allclose(x, expected[path], rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("kind", "furthest", "alike"), [("int8", 0.5, 0.99), ("nf4 double", 5, 0.95)]
-)
-def test_quantizing_hardly_changes_what_a_trained_model_says(kind, furthest, alike):
-    folder = runtime.ROOT / "data" / "tiny" / "grpo"
-    tokenizer, exact = chat.load_tokenizer(folder), weights.load(folder)
-    problems = word_problems.generate(20, seed=3, levels=(3,), split="test")
-    models = exact, lora.quantize(exact, kind)
-    large_TV, small_TV = (logits_at_solutions(m, tokenizer, problems) for m in models)
-    assert len(large_TV) > 800 and np.abs(large_TV).max() > 5
-    assert 0 < np.abs(large_TV - small_TV).max() < furthest
-    assert (large_TV.argmax(axis=-1) == small_TV.argmax(axis=-1)).mean() > alike
 
 
 def test_the_folder_is_what_peft_documents(tmp_path):
@@ -288,8 +255,10 @@ def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(kind)
     assert nnx.LoRAParam is lora.trainable(counted)
 
 
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("kind", ["llama", "bfloat16", "seeing"])
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [("llama", None), ("llama", "int8"), ("bfloat16", "nf4"), ("seeing", None)],
+)
 def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     """By PEFT's formula, W + lora_alpha / r · B A, on the base that is saved beside."""
     base = {
@@ -306,13 +275,7 @@ def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     weights.save(model, tmp_path / "merged")
     path = tmp_path / "adapters" / "adapter_model.safetensors"
     with safe_open(path, "numpy") as file:
-        word = {
-            None: None,
-            "int8": "int8, a scale per column",
-            "nf4": "NF4, a scale per 64",
-            "nf4 double": "NF4, a scale per 64, itself in 8 bits",
-        }
-        assert file.metadata().get("base") == word[stored]
+        assert file.metadata().get("base") == quantized.KINDS.get(stored)
     settings = json.loads((path.parent / "adapter_config.json").read_text())
     found = {
         name.removeprefix("base_model.model."): x for name, x in load_file(path).items()
@@ -346,12 +309,6 @@ def test_adapters_of_a_folder_are_there_whole_or_not_at_all(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_model_without_adapters_has_none_to_save(tmp_path):
-    for model in cached_model(), lora.merge(trained()), lora.remove(trained()):
-        with pytest.raises(ValueError, match="no adapters.*weights.save"):
-            lora.save(model, tmp_path)
-
-
 def test_a_base_made_of_an_adapted_model_is_the_base():
     """No adapter, scale or setting is left over."""
 
@@ -374,27 +331,6 @@ def test_adapters_and_codes_come_in_either_order(kind):
     assert np.abs(one - logits(then)).max() > 1e-3
 
 
-def test_what_would_be_lost_without_a_word_is_refused():
-    with pytest.raises(ValueError, match="adapters on q, up already.*lora.merge"):
-        lora.add(trained(targets=("up", "q")), 2, targets=("v",))
-    for kind, other in zip(quantized.KINDS, reversed(quantized.KINDS), strict=True):
-        with pytest.raises(ValueError, match=f"{kind} already.*scales would be lost"):
-            lora.quantize(lora.quantize(cached_model(), kind), other)
-    with pytest.raises(ValueError, match="'int4'. Choose of int8, nf4, nf4 double"):
-        lora.quantize(cached_model(), "int4")
-    with pytest.raises(ValueError, match="7 × 16 cannot be stored as NF4.*int8"):
-        lora.quantize(make("llama", ff=7), "nf4")
-
-
-def test_adapters_do_not_depend_on_the_order_of_their_names():
-    """A set's order differs from process to process."""
-    names = [("down", "k", "q"), {"q", "k", "down"}, ["k", "q", "down", "k"]]
-    one, *others = (nnx.split(lora.add(cached_model(), 2, targets=n)) for n in names)
-    for graph, state in others:
-        assert graph == one[0]
-        jax.tree.map(np.testing.assert_array_equal, state, one[1])
-
-
 def test_a_numpy_alpha_leaves_bfloat16_what_it_is():
     model = make("llama", dtype=jnp.bfloat16)
     x = jnp.ones((1, 1, 2, 16), jnp.bfloat16)
@@ -410,12 +346,14 @@ def test_what_cannot_be_adapted_is_said():
     for wrong in {"alpha": np.inf}, {"targets": ()}:
         with pytest.raises(ValueError, match="nothing could be learned"):
             lora.add(cached_model(), 2, **wrong)
-    for alpha in 0, np.nan, "8":
-        with pytest.raises(ValueError, match="alpha=.*: pass a number above 0"):
-            lora.add(cached_model(), 2, alpha=alpha)
-    for rank in 0, 2.5, True, None:
-        with pytest.raises(ValueError, match="rank=.*: pass a whole number from 1"):
-            lora.add(cached_model(), rank)
+    with pytest.raises(ValueError, match="rank=.*: pass a whole number from 1"):
+        lora.add(cached_model(), 0)
+    with pytest.raises(ValueError, match="adapters on q, up already.*lora.merge"):
+        lora.add(trained(targets=("up", "q")), 2, targets=("v",))
+    with pytest.raises(ValueError, match="int8 already.*scales would be lost"):
+        lora.quantize(lora.quantize(cached_model(), "int8"), "nf4")
+    with pytest.raises(ValueError, match="'int4'. Choose of int8, nf4, nf4 double"):
+        lora.quantize(cached_model(), "int4")
 
 
 def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path):
