@@ -98,12 +98,3 @@ def test_a_column_of_ones_that_values_keep_sums_weights_up(T):
     assert kept[1][1].shape[-1] == H + 1
     found = jax.jit(attention.attend)(query, kept, masks)
     np.testing.assert_allclose(found, plain(query, pieces, masks), atol=3e-6)
-
-
-def test_ones_are_added_once_and_only_beside_what_leaves_room():
-    values = jnp.zeros((1, 1, 1, 3, 64))
-    wide = attention.summing(values, 64)
-    assert wide.shape[-1] == 65 and bool((wide[..., -1] == 1).all())
-    assert attention.summing(wide, 64) is wide
-    full = jnp.zeros((1, 1, 1, 3, 256))
-    assert attention.summing(full, 256) is full

@@ -4,8 +4,6 @@ It needs no torch: what it makes of a question and a picture is what we make of 
 """
 
 import copy
-import json
-import shutil
 
 import gemma4_sights
 import numpy as np
@@ -63,21 +61,6 @@ def test_autoprocessor_reads_what_is_saved_here_again_and_again(tmp_path):
         assert (source / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-def test_folders_from_before_are_read_by_us_and_mended_by_saving(tmp_path):
-    """Without the names of the image's tokens, which AutoProcessor asks for."""
-    old = tmp_path / "old"
-    shutil.copytree(SHIPPED[0], old)
-    (old / "processor_config.json").unlink()
-    settings = json.loads((old / "tokenizer_config.json").read_text())
-    del settings["extra_special_tokens"]
-    (old / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(AttributeError, match="_token"):
-        AutoProcessor.from_pretrained(old, local_files_only=True)
-    tokenizer = chat.load_tokenizer(old)
-    weights.save(weights.load(old, vision=True), tmp_path / "new", tokenizer)
-    holds(tmp_path / "new")
-
-
 def test_the_processor_of_gemma_4_reads_what_is_saved_here(
     families, tmp_path, monkeypatch
 ):
@@ -109,26 +92,3 @@ def test_the_processor_of_gemma_4_reads_what_is_saved_here(
     assert 1 < ours.count(vision.image_token) <= vision.budget
     with pytest.raises(ValueError, match="does not have an `audio_token`"):
         processor(text=[text], images=[picture], audio=[np.zeros(1600, np.float32)])
-
-
-def test_a_tokenizer_keeps_its_own_names_of_what_stands_around_sounds(
-    families, tmp_path
-):
-    tokenizer, own = families["gemma4"], ("<|think|>", "<|tool>")
-    ids = tokenizer.convert_tokens_to_ids(own)
-    named = dict(zip(("boa_token", "eoa_token"), ids, strict=True))
-    chat.save_tokenizer(tokenizer, tmp_path / "once", named)
-    known = gemma4_sights.for_tokenizer(tokenizer).vision.image_tokens()
-    chat.save_tokenizer(
-        chat.load_tokenizer(tmp_path / "once"), tmp_path / "twice", known
-    )
-    again = AutoTokenizer.from_pretrained(tmp_path / "twice", local_files_only=True)
-    assert (again.boa_token, again.eoa_token) == own
-    assert (again.boi_token, again.eoi_token) == ("<|image>", "<image|>")
-
-
-def test_a_tokenizer_without_the_models_image_tokens_is_refused(tmp_path):
-    tokenizer = chat.load_tokenizer(SHIPPED[0])
-    with pytest.raises(ValueError, match="image_token is 558, which is no entry"):
-        chat.save_tokenizer(tokenizer, tmp_path / "new", {"image_token": 558})
-    assert not (tmp_path / "new").exists()

@@ -95,26 +95,6 @@ def test_every_answer_finds_what_is_its_own(shape, axis, seed, data):
         np.testing.assert_array_equal(one, two)
 
 
-@settings(deadline=None)
-@given(st.sampled_from(SHAPES), st.data())
-def test_those_that_go_on_move_with_their_prompt_once_they_fit(shape, data):
-    """Into half the rows, none twice; a part of a group is of one prompt."""
-    P, G = shape
-    flags = st.lists(st.booleans(), min_size=P * G, max_size=P * G)
-    ended = np.reshape(data.draw(flags), shape)
-    prompt_N1, member_Ng = map(np.asarray, batch_compaction.places(jnp.asarray(ended)))
-    size = G // 2 or 1
-    assert member_Ng.shape == (P * G // 2 // size, size)
-    moved = {
-        (p, g) for (p,), row in zip(prompt_N1, member_Ng, strict=True) for g in row
-    }
-    assert len(moved) == member_Ng.size
-    parts = sum(-(-int(n) // size) for n in (~ended).sum(axis=1))
-    fits = bool(batch_compaction.fits(jnp.asarray(ended)))
-    going = set(map(tuple, np.argwhere(~ended).tolist()))
-    assert fits == (parts <= len(member_Ng)) == (moved >= going)
-
-
 MODELS = {
     "adapters": (lambda: adapted(model("qwen2")), 4, {"top_p": 0.9}),
     "int8, greedy": (lambda: lora.quantize(model(seed=1)), 1, {"temperature": 0}),

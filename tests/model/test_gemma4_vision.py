@@ -18,7 +18,6 @@ from tiny_vision import forward, see
 from helpers.batches import images
 from helpers.generation import sampling
 from helpers.model import vision_config, weights
-from helpers.model.config import UnsupportedModel
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma4_vision"
 STORED = dict(np.load(GOLDEN / "vision.npz"))
@@ -130,16 +129,3 @@ def test_bounds_that_bound_nothing_come_and_go(tmp_path):
         save_file(tensors | {name: np.array(strange, np.float32)}, file)
         with pytest.raises(weights.WeightsError, match="output_max .* not finite"):
             weights.load(tmp_path, vision=True)
-
-
-def test_what_has_no_one_answer_or_does_not_fit_is_refused(model):
-    vision, pictures = model.config.vision, strips(model.config.vision)
-    for name in ("size", "tokens"):
-        with pytest.raises(UnsupportedModel, match=r"fit_for.*images\.shaped"):
-            getattr(vision, name)
-    with pytest.raises(images.ImageMismatch, match=r"images of \[6\].*take \[4, 3\]"):
-        images.check_prompts(TOKENS, MASK, pictures[[1, 0, 2, 3]], vision)
-    with pytest.raises(ValueError, match="fit_whole"):
-        model.see(pictures[..., :3, :])
-    with pytest.raises(ValueError, match="whole squares of 4"):
-        vision.strip(np.zeros((6, 8, 3), np.uint8))

@@ -17,7 +17,6 @@ PUBLISHED = (
     *(0.33791524171829224, 0.44070982933044434, 0.5626170039176941),
     *(0.7229568362236023, 1.0),
 )
-FURTHEST = (1 - 0.6961928) / 2  # half of the widest gap between two levels
 SHAPES = ((2, 3), (64, 5), (130, 140))  # half a byte's block, one, and two groups
 encode, decode = (
     jax.jit(quantized.encode_nf4, static_argnums=1),
@@ -102,17 +101,6 @@ def test_what_is_stored_is_the_nearest_level_of_each_number(weight, double):
 
 @given(weight=matrices())
 @settings(max_examples=25, deadline=None)
-def test_a_number_is_off_by_at_most_half_a_gap_of_its_block(weight):
-    off = np.abs(np.asarray(decode(encode(weight)), np.float64) - weight)
-    exact = np.asarray(weight, np.float64)
-    for (own, _), (wrong, _) in zip(in_blocks(exact), in_blocks(off), strict=True):
-        assert wrong.max() <= FURTHEST * np.abs(own).max() * (1 + 1e-5)
-        assert wrong[np.abs(own).argmax()] == 0  # the largest is a level itself
-        assert not wrong[own == 0].any()
-
-
-@given(weight=matrices())
-@settings(max_examples=25, deadline=None)
 def test_a_scale_in_8_bits_is_off_by_at_most_half_a_step_and_turns_no_sign(weight):
     once, twice = encode(weight), encode(weight, double=True)
     np.testing.assert_array_equal(once[""], twice[""])
@@ -125,43 +113,6 @@ def test_a_scale_in_8_bits_is_off_by_at_most_half_a_step_and_turns_no_sign(weigh
         assert (off[group] <= bound + 1e-6 * exact.max()).all()
     found = np.asarray(decode(twice), np.float64)
     assert (found * np.asarray(weight, np.float64) >= 0).all()
-
-
-@given(weight=matrices())
-@settings(max_examples=20, deadline=None)
-def test_storing_what_was_stored_changes_no_bit(weight):
-    parts = encode(weight)
-    again = encode(decode(parts))
-    jax.tree.map(np.testing.assert_array_equal, again, parts)
-
-
-@pytest.mark.parametrize("double", [False, True])
-def test_stacked_matrices_are_those_of_each_alone(double):
-    weight = jax.random.normal(jax.random.key(1), SHAPES[1])
-    parts = encode(jnp.stack([weight, -2 * weight]), double)
-    alone = decode(encode(-2 * weight, double))
-    np.testing.assert_allclose(decode(parts)[1], alone, rtol=1e-5)
-    second = decode({name: x[1] for name, x in parts.items()})
-    np.testing.assert_allclose(second, alone, rtol=1e-5)
-
-
-@pytest.mark.parametrize("double", [False, True])
-def test_bits_a_number_are_those_of_the_paper(double):
-    """4 for the code, 32 / 64 for the scale; or 8 / 64 and 32 / (64 · 256) for it."""
-    shape = jax.ShapeDtypeStruct((34, 2560, 10240), jnp.bfloat16)
-    parts = jax.eval_shape(lambda weight: quantized.encode_nf4(weight, double), shape)
-    bits = 8 * sum(x.size * x.dtype.itemsize for x in parts.values())
-    expected = 4.127 if double else 4.5
-    assert bits / shape.size == pytest.approx(expected, abs=2e-4)
-
-
-def test_normal_numbers_lose_less_than_with_evenly_spaced_levels():
-    weight = np.random.default_rng(0).normal(size=(640, 64)).astype(np.float32)
-    step = np.abs(weight.reshape(10, 64, 64)).max(axis=1).repeat(64, axis=0) / 7
-    even = np.round(weight / step) * step
-    stored = decode(encode(weight))
-    off = [np.square(x - weight).mean() for x in (stored, even)]
-    assert off[0] < 0.9 * off[1]
 
 
 def test_an_odd_number_of_rows_is_refused_by_name():

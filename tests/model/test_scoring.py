@@ -20,14 +20,11 @@ from tiny_models import (
     texts,
 )
 
-from helpers.model.config import ModelConfig
 from helpers.model.ops import REMAT
 from helpers.model.scoring import (
-    group_logprobs,
     hidden_targets_mask,
     token_logprobs,
 )
-from helpers.model.transformer import Transformer
 
 PROMPTS, COMPLETIONS = random_groups()
 PAIRS = [
@@ -178,26 +175,6 @@ def _shapes(jaxpr):
                 yield from _shapes(inner)
 
 
-def test_no_gradient_flows_through_the_entropy():
-    graph, state = nnx.split(cached_model())
-    groups = group_batch(PROMPTS, COMPLETIONS)
-    slopes = jax.jit(
-        jax.grad(lambda state: _scored(graph, state, groups, 8192)[1].sum())
-    )(state)
-    assert all(np.all(np.asarray(x) == 0) for x in jax.tree.leaves(slopes))
-
-
-def test_answers_of_one_token_are_scored_from_the_prompt_alone():
-    truth, hf = cached_tensors()
-    answers = [[[2], [9]], [[4], [4]], [[17], [3]]]
-    logprobs, _ = scored(cached_model(), group_batch(PROMPTS, answers))
-    assert logprobs.shape == (3, 2, 1)
-    for p, group in enumerate(answers):
-        for g, answer in enumerate(group):
-            expected = naive_decoder.logprobs(truth, hf, PROMPTS[p] + answer)[-1]
-            np.testing.assert_allclose(logprobs[p, g, 0], expected, atol=1e-5)
-
-
 def test_packed_rows_predict_each_target_from_its_own_example():
     """Token t from the tokens before it in its segment; masks stay beside targets."""
     a, b = texts(2, 6)
@@ -219,13 +196,6 @@ def test_packed_rows_predict_each_target_from_its_own_example():
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_group_logprobs_is_the_score_of_its_parts():
-    model, groups = cached_model(), group_batch(PROMPTS, COMPLETIONS)
-    ours, _ = jax.jit(lambda: group_logprobs(model, groups))()
-    theirs, _ = scored(model, groups)
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
-
-
 @pytest.mark.parametrize("remat", REMAT)
 def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
     model, groups = cached_model("qwen3"), group_batch(PROMPTS, COMPLETIONS)
@@ -233,63 +203,3 @@ def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
     other.remat = remat
     ours, expected = (gradient(m, groups, weight_of(groups))[1] for m in (other, model))
     assert_same_gradient(ours, expected)
-
-
-@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
-def test_layers_walked_all_in_one_turn_have_the_same_gradient_and_no_loop(family):
-    model, groups = cached_model(family), group_batch(PROMPTS, COMPLETIONS)
-    other = nnx.merge(*nnx.split(model))
-    other.unroll = model.config.layers
-    ours, expected = (gradient(m, groups, weight_of(groups))[1] for m in (other, model))
-    assert_same_gradient(ours, expected)
-
-    def loops(model):
-        tokens = jnp.zeros((1, 1, 8), jnp.int32)
-        forward = jax.jit(lambda: model(tokens, tokens)[0]).lower().compile()
-        return forward.as_text().count(" while(")
-
-    assert (loops(other), loops(model)) == (0, 1)
-
-
-def test_recomputing_more_takes_less_memory():
-    """Temporaries as XLA counts them: all kept, products, attention's, none."""
-
-    def temporaries(remat):
-        model = Transformer(ModelConfig("qwen3", 64, 32, 8, 2, 1, 16, 96), nnx.Rngs(0))
-        model.remat = remat
-        graph, state = nnx.split(model)
-        tokens = jnp.zeros((8, 1, 128), jnp.int32)
-
-        def loss(state):
-            return nnx.merge(graph, state)(tokens, tokens)[0].sum()
-
-        compiled = jax.jit(jax.grad(loss)).lower(state).compile()
-        return compiled.memory_analysis().temp_size_in_bytes
-
-    kinds = ("none", "cheap", "attention", "layer")
-    none, cheap, attention, layer = map(temporaries, kinds)
-    assert layer < 0.7 * cheap < 0.7 * none
-    assert layer < attention < cheap
-
-
-@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
-def test_what_is_kept_of_attention_spares_its_products_and_the_feed_forwards_last(
-    family,
-):
-    """Products of a gradient, by output: of a layer's seven only two run again."""
-    model = Transformer(ModelConfig(family, 64, 32, 2, 2, 1, 16, 96), nnx.Rngs(0))
-    graph, state = nnx.split(model)
-    tokens = jnp.zeros((2, 1, 8), jnp.int32)
-
-    def products(remat):
-        def loss(state):
-            model = nnx.merge(graph, state)
-            model.remat = remat
-            return model(tokens, tokens)[0].sum()
-
-        program = str(jax.make_jaxpr(jax.grad(loss))(state))
-        return program.count("= dot_general")
-
-    none, attention, layer = map(products, ("none", "attention", "layer"))
-    assert attention == none + 2  # gate and up
-    assert layer == none + (7 if family == "gemma3_text" else 6)

@@ -1,7 +1,6 @@
 """The kernel of long texts against plain attention: what is found, and gradients."""
 
 import dataclasses
-import types
 
 import gemma4_shapes
 import jax
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharded_long_texts import T, texts
 
-from helpers.model import attention, vision
+from helpers.model import vision
 from helpers.model.attention import Reach
 from helpers.model.config import ModelConfig
 from helpers.model.fast import splash_attention
@@ -98,20 +97,6 @@ def test_patches_find_what_they_find_in_blocks_and_learn_the_same(sizes):
         np.testing.assert_allclose(a, b, atol=2e-5)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_only_pictures_of_which_all_is_there_go_there_and_on_a_tpu(padded, monkeypatch):
-    monkeypatch.setattr(splash_attention, "LONG", T)
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
-    patches = jax.ShapeDtypeStruct((1, T, 2, 16), jnp.float32)
-    there = jnp.ones((1, T), bool) if padded else None
-    run = jax.jit(lambda x: vision.attend_to_all(x, x, x, there_BS=there)).trace(
-        patches
-    )
-    for platform, kernels in ("cpu", 0), ("tpu", int(not padded)):
-        text = run.lower(lowering_platforms=(platform,)).as_text()
-        assert text.count("tpu_custom_call") == kernels
-
-
 def test_pairs_are_those_of_blocks_in_which_something_is_seen():
     for length, size in ((4, 2), (12, 3), (40, 8), (40, 40)):
         for back in (0, 1, 2, 3, 7, 8, 9, 40, 60):
@@ -155,19 +140,6 @@ def test_only_long_rows_that_look_at_themselves_alone_go_there(changed, taken):
     assert splash_attention.fits(query, pieces, reach) is taken
 
 
-@pytest.mark.parametrize(
-    "rows, heads, taken", [(4, 2, True), (3, 2, False), (4, 1, False)]
-)
-def test_on_several_devices_rows_and_heads_must_be_dealt_out(
-    rows, heads, taken, monkeypatch
-):
-    mesh = types.SimpleNamespace(shape={"data": 2, "model": 2})
-    monkeypatch.setattr(splash_attention, "mesh_in_use", lambda: mesh)
-    query = jax.ShapeDtypeStruct((rows, 1, heads, 1, 2048, 8), jnp.float32)
-    reach = Reach(segments=jnp.ones((rows, 1, 2048)))
-    assert splash_attention.fits(query, [None], reach) is taken
-
-
 def model(gemma4=None, **changed):
     if gemma4:
         config = gemma4_shapes.config(**gemma4, vocab_size=64)
@@ -187,26 +159,6 @@ FAMILIES = pytest.mark.parametrize(
     [({}, 1, 1), (GEMMA, 2, 1), (SHARING, 2, 4), (VALUES, 2, 2)],
     ids=["all global", "with windows", "shared keys", "keys are values"],
 )
-
-
-@FAMILIES
-def test_a_model_takes_the_kernel_on_a_tpu_and_on_nothing_else(
-    family, kernels, layers, monkeypatch
-):
-    """Which of both is lowered; the text of the program names each kernel once."""
-    monkeypatch.setattr(splash_attention, "LONG", T)
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
-    policy = model(**family)
-    tokens = jax.ShapeDtypeStruct((1, 1, T), jnp.int32)
-    run = jax.jit(lambda tokens, positions: policy(tokens, positions)[0])
-    traced = run.trace(tokens, tokens)
-    found = {
-        platform: traced.lower(lowering_platforms=(platform,))
-        .as_text()
-        .count("tpu_custom_call")
-        for platform in ("cpu", "tpu")
-    }
-    assert found == {"cpu": 0, "tpu": kernels}  # far and near
 
 
 @FAMILIES
@@ -247,24 +199,3 @@ def test_a_model_learns_the_same_through_the_kernel(
 
 def test_on_a_mesh_each_device_takes_its_rows_and_heads():
     simulated_devices.run("sharded_long_texts.py", devices=4)
-
-
-def test_what_blocks_find_is_the_same_where_some_keys_are_not_even_looked_at():
-    """`in_blocks` as the kernel has it: the third block sees nothing of the first."""
-    query, piece, segments = texts(5, T=384)
-    mask = jnp.asarray(seen(np.asarray(segments), 40, False))
-    reach = Reach(0, 40, False, segments)
-    found = attention.in_blocks(query, [piece], [mask], reach)
-    kernel = splash_attention.attend_long(query, [piece], reach, interpret=True)
-    real = (segments > 0)[:, :, None, None, :, None]
-    np.testing.assert_allclose(found * real, kernel * real, atol=1e-5)
-
-
-def test_in_bfloat16_the_kernel_is_as_near_as_rounding_lets_it_be():
-    query, piece, segments = texts(7)
-    reach, real = Reach(segments=segments), (segments > 0)[:, :, None, None, :, None]
-    exact = splash_attention.attend_long(query, [piece], reach, interpret=True)
-    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), (query, piece))
-    found = splash_attention.attend_long(half[0], [half[1]], reach, interpret=True)
-    assert found.dtype == jnp.bfloat16
-    np.testing.assert_allclose(found * real, exact * real, atol=0.06)

@@ -12,7 +12,7 @@ from tiny_models import FAMILIES, VOCAB
 
 from helpers.generation.sampling import append, generate, row_keys
 from helpers.model import lora
-from helpers.model.attention import JOINED, KV
+from helpers.model.attention import KV
 from helpers.model.fast import unrolled
 
 SOME = ("q", "up", "down")  # of three products some matrices have no adapter
@@ -41,18 +41,6 @@ def with_room(kv, room):
 
     fillings = (-1, 7.0), (-2, 7.0), (2, SEEN), (2, 0)
     return KV(*(wider(a, x, y) for x, (a, y) in zip(kv, fillings, strict=True)))
-
-
-@pytest.mark.parametrize("family", ["qwen2", "gemma3_text"])
-def test_many_tokens_beside_a_cache_are_those_of_the_stack(family):
-    """From so many on, keys and values of all pieces are put together."""
-    model = tiny_models.model(family)
-    prefix, _ = pieces(model)
-    asked = tokens(2, P, G, JOINED), jnp.arange(JOINED)[None, None] + SEEN
-    expected, _ = model(*asked, earlier=(prefix,))
-    layers = unrolled.Unrolled(model)
-    found, _ = model(*asked, earlier=(unrolled.apart(prefix),), layers=layers)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("adapters", [None, SOME])

@@ -8,7 +8,6 @@ from flax import nnx
 from tiny_vision import (
     IMAGE,
     PICTURE,
-    SEES,
     Same,
     cached_model,
     forward,
@@ -21,7 +20,7 @@ from tiny_vision import model as make
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import attention, lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
-from helpers.model.vision import TEXT_HALF, Vision, attend_to_all
+from helpers.model.vision import TEXT_HALF
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -67,27 +66,6 @@ def test_an_image_across_blocks_of_queries_is_seen_whole(first, monkeypatch):
     model.remat = "none"  # another program: compiled anew
     at_once, _ = forward(model, tokens, seen)
     np.testing.assert_allclose(in_blocks, at_once, atol=2e-5)
-
-
-def test_attention_of_many_patches_in_blocks_is_that_of_all_at_once():
-    rng = np.random.default_rng(0)
-    q, k, v = (
-        jnp.asarray(rng.normal(size=(2, 512, 2, 4)), jnp.float32) for _ in range(3)
-    )
-    scores = np.einsum("bqnh,bsnh->bnqs", q, k) / 2
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    expected = np.einsum("bnqs,bsnh->bqnh", weights, v)
-    np.testing.assert_allclose(attend_to_all(q, k, v), expected, atol=1e-5)
-
-
-def test_a_picture_is_the_same_in_any_slot_row_and_batch():
-    model, four = cached_model(), pictures(2, 2)
-    together = see(model, four).reshape(4, 9, -1)
-    for one, expected in zip(four.reshape(4, 24, 24, 3), together, strict=True):
-        alone = see(model, one[None])
-        np.testing.assert_allclose(alone[0], expected, atol=1e-5)
-    assert np.abs(together[0] - together[1]).max() > 0.1
 
 
 def flat_batch(prompts, completions, images):
@@ -166,32 +144,6 @@ def test_sampled_answers_and_log_probs_are_those_of_an_uncached_forward(temperat
     assert compared > 20
 
 
-def test_an_image_is_encoded_once_per_prompt(monkeypatch):
-    """In rollout, update and reference: six pictures' slots for any group size."""
-    calls = []
-    see = Vision.__call__
-
-    def counted(self, images, *arguments):
-        calls.append(images.shape[:2])
-        return see(self, images, *arguments)
-
-    monkeypatch.setattr(Vision, "__call__", counted)
-    model = make(layers=1)
-    batch = groups(G=4)[2]
-    keys = row_keys(jax.random.key(1), 0, 3, 4)
-    generate(
-        model, batch["prompt"], batch["prompt_mask"], keys,
-        max_tokens=3, eos_ids=(), images=batch["images"],
-    )  # fmt: skip
-    assert calls == [(3, 2)]
-    calls.clear()
-    shape = batch["completion"].shape
-    batch |= {"logprobs": jnp.zeros(shape), "advantages": jnp.zeros(shape[:2])}
-    objective = objectives.policy_gradient(beta=0.1)
-    jax.eval_shape(lambda: objective.at_first(model, batch, make(layers=1)))
-    assert calls == [(3, 2)] * 2  # the policy, and the reference
-
-
 def arrays(model, part):
     """The weights of the tower, or those of the rest, without adapters."""
     state = nnx.to_pure_dict(nnx.state(lora.remove(model)))
@@ -241,23 +193,6 @@ def test_a_policy_gradient_with_pictures_moves_what_is_trained(kind):
         assert not any(moved["text"])
         paths = [path for path, _ in nnx.to_flat_state(trainer.state.params)]
         assert {path[0] for path in paths} == {"layers"} and len(paths) == 14
-
-
-def test_no_gradient_is_computed_through_a_frozen_tower():
-    """The tower's layers are walked once, forward; with it trained, back again."""
-
-    def walks(wrt):
-        graph, params, rest = nnx.split(make(layers=1), wrt, ...)
-        batch = groups()[2]
-
-        def total(params):
-            model = nnx.merge(graph, params, rest)
-            return group_logprobs(model, batch)[0].sum()
-
-        text = str(jax.make_jaxpr(jax.grad(total))(params))
-        return text.count(f"length={SEES.layers}")
-
-    assert walks(TEXT_HALF) == 1 and walks(nnx.Param) == 2
 
 
 def test_pictures_that_do_not_fit_are_refused():

@@ -15,8 +15,7 @@ from tiny_vision import forward, see
 
 from helpers.batches import images
 from helpers.generation import sampling
-from helpers.model import families, lora, weights
-from helpers.model.config import UnsupportedModel
+from helpers.model import families, weights
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma3_vision"
 STORED = dict(np.load(GOLDEN / "vision.npz"))
@@ -121,33 +120,6 @@ def test_every_spelling_of_the_names_is_read(spelling, tmp_path):
     assert half.config.vision is None and not hasattr(half, "vision")
     only_text = logits(half, None)[2]
     np.testing.assert_allclose(only_text, STORED["logits"][2], atol=1e-4)
-
-
-def test_a_tower_that_is_incomplete_or_not_there_is_named(tmp_path):
-    (tmp_path / "config.json").write_bytes((GOLDEN / "config.json").read_bytes())
-    tensors = load_file(GOLDEN / "model.safetensors")
-    kernel = "vision_tower.embeddings.patch_embedding.weight"
-    save_file(tensors | {kernel: tensors[kernel][:, :, :2].copy()},
-              tmp_path / "model.safetensors")  # fmt: skip
-    with pytest.raises(weights.WeightsError, match=r"patch_embedding.*\(12, 3, 2, 4\)"):
-        weights.load(tmp_path, vision=True)
-    del tensors["multi_modal_projector.mm_input_projection_weight"]
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(weights.WeightsError, match="lack 1 tensors.*projection_weight"):
-        weights.load(tmp_path, vision=True)
-    weights.load(tmp_path)  # the text half has all it needs
-    with pytest.raises(UnsupportedModel, match="vision=False"):
-        weights.load(GOLDEN.parent / "gemma3_text", vision=True)
-
-
-def test_adapters_are_named_as_inside_transformers_and_spare_the_tower(model, tmp_path):
-    lora.save(lora.add(model, 2, targets=("q", "down")), tmp_path)
-    tensors = load_file(tmp_path / "adapter_model.safetensors")
-    stem = "base_model.model.model.language_model.layers.3.mlp.down_proj"
-    assert f"{stem}.lora_B.weight" in tensors and len(tensors) == 2 * 2 * 4
-    assert not [name for name in tensors if "vision" in name]
-    settings = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert settings["exclude_modules"] == ".*(vision|audio)_tower.*"
 
 
 def test_names_are_undone():
