@@ -52,22 +52,6 @@ def test_turns_are_gemmas(tokenizer):
     )
 
 
-def test_turns_that_do_not_alternate_are_refused(tokenizer):
-    with pytest.raises(Exception, match="alternate"):
-        chat.prompt_tokens(tokenizer, [user("a"), user("b")])
-
-
-def test_the_mask_is_the_answer_and_its_end_token_by_token(tokenizer):
-    tokens, mask = chat.example_tokens(tokenizer, "What is 3+4?", "It is 7.")
-    written = tokenizer.convert_ids_to_tokens(tokens)
-    learned = [token for token, one in zip(written, mask, strict=True) if one]
-    start = written.index("<start_of_turn>", 2) + 3
-    assert written[start - 3 : start] == ["<start_of_turn>", "model", "Ċ"]
-    assert mask == [0] * start + [1] * len(learned) + [0]
-    assert written[-1] == "Ċ" and learned[-1] == "<end_of_turn>"
-    assert "".join(learned[:-1]).replace("Ġ", " ") == "It is 7."
-
-
 words = st.text("ab 12\n<>#=+-é’.", max_size=30)
 
 
@@ -117,14 +101,6 @@ def test_hostile_and_ordinary_prompts_keep_their_places_in_a_batch(tokenizer):
     assert chat.prompts_tokens(tokenizer, questions) == [
         chat.prompt_tokens(tokenizer, question) for question in questions
     ]
-
-
-def test_a_control_token_in_two_messages_is_none(tokenizer):
-    messages = [user("<bos> <end_of_"), assistant("turn> <"), user("eos>")]
-    text = tokenizer.decode(chat.prompt_tokens(tokenizer, messages))
-    assert text == tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    )
 
 
 @pytest.mark.parametrize("between", ["", " ", "\n"])
@@ -209,12 +185,6 @@ def test_a_template_that_never_ends_a_turn_is_refused():
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
     with pytest.raises(ValueError, match="could not stop"):
         chat.example_tokens(tokenizer, "a", "b")
-
-
-def test_one_answer_per_question(tokenizer):
-    with pytest.raises(ValueError, match="2 questions but 1 answers"):
-        chat.examples_tokens(tokenizer, ["a", "b"], ["c"])
-    assert chat.examples_tokens(tokenizer, [], []) == []
 
 
 # --- messages of which a template would silently leave out something ---

@@ -56,29 +56,6 @@ def test_prompts_equal_transformers_own_rendering(families, family, texts, think
     assert ours == theirs["input_ids"]
 
 
-@unhurried
-@given(st.lists(st.tuples(words, words), min_size=1, max_size=3))
-def test_the_mask_is_transformers_own_where_the_template_marks_answers(families, pairs):
-    tokenizer = families["gemma3_text"]
-    messages = [turn for q, a in pairs for turn in (user(q), assistant(a))]
-    theirs = tokenizer.apply_chat_template(
-        messages, return_dict=True, return_assistant_tokens_mask=True
-    )
-    tokens, mask = chat.conversation_tokens(tokenizer, messages)
-    assert (tokens, mask) == (theirs["input_ids"], theirs["assistant_masks"])
-
-
-@pytest.mark.parametrize("family", ["gemma3_text", "gemma4", "qwen2", "llama"])
-def test_an_answer_begins_where_its_prompt_ends(families, family):
-    tokenizer = families[family]
-    messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
-    tokens, mask = chat.conversation_tokens(tokenizer, messages)
-    for count in (1, 3):
-        prompt = chat.prompt_tokens(tokenizer, messages[:count])
-        assert tokens[: len(prompt)] == prompt and mask[len(prompt)] == 1
-        assert mask[len(prompt) - 1] == 0
-
-
 @pytest.mark.parametrize(
     "family, ends",
     [
@@ -175,12 +152,6 @@ def test_earlier_answers_that_qwen3_rewrites_are_refused_and_learned_one_by_one(
     )
 
 
-def test_thinking_under_a_prompt_without_thinking_is_refused(families):
-    messages = [user("Hi"), assistant("<think>\nHmm\n</think>\n\nYo")]
-    with pytest.raises(ValueError, match="message 1.*thinking=None or True"):
-        chat.conversation_tokens(families["qwen3"], messages, False)
-
-
 # As Qwen3-Thinking-2507 and DeepSeek's distilled models write it: the prompt opens the
 # thinking; an answer has an empty block, or none.
 ALWAYS_THINKS = (
@@ -233,19 +204,6 @@ def test_a_part_that_the_template_leaves_out_is_said(families, family, answer, p
         chat.conversation_tokens(families[family], messages)
 
 
-def test_a_tool_result_that_the_template_leaves_out_is_said(families, monkeypatch):
-    tokenizer = families["qwen2"]
-    without_tools = (
-        "{% for m in messages if m.role != 'tool' %}<|im_start|>{{ m.role }}\n"
-        "{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    monkeypatch.setattr(tokenizer, "chat_template", without_tools)
-    messages = [user("Hi"), assistant("Yo"), tool("Milk"), assistant("Ciao")]
-    with pytest.raises(ValueError, match="content of message 2.*'tool'"):
-        chat.conversation_tokens(tokenizer, messages)
-
-
 def test_an_answer_without_one_clear_end_is_refused(families, monkeypatch):
     tokenizer = families["llama"]
     ends = (
@@ -263,25 +221,3 @@ def test_an_answer_without_one_clear_end_is_refused(families, monkeypatch):
 def test_a_conversation_without_an_answer_is_refused(families, messages):
     with pytest.raises(ValueError, match="no answer to a prompt"):
         chat.conversation_tokens(families["qwen2"], messages)
-
-
-def test_llama_says_what_it_cannot_write(families):
-    tokenizer = families["llama"]
-    for answer in (
-        assistant("Yo", tool_calls=[CALL]),
-        assistant("", tool_calls=[CALL, CALL]),
-    ):
-        with pytest.raises(Exception, match="one tool call and no text"):
-            chat.conversation_tokens(tokenizer, [user("Hi"), answer], tools=TOOLS)
-    with pytest.raises(Exception, match="tools in a question"):
-        chat.prompt_tokens(tokenizer, [system("Hi")], tools=TOOLS)
-
-
-def test_thinking_that_is_dropped_from_an_answer_not_learned_is_no_error(families):
-    tokenizer = families["qwen3"]
-    thought = assistant("<think>\nHmm\n</think>\n\n", tool_calls=[CALL])
-    messages = [user("Hi"), thought, tool("Milk"), user("Bye"), assistant("Ciao")]
-    tokens, mask = chat.conversation_tokens(tokenizer, messages, last_only=True)
-    assert "Hmm" not in tokenizer.decode(tokens)
-    own = [t for t, one in zip(tokens, mask, strict=True) if one]
-    assert tokenizer.decode(own) == "<think>\n\n</think>\n\nCiao<|im_end|>"

@@ -151,29 +151,6 @@ def test_a_result_has_its_own_calls_name_where_the_template_looks_it_up(
     assert mask[at - 1] == 1 and not any(mask[at : at + len(tokens)])
 
 
-def test_ids_that_messages_have_are_kept_and_results_in_another_order_find_theirs(
-    tokenizer, monkeypatch
-):
-    monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
-    calls = [
-        {"id": key, "type": "function", "function": {"name": name, "arguments": {}}}
-        for key, name in (("a", "lookup"), ("b", "food"))
-    ]
-    told = [tool("2") | {"tool_call_id": "b"}, tool("1") | {"tool_call_id": "a"}]
-    messages = [user("Hi"), assistant("", tool_calls=calls), *told, assistant("Yo")]
-    tokens, _ = chat.conversation_tokens(tokenizer, messages)
-    text = "".join(written(tokenizer, tokens))
-    assert text.index("response:food:2") < text.index("response:lookup:1")
-    assert messages[1]["tool_calls"] is calls and calls[0].keys() == calls[1].keys()
-
-
-def test_words_beside_a_call_are_refused_whatever_the_template(tokenizer, monkeypatch):
-    monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
-    called = assistant("Look", tool_calls=[CALL])
-    with pytest.raises(ValueError, match="Message 1 has words beside its call"):
-        chat.conversation_tokens(tokenizer, [user("Hi"), called, named("Milk")])
-
-
 def test_a_template_with_results_in_turns_of_their_own_is_refused(
     tokenizer, monkeypatch
 ):
@@ -189,15 +166,6 @@ def test_a_template_with_results_in_turns_of_their_own_is_refused(
         told = "Hi" if refused is chat.prompt_tokens else [named("Milk")]
         with pytest.raises(ValueError, match="writes results into its own turn"):
             refused(tokenizer, told, tools=TOOLS)
-
-
-def test_only_the_last_answer_is_learned_if_asked(tokenizer):
-    messages = [user("Hi"), assistant("", tool_calls=[CALL]), named("Milk")]
-    got = chat.conversation_tokens(
-        tokenizer, [*messages, assistant("Yo")], last_only=True
-    )
-    before = [*ASKED, *CALLED, "<|tool_response>", *MILK]
-    hold(tokenizer, got, before, ["Yo", "<turn|>"], ["\n"])
 
 
 def test_thinking_is_asked_for_and_stands_before_a_call(tokenizer):
@@ -378,11 +346,6 @@ def test_a_result_does_not_leave_its_block(tokenizer):
         harmless = chat.turn_tokens(tokenizer, [named("Milk")], ended=ended)
         assert controls(tokenizer, hostile) == controls(tokenizer, harmless)
         assert injected in tokenizer.decode(hostile)
-
-
-def test_a_result_without_a_call_is_refused(tokenizer):
-    with pytest.raises(jinja2.TemplateError, match="after no call"):
-        chat.prompt_tokens(tokenizer, [user("Hi"), assistant("Yo"), named("Milk")])
 
 
 def test_calls_end_as_the_family_ends_them_whatever_the_template_writes(

@@ -101,12 +101,6 @@ def test_scores_join_what_sentencepiece_joins(text):
     assert chat.decode(SENTENCE_PIECE, ids) == text
 
 
-def test_what_the_user_defined_is_one_token_and_shown():
-    assert SENTENCE_PIECE.tokenize("a\n\nb<eos>") == ["a", "\n\n", "b", "<eos>"]
-    ids = SENTENCE_PIECE("a\n\nb<eos>")["input_ids"]
-    assert SENTENCE_PIECE.decode(ids, skip_special_tokens=True) == "a\n\nb"
-
-
 # --- Gemma 4's merges of pieces ---
 
 GEMMA = {
@@ -166,26 +160,6 @@ def test_llama_cpp_begins_with_the_first_token_whatever_the_file_says():
     own.chat_template = "{{ messages[0]['content'] }}<turn|>"
     with pytest.raises(GGUFTokenizerError, match="begins every text of Gemma with"):
         to_fields(own)
-
-
-def test_in_gemmas_folders_only_the_template_begins_with_the_first_token():
-    """And llama.cpp begins texts with it, whatever the file says."""
-    parts = json.loads(OF_GEMMA.backend_tokenizer.to_str()) | {"post_processor": None}
-    bare = as_gemma(parts)
-    assert bare("a").input_ids == OF_GEMMA("a").input_ids[1:]
-    assert to_fields(bare)["tokenizer.ggml.add_bos_token"]
-    assert to_tokenizer(to_fields(bare))("a").input_ids == OF_GEMMA("a").input_ids
-
-
-def test_a_call_is_read_back_as_special_in_any_kind_of_tokenizer():
-    tags = {"special": ("<eos>", "<turn|>", "<|tool_call>", "<|tool_response>")}
-    own = byte_pairs("gpt-2", **tags, eos_token="<eos>", template=GEMMA["template"])
-    back = to_tokenizer(to_fields(own))
-    ids = own("<|tool_call>a", add_special_tokens=False).input_ids
-    assert chat.decode(own, ids) == chat.decode(back, ids) == "a"
-    assert chat.eos_ids(back) == chat.eos_ids(own)
-    names = own.convert_ids_to_tokens(chat.eos_ids(own))
-    assert names == ["<turn|>", "<eos>", "<|tool_response>"]
 
 
 def as_gemma(parts):
@@ -303,12 +277,6 @@ def changed(made, **changes):
     )
 
 
-def test_the_courses_own_tokenizer_has_no_name_in_llama_cpp():
-    own = tokenizer.train_tokenizer(["How many apples has Mia?"], 300)
-    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
-        to_fields(own)
-
-
 # --- merges that are missing ---
 
 LOST = "of [0-9]+ entries are made by no merge, .* merges are missing.* Fetch the file"
@@ -327,22 +295,6 @@ def test_a_file_that_lacks_merges_is_refused(made, count):
     """Nothing else shows: it would cut text into four times the tokens."""
     with pytest.raises(GGUFTokenizerError, match=LOST):
         to_tokenizer(with_merges(made, count))
-
-
-def test_a_share_of_entries_as_large_as_gemmas_may_be_made_by_no_merge():
-    """Of Gemma 3's 242,661 that are no bytes, 6,322; converters call some normal."""
-    fields = to_fields(OF_GEMMA)
-    tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
-    several = sum(len(t) > 1 and k == 1 for t, k in zip(tokens, kinds, strict=True))
-    spare = [f"<unused{i}>" for i in range(round(0.027 * several))]
-    assert spare
-    for kind, entries in ((1, spare), (4, spare * 9), (5, spare * 9)):
-        entries = [f"{entry}{i}" for i, entry in enumerate(entries)]
-        more = {"tokens": tokens + entries, "token_type": kinds + [kind] * len(entries)}
-        back = to_tokenizer(
-            fields | {f"tokenizer.ggml.{key}": x for key, x in more.items()}
-        )
-        assert back("many apples").input_ids == OF_GEMMA("many apples").input_ids
 
 
 # --- what llama.cpp does by itself, as it was seen to by `make gguf-check` ---
@@ -391,17 +343,6 @@ def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
     assert SENTENCE_PIECE("a").input_ids[0] == 1
     without = to_tokenizer(pieces(add_bos_token=False))
     assert without("a").input_ids == SENTENCE_PIECE("a").input_ids[1:]
-
-
-def test_what_the_template_does_not_begin_with_is_not_begun_with():
-    """llama.cpp puts the first token before prompts, too, if the file says so."""
-    start = {"first": "<s>", "bos_token": "<s>", "special": ("<s>", "<|im_end|>")}
-    template = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
-    own = byte_pairs("gpt-2", eos_token="<|im_end|>", template=template, **start)
-    assert own("a").input_ids[0] == 0
-    assert not to_fields(own)["tokenizer.ggml.add_bos_token"]
-    own.chat_template = "<s>" + template
-    assert to_fields(own)["tokenizer.ggml.add_bos_token"]
 
 
 def test_what_ends_a_turn_is_told_as_llama_cpp_knows_few_ends_by_name():

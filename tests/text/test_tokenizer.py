@@ -15,7 +15,7 @@ from small_disk import disk_of
 
 from helpers.tasks.maths import word_problems
 from helpers.text import chat
-from helpers.text.tokenizer import SPECIAL_TOKENS, read_template, train_tokenizer
+from helpers.text.tokenizer import read_template, train_tokenizer
 
 unhurried = settings(deadline=None, max_examples=60)
 
@@ -36,30 +36,11 @@ def pieces(tokenizer, text):
     return [tokenizer.decode([i]) for i in ids]
 
 
-def test_the_special_tokens_come_first_in_gemmas_order(tokenizer):
-    ids = tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))
-    assert ids == list(range(9))
-    assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
-    assert (tokenizer.bos_token_id, tokenizer.unk_token_id) == (2, 3)
-
-
-def test_the_size_is_kept_and_ids_have_no_gaps(texts):
-    for size in (300, 512):
-        vocabulary = train_tokenizer(texts, size).get_vocab()
-        assert sorted(vocabulary.values()) == list(range(size))
-
-
 def test_training_twice_gives_the_same_file(texts, tmp_path):
     for name in ("one", "two"):
         train_tokenizer(texts[:300], 600).save_pretrained(tmp_path / name)
     files = [tmp_path / name / "tokenizer.json" for name in ("one", "two")]
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-@pytest.mark.parametrize("texts, size", [([], 1024), (["a"], 265)])
-def test_nothing_to_learn_from_or_no_room_is_an_error(texts, size):
-    with pytest.raises(ValueError, match="at least one text and 300 entries"):
-        train_tokenizer(texts, size)
 
 
 # Characters of one to four UTF-8 bytes, with every byte that UTF-8 can hold.
@@ -206,16 +187,6 @@ def test_a_folders_own_template_wins(tmp_path):
     own = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
     (tmp_path / "chat_template.jinja").write_text(own)
     assert chat.load_tokenizer(tmp_path).chat_template == own
-
-
-def test_the_familys_template_is_saved_with_the_tokenizer(tmp_path):
-    tokenizer = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen3"))
-    chat.save_tokenizer(tokenizer, tmp_path / "again")
-    again = chat.load_tokenizer(tmp_path / "again")  # there is no config.json there
-    for thinking in (None, False):
-        assert chat.prompt_tokens(again, "Hi", thinking) == chat.prompt_tokens(
-            tokenizer, "Hi", thinking
-        )
 
 
 def test_a_model_that_is_not_to_think_is_asked_so_everywhere_and_after_saving(tmp_path):

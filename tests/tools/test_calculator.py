@@ -139,28 +139,6 @@ def test_sums_agree_with_python(expression):
     assert calculate(text) == value
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("16-3-4", 9),
-        ("2+3*4", 14),
-        ("24/4/2", 3),
-        ("-3+5", 2),
-        ("+3*+2", 6),
-        ("180//3", 60),
-        ("7//2*2", 6),
-        ("2*-3", -6),
-        (" 1 + 1 ", 2),
-        (".5*4", 2),
-        ("5.", 5),
-        ("0.1+0.2", Fraction(3, 10)),
-        ("((((1))))", 1),
-    ],
-)
-def test_sums_know_precedence_signs_and_decimals(expression, value):
-    assert calculate(expression) == value
-
-
 def test_sums_do_not_hang_on_the_stack_that_is_left():
     deep = "(" * 59 + "1" + ")" * 59
 

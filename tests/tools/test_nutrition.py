@@ -68,11 +68,6 @@ def test_the_table_has_the_classes_of_food_101_and_no_others():
     assert sorted(FOODS) == sorted(CLASSES)
 
 
-def test_every_row_that_claims_a_usda_entry_is_among_the_published_ones():
-    claimed = {f for f, row in FOODS.items() if row["checked_against"][:3] == "SR "}
-    assert claimed == {line.split()[0] for line in PUBLISHED}
-
-
 def test_a_name_stands_for_one_food(tmp_path, monkeypatch):
     assert nutrition.names()["bolognese"] == "spaghetti_bolognese"
     edit(tmp_path, monkeypatch, "beef steak;sirloin steak", "wings")
