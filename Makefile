@@ -98,7 +98,7 @@ serve: $(READY)  ## serve a model folder with vLLM (SERVE_ARGS="FOLDER --engine 
 	$(PY) -m scripts.serve $(SERVE_ARGS)
 
 ENGINE ?= transformers
-serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm, load, browser
+serve-check: $(READY)  ## ask a running server: ENGINE=transformers, llama, vllm
 	$(PY) tests/serve/serve.py $(ENGINE) $(CHECK_ARGS)
 
 gguf-check: $(READY)  ## llama.cpp reads our files, into data/results/gguf_llama_cpp.csv
@@ -130,7 +130,6 @@ colab-check: $(READY)  ## the set-up cell and notebooks 02, 04, 07 in an imitati
 
 app-check: $(READY)  ## the assistant's web page in a headless Chromium
 	$(PY) tests/browser/check.py
-	PYTHONPATH=. $(PY) tests/browser/two_servers.py
 	$(PY) -m scripts.app_picture --check
 
 release-check: $(READY)  ## whether tag, badges and set-up cells agree

@@ -1,6 +1,6 @@
 """`make handover-check`: our rewards, weights and rows in the engines of clusters.
 
-    python tests/engines/handover.py [trl] [tunix] [xpk] [kinetic] [maxtext]
+    python tests/engines/handover.py [trl] [tunix] [xpk] [maxtext]
 
 Without a word all of them but MaxText, which wants Python 3.12 and 2 GB.
 
@@ -8,10 +8,9 @@ Each engine has an environment of its own under build/engines, made here with pi
 TRL and Tunix a model that the course wrote takes one real step of GRPO, rewarded by
 `correct`, `format_reward` and `length_penalty` as they are; what they said is compared
 with what they say here, and food rewards with what is written of conversations. Tunix's
-and MaxText's loaders read our weights, and we read theirs. Kinetic sends a function to
-a pod that runs here. XPK makes the JobSets of rows (it starts nothing), held to what
-`helpers.handover` knows of slices, and to JobSet's schema where COURSE_JOBSET_SCHEMA
-names it.
+loaders read our weights, and we read theirs. XPK makes the JobSets of rows (it starts
+nothing), compared with the slices of `helpers.handover`, and with JobSet's schema where
+COURSE_JOBSET_SCHEMA names it.
 """
 
 import os
@@ -40,7 +39,6 @@ NEEDS = {
     "trl": (*PEERS["trl"], ["jax==0.10.2"]),  # helpers.rewards looks where it runs
     "tunix": PEERS["tunix"],
     "xpk": (["xpk==1.16.0"],),
-    "kinetic": (["keras-kinetic==0.0.4", "jax==0.10.2"],),
     "maxtext": other_engines.MAXTEXT,
 }
 QUESTIONS = 4
@@ -140,8 +138,6 @@ def main():
                 other_engines.through_tunix(python, scratch)
             if engine == "xpk":
                 manifests(python, scratch)
-            if engine == "kinetic":
-                other_engines.sent(python, scratch)
             if engine == "maxtext":
                 other_engines.in_maxtext(python, scratch)
 

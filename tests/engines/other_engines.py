@@ -1,14 +1,12 @@
-"""What `handover.py` checks beside steps and manifests: weights, Kinetic, MaxText."""
+"""What `handover.py` checks beside steps and manifests: weights, and MaxText."""
 
 import json
-import pathlib
 
 import numpy as np
 import weights_out
 from ask import ROOT, run, told_by
 from conversations import CASES
 from handover_orders import LLAMA
-from safetensors.numpy import load_file
 
 from helpers.handover import Order
 from helpers.rewards import (
@@ -33,13 +31,6 @@ MAXTEXT = (
     optax chex psutil jsonlines huggingface-hub tabulate sympy google-cloud-storage
     google-metrax ninja""".split(),
 )
-# Of MaxText's models, with our small sizes.
-SIZES = """base_emb_dim=64 base_num_query_heads=4 base_num_kv_heads=2 base_mlp_dim=128
-head_dim=16""".split()
-SHAPES = {
-    "qwen3": ("qwen3-0.6b", ["base_num_decoder_layers=2"]),
-    "gemma3-4b": ("gemma3-4b", ["base_num_decoder_layers=7", "sliding_window_size=8"]),
-}
 
 
 def through_tunix(python, scratch):
@@ -64,25 +55,8 @@ def through_tunix(python, scratch):
         print(said)
 
 
-def sent(python, scratch):
-    """A function through Kinetic: what its pod says, and what Kubernetes is asked."""
-    texts, answers = ["#### 4", "#### 5"], ["4", "4"]
-    asked = {"texts": texts, "answers": answers, "course": str(ROOT / "helpers")}
-    found = told_by("kinetic", python, asked, scratch)
-    place, scores = found["back"]
-    assert scores == correct(texts, texts, answers), scores
-    assert not pathlib.Path(place).is_relative_to(ROOT), "the pod read this checkout"
-    assert found["labels"]["cloud.google.com/gke-tpu-topology"] == "2x4"
-    print(
-        f"kinetic {found['version']}: without Google Cloud's tools it says "
-        f"{found['refused']!r}; a pod that runs here scored as we do, sent "
-        f"{found['sent_mb']:.2f} MB; {found['chips']} chips, the largest slices "
-        f"{found['largest']}"
-    )
-
-
 def in_maxtext(python, scratch):
-    """Our settings, rewards and rows in MaxText, and our weights in its converter."""
+    """Our settings, rewards and rows in MaxText."""
     asked = maxtext_asks()
     found = told_by("maxtext", python, asked, scratch)
     for algorithm, words in asked["commands"].items():
@@ -111,31 +85,6 @@ def in_maxtext(python, scratch):
         f"maxtext {found['version']}: settings of {[*asked['commands']]} read as given;"
         f" {len(ours)} rewards of {len(texts)} texts as here; a batch of "
         f"{len(golds)} rows; without the stand-in for vLLM: {found['refused']}"
-    )
-    for name, (model, overrides) in SHAPES.items():
-        converted(python, scratch, name, model, overrides)
-
-
-def converted(python, scratch, name, model, overrides):
-    """Our folder through MaxText's converter: its logits there, and the way back."""
-    folder = scratch / name
-    weights_out.write(name, folder)
-    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
-    words = [*SIZES, *overrides, f"vocab_size={vocabulary}"]
-    run(python, scratch, "maxtext_weights.py", folder, model, *words)
-    gap = json.loads((scratch / f"{name}-gap.json").read_text())
-    assert gap["short_head"] < CLOSE, f"MaxText reads our {name} otherwise: {gap}"
-    ours = load_file(folder / "model.safetensors")
-    back = load_file(scratch / f"{name}-back" / "model.safetensors")
-    back = {
-        key.replace("model.language_model.", "model."): x for key, x in back.items()
-    }
-    assert set(ours) <= set(back), f"{name}: {set(ours) ^ set(back)}"
-    changed = max(np.abs(back[key] - x).max() for key, x in ours.items())
-    assert changed < 1e-6, f"{name} comes back changed by {changed}"
-    print(
-        f"maxtext: our {name} as {model}: logits {gap['short_head']:.1e} from ours with"
-        f" a head of bfloat16, {gap['logits']:.1e} from ours; back within {changed:.0e}"
     )
 
 

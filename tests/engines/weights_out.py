@@ -40,12 +40,6 @@ def logits(model):
     return np.asarray(model.logits(_hidden(model)))[:, 0]
 
 
-def with_a_short_head(model):
-    """The same with the tied head's table rounded to bfloat16, as MaxText has it."""
-    table = np.asarray(model.table().astype(jnp.bfloat16).astype(jnp.float32))
-    return np.asarray(_hidden(model), np.float32)[:, 0] @ table.T
-
-
 def _hidden(model):
     given = jnp.asarray(tokens())[:, None]
     places = jnp.broadcast_to(jnp.arange(LENGTH), given.shape)
@@ -68,7 +62,6 @@ def write(name, folder):
     nnx.update(model, jax.tree.unflatten(form, moved))
     weights.save(model, folder, tokenizer)
     np.save(folder / "logits.npy", logits(model))
-    np.save(folder / "short_head.npy", with_a_short_head(model))
 
 
 def read(folder):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import re
 import signal
 import socket
 import subprocess
@@ -107,13 +106,3 @@ def post(address, path, **body):
             return json.load(response)
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{path}: {error.read().decode()[:2000]}") from None
-
-
-def metrics(address):
-    """{name: value} of what a server counts, summed over its labels."""
-    with urllib.request.urlopen(address + "/metrics") as response:
-        text = response.read().decode()
-    found: dict[str, float] = {}
-    for name, value in re.findall(r"^(\w[\w:]*)(?:\{.*\})? (\S+)$", text, re.M):
-        found[name] = found.get(name, 0.0) + float(value)
-    return found

@@ -1,12 +1,11 @@
 """`make serve-check`: our client against a server that really runs.
 
-    python tests/serve/serve.py [transformers|llama|vllm|load|browser]
+    python tests/serve/serve.py [transformers|llama|vllm]
 
 `transformers serve` is the default, and CI's: it needs the environment that parity has
 anyway. It serves a tiny text model that this course exports, and has to say what our
-own decoder says, greedily; its refusals are told in words. `llama` is the same with
-SmolLM2-135M as a GGUF file in llama.cpp; `vllm` and `load` are said in `vllm_check.py`
-and `load.py`; `browser` is the app's page on two vLLM servers.
+own decoder says, greedily; its refusals have to be readable. `llama` is the same with
+SmolLM2-135M as a GGUF file in llama.cpp; `vllm` is `vllm_check.py`.
 """
 
 import contextlib
@@ -104,33 +103,12 @@ def llama(scratch):
         check(f"{address}/v1", "model", own, REAL_QUESTIONS, unknown=False)
 
 
-def browser():
-    """Teacher and student in vLLM, swapped and side by side on the app's page."""
-    sys.path.insert(0, str(engines.ROOT / "tests" / "browser"))
-    import serving_table
-    import two_servers
-
-    from scripts.serve import NEEDS
-
-    if not two_servers.main("vllm"):
-        raise SystemExit("Without Chromium there is no page to look at.")
-    row = serving_table.rows_of("vllm", NEEDS[0], "tiny/food_grpo, tiny/food_sft")
-    what = "on the app's page: answers of two servers, side by side and swapped"
-    serving_table.record([row(what, 3, 3)])
-
-
 def main(engine="transformers", *more):
     """Checks one engine."""
     if engine == "vllm":
         import vllm_check
 
         vllm_check.main(more)
-    elif engine == "load":
-        import load
-
-        load.main(*more)
-    elif engine == "browser":
-        browser()
     else:
         with tempfile.TemporaryDirectory() as scratch:
             {"transformers": transformers, "llama": llama}[engine](

@@ -8,7 +8,6 @@ logits say by how much we preferred our token. Times are wall-clock.
 """
 
 import concurrent.futures
-import json
 import os
 import pathlib
 import sys
@@ -33,15 +32,6 @@ from scripts import serve  # noqa: E402
 
 TINY = engines.ROOT / "data" / "tiny"
 REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
-TIMED = 3  # times that the same is asked where its seconds count
-COLOURS = ["red", "green", "blue"]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string", "maxLength": 20}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-LONG = "A list of numbers: " + ", ".join(map(str, range(1, 160)))
 
 
 def complete(address, name, prompt, **more):
@@ -109,45 +99,15 @@ def grpo(log):
         yield from same_answers(row, address, "grpo", *maths(24))
 
 
-def drafted(log):
-    """The same with the model after SFT as its drafter: the answers must stay."""
-    draft = {"method": "draft_model", "model": str(TINY / "sft")}
-    config = json.dumps(draft | {"num_speculative_tokens": 4})
-    flags = ["--speculative-config", config, "--disable-hybrid-kv-cache-manager"]
-    row = serving_table.rows_of("vllm", serve.NEEDS[0], "tiny/grpo, tiny/sft drafts")
-    with engines.vllm(TINY / "grpo", log, *flags) as (_, address):
-        yield from same_answers(row, address, "grpo", *maths(24))
-        drafts = list(speculated(row, address))
-        assert drafts[0]["value"], "no drafted token was accepted"
-        yield from drafts
-
-
-def speculated(row, address, before=None, what="drafted tokens"):
-    """Rows of what a drafter did since `before`."""
-    counts, before = engines.metrics(address), before or {}
-    made, taken, passes = (
-        counts[f"vllm:spec_decode_num_{name}_total"]
-        - before.get(f"vllm:spec_decode_num_{name}_total", 0)
-        for name in ("draft_tokens", "accepted_tokens", "drafts")
-    )
-    yield row(f"{what} accepted", taken, int(made))
-    yield row(
-        f"{what}: accepted a pass with guesses", taken / max(passes, 1), int(passes)
-    )
-
-
 def real(log):
-    """SmolLM2-135M: its answers, structured output, the prefix cache."""
+    """SmolLM2-135M."""
     folder = hub.fetch(REAL)
     model, tokenizer = llama_cases.real()
     row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M")
     prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS[3:7])
-    flags = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    with engines.vllm(folder, log, *flags) as (_, address):
+    with engines.vllm(folder, log) as (_, address):
         name = pathlib.Path(folder).name
         yield from same_answers(row, address, name, model, tokenizer, prompts)
-        yield from structured(row, address, name)
-        yield from prefixes(row, address, name, tokenizer)
 
 
 def adapter(log):
@@ -183,106 +143,7 @@ def told_apart(row, address, names, ours, prompts):
     return row("answers that the adapter changes", sum(parted), len(prompts))
 
 
-def structured(row, address, name):
-    """Rows: answers that have the form that was asked for."""
-    forms = {
-        "json_schema": (
-            {"response_format": {"type": "json_schema"}
-             | {"json_schema": {"name": "city", "schema": SCHEMA}}},
-            lambda text: set(json.loads(text)) == {"city"},
-        ),
-        "choice": (
-            {"structured_outputs": {"choice": COLOURS}},
-            lambda text: text in COLOURS,
-        ),
-        "regex": (
-            {"structured_outputs": {"regex": "[0-9]{4}"}},
-            lambda text: len(text) == 4 and text.isdigit(),
-        ),
-    }  # fmt: skip
-    for form, (more, right) in forms.items():
-        message = {"role": "user", "content": "Name a colour, a city and a year."}
-        asked = {"model": name, "messages": [message], "temperature": 0}
-        asked |= {"max_tokens": 64}
-        said = engines.post(address, "/v1/chat/completions", **asked, **more)
-        text = said["choices"][0]["message"]["content"]
-        assert right(text), (form, text)
-        yield row(f"answers of the form: {form}", 1, 1, text)
-
-
-def prefixes(row, address, name, tokenizer):
-    """Rows: the time to a first token, its prompt new to the cache and known."""
-    ids = tokenizer(LONG)["input_ids"]
-    before, seconds = engines.metrics(address), []
-    for _ in range(4):
-        begin = time.monotonic()
-        complete(address, name, ids, max_tokens=1)
-        seconds.append(time.monotonic() - begin)
-    after = engines.metrics(address)
-    hits, asked = (
-        after[f"vllm:prefix_cache_{what}_total"]
-        - before[f"vllm:prefix_cache_{what}_total"]
-        for what in ("hits", "queries")
-    )
-    assert hits, "nothing came from the prefix cache"
-    yield row("prompt tokens from the prefix cache", hits, int(asked))
-    yield row("seconds to a first token, cold", seconds[0], 1)
-    yield row("seconds to a first token, cached", float(np.median(seconds[1:])), 3)
-
-
-COPYING = [
-    "Repeat this text word for word:\n\n"
-    f"{who} sold {n} apples on Monday. {who} found {n + 3} stamps in the garden. "
-    f"{who} painted {n + 8} cups before lunch. {who} lost {n + 1} maps for a friend."
-    for n, who in enumerate(("Ada", "Ben", "Cho", "Dan"), start=20)
-]
-STORIES = [
-    f"Tell me a story about {who}, who likes {what}."
-    for who, what in (
-        ("Ada", "apples"),
-        ("Ben", "candles"),
-        ("Cho", "pencils"),
-        ("Dan", "stamps"),
-    )
-]
-
-
-def ngram(log):
-    """SmolLM2-135M drafted by its own prompt: texts written again, and stories."""
-    row = serving_table.rows_of("vllm", serve.NEEDS[0], "SmolLM2-135M, n-grams draft")
-    config = {"method": "ngram", "num_speculative_tokens": 4}
-    config |= {"prompt_lookup_max": 4, "prompt_lookup_min": 2}
-    model, tokenizer = llama_cases.real()
-    asked = {"copying": COPYING, "stories": STORIES}
-    texts = {what: chat.prompts_tokens(tokenizer, x) for what, x in asked.items()}
-    plain, seconds = {}, {}
-    with engines.vllm(hub.fetch(REAL), log) as (_, address):
-        for what, prompts in texts.items():
-            plain[what], seconds[what] = timed(address, prompts)
-    flags = ["--speculative-config", json.dumps(config)]
-    with engines.vllm(hub.fetch(REAL), log, *flags) as (_, address):
-        for what, prompts in texts.items():
-            before = engines.metrics(address)
-            answers, drafted_seconds = timed(address, prompts)
-            equal, said = compared(model, tokenizer, prompts, answers)
-            yield row(f"{what}: answers equal to ours", equal, len(prompts), said)
-            yield from speculated(row, address, before, what)
-            assert answers == plain[what], "the drafter changed an answer"
-            gain = seconds[what] / drafted_seconds
-            yield row(f"{what}: times as fast as without", gain, TIMED)
-
-
-def timed(address, prompts):
-    """The answers to prompts of SmolLM2, and the seconds of the quickest of a few."""
-    name, quickest = pathlib.Path(hub.fetch(REAL)).name, float("inf")
-    for _ in range(TIMED):
-        begin = time.monotonic()
-        answers = [complete(address, name, prompt) for prompt in prompts]
-        quickest = min(quickest, time.monotonic() - begin)
-    return answers, quickest
-
-
-ALL = (grpo, drafted, real, adapter, ngram, vllm_food.food)
+ALL = (grpo, real, adapter, vllm_food.food)
 CASES = {case.__name__: case for case in ALL}
 
 

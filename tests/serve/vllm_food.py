@@ -106,43 +106,18 @@ def nats(row, what, backend, own, rows):
     yield row(f"nats off our log-probabilities, {what}", max(gaps), len(gaps))
 
 
-def swapped(row, teacher, student, rows):
-    """Rows: two servers asked in turn, as who swaps models; each must stay itself."""
-    backends = {name: served(address, name) for name, address in (teacher, student)}
-    owns = {name: models.load(name, name) for name in backends}
-    same, told_apart, read = dict.fromkeys(backends, 0), 0, dict.fromkeys(backends, 0)
-    for asked_row in rows:
-        said = {
-            name: [
-                list(converse(b, asked_row["text"], asked_row["image"], TOOLS))
-                for b in (backend, owns[name])
-            ]
-            for name, backend in backends.items()
-        }
-        for name, (theirs, ours) in said.items():
-            same[name] += theirs == ours and not misread(ours)
-            read[name] += not misread(ours)
-        told_apart += len({repr(ours) for _, ours in said.values()}) > 1
-    for name, count in same.items():
-        yield row(f"asked in turn: equal to ours, {name}", count, read[name])
-    yield row("asked in turn: the two differ", told_apart, len(rows))
-
-
-def checked(teacher, log):
+def checked(teacher):
     """All rows of a teacher that runs at this address in vLLM."""
-    name, student = "food_grpo", "food_sft"
+    name = "food_grpo"
     row = serving_table.rows_of("vllm", serve.NEEDS[0], f"tiny/{name}")
     backend, own = served(teacher, name), models.load(name, name)
     yield from conversations(row, backend, own, asked())
     yield from nats(row, "as it is", backend, own, asked())
     with one_way():
         yield from nats(row, "images seen one way", backend, own, asked())
-    with engines.own(TINY / student, log) as (_, address):
-        pair = (name, teacher), (student, address)
-        yield from swapped(row, *pair, asked()[:12])
 
 
 def food(log):
-    """The teacher in vLLM, the student behind the course's own server."""
+    """The food model in vLLM."""
     with engines.vllm(TINY / "food_grpo", log) as (_, teacher):
-        yield from checked(teacher, log)
+        yield from checked(teacher)
