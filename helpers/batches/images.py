@@ -124,17 +124,17 @@ def counts(token_lists, vision):
     Raises:
       ImageMismatch: image tokens that are no whole number of images.
     """
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for index, tokens in enumerate(token_lists):
         runs = _runs(tokens, vision)
         try:
-            found.append(sum(map(vision.images_in, runs), []))
+            result.append(sum(map(vision.images_in, runs), []))
         except ValueError as error:
             raise ImageMismatch(
                 f"Prompt {index} has runs of {runs} image tokens, and {error}: it was "
                 "cut, or written for another model."
             ) from error
-    return found
+    return result
 
 
 def _runs(tokens, vision):
@@ -160,13 +160,13 @@ def stack(pictures, counts, slots, vision):
         that takes more or fewer tokens than its place has.
     """
     images = np.zeros((len(pictures), slots, *vision.shape), np.uint8)
-    for index, (own, places) in enumerate(zip(pictures, counts, strict=True)):
-        if len(own) != len(places):
+    for index, (shown, places) in enumerate(zip(pictures, counts, strict=True)):
+        if len(shown) != len(places):
             raise ImageMismatch(
-                f"Prompt {index} has tokens for {len(places)} images, and {len(own)} "
+                f"Prompt {index} has tokens for {len(places)} images, and {len(shown)} "
                 "were given for it. Give one picture for every image in the question."
             )
-        for slot, (picture, tokens) in enumerate(zip(own, places, strict=True)):
+        for slot, (picture, tokens) in enumerate(zip(shown, places, strict=True)):
             picture = np.asarray(picture)
             if picture.shape != vision.shape or picture.dtype != np.uint8:
                 raise ImageMismatch(

@@ -156,11 +156,11 @@ class _PackedRows(Source):
         for row, indices in enumerate(rows):
             start = 0
             for segment, index in enumerate(indices, start=1):
-                own, mask = self._data[index]
-                here = slice(start, start + len(own))
-                tokens[row, here] = own
+                ids, mask = self._data[index]
+                here = slice(start, start + len(ids))
+                tokens[row, here] = ids
                 segments[row, here] = segment
-                positions[row, here] = np.arange(len(own))
+                positions[row, here] = np.arange(len(ids))
                 loss_mask[row, here] = mask
                 start = here.stop
         return {

@@ -56,7 +56,10 @@ def pairs(
     questions = [row["question"] for row in rows]
     prompts = chat.prompts_tokens(tokenizer, questions)
     answers = [
-        [[t for t, own in zip(*example, strict=True) if own] for example in examples]
+        [
+            [t for t, learned in zip(*example, strict=True) if learned]
+            for example in examples
+        ]
         for examples in (
             chat.examples_tokens(tokenizer, questions, [row[side] for row in rows])
             for side in SIDES

@@ -1,8 +1,8 @@
 """Answers with a calculator in them: the model writes `<<48/2=`, the machine `24>>`.
 
-The machine writes into the model's own turn. Its tokens are heard, as results of tools
-are between turns: without log-probabilities, without loss. Nothing that the model wrote
-is decoded and encoded again.
+The calculator writes into the model's turn. Its tokens have no log-probabilities and no
+loss, like the results of tools between turns. Nothing that the model wrote is decoded
+and encoded again.
 """
 
 import functools
@@ -72,7 +72,7 @@ class CalculatorUse:
         stride, eos = min(self.stride, max_tokens), chat.eos_ids(tokenizer)
         stops = stop_ids(tokenizer, model.config.vocab_size)
         begin = functools.partial(_Answer, tokenizer, max_tokens, eos, self.calls)
-        own = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
+        answers = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
         rows = prompts["prompt"], prompts["prompt_mask"], shape[1], max_tokens
         # What a last stride writes beyond the budget is dropped, and read by no answer.
         session = sessions.prefill(model, *rows, prompts.get("images"), spare=stride)
@@ -80,17 +80,17 @@ class CalculatorUse:
         limits["eos_ids"] = (*eos, *stops)
         active = np.ones(shape, bool)
         while True:
-            heard = _heard(own, active, stride)
+            forced = _unread(answers, active, stride)
             session, completions = sessions.generate(
-                model, session, keys, active, heard=heard, **limits
+                model, session, keys, active, forced=forced, **limits
             )
             tokens, mask, logprobs, _ = local_rows(completions)
             for p, g in zip(*np.nonzero(active), strict=True):
                 real = mask[p, g] > 0
-                own[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
-            active = np.array([[each.goes_on for each in group] for group in own])
+                answers[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
+            active = np.array([[each.goes_on for each in group] for group in answers])
             if not any(distributed.gather(bool(active.any()))):
-                return _packed(own, tokenizer, max_tokens)
+                return _packed(answers, tokenizer, max_tokens)
             session = sessions.resume(model, session, active)
 
     def examples_tokens(self, tokenizer, questions, answers, thinking=None):
@@ -140,13 +140,13 @@ class CalculatorUse:
           ValueError: a call is refused; says which.
         """
         calls, rest = calculator.split(answer.strip(), self.calls)
-        for own, result in calls:
+        for text, result in calls:
             if "error" in result:
                 raise ValueError(
-                    f"Answer {index} would teach a call that is refused, {own[-60:]!r}:"
+                    f"Answer {index} would teach a refused call, {text[-60:]!r}:"
                     f" {result['error']}. Write it as a sum, or leave out the << >>."
                 )
-        turns = [(own, calculator.reply(result)) for own, result in calls]
+        turns = [(text, calculator.reply(result)) for text, result in calls]
         return [*itertools.chain(*turns), rest]
 
 
@@ -168,11 +168,11 @@ def stop_ids(tokenizer, vocab):
 
 
 class _Answer:
-    """One answer as it grows; `heard` are those of its tokens that wait to be read."""
+    """One answer as it grows; the model has not read its tokens in `unread` yet."""
 
     def __init__(self, tokenizer, budget, eos, most_calls):
         self.tokenizer, self.budget, self.eos = tokenizer, budget, eos
-        self.tokens, self.mask, self.logprobs, self.heard = [], [], [], []
+        self.tokens, self.mask, self.logprobs, self.unread = [], [], [], []
         self.most_calls, self.calls, self.refused, self.ended = most_calls, 0, 0, False
 
     @property
@@ -184,28 +184,28 @@ class _Answer:
         return not self.ended and self.left > 0
 
     def append(self, tokens, logprobs, stops):
-        """Adds what came: first what was heard, which it has, then what is its own."""
-        known = min(len(self.heard), len(tokens))
-        self.heard = self.heard[known:]
-        own = tokens[known:].tolist()[: self.left]
-        self._add(own, 1, logprobs[known:].tolist()[: len(own)])
-        self.ended = bool(own) and own[-1] in self.eos
-        if own and own[-1] in stops and not self.ended:
-            self._hear()
+        """Adds a stride's tokens: first those in `unread`, then sampled ones."""
+        known = min(len(self.unread), len(tokens))
+        self.unread = self.unread[known:]
+        sampled = tokens[known:].tolist()[: self.left]
+        self._add(sampled, 1, logprobs[known:].tolist()[: len(sampled)])
+        self.ended = bool(sampled) and sampled[-1] in self.eos
+        if sampled and sampled[-1] in stops and not self.ended:
+            self._calculate()
 
-    def _hear(self):
-        """Calculates, if a call is open."""
+    def _calculate(self):
+        """Writes the result of a call, if one is open."""
         text = self.tokenizer.decode(
             self.tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
-        asked = calculator.opened(text)
-        if asked is None or self.calls == self.most_calls:
+        expression = calculator.opened(text)
+        if expression is None or self.calls == self.most_calls:
             return
-        result = calculator.TOOL.call({"expression": asked})
+        result = calculator.TOOL.call({"expression": expression})
         self.calls, self.refused = self.calls + 1, self.refused + ("error" in result)
         (ids,) = encoding.encode_plain(self.tokenizer, [calculator.reply(result)])
-        self.heard = ids[: self.left]
-        self._add(self.heard, 0, [0.0] * len(self.heard))
+        self.unread = ids[: self.left]
+        self._add(self.unread, 0, [0.0] * len(self.unread))
 
     def _add(self, tokens, mask, logprobs):
         self.tokens += tokens
@@ -213,25 +213,27 @@ class _Answer:
         self.logprobs += logprobs
 
 
-def _heard(own, active, width):
-    """What the active answers hear in the next `width` tokens, as arrays."""
+def _unread(answers, active, width):
+    """What the active answers have to read in the next `width` tokens, as arrays."""
     tokens, mask = np.zeros((2, *active.shape, width), np.int32)
     place = np.zeros(active.shape, np.int32)
     for p, g in zip(*np.nonzero(active), strict=True):
-        answer = own[p][g]
-        ids = answer.heard[:width]
+        answer = answers[p][g]
+        ids = answer.unread[:width]
         tokens[p, g, : len(ids)], mask[p, g, : len(ids)] = ids, 1
-        place[p, g] = len(answer.tokens) - len(answer.heard)
+        place[p, g] = len(answer.tokens) - len(answer.unread)
     return ForcedTokens(tokens, mask, place)
 
 
-def _packed(own, tokenizer, width):
+def _packed(answers, tokenizer, width):
     """The Answers, P lists of G, padded on the right."""
-    flat = [each for group in own for each in group]
-    texts = [[chat.decode(tokenizer, each.tokens) for each in group] for group in own]
+    flat = [each for group in answers for each in group]
     metrics = {
         "calls": float(np.mean([each.calls for each in flat])),
         "refused": float(np.mean([each.refused for each in flat])),
     }
-    ended = np.array([[each.ended for each in group] for group in own])
-    return Answers(*padded(own, width), ended, texts, metrics)
+    ended = np.array([[each.ended for each in group] for group in answers])
+    texts = [
+        [chat.decode(tokenizer, each.tokens) for each in group] for group in answers
+    ]
+    return Answers(*padded(answers, width), ended, texts, metrics)

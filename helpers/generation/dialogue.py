@@ -29,18 +29,18 @@ class Answers(NamedTuple):
     metrics: dict
 
 
-def padded(own, width) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def padded(answers, width) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(tokens, mask, logprobs) of answers, padded on the right, as `Answers` has them.
 
     Args:
-      own: P lists of G answers, each with these three lists.
+      answers: P lists of G answers, each with these three lists.
       width: T.
     """
-    shape = len(own), len(own[0]), width
+    shape = len(answers), len(answers[0]), width
     tokens, mask = np.zeros((2, *shape), np.int32)
     logprobs = np.zeros(shape, np.float32)
     for place in np.ndindex(shape[:2]):
-        each = own[place[0]][place[1]]
+        each = answers[place[0]][place[1]]
         tokens[place][: len(each.tokens)] = each.tokens
         mask[place][: len(each.mask)] = each.mask
         logprobs[place][: len(each.logprobs)] = each.logprobs

@@ -101,8 +101,8 @@ class Rollouts(BatchSource):
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
         run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
         for name, function, weight in self.reward.rewards if self.reward else ():
-            told = describe(function) | {"its weight": float(weight)}
-            run[f"reward {name!r}"] = told
+            described = describe(function) | {"its weight": float(weight)}
+            run[f"reward {name!r}"] = described
         return run
 
     def get_state(self):
@@ -166,8 +166,8 @@ class Rollouts(BatchSource):
     def _next_prompts(self):
         """The next prompts, of one shape everywhere; None once a process has none."""
         prompts = distributed.together(lambda: next(self.prompts, None))
-        own = (0, 0) if prompts is None else prompts["prompt"].shape
-        counts, widths = zip(*distributed.gather(own), strict=True)
+        shape = (0, 0) if prompts is None else prompts["prompt"].shape
+        counts, widths = zip(*distributed.gather(shape), strict=True)
         if 0 in counts:
             return None
         if len(set(counts)) > 1:
@@ -187,12 +187,12 @@ class Rollouts(BatchSource):
             self.model, self.tokenizer, prompts, keys, max_tokens=self.max_tokens
         )
         tokens, mask, logprobs, ended, texts, counts = answers
-        kept = mask * ended[..., None] if self.mask_truncated else mask
+        loss_mask = mask * ended[..., None] if self.mask_truncated else mask
         batch = {
             "prompt": prompts["prompt"],
             "prompt_mask": prompts["prompt_mask"],
             "completion": tokens,
-            "loss_mask": kept.astype(np.float32),
+            "loss_mask": loss_mask.astype(np.float32),
             "logprobs": logprobs,
             "rows": prompts["rows"],
             "texts": texts,

@@ -3,7 +3,7 @@
 Everything stays in one cache, and nothing is computed or turned into tokens twice.
 Answers take turns together, so a turn's columns of the cache are the same for all; an
 answer that is not active leaves its own empty, and nobody sees them. An answer that
-stopped in the middle goes on in the same turn (`resume`), and may hear first what was
+stopped in the middle goes on in the same turn (`resume`), and may read first what was
 written into it.
 """
 
@@ -117,7 +117,7 @@ def generate(
     max_tokens,
     eos_ids,
     temperature=1.0,
-    heard: ForcedTokens | None = None,
+    forced: ForcedTokens | None = None,
 ):
     """The active answers go on until each has ended in an EOS, or at `max_tokens`.
 
@@ -126,7 +126,7 @@ def generate(
       keys_PG: one random key per answer, the same in all turns.
       active_PG: (P, G) bool.
       temperature: 0 is greedy.
-      heard: what each answer begins with, as if it had chosen it, log-prob 0.
+      forced: what each answer begins with, as if it had chosen it, log-prob 0.
     Returns:
       (Session, Completions of this turn; empty for answers that are not active).
     Raises:
@@ -139,8 +139,8 @@ def generate(
     check_keys(keys_PG, len(active_PG))
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
-    rows = [keys_PG, active_PG, *(heard or ())]
-    keys_PG, active_PG, *heard_by = spread_rows(rows, weights)
+    rows = [keys_PG, active_PG, *(forced or ())]
+    keys_PG, active_PG, *forced_arrays = spread_rows(rows, weights)
     with using(weights):
         return _generate(
             graph,
@@ -149,7 +149,7 @@ def generate(
             keys_PG,
             active_PG,
             tempering(temperature),
-            *heard_by,
+            *forced_arrays,
             max_tokens=max_tokens,
             eos_ids=tuple(map(int, eos_ids)),
             greedy=bool(temperature == 0),
@@ -168,15 +168,15 @@ def _generate(
     keys,
     active,
     temperature,
-    *heard,
+    *forced,
     max_tokens,
     eos_ids,
     greedy,
 ):
     model = gathered_model(graph, weights)
     choose = Chooser(keys, 0 if greedy else temperature)
-    if heard:
-        choose = forced(choose, session.column, ForcedTokens(*heard))
+    if forced:
+        choose = force_tokens(choose, session.column, ForcedTokens(*forced))
     state = session.hidden, session.length, active
     kv, start = (session.prefix, session.cache), session.column
     turn, cache = decode_turn(model, kv, start, state, max_tokens, eos_ids, choose)
@@ -294,19 +294,19 @@ def _check_turn(session, active_PG, generates, columns):
         )
 
 
-def forced(choose, start, heard):
-    """A chooser that says first what is heard; `start` is the column of its first."""
+def force_tokens(choose, start, forced):
+    """A chooser that begins with forced tokens, the first of them at column `start`."""
 
     def chosen(logits_PGV, column):
         t = column - start
         tokens_PG, mask_PG = (
             jax.lax.dynamic_index_in_dim(x, t, axis=-1, keepdims=False)
-            for x in (heard.tokens, heard.mask)
+            for x in (forced.tokens, forced.mask)
         )
-        own_PG, logprob_PG = choose(logits_PGV, heard.place + t)
-        is_heard = mask_PG > 0
-        chosen_PG = jnp.where(is_heard, tokens_PG, own_PG)
-        return chosen_PG, jnp.where(is_heard, 0.0, logprob_PG)
+        sampled_PG, logprob_PG = choose(logits_PGV, forced.place + t)
+        is_forced = mask_PG > 0
+        chosen_PG = jnp.where(is_forced, tokens_PG, sampled_PG)
+        return chosen_PG, jnp.where(is_forced, 0.0, logprob_PG)
 
     return chosen
 

@@ -78,7 +78,7 @@ class ToolUse:
           ValueError: `max_result_tokens` is too small for any error.
         """
         P, G = len(prompts["prompt"]), keys.shape[1]
-        own = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
+        answers = [[_Conversation(self, tokenizer) for _ in range(G)] for _ in range(P)]
         session = sessions.prefill(
             model,
             prompts["prompt"],
@@ -98,19 +98,19 @@ class ToolUse:
             for p, g in places:
                 real = mask[p, g] > 0
                 turn_PG = tokens[p, g][real], logprobs[p, g][real], ended[p, g]
-                own[p][g].append_turn(*turn_PG)
+                answers[p][g].append_turn(*turn_PG)
             is_last = turn == self.turns - 1
-            calling = [own[p][g] for p, g in places if own[p][g].awaits_results]
+            calling = [answers[p][g] for p, g in places if answers[p][g].awaits_results]
             if is_last or not any(distributed.gather(bool(calling))):
                 break
             distributed.together(lambda calling=calling: self._run(calling))
             results, real = np.zeros((2, P, G, self.max_result_tokens), np.int32)
             for p, g in places:
-                ids = own[p][g].append_results()
+                ids = answers[p][g].append_results()
                 results[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
             active = real.any(axis=-1)
             session = sessions.append_tokens(model, session, results, real)
-        return _packed(own, self.width(max_tokens))
+        return _packed(answers, self.width(max_tokens))
 
     def _run(self, calling):
         """Runs the calls of all answers side by side, and gives each its results."""
@@ -214,8 +214,8 @@ def turn_text(tokenizer, tokens, ended):
 
 def _packed(conversations, width):
     """The Answers of conversations, P lists of G, padded on the right."""
-    ended = np.array([[own.ended for own in group] for group in conversations])
-    traces = [[own.trace for own in group] for group in conversations]
+    ended = np.array([[each.ended for each in group] for group in conversations])
+    traces = [[each.trace for each in group] for group in conversations]
     metrics = _metrics(sum(traces, []))
     return Answers(*padded(conversations, width), ended, traces, metrics)
 

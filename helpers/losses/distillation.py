@@ -155,9 +155,9 @@ def sampled_reverse_kl(logprobs, teacher_logprobs, mask):
       distillation" (2025).
     """
     logprobs = chosen(logprobs, mask)
-    held = jax.lax.stop_gradient(logprobs)
-    gap = held - jax.lax.stop_gradient(chosen(teacher_logprobs, mask))
-    return distillation_loss(gap + gap * (logprobs - held), mask)
+    constant = jax.lax.stop_gradient(logprobs)
+    gap = constant - jax.lax.stop_gradient(chosen(teacher_logprobs, mask))
+    return distillation_loss(gap + gap * (logprobs - constant), mask)
 
 
 def distillation_loss(divergences, mask):

@@ -214,12 +214,13 @@ def _k3(logprobs, other_logprobs):
 
 
 def _gain(clips, ratio_PGT, clipped_PGT, advantages_PGT, logprobs_PGT):
-    """What each token earns, and where the clip had a say in it."""
-    plain_PGT, held_PGT = ratio_PGT * advantages_PGT, clipped_PGT * advantages_PGT
+    """What each token earns, and where the clip changed it."""
+    gain_PGT, bounded_PGT = ratio_PGT * advantages_PGT, clipped_PGT * advantages_PGT
     if clips == "gain":
-        return jnp.minimum(plain_PGT, held_PGT), held_PGT < plain_PGT
+        return jnp.minimum(gain_PGT, bounded_PGT), bounded_PGT < gain_PGT
     if clips == "weight":
-        return jax.lax.stop_gradient(held_PGT) * logprobs_PGT, held_PGT != plain_PGT
+        weight_PGT = jax.lax.stop_gradient(bounded_PGT)
+        return weight_PGT * logprobs_PGT, bounded_PGT != gain_PGT
     raise ValueError(f"unknown clips={clips!r}: the clip holds the gain or the weight.")
 
 

@@ -122,7 +122,7 @@ def _mean_over_pairs(values_P, mask_P2T):
 
 def _metrics(logprobs_P2, margin_P, mask_P2T):
     """What is shown of a batch of pairs, without gradients."""
-    found = {
+    values = {
         "chosen": logprobs_P2[:, 0],
         "rejected": logprobs_P2[:, 1],
         "margin": margin_P,
@@ -130,5 +130,5 @@ def _metrics(logprobs_P2, margin_P, mask_P2T):
     }
     return {
         f"pair/{name}": jax.lax.stop_gradient(_mean_over_pairs(x, mask_P2T)[0])
-        for name, x in found.items()
+        for name, x in values.items()
     }

@@ -110,11 +110,11 @@ def next_of_all(batches):
         other shapes, of which each would compute an update of its own.
     """
     batch = together(lambda: next(batches, None))
-    own = shapes = None
+    metrics = shapes = None
     if batch is not None:
-        own = {name: float(x) for name, x in batches.metrics.items()}
+        metrics = {name: float(x) for name, x in batches.metrics.items()}
         shapes = {name: [*getattr(x, "shape", ())] for name, x in batch.items()}
-    everyones, everyones_shapes = zip(*gather((own, shapes)), strict=True)
+    everyones, everyones_shapes = zip(*gather((metrics, shapes)), strict=True)
     if None in everyones:
         return None, {}
     if any(each != everyones_shapes[0] for each in everyones_shapes):

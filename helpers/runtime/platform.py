@@ -35,8 +35,8 @@ def numbered(folder) -> list:
     Args:
       folder: need not be there.
     """
-    found = folder.iterdir() if folder.is_dir() else ()
-    named = [path for path in found if path.name.isascii() and path.name.isdigit()]
+    paths = folder.iterdir() if folder.is_dir() else ()
+    named = [path for path in paths if path.name.isascii() and path.name.isdigit()]
     return sorted(named, key=lambda path: int(path.name))
 
 
@@ -47,13 +47,13 @@ def seed() -> int:
       ValueError: it is not a whole number from 0 to 999,999; the notebooks make the
         seeds of their parts from it.
     """
-    said = os.environ.get("COURSE_SEED") or "0"
-    if not (said.isascii() and said.isdigit() and len(said) <= 6):
+    text = os.environ.get("COURSE_SEED") or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= 6):
         raise ValueError(
-            f"COURSE_SEED is {said!r}. Set it to a whole number from 0 to 999999, or "
+            f"COURSE_SEED is {text!r}. Set it to a whole number from 0 to 999999, or "
             "unset it for 0."
         )
-    return int(said)
+    return int(text)
 
 
 def model_folder(name: str) -> pathlib.Path:
@@ -86,8 +86,8 @@ def use_persistent_storage() -> pathlib.Path:
     print(f"runs are kept in {folder}")
     runs = folder / "runs"
     for run in sorted([*runs.glob("*"), *runs.glob("*/*")]):  # 15's have two stages
-        if (told := _told(run)) and not run.name.startswith("earlier-"):
-            print(f"  found there: {run.relative_to(runs)}, {told}")
+        if (progress := _progress(run)) and not run.name.startswith("earlier-"):
+            print(f"  found there: {run.relative_to(runs)}, {progress}")
     return folder
 
 
@@ -135,7 +135,7 @@ def _on_kaggle():
 _PLACES = {"colab": _on_drive, "kaggle": _on_kaggle, "laptop": lambda: None}
 
 
-def _told(run):
+def _progress(run):
     """How far a run has come, in words; "" of a folder that is none."""
     if (run / "model").is_dir():
         return "finished"
@@ -154,9 +154,9 @@ def token(name: str = "HF_TOKEN") -> str:
       TokenMissing: it is nowhere; says what to do on this platform.
     """
     # A line's end pasted with it would come back in the clear, in a client's error.
-    found = (_platform_secret(name) or os.environ.get(name) or "").strip()
-    if found:
-        return found
+    secret = (_platform_secret(name) or os.environ.get(name) or "").strip()
+    if secret:
+        return secret
     raise TokenMissing(
         f"No token {name} was found. {_WHERE_TO_PUT[where()].format(name=name)} "
         "The default models of this course need no token; only gated ones (Gemma 3 and "

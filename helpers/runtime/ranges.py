@@ -26,8 +26,8 @@ def require(name: str, value, above=-math.inf, least=-math.inf, most=math.inf):
     if isinstance(number, numbers.Real) and number > above and least <= number <= most:
         return number
     ends = ("above", above), ("at least", least), ("at most", most)
-    said = " and ".join(f"{word} {end}" for word, end in ends if math.isfinite(end))
-    raise ValueError(f"{name}={value!r}: pass a number {said}.")
+    text = " and ".join(f"{word} {end}" for word, end in ends if math.isfinite(end))
+    raise ValueError(f"{name}={value!r}: pass a number {text}.")
 
 
 def require_count(name: str, value, least: int = 1):

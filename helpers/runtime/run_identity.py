@@ -233,13 +233,15 @@ def _attributes(thing) -> dict:
         return {}
     parts = {"class": type(thing)} if _home(type(thing)) else {}
     states = state if isinstance(state, tuple) else (state,)
-    found = {k: x for each in states if isinstance(each, dict) for k, x in each.items()}
+    values = {
+        k: x for each in states if isinstance(each, dict) for k, x in each.items()
+    }
     if state is None and "0x" not in repr(thing):
         parts["value"] = repr(thing)
-    for name in sorted(found):
+    for name in sorted(values):
         # It appears only once somebody has read it.
         if not isinstance(vars(type(thing)).get(name), functools.cached_property):
-            parts[name] = found[name]
+            parts[name] = values[name]
     return parts
 
 

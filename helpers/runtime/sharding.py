@@ -177,14 +177,14 @@ def local_places(mesh: Mesh) -> int:
     """
     index, count = distributed.share()
     owners = [{device.process_index for device in place} for place in mesh.devices]
-    own = owners.count({index})
-    if own * count != len(owners):
+    local = owners.count({index})
+    if local * count != len(owners):
         raise ValueError(
-            f"Of {len(owners)} places along the mesh axis data, {own} are those of"
+            f"Of {len(owners)} places along the mesh axis data, {local} are those of"
             f" process {index} alone, and there are {count} processes: each needs"
             " as many. Use all devices, and let model divide those of one process."
         )
-    return own
+    return local
 
 
 def spread_rows(arrays, weights):
@@ -236,14 +236,14 @@ def local_rows(arrays):
       arrays: a tree of arrays whose leading axis is the rows.
     """
 
-    def own(x):
+    def local(x):
         if getattr(x, "is_fully_addressable", True):  # NumPy arrays are, too
             return jax.device_get(x)
         x = jax.device_put(x, NamedSharding(x.sharding.mesh, PartitionSpec("data")))
         parts = {part.index[0].start or 0: part.data for part in x.addressable_shards}
         return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
 
-    return jax.tree.map(own, arrays)
+    return jax.tree.map(local, arrays)
 
 
 def is_stacked(path: tuple) -> bool:

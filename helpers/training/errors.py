@@ -88,14 +88,14 @@ def require_something_to_learn(table: list[dict], patience: int) -> None:
     Raises:
       NothingToLearn: what the batches had in common, and what to do.
     """
-    if len(table) >= patience and (said := _nothing_learned(table[-patience:])):
-        raise NothingToLearn(said)
+    if len(table) >= patience and (text := _nothing_learned(table[-patience:])):
+        raise NothingToLearn(text)
 
 
 def warn_of_nothing_learned(table: list[dict]) -> None:
     """Says so where not one step counted a token, however few there were."""
-    if said := _nothing_learned(table):
-        warnings.warn(said, stacklevel=4)
+    if text := _nothing_learned(table):
+        warnings.warn(text, stacklevel=4)
 
 
 def _nothing_learned(rows):

@@ -326,13 +326,13 @@ def evaluation_of(evaluate, model: nnx.Module) -> Callable[[], dict] | None:
         return None
 
     def evaluated():
-        found = distributed.together(lambda: evaluate(model))
-        if not isinstance(found, dict):
+        result = distributed.together(lambda: evaluate(model))
+        if not isinstance(result, dict):
             raise TypeError(
-                f"evaluate returned a {type(found).__name__}; it must return a dict of"
+                f"evaluate returned a {type(result).__name__}; it must return a dict of"
                 " numbers, such as {'accuracy': report.greedy}."
             )
-        numbers = {f"eval/{name}": float(x) for name, x in found.items()}
+        numbers = {f"eval/{name}": float(x) for name, x in result.items()}
         return distributed.averaged(distributed.gather(numbers))
 
     return evaluated

@@ -239,12 +239,12 @@ def whole(params, opt_state):
     """(parameters in float32 with what they lack, the transformation's own state)."""
     if not isinstance(opt_state, Compensated):
         return as_float32(params), opt_state
-    found = jax.tree.map(
+    exact = jax.tree.map(
         lambda p, lost: p if _is_whole(p) else p.astype(jnp.float32) + lost,
         params,
         opt_state.lost,
     )
-    return found, opt_state.inner
+    return exact, opt_state.inner
 
 
 def rounded(exact, inner, params):

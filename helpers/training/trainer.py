@@ -249,9 +249,9 @@ class Trainer:
                 self.state, self.objective, self.optimizer, self.minibatches
             )
             batches.get_state()
-            found = self.checkpoints.restore(self.named_arrays(), self.run)
-            if found is not None:
-                arrays, record = found
+            restored = self.checkpoints.restore(self.named_arrays(), self.run)
+            if restored is not None:
+                arrays, record = restored
                 distributed.resume(batches, record["batches"])
                 self.state.restore(arrays)  # last: who is refused keeps the model as is
                 self.step, position = record["step"], record["log"]

@@ -105,35 +105,35 @@ def whole_gradient(gradient_of, params, pieces):
     """Gradient and metrics of a batch from those of its pieces.
 
     Args:
-      gradient_of: `gradient_of(params, piece) -> (gradient, metrics, kept)`; metrics as
-        from `counted`, kept is any tree of arrays.
+      gradient_of: `gradient_of(params, piece) -> (gradient, metrics, extra)`; metrics
+        as from `counted`, extra is any tree of arrays.
       params: what to differentiate by.
       pieces: dict of arrays (accumulate, rows, …).
 
     Returns:
-      The gradient in float32, the metrics of the whole, and what was kept of each
-      piece, stacked.
+      The gradient in float32, the metrics of the whole, and the extra of each piece,
+      stacked.
     """
 
     def add(total, piece):
-        gradient, metrics, kept = gradient_of(params, piece)
+        gradient, metrics, extra = gradient_of(params, piece)
         weight = metrics["weight"]
         total = jax.tree.map(lambda t, g: t + weight * g, total, gradient)
-        return total, (metrics, kept)
+        return total, (metrics, extra)
 
     zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, jnp.float32), params)
-    total, (metrics, kept) = jax.lax.scan(add, zeros, pieces)
+    total, (metrics, extra) = jax.lax.scan(add, zeros, pieces)
     weight = jnp.maximum(metrics["weight"].sum(), 1e-9)
-    return jax.tree.map(lambda t: t / weight, total), combine(metrics), kept
+    return jax.tree.map(lambda t: t / weight, total), combine(metrics), extra
 
 
-def counted(found, piece):
+def counted(result, piece):
     """A piece's (loss, metrics), with "loss" and "tokens" among the metrics.
 
     Raises:
       ValueError: the objective did not say what its mean was divided by.
     """
-    value, metrics = found
+    value, metrics = result
     if "weight" not in metrics:
         raise ValueError(
             'The objective must report metrics["weight"]: the number of tokens'
@@ -273,8 +273,7 @@ def _look_or_learn(objective, model, frozen, params, piece, learns, is_first):
         before = {name: jnp.where(is_first, x, piece[name]) for name, x in now.items()}
 
         def loss(scores):
-            found = objective.loss(scores, piece | before, *frozen)
-            return counted(found, piece)
+            return counted(objective.loss(scores, piece | before, *frozen), piece)
 
         slope, metrics = jax.grad(loss, has_aux=True)(scores)
         return *backward(slope), metrics
