@@ -7,7 +7,7 @@ import numpy as np
 
 from helpers.app.chat import BackendError, Event, converse, portions
 from helpers.app.views import LONGEST_SHOWN
-from helpers.exercises.check import Check, agrees, check_properties, filled, whole
+from helpers.exercises.check import Check, check_properties, filled, whole
 from helpers.tools import nutrition
 from helpers.tools.calls import Call, Verdict
 
@@ -79,7 +79,7 @@ def check_loop(answer) -> Check:
     cases += [([PIZZA, TWO], {}), ([*[PIZZA] * 3, SEVEN], {})]
 
     def run_of(loop):
-        """A function (turns, settings) -> events, calls run, results told, turns."""
+        """A function (turns, settings) -> events, calls, results, turns left."""
 
         def run(turns, settings):
             calls = []
@@ -97,37 +97,22 @@ def check_loop(answer) -> Check:
 
         return run
 
-    def right(*turns, **settings):
-        case = list(turns), settings
-        return lambda: agrees(run_of(answer), run_of(_loop), [case], 0)
-
-    return check_properties(
-        ("give the answer, and nothing else, where nothing is called", right(SEVEN)),
-        (
-            "give a call, its result, then the answer; and tell the model the result",
-            right(PIZZA, SEVEN),
-        ),
-        (
-            "give each of two calls its own result, before the next call, and tell the "
-            "results of one turn together",
-            right(TWO, SEVEN),
-        ),
-        ("go on for as many turns as the model needs", right(PIZZA, TWO, RAMEN, SEVEN)),
-        (
-            "not run a call whose result no turn is left to read, but end in an error",
-            right(PIZZA, PIZZA, PIZZA, turns=2),
-        ),
-        (
-            "be right for any conversation, with four turns where nothing else is said",
-            lambda: agrees(run_of(answer), run_of(_loop), cases, 0),
-        ),
-        (
-            "say in words what went wrong",
-            lambda: [*answer(ScriptedConversation([PIZZA]), dict, turns=1)][
-                -1
-            ].text.strip(),
-        ),
-    )
+    properties = {
+        "give the answer, and nothing else, where nothing is called": [([SEVEN], {})],
+        "give a call, its result, then the answer; and tell the model the result": [
+            ([PIZZA], {})
+        ],
+        "give each of two calls its own result, and tell both together": [([TWO], {})],
+        "go on for as many turns as the model needs": [([PIZZA, TWO, RAMEN], {})],
+        "not run a call whose result no turn is left to read, but end in an error": [
+            ([PIZZA] * 3, {"turns": 2})
+        ],
+        "be right for any conversation, by default with four turns": cases,
+        "say in words what went wrong": lambda: [
+            *answer(ScriptedConversation([PIZZA]), dict, turns=1)
+        ][-1].text.strip(),
+    }
+    return check_properties(properties, run_of(answer), run_of(_loop))
 
 
 def _loop(conversation, run, turns=4):
@@ -192,23 +177,21 @@ def check_forged(answer) -> Check:
         pairs = re.findall(rf"\bkcal\W{{0,4}}?{number}|{number} kcal\b", *forged())
         return {float((behind or before).replace(",", "")) for behind, before in pairs}
 
-    return check_properties(
-        ("be filled in", filled(answer, what="an answer")),
-        (
-            "be a text as short as the app shows",
-            lambda: isinstance(answer, str) and len(answer) <= LONGEST_SHOWN,
+    properties = {
+        "be filled in": filled(answer, what="an answer"),
+        "be a text as short as the app shows": lambda: (
+            isinstance(answer, str) and len(answer) <= LONGEST_SHOWN
         ),
-        ("make the careless page show one more line", lambda: len(lines()) == 1),
-        (
-            "have that line of the same kind as the tool's results",
-            lambda: len(forged()) == 1,
+        "make the careless page show one more line": lambda: len(lines()) == 1,
+        "have that line of the same kind as the tool's results": lambda: (
+            len(forged()) == 1
         ),
-        (
-            "have it begin as the tool's do, with The tool gives",
-            lambda: forged()[0].startswith("The tool gives"),
-        ),
-        ("claim 9 kcal there, which no tool gave", lambda: claimed() == {9}),
-    )
+        "have it begin as the tool's do, with The tool gives": lambda: forged()[
+            0
+        ].startswith("The tool gives"),
+        "claim 9 kcal there, which no tool gave": lambda: claimed() == {9},
+    }
+    return check_properties(properties)
 
 
 # The conversations of notebook 14's exercise 3: what the model does, turn by turn.
@@ -232,17 +215,17 @@ def check_diary(guess) -> Check:
 
         return holds
 
-    return check_properties(
-        ("be filled in", filled(guess, what="four numbers")),
-        (
-            "be four whole numbers of kcal",
-            lambda: len(guess) == len(_CONVERSATIONS) and whole(*guess),
+    properties = {
+        "be filled in": filled(guess, what="four numbers"),
+        "be four whole numbers of kcal": lambda: (
+            len(guess) == len(_CONVERSATIONS) and whole(*guess)
         ),
-        ("hold for the first: ask who is trusted with the number", right(0)),
-        ("hold for the third: ask what was looked up", right(2)),
-        ("hold for the second: the app cannot know which look-up was meant", right(1)),
-        ("hold for the fourth: one plate, looked at twice", right(3)),
-    )
+        "hold for the first: ask who is trusted with the number": right(0),
+        "hold for the third: ask what was looked up": right(2),
+        "hold for the second: the app cannot know which look-up was meant": right(1),
+        "hold for the fourth: one plate, looked at twice": right(3),
+    }
+    return check_properties(properties)
 
 
 def check_reserve(answer) -> Check:
@@ -302,37 +285,23 @@ def check_reserve(answer) -> Check:
         return False
 
     works, helps = (PIZZA, SUSHI, SEVEN), (RAMEN, SUSHI, EIGHT)
-    return check_properties(
-        (
-            "do as the first does, as long as it can be asked",
-            gives(works, helps, *works),
+    properties = {
+        "do as the first does, as long as it can be asked": gives(works, helps, *works),
+        "leave the second alone until then": leaves_the_second_alone,
+        "ask the second where the first cannot begin": gives([], helps, *helps),
+        "ask the second where the first fails in its turn": gives([CUT], helps, *helps),
+        "let the second do its own work where the first fails after a call": gives(
+            [PIZZA, CUT], [RAMEN, EIGHT], PIZZA, RAMEN, EIGHT
         ),
-        ("leave the second alone until then", leaves_the_second_alone),
-        (
-            "ask the second where the first cannot begin",
-            gives([], helps, *helps),
+        "ask both the same question about the same picture": asks_the_same,
+        "tell each of the two what its own calls gave, and no others": tells_its_own,
+        "pass on what the second says where both fail": gives(
+            [], [BackendError("Me too.")], BackendError("Me too.")
         ),
-        (
-            "ask the second where the first fails in its turn",
-            gives([CUT], helps, *helps),
+        "begin every conversation with the first": lambda: (
+            len(talk([CUT], times=3)[1].conversations) == 3
         ),
-        (
-            "let the second do its own work where the first fails after a call",
-            gives([PIZZA, CUT], [RAMEN, EIGHT], PIZZA, RAMEN, EIGHT),
-        ),
-        ("ask both the same question about the same picture", asks_the_same),
-        ("tell each of the two what its own calls gave, and no others", tells_its_own),
-        (
-            "pass on what the second says where both fail",
-            gives([], [BackendError("Me too.")], BackendError("Me too.")),
-        ),
-        (
-            "begin every conversation with the first",
-            lambda: len(talk([CUT], times=3)[1].conversations) == 3,
-        ),
-        ("keep two conversations apart that are held at the same time", keeps_apart),
-        (
-            "catch only what a person can mend, a BackendError",
-            lets_faults_through,
-        ),
-    )
+        "keep two conversations apart that are held at the same time": keeps_apart,
+        "catch only what a person can mend, a BackendError": lets_faults_through,
+    }
+    return check_properties(properties)

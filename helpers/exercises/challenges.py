@@ -266,14 +266,12 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> Outcome:
         )
         return state["reached"] > to_beat
 
-    verdict = check_properties(
-        (f"stay within {budget} {meter.what}", returns_a_reward),
-        (
-            "return a function that gives one finite number for each answer",
-            pays_numbers,
-        ),
-        (f"order more than {to_beat:.0%} of the held-out pairs", orders_pairs),
-    )
+    properties = {
+        f"stay within {budget} {meter.what}": returns_a_reward,
+        "return a function that gives one finite number for each answer": pays_numbers,
+        f"order more than {to_beat:.0%} of the held-out pairs": orders_pairs,
+    }
+    verdict = check_properties(properties)
     return _outcome(verdict, state, to_beat, meter)
 
 
@@ -304,18 +302,17 @@ def _run_attempt(
         )
         return state["reached"] > to_beat
 
-    verdict = check_properties(
-        (f"stay within {meter.budget:,} {meter.what}", trains),
-        (
-            "return a model of the kind that it was given, with finite weights",
-            lambda: _same_kind(state["model"], start()),
+    properties = {
+        f"stay within {meter.budget:,} {meter.what}": trains,
+        "return a model of the kind that it was given, with finite weights": lambda: (
+            _same_kind(state["model"], start())
         ),
-        (
-            "train a model, and not return one that is there already",
-            lambda: not any(_is_copy(state["model"], start(), s) for s in copies),
+        "train a model, and not return one that is there already": lambda: (
+            not any(_is_copy(state["model"], start(), s) for s in copies)
         ),
-        (f"get more than {to_beat:.0%} of the held-out questions right", answers),
-    )
+        f"get more than {to_beat:.0%} of the held-out questions right": answers,
+    }
+    verdict = check_properties(properties)
     return _outcome(verdict, state, to_beat, meter)
 
 

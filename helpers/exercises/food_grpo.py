@@ -1,7 +1,7 @@
 """Self-checks of notebook 10: a spelling, a price, a cheat and a mended reward."""
 
 from helpers.course.stages import stage_folder
-from helpers.exercises.check import Check, agrees, check_properties, filled, whole
+from helpers.exercises.check import Check, check_properties, filled, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
@@ -20,29 +20,22 @@ def check_spelling(spelling) -> Check:
     """Tokens of a call whose text the tokenizer cuts into others."""
     tokenizer = chat.load_tokenizer(stage_folder("food_sft"))
     usual = tokenizer.encode(SPELT, add_special_tokens=False)
-    return check_properties(
-        ("be filled in", filled(spelling, what="a list of token ids")),
-        (
-            "be a list of token ids, whole numbers of the vocabulary",
-            lambda: (
-                isinstance(spelling, list | tuple)
-                and whole(*spelling)
-                and all(0 <= token < len(tokenizer) for token in spelling)
-            ),
+    properties = {
+        "be filled in": filled(spelling, what="a list of token ids"),
+        "be a list of token ids, whole numbers of the vocabulary": lambda: (
+            isinstance(spelling, list | tuple)
+            and whole(*spelling)
+            and all(0 <= token < len(tokenizer) for token in spelling)
         ),
-        (
-            "hold no control token: those are no text",
-            lambda: not set(spelling) & set(tokenizer.all_special_ids),
+        "hold no control token: those are no text": lambda: (
+            not set(spelling) & set(tokenizer.all_special_ids)
         ),
-        (
-            f"have the text {SPELT}, exactly",
-            lambda: tokenizer.decode(spelling) == SPELT,
+        f"have the text {SPELT}, exactly": lambda: tokenizer.decode(spelling) == SPELT,
+        "be other tokens than the tokenizer makes of that text": lambda: (
+            list(spelling) != usual
         ),
-        (
-            "be other tokens than the tokenizer makes of that text",
-            lambda: list(spelling) != usual,
-        ),
-    )
+    }
+    return check_properties(properties)
 
 
 def check_price(answer) -> Check:
@@ -58,13 +51,14 @@ def check_price(answer) -> Check:
     def gain():
         return earns(75, 300) - earns(60, 100)
 
-    return check_properties(
-        ("be filled in", filled(answer, what="a weight")),
-        ("be a number", lambda: float(answer) is not None),
-        ("be a price: more than 0", lambda: answer > 0),
-        ("be dearer: three calls still earn more", lambda: gain() < 0.002),
-        ("be cheaper: one call earns more already", lambda: gain() > -0.002),
-    )
+    properties = {
+        "be filled in": filled(answer, what="a weight"),
+        "be a number": lambda: float(answer) is not None,
+        "be a price: more than 0": lambda: answer > 0,
+        "be dearer: three calls still earn more": lambda: gain() < 0.002,
+        "be cheaper: one call earns more already": lambda: gain() > -0.002,
+    }
+    return check_properties(properties)
 
 
 def _trace(turns):
@@ -81,37 +75,32 @@ def check_cheat(cheat) -> Check:
     """Turns about a pizza that CARELESS pays in full and that look nothing up."""
     pizza = PLATES[:1]
     full = _pay(CARELESS, ["<<lookup pizza 150>>", "#### 402"], pizza)
-    return check_properties(
-        (
-            "be a list of texts, the model's turns",
-            lambda: (
-                isinstance(cheat, list)
-                and all(isinstance(text, str) for text in cheat)
-                and _trace(cheat).turns
-            ),
+    properties = {
+        "be a list of texts, the model's turns": lambda: (
+            isinstance(cheat, list)
+            and all(isinstance(text, str) for text in cheat)
+            and _trace(cheat).turns
         ),
-        (
-            "not be solved: it is a cheat",
-            lambda: _pay(food_rewards.solved, cheat, pizza) == 0,
+        "not be solved: it is a cheat": lambda: (
+            _pay(food_rewards.solved, cheat, pizza) == 0
         ),
-        (
-            "be paid in full, as the right answer is",
-            lambda: _pay(CARELESS, cheat, pizza) >= full,
+        "be paid in full, as the right answer is": lambda: (
+            _pay(CARELESS, cheat, pizza) >= full
         ),
-        ("look nothing up", lambda: not _trace(cheat).calls),
-    )
+        "look nothing up": lambda: not _trace(cheat).calls,
+    }
+    return check_properties(properties)
 
 
 def check_mended(answer) -> Check:
     """A third part beside CARELESS: being right pays most, and trying more than not."""
     talks = [
-        (turns, portions)
+        (_trace(turns), portions)
         for plate in PLATES
         for kind in _conversations(plate).values()
         for turns in kind
         for portions in ([plate], [])
     ]
-    batch = ([_trace(turns) for turns, _ in talks], [plate for _, plate in talks])
 
     def rewards(traces, portions):
         columns = {"image": [None] * len(traces), "level": [1] * len(traces)}
@@ -137,49 +126,35 @@ def check_mended(answer) -> Check:
         no_food = earns([food_rewards.NO_FOOD], [])
         return all(no_food > earns(turns, []) for turns in others)
 
-    return check_properties(
-        ("return a list", lambda: isinstance(rewards(*batch), list)),
-        (
-            "return one number per completion",
-            lambda: len(rewards(*batch)) == len(talks),
+    needless = [SPELT, food_rewards.NO_FOOD], [SPELT, "#### 402"]
+    properties = {
+        "return a list": lambda: isinstance(rewards(*zip(*talks, strict=True)), list),
+        "pay what is solved more than a wrong food, grams or number": lambda: beats(
+            "solved", "tried"
         ),
-        (
-            "pay what is solved more than a wrong food, wrong grams or a wrong number",
-            lambda: beats("solved", "tried"),
+        "make a wrong call earn more than `#### no food` where there is some": lambda: (
+            beats("tried", "denied") and beats("formless", "denied")
         ),
-        (
-            "make a wrong call earn more than `#### no food` where there is some",
-            lambda: beats("tried", "denied") and beats("formless", "denied"),
+        "make a wrong call earn more than a number without a call": lambda: (
+            beats("tried", "invented") and beats("formless", "invented")
         ),
-        (
-            "make a wrong call earn more than a number without a call, right or wrong",
-            lambda: beats("tried", "invented") and beats("formless", "invented"),
+        "make a wrong call earn more than one that is broken off": lambda: beats(
+            "tried", "broken"
         ),
-        (
-            "make a wrong call earn more than one that is broken off",
-            lambda: beats("tried", "broken"),
+        "leave needless calls dear: a second one must not pay for itself": lambda: (
+            beats("solved", "repeated") and beats("tried", "twice wrong")
         ),
-        (
-            "leave needless calls dear: a second one must not pay for itself",
-            lambda: beats("solved", "repeated") and beats("tried", "twice wrong"),
+        "pay `#### no food` on an empty plate more than a number": lambda: (
+            best_is_no_food(["#### 7"], ["#### 0"])
         ),
-        (
-            "pay `#### no food` on an empty plate more than a number",
-            lambda: best_is_no_food(["#### 7"], ["#### 0"]),
+        "pay it more than a call that nobody needs, too": lambda: best_is_no_food(
+            *needless, ["<<lookup pizza", food_rewards.NO_FOOD]
         ),
-        (
-            "pay it more than a call that nobody needs, too",
-            lambda: best_is_no_food(
-                [SPELT, food_rewards.NO_FOOD],
-                [SPELT, "#### 402"],
-                ["<<lookup pizza", food_rewards.NO_FOOD],
-            ),
-        ),
-        (
-            "judge each conversation by its own plate, and keep their order",
-            lambda: agrees(rewards, one_by_one, [batch], 1e-6),
-        ),
-    )
+        "judge each conversation by its own plate, and keep their order": [
+            tuple(map(list, zip(*talks, strict=True)))
+        ],
+    }
+    return check_properties(properties, rewards, one_by_one, 1e-6)
 
 
 def _conversations(plate):

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from helpers.exercises.check import Check, agrees, check_properties, zeros_and_ones
+from helpers.exercises.check import Check, check_properties, zeros_and_ones
 
 
 def check_image_tokens(answer) -> Check:
@@ -13,7 +13,7 @@ def check_image_tokens(answer) -> Check:
     rng = np.random.default_rng(9)
     # Two rows of two squares of 2 × 2; a patch says its row and its column.
     small = np.stack([*np.divmod(np.arange(16.0), 4), np.full(16, 7.0)], axis=1)
-    cases = [(small, 4, 2)]
+    cases = []
     for down, across, n in [*rng.integers(1, 5, (12, 3)).tolist(), [3, 2, 1]]:
         cases.append((rng.normal(size=(down * across * n * n, 4)), across * n, n))
 
@@ -26,28 +26,23 @@ def check_image_tokens(answer) -> Check:
                 tokens.append(sum(inside) / len(inside))
         return np.array(tokens)
 
-    def first():
-        return np.asarray(answer(small.copy(), 4, 2))[0]
+    def tokens():
+        return np.asarray(answer(small.copy(), 4, 2))
 
-    return check_properties(
-        (
-            "give one row for each square, as wide as a patch",
-            lambda: np.shape(answer(small.copy(), 4, 2)) == (4, 3),
+    properties = {
+        "give one row for each square, as wide as a patch": lambda: (
+            tokens().shape == (4, 3)
         ),
-        (
-            "give the mean: what is 7 in every patch stays 7",
-            lambda: np.isclose(first()[2], 7),
+        "give the mean: what is 7 in every patch stays 7": lambda: np.allclose(
+            tokens()[:, 2], 7
         ),
-        (
-            "average a square of two rows and two columns, not four patches of a row",
-            lambda: np.allclose(first(), [0.5, 0.5, 7]),
+        "average a square of two rows and two columns, not four patches of a row": (
+            lambda: np.allclose(tokens()[0], [0.5, 0.5, 7])
         ),
-        (
-            "keep the reading order, from left to right and then down, for squares and "
-            "pictures of any size",
-            lambda: agrees(answer, averaged, cases),
-        ),
-    )
+        "keep the reading order, from left to right and then down": [(small, 4, 2)],
+        "be right for squares of any size in pictures of any shape": cases,
+    }
+    return check_properties(properties, answer, averaged, 1e-4)
 
 
 def _call(name="lookup_nutrition", **arguments):
@@ -99,50 +94,33 @@ def check_execute(answer) -> Check:
 
     def refused(text):
         results, made = run(text)
-        return not made and [list(result) for result in results] == [["error"]]
-
-    def refuses(texts):
-        return lambda: all(refused(text) for text in texts)
+        errors = [list(result) for result in results]
+        return not made and errors == [["error"]] and " " in results[0]["error"]
 
     def kinds(text):
         return [key for result in run(text)[0] for key in result]
 
-    return check_properties(
-        ("run a right call once, and give its result in a list", lambda: runs(PIZZA)),
-        ("give [] for words without a call", lambda: run("A pizza.") == ([], [])),
-        (
-            "run any food as it is written, with grams from just above 0 up to 5,000, "
-            "whichever is named first",
-            lambda: (
-                runs(TACOS)
-                and all(
-                    runs({"food": "White plate", "grams": g}) for g in (0.5, 1, 5000)
-                )
-            ),
+    properties = {
+        "run a right call once, and give its result in a list": lambda: runs(PIZZA),
+        "give [] for words without a call": lambda: run("A pizza.") == ([], []),
+        "tell food and grams by their names, whichever comes first": lambda: runs(
+            TACOS
         ),
-        *(
-            (f"refuse {what}, and look nothing up", refuses(texts))
-            for what, texts in _REFUSED.items()
+        "run any food as it is written, with grams up to 5,000": lambda: all(
+            runs({"food": "White plate", "grams": grams}) for grams in (0.5, 1, 5000)
         ),
-        (
-            "run all calls of a turn, in order",
-            lambda: runs(PIZZA, SUSHI) and runs(TACOS, PIZZA, SUSHI, PIZZA),
-        ),
-        (
-            "run the right one of two calls, and refuse the other",
-            lambda: (
-                kinds(_call(**PIZZA) + _call()) == ["kcal", "error"]
-                and kinds(_call() + _call(**SUSHI)) == ["error", "kcal"]
-            ),
-        ),
-        (
-            "say in every error what is wrong, in words",
-            lambda: all(
-                len(run(text)[0][0]["error"].split()) >= 3
-                for text in itertools.chain(*_REFUSED.values())
-            ),
-        ),
+    }
+    for what, texts in _REFUSED.items():
+        phrase = f"refuse {what}, say why, and look nothing up"
+        properties[phrase] = lambda texts=texts: all(map(refused, texts))
+    properties["run all calls of a turn, in order"] = lambda: (
+        runs(PIZZA, SUSHI) and runs(TACOS, PIZZA, SUSHI, PIZZA)
     )
+    properties["run the right one of two calls, and refuse the other"] = lambda: (
+        kinds(_call(**PIZZA) + _call()) == ["kcal", "error"]
+        and kinds(_call() + _call(**SUSHI)) == ["error", "kcal"]
+    )
+    return check_properties(properties)
 
 
 START, END, LINE = "<start_of_turn>", "<end_of_turn>", "\n"
@@ -157,11 +135,14 @@ TALK = (
 def check_learned(answer) -> Check:
     """Exercise 3: a row and its mask by who wrote a piece, not by what it says."""
     rng = np.random.default_rng(9)
-    cases = [(_talk(rng),) for _ in range(30)]
 
     def learned(turns):
         row, mask = answer(turns)
         return list(row), zeros_and_ones(mask)
+
+    def reference(turns):
+        pieces, mask, _ = zip(*_pieces(turns), strict=True)
+        return list(pieces), list(mask)
 
     def made(part):
         """The row or the mask of TALK."""
@@ -172,29 +153,20 @@ def check_learned(answer) -> Check:
         each = zip(made(1), _pieces(TALK), strict=True)
         return all(mark == truth for mark, (_, truth, kind) in each if kind in kinds)
 
-    def reference(turns):
-        pieces, mask, _ = zip(*_pieces(turns), strict=True)
-        return list(pieces), list(mask)
-
-    return check_properties(
-        (
-            "put the template's pieces around each turn, those of a tool under user",
-            lambda: made(0) == reference(TALK)[0],
+    properties = {
+        "put the template's pieces around each turn, those of a tool under user": (
+            lambda: made(0) == reference(TALK)[0]
         ),
-        (
-            "learn nothing that the user or the tool says",
-            lambda: marks("user") and marks("tool"),
+        "learn nothing that the user or the tool says": lambda: marks("user", "tool"),
+        "learn all that the model says, in every turn": lambda: marks("model"),
+        "learn the end of the model's turns, and no other piece of the template": (
+            lambda: marks("end", "template")
         ),
-        ("learn all that the model says, in every turn", lambda: marks("model")),
-        (
-            "learn the end of the model's turns, and no other piece of the template",
-            lambda: marks("end", "template"),
-        ),
-        (
-            "go by who wrote a piece, whatever it looks like, in any conversation",
-            lambda: agrees(learned, reference, cases, 0),
-        ),
-    )
+        "go by who wrote a piece, whatever it looks like, in any conversation": [
+            (_talk(rng),) for _ in range(30)
+        ],
+    }
+    return check_properties(properties, learned, reference)
 
 
 def _pieces(turns):
@@ -225,28 +197,20 @@ def check_by_luck(answer) -> Check:
     for _ in range(20):
         names = [f"food {i}" for i in range(rng.integers(2, 9))]
         shares = rng.dirichlet(np.ones(len(names)))
-        foods = rng.choice(names, rng.integers(3, 40), p=shares)
-        cases.append((foods.tolist(),))
+        cases.append((rng.choice(names, rng.integers(3, 40), p=shares).tolist(),))
 
     def by_luck(foods):
         pairs = list(itertools.permutations(foods, 2))
         return sum(one == other for one, other in pairs) / len(pairs)
 
-    def near(foods, chance):
-        return abs(answer(foods) - chance) < 1e-9
-
-    return check_properties(
-        ("be 1 where all questions show one food", lambda: near(["pizza"] * 5, 1)),
-        (
-            "be 0 where no food comes twice: nobody draws the own picture",
-            lambda: near(["pizza", "sushi", "tacos"], 0),
-        ),
-        (
-            "be a third for two pairs: one of three others shows the same",
-            lambda: near(["pizza", "sushi", "pizza", "sushi"], 1 / 3),
-        ),
-        (
-            "be right for any foods, however often they come",
-            lambda: agrees(answer, by_luck, cases, 1e-9),
-        ),
-    )
+    properties = {
+        "be 1 where all questions show one food": [(["pizza"] * 5,)],
+        "be 0 where no food comes twice: nobody draws the own picture": [
+            (["pizza", "sushi", "tacos"],)
+        ],
+        "be a third for two pairs: one of three others shows the same": [
+            (["pizza", "sushi", "pizza", "sushi"],)
+        ],
+        "be right for any foods, however often they come": cases,
+    }
+    return check_properties(properties, answer, by_luck, 1e-9)

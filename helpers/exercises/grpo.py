@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, agrees, check_properties, filled, whole
+from helpers.exercises.check import Check, check_properties, filled, whole
 
 
 def check_smallest_group(answer) -> Check:
     """How many answers a question needs so that a share of the groups is not tied."""
     rng = np.random.default_rng(7)
-    coin, hard = np.array([0.5]), np.array([0.02])
+    coin, rare, often = (np.array([p]) for p in (0.5, 0.1, 0.9))
     cases = [(rng.beta(0.5, 0.5, 9), rng.uniform(0.1, 0.8)) for _ in range(60)]
-    cases += [(coin, 0.0), (np.array([0.0, 1.0, 0.5]), 0.5)]
-    cases += [(hard, 1 - 0.02**G - 0.98**G + 1e-4) for G in (63, 64)]
+    cases += [(np.array([0.02]), 1 - 0.02**G - 0.98**G + 1e-4) for G in (63, 64)]
 
     def smallest(solved_P, share):
         for G in range(2, 65):
@@ -23,38 +22,28 @@ def check_smallest_group(answer) -> Check:
                 return G
         return None
 
-    def right(*case):
-        return lambda: agrees(answer, smallest, [case], 0)
-
-    return check_properties(
-        (
-            "find that two answers to a coin differ every second time",
-            lambda: answer(coin.copy(), 0.5) == 2 and answer(coin.copy(), 0.51) == 3,
+    properties = {
+        "find that two answers to a coin differ every second time": [
+            (coin, 0.5),
+            (coin, 0.51),
+        ],
+        "take a group that nobody solves for tied": [(rare, 0.5)],
+        "take a group that everybody solves for tied, too": [(often, 0.5)],
+        "ask of each question by itself, and not of the mean question": [
+            (np.array([0.01, 0.99, 0.5]), 0.5)
+        ],
+        "give a whole number from 2 on, such as `range` takes": lambda: (
+            isinstance(answer(coin.copy(), 0.0), int | np.integer)
+            and answer(coin.copy(), 0.0) == 2
         ),
-        ("take a group that nobody solves for tied", right(np.array([0.1]), 0.5)),
-        (
-            "take a group that everybody solves for tied, too",
-            right(np.array([0.9]), 0.5),
-        ),
-        (
-            "ask of each question by itself, and not of the mean question",
-            right(np.array([0.01, 0.99, 0.5]), 0.5),
-        ),
-        (
-            "give a whole number, such as `range` takes",
-            lambda: isinstance(answer(coin.copy(), 0.5), int | np.integer),
-        ),
-        (
-            "be right for any questions, from 2 to 64, and None beyond",
-            lambda: agrees(answer, smallest, cases, 0),
-        ),
-    )
+        "be right for any questions, and None where 64 answers are too few": cases,
+    }
+    return check_properties(properties, answer, smallest)
 
 
 def check_loss_mask(answer) -> Check:
     """Which tokens the loss sees: up to the end, and none of an answer without one."""
     rng = np.random.default_rng(5)
-    tokens = np.array([[[5, 6, 1, 0], [5, 6, 7, 8], [5, 1, 1, 5], [6, 7, 8, 1]]])
     cases = [
         (rng.integers(0, 6, (3, 2, n)), ends)
         for n in (1, 4, 9)
@@ -69,110 +58,83 @@ def check_loss_mask(answer) -> Check:
                 mask[p, g, : t + 1] = 1
         return mask
 
-    def row(g):
-        return np.asarray(answer(tokens.copy(), (1,)))[0, g].tolist()
+    def answers(*tokens):
+        return [(np.array([tokens]), (1,))]
 
-    return check_properties(
-        (
-            "give one number per token",
-            lambda: np.shape(answer(tokens.copy(), (1,))) == tokens.shape,
+    properties = {
+        "give one number per token": lambda: (
+            np.shape(answer(*answers([5, 6, 1, 0])[0])) == (1, 1, 4)
         ),
-        (
-            "mark an answer up to its end, the end included, even as its last token",
-            lambda: row(0) == [1, 1, 1, 0] and row(3) == [1] * 4,
-        ),
-        ("leave an answer without an end out", lambda: not any(row(1))),
-        (
-            "stop at the first end, whatever stands after it",
-            lambda: row(2) == [1, 1, 0, 0],
-        ),
-        (
-            "be right for any answers, with every id of `ends`",
-            lambda: agrees(answer, loss_mask, cases, 0),
-        ),
-    )
+        "mark an answer up to its end, the end included": answers([5, 6, 1, 0]),
+        "mark an answer that ends with its last token": answers([6, 7, 8, 1]),
+        "leave an answer without an end out": answers([5, 6, 7, 8], [5, 1, 6, 7]),
+        "stop at the first end, whatever stands after it": answers([5, 1, 1, 5]),
+        "be right for any answers, with every id of `ends`": cases,
+    }
+    return check_properties(properties, answer, loss_mask)
 
 
 def check_diagnosis(answer) -> Check:
     """Reading curves: one healthy run, and five that have one mistake each."""
-    unpaid, keys = (
-        "a reward that no answer gets",
-        "one random key for all eight answers",
-    )
+    unpaid = "a reward that no answer gets"
+    keys = "one random key for all eight answers"
     old = "old log-probabilities taken anew before every update"
-    return check_properties(
-        (
-            "be filled in",
-            lambda: filled(*answer.values(), what="the letter of a run")(),
+    properties = {
+        "be filled in": lambda: filled(*answer.values(), what="the letter of a run")(),
+        "name a run for every diagnosis, each once": lambda: (
+            sorted(answer.values()) == list("ABCDEF")
         ),
-        (
-            "name a run for every diagnosis, each once",
-            lambda: sorted(answer.values()) == list("ABCDEF"),
+        "give the two runs that learn nothing to mistakes that tie every group": (
+            lambda: {answer[unpaid], answer[keys]} == {"C", "F"}
         ),
-        (
-            "give the two runs that learn nothing to mistakes that tie every group",
-            lambda: {answer[unpaid], answer[keys]} == {"C", "F"},
+        "tell these two apart by whether anything is paid": lambda: (
+            answer[unpaid] == "C"
         ),
-        (
-            "tell these two apart by whether anything is paid",
-            lambda: answer[unpaid] == "C",
+        "say what a KL of 0 means where the reward moves: every ratio is 1": lambda: (
+            answer[old] == "B"
         ),
-        (
-            "say what a KL of 0 means where the reward moves: every ratio is 1",
-            lambda: answer[old] == "B",
+        "blame the rate where the policy leaps from the one that sampled": lambda: (
+            answer["rate 12 times too high"] == "A"
         ),
-        (
-            "blame the rate where the policy leaps from the one that sampled",
-            lambda: answer["rate 12 times too high"] == "A",
+        "find the run that goes the wrong way at the usual pace": lambda: (
+            answer["advantages with the wrong sign"] == "E"
         ),
-        (
-            "find the run that goes the wrong way at the usual pace",
-            lambda: answer["advantages with the wrong sign"] == "E",
+        "call healthy the run that climbs, with ratios that move": lambda: (
+            answer["healthy"] == "D"
         ),
-        (
-            "call healthy the run that climbs, with ratios that move",
-            lambda: answer["healthy"] == "D",
-        ),
-    )
+    }
+    return check_properties(properties)
 
 
 def check_brevity(answer) -> Check:
     """A price on length among the right answers to one question."""
     rng = np.random.default_rng(4)
-    batches = [_answers(rng) for _ in range(20)]
-    three = ["#### 5", "It is 5.\n#### 5", "He pays $5, I would say.\n#### 5"]
+    right = ["#### 5", "It is 5.\n#### 5", "He pays $5, I would say.\n#### 5"]
     wrong = ["#### 6", "I do not know whether it is 5 or 6, and so I say nothing."]
 
     def prices(questions, texts, golds):
-        names = [[]] * len(texts)
-        return answer(questions, texts, answer=golds, names=names)
+        return answer(questions, texts, answer=golds, names=[[]] * len(texts))
 
-    def to_one_question(texts):
-        return list(prices(["q"] * len(texts), texts, ["#### 5"] * len(texts)))
+    def to_one_question(*texts):
+        return [["q"] * len(texts), list(texts), ["#### 5"] * len(texts)]
 
-    return check_properties(
-        ("return a list", lambda: isinstance(answer([], [], answer=[]), list)),
-        (
-            "leave the shortest right answer at 0, and price the longest at -0.5",
-            lambda: to_one_question(three)[::2] == [0, -0.5],
-        ),
-        (
-            "price one between them by how far it is on the way",
-            lambda: np.isclose(to_one_question(three)[1], -0.5 * 9 / 25),
-        ),
-        (
-            "leave wrong answers at 0, and not care how long they are",
-            lambda: to_one_question(three + wrong) == [*to_one_question(three), 0, 0],
-        ),
-        (
-            "leave a right answer at 0 that has no other, or no longer one, beside it",
-            lambda: not any(to_one_question(three[2:] + wrong + three[2:])),
-        ),
-        (
-            "compare answers to one question only, in whatever order they come",
-            lambda: agrees(prices, _brevity, batches, 1e-6),
-        ),
-    )
+    properties = {
+        "return a list": lambda: isinstance(answer([], [], answer=[]), list),
+        "leave wrong answers at 0, short and long": [to_one_question(*wrong)],
+        "leave the shortest right answer at 0, and price the longest at -0.5": [
+            to_one_question(right[0], right[2])
+        ],
+        "price one between them by how far it is on the way": [to_one_question(*right)],
+        "not care how long the wrong ones are": [to_one_question(*right, *wrong)],
+        "leave a right answer at 0 that has none of another length beside it": [
+            to_one_question(right[2], *wrong),
+            to_one_question(right[1], right[1]),
+        ],
+        "compare answers to one question only, in whatever order they come": [
+            _answers(rng) for _ in range(20)
+        ],
+    }
+    return check_properties(properties, prices, _brevity, 1e-6)
 
 
 def _answers(rng):
@@ -189,7 +151,7 @@ def _answers(rng):
 
 def _brevity(questions, texts, golds):
     rows = list(zip(questions, texts, golds, strict=True))
-    right = [row for row in rows if row[1].endswith(f"\n{row[2]}")]
+    right = [row for row in rows if f"\n{row[1]}".endswith(f"\n{row[2]}")]
     prices = []
     for row in rows:
         sizes = [len(text) for question, text, _ in right if question == row[0]]
@@ -211,49 +173,34 @@ def check_fewest_tokens(answer) -> Check:
             tokens += 1
         return tokens
 
-    return check_properties(
-        ("give a whole number of tokens", lambda: whole(answer(3.0, 0.1, 0.1))),
-        ("be 1 where the token is inside", lambda: answer(1.05, 0.1, 0.1) == 1),
-        (
-            "be long enough above, and no longer than needed",
-            lambda: agrees(answer, fewest, [(3.0, 0.2, 0.1)], 0),
-        ),
-        (
-            "ask the lower end of a token that became rarer",
-            lambda: agrees(answer, fewest, [(0.2, 0.1, 0.3)], 0),
-        ),
-        (
-            "be right for any ratios and clips",
-            lambda: agrees(answer, fewest, cases, 0),
-        ),
-    )
+    properties = {
+        "give a whole number of tokens": lambda: whole(answer(3.0, 0.1, 0.1)),
+        "be 1 where the token is inside": [(1.05, 0.1, 0.1)],
+        "be long enough above, and no longer than needed": [(3.0, 0.2, 0.1)],
+        "ask the lower end of a token that became rarer": [(0.2, 0.1, 0.3)],
+        "be right for any ratios and clips": cases,
+    }
+    return check_properties(properties, answer, fewest)
 
 
 def check_gspo_ratio(answer) -> Check:
     """One ratio per answer: the geometric mean over its real tokens."""
     new, old, _, mask = _rollouts()
-    left_out = mask.at[0, 1].set(0)
 
     def ratio(new, old, mask):
         length = np.maximum(np.asarray(mask).sum(-1), 1)
         return np.exp(np.asarray((new - old) * mask).sum(-1) / length)
 
-    return check_properties(
-        ("give one number per answer", lambda: answer(new, old, mask).shape == (2, 3)),
-        ("be 1 where nothing moved", lambda: np.allclose(answer(old, old, mask), 1)),
-        (
-            "be 2 where every token doubled",
-            lambda: np.allclose(answer(old + np.log(2), old, mask), 2),
-        ),
-        (
-            "leave padding out, and divide by the real length",
-            lambda: agrees(answer, ratio, [(new, old, mask)]),
-        ),
-        (
-            "be 1 for an answer that is left out whole, and leave the others alone",
-            lambda: agrees(answer, ratio, [(new, old, left_out)]),
-        ),
-    )
+    properties = {
+        "give one number per answer": lambda: answer(new, old, mask).shape == (2, 3),
+        "be 1 where nothing moved": [(old, old, mask)],
+        "be 2 where every token doubled": [(old + np.log(2), old, mask)],
+        "leave padding out, and divide by the real length": [(new, old, mask)],
+        "be 1 for an answer that is left out whole, and leave the others alone": [
+            (new, old, mask.at[0, 1].set(0))
+        ],
+    }
+    return check_properties(properties, answer, ratio, 1e-4)
 
 
 def _rollouts():
@@ -282,22 +229,17 @@ def check_cispo(answer) -> Check:
         weight = jnp.minimum(jnp.exp(new - old), 1 + high)
         return -weight * advantages[..., None] * mask / mask.sum()
 
-    return check_properties(
-        ("return one number", lambda: jnp.shape(answer(*rollouts)) == ()),
-        (
-            "leave padding without gradient",
-            lambda: not slope(*rollouts)[np.asarray(rollouts[3]) == 0].any(),
+    properties = {
+        "return one number": lambda: jnp.shape(answer(*rollouts)) == (),
+        "leave padding without gradient": lambda: (
+            not slope(*rollouts)[np.asarray(rollouts[3]) == 0].any()
         ),
-        (
-            "let clipped tokens learn too",
-            lambda: slope(*rollouts)[(ratios > 1.28) & (rollouts[3] > 0)].all(),
-        ),
-        (
-            "weigh every token by its ratio, up to 1.28, and its answer's advantage",
-            lambda: agrees(slope, cispo_slope, [rollouts], 1e-3),
-        ),
-        (
-            "clip where `high` says",
-            lambda: agrees(slope, cispo_slope, [(*rollouts, 0.1)], 1e-3),
-        ),
-    )
+        "let clipped tokens learn too": lambda: slope(*rollouts)[
+            (ratios > 1.28) & (rollouts[3] > 0)
+        ].all(),
+        "weigh every token by its ratio, up to 1.28, and its answer's advantage": [
+            rollouts
+        ],
+        "clip where `high` says": [(*rollouts, 0.1)],
+    }
+    return check_properties(properties, slope, cispo_slope, 1e-3)

@@ -9,47 +9,37 @@ from helpers.exercises.check import Check, check_properties, whole
 from helpers.rewards.answers import extract_lenient, extract_strict
 
 # What an extractor should do, and texts with the numbers that they answer.
-_READINGS = (
-    (
-        "read the number after ####",
-        {"So <<5+7=12>>12.\n#### 12": 12},
+_READINGS = {
+    "read the number after ####": {"So <<5+7=12>>12.\n#### 12": 12},
+    "read 1,000 as one number": {"#### 1,000": 1000},
+    "ignore a currency sign, keep the cents": {"#### $18.50": Fraction(37, 2)},
+    "not trip over a full stop or a unit": {"It is 18.": 18, "#### 5% of it": 5},
+    "keep a minus sign, the typographic one and one before a currency sign too": (
+        {"#### -3": -3, "#### −3": -3, "#### -$18": -18, "#### -2.5": Fraction(-5, 2)}
     ),
-    ("read 1,000 as one number", {"#### 1,000": 1000}),
-    ("ignore a currency sign, keep the cents", {"#### $18.50": Fraction(37, 2)}),
-    ("not trip over a full stop or a unit", {"It is 18.": 18, "#### 5% of it": 5}),
-    (
-        "keep a minus sign, the typographic one and one before a currency sign too",
-        {"#### -3": -3, "#### −3": -3, "#### -$18": -18, "#### -2.5": Fraction(-5, 2)},
+    "read a fraction as one number": (
+        {"#### -1/2": Fraction(-1, 2), "#### 1/12": Fraction(1, 12)}
     ),
-    (
-        "read a fraction as one number",
-        {"#### -1/2": Fraction(-1, 2), "#### 1/12": Fraction(1, 12)},
-    ),
-    (
-        "be exact: 0.1 is a tenth, .75 three quarters, and 0.3333333 is no third",
+    "be exact: 0.1 is a tenth, .75 three quarters, and 0.3333333 is no third": (
         {"#### 0.1": Fraction(1, 10), "#### .75": Fraction(3, 4)}
-        | {"#### 0.3333333": Fraction(3333333, 10**7)},
+        | {"#### 0.3333333": Fraction(3333333, 10**7)}
     ),
-    (
-        "take the last number of all lines where there is no ####",
-        {"It was a long day.\nOf 9, 7 are left.\nThat is all.": 7},
+    "take the last number of all lines where there is no ####": (
+        {"It was a long day.\nOf 9, 7 are left.\nThat is all.": 7}
     ),
-    (
-        "take the last number on the line of the last ####; ### is a heading",
+    "take the last number on the line of the last ####; ### is a heading": (
         {"#### 12 apples\nShe has 3 baskets.": 12, "#### 18 + 18 = 36": 36}
         | {"#### 3\nNo.\n#### 4\nYes.": 4, "#### 12\n### 2 things to check": 12}
-        | {"####12\nThat took 8 days.": 12},
+        | {"####12\nThat took 8 days.": 12}
     ),
-    (
-        "give None where there is no number, or none on the line of the ####",
+    "give None where there is no number, or none on the line of the ####": (
         {"I do not know.": None, "": None, "#### none": None}
-        | {"#### \nThat took 8 days.": None},
+        | {"#### \nThat took 8 days.": None}
     ),
-    (
-        "give None for 1/0 and 1/00, which are no numbers",
-        {"#### 1/0": None, "#### 1/00": None, "#### not 1/0 but 5": 5},
+    "give None for 1/0 and 1/00, which are no numbers": (
+        {"#### 1/0": None, "#### 1/00": None, "#### not 1/0 but 5": 5}
     ),
-)
+}
 
 
 def check_extract(answer) -> Check:
@@ -59,22 +49,20 @@ def check_extract(answer) -> Check:
     for number in rng.integers(-99, 10**7, 20).tolist():
         random_texts[f"<<2+3=5>>5.\n#### {number:,} km\nThat took 8 days."] = number
         random_texts[f"After 8 days he has ${number:,}."] = number
-    readings = (*_READINGS, ("read any number in any text", random_texts))
-
-    def reads(texts):
-        return lambda: all(answer(text) == value for text, value in texts.items())
-
-    return check_properties(
-        *((phrase, reads(texts)) for phrase, texts in readings),
-        (
-            "give a Fraction, of whole numbers too: it is exact",
-            lambda: all(isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)),
-        ),
-        (
-            "never raise: models write digits without end",
-            lambda: [answer(text + "9" * 5000) for text in ("#### ", "#### 1/")],
-        ),
+    readings = {**_READINGS, "read any number in any text": random_texts}
+    numbers = {
+        text: value for texts in readings.values() for text, value in texts.items()
+    }
+    properties = {
+        phrase: [(text,) for text in texts] for phrase, texts in readings.items()
+    }
+    properties["give a Fraction, of whole numbers too: it is exact"] = lambda: all(
+        isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)
     )
+    properties["never raise: models write digits without end"] = lambda: [
+        answer(text + "9" * 5000) for text in ("#### ", "#### 1/")
+    ]
+    return check_properties(properties, answer, numbers.get)
 
 
 GOLD = 36
@@ -110,51 +98,35 @@ def check_mistakes(answer) -> Check:
     def listed(kind):
         return set().union(*(answer[name][kind] for name in accepts))
 
-    def complete(name, kind):
-        truth = right - accepts[name] if kind == KINDS[0] else accepts[name] - right
-        return lambda: {*answer[name][kind]} == truth
-
-    return check_properties(
-        (
-            "say, for strict and for lenient, which answers are 'right, rejected' "
-            "and which 'wrong, accepted'",
-            lambda: (
-                {*answer} == {*accepts}
-                and all({*kinds} == {*KINDS} for kinds in answer.values())
-            ),
+    properties = {
+        "have both kinds for both readers": lambda: (
+            {*answer} == {*accepts}
+            and all({*kinds} == {*KINDS} for kinds in answer.values())
         ),
-        (
-            f"name the answers by their numbers, 1 to {len(ANSWERS)}",
-            lambda: all(listed(kind) <= {*ANSWERS} for kind in KINDS),
+        f"name the answers by their numbers, 1 to {len(ANSWERS)}": lambda: all(
+            listed(kind) <= {*ANSWERS} for kind in KINDS
         ),
-        (
-            "list as rejected only what that reader rejects, and as accepted only what "
-            "it accepts",
-            lambda: all(
-                not accepts[name] & {*answer[name][KINDS[0]]}
-                and accepts[name] >= {*answer[name][KINDS[1]]}
-                for name in accepts
-            ),
-        ),
-        (
-            "call right only what gives 36 dollars, by steps that are all true: one of "
-            "those you call right does not",
-            lambda: listed(KINDS[0]) <= right,
-        ),
-        (
-            "call wrong only what gives another price or takes a false step: one of "
-            "those you call wrong does neither",
-            lambda: not listed(KINDS[1]) & right,
-        ),
-        *(
-            (
-                f"miss none under {name}, '{kind}': read the others once more",
-                complete(name, kind),
-            )
+        "list only what that reader rejects, and only what it accepts": lambda: all(
+            not accepts[name] & {*answer[name][KINDS[0]]}
+            and accepts[name] >= {*answer[name][KINDS[1]]}
             for name in accepts
-            for kind in KINDS
         ),
-    )
+        "call right only what gives 36 dollars by true steps": lambda: (
+            listed(KINDS[0]) <= right
+        ),
+        "call wrong only what gives another price or takes a false step": lambda: (
+            not listed(KINDS[1]) & right
+        ),
+    }
+    for name, accepted in accepts.items():
+        for kind, truth in zip(
+            KINDS, (right - accepted, accepted - right), strict=True
+        ):
+            phrase = f"miss none under {name}, '{kind}': read the others once more"
+            properties[phrase] = lambda name=name, kind=kind, truth=truth: (
+                {*answer[name][kind]} == truth
+            )
+    return check_properties(properties)
 
 
 def check_questions_needed(answer) -> Check:
@@ -164,11 +136,12 @@ def check_questions_needed(answer) -> Check:
         low, high = wilson(int(n) // 2, int(n))
         return (high - low) / 2
 
-    return check_properties(
-        ("be a whole number", lambda: whole(answer)),
-        ("be enough for ±2 points at 50%", lambda: half_width(int(answer)) < 0.0201),
-        ("be no more than needed, within 5%", lambda: half_width(answer / 1.05) > 0.02),
-    )
+    properties = {
+        "be a whole number": lambda: whole(answer),
+        "be enough for ±2 points at 50%": lambda: half_width(int(answer)) < 0.0201,
+        "be no more than needed, within 5%": lambda: half_width(answer / 1.05) > 0.02,
+    }
+    return check_properties(properties)
 
 
 def check_needed(answer) -> Check:
@@ -186,18 +159,16 @@ def check_needed(answer) -> Check:
         value, truth = answer(*case)[which], needed(*case)[which]
         return abs(value - truth) <= max(1.0, 1e-3 * truth)  # rounded up, perhaps
 
-    return check_properties(
-        ("give two numbers", lambda: len(answer(*gains[0])) == 2),
-        (
-            "put the spread of both runs into the first: each has its own questions",
-            lambda: all(near(case, 0) for case in gains),
+    properties = {
+        "give two numbers": lambda: len(answer(*gains[0])) == 2,
+        "put the spread of both runs into the first: each has its own questions": (
+            lambda: all(near(case, 0) for case in gains)
         ),
-        (
-            "look, for the second, at what a question changes by: 1, -1 or 0",
-            lambda: all(near(case, 1) for case in gains),
+        "look, for the second, at what a question changes by: 1, -1 or 0": lambda: all(
+            near(case, 1) for case in gains
         ),
-        (
-            "work for losses too",
-            lambda: all(near(case, i) for case in losses for i in (0, 1)),
+        "work for losses too": lambda: all(
+            near(case, which) for case in losses for which in (0, 1)
         ),
-    )
+    }
+    return check_properties(properties)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.exercises.check import Check, agrees, check_properties, same
+from helpers.exercises.check import Check, check_properties, same
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 
@@ -30,41 +30,34 @@ OTHER = dict(vocab_size=23, width=10, layers=3, heads=6, kv_heads=2, head_dim=8,
 
 def check_parameters(answer) -> Check:
     """Counting parameters from a config.json alone."""
-    sizes = {}
-    for config in (TINY, dataclasses.replace(TINY, **OTHER)):
-        model = nnx.eval_shape(lambda config=config: Transformer(config, nnx.Rngs(0)))
-        sizes[config.width] = count_params(model)
     hf, other = TINY.to_hf(), dataclasses.replace(TINY, **OTHER).to_hf()
 
     def grows(**change):
         return answer({**hf, **change}) - answer({**hf})
 
     def counted(hf):
-        return sizes[hf["hidden_size"]]
+        config = TINY if hf == TINY.to_hf() else dataclasses.replace(TINY, **OTHER)
+        return count_params(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
 
-    return check_properties(
-        (
-            "grow by one row of the table (hidden_size) for a new vocabulary entry",
-            lambda: grows(vocab_size=12) == 8,
+    properties = {
+        "grow by one row of the table (hidden_size) for a new vocabulary entry": (
+            lambda: grows(vocab_size=12) == 8
         ),
-        (
-            "count three feed-forward matrices a layer",
-            lambda: grows(intermediate_size=13) == 3 * 2 * 8,
+        "count three feed-forward matrices a layer": lambda: (
+            grows(intermediate_size=13) == 3 * 2 * 8
         ),
-        (
-            "count a key and a value matrix for each key head in every layer",
-            lambda: grows(num_key_value_heads=2) == 2 * 2 * 8 * 4,
+        "count a key and a value matrix for each key head in every layer": lambda: (
+            grows(num_key_value_heads=2) == 2 * 2 * 8 * 4
         ),
-        (
-            "count a query and an output matrix for each head in every layer",
-            lambda: grows(num_attention_heads=3) == 2 * 2 * 8 * 4,
+        "count a query and an output matrix for each head in every layer": lambda: (
+            grows(num_attention_heads=3) == 2 * 2 * 8 * 4
         ),
-        (
-            "count all norms: in a layer 4 of the width and 2 of the head's width, and "
-            "the one after the last layer",
-            lambda: agrees(answer, counted, [(hf,), (other,)], 0),
-        ),
-    )
+        "count all norms: 6 in a layer, two of them of a head's width, and the last": [
+            (hf,),
+            (other,),
+        ],
+    }
+    return check_properties(properties, answer, counted)
 
 
 class _WatchedModel:
@@ -113,59 +106,47 @@ def check_cached_logits(answer) -> Check:
     def run(tokens):
         watched, given = _WatchedModel(), np.array(tokens)
         logits = np.asarray(answer(watched, given))
-        return logits, watched.calls, given.tolist() == list(tokens)
+        positions, keys = zip(*watched.calls, strict=True)
+        return logits, list(positions), list(keys), given.tolist() == list(tokens)
 
-    def right(tokens):
-        return same(run(tokens)[0], _logits(tokens), 1e-3)
-
-    return check_properties(
-        (
-            "return logits of shape (tokens, vocabulary)",
-            lambda: run(texts[0])[0].shape == (5, 11),
+    properties = {
+        "return logits of shape (tokens, vocabulary)": lambda: (
+            run(texts[0])[0].shape == (5, 11)
         ),
-        (
-            "count positions from the start of the text: 0, 1, 2, 3",
-            lambda: [position for position, _ in run(texts[0])[1]] == [*range(5)],
+        "count positions from the start of the text: 0, 1, 2, 3": lambda: (
+            run(texts[0])[1] == [*range(5)]
         ),
-        (
-            "show the model the keys of all earlier tokens: 0, 1, 2, 3 of them",
-            lambda: [keys for _, keys in run(texts[0])[1]] == [*range(5)],
+        "show the model the keys of all earlier tokens: 0, 1, 2, 3 of them": lambda: (
+            run(texts[0])[2] == [*range(5)]
         ),
-        (
-            "equal the logits of the whole text at once",
-            lambda: right(texts[0]) and right(texts[1]),
+        "equal the logits of the whole text at once": lambda: all(
+            same(run(tokens)[0], _logits(tokens), 1e-3) for tokens in texts
         ),
-        ("leave the tokens as they are", lambda: run(texts[0])[2]),
-    )
+        "leave the tokens as they are": lambda: run(texts[0])[3],
+    }
+    return check_properties(properties)
 
 
 def check_one_row(answer) -> Check:
     """Positions and mask of a prompt and its answers, written as one row."""
     rng = np.random.default_rng(2)
-    cases = [(1, 1, 3), (3, 3, 3), *map(tuple, rng.integers(1, 7, (12, 3)).tolist())]
+    cases = [(1, 1, 3), (3, 3, 3), *rng.integers(1, 7, (12, 3)).tolist()]
 
-    def positions():
-        return np.asarray(answer(5, 3, 4)[0])
+    def row(part):
+        return np.asarray(answer(5, 3, 4)[part])
 
-    def mask():
-        return np.asarray(answer(5, 3, 4)[1])
-
-    return check_properties(
-        (
-            "give a position to each of the tokens, and a mask of tokens × tokens",
-            lambda: positions().shape == (17,) and mask().shape == (17, 17),
+    properties = {
+        "give a position to each token, and a mask of tokens × tokens": lambda: (
+            row(0).shape == (17,) and row(1).shape == (17, 17)
         ),
-        (
-            "count the prompt from 0, and have every answer count on from its end",
-            lambda: positions().tolist() == [0, 1, 2, 3, 4] + [5, 6, 7] * 4,
+        "count the prompt from 0, and every answer on from its end": lambda: (
+            row(0).tolist() == [0, 1, 2, 3, 4] + [5, 6, 7] * 4
         ),
-        ("show every answer the whole prompt", lambda: mask()[5:, :5].all()),
-        ("hide the other answers", lambda: not mask()[11:14, 5:8].any()),
-        (
-            "let a token see itself and what is before it and no more, for any lengths",
-            lambda: agrees(answer, _one_row, cases, 0),
-        ),
-    )
+        "show every answer the whole prompt": lambda: row(1)[5:, :5].all(),
+        "hide the other answers": lambda: not row(1)[11:14, 5:8].any(),
+        "let a token see itself and what is before it, and no more": cases,
+    }
+    return check_properties(properties, answer, _one_row)
 
 
 def _one_row(Tp, Tc, G):
@@ -192,24 +173,12 @@ def check_answer_positions(answer) -> Check:
     def after_text(mask_PT, steps):
         return np.array([[sum(row) + t for t in range(steps)] for row in mask_PT])
 
-    return check_properties(
-        (
-            "be whole numbers of shape (prompts, steps)",
-            lambda: (
-                answer(mask_PT, 3).shape == (2, 3)
-                and answer(mask_PT, 3).dtype.kind in "iu"
-            ),
-        ),
-        (
-            "start where a prompt without padding ends",
-            lambda: answer(mask_PT.copy(), 3)[0].tolist() == [5, 6, 7],
-        ),
-        (
-            "start where the *text* of a padded prompt ends, not its padding",
-            lambda: answer(mask_PT.copy(), 3)[1].tolist() == [2, 3, 4],
-        ),
-        (
-            "be right for any number of prompts and steps, however wide the padding",
-            lambda: agrees(answer, after_text, cases, 0),
-        ),
-    )
+    properties = {
+        "be whole numbers": lambda: answer(mask_PT.copy(), 3).dtype.kind in "iu",
+        "start where a prompt without padding ends": [(mask_PT[:1], 3)],
+        "start where the *text* of a padded prompt ends, not its padding": [
+            (mask_PT, 3)
+        ],
+        "be right for any number of prompts and steps, however wide the padding": cases,
+    }
+    return check_properties(properties, answer, after_text)

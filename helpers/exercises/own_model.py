@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from helpers.exercises.check import Check, agrees, check_properties, filled
+from helpers.exercises.check import Check, check_properties, filled
 from helpers.rewards import annotations, extract_strict
 from helpers.tasks import custom_rows
 
@@ -33,26 +33,17 @@ def check_largest_rank(answer) -> Check:
         for close in (1e-4, -1e-4)
     ]
     one = [(100, 60)]
-    return check_properties(
-        ("be 64 where there is plenty of room", lambda: answer([*one], 1e9) == 64),
-        (
-            "be None where the frozen model alone takes more than there is",
-            lambda: answer([*one], 12_000) is None,
+    properties = {
+        "be 64 where there is plenty of room": [(one, 1e9)],
+        "be None where the frozen model takes more than there is": [(one, 12_000)],
+        "fit what it says onto the chip": lambda: (
+            needed(one, answer([*one], 60_000)) <= 54_000
         ),
-        (
-            "fit what it says onto the chip",
-            lambda: needed(one, answer([*one], 60_000)) <= 54_000,
-        ),
-        (
-            "count two bytes for a frozen number and sixteen for a trained one: the "
-            "number, its gradient and two means, in float32",
-            lambda: agrees(answer, largest, [(one, 60_000)], 0),
-        ),
-        (
-            "be right for other models and chips",
-            lambda: agrees(answer, largest, cases, 0),
-        ),
-    )
+        "count 2 bytes for a frozen number and 16 for a trained one: it, its gradient "
+        "and two means, in float32": [(one, 60_000)],
+        "be right for other models and chips": cases,
+    }
+    return check_properties(properties, answer, largest)
 
 
 ASKED = "Mia has 2 pens and buys 3 more. How many pens does Mia have?"
@@ -60,63 +51,53 @@ ASKED = "Mia has 2 pens and buys 3 more. How many pens does Mia have?"
 
 def check_false_row(row) -> Check:
     """A row in good form whose answer is wrong."""
-    return check_properties(
-        ("be filled in", filled(row, what="a row")),
-        (
-            "have a question, an answer and a number, all of them text",
-            lambda: (
-                set(row) == {"question", "answer", "number"}
-                and all(isinstance(text, str) for text in row.values())
-            ),
+    properties = {
+        "be filled in": filled(row, what="a row"),
+        "have a question, an answer and a number, all of them text": lambda: (
+            set(row) == {"question", "answer", "number"}
+            and all(isinstance(text, str) for text in row.values())
         ),
-        (
-            "pass the reader, with an answer that ends in #### and a number",
-            lambda: len(custom_rows.check([row], gold=extract_strict).rows) == 1,
+        "pass the reader, with an answer that ends in #### and a number": lambda: (
+            len(custom_rows.check([row], gold=extract_strict).rows) == 1
         ),
-        ("ask what the exercise asks", lambda: row["question"].strip() == ASKED),
-        (
-            "have the right number, as your own reward needs it",
-            lambda: extract_strict(f"#### {row['number']}") == 5,
+        "ask what the exercise asks": lambda: row["question"].strip() == ASKED,
+        "have the right number, as your own reward needs it": lambda: (
+            extract_strict(f"#### {row['number']}") == 5
         ),
-        (
-            "teach another number than the right one",
-            lambda: extract_strict(row["answer"]) != 5,
+        "teach another number than the right one": lambda: (
+            extract_strict(row["answer"]) != 5
         ),
-    )
+    }
+    return check_properties(properties)
 
 
 # What the reward should do, and texts that show it.
-_SUMS = (
-    (
-        "pay 1.0 where the last sum gives the number",
+_SUMS = {
+    "pay 1.0 where the last sum gives the number": (
         ["Mia has <<2+3=5>>5 pens.\n#### 5", "It is <<2-7=-5>>-5 degrees.\n#### -5"]
-        + ["<<4*6=24>>24, and <<24-4=20>>20.\n#### 20", "<<12/4=3>>3.\n#### 3"],
+        + ["<<4*6=24>>24, and <<24-4=20>>20.\n#### 20", "<<12/4=3>>3.\n#### 3"]
     ),
-    ("pay nothing where no sum is shown", ["#### 5", "", "2+3=5 pens.\n#### 5"]),
-    (
-        "pay nothing for a sum that is false, wherever it stands",
-        ["<<2+3=6>>6 pens.\n#### 6", "<<2+2=5>>5, no, <<2+3=5>>5 pens.\n#### 5"],
+    "pay nothing where no sum is shown": ["#### 5", "", "2+3=5 pens.\n#### 5"],
+    "pay nothing for a sum that is false, wherever it stands": (
+        ["<<2+3=6>>6 pens.\n#### 6", "<<2+2=5>>5, no, <<2+3=5>>5 pens.\n#### 5"]
     ),
-    (
-        "pay nothing for a sum whose value is not the number after ####",
+    "pay nothing for a sum whose value is not the number after ####": (
         ["<<2+3=5>>5, then <<5-1=4>>4.\n#### 5", "<<2+13=15>>15 pens.\n#### 5"]
         + ["<<2+3=5>>5.\n#### 15", "<<2+3=5>>5.\n#### none", "<<2+3=5>>5.\n### 5"]
-        + ["<<2+3=5>>5 pens.\n#### 5\nNo:\n#### 4"],
+        + ["<<2+3=5>>5 pens.\n#### 5\nNo:\n#### 4"]
     ),
-    (
-        "pay nothing for a sum that computes nothing, such as <<5=5>>",
+    "pay nothing for a sum that computes nothing, such as <<5=5>>": (
         ["<<5=5>>\n#### 5", "<<1=1>>5 pens.\n#### 5", "<<-5=-5>>\n#### -5"]
         + ["<< +5=5>>\n#### 5", "<<(-5)=-5>>\n#### -5", "<<--5=5>>\n#### 5"]
-        + ["<<-(-5)=5>>\n#### 5", "<<2+3=5>>5, so <<5=5>>5.\n#### 5"],
+        + ["<<-(-5)=5>>\n#### 5", "<<2+3=5>>5, so <<5=5>>5.\n#### 5"]
     ),
-    (
-        "not be led astray by <, >, = and line breaks between the words",
+    "not be led astray by <, >, = and line breaks between the words": (
         ["<<2+3=5>>5 pens, so n = 5, and 9 > 5 < 6.\n#### 5", "<<1=1>> =5#### 5"]
         + ["Mia has <<2+3=5>>5 pens, 9 >> 5.\n#### 5", "<<1=1>>, n=5>>\n#### 5"]
         + ["#### 4\nNo: <<2+3=5>>5 pens.\n#### 5", "<<2+3=5>>5 pens.\n#### 5\n"]
-        + ["<<500*2=1000>>1000 pens.\n#### 1,000", "<<(5)-(2)=3>>3 pens.\n#### 3"],
+        + ["<<500*2=1000>>1000 pens.\n#### 1,000", "<<(5)-(2)=3>>3 pens.\n#### 3"]
     ),
-)
+}
 
 
 def check_sum_is_used(answer) -> Check:
@@ -133,18 +114,14 @@ def check_sum_is_used(answer) -> Check:
         if not sums or not all(annotations(text)):
             return 0.0
         left, value = sums[-1]
-        computes = re.search(r"[\d)]\s*[-+*/]", left)
+        computes = bool(re.search(r"[\d)]\s*[-+*/]", left))
         return float(
-            bool(computes) and extract_strict(text) == extract_strict(f"#### {value}")
+            computes and extract_strict(text) == extract_strict(f"####{value}")
         )
 
-    def pays(texts):
-        return lambda: agrees(answer, used, [(text,) for text in texts], 0)
-
-    return check_properties(
-        *((phrase, pays(texts)) for phrase, texts in _SUMS),
-        ("be right for other sums and numbers", pays(texts)),
-    )
+    readings = {**_SUMS, "be right for other sums and numbers": texts}
+    properties = {phrase: [(t,) for t in texts] for phrase, texts in readings.items()}
+    return check_properties(properties, answer, used)
 
 
 def check_computed(answer) -> Check:
@@ -168,20 +145,13 @@ def check_computed(answer) -> Check:
     def run(*case):
         return list(answer(*case))
 
-    def right(*case):
-        return lambda: agrees(run, computed, [case], 0)
-
-    return check_properties(
-        ("be each step once where nothing interrupts", right(5, 2, [])),
-        (
-            "go on behind the last checkpoint, not from the beginning",
-            lambda: run(12, 3, [7]).count(6) == run(12, 3, [7]).count(1) == 1,
-        ),
-        (
-            "compute what came after it again, to the end of the run",
-            right(12, 3, [7]),
-        ),
-        ("begin anew where nothing was written yet", right(6, 4, [3])),
-        ("lose nothing where a checkpoint was just written", right(12, 3, [6])),
-        ("be right for any run", lambda: agrees(run, computed, cases, 0)),
-    )
+    properties = {
+        "be each step once where nothing interrupts": [(5, 2, [])],
+        "go on behind the last checkpoint, and compute again what came after it": [
+            (12, 3, [7])
+        ],
+        "begin anew where nothing was written yet": [(6, 4, [3])],
+        "lose nothing where a checkpoint was just written": [(12, 3, [6])],
+        "be right for any run": cases,
+    }
+    return check_properties(properties, run, computed)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, agrees, check_properties, whole
+from helpers.exercises.check import Check, check_properties, whole
 
 TOKENS = [(1.5, +1), (1.5, -1), (0.6, +1), (0.6, -1), (1.1, +1), (1.0, -1)]
 
@@ -25,47 +25,37 @@ def check_score(answer) -> Check:
             rows[row] = np.eye(3)[token] - p / p.sum()
         return rows.ravel()
 
-    def slope(part):
-        return np.asarray(answer(thetas[0].copy(), (1, 2)))[part]
+    def rows():
+        return np.asarray(answer(thetas[0].copy(), (1, 2))).reshape(4, 3)
 
-    return check_properties(
-        (
-            "be an array of shape (12,)",
-            lambda: answer(thetas[0].copy(), (1, 2)).shape == (12,),
+    properties = {
+        "be an array of shape (12,)": lambda: (
+            answer(thetas[0].copy(), (1, 2)).shape == (12,)
         ),
-        (
-            "be 0 for the second-token logits of first tokens that were not drawn",
-            lambda: not slope(slice(3, 6)).any() and not slope(slice(9, 12)).any(),
+        "be 0 for the second-token logits of first tokens that were not drawn": (
+            lambda: not rows()[[1, 3]].any()
         ),
-        (
-            "add up to 0 over the logits of one softmax",
-            lambda: abs(sum(slope(slice(0, 3)))) < 1e-4,
+        "add up to 0 over the logits of one softmax": lambda: (
+            abs(sum(rows()[0])) < 1e-4
         ),
-        ("push up the token that was drawn", lambda: slope(1) > 0),
-        (
-            "have the right slope for every answer and any logits",
-            lambda: agrees(answer, score, itertools.product(thetas, pairs)),
+        "push up the token that was drawn": lambda: rows()[0, 1] > 0,
+        "have the right slope for every answer and any logits": (
+            list(itertools.product(thetas, pairs))
         ),
-    )
+    }
+    return check_properties(properties, answer, score, 1e-4)
 
 
 def check_correction(answer) -> Check:
     """The factor that makes the group mean's gradient unbiased."""
-    # One Bernoulli policy, p = 0.3, reward 1 or 0, averaged over all groups of two:
-    # only (1, 0) and (0, 1) have advantages, plus and minus one half.
-    expected = 2 * 0.3 * 0.7 * (0.5 * 0.7 + 0.5 * 0.3) / 2
-    return check_properties(
-        ("be one number", lambda: np.ndim(answer(8)) == 0),
-        ("make the estimate longer, not shorter", lambda: answer(8) > 1),
-        (
-            "be right for groups of two, where all four groups can be added up by hand",
-            lambda: np.isclose(answer(2) * expected, 0.3 * 0.7),
-        ),
-        (
-            "be right for larger groups",
-            lambda: agrees(answer, lambda G: G / (G - 1), [(G,) for G in range(2, 65)]),
-        ),
-    )
+    properties = {
+        "be one number": lambda: np.ndim(answer(8)) == 0,
+        "make the estimate longer, not shorter": lambda: answer(8) > 1,
+        "matter less the larger the group": lambda: answer(64) < answer(4),
+        "be right for groups of two, which can be added up by hand": [(2,)],
+        "be right for larger groups": [(G,) for G in range(3, 65)],
+    }
+    return check_properties(properties, answer, lambda G: G / (G - 1), 1e-4)
 
 
 def check_silent(answer) -> Check:
@@ -75,22 +65,20 @@ def check_silent(answer) -> Check:
         for i, (ratio, advantage) in enumerate(TOKENS)
         if (ratio > 1.28 and advantage > 0) or (ratio < 0.8 and advantage < 0)
     ]
-    return check_properties(
-        (
-            "be a list of whole numbers from 0 to 5",
-            lambda: whole(*answer) and set(answer) <= set(range(6)),
+    properties = {
+        "be a list of whole numbers from 0 to 5": lambda: (
+            whole(*answer) and set(answer) <= set(range(6))
         ),
-        ("name somebody: the clip has silenced some", lambda: len(answer) > 0),
-        (
-            "leave out tokens whose ratio is inside the band",
-            lambda: not any(0.8 < TOKENS[i][0] < 1.28 for i in answer),
+        "name somebody: the clip has silenced some": lambda: len(answer) > 0,
+        "leave out tokens whose ratio is inside the band": lambda: (
+            not any(0.8 < TOKENS[i][0] < 1.28 for i in answer)
         ),
-        (
-            "leave out tokens that are pushed back towards the band",
-            lambda: set(answer) <= set(silent),
+        "leave out tokens that are pushed back towards the band": lambda: (
+            set(answer) <= set(silent)
         ),
-        ("name all that are silent", lambda: sorted(set(answer)) == silent),
-    )
+        "name all that are silent": lambda: sorted(set(answer)) == silent,
+    }
+    return check_properties(properties)
 
 
 def check_kl_for_gradient(answer) -> Check:
@@ -112,19 +100,14 @@ def check_kl_for_gradient(answer) -> Check:
     def cosine(a, b):
         return np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
 
-    logits, other = cases[0]
-    return check_properties(
-        ("give one number per answer", lambda: np.shape(answer(logits, other)) == (4,)),
-        (
-            "have a mean gradient that is not 0",
-            lambda: np.abs(slope(logits, other)).max() > 1e-4,
+    properties = {
+        "give one number per answer": lambda: np.shape(answer(*cases[0])) == (4,),
+        "have a mean gradient that is not 0": lambda: (
+            np.abs(slope(*cases[0])).max() > 1e-4
         ),
-        (
-            "pull along the gradient of KL(p || q), not along that of KL(q || p)",
-            lambda: cosine(slope(logits, other), kl_slope(logits, other)) > 0.999,
+        "pull along the gradient of KL(p || q), not along that of KL(q || p)": lambda: (
+            cosine(slope(*cases[0]), kl_slope(*cases[0])) > 0.999
         ),
-        (
-            "have a gradient of the right length, for any distributions",
-            lambda: agrees(slope, kl_slope, cases, 1e-3),
-        ),
-    )
+        "have a gradient of the right length, for any distributions": cases,
+    }
+    return check_properties(properties, slope, kl_slope, 1e-3)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from helpers.exercises.check import Check, agrees, check_properties
+from helpers.exercises.check import Check, check_properties
 from helpers.tpu import where_time_goes
 
 CHIPS = 4
@@ -23,7 +23,7 @@ CHIPS = 4
 def check_bytes_per_chip(answer) -> Check:
     """Bytes of float32 weights and two moments on one chip, under FSDP."""
     rng = np.random.default_rng(13)
-    cases = [([(4, 4)], 8), ([(12, 9)], 8)]
+    cases = []
     for chips in (1, 2, 4, 8) * 3:
         sizes = rng.integers(1, 17, (3, 3)).tolist()
         shapes = [tuple(size[: rng.integers(1, 4)]) for size in sizes]
@@ -36,28 +36,20 @@ def check_bytes_per_chip(answer) -> Check:
             total += 12 * int(np.prod(shape)) // (chips if cut else 1)
         return total
 
-    return check_properties(
-        (
-            "give 12 bytes for a lone number on one chip: a weight and two moments",
-            lambda: answer([(1,)], 1) == 12,
-        ),
-        (
-            "cut an array into as many parts as there are chips",
-            lambda: answer([(64, 32)], 8) == 64 * 32 * 12 / 8,
-        ),
-        (
-            "cut a later axis where the first does not divide",
-            lambda: answer([(3, 16)], 8) == 3 * 16 * 12 / 8,
-        ),
-        (
-            "leave an array whole, on every chip, where no axis divides",
-            lambda: answer([(3, 5), (64, 32)], 8) == 180 + 64 * 32 * 12 / 8,
-        ),
-        (
-            "be right for any arrays, of one axis to three",
-            lambda: agrees(answer, bytes_per_chip, cases, 0),
-        ),
-    )
+    properties = {
+        "give 12 bytes for a lone number on one chip: a weight and two moments": [
+            ([(1,)], 1)
+        ],
+        "cut an array into as many parts as there are chips": [([(64, 32)], 8)],
+        "cut a later axis where the first does not divide": [([(3, 16)], 8)],
+        "leave an array whole, on every chip, where no axis divides": [
+            ([(3, 5), (64, 32)], 8),
+            ([(4, 4)], 8),
+            ([(12, 9)], 8),
+        ],
+        "be right for any arrays, of one axis to three": cases,
+    }
+    return check_properties(properties, answer, bytes_per_chip)
 
 
 def check_rows_to_rows(answer) -> Check:
@@ -87,24 +79,21 @@ def check_rows_to_rows(answer) -> Check:
         known = ("all_gather", "all_to_all", "ppermute", "psum", "reduce_scatter")
         return sorted(name for name in names if name in known)
 
-    return check_properties(
-        (
-            "give each chip as many rows as it was handed",
-            lambda: run("model").shape == parts[0].shape,
+    properties = {
+        "give each chip as many rows as it was handed": lambda: (
+            run("model").shape == parts[0].shape
         ),
-        (
-            "equal the whole computation on one chip, row by row",
-            lambda: np.allclose(run("model").reshape(B, D), whole(), 1e-4),
+        "equal the whole computation on one chip, row by row": lambda: np.allclose(
+            run("model").reshape(B, D), whole(), 1e-4
         ),
-        (
-            "send along `axis`, whatever it is called",
-            lambda: np.array_equal(run("chips"), run("model")),
+        "send along `axis`, whatever it is called": lambda: np.array_equal(
+            run("chips"), run("model")
         ),
-        (
-            "send once to collect the rows and once to add up and deal out the results",
-            lambda: collectives() == ["all_gather", "reduce_scatter"],
+        "send once to collect the rows, and once to add up and deal out": lambda: (
+            collectives() == ["all_gather", "reduce_scatter"]
         ),
-    )
+    }
+    return check_properties(properties)
 
 
 def listings(mesh) -> dict[str, dict]:
@@ -211,33 +200,18 @@ def check_longest_gap(answer) -> Check:
     def longest(*case):
         return max(_gaps(*case), key=lambda gap: gap[1])
 
-    def gives(begin, length, *case):
-        return lambda: np.allclose(answer(*case), (begin, length))
-
-    return check_properties(
-        (
-            "find the time between two operations",
-            gives(3, 4, [(0, 3), (7, 3)], 0, 10),
-        ),
-        (
-            "take operations in any order",
-            gives(3, 3, [(8, 2), (0, 3), (6, 1)], 0, 10),
-        ),
-        (
-            "see that one thread works while another has finished",
-            gives(8, 2, [(0, 8), (1, 1), (5, 1)], 0, 10),
-        ),
-        (
-            "look before the first operation, too",
-            gives(2, 5, [(7, 1), (9, 1)], 2, 10),
-        ),
-        ("look after the last one, too", gives(3, 7, [(0, 3)], 0, 10)),
-        ("give all of the time if nothing ran", gives(4, 6, [], 4, 10)),
-        (
-            "be right for any operations, also before the start and after the end",
-            lambda: agrees(answer, longest, cases, 1e-9),
-        ),
-    )
+    properties = {
+        "find the time between two operations": [([(0, 3), (7, 3)], 0, 10)],
+        "take operations in any order": [([(8, 2), (0, 3), (6, 1)], 0, 10)],
+        "see that one thread works while another has finished": [
+            ([(0, 8), (1, 1), (5, 1)], 0, 10)
+        ],
+        "look before the first operation, too": [([(7, 1), (9, 1)], 2, 10)],
+        "look after the last one, too": [([(0, 3)], 0, 10)],
+        "give all of the time if nothing ran": [([], 4, 10)],
+        "be right for any operations, also before the start and after the end": cases,
+    }
+    return check_properties(properties, answer, longest, 1e-9)
 
 
 def _gaps(operations, start, end):
@@ -268,13 +242,13 @@ def check_global_mean(answer) -> Check:
     def right(*counts):
         return lambda: np.allclose(*run(counts), rtol=1e-5)
 
-    return check_properties(
-        ("give one number on each chip", lambda: run([3] * 4)[0].shape == (CHIPS,)),
-        ("be the mean over all tokens when chips have equally many", right(3, 3, 3, 3)),
-        ("be that also when chips have 6, 1, 2 and 5 tokens", right(6, 1, 2, 5)),
-        ("be that also when a chip has none", right(6, 0, 2, 5)),
-        (
-            "add up along `axis`, whatever it is called",
-            lambda: np.array_equal(run([6, 1, 2, 5], "chips")[0], run([6, 1, 2, 5])[0]),
+    properties = {
+        "give one number on each chip": lambda: run([3] * 4)[0].shape == (CHIPS,),
+        "be the mean over all tokens when chips have equally many": right(3, 3, 3, 3),
+        "be that also when chips have 6, 1, 2 and 5 tokens": right(6, 1, 2, 5),
+        "be that also when a chip has none": right(6, 0, 2, 5),
+        "add up along `axis`, whatever it is called": lambda: np.array_equal(
+            run([6, 1, 2, 5], "chips")[0], run([6, 1, 2, 5])[0]
         ),
-    )
+    }
+    return check_properties(properties)

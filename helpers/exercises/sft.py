@@ -4,7 +4,6 @@ import numpy as np
 
 from helpers.exercises.check import (
     Check,
-    agrees,
     check_properties,
     filled,
     whole,
@@ -54,75 +53,60 @@ def suspects(mask) -> dict[str, list[int]]:
 def check_positions(first, last) -> Check:
     """Exercise 1: whose hidden states predict the tokens that are learned."""
     row, targets = PROMPT + ANSWER + 2, ANSWER + 1
-    return check_properties(
-        ("name two positions", filled(first, last, what="two positions")),
-        (
-            f"name positions of the row, whole numbers from 0 to {row - 1}",
-            lambda: whole(first, last) and 0 <= first <= last < row,
+    properties = {
+        "name two positions": filled(first, last, what="two positions"),
+        f"name positions of the row, whole numbers from 0 to {row - 1}": lambda: (
+            whole(first, last) and 0 <= first <= last < row
         ),
-        (
-            "count as many predictions as there are tokens to learn, the end of the "
-            "turn among them and the newline not",
-            lambda: last - first + 1 == targets,
+        "count a prediction for each token of the answer and the end of the turn": (
+            lambda: last - first + 1 == targets
         ),
-        (
-            "name where predictions are made, not where their targets stand",
-            lambda: (first, last) == (PROMPT - 1, PROMPT + targets - 2),
+        "name where predictions are made, not where their targets stand": lambda: (
+            (first, last) == (PROMPT - 1, PROMPT + targets - 2)
         ),
-    )
+    }
+    return check_properties(properties)
 
 
 def check_verdicts(verdicts) -> Check:
     """Exercise 2: the fault of each of five masks."""
-    a_fault = "a fault of checks.FAULTS"
-    return check_properties(
-        (
-            "judge all five masks",
-            lambda: filled(*(verdicts[name] for name in _VERDICTS), what=a_fault)(),
-        ),
-        (
-            "use the words of checks.FAULTS",
-            lambda: set(verdicts.values()) <= set(FAULTS),
-        ),
-        *(
-            (f"judge {name}'s mask right", lambda n=name, f=fault: verdicts[n] == f)
-            for name, fault in _VERDICTS.items()
-        ),
-    )
+    fault = "a fault of checks.FAULTS"
+    properties = {
+        "judge all five masks": lambda: filled(
+            *(verdicts[name] for name in _VERDICTS), what=fault
+        )(),
+        "use the words of checks.FAULTS": lambda: {*verdicts.values()} <= {*FAULTS},
+    }
+    for name, truth in _VERDICTS.items():
+        properties[f"judge {name}'s mask right"] = lambda name=name, truth=truth: (
+            verdicts[name] == truth
+        )
+    return check_properties(properties)
 
 
 def check_dialogue_mask(answer) -> Check:
     """Exercise 3: the mask of a conversation with several turns."""
     rng = np.random.default_rng(0)
-    single = [START, USER, NEWLINE, 40, 41, END, NEWLINE]
-    single += [START, MODEL, NEWLINE, 42, 43, END, NEWLINE]
-    words_of_the_template = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
+    question = [START, USER, NEWLINE, 40, 41, END, NEWLINE]
+    talk = [*question, START, MODEL, NEWLINE, 42, 43, END, NEWLINE]
+    tricky = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
     cases = [(_conversation(rng),) for _ in range(30)]
-    cases += [([START, MODEL, NEWLINE],), ([*single, START, MODEL, NEWLINE],)]
 
     def mask(tokens):
         return zeros_and_ones(answer(tokens))
 
-    return check_properties(
-        ("give one entry per token", lambda: len(mask(list(single))) == len(single)),
-        ("learn nothing a user says", lambda: not any(mask(single[:7]))),
-        (
-            "leave out the three tokens that open the model's turn",
-            lambda: not any(mask(list(single))[7:10]),
+    properties = {
+        "give one entry per token": lambda: len(mask([*talk])) == len(talk),
+        "learn nothing a user says": [(question,)],
+        "leave out the three tokens that open the model's turn": lambda: (
+            not any(mask([*talk])[7:10])
         ),
-        (
-            "learn the model's words and its END, and not the newline after it",
-            lambda: mask(list(single))[10:] == [1, 1, 1, 0],
-        ),
-        (
-            "not take the word `model` in a question for a turn",
-            lambda: not any(mask(words_of_the_template)),
-        ),
-        (
-            "be right for any conversation, with line breaks inside its turns",
-            lambda: agrees(mask, _dialogue_mask, cases, 0),
-        ),
-    )
+        "learn the model's words and its END, and not the newline after it": [(talk,)],
+        "not take the word `model` in a question for a turn": [(tricky,)],
+        "learn nothing of a turn that has just been opened": [(talk[:-4],)],
+        "be right for any conversation, with line breaks inside its turns": cases,
+    }
+    return check_properties(properties, mask, _dialogue_mask)
 
 
 def _conversation(rng):
@@ -155,24 +139,18 @@ def check_row_layout(answer) -> Check:
         places += [(0, 0)] * (room - len(places))
         return tuple(map(list, zip(*places, strict=True)))
 
-    def layout(part):
-        return [int(number) for number in answer([3, 2], 8)[part]]
+    def part(i):
+        return [int(number) for number in answer([3, 2], 8)[i]]
 
-    return check_properties(
-        (
-            "give as many entries as the row has room",
-            lambda: [len(layout(part)) for part in (0, 1)] == [8, 8],
+    properties = {
+        "give as many entries as the row has room": lambda: (
+            len(part(0)) == len(part(1)) == 8
         ),
-        (
-            "number the examples from 1, in order, and mark padding as segment 0",
-            lambda: layout(0) == [1, 1, 1, 2, 2, 0, 0, 0],
+        "number the examples from 1, in order": lambda: part(0)[:5] == [1, 1, 1, 2, 2],
+        "mark padding as segment 0": lambda: part(0)[5:] == [0, 0, 0],
+        "count positions from 0 in every example": lambda: (
+            part(1)[:5] == [0, 1, 2, 0, 1]
         ),
-        (
-            "count positions from 0 in every example",
-            lambda: layout(1)[:5] == [0, 1, 2, 0, 1],
-        ),
-        (
-            "be right for any lengths, with and without padding",
-            lambda: agrees(answer, packed, cases, 0),
-        ),
-    )
+        "be right for any lengths, with and without padding": cases,
+    }
+    return check_properties(properties, answer, packed)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from helpers import runtime
-from helpers.exercises.check import Check, agrees, check_properties, filled
+from helpers.exercises.check import Check, check_properties, filled
 from helpers.recipes import presets
 
 DRIVE = pathlib.Path("/content/drive/MyDrive")
@@ -17,24 +17,26 @@ DRIVE = pathlib.Path("/content/drive/MyDrive")
 def check_here(here) -> Check:
     """Where this notebook runs, and which presets other machines get."""
     truth = {
-        "place": (
-            runtime.where(),
-            "the place: colab, kaggle or laptop (all else)",
-        ),
-        "platform": (jax.devices()[0].platform, "the kind of device, as printed above"),
-        "preset": (presets.preset().name, "the preset that the banner names"),
-        "preset with 1 chip": ("v5e-1", "the preset of one TPU chip, as on Colab"),
-        "preset with 8 chips": ("v5e-8", "the preset of eight TPU chips, as on Kaggle"),
+        "place": runtime.where(),
+        "platform": jax.devices()[0].platform,
+        "preset": presets.preset().name,
+        "preset with 1 chip": "v5e-1",
+        "preset with 8 chips": "v5e-8",
     }
-    names = (
-        (f"name {what}", lambda key=key, name=name: here[key] == name)
-        for key, (name, what) in truth.items()
-    )
-    return check_properties(
-        ("keep the five keys", lambda: set(here) == set(truth)),
-        ("be filled in", lambda: filled(*here.values(), what="a short text")()),
-        *names,
-    )
+    hints = {
+        "place": "name the place: colab, kaggle or laptop (anything else)",
+        "platform": "name the kind of device that JAX computes on, as printed above",
+        "preset": "name the preset that the banner says is in force",
+        "preset with 1 chip": "name the preset of one TPU chip, as on Colab",
+        "preset with 8 chips": "name the preset of eight TPU chips, as on Kaggle",
+    }
+    properties = {
+        "keep the five keys": lambda: set(here) == set(truth),
+        "be filled in": lambda: filled(*here.values(), what="a short text")(),
+    }
+    for key, hint in hints.items():
+        properties[hint] = lambda key=key: here[key] == truth[key]
+    return check_properties(properties)
 
 
 def check_scores(answer) -> Check:
@@ -42,20 +44,14 @@ def check_scores(answer) -> Check:
     rng = np.random.default_rng(0)
     sizes = [(2, 4, 3), (2, 3, 3), (4, 4, 4), (5, 2, 4)]  # T, V, D; some are square
     cases = [(rng.normal(size=(T, D)), rng.normal(size=(V, D))) for T, V, D in sizes]
-    return check_properties(
-        (
-            "give one score per token and word, shape (2, 4)",
-            lambda: answer(*cases[0]).shape == (2, 4),
+    properties = {
+        "give one score per token and word, shape (2, 4)": lambda: (
+            answer(*cases[0]).shape == (2, 4)
         ),
-        (
-            "be the product of each token's row with each word's row",
-            lambda: agrees(answer, lambda h, t: h @ t.T, cases[:1]),
-        ),
-        (
-            "work for other sizes, also for as many words as numbers",
-            lambda: agrees(answer, lambda h, t: h @ t.T, cases),
-        ),
-    )
+        "be the product of each token's row with each word's row": cases[:1],
+        "work for other sizes, also for as many words as numbers": cases,
+    }
+    return check_properties(properties, answer, lambda h, t: h @ t.T, 1e-4)
 
 
 def check_drive(environment) -> Check:
@@ -65,25 +61,22 @@ def check_drive(environment) -> Check:
         with _environment(environment):
             return runtime.run_folder("sft")
 
-    return check_properties(
-        ("be filled in", filled(environment, what="a dict of one entry")),
-        (
-            "have one entry, named like the variable that the course reads",
-            lambda: list(environment) == ["COURSE_BUILD"],
+    properties = {
+        "be filled in": filled(environment, what="a dict of one entry"),
+        "have one entry, named like the variable that the course reads": lambda: (
+            list(environment) == ["COURSE_BUILD"]
         ),
-        (
-            "be a whole path, from / on, without spaces around it",
-            lambda: all(p == p.strip() and p[0] == "/" for p in environment.values()),
+        "be a whole path, from / on, without spaces around it": lambda: all(
+            path == path.strip() and path[0] == "/" for path in environment.values()
         ),
-        (
-            "put the runs under /content/drive/MyDrive, which outlives the machine",
-            lambda: DRIVE in run_folder().parents,
+        "put the runs under /content/drive/MyDrive, which outlives the machine": (
+            lambda: DRIVE in run_folder().parents
         ),
-        (
-            "keep the course in a folder of its own there",
-            lambda: run_folder().parents[1] != DRIVE,
+        "keep the course in a folder of its own there": lambda: (
+            run_folder().parents[1] != DRIVE
         ),
-    )
+    }
+    return check_properties(properties)
 
 
 @contextlib.contextmanager

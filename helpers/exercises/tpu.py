@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from helpers.exercises.check import Check, agrees, check_properties
+from helpers.exercises.check import Check, check_properties
 
 RIDGE = 197e12 / 819e9  # of v5e, FLOP/byte
 
@@ -18,26 +18,18 @@ def check_intensity(answer) -> Check:
     def intensity(B, D, F, size=2):
         return 2 * B * D * F / (size * (B * D + D * F + B * F))
 
-    return check_properties(
-        (
-            "be close to 1 for one row in bfloat16: a weight is read for two FLOPs",
-            lambda: abs(answer(1, 4096, 4096, 2) - 1) < 1e-3,
-        ),
-        (
-            "halve when a number takes twice the bytes",
-            lambda: math.isclose(answer(8, 32, 16, 2), 2 * answer(8, 32, 16, 4)),
-        ),
-        (
-            "be 2 for B = D = F = 3 and 1 byte a number: 54 FLOPs, and each of the "
-            "three matrices moved once",
-            lambda: math.isclose(answer(3, 3, 3, 1), 2),
-        ),
-        (
-            "be right for matrices of three different sizes, by default of 2 bytes a "
-            "number",
-            lambda: agrees(answer, intensity, [(8, 32, 16), *map(tuple, cases)], 1e-9),
-        ),
-    )
+    properties = {
+        "be close to 1 for one row in bfloat16: a weight is read for two FLOPs": [
+            (1, 4096, 4096, 2)
+        ],
+        "count 54 FLOPs for B = D = F = 3, and each of the three matrices moved once": [
+            (3, 3, 3, 1)
+        ],
+        "halve when a number takes twice the bytes": [(8, 32, 16, 2), (8, 32, 16, 4)],
+        "be right for matrices of three different sizes": cases,
+        "take numbers of 2 bytes where no size is given": [(8, 32, 16)],
+    }
+    return check_properties(properties, answer, intensity, 1e-9)
 
 
 def check_turning_batch(answer) -> Check:
@@ -46,34 +38,27 @@ def check_turning_batch(answer) -> Check:
     shapes = rng.integers(200, 5000, (600, 2)).tolist()
     cases = [(D, F, float(rng.uniform(1, 300))) for D, F in shapes]
     cases += [(484, 484, RIDGE), (200, 200, 100.0), (1, 1, 0.75)]  # far, out of reach
-    cases += [(8, 8, 2.0), (64, 64, 16.0), (1, 1, 0.25)]  # exactly at the ridge
 
     def turning(D, F, ridge):
         left = D * F - Fraction(ridge) * (D + F)
         return math.ceil(Fraction(ridge) * D * F / left) if left > 0 else None
 
-    return check_properties(
-        (
-            "be a whole number",
-            lambda: answer(4096, 4096, RIDGE) == int(answer(4096, 4096, RIDGE)),
-        ),
-        (
-            "come close to the ridge for very wide matrices",
-            lambda: answer(10**6, 10**6, RIDGE) == 241,
-        ),
-        (
-            "be larger for narrow matrices: their rows are moved, too",
-            lambda: answer(1024, 1024, RIDGE) > answer(4096, 4096, RIDGE),
-        ),
-        (
-            "be None where no batch is large enough, as for 256 by 256",
-            lambda: answer(256, 256, RIDGE) is None,
-        ),
-        (
-            "be the first batch at the ridge or above, for any shape",
-            lambda: agrees(answer, turning, cases, 0),
-        ),
-    )
+    properties = {
+        "come close to the ridge for very wide matrices": [(10**6, 10**6, RIDGE)],
+        "be larger for narrow matrices: their rows are moved, too": [
+            (1024, 1024, RIDGE)
+        ],
+        "be None where no batch is large enough, as for 256 by 256": [
+            (256, 256, RIDGE)
+        ],
+        "round up, for any shape and ridge": cases,
+        "take the batch that meets the ridge exactly, where there is one": [
+            (8, 8, 2.0),
+            (64, 64, 16.0),
+            (1, 1, 0.25),
+        ],
+    }
+    return check_properties(properties, answer, turning)
 
 
 def check_buckets(answer) -> Check:
@@ -94,28 +79,20 @@ def check_buckets(answer) -> Check:
     def spent(lengths, *prices):
         return seconds(list(answer(lengths, *prices)), lengths, *prices)
 
-    def chosen(*case):
-        return sorted(answer(*case))
-
-    return check_properties(
-        ("hold the longest text", lambda: max(chosen([20, 80, 40], 1, 1)) >= 80),
-        (
-            "be that one bucket where a program costs more than any padding",
-            lambda: chosen([20, 80, 40], 1e6, 1) == [80],
-        ),
-        (
-            "be a bucket for every length where padding is what costs",
-            lambda: chosen([20, 80, 40, 20], 1e-6, 1) == [20, 40, 80],
-        ),
-        (
-            "count how many texts have a length, not only that it occurs",
-            lambda: chosen([20] * 30 + [24, 80], 15, 0.2) == [20, 80],
-        ),
-        (
-            "take the least time, for any texts and prices",
-            lambda: agrees(spent, least, cases, 1e-9),
-        ),
-    )
+    properties = {
+        "hold the longest text": lambda: max(answer([20, 80, 40], 1, 1)) >= 80,
+        "be one bucket where a program costs more than any padding": [
+            ([20, 80, 40], 1e6, 1)
+        ],
+        "be a bucket for every length where padding is what costs": [
+            ([20, 80, 40, 20], 1e-6, 1)
+        ],
+        "count how many texts have a length, not only that it occurs": [
+            ([20] * 30 + [24, 80], 15, 0.2)
+        ],
+        "take the least time, for any texts and prices": cases,
+    }
+    return check_properties(properties, spent, least, 1e-9)
 
 
 def _texts_and_prices(rng):
@@ -141,26 +118,13 @@ def check_hops(answer) -> Check:
         axes = zip(apart, shape, rings, strict=True)
         return sum(min(d, size - d) if ring else d for d, size, ring in axes)
 
-    flat, none = (4, 8, 1), (False, False, False)
+    flat = (4, 8, 1), (False, False, False)
     torus = (16, 16, 1), (True, True, False)
-    return check_properties(
-        (
-            "be 0 from a chip to itself, and 1 to a neighbour",
-            lambda: (
-                [answer((x, 2, 0), (1, 2, 0), flat, none) for x in (1, 0)] == [0, 1]
-            ),
-        ),
-        ("add up the axes", lambda: answer((0, 0, 0), (3, 7, 0), flat, none) == 10),
-        (
-            "go round a ring where that is shorter",
-            lambda: answer((0, 0, 0), (15, 0, 0), *torus) == 1,
-        ),
-        (
-            "go straight where that is shorter",
-            lambda: answer((0, 0, 0), (5, 0, 0), *torus) == 5,
-        ),
-        (
-            "be right between any two chips, with rings along some axes",
-            lambda: agrees(answer, hops, cases, 0),
-        ),
-    )
+    properties = {
+        "be 0 from a chip to itself": [((1, 2, 0), (1, 2, 0), *flat)],
+        "add up the axes": [((0, 0, 0), (3, 7, 0), *flat)],
+        "go round a ring where that is shorter": [((0, 0, 0), (15, 0, 0), *torus)],
+        "go straight where that is shorter": [((0, 0, 0), (5, 0, 0), *torus)],
+        "be right between any two chips, with rings along some axes": cases,
+    }
+    return check_properties(properties, answer, hops)
