@@ -95,18 +95,6 @@ def test_ours_runs_in_small_and_reports_sane_figures(tmp_path):
     assert 50 < found["peak_mb"] < 4000
 
 
-@pytest.mark.slow
-def test_a_peer_that_cannot_be_installed_ends_it_with_the_cause(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "ROOT", tmp_path)
-    monkeypatch.setattr(bench, "PEERS", {"trl": (["./no-such-wheel.whl"],)})
-    with pytest.raises(SystemExit) as stopped:
-        bench.main(["--peers", "trl", "--out", str(tmp_path / "table.csv")])
-    message = str(stopped.value.code)
-    assert "trl could not be installed" in message
-    assert "no-such-wheel.whl" in message and "--peers" in message
-    assert not (tmp_path / "table.csv").exists()
-
-
 def table():
     with bench.TABLE.open() as file:
         return list(csv.DictReader(file))

@@ -12,7 +12,6 @@ from flax import nnx
 
 from helpers.course.stages import stage_folder
 from helpers.recipes import presets
-from helpers.rewards import RewardSet, correct
 from helpers.text import chat
 
 # How the cells that meet the file begin: rows, reader, rewards, ten answers.
@@ -84,65 +83,6 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     assert path.read_text() == text
     assert len(names["train"]) > 150 and len(names["loaded"].rows) == 200
     assert names["scores"][:5] == [1.0] * 5
-
-
-def test_a_reward_may_read_the_column_answer(cells):
-    """Ten answers are held against those of their rows, five of them spoilt."""
-    sources, names = cells
-    for source in sources[:3]:
-        course.run(source, names)
-    names |= {"OTHER": True, "reward": RewardSet(correct)}
-    course.run(sources[3], names)
-    assert names["scores"] == [1.0] * 5 + [0.0, 1.0, 1.0, 0.0, 1.0]
-
-
-def test_a_file_of_few_long_rows_is_shown_in_short_whatever_its_bytes(
-    cells, tmp_path, capsys
-):
-    """Then the reader names what is no UTF-8, and few rows are spoilt as five are."""
-    sources, names = cells
-    path = tmp_path / "not" / "there.jsonl"
-    course.run(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
-    assert not path.parent.exists() and not capsys.readouterr().out.strip()
-    path = tmp_path / "mine.jsonl"
-    words = "So. " * 10
-    rows = [{"question": f"Why {i}? {words}", "answer": words * 9} for i in range(5)]
-    lines = [b'{"question": "caf\xe9", "answer": "x"}']
-    path.write_bytes(b"\n".join(lines + [json.dumps(row).encode() for row in rows]))
-    course.run(sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1), names)
-    said = capsys.readouterr().out
-    assert said.startswith('{"question": "caf\ufffd", ') and len(said) < 600
-    names["size"] = type("Large", (Size,), {"completion_tokens": 2000})
-    course.run(sources[1], names)
-    assert "no UTF-8 text: line 1" in capsys.readouterr().out
-    for source in (OWN_REWARD, *sources[3:]):
-        course.run(source, names)
-    assert 0 < len(names["ten"]) == 2 * len(names["train"]) < 10
-
-
-def test_other_rows_or_another_model_are_another_run(cells, tmp_path):
-    """And the same ones the same run, as after a disconnect."""
-    sources, names = cells
-
-    def folder(**changed):
-        course.run(sources[0], names | changed, found := {})
-        return found["runs"]
-
-    first = folder()
-    assert first == folder() and first.parent == tmp_path / "runs"
-    others = folder(seed=1), folder(MODEL="another/model")
-    assert len({first, *others}) == 3
-
-
-def test_without_one_the_notebooks_own_problems_are_held_to_their_numbers(cells):
-    sources, names = cells
-    for source in sources:
-        course.run(source, names)
-    assert names["scores"][:5] == [1.5] * 5
-    names["loaded"].rows.pop()
-    checked = sources[1].splitlines()[-1]
-    with pytest.raises(AssertionError):
-        exec(checked, names)
 
 
 @pytest.mark.slow
