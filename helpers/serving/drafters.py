@@ -92,7 +92,7 @@ class PromptLookup(Drafter):
         """The state before the first block: the prompts."""
         return prompt_PT
 
-    def propose(self, prompt_PT, known: Known, past, temperature):
+    def propose(self, prompt_PT, known: Known, temperature):
         """See `DraftModel.propose`; there are no logits, for nothing was drawn."""
         P, G, T = known.tokens.shape
         prompt_PGT = jnp.broadcast_to(prompt_PT[:, None], (P, G, prompt_PT.shape[1]))
@@ -151,14 +151,12 @@ class DraftModel(Drafter):
         self.layers, pieces = for_decoding(self.model, prefix, cache)
         return pieces
 
-    def propose(self, state, known: Known, past, temperature):
+    def propose(self, state, known: Known, temperature):
         """Proposes the next B tokens of every answer.
 
         Args:
           state: from `begin`, or from the last call.
           known: the answers so far.
-          past: the target's KV of the prompts and of the answers, without the last
-            token of each; columns from there on are to be ignored.
           temperature: that of sampling; None is greedy.
         Returns:
           (tokens (P, G, B) int32, the logits that they were drawn from (P, G, B, V) or

@@ -209,9 +209,8 @@ def _generate(
     def one_pass(carry):
         state, cache, drafting = carry
         known = Known(state.tokens, state.total, length_P, keys_PG)
-        drafted, draft, drafting = drafter.propose(
-            drafting, known, (prefix, cache), temperature_or_none
-        )
+        proposal = drafter.propose(drafting, known, temperature_or_none)
+        drafted, draft, drafting = proposal
         logits, cache = _score(model, layers, prefix, cache, known, drafted)
         verified = _verified(logits, drafted, draft, known, temperature_or_none)
         state = _extended(state, logits, drafted, verified, eos, max_tokens)

@@ -34,7 +34,7 @@ def test_what_followed_the_same_words_is_proposed(prompt, answer, words):
     keys = jax.random.split(jax.random.key(0), 1)[None]
     known = Known(tokens, count, length, keys)
     state = drafter.begin(padded, None, 1, ROOM)
-    proposed, logits, _ = drafter.propose(state, known, None, None)
+    proposed, logits, _ = drafter.propose(state, known, None)
     assert proposed.shape == (1, 1, 4) and logits is None
     place = searched(text, words)
     if place is not None:
@@ -48,5 +48,5 @@ def test_each_answer_of_a_group_is_looked_up_for_itself():
     tokens = jnp.array([[[2, 0, 0], [4, 0, 0]], [[1, 0, 0], [9, 2, 0]]])
     count, length = jnp.array([[1, 1], [1, 2]]), jnp.array([5, 6])
     known = Known(tokens, count, length, None)
-    proposed, _, _ = drafter.propose(prompt, known, None, 1.0)
+    proposed, _, _ = drafter.propose(prompt, known, 1.0)
     np.testing.assert_array_equal(proposed, [[[3, 4], [5, 4]], [[6, 2], [7, 8]]])
