@@ -184,7 +184,7 @@ def across_seeds(*stages: str) -> str:
 
 
 def save_preferences(rows: list[dict]) -> None:
-    """Saves notebook 08b's rows, for `python -m scripts.preferences` to collect.
+    """Saves notebook 08b's rows, for `make seeds` to collect.
 
     Args:
       rows: one for each method, with the columns `PREFERENCES`; shares are fractions,
