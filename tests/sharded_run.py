@@ -17,7 +17,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
 from helpers.model.transformer import Transformer
 from helpers.runtime.sharding import make_mesh, place_batch, using
-from helpers.tpu import where_time_goes
+from helpers.tpu import hlo
 from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
@@ -126,7 +126,7 @@ def check_rows_stay_where_they_are():
         with using(learner.params):
             text = learner.update.plain.lower(*state, pieces, 0.1).compile().as_text()
         weights = 4 * sum(x.size for x in jax.tree.leaves(learner.params)) / 2**30
-        for kind, (_, gib) in where_time_goes.collectives(text).items():
+        for kind, (_, gib) in hlo.collectives(text).items():
             assert gib < bound * weights, (kind, gib / weights)
 
 

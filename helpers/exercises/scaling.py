@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from helpers.exercises.check import Check, check_properties
-from helpers.tpu import where_time_goes
+from helpers.tpu import hlo
 
 CHIPS = 4
 
@@ -118,7 +118,7 @@ def listings(mesh) -> dict[str, dict]:
         own = {"check_vma": letter != "D"}
         spread = jax.shard_map(step, mesh=mesh, in_specs=takes, out_specs=gives, **own)
         compiled = jax.jit(spread).lower(x, up, down).compile()
-        found[letter] = where_time_goes.collectives(compiled.as_text())
+        found[letter] = hlo.collectives(compiled.as_text())
     return found
 
 

@@ -313,7 +313,7 @@ class PerLayer(nnx.Module):
         if hasattr(self, "vectors"):
             return self.vectors[...][everywhere(tokens_PGT)]
         tokens_PGT = jax.device_put(tokens_PGT, jax.memory.Space.Host)
-        rows = _on_host(_look_up)(self.host_vectors[...], tokens_PGT)
+        rows = compute_on_host(_look_up)(self.host_vectors[...], tokens_PGT)
         return jax.device_put(rows, jax.memory.Space.Device)
 
 
@@ -322,7 +322,7 @@ def _look_up(table, tokens_PGT):
     return table.at[tokens_PGT].get(mode="promise_in_bounds")
 
 
-def _on_host(function):
+def compute_on_host(function):
     """The function, computed by the host's processor on arrays in its memory."""
     if "out_memory_spaces" in inspect.signature(compute_on).parameters:
         spaces = {"out_memory_spaces": jax.memory.Space.Host}
