@@ -5,7 +5,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -119,30 +119,30 @@ MODELS = {  # Gemma 3 is gated (its licence, and a token); the others are Apache
 # - Int8 matrices are decoded for each piece, and again for each matmul that is not
 #   kept, so v5e-1-gemma3-4b has two pieces that keep most of a layer.
 _TABLE = """
-task   name             model     dtype    rank prompts packed prompt answer chunk sft      rl         minutes pieces sft_pieces remat     stored levels
-maths  laptop           tiny      float32  0    32      0      48     64     8192  12×3e-4  48×8e-4    3       1      -          layer     -      -
-maths  laptop-real      SmolLM2   float32  16   16      0      72     64     1024  40×1e-3  28×1e-4    45      16     4          none      -      1,2,3
-maths  v5e-1            Qwen2.5   bfloat16 32   64      16     256    256    1024  150×1e-4 150×5e-5   45      8      -          attention -      -
-maths  v5e-8            Qwen2.5   bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
-maths  v5e-1-gemma3-1b  Gemma3-1B bfloat16 32   16      0      256    256    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
-maths  v5e-8-gemma3-1b  Gemma3-1B bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
-maths  v5e-1-qwen3-1.7b Qwen3     bfloat16 32   12      0      256    256    1024  150×1e-4 150×5e-5   45      4      -          attention -      -
-maths  v5e-8-qwen3-1.7b Qwen3     bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      4      -          attention -      -
-maths  v5e-1-gemma3-4b  Qwen2.5   bfloat16 32   64      16     256    256    1024  150×1e-4 150×5e-5   45      8      -          attention -      -
-maths  v5e-8-gemma3-4b  Qwen2.5   bfloat16 64   64      0      256    512    1024  150×1e-4 150×5e-5   45      2      -          attention -      -
-food   laptop           tiny      float32  0    32      0      40     88     8192  24×2e-2  70×5e-4    3       1      -          layer     -      -
-food   v5e-1            Gemma4    bfloat16 32   8       0      448    128    1024  150×1e-4 150×5e-5   45      4      -          layer     -      -
-food   v5e-8            Gemma4    bfloat16 32   16      0      448    128    1024  150×1e-4 150×5e-5   45      1      -          layer     -      -
-food   v5e-1-gemma3-4b  Gemma3-4B bfloat16 32   8       0      384    128    1024  150×1e-4 150×5e-5   45      2      -          attention int8   -
-food   v5e-8-gemma3-4b  Gemma3-4B bfloat16 32   16      0      384    128    1024  150×1e-4 150×5e-5   45      1      -          attention -      -
-custom laptop-real      SmolLM2   float32  16   8       0      72     32     1024  20×1e-3  12×2.5e-4  10      4      2          none      -      1,2,3
-custom v5e-1            Gemma4    bfloat16 32   8       0      448    128    1024  40×1e-4  60×5e-5    45      4      -          layer     -      -
-custom v5e-8            Gemma4    bfloat16 32   16      0      448    128    1024  40×1e-4  60×5e-5    45      1      -          layer     -      -
-custom v5e-8-gemma3-4b  Gemma3-4B bfloat16 32   16      0      384    128    1024  40×1e-4  60×5e-5    45      1      -          attention -      -
-custom v5e-1-gemma3-1b  Gemma3-1B bfloat16 32   16      0      256    256    1024  40×1e-4  60×5e-5    45      2      -          attention -      -
-custom v5e-8-gemma3-1b  Gemma3-1B bfloat16 64   64      0      256    512    1024  40×1e-4  60×5e-5    45      2      -          attention -      -
-custom v5e-1-qwen3-1.7b Qwen3     bfloat16 32   12      0      256    256    1024  40×1e-4  60×5e-5    45      4      -          attention -      -
-custom v5e-8-qwen3-1.7b Qwen3     bfloat16 64   64      0      256    512    1024  40×1e-4  60×5e-5    45      4      -          attention -      -
+task   name             model     dtype    lora_rank prompts packed prompt_tokens completion_tokens chunk sft      rl        minutes pieces sft_pieces remat     stored levels
+maths  laptop           tiny      float32  0         32      0      48            64                8192  12×3e-4  48×8e-4   3       1      -          layer     -      -
+maths  laptop-real      SmolLM2   float32  16        16      0      72            64                1024  40×1e-3  28×1e-4   45      16     4          none      -      1,2,3
+maths  v5e-1            Qwen2.5   bfloat16 32        64      16     256           256               1024  150×1e-4 150×5e-5  45      8      -          attention -      -
+maths  v5e-8            Qwen2.5   bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
+maths  v5e-1-gemma3-1b  Gemma3-1B bfloat16 32        16      0      256           256               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
+maths  v5e-8-gemma3-1b  Gemma3-1B bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
+maths  v5e-1-qwen3-1.7b Qwen3     bfloat16 32        12      0      256           256               1024  150×1e-4 150×5e-5  45      4      -          attention -      -
+maths  v5e-8-qwen3-1.7b Qwen3     bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      4      -          attention -      -
+maths  v5e-1-gemma3-4b  Qwen2.5   bfloat16 32        64      16     256           256               1024  150×1e-4 150×5e-5  45      8      -          attention -      -
+maths  v5e-8-gemma3-4b  Qwen2.5   bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
+food   laptop           tiny      float32  0         32      0      40            88                8192  24×2e-2  70×5e-4   3       1      -          layer     -      -
+food   v5e-1            Gemma4    bfloat16 32        8       0      448           128               1024  150×1e-4 150×5e-5  45      4      -          layer     -      -
+food   v5e-8            Gemma4    bfloat16 32        16      0      448           128               1024  150×1e-4 150×5e-5  45      1      -          layer     -      -
+food   v5e-1-gemma3-4b  Gemma3-4B bfloat16 32        8       0      384           128               1024  150×1e-4 150×5e-5  45      2      -          attention int8   -
+food   v5e-8-gemma3-4b  Gemma3-4B bfloat16 32        16      0      384           128               1024  150×1e-4 150×5e-5  45      1      -          attention -      -
+custom laptop-real      SmolLM2   float32  16        8       0      72            32                1024  20×1e-3  12×2.5e-4 10      4      2          none      -      1,2,3
+custom v5e-1            Gemma4    bfloat16 32        8       0      448           128               1024  40×1e-4  60×5e-5   45      4      -          layer     -      -
+custom v5e-8            Gemma4    bfloat16 32        16      0      448           128               1024  40×1e-4  60×5e-5   45      1      -          layer     -      -
+custom v5e-8-gemma3-4b  Gemma3-4B bfloat16 32        16      0      384           128               1024  40×1e-4  60×5e-5   45      1      -          attention -      -
+custom v5e-1-gemma3-1b  Gemma3-1B bfloat16 32        16      0      256           256               1024  40×1e-4  60×5e-5   45      2      -          attention -      -
+custom v5e-8-gemma3-1b  Gemma3-1B bfloat16 64        64      0      256           512               1024  40×1e-4  60×5e-5   45      2      -          attention -      -
+custom v5e-1-qwen3-1.7b Qwen3     bfloat16 32        12      0      256           256               1024  40×1e-4  60×5e-5   45      4      -          attention -      -
+custom v5e-8-qwen3-1.7b Qwen3     bfloat16 64        64      0      256           512               1024  40×1e-4  60×5e-5   45      4      -          attention -      -
 """  # noqa: E501
 
 
@@ -151,33 +151,23 @@ def _stage(cell: str) -> Stage:
     return Stage(int(steps), float(rate))
 
 
+CONVERT: dict[str, Callable] = {  # cells of the other columns are whole numbers
+    **dict.fromkeys(("name", "dtype", "remat"), str),
+    **dict.fromkeys(("sft", "rl"), _stage),
+    "model": MODELS.get,
+    "sft_pieces": lambda cell: None if cell == "-" else int(cell),
+    "stored": lambda cell: cell.strip("-"),
+    "levels": lambda cell: tuple(int(x) for x in cell.strip("-").split(",") if x),
+}
+
+
 def _presets(task: str) -> dict[str, Preset]:
     """The rows of the table for one task, by name."""
-    header, *lines = _TABLE.split("\n")[1:-1]
-    rows = [dict(zip(header.split(), line.split(), strict=True)) for line in lines]
-    return {
-        row["name"]: Preset(
-            name=row["name"],
-            model=MODELS[row["model"]],
-            dtype=row["dtype"],
-            lora_rank=int(row["rank"]),
-            prompts=int(row["prompts"]),
-            packed=int(row["packed"]),
-            prompt_tokens=int(row["prompt"]),
-            completion_tokens=int(row["answer"]),
-            chunk=int(row["chunk"]),
-            sft=_stage(row["sft"]),
-            rl=_stage(row["rl"]),
-            minutes=int(row["minutes"]),
-            pieces=int(row["pieces"]),
-            sft_pieces=None if row["sft_pieces"] == "-" else int(row["sft_pieces"]),
-            remat=row["remat"],
-            stored=row["stored"].strip("-"),
-            levels=tuple(int(x) for x in row["levels"].strip("-").split(",") if x),
-        )
-        for row in rows
-        if row["task"] == task
-    }
+    header, *lines = (line.split() for line in _TABLE.strip().split("\n"))
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    cells = [row for row in rows if row.pop("task") == task]
+    made = [{n: CONVERT.get(n, int)(x) for n, x in row.items()} for row in cells]
+    return {row["name"]: Preset(**row) for row in made}
 
 
 PRESETS = _presets("maths")  # notebooks 03 to 08, and 11
@@ -233,43 +223,25 @@ class Method(NamedTuple):
     switches: dict[str, Any]
 
 
-def _gspo(level):
-    return {"clip": (3e-4, 4e-4), "level": level, "aggregate": "sequence-mean"}
-
-
 _EVEN = {"clip": (0.2, 0.2)}
+_SUM = {"aggregate": "constant", "constant_length": CONSTANT_LENGTH}
+_GSPO = {"clip": (3e-4, 4e-4), "aggregate": "sequence-mean"}
+_NO_RATIO = {"clips": "weight", "clip": (0.0, 0.0)}
+_KL = {"aggregate": "sequence-mean", "beta": 0.04}
 # Clips: DAPO and GSPO name theirs, CISPO does not, GRPO's is PPO's usual 0.2; RLOO has
 # neither a ratio nor a clip.
 FAMILY = {
-    "GRPO": Method(
-        "2402.03300",
-        "mean-std",
-        0,
-        _EVEN | {"aggregate": "sequence-mean", "beta": 0.04},
-    ),
-    "Dr. GRPO": Method(
-        "2503.20783",
-        "mean",
-        0,
-        _EVEN | {"aggregate": "constant", "constant_length": CONSTANT_LENGTH},
-    ),
+    "GRPO": Method("2402.03300", "mean-std", 0, _EVEN | _KL),
+    "Dr. GRPO": Method("2503.20783", "mean", 0, _EVEN | _SUM),
     "DAPO": Method("2503.14476", "mean-std", 2, {"clip": (0.2, 0.28)}),
-    "GSPO": Method("2507.18071", "mean-std", 0, _gspo("sequence")),
-    "GSPO-token": Method("2507.18071", "mean-std", 0, _gspo("sequence-token")),
+    "GSPO": Method("2507.18071", "mean-std", 0, _GSPO | {"level": "sequence"}),
+    "GSPO-token": Method(
+        "2507.18071", "mean-std", 0, _GSPO | {"level": "sequence-token"}
+    ),
     "CISPO": Method(
         "2506.13585", "mean-std", 0, {"clips": "weight", "clip": (1.0, 0.28)}
     ),
-    "RLOO": Method(
-        "2402.14740",
-        "leave-one-out",
-        0,
-        {
-            "clips": "weight",
-            "clip": (0.0, 0.0),
-            "aggregate": "constant",
-            "constant_length": CONSTANT_LENGTH,
-        },
-    ),
+    "RLOO": Method("2402.14740", "leave-one-out", 0, _NO_RATIO | _SUM),
     "this course": Method("", "mean", 0, {"clip": (0.2, 0.28)}),
 }
 _DEFAULTS = {"level": "token", "clips": "gain", "aggregate": "token-mean", "beta": 0}

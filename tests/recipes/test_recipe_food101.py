@@ -1,7 +1,6 @@
 """The food notebooks' last section, as a TPU runs it, with a small model and photos."""
 
 import dataclasses
-import inspect
 import io
 import json
 import types
@@ -173,15 +172,6 @@ def test_gemma_4_demonstrates_with_its_own_tokens(gemma4_folder, photo_files):
         assert heard.count("<|image|>") == vision.count(image[0]) == 64
 
 
-@pytest.mark.slow
-def test_gemma_4_looks_at_photos_and_is_scored(gemma4_folder, photo_files):
-    sizes = dataclasses.replace(small(gemma4_folder), prompt_tokens=1280)
-    there = food101.recipe(sizes)
-    batch = next(there.rollouts({food_rewards.final_format: 1.0}, seed=0))
-    assert batch["images"].shape == (4, 1, *there.policy.config.vision.shape)
-    assert batch["rewards"].shape == (4, 2)
-
-
 def test_rollouts_look_at_photos_and_are_scored(there):
     batch = next(there.rollouts({food_rewards.final_format: 1.0}, seed=0))
     assert batch["images"].shape[:2] == (4, 1) and batch["rewards"].shape == (4, 2)
@@ -218,15 +208,3 @@ def test_the_section_for_tpus_trains_and_saves_adapters(
     (folder,) = (runtime.build_folder() / "runs").glob("*_v5e-8/model")
     settings = json.loads((folder / "adapter_config.json").read_text())
     assert settings["r"] == 4 and settings["base_model_name_or_path"] == preset.model
-
-
-@pytest.mark.parametrize(
-    "kind", [food101.Recipe, food101.maths.Recipe, food101.maths.WithCalculator]
-)
-def test_the_baseline_is_of_as_many_questions_as_the_evaluation(kind):
-    """Else the notebooks' last line, `evaluate().since(before)`, fails once trained."""
-    asked = {
-        inspect.signature(method).parameters["n"].default
-        for method in (kind.before, kind.evaluate)
-    }
-    assert len(asked) == 1
