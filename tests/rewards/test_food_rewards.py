@@ -41,14 +41,6 @@ def test_what_is_solved_earns_more_than_any_cheat():
     assert max(totals["right"].values()) == totals["right"]["right"]
 
 
-def test_rows_are_scored_one_by_one():
-    rows = [CASES["right"], CASES["wrong food"], CASES["no food, and says so"]]
-    done = [trace(TINY, texts, [TOOL]) for _, texts, _ in rows]
-    portions = [portions for portions, _, _ in rows]
-    assert fr.solved([""] * 3, done, portions) == [1.0, 0.0, 1.0]
-    assert fr.needless_calls([""] * 3, done, portions) == [0.0, -1 / 8, 0.0]
-
-
 @pytest.mark.parametrize("grammar", [HERMES, GEMMA3, GEMMA4], ids=lambda g: g.name)
 def test_all_families_are_judged_alike(grammar):
     call = grammar.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
@@ -104,13 +96,6 @@ def test_another_tools_kcal_are_not_the_nutrition_tools():
     done = trace(HERMES, [asked, "#### 402"], [TOOL, guess])
     assert fr.tools_numbers([""], [done]) == [0.0]
     assert fr.well_formed([""], [done], portions=[PIZZA]) == [0.0]
-
-
-def test_thinks_counts_what_it_is_told_to():
-    done = trace(TINY, CASES["right"][1], [TOOL])  # "I see pizza."
-    words = fr.thinks(3, count=lambda text: len(text.split()))
-    assert words([""], [done]) == [1.0]
-    assert fr.thinks(11)([""], [done]) == [0.0] and fr.thinks(12)([""], [done]) == [1.0]
 
 
 def test_the_rewards_of_text_read_what_the_model_wrote_of_a_trace():
