@@ -197,13 +197,14 @@ def vllm_command(python, folder, host, port, more=()):
 
 def own_grammar(folder):
     """How the model of a folder calls tools; None where that is not known here."""
-    from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
+    from helpers.model.families import family_of
+    from helpers.tools.grammars import GRAMMARS
     from helpers.tools.nutrition import TINY
 
     if is_tiny(folder):
         return TINY
-    families = {"gemma3": GEMMA3, "gemma4": GEMMA4, "qwen2": HERMES, "qwen3": HERMES}
-    return families.get(family(folder).removesuffix("_text"))
+    known = family_of(family(folder))
+    return GRAMMARS.get(known.calls) if known else None
 
 
 def serve_own(folder, port):

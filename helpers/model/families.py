@@ -1,9 +1,9 @@
 """The families of models: all that is particular to one is its entry here.
 
-An entry has the family's switches and its names elsewhere: in config.json, of its chat
-template, of its grammar for tool calls and in GGUF files. The tables below it say what
-each weight is called in a Hugging Face folder and in a GGUF file. A new family needs an
-entry here, its chat template, and golden logits.
+An entry has the family's switches and its names elsewhere: in config.json, of its
+grammar for tool calls and in GGUF files. The tables below it say what each weight is
+called in a Hugging Face folder. A new family needs an entry here, its chat template,
+which is `text/templates/<model_type>.jinja`, and golden logits.
 """
 
 from typing import NamedTuple
@@ -21,18 +21,13 @@ class Family(NamedTuple):
       normalised, too.
     norm_plus_one: the weights of norms are written as 1 + w.
     qk_norm: queries and keys are normalised. qkv_bias: they and values have a bias.
-    template: name of the chat template in `helpers.text`.
-    controls: the special tokens that the template needs, the beginning of a text first
-      if it writes one.
-    calls: name of the grammar of tool calls in `helpers.tools`; "": none of its own.
+    calls: which of `tools.grammars.GRAMMARS` its tool calls have; "": none of its own.
     gguf: `general.architecture` in GGUF files.
     required: fields that config.json must have, beside those of all families.
     rope_kinds: how rotary angles of global layers may be scaled.
     """
 
     architecture: str
-    template: str
-    controls: tuple[str, ...]
     calls: str
     gguf: str
     with_towers: str = ""
@@ -44,14 +39,11 @@ class Family(NamedTuple):
     rope_kinds: tuple[str, ...] = ("default", "linear", "llama3")
 
 
-_QWEN_CONTROLS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 # By `model_type` in the config.json of the decoder alone.
 FAMILIES = {
     "gemma3_text": Family(
         architecture="Gemma3ForCausalLM",
         with_towers="gemma3",
-        template="gemma3",
-        controls=("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
         calls="gemma3",
         gguf="gemma3",
         gemma=True,
@@ -62,12 +54,6 @@ FAMILIES = {
     "gemma4_text": Family(
         architecture="Gemma4ForCausalLM",
         with_towers="gemma4",
-        template="gemma4",
-        controls=(
-            *("<bos>", "<eos>", "<|turn>", "<turn|>", "<|tool>", "<tool|>", '<|"|>'),
-            *("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
-            *("<|channel>", "<channel|>", "<|think|>"),
-        ),
         calls="gemma4",
         gguf="gemma4",
         gemma=True,
@@ -77,16 +63,12 @@ FAMILIES = {
     ),
     "qwen2": Family(
         architecture="Qwen2ForCausalLM",
-        template="qwen2",
-        controls=_QWEN_CONTROLS,
         calls="hermes",
         gguf="qwen2",
         qkv_bias=True,
     ),
     "qwen3": Family(
         architecture="Qwen3ForCausalLM",
-        template="qwen3",
-        controls=_QWEN_CONTROLS,
         calls="hermes",
         gguf="qwen3",
         qk_norm=True,
@@ -94,11 +76,6 @@ FAMILIES = {
     ),
     "llama": Family(
         architecture="LlamaForCausalLM",
-        template="llama3",
-        controls=(
-            *("<|begin_of_text|>", "<|end_of_text|>"),
-            *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
-        ),
         calls="",
         gguf="llama",
     ),
@@ -111,52 +88,42 @@ def family_of(model_type: str) -> Family | None:
     return FAMILIES.get(WITH_TOWERS.get(model_type, model_type))
 
 
-# Each table: our name, that in a Hugging Face folder, that in a GGUF file.
-_WEIGHTS = (
-    ("embed", "model.embed_tokens.weight", "token_embd.weight"),
-    ("head", "lm_head.weight", "output.weight"),
-    ("final_norm", "model.norm.weight", "output_norm.weight"),
-)
-_PER_LAYER = (  # Gemma 4's vector of each token for each layer
-    ("vectors", "embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
-    ("projection", "per_layer_model_projection.weight", "per_layer_model_proj.weight"),
-    ("norm", "per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
-)
-_IN_LAYER = (
-    ("q", "self_attn.q_proj.weight", "attn_q.weight"),
-    ("k", "self_attn.k_proj.weight", "attn_k.weight"),
-    ("v", "self_attn.v_proj.weight", "attn_v.weight"),
-    ("o", "self_attn.o_proj.weight", "attn_output.weight"),
-    ("q_bias", "self_attn.q_proj.bias", "attn_q.bias"),
-    ("k_bias", "self_attn.k_proj.bias", "attn_k.bias"),
-    ("v_bias", "self_attn.v_proj.bias", "attn_v.bias"),
-    ("q_norm", "self_attn.q_norm.weight", "attn_q_norm.weight"),
-    ("k_norm", "self_attn.k_norm.weight", "attn_k_norm.weight"),
-    ("gate", "mlp.gate_proj.weight", "ffn_gate.weight"),
-    ("up", "mlp.up_proj.weight", "ffn_up.weight"),
-    ("down", "mlp.down_proj.weight", "ffn_down.weight"),
-    ("attention_norm", "input_layernorm.weight", "attn_norm.weight"),
-    ("ff_norm", "post_attention_layernorm.weight", "ffn_norm.weight"),
-)
-_IN_GEMMA_LAYER = (  # beside those above, or in place of them
-    (
-        "post_attention_norm",
-        "post_attention_layernorm.weight",
-        "post_attention_norm.weight",
-    ),
-    ("ff_norm", "pre_feedforward_layernorm.weight", "ffn_norm.weight"),
-    ("post_ff_norm", "post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
-    ("input_gate", "per_layer_input_gate.weight", "inp_gate.weight"),  # of Gemma 4
-    ("input_out", "per_layer_projection.weight", "proj.weight"),
-    ("input_norm", "post_per_layer_input_norm.weight", "post_norm.weight"),
-    ("scale", "layer_scalar", "layer_output_scale.weight"),
-)
-OUTSIDE = {ours: theirs for ours, theirs, _ in _WEIGHTS}
-PER_LAYER = {ours: "model." + theirs for ours, theirs, _ in _PER_LAYER}
-IN_LAYER = {ours: theirs for ours, theirs, _ in _IN_LAYER}
-IN_GEMMA_LAYER = IN_LAYER | {ours: theirs for ours, theirs, _ in _IN_GEMMA_LAYER}
-GGUF_OUTSIDE = {ours: gguf for ours, _, gguf in (*_WEIGHTS, *_PER_LAYER)}
-GGUF_IN_LAYER = {ours: gguf for ours, _, gguf in (*_IN_LAYER, *_IN_GEMMA_LAYER)}
+# Our name of a weight: that in a Hugging Face folder.
+OUTSIDE = {
+    "embed": "model.embed_tokens.weight",
+    "head": "lm_head.weight",
+    "final_norm": "model.norm.weight",
+}
+PER_LAYER = {  # Gemma 4's vector of each token for each layer
+    "vectors": "model.embed_tokens_per_layer.weight",
+    "projection": "model.per_layer_model_projection.weight",
+    "norm": "model.per_layer_projection_norm.weight",
+}
+IN_LAYER = {
+    "q": "self_attn.q_proj.weight",
+    "k": "self_attn.k_proj.weight",
+    "v": "self_attn.v_proj.weight",
+    "o": "self_attn.o_proj.weight",
+    "q_bias": "self_attn.q_proj.bias",
+    "k_bias": "self_attn.k_proj.bias",
+    "v_bias": "self_attn.v_proj.bias",
+    "q_norm": "self_attn.q_norm.weight",
+    "k_norm": "self_attn.k_norm.weight",
+    "gate": "mlp.gate_proj.weight",
+    "up": "mlp.up_proj.weight",
+    "down": "mlp.down_proj.weight",
+    "attention_norm": "input_layernorm.weight",
+    "ff_norm": "post_attention_layernorm.weight",
+}
+IN_GEMMA_LAYER = IN_LAYER | {
+    "post_attention_norm": "post_attention_layernorm.weight",
+    "ff_norm": "pre_feedforward_layernorm.weight",
+    "post_ff_norm": "post_feedforward_layernorm.weight",
+    "input_gate": "per_layer_input_gate.weight",  # these four are of Gemma 4
+    "input_out": "per_layer_projection.weight",
+    "input_norm": "post_per_layer_input_norm.weight",
+    "scale": "layer_scalar",
+}
 TOWER = "vision_tower.vision_model."
 OF_VISION = {
     "patch": TOWER + "embeddings.patch_embedding.weight",

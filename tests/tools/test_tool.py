@@ -1,5 +1,6 @@
 """Tools: schemas that can be kept, hostile arguments, results that are JSON."""
 
+import importlib.util
 import json
 import math
 import pathlib
@@ -212,15 +213,15 @@ def test_whatever_is_run_fits_and_every_result_is_json(given, result):
     assert seen == [given] or list(got) == ["error"]
 
 
-def test_the_tool_of_contributing_works():
+def test_the_tool_of_contributing_works(tmp_path):
     page = (pathlib.Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-    (code,) = re.findall(
-        r"```python\n(from helpers.tools import Tool\n.*?)```", page, re.S
-    )
-    names = {}
-    exec(code, names)
-    assert names["TOOL"].call({"ounces": 5}) == {"grams": 142}
-    assert "error" in names["TOOL"].call({"ounces": 0})
+    (code,) = re.findall(r"```python\n(from helpers.tools.tool .*?)```", page, re.S)
+    (tmp_path / "contributed.py").write_text(code)
+    spec = importlib.util.spec_from_file_location("c", tmp_path / "contributed.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.to_grams.call({"ounces": 5}) == {"grams": 142}
+    assert "error" in module.to_grams.call({"ounces": "5"})
 
 
 # --- traces ---
