@@ -1,8 +1,8 @@
-"""`jax.jit` for the programs a lesson waits for: updates and sampling; kept on disk.
+"""How programs are compiled, and how exactly an accelerator multiplies.
 
-On CPUs LLVM is told to optimise less (its level 1 in the place of 3): such programs are
-compiled in four fifths of the time and run as fast, for most of their time goes into
-matrix products, which come from a library. Accelerators have no part in this.
+On CPUs LLVM optimises at its level 1 instead of 3. Updates and sampling then compile in
+four fifths of the time and run as fast, because most of their time goes into matrix
+products, which come from a library. Accelerators are not affected.
 """
 
 import functools
@@ -15,14 +15,14 @@ CPU_OPTIONS = {"xla_backend_optimization_level": 1}
 
 
 def keep_programs(folder, least_seconds: float = 0.3) -> None:
-    """Keeps compiled programs in a folder, where those of an earlier run are found.
+    """Stores compiled programs in a folder, and reuses those of an earlier run.
 
     A second trainer of the same shapes, and a notebook that is run again, then start
-    at once. Where JAX has been told of a folder (JAX_COMPILATION_CACHE_DIR), it stays.
+    at once. A folder in JAX_COMPILATION_CACHE_DIR goes before this one.
 
     Args:
-      folder: on this machine's own disk: programs are compiled for its processor.
-      least_seconds: programs that were compiled sooner are not kept.
+      folder: on this machine's disk, because programs are compiled for its processor.
+      least_seconds: programs that compile faster are not stored.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -30,23 +30,23 @@ def keep_programs(folder, least_seconds: float = 0.3) -> None:
 
 
 def cpu_options() -> dict[str, int]:
-    """CPU_OPTIONS, but for those that the environment's XLA_FLAGS name themselves."""
+    """CPU_OPTIONS without those that XLA_FLAGS in the environment set."""
     flags = os.environ.get("XLA_FLAGS", "")
     return {name: value for name, value in CPU_OPTIONS.items() if name not in flags}
 
 
 def jit(function, **settings):
-    """`jax.jit(function, **settings)`, compiled as suits the devices of this process.
+    """`jax.jit(function, **settings)`, compiled with `cpu_options` on a CPU.
 
-    Inside of another `jax.jit`, which decides how all of it is compiled, call the
-    result's attribute `plain`: `jax.jit(function, **settings)` and nothing else.
+    Inside another `jax.jit`, whose options decide, call the result's attribute `plain`:
+    `jax.jit(function, **settings)` and nothing else.
     """
     plain = jax.jit(function, **settings)
     quick = jax.jit(function, compiler_options=cpu_options(), **settings)
 
     @functools.wraps(function)
     def run(*args, **kwargs):
-        # Asked now and not when a module is imported: it starts the backend.
+        # Looked up here and not at import, because it starts the backend.
         return (quick if jax.default_backend() == "cpu" else plain)(*args, **kwargs)
 
     run.plain = plain  # type: ignore[attr-defined]
@@ -57,9 +57,11 @@ _OWN = jax.config.values["jax_default_matmul_precision"]  # the environment's, o
 
 
 def multiply_as_written(wanted: bool = True) -> None:
-    """Has products of float32 computed in float32, from here on; False: as before.
+    """Computes products of float32 in float32 from here on; False undoes it.
 
-    Nothing changes on CPUs, which do so anyway.
+    TPUs and newer GPUs round the factors to bfloat16 or TF32 otherwise, which is too
+    coarse for a lesson's small model. Real weights are bfloat16 anyway. CPUs always
+    compute in float32.
     """
     if jax.default_backend() != "cpu":
         value = "highest" if wanted else _OWN
@@ -71,11 +73,11 @@ INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}  # AMD since 2022, Intel since 2023
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether JAX computes on a processor, or GPU, with instructions for bfloat16.
+    """Whether this processor or GPU has instructions for bfloat16 products.
 
     With them a product of bfloat16s takes half the time of a float32 one; without them
     it takes longer. GPUs have them from compute capability 8 on (A100, L4; not T4).
-    False where it cannot be told (only Linux says it in a file), and with jaxlib 0.7,
+    False where it is unknown (only Linux lists them in a file), and with jaxlib 0.7,
     which has no such product on processors.
     """
     if jax.default_backend() == "gpu":

@@ -5,7 +5,7 @@ Start the same script once per host, with `join()` as its first call of JAX
 program: it reads its own rows, the devices of all form one mesh, and process 0 writes
 what is written once. The folder of a run must be on a disk that all of them see.
 
-With one process, the usual case, every function here does nothing of note.
+With one process, the usual case, these functions pass their arguments on.
 """
 
 import json
@@ -26,8 +26,8 @@ def join(
 ):
     """Makes this process one of several; on TPU hosts no argument is needed.
 
-    When one of them is killed or hangs, JAX ends all others within a minute, and says
-    on their standard error which one is gone.
+    When one of them is killed or hangs, JAX ends all others within a minute and names
+    it on their standard error.
 
     Args:
       address: host:port of process 0.
@@ -36,8 +36,8 @@ def join(
     """
     jax.distributed.initialize(address, count, index, heartbeat_timeout_seconds=SILENCE)
     if jax.process_count() > 1 and jax.default_backend() == "cpu":
-        # A distillation update of two processes, read back from the cache of compiled
-        # programs, waits for ever in its collectives; compiled anew it does not.
+        # An update of distillation that was read from the cache of compiled programs
+        # hung in its collectives (JAX 0.10.2); compiled anew it did not.
         jax.config.update("jax_enable_compilation_cache", False)
 
 
@@ -52,10 +52,10 @@ def is_first() -> bool:
 
 
 def gather(thing) -> list:
-    """What every process passed, in the order of the processes; all wait for all.
+    """What every process passed, in the order of the processes.
 
     Args:
-      thing: what JSON can hold; with one process it comes back as it is.
+      thing: what JSON can represent; with one process it comes back as it is.
     """
     if jax.process_count() == 1:
         return [thing]
@@ -74,10 +74,10 @@ def gather(thing) -> list:
 def together(work):
     """Runs work() in every process; if it fails in one, it fails in all.
 
-    Otherwise the others would wait for that one for ever.
+    Otherwise the others would wait for that one forever.
 
     Raises:
-      OtherProcessFailed: it failed elsewhere; says where, and with what.
+      OtherProcessFailed: it failed in another process, which is named.
     """
     if jax.process_count() == 1:
         return work()

@@ -1,4 +1,4 @@
-"""Where this runs, and where files go."""
+"""The platform this runs on, where files go, and tokens for gated models."""
 
 import os
 import pathlib
@@ -67,11 +67,12 @@ NAME = "llm-post-training-course"
 
 
 def use_persistent_storage() -> pathlib.Path:
-    """Keeps all that is made from here on beyond this machine; says what is there.
+    """Sends everything made from here on to storage that outlives this machine.
 
-    On Colab it mounts Google Drive, which asks for leave; on Kaggle it takes the output
-    folder. Elsewhere, and where COURSE_BUILD is set, nothing is changed. Call it before
-    the first run of a session, in each session.
+    A free machine is taken away within hours, and its disk with it. On Colab this
+    mounts Google Drive, which asks for permission; on Kaggle it uses the output folder.
+    Elsewhere, and where COURSE_BUILD is set, nothing changes. Call it in each session
+    before the first run; it prints the runs that are already there.
 
     Returns:
       `runtime.build_folder()` from now on.
@@ -92,10 +93,10 @@ def use_persistent_storage() -> pathlib.Path:
 
 
 def require_writable(folder: pathlib.Path) -> None:
-    """Makes a folder, and writes a byte there that is gone at once.
+    """Makes a folder, and writes a temporary byte there.
 
     Raises:
-      OSError: nothing can be written there; says why, and what to do.
+      OSError: nothing can be written there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +137,7 @@ _PLACES = {"colab": _on_drive, "kaggle": _on_kaggle, "laptop": lambda: None}
 
 
 def _progress(run):
-    """How far a run has come, in words; "" of a folder that is none."""
+    """How far a run has come, in words; "" for a folder without a run."""
     if (run / "model").is_dir():
         return "finished"
     saved = numbered(run / "checkpoints")
@@ -144,16 +145,16 @@ def _progress(run):
 
 
 class TokenMissing(LookupError):
-    """No token of this name was found; the message says where to put one."""
+    """There is no token of this name; the message says where to put one."""
 
 
 def token(name: str = "HF_TOKEN") -> str:
     """A secret by name: Colab's secrets, then Kaggle's, then the environment.
 
     Raises:
-      TokenMissing: it is nowhere; says what to do on this platform.
+      TokenMissing: it is nowhere.
     """
-    # A line's end pasted with it would come back in the clear, in a client's error.
+    # With a pasted line break, a client's error would print the token.
     secret = (_platform_secret(name) or os.environ.get(name) or "").strip()
     if secret:
         return secret
@@ -175,7 +176,7 @@ _WHERE_TO_PUT = {
 
 
 def _platform_secret(name: str) -> str | None:
-    """The secret as the platform keeps it; None where it has none of this name."""
+    """The platform's secret of this name, or None."""
     if where() == "colab":
         from google.colab import userdata
 

@@ -1,4 +1,4 @@
-"""Why training stops by itself: numbers that are no numbers, and nothing to learn."""
+"""Why training stops: numbers that are not finite, or nothing to learn from."""
 
 import math
 import warnings
@@ -18,7 +18,7 @@ class NothingToLearn(RuntimeError):
 
 
 def require_own_answers(model, objective, batches) -> None:
-    """Refuses scored answers of another policy that nobody makes up for.
+    """Refuses answers of another policy, unless the objective weighs them.
 
     Args:
       model: that is trained.
@@ -64,7 +64,7 @@ def require_finite(row: dict, checkpoint: str) -> None:
 
 
 def require_finite_weights(params, step: int, checkpoint: str) -> None:
-    """Refuses to keep weights that an update has made infinite, or no numbers.
+    """Refuses weights that an update has made infinite or NaN.
 
     Args:
       params: a tree of arrays.
@@ -93,13 +93,13 @@ def require_something_to_learn(table: list[dict], patience: int) -> None:
 
 
 def warn_of_nothing_learned(table: list[dict]) -> None:
-    """Says so where not one step counted a token, however few there were."""
+    """Warns if no step of a table counted a token, however few steps there were."""
     if text := _nothing_learned(table):
         warnings.warn(text, stacklevel=4)
 
 
 def _nothing_learned(rows):
-    """What is wrong and what to do, if no row counts a token; else None."""
+    """The problem and its fix in words, if no row counts a token; else None."""
     if not rows or any(row["weight"] and row["tokens"] for row in rows):
         return None
     return (

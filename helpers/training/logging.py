@@ -31,12 +31,12 @@ def is_timing(name: str) -> bool:
 
 
 class Logger(Protocol):
-    """Takes the rows of a run, in process 0 only; what it raises ends the training."""
+    """Receives the rows of a run, in process 0 only; an error of it ends training."""
 
     def start(self, step: int) -> None:
-        """Before the first row: any that were written for later steps count no more.
+        """Called before the first row. Rows of later steps no longer count.
 
-        A run that was killed goes on from a checkpoint, and writes those rows again.
+        A run that was killed goes on from a checkpoint and writes those rows again.
 
         Args:
           step: number of finished steps that the run goes on from.
@@ -47,11 +47,11 @@ class Logger(Protocol):
 
 
 class Callback:
-    """Called by the trainer, in every process; what is raised ends the training.
+    """Called by the trainer in every process; an error of it ends training.
 
-    Subclass it and define what is wanted; all else does nothing. With callbacks the
-    trainer waits for the numbers of each step before the next one, so that
-    `trainer.model` is the model of that step.
+    Subclass it and define the methods you need. With callbacks the trainer waits for
+    the numbers of each step before the next one, so that `trainer.model` is the model
+    of that step.
     """
 
     def on_step(self, trainer: Any, row: dict) -> None:
@@ -130,7 +130,7 @@ class JsonLines:
         self.ends = {path: cut(path, position.get(path.name, 0)) for path in paths}
 
     def start(self, step: int) -> None:
-        """Nothing is left to do: the files are cut where the checkpoint was."""
+        """Does nothing, because the files were cut to the checkpoint before."""
 
     def write(self, row: dict[str, float], samples: list[dict]) -> None:
         """Adds a step's row and samples, to the disk at once."""
@@ -153,7 +153,7 @@ def read(path: Path) -> list[dict]:
     """The rows of a file of lines.
 
     Raises:
-      ValueError: a line is damaged; says which, and what to do.
+      ValueError: a line is damaged.
     """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -239,7 +239,9 @@ class Progress:
 
 
 class StepLog:
-    """Completes the rows of steps, one after the other, and hands them to the log.
+    """Completes the rows of steps and hands them to the log.
+
+    While the devices compute a step, the host logs the one before it.
 
     Args:
       log: where they go.
