@@ -8,6 +8,7 @@ the checks of what a model is about to read.
 import functools
 import itertools
 import sys
+from typing import Any
 
 import grain
 import numpy as np
@@ -38,7 +39,7 @@ class BatchSource:
     samples: list[dict] = []
     longest = 0
     limit = 0
-    model = None
+    model: Any = None
 
     def __iter__(self):
         return self

@@ -24,19 +24,19 @@ from helpers.tools import calculator
 class CalculatorUse:
     """A `dialogue.Dialogue` of one turn, in which a calculator finishes the sums.
 
-    An answer stops at every token that ends in `=`, and at the latest after `stride`
-    tokens. If a call is open there (`calculator.opened`), the result is written behind
-    it; then it goes on.
+    An answer stops at every token that ends in `=`, and after `stride` tokens at most.
+    If a call is open there (`calculator.opened`), the calculator's result is appended,
+    and the answer goes on.
 
     Args:
-      calls: most calls of an answer that are answered. After these it writes its
+      calls: how many calls of an answer are computed. After these the model writes its
         results itself. GSM8K's solutions have up to nine.
-      stride: tokens between two looks at what was written. In float32 no answer depends
-        on it; in bfloat16, which rounds otherwise after a look, some do. While some
-        wait for the others, a long one costs time, and a short one looks.
+      stride: most tokens between two stops. In float32 no answer depends on it; in
+        bfloat16 some do, because a stop changes the rounding. Answers that stopped wait
+        for the others, so a long stride wastes their time; a short one stops often.
 
     Raises:
-      ValueError: a limit that is none.
+      ValueError: a limit is no whole number from 1.
     """
 
     schemas = None
@@ -59,8 +59,8 @@ class CalculatorUse:
         """Samples an answer for each key; see `tool_use.ToolUse.answers`.
 
         Args:
-          max_tokens: budget of an answer, the machine's tokens included. A result that
-            does not fit is cut off, and with it the answer.
+          max_tokens: budget of an answer, results included. A result that does not fit
+            is truncated, and the answer with it.
         Returns:
           Answers; their texts are strings in which the results stand. The metrics are
           `calls` and `refused` (calls an answer that were no sums).
@@ -74,7 +74,7 @@ class CalculatorUse:
         begin = functools.partial(_Answer, tokenizer, max_tokens, eos, self.calls)
         answers = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
         rows = prompts["prompt"], prompts["prompt_mask"], shape[1], max_tokens
-        # What a last stride writes beyond the budget is dropped, and read by no answer.
+        # Tokens of the last stride beyond the budget are dropped.
         session = sessions.prefill(model, *rows, prompts.get("images"), spare=stride)
         limits = {"max_tokens": stride, "temperature": temperature}
         limits["eos_ids"] = (*eos, *stops)
@@ -94,7 +94,7 @@ class CalculatorUse:
             session = sessions.resume(model, session, active)
 
     def examples_tokens(self, tokenizer, questions, answers, thinking=None):
-        """Encode worked solutions as the model will meet them, one token for another.
+        """Encodes worked solutions exactly as sampled answers would be.
 
         Args:
           tokenizer: from `chat.load_tokenizer`.
@@ -134,10 +134,10 @@ class CalculatorUse:
         return examples
 
     def _pieces(self, index, answer):
-        """The author's text and the machine's in turn; the author's is first and last.
+        """The author's texts and the calculator's results in turn.
 
         Raises:
-          ValueError: a call is refused; says which.
+          ValueError: a call is refused.
         """
         calls, rest = calculator.split(answer.strip(), self.calls)
         for text, result in calls:

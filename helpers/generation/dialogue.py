@@ -1,7 +1,4 @@
-"""How the answers of a batch come about: in one turn, or with tools.
-
-Rollouts and evaluation sample through this; what they get is the same either way.
-"""
+"""What rollouts and evaluation sample through: answers in one turn, or with tools."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -52,13 +49,13 @@ class Dialogue(Protocol):
 
     @property
     def schemas(self) -> list[dict] | None:
-        """What the chat template is told of tools; None: of none."""
+        """JSON schemas of tools for the chat template; None without tools."""
 
     def width(self, max_tokens: int) -> int:
         """Most tokens of an answer whose turns have at most `max_tokens`."""
 
     def describe(self) -> dict:
-        """What a run's state says of it, for JSON."""
+        """What must be the same for a run to be resumed, for JSON."""
 
     def answers(
         self,
@@ -83,7 +80,7 @@ class OneTurn:
         return max_tokens
 
     def describe(self):
-        """What a run's state says of it."""
+        """What must be the same for a run to be resumed."""
         return {}
 
     def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):

@@ -1,4 +1,4 @@
-"""From logits to a token and its log-probability: greedy, or drawn with one number."""
+"""From logits to a token and its log-probability: greedy, or by one random number."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ BLOCK, WIDE_BLOCK, WIDE = 32, 128, 8192
 
 
 def tempering(temperature):
-    """What a compiled sampler is given: None for 1, so that it saves a pass."""
+    """The temperature for a compiled sampler; None for 1, which saves a pass."""
     return None if temperature == 1 else jnp.float32(temperature)
 
 

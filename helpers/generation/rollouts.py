@@ -96,7 +96,7 @@ class Rollouts(BatchSource):
 
     @functools.cached_property
     def _identity(self):
-        """What must be the same to continue; described once, before it is changed."""
+        """What must be the same to continue, described once before training."""
         names = ("group", "max_tokens", "seed", "resample", "advantage")
         run = {name: getattr(self, name) for name in (*names, "mask_truncated")}
         run |= {"tokenizer": describe(self.tokenizer)} | self.dialogue.describe()
@@ -164,7 +164,7 @@ class Rollouts(BatchSource):
         return _trimmed(batch, -(-self.dialogue.width(self.max_tokens) // CUTS))
 
     def _next_prompts(self):
-        """The next prompts, of one shape everywhere; None once a process has none."""
+        """The next prompts, padded alike in all processes; None once one has none."""
         prompts = distributed.together(lambda: next(self.prompts, None))
         shape = (0, 0) if prompts is None else prompts["prompt"].shape
         counts, widths = zip(*distributed.gather(shape), strict=True)
@@ -218,10 +218,9 @@ class Rollouts(BatchSource):
         return np.asarray(totals, np.float32).reshape(len(rows), self.group), parts
 
     def _describe(self, batch, rounds):
-        """Fills `metrics`, means over all that was sampled, and `samples`.
+        """Fills `metrics`, means over everything sampled, and `samples`.
 
-        Once tied groups are replaced, the batch says more about what was chosen than
-        about the policy; only `tied_left` is about the batch.
+        Replacing tied groups biases the batch, so only `tied_left` describes it.
         """
         prompts = [count for _, count in rounds]
         self.metrics = {
@@ -240,7 +239,7 @@ class Rollouts(BatchSource):
                 sample["reward"] = float(reward)
 
     def count_tied(self, batch) -> None:
-        """Counts batches in a row of which nothing can be learned.
+        """Counts batches in a row that teach nothing.
 
         Raises:
           NothingToLearn: they are as many as `patience`.
@@ -277,7 +276,7 @@ def _useless(batch):
 
 
 def _replace_useless(batch, extra):
-    """A batch with groups of `extra` that teach in the place of those that do not."""
+    """A batch whose useless groups are replaced by useful ones of `extra`."""
     useless = np.flatnonzero(_useless(batch))
     useful = np.flatnonzero(~_useless(extra))[: len(useless)]
     order = np.arange(len(batch["rows"]))

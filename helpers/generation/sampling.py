@@ -111,7 +111,7 @@ def generate(
 
 
 def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
-    """What sampling begins with: prompts checked, and spread over the model's devices.
+    """Checks the prompts and spreads them over the model's devices.
 
     Args:
       model, prompt_PT, prompt_mask_PT, images: as in `generate`.
@@ -166,13 +166,13 @@ def _generate(
 
 
 def gathered_model(graph, weights):
-    """The model with its weights gathered once, as every token needs them again."""
+    """The model with its weights gathered once, because every token needs them."""
     activations = nnx.merge(graph, weights).activations
     return nnx.merge(graph, gathered(weights, activations))
 
 
 def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=False):
-    """Every active answer goes on until an EOS, all of them in one loop.
+    """Decodes every active answer until its EOS, all of them in one loop.
 
     Args:
       kv: (prefix, cache): KV of the prompts, and of the answers so far, its columns
@@ -271,7 +271,7 @@ MOST = (2 - 2**-23) * 2.0**127  # of float32: a temperature above it is infinite
 
 
 def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
-    """Refuses settings of `sampling.generate` that mean nothing."""
+    """Refuses settings of `generate` that are out of their ranges."""
     if require("temperature", temperature, least=0, most=MOST):  # 0 is greedy
         require("temperature other than 0", temperature, least=LEAST)
     require("top_p", top_p, least=LEAST, most=1)

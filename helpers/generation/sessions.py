@@ -1,10 +1,9 @@
 """Conversations in one cache: prefill the prompts, generate a turn, append, go on.
 
-Everything stays in one cache, and nothing is computed or turned into tokens twice.
-Answers take turns together, so a turn's columns of the cache are the same for all; an
-answer that is not active leaves its own empty, and nobody sees them. An answer that
-stopped in the middle goes on in the same turn (`resume`), and may read first what was
-written into it.
+Nothing is computed or tokenized twice. Answers take turns together, so a turn uses the
+same columns of the cache for all of them. An answer that is not active leaves its
+columns empty, and attention skips them. An answer that stopped in the middle of a turn
+goes on in it (`resume`), and may first read tokens that were written into it.
 """
 
 import functools
@@ -33,7 +32,7 @@ from helpers.runtime.sharding import local_rows, spread_rows, using
 
 
 class Session(NamedTuple):
-    """All answers of a batch of prompts, as far as they have got.
+    """All answers of a batch of prompts so far.
 
     prefix: KV of the prompts. cache: KV of the answers' own tokens and of what was
     appended. column: int32, how many columns of the cache are used. hidden: (P, G, D),
@@ -53,7 +52,7 @@ class Session(NamedTuple):
 
 
 class ForcedTokens(NamedTuple):
-    """What was written into answers, to be read before they go on.
+    """Tokens that were written into answers, which they read before they go on.
 
     tokens, mask: (P, G, T) int32, right-padded, T the `max_tokens` of `generate`.
     place: (P, G) int32, how many tokens each answer has. Its random numbers then depend
@@ -66,7 +65,7 @@ class ForcedTokens(NamedTuple):
 
 
 def columns(turns, max_tokens, max_result_tokens):
-    """Columns of a cache for so many turns, with as many result tokens between two."""
+    """Columns of the cache for `turns` turns with results of tools between them."""
     return turns * max_tokens + (turns - 1) * max_result_tokens
 
 
@@ -119,10 +118,10 @@ def generate(
     temperature=1.0,
     forced: ForcedTokens | None = None,
 ):
-    """The active answers go on until each has ended in an EOS, or at `max_tokens`.
+    """Decodes the active answers until each ends in an EOS, or to `max_tokens`.
 
     Args:
-      session: is used up; go on with the one that is returned.
+      session: is donated; go on with the returned one.
       keys_PG: one random key per answer, the same in all turns.
       active_PG: (P, G) bool.
       temperature: 0 is greedy.
@@ -194,10 +193,10 @@ def _generate(
 
 
 def append_tokens(model, session, tokens_PGT, mask_PGT):
-    """Some answers read tokens that are not their own, such as a tool's result.
+    """Appends tokens that the model did not sample, such as a tool's result.
 
     Args:
-      session: is used up; go on with the one that is returned.
+      session: is donated; go on with the returned one.
       tokens_PGT, mask_PGT: int32, right-padded; an answer without tokens reads nothing
         and, if it has had its turn, may not be active again before it does.
     Returns:
@@ -223,7 +222,7 @@ def _append_tokens(graph, weights, session, tokens_PGT, mask_PGT):
 
 
 def _read(model, session, tokens_PGT, mask_PGT, reads_PG):
-    """Those answers that read do so: each its last token, and what follows it."""
+    """The answers in `reads_PG` read their last token and the tokens after it."""
     count_PG = mask_PGT.sum(axis=-1)
     last = reads_PG.astype(jnp.int32)[..., None], session.last[..., None]
     segments = jnp.concatenate([last[0], mask_PGT], axis=-1)
@@ -242,14 +241,14 @@ def _read(model, session, tokens_PGT, mask_PGT, reads_PG):
 
 
 def resume(model, session, active_PG):
-    """Answers that stopped may go on in the same turn: each reads its last token.
+    """Lets answers that stopped go on in the same turn: each reads its last token.
 
-    They have stopped after unequal numbers of tokens. Each one's columns are moved to
-    the front of its cache first, so that all stops together take no more of it than the
+    They have stopped after different numbers of tokens. First each answer's columns are
+    moved to the front of its cache, so that the cache needs no more columns than the
     longest answer has tokens.
 
     Args:
-      session: is used up; go on with the one that is returned.
+      session: is donated; go on with the returned one.
       active_PG: (P, G) bool, those that go on; the others never may again.
     Returns:
       Session.
@@ -276,7 +275,7 @@ def _resume(graph, weights, session, active_PG):
 
 
 def _check_turn(session, active_PG, generates, columns):
-    """Refuses a turn out of order, and one that would overwrite an earlier one."""
+    """Refuses a turn out of order, or one that does not fit into the cache."""
     wrong = np.argwhere(active_PG & (local_rows(session.ready) != generates))
     if len(wrong):
         place = tuple(wrong[0].tolist())

@@ -1,8 +1,8 @@
-"""Answers that may call tools: sampled turn by turn, each with what its calls gave.
+"""Answers that may call tools: sampled turn by turn, with the results in between.
 
-All answers of a batch take a turn at once; those that called get the results appended,
-in the same cache, and take another. A call that fails, is late or makes no sense is an
-error that its own answer reads, and may learn from; the run goes on.
+All answers of a batch take a turn at once. Results are appended to those that called a
+tool, in the same cache, and these take another turn. A call that fails, is late or
+cannot be parsed gives an error that its answer reads and may learn from.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class ToolUse:
       turns: most turns of an answer; a call in the last one is not run.
       max_result_tokens: most tokens of results between two turns; longer ones are
         errors.
-      seconds: for all the calls of one turn together; who is late gets an error.
+      seconds: time limit for all the calls of one turn together.
 
     Raises:
       ValueError: there is no tool, or two of one name; or a limit that is none.
@@ -51,11 +51,11 @@ class ToolUse:
 
     @property
     def schemas(self):
-        """What the chat template is told of the tools; None where it has none."""
+        """JSON schemas for the chat template; None if it takes none."""
         return self.grammar.schemas(self.tools)
 
     def describe(self):
-        """What a run's state says of it."""
+        """What must be the same for a run to be resumed."""
         limits = {"turns": self.turns, "max_result_tokens": self.max_result_tokens}
         tools = {tool.name: describe(tool) for tool in self.tools}
         return limits | {"grammar": describe(self.grammar), "tools": tools}
@@ -135,7 +135,7 @@ class _Conversation:
 
     @property
     def awaits_results(self):
-        """Whether it has called, or has written what was meant as a call."""
+        """Whether its last turn was a call, or a call that cannot be parsed."""
         return self.ended and bool(self.verdict.calls or self.verdict.error)
 
     def append_turn(self, tokens, logprobs, ended):
@@ -146,7 +146,7 @@ class _Conversation:
         self._add(tokens.tolist(), [1] * len(tokens), logprobs.tolist())
 
     def append_results(self):
-        """The tokens of the results that it reads now; [] if it awaits none."""
+        """Appends the results of its last turn; returns their tokens."""
         if not self.awaits_results:
             return []
         results = self.results or [{"error": self.verdict.error}]
@@ -170,7 +170,7 @@ class _Conversation:
 
 
 class ResultTurn(NamedTuple):
-    """What a model reads of its calls: the results, as messages and as tokens."""
+    """The results of a turn's calls, as messages and as tokens."""
 
     results: list
     messages: list
@@ -178,7 +178,7 @@ class ResultTurn(NamedTuple):
 
 
 def result_turn(use, tokenizer, verdict, results, ended) -> ResultTurn:
-    """The turn that shows a model what its calls gave; errors where it is too long.
+    """The turn with the results of a model's calls; errors if they are too long.
 
     Args:
       use: a ToolUse, or what has its grammar, schemas and `max_result_tokens`.
