@@ -1,134 +1,83 @@
 """The shapes of the real models the course uses, so that programs can be compiled for
 them where their weights are not. Each equals what the model's config.json gives."""
 
-from typing import Any
-
 from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.rope import Stretch
 from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
 
-_QWEN2: dict[str, Any] = dict(
-    family="qwen2", vocab_size=151_936, rope_theta=1e6, max_positions=32_768
-)
-_QWEN3: dict[str, Any] = dict(
-    family="qwen3",
-    vocab_size=151_936,
-    layers=28,
-    heads=16,
-    kv_heads=8,
-    head_dim=128,
-    rope_theta=1e6,
-    max_positions=40_960,
-)
-_GEMMA: dict[str, Any] = dict(
-    family="gemma3_text",
-    vocab_size=262_144,
-    head_dim=256,
-    pattern=6,
-    rope_theta=1e6,
-    query_scale=256.0,
-    max_positions=32_768,
-)
-# Gemma 4 as Google's own code has it (google-deepmind/gemma, gm/nn/gemma4/_gemma4.py).
-_GEMMA4: dict[str, Any] = dict(
-    family="gemma4_text",
-    vocab_size=262_144,
-    head_dim=256,
-    rope_theta=1e6,
-    stretch=Stretch("proportional", 1.0, share=0.25),
-    query_scale=1.0,
-    max_positions=131_072,
-)
-_FULL: dict[str, Any] = dict(full_head_dim=512, softcap=30.0)
-_FOUR, _FIVE = (("local",) * local + ("full",) for local in (4, 5))
+
+# Sizes are width, layers, heads, kv_heads, head_dim, ff.
+def _qwen2(*sizes):
+    limits = {"rope_theta": 1e6, "max_positions": 32_768}
+    return ModelConfig("qwen2", 151_936, *sizes, **limits)
 
 
+def _qwen3(*sizes):
+    limits = {"rope_theta": 1e6, "max_positions": 40_960}
+    return ModelConfig("qwen3", 151_936, *sizes, **limits)
+
+
+def _gemma3(*sizes, vocab_size=262_144, window=512, max_positions=32_768, stretch=None):
+    return ModelConfig(
+        "gemma3_text",
+        vocab_size,
+        *sizes,
+        window=window,
+        pattern=6,
+        rope_theta=1e6,
+        stretch=stretch,
+        max_positions=max_positions,
+        query_scale=256.0,
+    )
+
+
+def _gemma4(*sizes, window, local, groups, max_positions=131_072, **gemma4):
+    """As Google's own code has it (google-deepmind/gemma, gm/nn/gemma4/_gemma4.py)."""
+    kinds = (("local",) * local + ("full",)) * groups
+    return ModelConfig(
+        "gemma4_text",
+        262_144,
+        *sizes,
+        window=window,
+        rope_theta=1e6,
+        stretch=Stretch("proportional", 1.0, share=0.25),
+        max_positions=max_positions,
+        query_scale=1.0,
+        gemma4=Gemma4Config(kinds, full_head_dim=512, softcap=30.0, **gemma4),
+    )
+
+
+_E2B = {"full_kv_heads": 1, "sharing": 20, "double_wide": True, "per_layer": 256}
+_E4B = {"full_kv_heads": 2, "sharing": 18, "per_layer": 256}
+_31B = {"full_kv_heads": 4, "keys_are_values": True, "max_positions": 262_144}
 KNOWN = {
-    "Qwen/Qwen2.5-0.5B-Instruct": ModelConfig(
-        **_QWEN2, width=896, layers=24, heads=14, kv_heads=2, head_dim=64, ff=4864
-    ),
-    "Qwen/Qwen2.5-1.5B-Instruct": ModelConfig(
-        **_QWEN2, width=1536, layers=28, heads=12, kv_heads=2, head_dim=128, ff=8960
-    ),
-    "Qwen/Qwen3-0.6B": ModelConfig(**_QWEN3, width=1024, ff=3072),
-    "Qwen/Qwen3-1.7B": ModelConfig(**_QWEN3, width=2048, ff=6144),
-    "google/gemma-3-270m-it": ModelConfig(
-        **_GEMMA, width=640, layers=18, heads=4, kv_heads=1, ff=2048, window=512
-    ),
-    "google/gemma-3-1b-it": ModelConfig(
-        **_GEMMA, width=1152, layers=26, heads=4, kv_heads=1, ff=6912, window=512
-    ),
-    "google/gemma-3-4b-it": ModelConfig(
-        **_GEMMA | {"vocab_size": 262_208, "max_positions": 131_072},
-        width=2560,
-        layers=34,
-        heads=8,
-        kv_heads=4,
-        ff=10_240,
+    "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 24, 14, 2, 64, 4864),
+    "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 28, 12, 2, 128, 8960),
+    "Qwen/Qwen3-0.6B": _qwen3(1024, 28, 16, 8, 128, 3072),
+    "Qwen/Qwen3-1.7B": _qwen3(2048, 28, 16, 8, 128, 6144),
+    "google/gemma-3-270m-it": _gemma3(640, 18, 4, 1, 256, 2048),
+    "google/gemma-3-1b-it": _gemma3(1152, 26, 4, 1, 256, 6912),
+    "google/gemma-3-4b-it": _gemma3(
+        *(2560, 34, 8, 4, 256, 10_240),
+        vocab_size=262_208,
         window=1024,
+        max_positions=131_072,
         stretch=Stretch("linear", 8.0),
     ),
-    "google/gemma-4-E2B-it": ModelConfig(
-        **_GEMMA4,
-        width=1536,
-        layers=35,
-        heads=8,
-        kv_heads=1,
-        ff=6144,
-        window=512,
-        gemma4=Gemma4Config(
-            _FOUR * 7,
-            full_kv_heads=1,
-            sharing=20,
-            double_wide=True,
-            per_layer=256,
-            **_FULL,
-        ),
+    "google/gemma-4-E2B-it": _gemma4(
+        *(1536, 35, 8, 1, 256, 6144), window=512, local=4, groups=7, **_E2B
     ),
-    "google/gemma-4-E4B-it": ModelConfig(
-        **_GEMMA4,
-        width=2560,
-        layers=42,
-        heads=8,
-        kv_heads=2,
-        ff=10_240,
-        window=512,
-        gemma4=Gemma4Config(
-            _FIVE * 7, full_kv_heads=2, sharing=18, per_layer=256, **_FULL
-        ),
+    "google/gemma-4-E4B-it": _gemma4(
+        *(2560, 42, 8, 2, 256, 10_240), window=512, local=5, groups=7, **_E4B
     ),
-    "google/gemma-4-31B-it": ModelConfig(
-        **_GEMMA4 | {"max_positions": 262_144},
-        width=5376,
-        layers=60,
-        heads=32,
-        kv_heads=16,
-        ff=21_504,
-        window=1024,
-        gemma4=Gemma4Config(_FIVE * 10, full_kv_heads=4, keys_are_values=True, **_FULL),
+    "google/gemma-4-31B-it": _gemma4(
+        *(5376, 60, 32, 16, 256, 21_504), window=1024, local=5, groups=10, **_31B
     ),
     "HuggingFaceTB/SmolLM2-135M-Instruct": ModelConfig(
-        family="llama",
-        vocab_size=49_152,
-        width=576,
-        layers=30,
-        heads=9,
-        kv_heads=3,
-        head_dim=64,
-        ff=1536,
-        rope_theta=1e5,
-        max_positions=8192,
-        norm_eps=1e-5,
+        *("llama", 49_152, 576, 30, 9, 3, 64, 1536), rope_theta=1e5, norm_eps=1e-5
     ),
     "meta-llama/Llama-3.1-70B-Instruct": ModelConfig(
-        family="llama",
-        vocab_size=128_256,
-        width=8192,
-        layers=80,
-        heads=64,
-        kv_heads=8,
-        head_dim=128,
-        ff=28_672,
+        *("llama", 128_256, 8192, 80, 64, 8, 128, 28_672),
         rope_theta=5e5,
         stretch=Stretch("llama3", 8.0, 1.0, 4.0, 8192),
         max_positions=131_072,
@@ -136,31 +85,20 @@ KNOWN = {
         tied=False,
     ),
 }
-_TOWER4: dict[str, Any] = dict(
-    patch=16,
-    pool=3,
-    positions=10_240,
-    image_token=258_880,
-    begin_token=255_999,
-    end_token=258_882,
-)
-_TOWER_OF_E = Gemma4VisionConfig(
-    **_TOWER4,
-    width=768,
-    layers=16,
-    heads=12,
-    kv_heads=12,
-    head_dim=64,
-    ff=3072,
-    clipped=True,
-)
+
+
+# Sizes are width, layers, heads, kv_heads, head_dim, ff.
+def _tower4(*sizes, **switches):
+    patches = {"patch": 16, "pool": 3, "positions": 10_240}
+    tokens = {"image_token": 258_880, "begin_token": 255_999, "end_token": 258_882}
+    return Gemma4VisionConfig(*sizes, **patches, **tokens, **switches)
+
+
+_TOWER_OF_E = _tower4(768, 16, 12, 12, 64, 3072, clipped=True)
 # The towers of those that can see: `replace(KNOWN[name], vision=SEES[name])`.
 SEES = {
     "google/gemma-3-4b-it": VisionConfig(  # SigLIP so400m
-        width=1152,
-        layers=27,
-        heads=16,
-        ff=4304,
+        *(1152, 27, 16, 4304),  # width, layers, heads, ff
         patch=14,
         size=896,
         tokens=256,
@@ -170,15 +108,7 @@ SEES = {
     ),
     "google/gemma-4-E2B-it": _TOWER_OF_E,
     "google/gemma-4-E4B-it": _TOWER_OF_E,
-    "google/gemma-4-31B-it": Gemma4VisionConfig(
-        **_TOWER4,
-        width=1152,
-        layers=27,
-        heads=16,
-        kv_heads=16,
-        head_dim=72,
-        ff=4304,
-        both_ways=True,
-        standardized=True,
+    "google/gemma-4-31B-it": _tower4(
+        *(1152, 27, 16, 16, 72, 4304), both_ways=True, standardized=True
     ),
 }

@@ -105,20 +105,16 @@ class VisionConfig:
 
     def __post_init__(self):
         check_sizes(self, "size", "tokens")
-        if self.width % self.heads:
+        if (
+            self.width % self.heads
+            or self.size % self.patch
+            or self.side**2 != self.tokens
+            or self.grid % self.side
+        ):
             raise UnsupportedModel(
-                f"vision hidden_size {self.width} is no multiple of its "
-                f"num_attention_heads {self.heads}."
-            )
-        if self.size % self.patch or self.side**2 != self.tokens:
-            raise UnsupportedModel(
-                f"image_size {self.size} must be a multiple of patch_size {self.patch},"
-                f" and mm_tokens_per_image {self.tokens} a square."
-            )
-        if self.grid % self.side:
-            raise UnsupportedModel(
-                f"{self.grid} × {self.grid} patches cannot be averaged to "
-                f"mm_tokens_per_image {self.tokens} = {self.side} × {self.side}."
+                f"A vision tower of width {self.width} with {self.heads} heads, whose "
+                f"pictures of {self.size} pixels are cut into patches of {self.patch} "
+                f"and averaged to {self.tokens} tokens: these do not divide."
             )
 
     @property
@@ -389,20 +385,12 @@ class Gemma4VisionConfig:
         for name in ("clipped", "standardized"):
             if type(value := getattr(self, name)) is not bool:
                 raise UnsupportedModel(f"vision {name}={value!r} is not true or false.")
-        if self.heads % self.kv_heads:
+        # Positions rotate pairs, half of them by the column and half by the row.
+        if self.heads % self.kv_heads or self.head_dim % 4 or self.pool < 2:
             raise UnsupportedModel(
-                f"vision num_attention_heads {self.heads} is not a multiple of its "
-                f"num_key_value_heads {self.kv_heads}."
-            )
-        if self.head_dim % 4:
-            raise UnsupportedModel(
-                f"vision head_dim={self.head_dim} is no multiple of 4: positions turn "
-                "pairs, half of them by the column and half by the row."
-            )
-        if self.pool < 2:
-            raise UnsupportedModel(
-                f"pooling_kernel_size={self.pool}: this averages squares of 2 × 2 "
-                "patches or more (transformers cannot leave them as they are, either)."
+                f"A vision tower with {self.heads} heads, {self.kv_heads} key heads of "
+                f"width {self.head_dim} and pooling of {self.pool} is not supported: "
+                "heads must be a multiple of key heads, widths of 4, pooling 2 or more."
             )
 
     def check_tokens(self, vocab_size: int) -> None:
@@ -439,16 +427,6 @@ class Gemma4VisionConfig:
     def around(self) -> str:
         """What a prompt has on both sides of an image: nothing."""
         return ""
-
-    @property
-    def size(self) -> int:
-        """Refused: pictures have no one size."""
-        raise UnsupportedModel(_NO_ONE.format("size of a picture"))
-
-    @property
-    def tokens(self) -> int:
-        """Refused: pictures have no one number of tokens."""
-        raise UnsupportedModel(_NO_ONE.format("number of tokens of an image"))
 
     def takes(self, part: dict) -> int:
         """How many image tokens an image in a message takes, by its "shape".
@@ -599,8 +577,3 @@ class Gemma4VisionConfig:
 
 
 _GELU = "gelu_pytorch_tanh"
-_NO_ONE = (
-    "Gemma 4 has no one {}: both follow from the picture's shape. Fit a picture with "
-    "images.fit_for(picture, vision), and let images.shaped(messages, pictures) write "
-    "its shape into the question."
-)
