@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from helpers.model.config import KINDS, Gemma4Config, ModelConfig
-from helpers.model.rope import Stretch
+from helpers.model.ops import Stretch
 
 OWN = Gemma4Config.__dataclass_fields__
 LETTERS = {kind[0]: kind for kind in KINDS.values()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from helpers.model.families import FAMILIES, SHARING, WITH_TOWERS, Family
-from helpers.model.rope import STRETCHES, Stretch
+from helpers.model.ops import STRETCHES, Stretch
 from helpers.model.vision_config import (
     Gemma4VisionConfig,
     UnsupportedModel,

@@ -23,8 +23,7 @@ from helpers.model.attention import EVERYTHING
 from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.families import SHARING
 from helpers.model.layer import Layer
-from helpers.model.ops import decodes, matmul, picked, rms_norm
-from helpers.model.rope import frequencies, rotary
+from helpers.model.ops import decodes, frequencies, matmul, picked, rms_norm, rotary
 from helpers.runtime.sharding import everywhere, gathered, spread
 
 

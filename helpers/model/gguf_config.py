@@ -15,7 +15,7 @@ import numpy as np
 from helpers.model import families
 from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.gguf_file import FETCH, GGUFError, GGUFFile
-from helpers.model.rope import Stretch, frequencies
+from helpers.model.ops import Stretch, frequencies
 from helpers.model.transformer import weight_shapes
 
 FAMILIES = {family.gguf: name for name, family in families.FAMILIES.items()}

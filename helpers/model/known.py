@@ -2,7 +2,7 @@
 them where their weights are not. Each equals what the model's config.json gives."""
 
 from helpers.model.config import Gemma4Config, ModelConfig
-from helpers.model.rope import Stretch
+from helpers.model.ops import Stretch
 from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
 
 

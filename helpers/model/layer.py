@@ -11,8 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from helpers.model import quantized
 from helpers.model.attention import EVERYTHING, attend_causally, written
 from helpers.model.config import ModelConfig
-from helpers.model.ops import lora_matmuls, matmul, rms_norm
-from helpers.model.rope import rotate
+from helpers.model.ops import lora_matmuls, matmul, rms_norm, rotate
 from helpers.runtime.sharding import cut_over_model
 
 # Tokens in all, and in each row, from which on matrices are put side by side. Decoding

@@ -1,7 +1,7 @@
 """The decoder: Gemma 3 and 4, Qwen2.5, Qwen3, Llama 3 in one small Flax NNX module.
 
 Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vision`,
-`helpers.model.gemma4_vision`).
+`helpers.model.vision`).
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
 `lax.scan`: compiling takes as long for 80 layers as for 4. (Decoding on TPUs walks them
@@ -21,12 +21,10 @@ from helpers.model import quantized
 from helpers.model.attention import KV, Reach, visible
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4 import Gemma4Layers, PerLayer
-from helpers.model.gemma4_vision import Gemma4Vision
 from helpers.model.layer import Layer
 from helpers.model.logprobs import logits
-from helpers.model.ops import decodes, one_by_one, rematerialised, rms_norm
-from helpers.model.rope import rotaries
-from helpers.model.vision import Vision, image_runs, put_in
+from helpers.model.ops import decodes, one_by_one, rematerialised, rms_norm, rotaries
+from helpers.model.vision import Gemma4Vision, Vision, image_runs, put_in
 from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.runtime.sharding import gathered, spread
 

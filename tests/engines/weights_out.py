@@ -8,7 +8,7 @@ import numpy as np
 from flax import nnx
 
 from helpers.model import ModelConfig, Transformer, weights
-from helpers.model.rope import Stretch
+from helpers.model.ops import Stretch
 from helpers.text import chat
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

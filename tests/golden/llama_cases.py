@@ -24,7 +24,7 @@ import small_gguf  # noqa: E402
 import tiny_models  # noqa: E402
 
 from helpers.model import gguf_config, hub, weights  # noqa: E402
-from helpers.model.rope import Stretch  # noqa: E402
+from helpers.model.ops import Stretch  # noqa: E402
 from helpers.runtime.platform import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat, gguf_tokenizer  # noqa: E402

@@ -29,7 +29,7 @@ def write(folder):
     """The files, and our ids and logits beside them."""
     import jax.numpy as jnp
 
-    from helpers.model import gguf, packaged, weights
+    from helpers.model import gguf, hub, weights
     from helpers.text import chat
 
     def beside(name, file):
@@ -49,7 +49,7 @@ def write(folder):
         return model, tokenizer
 
     folder.mkdir(parents=True)
-    file = packaged.gguf_of(MODEL, folder)
+    file = hub.gguf_of(MODEL, folder)
     model, tokenizer = beside("Q4_1", file.rename(folder / "Q4_1.gguf"))
     for kind in ("F16", "Q8_0"):
         gguf.save(model, folder / f"{kind}.gguf", tokenizer, kind)

@@ -14,7 +14,7 @@ from transformers import AutoConfig
 from helpers.model import config as config_module
 from helpers.model.config import LAYERS, ModelConfig, UnsupportedModel
 from helpers.model.known import KNOWN
-from helpers.model.rope import STRETCHES
+from helpers.model.ops import STRETCHES
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -23,7 +23,7 @@ from helpers.model import gguf as gguf_files
 from helpers.model import gguf_config, gguf_file, lora, weights
 from helpers.model.folder import WeightsError
 from helpers.model.gguf_file import GGUFError, GGUFFile
-from helpers.model.rope import Stretch, rotary, rotate
+from helpers.model.ops import Stretch, rotary, rotate
 from helpers.model.transformer import named_arrays
 from helpers.text import gguf_tokenizer
 

@@ -15,7 +15,7 @@ from helpers.model import families, gguf_config
 from helpers.model import gguf as gguf_files
 from helpers.model.config import ModelConfig, UnsupportedModel
 from helpers.model.gguf_file import GGUFError
-from helpers.model.rope import Stretch, frequencies
+from helpers.model.ops import Stretch, frequencies
 
 
 @st.composite

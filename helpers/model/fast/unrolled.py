@@ -15,8 +15,7 @@ from flax import nnx
 
 from helpers.model import quantized
 from helpers.model.attention import KV, summing
-from helpers.model.ops import cut, matmul, side_by_side
-from helpers.model.rope import rotaries
+from helpers.model.ops import cut, matmul, rotaries, side_by_side
 from helpers.runtime.sharding import cut_over_model
 
 TOGETHER = (("q", "k", "v"), ("o",), ("gate", "up"), ("down",))
