@@ -65,7 +65,7 @@ def backends(local: LocalModel, server: OpenAIServer) -> list[Backend]:
     return [local, server]
 
 
-class Told(Callback):
+class Counting(Callback):
     """Defines what it wants to be told of, and no more."""
 
     def on_step(self, trainer, row):
@@ -87,5 +87,5 @@ def learner(model: Transformer, source: Source):
     RewardSet([(own_reward, 1.0)])
     RewardSet(own_reward)
     optimizer = optimizers.adamw(1e-3)
-    trainer = Trainer(model, own_objective, optimizer, callbacks=[Told()])
+    trainer = Trainer(model, own_objective, optimizer, callbacks=[Counting()])
     trainer.fit(source, 3)

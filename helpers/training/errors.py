@@ -17,27 +17,28 @@ class NothingToLearn(RuntimeError):
     """Many batches in a row had nothing that an update could learn from."""
 
 
-def require_own_answers(model, objective, batches) -> None:
+def require_same_policy(model, objective, batches) -> None:
     """Refuses answers of another policy, unless the objective weighs them.
 
     Args:
       model: that is trained.
       objective: an `OffPolicyObjective` takes the model itself for the old policy.
-      batches: a batch source; of `Rollouts` the model that samples is known, and of
-        `scale.FromWorkers` how many updates old its answers may be (`limit`).
+      batches: a batch source, whose `model` samples and whose answers may be `limit`
+        updates old.
     Raises:
-      ValueError: the model is not the one that is trained; or answers may be old, and
-        the objective counts them as the policy's own.
+      ValueError: another model samples; or answers may be old, and the objective counts
+        them as the policy's.
     """
-    if batches.model not in (None, model) and isinstance(objective, OffPolicyObjective):
+    if not isinstance(objective, OffPolicyObjective):
+        return
+    if batches.model is not None and batches.model is not model:
         raise ValueError(
             "The rollouts are sampled from another model than the one that is trained,"
             " which would stay as it is while this one moves away. Pass the same model"
             " to Rollouts and to the Trainer; lora.add makes a new one, so add adapters"
             " before you make the Rollouts."
         )
-    unweighed = isinstance(objective, OffPolicyObjective) and not objective.weighs
-    if unweighed and batches.limit:
+    if batches.limit and not objective.weighs:
         raise ValueError(
             f"Answers may be {batches.limit} updates old, and the objective takes them"
             " for the policy's own. Pass sampler_cap=2.0 to the objective, or"

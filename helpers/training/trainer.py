@@ -28,7 +28,7 @@ from helpers.training.checkpoints import Checkpoints
 from helpers.training.errors import (
     require_finite,
     require_finite_weights,
-    require_own_answers,
+    require_same_policy,
     warn_of_nothing_learned,
 )
 from helpers.training.logging import (
@@ -161,7 +161,7 @@ class Trainer:
                 " model again and make a new Trainer; it goes on from the last"
                 f" checkpoint: {self._last_checkpoint()}."
             )
-        require_own_answers(self.model, self.objective, batches)
+        require_same_policy(self.model, self.objective, batches)
         require_fitting((self.model, *self.state.frozen), batches)
         batches.send(self.state.wrt)
         with (

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import simulated_devices
 import tiny_models
 from flax import nnx
 
@@ -54,8 +53,3 @@ def test_what_was_sampled_is_what_the_trainer_scores(stored, shape):
     off = np.abs(found - batch["logprobs"]) * batch["loss_mask"]
     assert off.max() < (0.15 if stored == "bfloat16" else 3e-5)
     assert batch["loss_mask"].sum() > 40
-
-
-@pytest.mark.slow
-def test_eight_devices_train_it_as_one_does():
-    assert "ok" in simulated_devices.run("sharded_gemma4.py")

@@ -66,7 +66,7 @@ def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
     assert [json.loads(line) for line in lines] == table
 
 
-class Told(Callback):
+class Counting(Callback):
     """Keeps what it is told, and the model at that time."""
 
     def __init__(self):
@@ -86,7 +86,7 @@ class Told(Callback):
 
 
 def test_callbacks_are_told_of_steps_checkpoints_and_the_end(tmp_path):
-    told = Told()
+    told = Counting()
     run = trainer(callbacks=[told], folder=tmp_path, save_every=3, keep=1)
     table = run.fit(Rows(), STEPS)
     assert told.steps[2] == after(2) and list(told.steps) == [*range(1, STEPS + 1)]
@@ -111,7 +111,7 @@ def test_what_a_callback_raises_passes_through_and_the_run_goes_on(hook, tmp_pat
     assert_same_weights(model, straight)
 
 
-class ForcedTokens:
+class Recorder:
     """A logger that keeps what it is given."""
 
     def __init__(self):
@@ -127,11 +127,11 @@ class ForcedTokens:
 
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_a_logger_gets_every_row_and_where_a_run_goes_on(in_folder, tmp_path):
-    heard, folder = ForcedTokens(), tmp_path if in_folder else None
-    table = trainer(loggers=[heard], folder=folder).fit(Rows(), 4)
-    assert heard.starts == [0] and heard.rows == table
-    assert [sample["prompt"] for sample in heard.samples][:2] == ["row 1", "row 2"]
+    recorder, folder = Recorder(), tmp_path if in_folder else None
+    table = trainer(loggers=[recorder], folder=folder).fit(Rows(), 4)
+    assert recorder.starts == [0] and recorder.rows == table
+    assert [sample["prompt"] for sample in recorder.samples][:2] == ["row 1", "row 2"]
     if in_folder:
-        again = ForcedTokens()
+        again = Recorder()
         table = trainer(loggers=[again], folder=folder).fit(Rows(), STEPS)
         assert again.starts == [4] and again.rows == table[4:]

@@ -88,15 +88,3 @@ def test_muon_orthogonalises_each_layer_s_matrix_and_leaves_the_rest_to_adam():
         (ours["layers"]["norm"], g["layers"]["norm"]),
     ):
         np.testing.assert_allclose(adam, -size * np.sign(gradient), rtol=1e-3)
-
-
-NAN, INFINITE = float("nan"), float("inf")
-SHARED = [
-    *(("peak", x) for x in (-1e-3, NAN, INFINITE, "1e-3", np.ones(1))),
-    *(("b2", x) for x in (-0.1, 1.0, NAN)),
-    *(("weight_decay", x) for x in (-0.1, NAN, INFINITE)),
-    *(("clip", x) for x in (0, -1.0, NAN)),
-    *(("warmup", x) for x in (-1, 2.5, NAN)),
-    *(("steps", x) for x in (0, -3, 2.5, NAN)),
-    *(("final", x) for x in (-0.1, 1.1, NAN)),
-]

@@ -99,7 +99,7 @@ def train(kind, folder, stop=-1, save_every=0):
     return arrays, [{k: x for k, x in r.items() if not is_timing(k)} for r in table]
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(
     kinds, st.lists(st.integers(0, STEPS), min_size=1, max_size=3), st.integers(0, 3)
 )
