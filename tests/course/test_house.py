@@ -53,7 +53,7 @@ def test_pages_name_files_that_exist():
     for page in pages:
         text = page.read_text()
         roots = "helpers|notebooks|scripts|tests|docs|data"
-        here = rf"\b(?:{roots})/[\w/-]+\.(?:py|md|csv|png)"
+        here = rf"(?<![\w/])(?:{roots})/[\w/-]+\.(?:py|md|csv|png)"
         missing = [
             name for name in re.findall(here, text) if not (ROOT / name).exists()
         ]

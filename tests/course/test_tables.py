@@ -1,30 +1,37 @@
-"""The tables of measurements: read as written, and never half there."""
+"""The tables of measurements: rows are replaced by key, and pages show them."""
 
 import pytest
 
-from scripts import tables
+from scripts import results, tables
 
-ROWS = [{"stage": "sft", "note": 'a "b", c\nd'}, {"stage": "grpo", "note": ""}]
-
-
-def test_a_table_is_read_as_it_was_written(tmp_path):
-    table = tmp_path / "table.csv"
-    assert tables.read(table) == []
-    tables.write(table, ROWS)
-    assert tables.read(table) == ROWS
-    assert table.read_text().splitlines()[0] == "stage,note"
-    assert b"\r" not in table.read_bytes()
+KEY = ("stage", "seed")
 
 
-def test_columns_stand_in_the_order_asked_for(tmp_path):
-    table = tmp_path / "table.csv"
-    tables.write(table, [{"b": 1, "a": 2}], ("a", "b"))
-    assert table.read_text() == "a,b\n2,1\n"
+def test_a_row_takes_the_place_of_its_earlier_one(tmp_path):
+    path = tmp_path / "t.csv"
+    note = 'a "b", c\nd'
+    tables.put(path, [{"stage": "sft", "seed": 0, "note": note}], KEY)
+    tables.put(path, [{"stage": "grpo", "seed": 0, "note": ""}], KEY)
+    tables.put(path, [{"stage": "sft", "seed": 0, "note": "new"}], KEY)
+    rows = tables.read(path)
+    assert [(row["stage"], row["note"]) for row in rows] == [
+        ("sft", "new"),
+        ("grpo", ""),
+    ]
+    assert tables.has(path, stage="grpo", seed=0)
+    assert not tables.has(path, stage="grpo", seed=1)
+    with pytest.raises(ValueError):
+        tables.put(path, [{"stage": "sft", "seed": 0, "other": 1}], KEY)
+    assert tables.read(path) == rows
 
 
-def test_a_write_that_fails_leaves_the_old_table(tmp_path):
-    table = tmp_path / "table.csv"
-    tables.write(table, ROWS)
-    with pytest.raises(ValueError, match="extra"):
-        tables.write(table, [*ROWS, {"stage": "x", "note": "", "extra": 1}])
-    assert tables.read(table) == ROWS
+def test_a_span_is_mean_lowest_and_highest():
+    assert results.span([0.5, 0.25, 0.75]) == "50.0% (25.0 to 75.0)"
+    assert results.span([12.4, 14.0], "") == "13 (12 to 14)"
+    assert results.span([0.5]) == "50.0%"
+
+
+@pytest.mark.parametrize("page", results.pages(), ids=lambda page: page.name)
+def test_a_page_shows_the_tables_as_they_are_now(page):
+    text = page.read_text()
+    assert text == results.fill(text), "run `make results`"
