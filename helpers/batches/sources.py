@@ -56,6 +56,14 @@ class BatchSource:
         """Goes on from a state; ValueError if it is that of another run."""
         raise NotImplementedError
 
+    def set_states(self, states: list[dict]) -> None:
+        """Goes on where another number of processes stopped, from all their states."""
+        raise ValueError(
+            f"The saved data positions are those of {len(states)} processes, and"
+            f" {type(self).__name__} cannot share out what is left to another number."
+            f" Start {len(states)} processes, or give this run another folder."
+        )
+
     def send(self, wrt) -> None:
         """Before training: which variables change, for those who sample elsewhere."""
 

@@ -145,24 +145,14 @@ def averaged(everyones: list[dict]) -> dict:
 def resume(batches, states: list) -> None:
     """Continues a batch source from the states of all processes of the saved run.
 
-    With as many processes as then, each takes up its own state. With more or fewer, a
-    source that has `set_states` shares out anew what is left.
-
-    Raises:
-      ValueError: another number of processes, and the source has no `set_states`.
+    With as many processes as then, each takes its own state. Otherwise the source
+    shares out what is left (`set_states`).
     """
     index, count = share()
     if len(states) == count:
         together(lambda: batches.set_state(states[index]))
-    elif hasattr(batches, "set_states"):
-        together(lambda: batches.set_states(states))
     else:
-        raise ValueError(
-            f"The saved data positions are those of {len(states)} processes, here are"
-            f" {count}, and {type(batches).__name__} has no set_states(states) to share"
-            f" out what is left. Start {len(states)} processes, or give this run"
-            " another folder."
-        )
+        together(lambda: batches.set_states(states))
 
 
 def whole(x) -> np.ndarray:

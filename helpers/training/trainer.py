@@ -127,8 +127,9 @@ class Trainer:
         self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
         self.progress = Progress(log and distributed.is_first())
         self.step, self.saved, self.resumed = 0, 0, False
-        self.run: dict = {}  # what tells this run from others
-        self.torn = False  # stopped between an update and noting that it was made
+        self.run: dict = {}  # what must be the same to resume
+        # Whether an update was interrupted, whose arrays were already overwritten.
+        self.interrupted = False
 
     def fit(self, batches: BatchSource, steps: int) -> list[dict]:
         """Trains until `steps` steps are done in all, or the batches end.
@@ -155,7 +156,7 @@ class Trainer:
           helpers.training.checkpoints.CheckpointError: full disk, damaged or foreign
             folder, or another process training in it.
         """
-        if self.torn:
+        if self.interrupted:
             raise ValueError(
                 "The last fit was interrupted in the middle of an update. Load the"
                 " model again and make a new Trainer; it goes on from the last"
@@ -194,7 +195,7 @@ class Trainer:
         while self.step < steps and self._update(batches):
             saves = self.save_every and self.step % self.save_every == 0
             # While the devices work on this step, the host logs the one before, unless
-            # somebody wants the model as it is now.
+            # the model of this step is needed now.
             wanted = saves or self.callbacks or self.step_log.evaluates(self.step)
             self._log_steps(leave=0 if wanted else 1)
             if saves:
@@ -217,20 +218,20 @@ class Trainer:
             require_finite({"step": self.step + 1} | shown, self._last_checkpoint())
             batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
-        except BaseException:  # Ctrl-C, too: the next fit draws this batch again
-            # An update that was begun has taken its arrays with it.
+        except BaseException:  # also Ctrl-C: the next fit draws this batch again
+            # An update that has begun has donated its arrays.
             given = jax.tree.leaves((self.state.params, self.state.opt_state))
-            self.torn = any(x.is_deleted() for x in given)
+            self.interrupted = any(x.is_deleted() for x in given)
             if before is not None:
                 batches.set_state(before)
             raise
-        self.torn = True
+        self.interrupted = True
         params, opt_state, metrics = updated
         self.state.adopt(params, opt_state)
         self.step += 1
         row = {"step": self.step, **shown, **described}
         self.step_log.add(row, metrics, batches.samples)
-        self.torn = False
+        self.interrupted = False
         return True
 
     def _log_steps(self, leave: int):
@@ -244,7 +245,7 @@ class Trainer:
         if self.checkpoints:
             if self.fresh:
                 self.checkpoints.set_aside()
-            # What the run is: looked at before it changes its model and its data.
+            # Described before training changes the model and the data.
             self.run = describe_run(
                 self.state, self.objective, self.optimizer, self.minibatches
             )
@@ -253,7 +254,7 @@ class Trainer:
             if restored is not None:
                 arrays, record = restored
                 distributed.resume(batches, record["batches"])
-                self.state.restore(arrays)  # last: who is refused keeps the model as is
+                self.state.restore(arrays)  # last, after everything that may refuse
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
         first = distributed.is_first()
