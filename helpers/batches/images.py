@@ -73,9 +73,8 @@ def fit(picture, size):
 def fit_whole(picture, vision):
     """A picture as Gemma 4 sees it: upright RGB, its shape kept, bicubic, in a strip.
 
-    The same as the Gemma 4 processor of transformers does with Pillow, which the tests
-    hold it to within 1 step of 255; from its usual one, with torchvision, noise came
-    out up to 2 apart.
+    The same as the Gemma 4 processor of transformers with Pillow, within 1 step of 255
+    in the tests. Its usual one, with torchvision, differs by up to 2 for noise.
 
     Args:
       picture: as for `fit`.

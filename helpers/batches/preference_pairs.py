@@ -75,7 +75,7 @@ def pairs(
 
 
 def matched(answers):
-    """The pairs of a group that differ in what is judged, and in nothing else.
+    """The pairs of a group that differ only in what is judged.
 
     Args:
       answers: to one question, dicts of "text", "verdict" (True: preferred, False: not;
@@ -133,7 +133,7 @@ class _Pairs(Source):
 
 
 def _check(rows, both, max_tokens):
-    """Refuses pairs that compare nothing, or that do not fit."""
+    """Refuses pairs of equal or empty answers, and answers that are too long."""
     for index, (row, pair) in enumerate(zip(rows, both, strict=True)):
         for side, answer in zip(SIDES, pair, strict=True):
             if not row[side].strip():

@@ -226,18 +226,16 @@ def require_fitting(models, batches: BatchSource) -> None:
 
 
 def require_readable(config, batch: dict) -> None:
-    """Refuses a batch that a model would read, but not as it is meant.
+    """Refuses a batch that the model would silently misread.
 
     XLA reads an id without an embedding as the last one, a prompt that begins with
-    padding has wrong positions, and every loss takes a share in a mask for a 1.
+    padding gets wrong positions, and losses take every number above 0 in a mask for 1.
 
     Args:
       config: of the model; None checks the loss mask only.
       batch: {name: array} on the host, its arrays of NumPy or of JAX.
     Raises:
       ImageMismatch: there are image tokens, and no pictures.
-      helpers.runtime.ranges.TextTooLong: a text has more tokens than the model has
-        positions.
       ValueError: another of these.
     """
     mask = np.asarray(batch.get("loss_mask", 1))
@@ -261,7 +259,6 @@ def require_readable(config, batch: dict) -> None:
             )
     if "prompt_mask" in batch and "prompt" in ids:
         check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
-    require_positions(config, _longest(batch), "A text of this batch")
     vision = getattr(config, "vision", None)
     if vision and "images" not in batch:
         given = [tokens for name, tokens in ids.items() if name != "completion"]
@@ -270,19 +267,6 @@ def require_readable(config, batch: dict) -> None:
                 "The batch has image tokens and no images: the model would learn of "
                 "placeholders. Give whoever makes the batches pictures= and vision=."
             )
-
-
-def _longest(batch):
-    """Tokens of the longest text of a batch, up to the last that counts."""
-    if {"positions", "segment_ids"} <= batch.keys():
-        real = np.asarray(batch["segment_ids"]) > 0
-        return int(((np.asarray(batch["positions"]) + 1) * real).max(initial=0))
-    if {"prompt_mask", "loss_mask"} <= batch.keys():
-        counts_PGT = np.asarray(batch["loss_mask"]) > 0
-        ends_PGT = counts_PGT * np.arange(1, counts_PGT.shape[-1] + 1)
-        prompts_P = np.asarray(batch["prompt_mask"]).sum(-1)
-        return int((prompts_P[:, None] + ends_PGT.max(-1, initial=0)).max(initial=0))
-    return 0
 
 
 def check_right_padded(tokens, mask, vocab, what="Prompt"):

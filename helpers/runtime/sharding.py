@@ -5,9 +5,9 @@ of each parameter and of the optimizer's moments, and works on its rows of the b
 layer's weights are gathered just before they are used. Tensor parallel over "model": a
 matrix stays cut while it is used, and what the parts make is added up.
 
-The model says where rows are spread and weights gathered (`spread`, `gathered`); it
-learns of the mesh from whoever runs it, inside `using`. Left to itself, XLA cuts the
-feed-forward over "data" instead of the rows, and adds up activations at every layer.
+The model marks where rows are spread and weights gathered (`spread`, `gathered`), on
+the mesh that `using` sets. Without these marks, XLA cuts the feed-forward over "data"
+instead of the rows, and adds up activations at every layer.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from helpers.runtime import distributed
 # after the feed-forward. The vocabulary of embed and head is cut as well.
 MAKES = {"q", "k", "v", "gate", "up", "q_b", "k_b", "v_b", "gate_b", "up_b"}
 TAKES = {"o", "down", "o_a", "down_a", "embed", "head"}
-# Tables that lie in the memory of the chips' host (`model.per_layer`).
+# Tables in the memory of the chips' host.
 ON_HOST = {"host_vectors"}
 # Half of Gemma 4's E2B, of which each token needs one row: it stays cut while it is
 # used, and the rows are sent.
@@ -141,13 +141,13 @@ def spread(x):
 
 
 def everywhere(x):
-    """The same numbers on every device, such as the tokens that all look up."""
+    """The same numbers on every device, such as tokens."""
     mesh = mesh_in_use()
     return x if mesh is None else jax.lax.with_sharding_constraint(x, PartitionSpec())
 
 
 def gathered(tree, dtype):
-    """Weights as they are used: whole over the mesh axis "data", but for LOOKED_UP.
+    """Weights as they are used: gathered over the mesh axis "data", except LOOKED_UP.
 
     Args:
       tree: parameters, by the paths that `partition` knows.
@@ -170,7 +170,7 @@ def gathered(tree, dtype):
 
 
 def local_places(mesh: Mesh) -> int:
-    """How many places along "data" are this process's, and so take rows that it passes.
+    """How many places along the mesh axis "data" belong to this process.
 
     Raises:
       ValueError: the processes have no equal shares of the mesh.
@@ -252,11 +252,11 @@ def is_stacked(path: tuple) -> bool:
 
 
 def cached_pieces(arrays: dict, rows: int, mesh: Mesh) -> int:
-    """How many pieces to compute an update of `rows` rows in, so that caches suffice.
+    """How many pieces to compute an update of `rows` rows in.
 
-    A lone CPU is fastest with about a thousand tokens at a time (1.2× to 1.3× over all
-    at once, for this course's small models): what a layer leaves is then still in its
-    cache when the next one wants it. Accelerators take everything at once.
+    A lone CPU is 1.2× to 1.3× faster with about a thousand tokens at a time (this
+    course's small models), because the output of a layer is still in its cache when the
+    next one reads it. Accelerators take everything at once.
     """
     if mesh.size > 1 or mesh.devices.flat[0].platform != "cpu":
         return 1

@@ -1,4 +1,4 @@
-"""What training changes, spread over the devices, and the program that changes it."""
+"""The arrays that training changes, spread over the devices, and their update."""
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ def trained(model: nnx.Module, wrt=None):
 
 
 class TrainingState:
-    """Parameters, the optimizer's state, and what stays fixed beside them.
+    """Parameters, the optimizer's state, and the arrays that stay fixed.
 
     Args:
       model: holds the newest parameters after every `adopt`.
@@ -80,7 +80,7 @@ class TrainingState:
         )
 
     def updated(self, batch: dict, rate: float):
-        """New parameters, new optimizer state, metrics; `adopt` them, the old are gone.
+        """New parameters, new optimizer state and metrics; the old arrays are donated.
 
         Args:
           batch: from `helpers.runtime.sharding.place_batch`.
@@ -92,7 +92,7 @@ class TrainingState:
             )
 
     def adopt(self, params, opt_state) -> None:
-        """Goes on with new parameters and optimizer state, in the model, too."""
+        """Takes new parameters and optimizer state, also into the model."""
         self.params, self.opt_state = params, opt_state
         nnx.update(self.model, self.params)
 

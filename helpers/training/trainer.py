@@ -1,13 +1,11 @@
 """One trainer for SFT, RL and distillation.
 
-A lesson is a batch source (where the batch comes from) and an objective (which loss);
-this file is the rest: it spreads the model and the batch over the devices, updates,
-evaluates, logs, writes checkpoints and resumes. It knows nothing of where batches come
-from.
+A lesson is a batch source (where batches come from) and an objective (which loss). This
+file is the rest: it spreads the model and the batch over the devices, updates,
+evaluates, logs, writes checkpoints and resumes.
 
 With several processes (`helpers.runtime.distributed`), each runs this same code on its
-share of the data; process 0 writes the log and what stands beside the arrays of a
-checkpoint.
+share of the data. Process 0 writes the log and the record of a checkpoint.
 """
 
 import contextlib
@@ -47,11 +45,12 @@ from helpers.training.update import Objective
 class Trainer:
     """Trains a model on batches; with a folder it can be killed and run again.
 
-    How the model computes is set on the model: its dtypes when it is loaded
+    The model says how it computes: its dtypes when it is loaded
     (`weights.load(folder, dtype=…, activations=…)`), and what the backward pass
-    computes again to save memory by `model.remat = "layer"`, "attention", "cheap" or
-    "none". What is trained in 16 bits keeps what rounding takes off each move for the
-    next one; in float32 with `activations="bfloat16"` it learns as much in less memory.
+    recomputes to save memory by `model.remat = "layer"`, "attention", "cheap" or
+    "none". Parameters of 16 bits are trained without losing small moves to rounding
+    (`optimizers.Compensated`); float32 with `activations="bfloat16"` learns as much in
+    less memory.
 
     Args:
       model: the nnx module to train; it holds the new weights after every step.
@@ -75,10 +74,10 @@ class Trainer:
       evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
         as "eval/…"; in every process. A resumed run keeps the numbers of its rows.
       evaluate_every: steps between evaluations; 0: never.
-      patience: batches in a row in which no token counts, before that is an error.
+      patience: how many batches in a row may have no token that counts.
       log: False prints no progress line.
       loggers: where rows go, besides the files in the folder.
-      callbacks: what is told of every step, every checkpoint and the end.
+      callbacks: called after every step, every checkpoint and at the end.
     """
 
     def __init__(

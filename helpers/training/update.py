@@ -18,11 +18,10 @@ from helpers.training.optimizers import injected_rate
 
 
 class Objective(Protocol):
-    """What is minimised: a function of the model and a batch.
+    """What is minimized: a function of the model, a batch and the `frozen` modules.
 
-    It returns a scalar loss, which is a mean, and scalar metrics, of which "weight" is
-    the number that the mean was divided by: tokens or sequences. After the batch come
-    the modules that the trainer keeps `frozen`, such as a teacher.
+    It returns a scalar loss, which is a mean, and scalar metrics. The metric "weight"
+    is the number that the mean was divided by: tokens or sequences.
     """
 
     def __call__(
@@ -128,10 +127,10 @@ def whole_gradient(gradient_of, params, pieces):
 
 
 def counted(result, piece):
-    """A piece's (loss, metrics), with "loss" and "tokens" among the metrics.
+    """A piece's (loss, metrics), with "loss" and "tokens" added to the metrics.
 
     Raises:
-      ValueError: the objective did not say what its mean was divided by.
+      ValueError: the objective reports no "weight".
     """
     value, metrics = result
     if "weight" not in metrics:
@@ -145,9 +144,8 @@ def counted(result, piece):
 def combine(metrics: dict) -> dict:
     """Metrics of a whole from those of its pieces (leading axis): sums and means.
 
-    "weight" and "tokens" are added. The loss is averaged by weight, which may count
-    answers, and so is what is said of pairs, "pair/…"; all others are means over
-    tokens, whatever the loss is, and stay such.
+    "weight" and "tokens" are summed. The loss and metrics of pairs, "pair/…", are
+    averaged by weight, which may count answers. All others are means over tokens.
     """
 
     def mean(x, by):
@@ -172,14 +170,19 @@ def count_tokens(batch):
 class OffPolicyObjective(NamedTuple):
     """An objective in two halves, for batches that several updates learn from.
 
-    The loss finds in the batch what the model scored before the first update, under
-    the same names with "old_" in front. At the first update those are the scores.
+    From the second update of a batch on, GRPO and its relatives need the log-
+    probabilities of the model before the first one. The sampler's are of the same
+    policy, but computed in another order, which in bfloat16 moves an answer's ratio by
+    more than GSPO's clip. So both come from the same code.
+
+    The loss reads from the batch what the model scored before the first update, under
+    the same names with "old_" in front. At the first update these are its scores.
 
     Args:
-      scores: `scores(model, batch) -> {name: array}`: what the model says of the batch;
+      scores: `scores(model, batch) -> {name: array}`, such as log-probabilities;
         gradients reach the model through these.
       loss: `loss(scores, batch, *frozen) -> (loss, metrics)`, as of any objective.
-      weighs: whether it makes up for answers that an older policy sampled.
+      weighs: whether it corrects for answers that an older policy sampled.
     """
 
     scores: Callable[[Any, dict], dict]
@@ -210,17 +213,17 @@ class OffPolicyObjective(NamedTuple):
 
 
 def old(scores: dict) -> dict:
-    """Scores under the names by which the loss finds them after an update."""
+    """Scores under the names by which the loss reads them after an update."""
     return {f"old_{name}": x for name, x in scores.items()}
 
 
 def off_policy_updates(objective, model, frozen, move, state, batch):
     """One update for each minibatch, with all their scores from before the first.
 
-    A loop whose first turns only look at minibatches 1, 2, … and keep their scores, and
-    whose other turns learn from 0, 1, 2, …. Both are turns of one loop, so that old and
-    new scores come out of the very same machine code: where nothing has moved they are
-    equal to the last bit. Of two programs, XLA would fuse and round each in its way.
+    The first turns of one loop only score minibatches 1, 2, …; its other turns learn
+    from 0, 1, 2, …. Old and new scores then come from the same machine code and are
+    equal to the last bit where nothing has moved. XLA would fuse and round two programs
+    in two ways.
 
     Args:
       objective: an `OffPolicyObjective`.
@@ -261,8 +264,8 @@ def _look_or_learn(objective, model, frozen, params, piece, learns, is_first):
     """(gradient, metrics, scores) of a piece; the first two are 0 unless it learns.
 
     Args:
-      learns: scalar bool; else only the scores are computed.
-      is_first: scalar bool: nothing has moved, so that the old scores are these.
+      learns: scalar bool; otherwise only the scores are computed.
+      is_first: scalar bool: nothing has moved, so the old scores are the new ones.
     """
     scores, backward = jax.vjp(
         lambda params: objective.scores(model(params), piece), params
