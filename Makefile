@@ -69,7 +69,7 @@ app: $(READY)  ## open the food-logging assistant (notebook 14) as a web page
 	COURSE_BUILD="$(CURDIR)/build" $(PY) -m scripts.app $(APP_ARGS)
 
 slides: $(READY)  ## slides of all notebooks, to teach from, into build/slides
-	$(PY) -m jupyter nbconvert --to slides --output-dir build/slides notebooks/*.ipynb
+	$(PY) -m scripts.slides
 
 grade: $(READY)  ## check a class's notebooks, into build/grades.csv: make grade FOLDER=…
 	$(PY) -m scripts.grade "$(FOLDER)" $(GRADE_ARGS)

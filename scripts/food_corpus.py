@@ -66,19 +66,12 @@ def tiny_calls(rows):
     return texts + [TINY.show({"error": ""})] * 100
 
 
-def make_tokenizer(rows, size=640, calls=tiny_calls, **family):
-    """A byte-complete BPE trained on captions, questions and one call of each food.
-
-    Args:
-      rows: from `pictures`.
-      size: most entries.
-      calls: `calls(rows)` gives texts with calls of the tool.
-      family: see `train_tokenizer`.
-    """
+def make_tokenizer(rows, size=640):
+    """A byte-complete BPE of at most `size` entries, trained on `pictures`' texts."""
     rng = random.Random(0)
     texts = [" ".join(told(row, rng)) for row in rows[:4000]]
     texts += [" ".join(repeated(rng)) for _ in range(500)]
-    return train_tokenizer(texts + calls(rows[:2000]), size, **family)
+    return train_tokenizer(texts + tiny_calls(rows[:2000]), size)
 
 
 def names(tokenizer, vision, rows):
@@ -95,11 +88,10 @@ def names(tokenizer, vision, rows):
     return encoded, _shows(rows, vision)
 
 
-def talk(tokenizer, vision, rows, seed=0, tools=None):
+def talk(tokenizer, vision, rows, seed=0):
     """Names, captions and conversations about pictures, and numbers to repeat.
 
-    Takes and returns what `names` does; `seed` decides what is said about which. With
-    `tools`, schemas, every other conversation begins by telling of them.
+    Takes and returns what `names` does; `seed` decides what is said about which.
     """
     rng = random.Random(seed)
     plain, captioned = round(PLAIN * len(rows)), round(CAPTIONED * len(rows))
@@ -117,10 +109,6 @@ def talk(tokenizer, vision, rows, seed=0, tools=None):
     questions += [question for question, _ in said]
     answers = [answer for _, answer in [*asked, *said]]
     talks = chat.examples_tokens(tokenizer, questions, answers, vision=vision)
-    if tools:
-        talks[::2] = chat.examples_tokens(
-            tokenizer, questions[::2], answers[::2], tools=tools, vision=vision
-        )
     return encoded + talks, _shows(rows, vision)
 
 

@@ -83,20 +83,20 @@ def whitened(rows, tower):
     return white, patches.mean(axis=0)
 
 
-def train(model, stage, examples, pictures, work=WORK, length=LENGTH, slots=SLOTS):
+def train(model, stage, examples, pictures):
     """Trains on one part of the corpus, or goes on; returns the training table."""
     batches = prompt_batches.packed_rows(
         examples,
         batch=ROWS,
-        length=length,
+        length=LENGTH,
         seed=0,
         pictures=pictures,
         vision=model.config.vision,
-        slots=slots,
+        slots=SLOTS,
     )
     steps = STEPS[stage]
     optimizer = optimizers.muon(PEAK[stage], steps=steps, warmup=WARMUP)
-    folder = work / stage
+    folder = WORK / stage
     trainer = Trainer(model, objectives.sft(), optimizer, folder=folder, save_every=50)
     return trainer.fit(batches, steps)
 
