@@ -88,20 +88,6 @@ def test_figures_are_those_counted_by_hand(batch):
     assert "right 28.6%" in str(report) and "declined 50.0%" in str(report)
 
 
-def test_without_samples_only_greedy_conversations_are_held():
-    report, shapes = evaluate(samples=0)
-    assert {G for _, G, _ in shapes} == {1} and report.pass1 is None
-    assert report.greedy == 2 / 7
-
-
-def test_levels_are_reports_on_conversations_too():
-    levels = evaluate()[0].by_level()
-    assert [levels[1].n, levels[2].n] == [4, 3]
-    assert levels[1].share("valid") == 1 / 2 and levels[2].share("valid") == 2 / 3
-    assert levels[2].share("declined") is None
-    assert "valid 66.7%" in str(levels[2]) and "step by step" not in str(levels[2])
-
-
 def test_other_pictures_asked_about_in_the_same_words_are_other_rows():
     report, _ = evaluate()
     others = [{**a, "gold": [{"food": "ramen", "grams": 1}]} for a in report.answers]

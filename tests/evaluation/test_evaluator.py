@@ -119,23 +119,14 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
         ("#### 2…", False, False),
         ("1 and 2\n#### 2…", False, True),
         ("#### 2 0…", False, False),
-        ("#### 2.…", False, False),
         ("It is 2…", False, False),
         ("#### 2\n…", True, True),
-        ("#### 2 pears and 3…", False, False),
-        ("#### 2:…", False, False),
-        ("#### 2-…", False, False),
-        ("#### 2 -…", False, False),
         ("#### 2e…", False, False),
         ("#### 2 mill…", False, False),
-        ("#### 2 doz…", False, False),
         ("#### 2 and a h…", False, False),
-        ("#### 2\t…", False, False),
         ("#### 2\xa0…", False, False),
         ("#### 2\n#### 2 mill…", False, True),
         ("**#### 2**…", False, False),
-        ("2 pears\n#### 2 mill…", False, True),
-        ("It is 2\xa0…", False, False),
         ("It is 2e…", False, False),
         ("It is 2 pears…", False, True),
         ("#### 2 pears\nand so…", True, True),
@@ -192,16 +183,6 @@ def test_levels_are_reports_of_their_own(script):
     assert [levels[1].greedy, levels[2].greedy] == [0.5, 0]
     assert levels[2].names_kept is None and levels[2].pass8 == 0
     assert "step by step" in str(levels[1])
-
-
-def test_without_samples_there_is_no_pass_at_k_and_no_row(script):
-    report = run(samples=0)
-    assert {temperature for _, _, temperature in script.calls} == {0.0}
-    assert report.greedy == pytest.approx(1 / 3)
-    assert report.pass1 is None and report.pass8 is None
-    assert "pass@" not in str(report)
-    with pytest.raises(ValueError, match="samples=8"):
-        report.row("sft", params=1, seed=0, seconds=1.0)
 
 
 def test_the_row_is_one_of_the_table_of_results(script, tmp_path, monkeypatch):

@@ -16,11 +16,6 @@ def script(monkeypatch):
     return scripted(monkeypatch, TABLE)
 
 
-def test_samples_that_would_be_one_and_the_same_are_refused(script):
-    with pytest.raises(ValueError, match="samples=8 at temperature=0.*one answer"):
-        run(temperature=0, samples=8)
-
-
 def test_every_batch_has_one_shape_and_the_filling_is_not_counted(script):
     report = run(rows=ROWS * 3, batch=4)
     assert report.n == 9

@@ -33,12 +33,6 @@ def test_pass_at_k_is_unbiased(p, k, more):
     assert mean == pytest.approx(1 - (1 - p) ** k, abs=1e-9)
 
 
-@pytest.mark.parametrize(("n", "c", "k"), [(8, 3, 9), (8, 9, 1), (8, -1, 1), (8, 3, 0)])
-def test_pass_at_k_refuses_what_was_not_sampled(n, c, k):
-    with pytest.raises(ValueError, match="sample at least k"):
-        pass_at_k(n, c, k)
-
-
 @pytest.mark.parametrize(
     ("successes", "n", "low", "high"),
     [
@@ -79,12 +73,6 @@ def test_wilson_holds_the_true_share_about_95_times_in_100():
     assert min(covered) > 0.88
 
 
-@pytest.mark.parametrize(("successes", "n"), [(0, 0), (3, 2), (-1, 2)])
-def test_an_interval_needs_trials(successes, n):
-    with pytest.raises(ValueError, match="interval"):
-        wilson(successes, n)
-
-
 def outcomes(both, gained, lost, neither):
     before = [1] * both + [0] * gained + [1] * lost + [0] * neither
     after = [1] * both + [1] * gained + [0] * lost + [0] * neither
@@ -98,15 +86,6 @@ def test_the_p_value_counts_all_splits_as_uneven_as_the_one_seen(gained, lost):
     uneven = [abs(2 * sum(f) - len(f)) >= abs(gained - lost) for f in flips]
     assert result.p == pytest.approx(np.mean(uneven))
     assert (result.gained, result.lost) == (gained, lost)
-
-
-def test_problems_on_which_nothing_changed_do_not_blur_the_verdict():
-    few_ties = compare(*outcomes(2, 30, 10, 2))
-    many_ties = compare(*outcomes(500, 30, 10, 500))
-    assert few_ties.p == many_ties.p < 0.05
-    # Two separate intervals overlap and would call it chance.
-    assert wilson(510, 1040)[1] > wilson(530, 1040)[0]
-    assert many_ties.low > 0
 
 
 def test_the_interval_of_the_difference_is_that_of_its_normal_approximation():
@@ -127,27 +106,12 @@ def test_the_same_answers_are_no_improvement():
     assert "could be chance" in str(result)
 
 
-def test_turning_the_comparison_round_turns_its_signs():
-    before, after = outcomes(200, 150, 50, 200)
-    there, back = compare(before, after), compare(after, before)
-    assert there.difference == -back.difference and there.p == back.p
-    assert there.low == pytest.approx(-back.high, abs=0.01)
-    assert "+16.7%" in str(there) and "-16.7%" in str(back)
-
-
 def test_an_interval_has_a_width_where_all_change_alike():
     won = compare([0] * 3, [1] * 3)
     assert (won.difference, won.low, won.high) == (1, wilson(3, 3)[0], 1)
     lost = compare([1.0] * 5, [0.3] * 5)
     assert lost.low == pytest.approx(-0.7)
     assert lost.high == pytest.approx(-0.7 * wilson(5, 5)[0])
-
-
-def test_scores_of_ten_may_hide_a_change_of_ten():
-    """In place of 1, which is the most that a share can change by."""
-    for unit in (0.5, 1, 10):
-        same = compare([0, unit], [0, unit])
-        assert same.high == -same.low == pytest.approx(wilson(0, 2)[1] * max(unit, 1))
 
 
 def test_the_interval_of_a_mean_is_that_of_a_share_or_of_what_is_drawn_again():
@@ -171,13 +135,6 @@ def test_what_is_drawn_in_slices_is_what_is_drawn_at_once(monkeypatch):
     assert intervals.mean_interval(scores) == pytest.approx(slices, rel=1e-12)
 
 
-def test_many_small_gains_do_not_outweigh_a_large_loss():
-    """Nine of ten gain, and the mean falls: nothing here is more than chance."""
-    result = compare([1.0] * 10, [1.01] * 9 + [0.0])
-    assert result.difference < 0 and (result.gained, result.lost) == (9, 1)
-    assert result.p > 0.5 and "could be chance" in str(result)
-
-
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=1, max_size=9))
 def test_the_chance_is_that_of_all_signs(changes):
     """Held to every way in which the coins may fall."""
@@ -189,11 +146,6 @@ def test_the_chance_is_that_of_all_signs(changes):
     ]
     exact = np.mean([fall >= abs(sum(changes)) - 1e-9 for fall in falls])
     assert found == pytest.approx(exact, abs=0.02)
-
-
-def test_shares_of_samples_can_be_compared_too():
-    result = compare([0.25, 0.5, 1.0], [0.5, 0.5, 0.75])
-    assert result.difference == 0 and (result.gained, result.lost) == (1, 1)
 
 
 @pytest.mark.parametrize(("before", "after"), [([1], [1, 0]), ([], [])])
@@ -219,10 +171,6 @@ def test_what_only_rounding_tells_apart_is_the_same(tenths, exact):
     assert (found.gained, found.lost) == (expected.gained, expected.lost)
     assert found.p == expected.p
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_small_scores_are_compared_in_their_own_digits():
-    assert compare([1e-30, 0, 0], [2e-30, 1e-30, 0]).gained == 2
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])

@@ -57,16 +57,6 @@ def test_two_models_are_compared_row_by_row(answers):
     assert change.difference == pytest.approx(-1 / 3)
 
 
-def test_scores_of_other_rows_are_not_compared(answers):
-    with pytest.raises(ValueError, match=r"different rows \(3 and 2\)"):
-        scored(ROWS[:2]).since(scored())
-
-
-def test_scores_by_other_rewards_are_not_compared(answers):
-    with pytest.raises(ValueError, match="different rewards .*begins_with.*length"):
-        scored(reward=length).since(scored())
-
-
 def test_a_reward_that_fails_names_the_answer(answers):
     def broken(prompts, completions, **columns):
         return [1 / 0 for _ in completions]

@@ -6,29 +6,15 @@ import pytest
 
 from helpers.evaluation import by_wording
 from helpers.evaluation import evaluator as room
-from helpers.evaluation.evaluator import WORDINGS, with_wording
+from helpers.evaluation.evaluator import with_wording
 
 ROWS = [{"question": q, "answer": f"#### {n}", "id": q} for q, n in ("Q3", "R4")]
-
-
-def test_a_row_keeps_all_but_its_question():
-    (row, _) = with_wording(ROWS, "Say: {question}?")
-    assert row == {"question": "Say: Q?", "answer": "#### 3", "id": "Q"}
-    for text in WORDINGS.values():
-        assert "{" not in with_wording(ROWS, text)[0]["question"]
 
 
 @pytest.mark.parametrize("wording", ["no place", "{question} {question}"])
 def test_a_wording_without_one_place_is_refused(wording):
     with pytest.raises(ValueError, match="must hold {question} once"):
         with_wording(ROWS, wording)
-
-
-def test_a_conversation_is_not_worded():
-    with pytest.raises(ValueError, match="Only questions that are texts"):
-        with_wording(
-            [{"question": [{"role": "user", "content": "Q"}]}], "Say: {question}"
-        )
 
 
 def test_strict_answers_decide_then_lenient_ones_then_length(monkeypatch):

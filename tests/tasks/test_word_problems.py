@@ -192,17 +192,6 @@ def test_the_same_seed_gives_the_same_rows_in_every_process():
     assert rows == word_problems.demonstrations(here, answer_only=0.4, seed=5)
 
 
-def test_a_longer_list_begins_with_the_shorter_and_repeats_no_question():
-    rows = generate(3000, seed=4)
-    assert rows[:700] == generate(700, seed=4)
-    assert rows[:50] != generate(50, seed=5)
-    assert len({row["question"] for row in rows}) == 3000
-    shares = [sum(row["level"] == level for row in rows) / 3000 for level in (1, 2, 3)]
-    assert sum(shares) == pytest.approx(1) and min(shares) > 0.3
-    assert generate(20, seed=4, levels=2) == generate(20, seed=4, levels=(2,))
-    assert generate(0, seed=4) == []
-
-
 def test_an_exhausted_space_and_impossible_numbers_are_clear_errors():
     def tiny(d):
         first, second = d.number(2, 4), d.number(2, 4)
@@ -218,20 +207,6 @@ def test_an_exhausted_space_and_impossible_numbers_are_clear_errors():
     assert {row["question"] for row in rows} < everything
     with pytest.raises(ValueError, match="impossible found no numbers .* smaller"):
         generate(1, seed=0, templates=(impossible,))
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"levels": (1, 5)}, "levels are some of"),
-        ({"levels": ()}, "levels are some of"),
-        ({"levels": 9}, "levels are some of"),
-        ({"split": "validation"}, "'validation'"),
-    ],
-)
-def test_unknown_levels_and_splits_are_named(options, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        generate(1, seed=0, **options)
 
 
 @pytest.mark.parametrize("share", [0, 0.4, 1])
