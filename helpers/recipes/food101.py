@@ -19,7 +19,6 @@ from helpers import runtime
 from helpers.batches import images, prompt_batches
 from helpers.evaluation.evaluator import evaluate_food
 from helpers.evaluation.report import FoodReport
-from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import hub, lora, weights
 from helpers.recipes import maths
@@ -138,37 +137,6 @@ class Recipe(maths.Recipe):
             seed=seed,
             pictures=lambda index: self.pictures(self.train[index]),
             vision=vision,
-        )
-
-    def rollouts(self, reward, seed: int, group: int | None = None) -> Rollouts:
-        """Groups of the policy's scored conversations, a batch source for RL.
-
-        Args:
-          reward: as for `Rollouts`, of `food_rewards`; None to distil, also from
-            answers that are cut off.
-          group: answers to a question; None takes the preset's.
-        """
-        p = self.preset
-        prompts = prompt_batches.prompts(
-            self.train,
-            self.tokenizer,
-            batch=p.prompts,
-            buckets=(p.prompt_tokens,),
-            seed=seed,
-            pictures=self.pictures,
-            vision=self.policy.config.vision,
-            tools=self.tools.schemas,
-        )
-        return Rollouts(
-            self.policy,
-            prompts,
-            reward,
-            self.tokenizer,
-            group=group or p.group,
-            max_tokens=self.turn,
-            seed=seed,
-            tools=self.tools,
-            mask_truncated=reward is not None,
         )
 
 

@@ -8,6 +8,7 @@ and generated problems of one to three steps, for GSM8K is beyond it.
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar
 
 import jax
@@ -75,6 +76,13 @@ class Recipe:
     def tools(self) -> Dialogue | None:
         """How answers come about; None: in one turn, and alone."""
         return None
+
+    @property
+    def turn(self) -> int:
+        """Most tokens of one turn of an answer."""
+        return self.preset.completion_tokens
+
+    pictures: ClassVar[Callable | None] = None  # pictures(row): those of a row, a list
 
     @property
     def chunk(self) -> int:
@@ -236,21 +244,24 @@ class Recipe:
           reward: as for `Rollouts`; None to distil, also from answers that are cut off.
           group: answers to a question; None takes the preset's.
         """
-        p = self.preset
-        questions = prompt_batches.prompts(
+        p, seeing = self.preset, self.pictures is not None
+        prompts = prompt_batches.prompts(
             self.train,
             self.tokenizer,
             batch=p.prompts,
             buckets=(p.prompt_tokens,),
             seed=seed,
+            pictures=self.pictures,
+            vision=self.policy.config.vision if seeing else None,
+            tools=self.tools.schemas if self.tools else None,
         )
         return Rollouts(
             self.policy,
-            questions,
+            prompts,
             reward,
             self.tokenizer,
             group=group or p.group,
-            max_tokens=p.completion_tokens,
+            max_tokens=self.turn,
             seed=seed,
             tools=self.tools,
             mask_truncated=reward is not None,
