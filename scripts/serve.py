@@ -195,7 +195,7 @@ def vllm_command(python, folder, host, port, more=()):
     return [str(python), "-m", module, *own, *FLAGS.split(), *tools, *more]
 
 
-def own_grammar(folder):
+def grammar_of(folder):
     """How the model of a folder calls tools; None where that is not known here."""
     from helpers.model.families import family_of
     from helpers.tools.grammars import GRAMMARS
@@ -207,7 +207,7 @@ def own_grammar(folder):
     return GRAMMARS.get(known.calls) if known else None
 
 
-def serve_own(folder, port):
+def serve_small(folder, port):
     """Runs the course's own server until it is told to stop."""
     from helpers.app import ChatServer
     from helpers.app.models import LocalModel
@@ -216,7 +216,7 @@ def serve_own(folder, port):
     from helpers.tools import nutrition
 
     model = weights.load(folder, vision=sees(folder))
-    grammar = own_grammar(folder)
+    grammar = grammar_of(folder)
     tools = [nutrition.TOOL] if grammar else []
     if not tools:
         told = f"How a {family(folder)} calls tools is not known here:"
@@ -251,7 +251,7 @@ def main(arguments=None):
     if asked.engine == "own":
         if asked.host != "127.0.0.1" or more:
             raise SystemExit("The own server listens here only, and takes no flags.")
-        serve_own(asked.folder.resolve(), asked.port)
+        serve_small(asked.folder.resolve(), asked.port)
         return
     place = asked.folder, asked.host, asked.port
     command = vllm_command(environment(), *place, more)

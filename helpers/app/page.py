@@ -305,7 +305,7 @@ def _drawn(found):
     return table(columns), plotting.image(*macros(found))
 
 
-class _Asked:
+class _Lazy:
     """The backend of a choice, made when it is asked.
 
     talk: its conversation, once there is one, which may know `tokens` and `certainty`.
@@ -329,7 +329,7 @@ def conversation(choice, question, picture):
       Before and with each event: (what has happened so far, as HTML; the portions that
       were found; why they are in doubt, or "").
     """
-    backend, events, shown, seconds = _Asked(choice), [], [], 0.0
+    backend, events, shown, seconds = _Lazy(choice), [], [], 0.0
     coming = converse(backend, question, picture, [TOOL])
     yield "<p>Looks at the plate …</p>", [], ""
     while not events or events[-1].kind not in ("answer", "error"):

@@ -11,7 +11,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 import conversations  # noqa: E402
-import heard  # noqa: E402
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
@@ -56,7 +55,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
-            reward_funcs=heard.noted(notes),
+            reward_funcs=recorded_rewards.recording(notes),
             args=GRPOConfig(
                 output_dir=folder,
                 max_steps=1,

@@ -7,10 +7,10 @@ import sys
 import warnings
 
 import conversations
-import heard
 import jax
 import numpy as np
 import optax
+import recorded_rewards
 import tunix_weights
 from flax import nnx
 from transformers import AutoTokenizer
@@ -97,7 +97,7 @@ def main():
     actors = cluster(actor, tokenizer, asked, mesh)
     learner = GRPOLearner(
         rl_cluster=actors,
-        reward_fns=heard.noted(notes),
+        reward_fns=recorded_rewards.recording(notes),
         algo_config=GRPOConfig(
             num_generations=asked["group"], num_iterations=1, beta=0.0
         ),

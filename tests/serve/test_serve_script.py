@@ -124,8 +124,8 @@ def test_the_own_server_reads_calls_as_the_family_writes_them(
 ):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
-    assert serve.own_grammar(tmp_path) is grammar
-    assert serve.own_grammar(FOOD) is TINY
+    assert serve.grammar_of(tmp_path) is grammar
+    assert serve.grammar_of(FOOD) is TINY
 
 
 def test_vllm_gets_the_cores_that_are_ours_and_no_network():

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from helpers.model import lora
 from helpers.model.attention import KV, visible
 from helpers.model.config import Gemma4Config, ModelConfig
-from helpers.model.vision import Gemma4Vision
 from helpers.model.ops import REMAT
 from helpers.model.transformer import Transformer
+from helpers.model.vision import Gemma4Vision
 from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.tpu import roofline
 from helpers.tpu.roofline import Machine, Texts

@@ -5,27 +5,27 @@ import functools
 from helpers.rewards import correct, format_reward, functions, length_penalty
 
 
-def noted(notes):
+def recording(notes):
     """The rewards of `handover.rewards`; `notes` is filled by name.
 
     Args:
       notes: dict; gets {"completions": texts, "answer": …, "scores": …} by name.
     """
 
-    def listening(function):
-        kept = notes.setdefault(
+    def recorded(function):
+        calls = notes.setdefault(
             function.__name__, {"completions": [], "answer": [], "scores": []}
         )
 
         @functools.wraps(function)
-        def heard(prompts, completions, answer, **columns):
+        def reward(prompts, completions, answer, **columns):
             scores = function(prompts, completions, answer=answer, **columns)
-            kept["completions"] += [functions.completion_text(c) for c in completions]
-            kept["answer"] += [str(x) for x in answer]
-            kept["scores"] += scores
+            calls["completions"] += [functions.completion_text(c) for c in completions]
+            calls["answer"] += [str(x) for x in answer]
+            calls["scores"] += scores
             return scores
 
-        return heard
+        return reward
 
     rewards = correct, format_reward, length_penalty(200, soft=200)
-    return [listening(function) for function in rewards]
+    return [recorded(function) for function in rewards]
