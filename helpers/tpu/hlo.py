@@ -57,8 +57,9 @@ class Program:
                 r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\(([^)]*)",
                 line,
             ):
-                *names, operands = found.groups()
-                parts.append(Part(*names, re.findall(r"%([\w.\-]+)", operands), line))
+                name, shape, opcode, operands = found.groups()
+                names = re.findall(r"%([\w.\-]+)", operands)
+                parts.append(Part(name, shape, opcode, names, line))
         every = (part for parts in self.parts.values() for part in parts)
         self.shapes = {part.name: part.shape for part in every}
 
@@ -81,8 +82,8 @@ class Program:
         for part in self.parts[name or self.entry]:
             yield part, times
             line = part.line
-            if part.opcode == "while":
-                loop = re.search(r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", line)
+            loop = re.search(r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", line)
+            if part.opcode == "while" and loop:
                 yield from self.walk(loop[2], times * self._trips(loop[1]))
             if part.opcode == "conditional":
                 found = re.search(r"branch_computations=\{([^}]*)\}", line)
@@ -314,7 +315,8 @@ def matmul_flops(shapes: dict[str, str], part: Part) -> float:
             stride * np.arange(outputs)[:, None] + rhs_dilate * np.arange(size) - pad
         )
         used = (places >= 0) & (places <= (inputs - 1) * lhs_dilate)
-        flops *= (used & (places % lhs_dilate == 0)).sum() / max(outputs, 1)
+        used &= places % lhs_dilate == 0
+        flops *= int(used.sum()) / max(outputs, 1)
     return flops
 
 
