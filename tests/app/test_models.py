@@ -21,7 +21,6 @@ from helpers.app import models
 from helpers.app.chat import converse
 from helpers.app.models import LocalModel
 from helpers.batches import images, prompt_batches
-from helpers.course import results
 from helpers.generation.tool_use import ToolUse
 from helpers.model import count_params, lora, weights
 from helpers.model.vision_config import BUDGETS
@@ -161,11 +160,6 @@ def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
     assert "larger `max_result_tokens`" in happened[-1].text
 
 
-def test_a_stage_that_is_not_there_says_what_to_do():
-    with pytest.raises(models.BackendError, match="There is no stage"):
-        models.load("no_such_stage", "x")
-
-
 def test_certainty_is_the_probability_of_the_first_turn():
     """Held to the decoder in NumPy, token by token."""
     folder = runtime.ROOT / "data" / "tiny" / "sft"
@@ -242,14 +236,6 @@ def test_a_server_is_told_of_by_the_name_of_its_model(name):
     assert (backend.model, backend.key) == (name, "secret")
 
 
-@pytest.mark.parametrize("stage", models.STUDENTS.values())
-def test_the_threshold_is_what_was_measured_on_training_drawings(stage):
-    rows = [row for row in results.measured("doubt") if row["model"] == stage]
-    assert {row["sure_from"] for row in rows} == {models.SURE[stage]}
-    (train,) = (row for row in rows if row["pictures"] == "training drawings")
-    assert train["unsure"] / train["n"] == pytest.approx(0.1, abs=0.02)
-
-
 # A Gemma on real weights.
 
 QUESTION = "How many kcal are in 150 g of this?"
@@ -273,14 +259,6 @@ def save_adapters(preset, stage, value):
     nnx.update(policy, adapters)
     lora.save(policy, maths.adapters_folder(stage, preset), base=preset.model)
     return jax.tree.leaves(adapters)
-
-
-def test_a_gemma_is_described(preset):
-    ((name, choice),) = models.on_real_weights(preset).items()
-    assert name == "gemma4, on this machine"
-    assert choice.runs == f"on this computer: {preset.model}, untrained"
-    assert choice.seen == models.UNTRAINED and choice.sure == 0
-    assert choice.lock.acquire(blocking=False)
 
 
 @pytest.mark.slow

@@ -18,15 +18,6 @@ from helpers.tools.nutrition import NUTRIENTS, lookup_nutrition
 GREY = np.full((20, 30, 3), 128, np.uint8)
 
 
-def test_two_models_stand_in_the_order_given_in_a_notebook():
-    told = {"one": [Event("answer", "1")], "two": [Event("answer", "2")]}
-    html = views.beside_html(GREY, "A grey plate", told)
-    heads = re.findall("<th[^>]*>(.*?)</th>", html)
-    cells = re.findall("<td[^>]*>.*?<span>(.*?)</span>.*?</td>", html)
-    assert heads == ["one", "two"] and cells == ["1", "2"]
-    assert html.index('alt="A grey plate"') < html.index("<table")
-
-
 def test_what_models_say_is_escaped_in_a_notebook():
     nasty = "<script>alert(1)</script>"
     call = Call(nasty, {nasty: nasty})

@@ -66,12 +66,6 @@ def test_our_own_messages_earn_what_is_written(name):
     assert got == pytest.approx(list(expected))
 
 
-@pytest.mark.parametrize("name", [n for n, (_, t, _) in CASES.items() if len(t) == 1])
-def test_a_text_is_one_turn(name):
-    portions, (text,), expected = CASES[name]
-    assert scores(text, portions, TINY) == pytest.approx(list(expected))
-
-
 def test_a_call_whose_result_nobody_told_is_a_call_without_an_answer():
     """Tunix and MaxText stop there: looked up, and never solved."""
     call = GEMMA3.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
@@ -118,10 +112,6 @@ MOON = {"role": "assistant", "content": "Hm. <<lookup moon dust 5>>"}
 TOLD = {"role": "tool", "content": str(lookup_nutrition("pizza", 150))}
 CALL = {"function": {"name": TOOL.name, "arguments": {"food": "pizza", "grams": 150}}}
 TWICE = {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}
-
-
-def test_both_of_two_calls_are_told():
-    assert len(as_trace([TWICE, TOLD, TOLD, SAID], HERMES, [TOOL]).calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,6 @@ def test_the_reward_reads_what_the_processor_writes():
         ]
 
 
-def test_a_row_of_food_keeps_its_portions_as_json():
-    portions = [{"food": "pizza", "grams": 150}]
-    made = processed({"question": "How much?", "portions": portions})
-    assert json.loads(made["portions"]) == portions and made["answer"] == "[]"
-    assert json.loads(processed({"question": "?", "portions": []})["portions"]) == []
-
-
 @pytest.mark.parametrize(
     "row, reason",
     [

@@ -146,29 +146,6 @@ def test_whoever_answers_in_order_is_never_too_late(pieces, limit, data):
     assert buffer.dropped == 0
 
 
-@given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 9))
-def test_the_last_update_takes_what_is_left(pieces, limit, count):
-    requests = iter(range(count))
-    buffer = Buffer(lambda: next(requests, None), pieces, limit)
-    learned = []
-    while not buffer.exhausted:
-        while (lease := buffer.issue()) is not None:
-            buffer.push(lease, buffer.version, None)
-        if (taken := buffer.take()) is not None:
-            learned.append([answered.number for answered in taken])
-            buffer.learned()
-    assert sum(learned, []) == list(range(count))
-    assert all(len(update) == pieces for update in learned[:-1])
-
-
-def test_the_pieces_that_waited_longest_are_asked_first():
-    buffer = Buffer(itertools.count().__next__, limit=3)
-    leases = [buffer.issue() for _ in range(3)]
-    for lease in reversed(leases):
-        buffer.give_back(lease)
-    assert [buffer.issue().number for _ in range(3)] == [0, 1, 2]
-
-
 def test_nobody_runs_ahead_with_limit_0():
     buffer = Buffer(itertools.count().__next__)
     lease = buffer.issue()
@@ -179,17 +156,6 @@ def test_nobody_runs_ahead_with_limit_0():
     assert buffer.issue() is None, "the trainer learns from it"
     buffer.learned()
     assert buffer.issue().number == 1
-
-
-def test_a_straggler_is_dropped_counted_and_its_questions_come_again():
-    buffer = Buffer(itertools.count().__next__, limit=1)
-    slow = buffer.issue()
-    for _ in range(2):
-        buffer.push(buffer.issue(), buffer.version, None)
-        buffer.take()
-        buffer.learned()
-    assert buffer.push(slow, 0, "late") is False
-    assert buffer.dropped == 1 and buffer.issue().request == slow.request
 
 
 def test_what_grows_too_old_while_it_waits_is_dropped_too():

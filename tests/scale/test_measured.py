@@ -27,12 +27,3 @@ def test_the_simulation_of_today_is_within_15_percent_of_what_was_measured(row):
     told = simulate(times, int(row["workers"]), updates=1000, **settings)
     assert told.updates == pytest.approx(row["measured"], rel=0.15)
     assert told.updates == pytest.approx(row["predicted"], rel=0.01)
-
-
-def test_one_two_and_three_workers_were_measured_and_times_come_from_one():
-    table = rows()
-    measured = {(row["workers"], row["limit"]) for row in table}
-    assert measured == {(workers, limit) for workers in (1, 2, 3) for limit in (0, 2)}
-    assert len({(row["sample"], row["update"], row["spread"]) for row in table}) == 1
-    rates = {(row["workers"], row["limit"]): row["measured"] for row in table}
-    assert rates[3, 2] > 2 * rates[1, 2], "sampling was the slower half"

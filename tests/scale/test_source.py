@@ -196,20 +196,6 @@ def test_a_hanging_worker_is_replaced():
     assert hung and pool.replaced == [0] and "gave no answer for 3 s" in said[0]
 
 
-def test_a_straggler_is_dropped_and_the_run_goes_on():
-    def fate(worker, asked, piece):
-        while asked == 1 and pool.newest[0] < 3:
-            time.sleep(0.01)
-        return piece._replace(seconds=9.0) if asked == 1 else piece
-
-    pool = LocalPool(make, 2, fate)
-    trainer, source, said = asynchronous(pool, steps=8, limit=1, deadline=60)
-    assert source.buffer.dropped == 1 and len(said) == 1
-    assert "took 9.0 s" in said[0] and "dropped" in said[0]
-    assert trainer.table[-1]["dropped"] == 1 and trainer.table[0]["dropped"] == 0
-    assert 0 in source.learned, "its questions were asked again"
-
-
 @pytest.mark.slow
 def test_what_fails_for_ever_ends_with_all_that_was_trained_saved(tmp_path):
     def fate(worker, asked, piece):
@@ -353,13 +339,6 @@ def test_the_end_of_whoever_runs_workers_ends_the_run_with_all_saved(
     never.set()
     records = list(tmp_path.glob("checkpoints/*/checkpoint.json"))
     assert [json.loads(r.read_text())["record"]["step"] for r in records] == [2]
-
-
-def test_rollouts_whose_questions_depend_on_answers_are_refused():
-    rollouts = make()
-    rollouts.resample = 1
-    with pytest.raises(ValueError, match="resample=0"):
-        FromWorkers(rollouts, LocalPool(make))
 
 
 def test_a_worker_draws_the_prompts_of_its_request_after_a_round_trip_through_json():

@@ -14,8 +14,6 @@ import yaml
 from PIL import Image
 
 from helpers.app import page
-from helpers.app.chat import converse
-from helpers.app.server import OpenAIServer
 from scripts import serve
 
 FILE = engines.ROOT / "docs" / "compose.yaml"
@@ -115,18 +113,6 @@ def running(service, ports, folder):
     finally:
         process.terminate()
         process.wait(60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["food_grpo", "food_sft"])
-def test_the_servers_command_serves_and_is_found_healthy(tmp_path, model):
-    service = composed(MODEL=model)["services"]["server"]
-    ports = {"8000": str(engines.free_port())}
-    with running(service, ports, tmp_path):
-        address = f"http://127.0.0.1:{ports['8000']}/v1"
-        backend = OpenAIServer(address, model, timeout=300)
-        *_, last = converse(backend, "Which food has the most protein?", None, [])
-        assert last.kind == "answer" or "did not end its turn" in last.text, last
 
 
 @pytest.mark.slow

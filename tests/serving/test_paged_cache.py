@@ -220,16 +220,3 @@ def test_forks_read_their_own_words_and_leave_those_of_others_alone(family):
             np.testing.assert_allclose(logits, plain(model, text.tokens), atol=2e-5)
     assert len({text.blocks[0] for text in texts}) == 1
     assert len({text.blocks[1] for text in texts}) == 3
-
-
-def test_a_prompt_that_is_found_again_is_read_from_where_it_lay():
-    model = tiny_models.model("llama", sharpness=3.0)
-    memory = Memory(model)
-    first, _ = memory.pool.open([3, 1, 4, 1, 5, 9, 2, 6, 5])
-    memory.read(first, 0, 9)
-    memory.pool.close(first)
-    again, found = memory.pool.open([3, 1, 4, 1, 5, 9, 2, 6, 7, 7])
-    assert found == 8
-    np.testing.assert_allclose(
-        memory.read(again, found, 8), plain(model, again.tokens), atol=2e-5
-    )

@@ -114,22 +114,6 @@ def test_a_target_with_adapters_or_in_int8_says_what_it_says_alone(changed):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
-def test_in_bfloat16_every_token_is_nearly_the_likeliest_of_a_plain_pass():
-    tiny_models.needs_bfloat16()
-    model = tiny_models.model("llama", sharpness=SHARP, dtype="bfloat16")
-    tokens, mask, keys = asked(3, 2)
-    settings = {"max_tokens": 10, "eos_ids": (), "temperature": 0}
-    rows = tokens, mask, keys
-    found = speculative.generate(model, DraftModel(model, 4), *rows, **settings)
-    for p, g in np.ndindex(3, 2):
-        prompt = tokens[p][mask[p] > 0]
-        text = np.array([*prompt, *found.completions.tokens[p, g]])
-        hidden, _ = model(text[None, None], np.arange(len(text))[None, None])
-        logits = np.asarray(model.logits(hidden)[0, 0], np.float32)[len(prompt) - 1 :]
-        said = logits[np.arange(10), text[len(prompt) :]]
-        assert (logits[:10].max(axis=-1) - said < 0.15).all()
-
-
 def exact(model, prompt, steps, vocab):
     """The probability of every answer of so many tokens, those after EOS merged."""
     answers = list(itertools.product(range(vocab), repeat=steps))
@@ -296,19 +280,6 @@ def test_what_the_sampler_noted_is_what_the_policy_says(make_drafter):
     table = trainer.fit(source, 2)
     assert max(row["logprob_gap"] for row in table) < 2e-5
     assert table[0]["clip_fraction"] == 0 and table[0]["tokens_per_pass"] >= 1
-
-
-def test_a_drafter_that_knows_the_policy_saves_passes():
-    model = policy()
-    near = next(iter_batches(rollouts(model, DraftModel(policy(), 3))))
-    far = next(iter_batches(rollouts(model, draft_model(9))))
-    assert near == pytest.approx(4, abs=0.35) and far < 2
-
-
-def iter_batches(source):
-    """The tokens per pass of each batch."""
-    for _ in source:
-        yield source.metrics["tokens_per_pass"]
 
 
 def test_a_run_goes_on_with_the_same_drafter_only():
