@@ -226,22 +226,27 @@ def _parts(thing, seen) -> dict:
 
 
 def _attributes(thing) -> dict:
-    """Class, attributes and slots of an object; the text of one that has neither."""
+    """Class and contents of an object, by what pickle would write of it."""
     try:
-        state = thing.__getstate__()
-    except TypeError:  # a file, a lock, …
+        reduced = thing.__reduce_ex__(4)
+    except Exception:  # whatever a class raises that cannot be pickled, such as a file
         return {}
+    if isinstance(reduced, str):
+        return {"name": reduced}
+    _, arguments, state = (*reduced, None)[:3]
     parts = {"class": type(thing)} if _home(type(thing)) else {}
-    states = state if isinstance(state, tuple) else (state,)
-    values = {
-        k: x for each in states if isinstance(each, dict) for k, x in each.items()
-    }
-    if state is None and "0x" not in repr(thing):
-        parts["value"] = repr(thing)
-    for name in sorted(values):
+    if arguments := [x for x in arguments if x is not type(thing)]:
+        parts["arguments"] = arguments
+    states = state if isinstance(state, tuple) else (state,)  # attributes and slots
+    if not all(isinstance(each, (dict, types.NoneType)) for each in states):
+        return parts | {"state": state}
+    for name, value in sorted(
+        (item for each in states for item in (each or {}).items()),
+        key=lambda item: item[0],
+    ):
         # It appears only once somebody has read it.
         if not isinstance(vars(type(thing)).get(name), functools.cached_property):
-            parts[name] = values[name]
+            parts[name] = value
     return parts
 
 
