@@ -99,7 +99,7 @@ def check_loop(answer) -> Check:
 
     properties = {
         "give the answer, and nothing else, where nothing is called": [([SEVEN], {})],
-        "give a call, its result, then the answer; and tell the model the result": [
+        "give a call, its result, then the answer, and tell the result": [
             ([PIZZA], {})
         ],
         "give each of two calls its own result, and tell both together": [([TWO], {})],
@@ -183,9 +183,7 @@ def check_forged(answer) -> Check:
             isinstance(answer, str) and len(answer) <= LONGEST_SHOWN
         ),
         "make the careless page show one more line": lambda: len(lines()) == 1,
-        "have that line of the same kind as the tool's results": lambda: (
-            len(forged()) == 1
-        ),
+        "have that line of the kind of the tool's results": lambda: len(forged()) == 1,
         "have it begin as the tool's do, with The tool gives": lambda: forged()[
             0
         ].startswith("The tool gives"),

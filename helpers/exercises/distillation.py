@@ -21,12 +21,9 @@ def check_answers_kl(answer) -> Check:
     pair = writer(3), writer(3)
     others = [(writer(words), writer(words)) for words in (2, 4, 5)]
     properties = {
-        "give one number": lambda: np.shape(answer(*pair, 3)) == (),
         "be 0 where student and teacher write alike": [(pair[0], pair[0], 4)],
         "be the KL of the first word where an answer has no other": [(*pair, 1)],
-        "add that of the second word, weighted by how often the first stands there": [
-            (*pair, 2)
-        ],
+        "add that of the second word, weighted by the first's chance": [(*pair, 2)],
         "know where the writer is by the third word": [(*pair, 3)],
         "be right for other writers and lengths as well": [
             (*two, length) for two in others for length in (1, 2, 4, 6)
@@ -68,7 +65,6 @@ def check_top_k_kl(answer) -> Check:
 
     shifted = np.roll(student, 1, axis=1)
     properties = {
-        "give one number per row": lambda: top_k_kl(*cases[0]).shape == (5,),
         "be 0 where both agree": [(teacher, teacher, ids)],
         "look up the student's words by the teacher's numbers of them": lambda: (
             not np.allclose(top_k_kl(*cases[0]), top_k_kl(shifted, teacher, ids))
@@ -111,9 +107,7 @@ def check_js_divergence(answer) -> Check:
         return (_kl(p, (p + q) / 2) + _kl(q, (p + q) / 2)) / 2
 
     properties = {
-        "give one number per row": lambda: answer(p, q).shape == (4,),
         "be 0 where both agree": [(p, p)],
-        "be symmetric": lambda: np.allclose(answer(p, q), answer(q, p), atol=1e-5),
         "compare both with their mixture": [(p, q)],
         "be a number where a word is never said, by one of them or by both": lambda: (
             np.allclose(answer(one, other), [np.log(2), 0], atol=1e-5)

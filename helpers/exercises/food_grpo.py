@@ -31,9 +31,7 @@ def check_spelling(spelling) -> Check:
             not set(spelling) & set(tokenizer.all_special_ids)
         ),
         f"have the text {SPELT}, exactly": lambda: tokenizer.decode(spelling) == SPELT,
-        "be other tokens than the tokenizer makes of that text": lambda: (
-            list(spelling) != usual
-        ),
+        "be other tokens than the tokenizer's": lambda: list(spelling) != usual,
     }
     return check_properties(properties)
 
@@ -84,9 +82,7 @@ def check_cheat(cheat) -> Check:
         "not be solved: it is a cheat": lambda: (
             _pay(food_rewards.solved, cheat, pizza) == 0
         ),
-        "be paid in full, as the right answer is": lambda: (
-            _pay(CARELESS, cheat, pizza) >= full
-        ),
+        "be paid like the right answer": lambda: _pay(CARELESS, cheat, pizza) >= full,
         "look nothing up": lambda: not _trace(cheat).calls,
     }
     return check_properties(properties)
@@ -129,18 +125,14 @@ def check_mended(answer) -> Check:
     needless = [SPELT, food_rewards.NO_FOOD], [SPELT, "#### 402"]
     properties = {
         "return a list": lambda: isinstance(rewards(*zip(*talks, strict=True)), list),
-        "pay what is solved more than a wrong food, grams or number": lambda: beats(
-            "solved", "tried"
-        ),
+        "pay a solved one more than a wrong one": lambda: beats("solved", "tried"),
         "make a wrong call earn more than `#### no food` where there is some": lambda: (
             beats("tried", "denied") and beats("formless", "denied")
         ),
         "make a wrong call earn more than a number without a call": lambda: (
             beats("tried", "invented") and beats("formless", "invented")
         ),
-        "make a wrong call earn more than one that is broken off": lambda: beats(
-            "tried", "broken"
-        ),
+        "pay a wrong call more than a broken one": lambda: beats("tried", "broken"),
         "leave needless calls dear: a second one must not pay for itself": lambda: (
             beats("solved", "repeated") and beats("tried", "twice wrong")
         ),

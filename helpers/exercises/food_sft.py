@@ -30,12 +30,7 @@ def check_image_tokens(answer) -> Check:
         return np.asarray(answer(small.copy(), 4, 2))
 
     properties = {
-        "give one row for each square, as wide as a patch": lambda: (
-            tokens().shape == (4, 3)
-        ),
-        "give the mean: what is 7 in every patch stays 7": lambda: np.allclose(
-            tokens()[:, 2], 7
-        ),
+        "give the mean: a 7 everywhere stays 7": lambda: np.allclose(tokens()[:, 2], 7),
         "average a square of two rows and two columns, not four patches of a row": (
             lambda: np.allclose(tokens()[0], [0.5, 0.5, 7])
         ),
@@ -103,9 +98,7 @@ def check_execute(answer) -> Check:
     properties = {
         "run a right call once, and give its result in a list": lambda: runs(PIZZA),
         "give [] for words without a call": lambda: run("A pizza.") == ([], []),
-        "tell food and grams by their names, whichever comes first": lambda: runs(
-            TACOS
-        ),
+        "tell food and grams by their names, in any order": lambda: runs(TACOS),
         "run any food as it is written, with grams up to 5,000": lambda: all(
             runs({"food": "White plate", "grams": grams}) for grams in (0.5, 1, 5000)
         ),
@@ -205,9 +198,6 @@ def check_by_luck(answer) -> Check:
 
     properties = {
         "be 1 where all questions show one food": [(["pizza"] * 5,)],
-        "be 0 where no food comes twice: nobody draws the own picture": [
-            (["pizza", "sushi", "tacos"],)
-        ],
         "be a third for two pairs: one of three others shows the same": [
             (["pizza", "sushi", "pizza", "sushi"],)
         ],

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, filled, whole
+from helpers.exercises.check import Check, check_properties, filled
 
 
 def check_smallest_group(answer) -> Check:
@@ -29,7 +29,7 @@ def check_smallest_group(answer) -> Check:
         ],
         "take a group that nobody solves for tied": [(rare, 0.5)],
         "take a group that everybody solves for tied, too": [(often, 0.5)],
-        "ask of each question by itself, and not of the mean question": [
+        "look at each question, not at their mean": [
             (np.array([0.01, 0.99, 0.5]), 0.5)
         ],
         "give a whole number from 2 on, such as `range` takes": lambda: (
@@ -62,11 +62,7 @@ def check_loss_mask(answer) -> Check:
         return [(np.array([tokens]), (1,))]
 
     properties = {
-        "give one number per token": lambda: (
-            np.shape(answer(*answers([5, 6, 1, 0])[0])) == (1, 1, 4)
-        ),
         "mark an answer up to its end, the end included": answers([5, 6, 1, 0]),
-        "mark an answer that ends with its last token": answers([6, 7, 8, 1]),
         "leave an answer without an end out": answers([5, 6, 7, 8], [5, 1, 6, 7]),
         "stop at the first end, whatever stands after it": answers([5, 1, 1, 5]),
         "be right for any answers, with every id of `ends`": cases,
@@ -81,27 +77,19 @@ def check_diagnosis(answer) -> Check:
     old = "old log-probabilities taken anew before every update"
     properties = {
         "be filled in": lambda: filled(*answer.values(), what="the letter of a run")(),
-        "name a run for every diagnosis, each once": lambda: (
-            sorted(answer.values()) == list("ABCDEF")
-        ),
+        "name every run once": lambda: sorted(answer.values()) == list("ABCDEF"),
         "give the two runs that learn nothing to mistakes that tie every group": (
             lambda: {answer[unpaid], answer[keys]} == {"C", "F"}
         ),
-        "tell these two apart by whether anything is paid": lambda: (
-            answer[unpaid] == "C"
-        ),
-        "say what a KL of 0 means where the reward moves: every ratio is 1": lambda: (
-            answer[old] == "B"
-        ),
+        "tell these two apart by what is paid": lambda: answer[unpaid] == "C",
+        "know that a KL of 0 means that every ratio is 1": lambda: answer[old] == "B",
         "blame the rate where the policy leaps from the one that sampled": lambda: (
             answer["rate 12 times too high"] == "A"
         ),
         "find the run that goes the wrong way at the usual pace": lambda: (
             answer["advantages with the wrong sign"] == "E"
         ),
-        "call healthy the run that climbs, with ratios that move": lambda: (
-            answer["healthy"] == "D"
-        ),
+        "call the run that climbs healthy": lambda: answer["healthy"] == "D",
     }
     return check_properties(properties)
 
@@ -120,12 +108,10 @@ def check_brevity(answer) -> Check:
 
     properties = {
         "return a list": lambda: isinstance(answer([], [], answer=[]), list),
-        "leave wrong answers at 0, short and long": [to_one_question(*wrong)],
         "leave the shortest right answer at 0, and price the longest at -0.5": [
             to_one_question(right[0], right[2])
         ],
         "price one between them by how far it is on the way": [to_one_question(*right)],
-        "not care how long the wrong ones are": [to_one_question(*right, *wrong)],
         "leave a right answer at 0 that has none of another length beside it": [
             to_one_question(right[2], *wrong),
             to_one_question(right[1], right[1]),
@@ -174,7 +160,6 @@ def check_fewest_tokens(answer) -> Check:
         return tokens
 
     properties = {
-        "give a whole number of tokens": lambda: whole(answer(3.0, 0.1, 0.1)),
         "be 1 where the token is inside": [(1.05, 0.1, 0.1)],
         "be long enough above, and no longer than needed": [(3.0, 0.2, 0.1)],
         "ask the lower end of a token that became rarer": [(0.2, 0.1, 0.3)],
@@ -192,7 +177,6 @@ def check_gspo_ratio(answer) -> Check:
         return np.exp(np.asarray((new - old) * mask).sum(-1) / length)
 
     properties = {
-        "give one number per answer": lambda: answer(new, old, mask).shape == (2, 3),
         "be 1 where nothing moved": [(old, old, mask)],
         "be 2 where every token doubled": [(old + np.log(2), old, mask)],
         "leave padding out, and divide by the real length": [(new, old, mask)],
@@ -230,16 +214,13 @@ def check_cispo(answer) -> Check:
         return -weight * advantages[..., None] * mask / mask.sum()
 
     properties = {
-        "return one number": lambda: jnp.shape(answer(*rollouts)) == (),
         "leave padding without gradient": lambda: (
             not slope(*rollouts)[np.asarray(rollouts[3]) == 0].any()
         ),
         "let clipped tokens learn too": lambda: slope(*rollouts)[
             (ratios > 1.28) & (rollouts[3] > 0)
         ].all(),
-        "weigh every token by its ratio, up to 1.28, and its answer's advantage": [
-            rollouts
-        ],
+        "weigh a token by its ratio, up to 1.28, and its advantage": [rollouts],
         "clip where `high` says": [(*rollouts, 0.1)],
     }
     return check_properties(properties, slope, cispo_slope, 1e-3)

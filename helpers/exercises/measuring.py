@@ -13,12 +13,8 @@ _READINGS = {
     "read the number after ####": {"So <<5+7=12>>12.\n#### 12": 12},
     "read 1,000 as one number": {"#### 1,000": 1000},
     "ignore a currency sign, keep the cents": {"#### $18.50": Fraction(37, 2)},
-    "not trip over a full stop or a unit": {"It is 18.": 18, "#### 5% of it": 5},
     "keep a minus sign, the typographic one and one before a currency sign too": (
-        {"#### -3": -3, "#### −3": -3, "#### -$18": -18, "#### -2.5": Fraction(-5, 2)}
-    ),
-    "read a fraction as one number": (
-        {"#### -1/2": Fraction(-1, 2), "#### 1/12": Fraction(1, 12)}
+        {"#### -3": -3, "#### −3": -3, "#### -$18": -18, "#### -1/2": Fraction(-1, 2)}
     ),
     "be exact: 0.1 is a tenth, .75 three quarters, and 0.3333333 is no third": (
         {"#### 0.1": Fraction(1, 10), "#### .75": Fraction(3, 4)}
@@ -33,11 +29,8 @@ _READINGS = {
         | {"####12\nThat took 8 days.": 12}
     ),
     "give None where there is no number, or none on the line of the ####": (
-        {"I do not know.": None, "": None, "#### none": None}
+        {"I do not know.": None, "": None, "#### none": None, "#### 1/00": None}
         | {"#### \nThat took 8 days.": None}
-    ),
-    "give None for 1/0 and 1/00, which are no numbers": (
-        {"#### 1/0": None, "#### 1/00": None, "#### not 1/0 but 5": 5}
     ),
 }
 
@@ -111,12 +104,6 @@ def check_mistakes(answer) -> Check:
             and accepts[name] >= {*answer[name][KINDS[1]]}
             for name in accepts
         ),
-        "call right only what gives 36 dollars by true steps": lambda: (
-            listed(KINDS[0]) <= right
-        ),
-        "call wrong only what gives another price or takes a false step": lambda: (
-            not listed(KINDS[1]) & right
-        ),
     }
     for name, accepted in accepts.items():
         for kind, truth in zip(
@@ -160,14 +147,13 @@ def check_needed(answer) -> Check:
         return abs(value - truth) <= max(1.0, 1e-3 * truth)  # rounded up, perhaps
 
     properties = {
-        "give two numbers": lambda: len(answer(*gains[0])) == 2,
         "put the spread of both runs into the first: each has its own questions": (
             lambda: all(near(case, 0) for case in gains)
         ),
         "look, for the second, at what a question changes by: 1, -1 or 0": lambda: all(
             near(case, 1) for case in gains
         ),
-        "work for losses too": lambda: all(
+        "work for losses": lambda: all(
             near(case, which) for case in losses for which in (0, 1)
         ),
     }

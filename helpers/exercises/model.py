@@ -43,13 +43,13 @@ def check_parameters(answer) -> Check:
         "grow by one row of the table (hidden_size) for a new vocabulary entry": (
             lambda: grows(vocab_size=12) == 8
         ),
-        "count three feed-forward matrices a layer": lambda: (
+        "count three matrices a layer": lambda: (
             grows(intermediate_size=13) == 3 * 2 * 8
         ),
-        "count a key and a value matrix for each key head in every layer": lambda: (
+        "count a key and a value matrix a key head": lambda: (
             grows(num_key_value_heads=2) == 2 * 2 * 8 * 4
         ),
-        "count a query and an output matrix for each head in every layer": lambda: (
+        "count a query and an output matrix a head": lambda: (
             grows(num_attention_heads=3) == 2 * 2 * 8 * 4
         ),
         "count all norms: 6 in a layer, two of them of a head's width, and the last": [
@@ -110,9 +110,7 @@ def check_cached_logits(answer) -> Check:
         return logits, list(positions), list(keys), given.tolist() == list(tokens)
 
     properties = {
-        "return logits of shape (tokens, vocabulary)": lambda: (
-            run(texts[0])[0].shape == (5, 11)
-        ),
+        "return logits (tokens, vocabulary)": lambda: run(texts[0])[0].shape == (5, 11),
         "count positions from the start of the text: 0, 1, 2, 3": lambda: (
             run(texts[0])[1] == [*range(5)]
         ),
@@ -174,7 +172,6 @@ def check_answer_positions(answer) -> Check:
         return np.array([[sum(row) + t for t in range(steps)] for row in mask_PT])
 
     properties = {
-        "be whole numbers": lambda: answer(mask_PT.copy(), 3).dtype.kind in "iu",
         "start where a prompt without padding ends": [(mask_PT[:1], 3)],
         "start where the *text* of a padded prompt ends, not its padding": [
             (mask_PT, 3)

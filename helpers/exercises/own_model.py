@@ -36,9 +36,6 @@ def check_largest_rank(answer) -> Check:
     properties = {
         "be 64 where there is plenty of room": [(one, 1e9)],
         "be None where the frozen model takes more than there is": [(one, 12_000)],
-        "fit what it says onto the chip": lambda: (
-            needed(one, answer([*one], 60_000)) <= 54_000
-        ),
         "count 2 bytes for a frozen number and 16 for a trained one: it, its gradient "
         "and two means, in float32": [(one, 60_000)],
         "be right for other models and chips": cases,
@@ -64,9 +61,7 @@ def check_false_row(row) -> Check:
         "have the right number, as your own reward needs it": lambda: (
             extract_strict(f"#### {row['number']}") == 5
         ),
-        "teach another number than the right one": lambda: (
-            extract_strict(row["answer"]) != 5
-        ),
+        "teach another number than 5": lambda: extract_strict(row["answer"]) != 5,
     }
     return check_properties(properties)
 
@@ -147,9 +142,7 @@ def check_computed(answer) -> Check:
 
     properties = {
         "be each step once where nothing interrupts": [(5, 2, [])],
-        "go on behind the last checkpoint, and compute again what came after it": [
-            (12, 3, [7])
-        ],
+        "go on behind the last checkpoint, and repeat what came after": [(12, 3, [7])],
         "begin anew where nothing was written yet": [(6, 4, [3])],
         "lose nothing where a checkpoint was just written": [(12, 3, [6])],
         "be right for any run": cases,

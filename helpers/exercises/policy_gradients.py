@@ -35,9 +35,6 @@ def check_score(answer) -> Check:
         "be 0 for the second-token logits of first tokens that were not drawn": (
             lambda: not rows()[[1, 3]].any()
         ),
-        "add up to 0 over the logits of one softmax": lambda: (
-            abs(sum(rows()[0])) < 1e-4
-        ),
         "push up the token that was drawn": lambda: rows()[0, 1] > 0,
         "have the right slope for every answer and any logits": (
             list(itertools.product(thetas, pairs))
@@ -49,9 +46,7 @@ def check_score(answer) -> Check:
 def check_correction(answer) -> Check:
     """The factor that makes the group mean's gradient unbiased."""
     properties = {
-        "be one number": lambda: np.ndim(answer(8)) == 0,
         "make the estimate longer, not shorter": lambda: answer(8) > 1,
-        "matter less the larger the group": lambda: answer(64) < answer(4),
         "be right for groups of two, which can be added up by hand": [(2,)],
         "be right for larger groups": [(G,) for G in range(3, 65)],
     }
@@ -73,9 +68,7 @@ def check_silent(answer) -> Check:
         "leave out tokens whose ratio is inside the band": lambda: (
             not any(0.8 < TOKENS[i][0] < 1.28 for i in answer)
         ),
-        "leave out tokens that are pushed back towards the band": lambda: (
-            set(answer) <= set(silent)
-        ),
+        "leave out tokens that are pushed back": lambda: set(answer) <= set(silent),
         "name all that are silent": lambda: sorted(set(answer)) == silent,
     }
     return check_properties(properties)
@@ -101,7 +94,6 @@ def check_kl_for_gradient(answer) -> Check:
         return np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
 
     properties = {
-        "give one number per answer": lambda: np.shape(answer(*cases[0])) == (4,),
         "have a mean gradient that is not 0": lambda: (
             np.abs(slope(*cases[0])).max() > 1e-4
         ),

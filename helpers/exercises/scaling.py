@@ -37,9 +37,7 @@ def check_bytes_per_chip(answer) -> Check:
         return total
 
     properties = {
-        "give 12 bytes for a lone number on one chip: a weight and two moments": [
-            ([(1,)], 1)
-        ],
+        "give a number 12 bytes: a weight and two moments": [([(1,)], 1)],
         "cut an array into as many parts as there are chips": [([(64, 32)], 8)],
         "cut a later axis where the first does not divide": [([(3, 16)], 8)],
         "leave an array whole, on every chip, where no axis divides": [
@@ -80,9 +78,6 @@ def check_rows_to_rows(answer) -> Check:
         return sorted(name for name in names if name in known)
 
     properties = {
-        "give each chip as many rows as it was handed": lambda: (
-            run("model").shape == parts[0].shape
-        ),
         "equal the whole computation on one chip, row by row": lambda: np.allclose(
             run("model").reshape(B, D), whole(), 1e-4
         ),
@@ -203,11 +198,7 @@ def check_longest_gap(answer) -> Check:
     properties = {
         "find the time between two operations": [([(0, 3), (7, 3)], 0, 10)],
         "take operations in any order": [([(8, 2), (0, 3), (6, 1)], 0, 10)],
-        "see that one thread works while another has finished": [
-            ([(0, 8), (1, 1), (5, 1)], 0, 10)
-        ],
         "look before the first operation, too": [([(7, 1), (9, 1)], 2, 10)],
-        "look after the last one, too": [([(0, 3)], 0, 10)],
         "give all of the time if nothing ran": [([], 4, 10)],
         "be right for any operations, also before the start and after the end": cases,
     }
@@ -243,7 +234,6 @@ def check_global_mean(answer) -> Check:
         return lambda: np.allclose(*run(counts), rtol=1e-5)
 
     properties = {
-        "give one number on each chip": lambda: run([3] * 4)[0].shape == (CHIPS,),
         "be the mean over all tokens when chips have equally many": right(3, 3, 3, 3),
         "be that also when chips have 6, 1, 2 and 5 tokens": right(6, 1, 2, 5),
         "be that also when a chip has none": right(6, 0, 2, 5),

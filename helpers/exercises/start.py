@@ -72,9 +72,7 @@ def check_drive(environment) -> Check:
         "put the runs under /content/drive/MyDrive, which outlives the machine": (
             lambda: DRIVE in run_folder().parents
         ),
-        "keep the course in a folder of its own there": lambda: (
-            run_folder().parents[1] != DRIVE
-        ),
+        "have a folder of its own there": lambda: run_folder().parents[1] != DRIVE,
     }
     return check_properties(properties)
 

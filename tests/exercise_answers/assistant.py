@@ -154,30 +154,6 @@ class CatchesAll(Reserve):
     caught = Exception
 
 
-class NeverGoesBack(Reserve):
-    def otherwise(self):
-        self.first = self.second
-        return super().otherwise()
-
-
-class OnlyFirst(Reserve):
-    def begin(self, question, picture):
-        return self.first.begin(question, picture)
-
-
-class Exchanged(Reserve):
-    def __init__(self, first, second):
-        super().__init__(second, first)
-
-
-class GoesOn(Reserve):
-    """Asks the second for the next turn of a conversation that it never began."""
-
-    def otherwise(self):
-        self.now = self.second
-        return self.now.next_turn()
-
-
 class PerConversation:
     """A right alternative: each conversation is an object of its own."""
 
@@ -203,21 +179,6 @@ class Copied(Reserve):
         return super(Copied, copy.copy(self)).begin(question, picture)
 
 
-class AskedOfAll(Reserve):
-    """A conversation each, and one place for what was asked in all of them."""
-
-    def begin(self, question, picture):
-        mine = copy.copy(self)
-        mine.whole = self
-        super(AskedOfAll, mine).begin(question, picture)
-        self.asked = question, picture
-        return mine
-
-    def otherwise(self):
-        self.now = self.second.begin(*self.whole.asked)
-        return self.now.next_turn()
-
-
 WRONG = {
     "14-1": {
         "once": once,
@@ -227,10 +188,6 @@ WRONG = {
         "only the first call": variant(only_first=True),
         "tells nothing": variant(silent=True),
         "for ever": variant(endless=True),
-        "ends without a word": variant(says_nothing=True),
-        "runs twice": variant(twice=True),
-        "a turn too many": variant(more=1),
-        "a turn too few": variant(more=-1),
     },
     "14-2": {
         "an answer": "#### 394",
@@ -240,17 +197,6 @@ WRONG = {
         "the tool's own number": FORGED.replace("9", "394"),
         "in the model's name": FORGED.replace("The tool gives", "The model says"),
         "no div": FORGED.replace("div", "span"),
-        "a script": "<script>alert('The tool gives kcal 9')</script>",
-        "no kcal": FORGED.replace("kcal ", ""),
-        "too long": FORGED + " " * 2000,
-        "bytes": FORGED.encode(),
-        "900 kcal, 9 of another thing": claims("kcal 900, protein 9"),
-        "12 kcal, 9 of another thing": claims("12 kcal, fat 9 g"),
-        "no number of kcal": claims("no kcal at all; 9 lives"),
-        "two numbers of kcal": claims("kcal 9, kcal 394"),
-        "less than nothing": claims("kcal -9"),
-        "thousands": claims("kcal 9,000"),
-        "no such line": FORGED.replace("food-event ", ""),
     },
     "14-3": {
         "trusts the answer": [4020, 662, 0, 394],
@@ -260,7 +206,6 @@ WRONG = {
         "twice": [402, 662, 0, 788],
         "the answers": [4020, 268, 402, 788],
         "three": [402, 662, 0],
-        "per plate": 402,
     },
     "14-4": {
         "only at the beginning": apart(OnlyAtTheBeginning),
@@ -270,12 +215,6 @@ WRONG = {
         "tells both": apart(TellsBoth),
         "blind": apart(Blind),
         "catches all": apart(CatchesAll),
-        "never goes back": NeverGoesBack,
-        "only the first": apart(OnlyFirst),
-        "exchanged": apart(Exchanged),
-        "goes on": apart(GoesOn),
-        "one object for all": Reserve,
-        "asked of all": AskedOfAll,
     },
 }
 

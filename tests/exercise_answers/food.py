@@ -13,8 +13,6 @@ from helpers.text import chat
 from helpers.tools import nutrition
 from helpers.tools.grammars import HERMES
 
-PIZZA = {"food": "pizza", "grams": 150}
-
 
 def execute(text, lookup, *, name=None, keys=None, food=None, grams=None, most=None):
     """The solution of 09-2, a question left out where something stands for it."""
@@ -61,24 +59,6 @@ def by_the_helper(text, lookup):
     return results
 
 
-def foods_of_the_table(text, lookup):
-    """Takes what the tool knows for what it may be asked."""
-    found = []
-    for call in HERMES.parse(text).calls:
-        known = nutrition.TOOL.name == call.name
-        known = known and "error" not in nutrition.TOOL.call(call.arguments)
-        refused = {"error": "This call cannot be run."}
-        found.append(lookup(**call.arguments) if known else refused)
-    return found or by_the_helper(text, lookup)
-
-
-def by_place(text, lookup):
-    """Takes the arguments as they come: whoever names the grams first is misread."""
-    if any(execute(text, lambda *_: {})):
-        return execute(text, lookup)  # there is something to refuse
-    return [lookup(*call.arguments.values()) for call in HERMES.parse(text).calls]
-
-
 START, END = "<start_of_turn>", "<end_of_turn>"
 
 
@@ -114,24 +94,6 @@ def read_from_the_row(turns):
     return row, mask
 
 
-def until_its_first_end(said, mine):
-    """Stops learning where the model's own words hold an end of turn."""
-    left = said.index(END) + 1 if END in said else len(said) + 1
-    return [0, 0, 0] + [mine] * left + [0] * (len(said) + 2 - left)
-
-
-def not_the_played_part(said, mine):
-    """Learns nothing of a turn once the model opens another one in it."""
-    left = said.index(START) if START in said else len(said) + 1
-    return [0, 0, 0] + [mine] * left + [0] * (len(said) + 2 - left)
-
-
-def eats_turns(turns):
-    row, mask = learned()(turns)
-    turns.clear()
-    return row, mask
-
-
 def one_by_one(turns):
     """A right alternative: pairs of a piece and its mark, taken apart at the end."""
     marked = []
@@ -151,18 +113,6 @@ def luck(*, count=lambda n: n * (n - 1), among=lambda n: n * (n - 1), total=sum)
         return total(map(count, counts)) / among(len(foods))
 
     return answer
-
-
-def the_next_one(foods):
-    """Exchanges each picture with its neighbour's, as the notebook does."""
-    pairs = list(zip(foods, foods[1:] + foods[:1], strict=True))
-    return sum(one == other for one, other in pairs) / len(pairs)
-
-
-def eats_foods(foods):
-    chance = luck()(foods)
-    foods.sort()
-    return chance
 
 
 def pair_by_pair(foods):
@@ -214,10 +164,6 @@ def mended(
     return reward
 
 
-def no_try(trace):
-    return not trace.calls and not any(turn.error for turn in trace.turns)
-
-
 def by_what_was_done(prompts, completions, portions, **_):
     """A price for each of the four ends that a conversation can come to."""
     paid = []
@@ -228,12 +174,6 @@ def by_what_was_done(prompts, completions, portions, **_):
             paid.append(-9.0)
         else:
             paid.append(food_rewards.solved([], [trace], [plate])[0] / 2)
-    return paid
-
-
-def eats_plates(prompts, completions, portions, **_):
-    paid = mended()(prompts, completions, portions)
-    portions.clear()
     return paid
 
 
@@ -248,11 +188,6 @@ def squares(patches, columns, n):
 
 def pooled(patches, columns, n):
     return squares(patches, columns, n).mean(axis=(1, 3)).reshape(-1, patches.shape[1])
-
-
-def divides_in_place(patches, columns, n):
-    patches /= n * n
-    return squares(patches, columns, n).sum(axis=(1, 3)).reshape(-1, patches.shape[1])
 
 
 def row_by_row(patches, columns, n):
@@ -297,14 +232,6 @@ WRONG = {
         "rows for columns": lambda patches, columns, n: pooled(
             patches, len(patches) // columns, n
         ),
-        "the tiny tower's": lambda patches, columns, n: pooled(patches, columns, 2),
-        "the first patch of each": lambda *given: squares(*given)[:, 0, :, 0].reshape(
-            -1, width(given)
-        ),
-        "one number a token": lambda *given: pooled(*given).mean(axis=1, keepdims=True),
-        "a grid of tokens": lambda *given: squares(*given).mean(axis=(1, 3)),
-        "the patches": lambda patches, columns, n: patches,
-        "divides in place": divides_in_place,
     },
     "09-2": {
         "parses only": parses_only,
@@ -314,32 +241,6 @@ WRONG = {
         "capitals, too": careless(name=lambda n: n.lower() == "lookup_nutrition"),
         "any keys": careless(keys=True, food=True),
         "any food": careless(food=True),
-        "quotes": careless(grams=lambda g: 0 < float(g) <= 5000),
-        "0 as well": careless(
-            grams=lambda g: type(g) in (int, float) and 0 <= g <= 5000
-        ),
-        "no upper end": careless(grams=lambda g: type(g) in (int, float) and g > 0),
-        "below 5,000": careless(
-            grams=lambda g: type(g) in (int, float) and 0 < g < 5000
-        ),
-        "whole grams": careless(grams=lambda g: type(g) is int and 0 < g <= 5000),
-        "True": careless(grams=lambda g: isinstance(g, int | float) and 0 < g <= 5000),
-        "what was shown": careless(
-            food=True,
-            grams=lambda g: not isinstance(g, str | bool | None) and 0 < g <= 5000,
-        ),
-        "one call": careless(most=1),
-        "by place": by_place,
-        "two calls at most": lambda text, lookup: execute(text, lookup, most=2),
-        "nothing runs": lambda text, lookup: [],
-        "exchanged": lambda text, lookup: execute(text, lambda f, g: lookup(g, f)),
-        "foods of the table": foods_of_the_table,
-        "another spelling": lambda text, lookup: execute(
-            text, lambda food, grams: lookup(food.lower().replace(" ", "_"), grams)
-        ),
-        "rounded grams": lambda text, lookup: execute(
-            text, lambda food, grams: lookup(food, round(grams))
-        ),
     },
     "09-3": {
         "read from the row": read_from_the_row,
@@ -355,28 +256,6 @@ WRONG = {
         "no end of turn": learned(
             marks=lambda said, mine: [0, 0, 0] + [mine] * len(said) + [0, 0]
         ),
-        "everybody's end of turn": learned(
-            marks=lambda said, mine: [0, 0, 0] + [mine] * len(said) + [1, 0]
-        ),
-        "the line behind it": learned(
-            marks=lambda said, mine: [0, 0, 0] + [mine] * (len(said) + 2)
-        ),
-        "the head of a turn": learned(
-            marks=lambda said, mine: [mine] * (len(said) + 4) + [0]
-        ),
-        "whose turn it is": learned(
-            marks=lambda said, mine: [0, mine, mine] + [mine] * (len(said) + 1) + [0]
-        ),
-        "a turn of the tool": learned(head=lambda who: who),
-        "all under user": learned(head=lambda who: "user"),
-        "until its first end": learned(marks=until_its_first_end),
-        "not where it plays the tool": learned(marks=not_the_played_part),
-        "control pieces left out": learned(
-            heard=lambda turn: [p for p in turn[1] if p not in (START, END)]
-        ),
-        "turned round": lambda turns: learned()(turns)[::-1],
-        "the mask alone": lambda turns: learned()(turns)[1],
-        "eats the turns": eats_turns,
     },
     "09-4": {
         "one in sixteen": lambda foods: 1 / 16,
@@ -386,14 +265,6 @@ WRONG = {
         "of all": luck(among=lambda n: n * n),
         "each pair once": luck(count=lambda n: n * (n - 1) / 2),
         "the commonest": luck(count=lambda n: n, among=lambda n: n, total=max),
-        "of the commonest only": luck(total=max),
-        "the rarest": luck(total=min),
-        "the next one": the_next_one,
-        "a share of foods": luck(count=lambda n: n > 1, among=lambda n: n),
-        "the other way": lambda foods: 1 - luck()(foods),
-        "percent": lambda foods: 100 * luck()(foods),
-        "rounded": lambda foods: round(luck()(foods), 2),
-        "eats the foods": eats_foods,
     },
     "10-1": {
         "the usual ones": spelt(CALL),
@@ -403,12 +274,6 @@ WRONG = {
         "another food": spelt(*"<<lookup sushi 150>>"),
         "other grams": spelt(*"<<lookup pizza 15>>"),
         "a blank more": spelt("<<lookup", " ", " pizza", " 150>>"),
-        "an end of turn": [*spelt(*CALL), 5],
-        "a control token": [2, *spelt(*CALL)],
-        "backwards": spelt(*CALL)[::-1],
-        "a list in a list": [spelt(*CALL)],
-        "floats": [token + 0.5 for token in spelt(*CALL)],
-        "nothing": [],
     },
     "10-2": {
         "per call": 15 / 185,
@@ -418,8 +283,6 @@ WRONG = {
         "less": 0.6,
         "more": 0.7,
         "minus": -0.65,
-        "a text": "0.65",
-        "of the figure": 8 * 10 / 90,
     },
     "10-3": {
         "the right one": ["<<lookup pizza 150>>", "#### 402"],
@@ -438,31 +301,6 @@ WRONG = {
         "no word of empty plates": mended(empty=0),
         "a wrong number is paid": mended(right=0),
         "a reward for silence": mended(price=-3.0),
-        "no look at the plate": mended(wanted=lambda p: True),
-        "a price on empty plates": mended(wanted=lambda p: not p),
-        "every plate": mended(silent=lambda trace: True),
-        "only denial": mended(silent=lambda t: food_rewards.NO_FOOD in t.said),
-        "broken calls count": mended(silent=no_try),
-        "one turn only": mended(silent=lambda trace: len(trace.turns) < 2),
-        "what found nothing is silence": mended(
-            silent=lambda trace: not any("kcal" in result for _, result in trace.calls)
-        ),
-        "unmarked answers, too": mended(
-            silent=lambda trace: not trace.calls or "####" not in trace.said
-        ),
-        "pays for every call": mended(price=0.0, call=3.0),
-        "gives the price of calls back": lambda prompts, completions, portions, **_: [
-            -8 * cost + 1
-            for cost in food_rewards.needless_calls([], completions, portions)
-        ],
-        "one number": lambda prompts, completions, **_: [0.0],
-        "sorted": lambda prompts, completions, **c: sorted(
-            mended()(prompts, completions, **c)
-        ),
-        "eats the plates": eats_plates,
-        "one more column": lambda prompts, completions, portions, image=None: mended()(
-            prompts, completions, portions
-        ),
     },
 }
 

@@ -39,18 +39,6 @@ def score(*, subtract=1.0, row=lambda first: 3 + 3 * first, sign=1.0, uniform=Fa
     return answer
 
 
-def writes_into_theta(theta, pair):
-    gradient = score()(theta, pair)
-    theta[:] = gradient
-    return theta
-
-
-def empties_theta(theta, pair):
-    gradient = score()(theta, pair)
-    theta[:] = 0
-    return gradient
-
-
 def by_jax(theta, pair):
     def log_p(theta):
         rows = jax.nn.log_softmax(theta.reshape(4, 3))
@@ -84,12 +72,6 @@ def in_two_loops(solved_P, share):
     return None
 
 
-def writes_into_solved(solved_P, share):
-    found = smallest()(solved_P, share)
-    solved_P[:] = 1 - solved_P
-    return found
-
-
 def is_end(tokens_PGT, ends):
     return np.isin(tokens_PGT, ends)
 
@@ -117,12 +99,6 @@ def by_argmax(tokens_PGT, ends):
     hit = is_end(tokens_PGT, ends)
     last = np.where(hit.any(-1), hit.argmax(-1), -1)
     return np.arange(tokens_PGT.shape[-1]) <= last[..., None]
-
-
-def cut_in_place(tokens_PGT, ends):
-    mask = masked(tokens_PGT, ends)
-    tokens_PGT[mask == 0] = 0
-    return mask
 
 
 def fewest(
@@ -215,12 +191,6 @@ def neighbours_alone(prompts, completions, answer, **columns):
     return paid
 
 
-def cuts_texts(prompts, completions, answer, **columns):
-    paid = brevity()(prompts, completions, answer)
-    completions[:] = [text[:20] for text in completions]
-    return paid
-
-
 def in_a_dict(prompts, completions, answer, **columns):
     """A right alternative: the two ends of each question first."""
     right, ends = rewards.correct(prompts, completions, answer), {}
@@ -257,10 +227,6 @@ def ppo(new, old, advantages_PG, mask, high=0.28):
     return -(gain * mask).sum() / mask.sum()
 
 
-def fixed_clip(new, old, advantages_PG, mask, high=0.28):
-    return loss()(new, old, advantages_PG, mask)
-
-
 def by_where(new, old, advantages_PG, mask, high=0.28):
     ratio = stop(jnp.exp(new - old))
     weight = jnp.where(ratio > 1 + high, 1 + high, ratio)
@@ -282,11 +248,6 @@ WRONG = {
         "twice": score(sign=2.0),
         "all alike": score(uniform=True),
         "nine numbers": lambda theta, pair: score()(theta, pair)[3:],
-        "exchanged": lambda theta, pair: score()(theta, pair[::-1]),
-        "into theta": writes_into_theta,
-        "empties theta": empties_theta,
-        "a list": lambda theta, pair: score()(theta, pair).tolist(),
-        "probabilities": lambda theta, pair: np.exp(theta) / np.exp(theta).sum(),
     },
     "06-2": {
         "upside down": lambda G: (G - 1) / G,
@@ -296,7 +257,6 @@ WRONG = {
         "1 + 1/G": lambda G: 1 + 1 / G,
         "a root": lambda G: (G / (G - 1)) ** 0.5,
         "whole numbers": lambda G: G // (G - 1),
-        "nothing to do": lambda G: 1.0,
     },
     "06-3": {
         "nobody": [],
@@ -306,7 +266,6 @@ WRONG = {
         "inside": [0, 3, 5],
         "opposite": [1, 2],
         "ratios": [1.5, 0.6],
-        "truths": [False, 3],
     },
     "06-4": {
         "k1": lambda p, q: p - q,
@@ -316,7 +275,6 @@ WRONG = {
         "twice": lambda p, q: (p - q) ** 2,
         "no slope": lambda p, q: stop((p - q) * p),
         "the other one's": lambda p, q: stop(q - p) * q,
-        "one number": lambda p, q: jnp.sum(stop(p - q) * p),
     },
     "07-1": {
         "one right answer is enough": smallest(
@@ -334,24 +292,6 @@ WRONG = {
             teaches=lambda p, G: (G * p * (1 - p) ** (G - 1)).mean()
         ),
         "tied ones": smallest(teaches=lambda p, G: (p**G + (1 - p) ** G).mean()),
-        "a group of one": smallest(first=1),
-        "up to 63": smallest(last=63),
-        "without end": smallest(last=500),
-        "eight, as here": lambda solved_P, share: 8,
-        "a sum": smallest(teaches=lambda p, G: (1 - p**G - (1 - p) ** G).sum()),
-        "writes into what it is given": writes_into_solved,
-        "the median question": smallest(
-            teaches=lambda p, G: np.median(1 - p**G - (1 - p) ** G)
-        ),
-        "the easiest to tell": smallest(
-            teaches=lambda p, G: (1 - p**G - (1 - p) ** G).max()
-        ),
-        "more than the share": smallest(enough=lambda x, share: x > share),
-        "powers of two": lambda p, share: next(
-            (G for G in 2 ** np.arange(1, 7) if smallest(last=G)(p, share)), None
-        ),
-        "a float": lambda p, share: (found := smallest()(p, share)) and float(found),
-        "65 for none": lambda p, share: smallest()(p, share) or 65,
     },
     "07-2": {
         "cut off ones, too": lambda tokens, ends: up_to_end(tokens, ends),
@@ -371,17 +311,6 @@ WRONG = {
         "what the batch has": lambda tokens, ends: (
             up_to_end(tokens, ends) * is_end(tokens, ends).any()
         ),
-        "the group's end": lambda tokens, ends: (
-            up_to_end(tokens, ends)
-            * is_end(tokens, ends).any(axis=(1, 2), keepdims=True)
-        ),
-        "the second end": lambda tokens, ends: (
-            (np.cumsum(is_end(tokens, ends), -1) - is_end(tokens, ends) < 2)
-            & is_end(tokens, ends).any(-1, keepdims=True)
-        ),
-        "one number an answer": lambda tokens, ends: is_end(tokens, ends).any(-1),
-        "padding is zero": lambda tokens, ends: tokens != 0,
-        "writes into the tokens": cut_in_place,
     },
     "07-3": {
         "the two without a ratio exchanged": diagnosed("DACBEF"),
@@ -391,9 +320,6 @@ WRONG = {
         "a low KL is healthy": diagnosed("CADFEB"),
         "all healthy": diagnosed("DDDDDD"),
         "small letters": diagnosed("dacfeb"),
-        "in the order of the runs": diagnosed("ABCDEF"),
-        "one missing": {"healthy": "D", "rate 12 times too high": "A"},
-        "by letter": {run: name for name, run in diagnosed("DACFEB").items()},
     },
     "07-4": {
         "all answers": brevity(ok=everybody),
@@ -403,26 +329,6 @@ WRONG = {
         "ranks": by_rank,
         "a limit": a_limit,
         "from the mean on": brevity(shortest=np.mean),
-        "from zero on": brevity(shortest=lambda sizes: 0),
-        "a reward": brevity(price=0.5),
-        "the whole point": brevity(price=-1.0),
-        "wrong ones, too": brevity(default=-0.5),
-        "words": brevity(size=lambda text: len(text.split())),
-        "lines": brevity(size=lambda text: text.count("\n")),
-        "without blanks around": brevity(size=lambda text: len(text.strip())),
-        "without blanks": brevity(size=lambda text: len("".join(text.split()))),
-        "one number": lambda prompts, completions, answer, **columns: -0.5,
-        "none": lambda prompts, completions, answer, **columns: [0.0] * len(prompts),
-        "sorted": lambda prompts, completions, answer, **columns: sorted(
-            brevity()(prompts, completions, answer)
-        ),
-        "no other columns": lambda prompts, completions, answer: brevity()(
-            prompts, completions, answer
-        ),
-        "an array": lambda prompts, completions, answer, **columns: np.array(
-            brevity()(prompts, completions, answer)
-        ),
-        "cuts the texts": cuts_texts,
     },
     "08-1": {
         "the upper end alone": fewest(down=lambda low, high: math.log1p(high)),
@@ -435,15 +341,6 @@ WRONG = {
         "one more": fewest(rounded=lambda x: math.ceil(x) + 1),
         "at least two": fewest(least=2),
         "none": fewest(least=0),
-        "by the arithmetic mean": lambda ratio, low, high: max(
-            1, math.ceil((ratio - 1) / (high if ratio > 1 else -low))
-        ),
-        "the size of it": lambda ratio, low, high: max(
-            1, math.ceil(abs(math.log(ratio)) / math.log1p(high))
-        ),
-        "the paper's clip": lambda ratio, low, high: fewest()(ratio, 3e-4, 4e-4),
-        "a float": lambda ratio, low, high: fewest()(ratio, low, high) + 0.5,
-        "below by 1 + low": fewest(down=lambda low, high: -math.log1p(low)),
     },
     "08-2": {
         "nothing divided by nothing": lambda n, o, m: jnp.exp(
@@ -457,17 +354,6 @@ WRONG = {
         "padding in the sum": lambda n, o, m: jnp.exp((n - o).sum(-1) / count(m)),
         "the arithmetic mean": lambda n, o, m: (jnp.exp(n - o) * m).sum(-1) / count(m),
         "upside down": lambda n, o, m: jnp.exp(((o - n) * m).sum(-1) / count(m)),
-        "one length": lambda n, o, m: jnp.exp(
-            ((n - o) * m).sum(-1) / m.sum(-1).mean() * jnp.ones(m.shape[:2])
-        ),
-        "no exponential": lambda n, o, m: ((n - o) * m).sum(-1) / count(m) + 1,
-        "the group's axis": lambda n, o, m: jnp.exp(((n - o) * m).sum(1) / m.sum(1)),
-        "the median": lambda n, o, m: jnp.exp(
-            jnp.nanmedian(jnp.where(m > 0, n - o, jnp.nan), axis=-1)
-        ),
-        "the longest answer's length": lambda n, o, m: jnp.exp(
-            ((n - o) * m).sum(-1) / m.sum(-1).max()
-        ),
     },
     "08-3": {
         "the wrong sign": loss(sign=1),
@@ -477,12 +363,6 @@ WRONG = {
         "padding counted": loss(count=30),
         "a mean of means": loss(axis=-1),
         "no advantages": loss(weigh=False),
-        "another clip is ignored": fixed_clip,
-        "per token": lambda n, o, a, m, high=0.28: -a[..., None] * n * m,
-        "clipped on both sides": loss(low=0.72),
-        "probabilities": lambda n, o, a, m, high=0.28: loss()(jnp.exp(n), o, a, m),
-        "the size of advantages": lambda n, o, a, m, high=0.28: loss()(n, o, abs(a), m),
-        "answers counted": lambda n, o, a, m, high=0.28: loss(count=a.size)(n, o, a, m),
     },
 }
 

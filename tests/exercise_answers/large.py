@@ -22,28 +22,6 @@ def with_mistake(**mistake):
     return lambda shapes, chips: held(shapes, chips, **mistake)
 
 
-def per_axis(shapes, chips):
-    """Cuts every axis that divides, not one."""
-    return 12 * sum(
-        math.prod(n // chips if n % chips == 0 else n for n in shape)
-        for shape in shapes
-    )
-
-
-def the_longest_axis(shapes, chips):
-    return sum(
-        12 * math.prod(shape) / (chips if max(shape, default=1) % chips == 0 else 1)
-        for shape in shapes
-    )
-
-
-def eats_shapes(shapes, chips):
-    total = 0
-    while shapes:
-        total += held([shapes.pop()], chips)
-    return total
-
-
 def by_loops(shapes, chips):
     """A right alternative: the first axis that divides is cut."""
     total = 0
@@ -160,20 +138,6 @@ def between_starts(operations, start, end):
     return max((b - a, a) for a, b in itertools.pairwise(marks))[::-1]
 
 
-def idle_in_all(operations, start, end):
-    busy = sum(seconds for _, seconds in operations)
-    return gap(operations, start, end)[0], end - start - busy
-
-
-def sorts_what_it_is_given(operations, start, end):
-    operations.sort()
-    return gap(operations, start, end)
-
-
-def whole_recording(operations, start, end):
-    return gap(operations, 0.0, max([end, *map(sum, operations)]))
-
-
 def by_events(operations, start, end):
     """A right alternative: count how many are running, at every start and end."""
     marks = [(start, 0), (end, 0)]
@@ -200,14 +164,6 @@ WRONG = {
             shapes, chips, cuts=lambda size: size >= chips
         ),
         "nothing is cut": lambda shapes, chips: held(shapes, 1),
-        "the product divides": lambda shapes, chips: held(
-            [(math.prod(shape),) for shape in shapes], chips
-        ),
-        "every axis": per_axis,
-        "the last array": lambda shapes, chips: held(shapes[-1:], chips),
-        "the longest axis": the_longest_axis,
-        "eats the shapes": eats_shapes,
-        "eight chips": lambda shapes, chips: held(shapes, 8 if chips > 1 else 1),
     },
     "13-2": {
         "all rows": all_rows,
@@ -226,11 +182,6 @@ WRONG = {
         "not after the last": gap_without(last=True),
         "neighbours": neighbours,
         "between starts": between_starts,
-        "all that is idle": idle_in_all,
-        "the whole recording": whole_recording,
-        "exchanged": lambda *given: gap(*given)[::-1],
-        "sorts what it is given": sorts_what_it_is_given,
-        "an end, not a length": lambda *given: (gap(*given)[0], sum(gap(*given))),
     },
     "13-4": {
         "a mean of means": lambda losses, mask, axis: jax.lax.pmean(
@@ -244,10 +195,6 @@ WRONG = {
         "its own count": mean(total, lambda losses, mask, axis: mask.sum()),
         "a sum": total,
         "each token": lambda losses, mask, axis: losses * mask,
-        "at least one token": lambda losses, mask, axis: jax.lax.pmean(
-            (losses * mask).sum() / jnp.maximum(mask.sum(), 1), axis
-        ),
-        "means of both": lambda losses, mask, axis: jax.lax.pmean(losses.mean(), axis),
     },
 }
 

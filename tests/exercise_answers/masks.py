@@ -34,29 +34,6 @@ def with_mistake(**mistake):
     return lambda tokens: dialogue(tokens, **mistake)
 
 
-def by_the_word(tokens):
-    """Takes the token MODEL for the beginning of a turn, wherever it stands."""
-    mask, speaking = [], False
-    for t, token in enumerate(tokens):
-        speaking |= t >= 2 and tokens[t - 2] == MODEL
-        mask.append(int(speaking))
-        speaking &= token != END
-    return mask
-
-
-def last_answer(tokens):
-    mask = dialogue(tokens)
-    starts = [t for t in range(len(mask)) if mask[t] and not (t and mask[t - 1])]
-    return [m * (t >= starts[-1]) for t, m in enumerate(mask)] if starts else mask
-
-
-def pops(tokens):
-    mask = dialogue(tokens)
-    while tokens:
-        tokens.pop()
-    return mask
-
-
 def by_turns(tokens):
     """A right alternative: turn by turn, from END to END."""
     mask, t = np.zeros(len(tokens), int), 0
@@ -85,12 +62,6 @@ def row(**mistake):
     return lambda lengths, room: layout(lengths, room, **mistake)
 
 
-def eats_lengths(lengths, room):
-    given, made = list(lengths), layout(lengths, room)
-    lengths.clear()
-    return made if given else made
-
-
 def with_arrays(lengths, room):
     """A right alternative, in NumPy."""
     segments, positions = np.zeros(room, int), np.zeros(room, int)
@@ -111,7 +82,6 @@ WRONG = {
         "exchanged": (16, 11),
         "one too early": (10, 15),
         "halves": (11.5, 16.5),
-        "beyond the row": (30, 35),
     },
     "04-2": {
         "all right": dict.fromkeys(TRUE, "nothing"),
@@ -129,12 +99,6 @@ WRONG = {
         "the user instead": with_mistake(roles=(USER,)),
         "stops at a line break": with_mistake(stop=(END, NEWLINE)),
         "one late": with_mistake(opening=4),
-        "the word model": by_the_word,
-        "the last answer only": last_answer,
-        "all": lambda tokens: [1] * len(tokens),
-        "nothing": lambda tokens: [0] * len(tokens),
-        "weights": lambda tokens: [1.5 * m for m in dialogue(tokens)],
-        "eats the tokens": pops,
     },
     "04-4": {
         "from 0": row(first=0),
@@ -144,9 +108,6 @@ WRONG = {
         "no padding": lambda lengths, room: layout(lengths, sum(lengths)),
         "exchanged": lambda lengths, room: layout(lengths, room)[::-1],
         "one example": lambda lengths, room: layout([sum(lengths)], room),
-        "the example": lambda lengths, room: ([1, 1, 1, 2, 2, 0], [0, 1, 2, 0, 1, 0]),
-        "longest first": lambda lengths, room: layout(sorted(lengths)[::-1], room),
-        "eats the lengths": eats_lengths,
     },
 }
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 
 from helpers import rewards
-from helpers.exercises import rewards as checks
 from helpers.tools import calculator
 
 NUMBER = r"-?(?:\d+(?:\.\d+|/\d+)?|\.\d+)"
@@ -27,14 +26,6 @@ def last(part, pattern=NUMBER, value=Fraction):
         return None
 
 
-def unguarded(text, *, zero="/0", longest=10**6):
-    """Right wherever it does not raise."""
-    found = re.findall(NUMBER, after(text))
-    if not found or found[-1].endswith(zero) or len(found[-1]) > longest:
-        return None
-    return Fraction(found[-1])
-
-
 def after(text):
     """What follows the last mark on its line, or all."""
     _, mark, rest = plain(text).rpartition("####")
@@ -45,23 +36,6 @@ def strict(text, *, pattern=NUMBER, value=Fraction, most=1, one_line=True):
     _, mark, rest = plain(text).rpartition("####")
     found = re.findall(pattern, rest.partition("\n")[0] if one_line else rest)
     return value(found[0]) if mark and 1 <= len(found) <= most else None
-
-
-def as_float(text):
-    """Right but for its type, wherever a float is exact."""
-    value = rewards.extract_lenient(text)
-    return value if value is None or float(value) != value else float(value)
-
-
-def as_int(text):
-    value = rewards.extract_lenient(text)
-    return value if value is None or value.denominator > 1 else int(value)
-
-
-def after_a_blank(text):
-    """Knows the mark only with a blank behind it."""
-    rest = plain(text).rpartition("#### ")[2]
-    return last(rest.partition("\n")[0] if "#### " in text else plain(text))
 
 
 def making(
@@ -90,27 +64,6 @@ def last_line_of(text):
     return rest.partition("\n")[0] if mark else None
 
 
-def evaluated(line):
-    try:
-        return eval(line)
-    except Exception:
-        return None
-
-
-def seems_a_sum(line):
-    """Nearly 28 is 28, and ** a sign like others."""
-    if not re.fullmatch(r"[\d\s+\-*/().]+", line):
-        return None
-    value = evaluated(line)
-    return value if value is None else round(value, 9)
-
-
-def eats_numbers(text, numbers, target):
-    paid = making()(text, numbers, target)
-    numbers.clear()
-    return paid
-
-
 def taken_away(text, numbers, target):
     """A right alternative: each number that is written is taken from those left."""
     line, left = last_line_of(text), [str(number) for number in numbers]
@@ -119,16 +72,6 @@ def taken_away(text, numbers, target):
             return 0.0
         left.remove(number)
     return 1.0 if line and calculator.calculate(line) == target else 0.0
-
-
-def rounded(read):
-    """A reader whose fractions were floats on the way."""
-
-    def answer(text):
-        value = read(text)
-        return value if value is None else Fraction(float(value)).limit_denominator()
-
-    return answer
 
 
 # Of helpers.exercises.measuring.ANSWERS: what is right, what each reader accepts.
@@ -146,9 +89,6 @@ def mistaken(right, strict=STRICT_36, lenient=LENIENT_36, kind=set):
         }
         for who, accepted in readers.items()
     }
-
-
-ALL_36 = (TRUE_36, STRICT_36, LENIENT_36)
 
 
 def questions(
@@ -223,55 +163,10 @@ def operators(prompts, completions, answer, **_):
     return paid
 
 
-def one_with_an_operator(prompts, completions, answer, **_):
-    """Asks that some sum have an operator, and lets others have none."""
-    paid = []
-    right = rewards.correct(prompts, completions, answer)
-    for text, r in zip(completions, right, strict=True):
-        real = re.search(r"<<[^<>=]*\d\)*\s*[-+*/][^<>=]*=", text)
-        paid.append(r * (1.0 if real and all(rewards.annotations(text)) else 0.5))
-    return paid
-
-
-def signs_behind_the_first(prompts, completions, answer, **_):
-    """Looks for a sign past the first letter, whatever stands before it."""
-    paid = []
-    right = rewards.correct(prompts, completions, answer)
-    for text, r in zip(completions, right, strict=True):
-        sums = re.findall(r"<<([^<>=]*)=[^<>=]*>>", text)
-        real = sums and all(re.search(r"[-+*/]", left.strip()[1:]) for left in sums)
-        paid.append(r * (1.0 if real and all(rewards.annotations(text)) else 0.5))
-    return paid
-
-
 def lenient(prompts, completions, answer, **_):
     """Takes the last number of a text for its answer, wherever it stands."""
     marked = [f"{text}\n#### {rewards.extract_lenient(text)}" for text in completions]
     return operators(prompts, marked, answer)
-
-
-def contains(prompts, completions, answer, **columns):
-    """Pays wherever the gold number stands."""
-    found = checks.contains_answer(prompts, completions, answer)
-    paid = operators(prompts, completions, answer)
-    return [f * max(p, 0.25) for f, p in zip(found, paid, strict=True)]
-
-
-def only_level(prompts, completions, answer, level=None):
-    """Takes one more column, and no others."""
-    return operators(prompts, completions, answer)
-
-
-def first_gold(prompts, completions, answer, **_):
-    return operators(prompts, completions, [answer[0]] * len(completions))
-
-
-def known_gold(prompts, completions, answer, **_):
-    return operators(prompts, completions, [checks.GOLD] * len(completions))
-
-
-def sorted_by_pay(prompts, completions, answer, **_):
-    return sorted(operators(prompts, completions, answer))
 
 
 MANY = " ".join(map(str, range(1000)))
@@ -291,41 +186,6 @@ WRONG = {
         "the last line": lambda text: last(plain(text).strip().split("\n")[-1]),
         "floats": lambda text: last(after(text), value=float),
         "no commas": lambda text: last(text.rpartition("####")[2]),
-        "no fractions": lambda text: last(after(text), r"-?\d+(?:\.\d+)?"),
-        "no decimals": lambda text: last(after(text), r"-?\d+(?:/\d+)?"),
-        "no sign before a currency": lambda text: last(
-            after(text.replace("-$", "$").replace("$", ""))
-        ),
-        "zero for 1/0": lambda text: Fraction(0) if "/0" in text else last(after(text)),
-        "no sign": lambda text: last(after(text), r"\d+(?:\.\d+|/\d+)?"),
-        "zero for none": lambda text: last(after(text)) or Fraction(0),
-        "raises on 1/0": lambda text: unguarded(text, zero="none"),
-        "raises on 1/00": lambda text: unguarded(text, longest=40),
-        "raises on digits without end": lambda text: (
-            None if re.search("/0+$", after(text)) else unguarded(text)
-        ),
-        "no minus before a decimal": lambda text: last(
-            after(text), r"\d+\.\d+|-?(?:\d+/\d+|\d+|\.\d+)"
-        ),
-        "no minus before a fraction": lambda text: last(
-            after(text), r"\d+/\d+|-?\d*\.?\d+"
-        ),
-        "a float where it is exact": as_float,
-        "an int where it is exact": as_int,
-        "a mark with a blank": after_a_blank,
-        "reads on below an empty mark": rewards.extract_lenient,
-        "blanks and lines cut off first": lambda text: last(
-            plain(text).rpartition("####")[2].strip().partition("\n")[0]
-            if "####" in text
-            else plain(text)
-        ),
-        "rounded to a likely fraction": rounded(rewards.extract_lenient),
-        "the first number": lambda text: last(after(text)[:8].split("%")[0]),
-        "the first of the line": lambda text: (
-            Fraction((re.findall(NUMBER, after(text)) or [0])[0] or 0)
-            if "####" in text and re.findall(NUMBER, after(text))
-            else last(after(text))
-        ),
     },
     "03-2": {
         "all with a 36": mistaken({1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14}),
@@ -335,21 +195,6 @@ WRONG = {
         "a denial is right": mistaken(TRUE_36 | {1}),
         "words are no number": mistaken(TRUE_36 - {9}),
         "no box without work": mistaken(TRUE_36 - {10}),
-        "no number that another follows": mistaken(TRUE_36 - {5, 11, 14}),
-        "nothing without its work": mistaken({2}),
-        "as strict reads": mistaken(STRICT_36),
-        "as lenient reads": mistaken(LENIENT_36),
-        "one list for both": mistaken(TRUE_36, lenient=STRICT_36),
-        "the readers exchanged": mistaken(TRUE_36, LENIENT_36, STRICT_36),
-        "rejected, right or wrong": mistaken({*range(1, 15)}),
-        "accepted, right or wrong": mistaken(set()),
-        "the kinds exchanged": {
-            who: dict(zip(kinds, reversed(kinds.values()), strict=True))
-            for who, kinds in mistaken(TRUE_36).items()
-        },
-        "counts": mistaken(TRUE_36, kind=len),
-        "counted from 0": mistaken(*({i - 1 for i in numbers} for numbers in ALL_36)),
-        "strict alone": {"strict": mistaken(TRUE_36)["strict"]},
     },
     "03-3": {
         "one point": 9604,
@@ -369,16 +214,6 @@ WRONG = {
             change=lambda g, lost: g * (1 - g) + lost * (1 - lost)
         ),
         "only what was gained": asking(change=lambda g, lost: g - (g - lost) ** 2),
-        "a share of its own": asking(
-            change=lambda g, lost: (g - lost) * (1 - g + lost)
-        ),
-        "two deviations": asking(z=2),
-        "one deviation": asking(z=1),
-        "one-sided": asking(z=1.645),
-        "of the gain, not its square": asking(power=1),
-        "one number": lambda *shares: questions(*shares)[0],
-        "exchanged": lambda *shares: questions(*shares)[::-1],
-        "gains only": lambda b, g, lost: questions(b, max(g, lost), min(g, lost)),
     },
     "05-1": {
         "only the value": making(fits=lambda found, given: True),
@@ -397,39 +232,6 @@ WRONG = {
         "the first mark": making(
             last_line=lambda text: text.partition("####")[2].partition("\n")[0]
         ),
-        "all lines": making(last_line=lambda text: text.rpartition("####")[2]),
-        "three will do": making(
-            last_line=lambda text: text.rpartition("###")[2].partition("\n")[0]
-        ),
-        "runs code": making(value=evaluated),
-        "runs what looks like a sum": making(value=seems_a_sum),
-        "digits beside a dot": making(pattern=r"\d+"),
-        "nearly": making(value=lambda line: round(calculator.calculate(line) or 0)),
-        "a part of 24": making(
-            value=lambda line: float(calculator.calculate(line) or 0) // 1
-        ),
-        "raises for words": making(value=lambda line: int(calculator.calculate(line))),
-        "not below": lambda text, numbers, target: float(
-            making(value=lambda line: (calculator.calculate(line) or 0) >= target)(
-                text, numbers, True
-            )
-        ),
-        "the example": lambda text, numbers, target: float("25 + 3" in text),
-        "up to the =": making(
-            value=lambda line: calculator.calculate(line.split("=")[0])
-        ),
-        "without letters": making(
-            value=lambda line: calculator.calculate(re.sub(r"[a-z]", "", line))
-        ),
-        "without strange signs": making(
-            value=lambda line: calculator.calculate(re.sub(r"[^\d+*/(). -]", "", line))
-        ),
-        "a sum found on the line": making(
-            value=lambda line: calculator.calculate(
-                max(re.findall(r"[\d+*/(). -]+", line), key=len, default="")
-            )
-        ),
-        "eats the numbers": eats_numbers,
     },
     "05-2": {
         "all alike": weights(1, 1, 1, 1),
@@ -439,7 +241,6 @@ WRONG = {
         "infinite": weights(math.inf, 1, 1, 1),
         "forgets the length": weights(1, 0.4, 0.4, 0.3),
         "one alone": {"correct": 1.0},
-        "a fifth": weights(1, 0.1, 0.1, 0.1) | {"correct_lenient": 1},
     },
     "05-3": {
         "nothing": "",
@@ -449,7 +250,6 @@ WRONG = {
         "too few numbers": "<<1=1>> " + " ".join(map(str, range(30))),
         "too long": "<<1=1>>" * 5000 + MANY,
         "no text": [MANY],
-        "run together": "<<1=1>>" + "".join(map(str, range(1000))),
     },
     "05-4": {
         "only correct": rewards.correct,
@@ -461,20 +261,6 @@ WRONG = {
         "the first and the last": paying(work=lambda held: held[0] and held[-1]),
         "most": paying(work=lambda held: 2 * sum(held) > len(held)),
         "the first two": paying(work=lambda held: all(held[:2])),
-        "the last two": paying(work=lambda held: all(held[-2:])),
-        "pays <<1=1>>": paying(empty=False),
-        "pays <<(1)=1>>": paying(),
-        "pays <<(-1)=-1>>": signs_behind_the_first,
-        "an empty sum beside a true one": one_with_an_operator,
-        "nothing without sums": paying(bare=0.0),
-        "all the same": paying(bare=1.0),
-        "one gold answer": first_gold,
-        "the gold answer of the check": known_gold,
-        "another order": sorted_by_pay,
-        "one number": lambda *_, **__: [1.0],
-        "the last number": lenient,
-        "the gold number anywhere": contains,
-        "no other columns": only_level,
     },
 }
 

@@ -45,11 +45,6 @@ def with_mistake(**mistake):
     return lambda text: used(text, **mistake)
 
 
-def across_the_words(text):
-    """As the official solution was once: bought with <<1=1>> =5#### 5."""
-    return text.rpartition("#### ")[0].rpartition("=")[2].partition(">>")[0]
-
-
 def by_numbers(text):
     """A right alternative: numbers are compared, not letters."""
     said, mark, _ = text.rpartition("#### ")
@@ -99,11 +94,6 @@ def sessions(
     return answer
 
 
-def writes_in_the_list(steps, every, pulled):
-    pulled.append(steps)
-    return sessions()(steps, every, pulled[:-1])
-
-
 WRONG = {
     "15-1": {
         "the whole chip": fitting(share=1.0),
@@ -113,23 +103,6 @@ WRONG = {
         "frozen in float32": fitting(frozen=4),
         "the frozen matrix is trained, too": fitting(frozen=18),
         "one side": fitting(sides=lambda rows, columns: rows),
-        "the other side": fitting(sides=lambda rows, columns: columns),
-        "a matrix of its size": fitting(sides=lambda rows, columns: rows * columns),
-        "the first matrix": lambda matrices, chip: fitting()(matrices[:1], chip),
-        "each for itself": lambda matrices, chip: min(
-            fitting()([shape], chip) or 0 for shape in matrices
-        ),
-        "the smallest": lambda matrices, chip: 1 if fitting()(matrices, chip) else None,
-        "no end": fitting(most=1000),
-        "powers of two": lambda matrices, chip: max(
-            (2**i for i in range(7) if 2**i <= (fitting()(matrices, chip) or 0)),
-            default=None,
-        ),
-        "0 where none fits": lambda matrices, chip: fitting()(matrices, chip) or 0,
-        "the default": lambda matrices, chip: 32,
-        "uses them up": lambda matrices, chip: fitting()(
-            [matrices.pop() for _ in range(len(matrices))], chip
-        ),
     },
     "15-2": {
         "true": ROW | {"answer": "<<2+3=5>>5 pens.\n#### 5"},
@@ -139,8 +112,6 @@ WRONG = {
         "numbers": ROW | {"number": 5},
         "a key too many": ROW | {"level": "1"},
         "written otherwise": ROW | {"answer": "5 pens.\n#### 5.0"},
-        "the number is false": ROW | {"answer": "<<2+3=5>>5\n#### 5", "number": "6"},
-        "another question": ROW | {"question": "How many pens?"},
     },
     "15-3": {
         "always": lambda text: 1.0,
@@ -152,21 +123,6 @@ WRONG = {
         "the right form": lambda text: float("<<" in text and "#### " in text),
         "false sums, too": with_mistake(good=lambda text: "<<" in text),
         "a sum of nothing": with_mistake(good=holds),
-        "one true sum": with_mistake(good=lambda text: any(annotations(text))),
-        "the first sum": with_mistake(
-            value=lambda text: text.partition("=")[2].partition(">>")[0]
-        ),
-        "any sum's value": lambda text: float(
-            holds(text) and f"={text.rpartition('#### ')[2].strip()}>>" in text
-        ),
-        "across the words": with_mistake(value=across_the_words),
-        "the first mark": with_mistake(
-            number=lambda text: text.partition("#### ")[2].split("\n")[0]
-        ),
-        "five": lambda text: float(extract_strict(text) == 5),
-        "part of it": lambda text: float(
-            holds(text) and last_value(text) in text.rpartition("#### ")[2]
-        ),
     },
     "15-4": {
         "from the checkpoint on": sessions(first=lambda saved: max(saved, 1)),
@@ -180,20 +136,6 @@ WRONG = {
         "the first disconnect": lambda steps, every, pulled: sessions()(
             steps, every, pulled[:1]
         ),
-        "the last disconnect": lambda steps, every, pulled: sessions()(
-            steps, every, pulled[-1:]
-        ),
-        "every three": lambda steps, every, pulled: sessions()(steps, 3, pulled),
-        "what comes twice": lambda *run: [
-            step for step in set(sessions()(*run)) if sessions()(*run).count(step) > 1
-        ],
-        "in order of their numbers": lambda *run: sorted(sessions()(*run)),
-        "each once": lambda *run: [*dict.fromkeys(sessions()(*run))],
-        "how many": lambda *run: len(sessions()(*run)),
-        "no end": lambda steps, every, pulled: sessions()(steps - 1, every, pulled),
-        "from 0": lambda *run: [step - 1 for step in sessions()(*run)],
-        "session by session": lambda *run: [[step] for step in sessions()(*run)],
-        "writes in the list": writes_in_the_list,
     },
 }
 

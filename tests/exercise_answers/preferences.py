@@ -23,24 +23,6 @@ def pairs(*, other=False, first=True, bare=True, most=None):
     return make_pairs
 
 
-def alike(rule):
-    """Pairs of answers whose bare texts are alike by another rule than equality."""
-
-    def make_pairs(answers):
-        return [
-            (one["text"], two["text"])
-            for one, two in itertools.product(answers, answers)
-            if (one["verdict"], two["verdict"]) == (True, False)
-            and rule(one["bare"], two["bare"])
-        ]
-
-    return make_pairs
-
-
-def same(part):
-    return alike(lambda one, other: part(one) == part(other))
-
-
 def falsy_is_rejected(answers):
     """A wrong answer, whose verdict is None, taken for a rejected one."""
     return [
@@ -64,19 +46,6 @@ def only_what_follows(answers):
 def one_for_each(answers):
     found = dict(pairs()(answers))
     return list(found.items())
-
-
-def same_place(answers):
-    kept = [a for a in answers if a["verdict"] is True]
-    strayed = [a for a in answers if a["verdict"] is False]
-    both = zip(kept, strayed, strict=False)
-    return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
-
-
-def takes_them_out(answers):
-    found = pairs()(answers)
-    answers[:] = [a for a in answers if a["verdict"] is not None]
-    return found
 
 
 def by_dict(answers):
@@ -107,36 +76,6 @@ def dpo(
     return loss
 
 
-def beta_outside(new, old, mask, beta=0.1):
-    return beta * dpo(by=1.0)(new, old, mask)
-
-
-def no_logarithm(new, old, mask, beta=0.1):
-    gained = ((new - old) * mask).sum(-1)
-    return 1 - jax.nn.sigmoid(beta * (gained[:, 0] - gained[:, 1])).mean()
-
-
-def a_mean_within(new, old, mask, beta=0.1):
-    gained = ((new - old) * mask).sum(-1)
-    return -jax.nn.log_sigmoid(beta * (gained[:, 0] - gained[:, 1]).mean())
-
-
-def overflows(new, old, mask, beta=0.1):
-    gained = ((new - old) * mask).sum(-1)
-    odds = jnp.exp(-beta * (gained[:, 0] - gained[:, 1]))
-    return -jnp.log(1 / (1 + odds)).mean()
-
-
-def a_hinge(new, old, mask, beta=0.1):
-    gained = ((new - old) * mask).sum(-1)
-    return np.maximum(0, 1 - beta * (gained[:, 0] - gained[:, 1])).mean()
-
-
-def into_arguments(new, old, mask, beta=0.1):
-    new -= old
-    return dpo()(new, 0 * new, mask, beta)
-
-
 def by_numpy(new, old, mask, beta=0.1):
     gained = np.einsum("pst,pst->ps", new - old, mask)
     return np.logaddexp(0, -beta * (gained[:, 0] - gained[:, 1])).mean()
@@ -156,30 +95,6 @@ WRONG = {
         "whatever they say": pairs(bare=False),
         "only what follows": only_what_follows,
         "one for each": one_for_each,
-        "in the same place": same_place,
-        "takes them out": takes_them_out,
-        "the same words": same(lambda text: sorted(text.split())),
-        "the same set of words": same(lambda text: set(text.split())),
-        "the same lines": same(lambda text: sorted(text.splitlines())),
-        "the same first word": same(lambda text: text.split()[0]),
-        "the same first line": same(lambda text: text.splitlines()[0]),
-        "the same last line": same(lambda text: text.splitlines()[-1]),
-        "as long": same(len),
-        "one in the other": alike(lambda one, other: one in other or other in one),
-        "one in the rejected": alike(lambda one, other: one in other),
-        "the rejected in one": alike(lambda one, other: other in one),
-        "never": lambda answers: [],
-        "None for none": lambda answers: pairs()(answers) or None,
-        "a set": lambda answers: set(pairs()(answers)),
-        "a generator": lambda answers: (pair for pair in pairs()(answers)),
-        "each rejected one once": lambda answers: [
-            *{other: (one, other) for one, other in pairs()(answers)}.values()
-        ],
-        "answers, not their texts": lambda answers: [
-            (one, other)
-            for one, other in itertools.product(answers, answers)
-            if (one["text"], other["text"]) in pairs()(answers)
-        ],
     },
     "08b-2": {
         "turned": dpo(sign=-1),
@@ -189,18 +104,6 @@ WRONG = {
         "not averaged": dpo(total=True),
         "always three pairs": dpo(of=3),
         "one pair more": lambda n, o, m, beta=0.1: dpo(of=len(n) + 1)(n, o, m, beta),
-        "beta fixed": dpo(by=0.1),
-        "beta outside": beta_outside,
-        "no logarithm": no_logarithm,
-        "the mean too early": a_mean_within,
-        "one per pair": lambda n, o, m, beta=0.1: jnp.zeros(len(n)) + dpo()(n, o, m),
-        "overflows": overflows,
-        "a hinge": a_hinge,
-        "into its arguments": into_arguments,
-        "the chosen answer's mask": lambda n, o, m, beta=0.1: dpo()(
-            n, o, np.repeat(m[:, :1], 2, axis=1), beta
-        ),
-        "another default": lambda n, o, m, beta=1.0: dpo()(n, o, m, beta),
     },
     "08b-3": {
         "without beta": math.log(4),
@@ -210,10 +113,6 @@ WRONG = {
         "the share": 0.8,
         "odds": 20.0,
         "no end": math.inf,
-        "minus": -math.log(4) / 0.2,
-        "the open cells' three of four": math.log(3) / 0.1,
-        "their share at this beta": math.log(3) / 0.2,
-        "this share at their beta": math.log(4) / 0.1,
     },
 }
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -48,21 +47,6 @@ def best_of(
     return answer
 
 
-def splitting(lengths, compiling, token):
-    """Adds the bucket that saves most, for as long as one saves anything."""
-
-    def seconds(own):
-        run = sum(min(size for size in own if size >= n) for n in lengths)
-        return compiling * len(own) + token * run
-
-    own = [max(lengths)]
-    while True:
-        wider = [[*own, size] for size in lengths]
-        if min(map(seconds, wider)) >= seconds(own):
-            return own
-        own = min(wider, key=seconds)
-
-
 def by_last_bucket(lengths, compiling, token):
     """The cheapest way to end with each length, from those that are shorter."""
     best = {0: (0.0, ())}
@@ -73,11 +57,6 @@ def by_last_bucket(lengths, compiling, token):
             ways.append((seconds + compiling + token * size * held, (*own, size)))
         best[size] = min(ways)
     return best[max(lengths)][1]
-
-
-def sorts(lengths, compiling, token):
-    lengths.sort()
-    return best_of()(lengths, compiling, token)
 
 
 def hops(a, b, shape, rings, nearer=min, total=sum):
@@ -99,16 +78,6 @@ def gemma(hf, *, tables=1, matrices=3, norms=4, heads=1, own=2, last=1, bias=0):
     layer = D * H * (2 * N + 2 * K * heads + bias)
     layer += matrices * D * hf["intermediate_size"] + norms * D + own * H
     return tables * hf["vocab_size"] * D + hf["num_hidden_layers"] * layer + last * D
-
-
-def width_from_heads(hf):
-    return gemma(hf | {"head_dim": hf["hidden_size"] // hf["num_attention_heads"]})
-
-
-def drops_a_key(hf):
-    count = gemma(hf)
-    hf.pop("vocab_size")
-    return count
 
 
 def without_cache(model, tokens_T):
@@ -153,11 +122,6 @@ def grows_in_a_list(model, tokens_T):
 def from_the_last(mask_PT, steps):
     starts = [max(np.flatnonzero(row)) + 1 for row in mask_PT]
     return np.array([[start + i for i in range(steps)] for start in starts])
-
-
-def marks_the_mask(mask_PT, steps):
-    mask_PT[:, :] = mask_PT.cumsum(axis=1)
-    return mask_PT.max(axis=1)[:, None] + np.arange(steps)
 
 
 def one_row(
@@ -209,7 +173,6 @@ WRONG = {
         "4 bytes by default": lambda B, D, F, size=4: (
             2 * B * D * F / (size * (B * D + D * F + B * F))
         ),
-        "the example": lambda B, D, F, size=2: 1.0,
     },
     "01-2": {
         "the ridge": lambda D, F, ridge: math.ceil(ridge),
@@ -221,15 +184,6 @@ WRONG = {
         "one too many": lambda D, F, ridge: turning(D, F, ridge, more=1),
         "no bound": lambda D, F, ridge: turning(D, F, ridge, bounded=False),
         "v5e only": lambda D, F, ridge: turning(D, F, RIDGE),
-        "squares": lambda D, F, ridge: turning(D, D, ridge),
-        "gives up": lambda D, F, ridge: turning(D, F, ridge) if D * F > 1e6 else None,
-        "gives up after 1,000 rows": lambda D, F, ridge: tried_out(D, F, ridge, 1_000),
-        "gives up after 4,096 rows": lambda D, F, ridge: tried_out(D, F, ridge, 4_097),
-        "gives up after 10,000": lambda D, F, ridge: tried_out(D, F, ridge, 10_001),
-        "a power of two": lambda D, F, ridge: (
-            (batch := turning(D, F, ridge)) and 2 ** math.ceil(math.log2(batch))
-        ),
-        "infinity for none": lambda D, F, ridge: turning(D, F, ridge) or math.inf,
     },
     "01-3": {
         "the longest alone": lambda lengths, *_: [max(lengths)],
@@ -247,35 +201,6 @@ WRONG = {
             )
         ),
         "padding alone": best_of(programs=lambda own: 0),
-        "one program for each text": best_of(
-            run=lambda lengths, own: len(lengths) * len(own)
-        ),
-        "without padding": best_of(run=lambda lengths, own: sum(lengths)),
-        "the largest bucket for all": best_of(
-            run=lambda lengths, own: len(lengths) * max(own)
-        ),
-        "the next one below": best_of(
-            run=lambda lengths, own: sum(
-                max((s for s in own if s <= n), default=max(own)) for n in lengths
-            )
-        ),
-        "two at most": best_of(
-            lambda lengths: [own for own in choices(lengths) if len(own) < 3]
-        ),
-        "without the longest": best_of(
-            lambda lengths: [own[:-1] or own for own in choices(lengths)],
-            run=lambda lengths, own: sum(
-                min((s for s in own if s >= n), default=0) for n in lengths
-            ),
-        ),
-        "the dearest": lambda lengths, compiling, token: best_of()(
-            lengths, -compiling, -token
-        ),
-        "prices exchanged": lambda lengths, compiling, token: best_of()(
-            lengths, token, compiling
-        ),
-        "one at a time, the best first": splitting,
-        "sorts what it was given": sorts,
     },
     "01-4": {
         "no rings": lambda a, b, s, r: hops(a, b, s, (False,) * 3),
@@ -287,7 +212,6 @@ WRONG = {
         "one short of a ring": lambda a, b, s, r: hops(
             a, b, s, r, nearer=lambda d, rest: min(d, rest - 1) if d else 0
         ),
-        "two axes": lambda a, b, s, r: hops(a[:2], b[:2], s[:2], r[:2]),
     },
     "02-1": {
         "an output table": lambda hf: gemma(hf, tables=2),
@@ -297,9 +221,6 @@ WRONG = {
         "no last norm": lambda hf: gemma(hf, last=0),
         "no norms of heads": lambda hf: gemma(hf, own=0),
         "biases": lambda hf: gemma(hf, bias=1),
-        "head width guessed": width_from_heads,
-        "a number by heart": lambda hf: 1768,
-        "takes the config apart": drops_a_key,
     },
     "02-2": {
         "no cache": without_cache,
@@ -315,10 +236,6 @@ WRONG = {
         "only the last three pieces": lambda model, tokens: cached(
             model, tokens, past=lambda pieces: pieces[-3:]
         ),
-        "logarithms of shares": lambda model, tokens: jax.nn.log_softmax(
-            cached(model, tokens)
-        ),
-        "one row short": lambda model, tokens: cached(model, tokens[:-1]),
     },
     "02-3": {
         "causal over the whole row": one_row(own=lambda mine, other: True),
@@ -334,17 +251,6 @@ WRONG = {
             own=lambda mine, other: mine in (0, other)
         ),
         "positions of the row": one_row(place=lambda t, Tp, Tc: t),
-        "answers from 0": one_row(place=lambda t, Tp, Tc: (t - Tp) % Tc),
-        "answers from the prompt's last": one_row(
-            place=lambda t, Tp, Tc: Tp - 1 + (t - Tp) % Tc
-        ),
-        "turned": lambda *sizes: (one_row()(*sizes)[0], one_row()(*sizes)[1].T),
-        "what is hidden": lambda *sizes: (one_row()(*sizes)[0], ~one_row()(*sizes)[1]),
-        "the mask first": lambda *sizes: one_row()(*sizes)[::-1],
-        "lengths exchanged": lambda Tp, Tc, G: one_row()(Tc, Tp, G),
-        "one answer": lambda Tp, Tc, G: one_row()(Tp, Tc * G, 1),
-        "the example": lambda Tp, Tc, G: one_row()(5, 3, 4),
-        "positions alone": lambda *sizes: one_row()(*sizes)[0],
     },
     "02-4": {
         "the width": lambda mask, n: (
@@ -357,11 +263,7 @@ WRONG = {
             np.full((len(mask), 1), mask.sum(1).max()) + np.arange(n)
         ),
         "three steps": lambda mask, n: mask.sum(1)[:, None] + np.arange(3),
-        "floats": lambda mask, n: mask.sum(1)[:, None] + np.arange(n) * 1.0,
         "turned": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).T,
-        "marks the mask": marks_the_mask,
-        "the first padding": lambda mask, n: mask.argmin(1)[:, None] + np.arange(n),
-        "a list": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).tolist(),
     },
 }
 

@@ -52,24 +52,9 @@ def fresh_fork(table, users):
     return twin
 
 
-def in_new_order(table, length, users, free):
-    """A new block is put in front."""
-    if length % 4 == 0:
-        table.insert(0, free.pop())
-        users[table[0]] = 1
-        return None
-    return grown()(table, length, users, free)
-
-
 def refused(more=lambda p, q: np.maximum(p - q, 0), scale=lambda x: x / x.sum()):
     """12-2's solution, with its parts exchanged."""
     return lambda p, q: scale(more(p, q))
-
-
-def in_place(p, q):
-    p -= q
-    np.maximum(p, 0, out=p)
-    return p / p.sum()
 
 
 def guesses(
@@ -114,30 +99,6 @@ def by_index(table, length, users, free):
     return old
 
 
-def climbs(acceptance, draft_cost, pass_cost):
-    """Stops at the first block that is no faster: a hill in front of a higher one."""
-    speed = [
-        sum(acceptance**i for i in range(n + 1)) / (n * draft_cost + pass_cost[n])
-        for n in range(len(pass_cost))
-    ]
-    n = 0
-    while n + 1 < len(speed) and speed[n + 1] > speed[n]:
-        n += 1
-    return n
-
-
-def eats_costs(acceptance, draft_cost, pass_cost):
-    """Takes one cost after the other off the list."""
-    best, speed, tokens, n = 0, 0.0, 0.0, 0
-    while pass_cost:
-        tokens += acceptance**n
-        now = tokens / (n * draft_cost + pass_cost.pop(0))
-        if now > speed:
-            best, speed = n, now
-        n += 1
-    return best
-
-
 WRONG = {
     "12-1": {
         "one list for both": (forked(copy=False), grown()),
@@ -147,16 +108,6 @@ WRONG = {
         "written into a shared block": (forked(), grown(shares=lambda count: False)),
         "always copied": (forked(), grown(shares=lambda count: True)),
         "copied from three users on": (forked(), grown(shares=lambda count: count > 2)),
-        "the old block kept in use": (forked(), grown(leave=False)),
-        "the copy not told": (forked(), grown(tell=False)),
-        "the new block without a user": (forked(), grown(note=False)),
-        "a block too late": (
-            forked(),
-            grown(new=lambda length: length == 0 or length % 4 == 1),
-        ),
-        "blocks of eight": (forked(), grown(new=lambda length: length % 8 == 0)),
-        "not taken off the list": (forked(), grown(take=lambda free: free[-1])),
-        "in front": (forked(), in_new_order),
     },
     "12-2": {
         "the target's own": lambda p, q: p,
@@ -166,14 +117,6 @@ WRONG = {
         "the other way round": refused(more=lambda p, q: np.maximum(q - p, 0)),
         "what is shared": refused(more=np.minimum),
         "a softmax": refused(scale=lambda x: np.exp(x) / np.exp(x).sum()),
-        "the likeliest missing one": refused(
-            scale=lambda x: np.eye(len(x))[np.argmax(x)]
-        ),
-        "the example": lambda p, q: np.resize([0.75, 0.25, 0.0], len(p)),
-        "the ratio": refused(
-            more=lambda p, q: np.maximum(p / np.maximum(q, 1e-9) - 1, 0)
-        ),
-        "written into p": in_place,
     },
     "12-3": {
         "without the target's own": guesses(
@@ -189,14 +132,6 @@ WRONG = {
         ),
         "at least one": guesses(among=lambda passes: range(1, len(passes))),
         "always four": lambda acceptance, draft_cost, pass_cost: 4,
-        "a draft for the last, too": guesses(
-            cost=lambda n, draft, passes: (n + 1) * draft + passes[n]
-        ),
-        "the slowest": guesses(best=min),
-        "up to eight": guesses(among=lambda passes: range(min(9, len(passes)))),
-        "all the tokens": guesses(cost=lambda n, draft, passes: 1),
-        "eats the costs": eats_costs,
-        "the first hill": climbs,
     },
 }
 

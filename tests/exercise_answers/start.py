@@ -16,12 +16,6 @@ HERE = {
 DRIVE = "/content/drive/MyDrive"
 
 
-def empties_the_table(hidden_TD, table_VD):
-    scores = hidden_TD @ table_VD.T
-    table_VD[:] = 0
-    return scores
-
-
 WRONG = {
     "00-1": {
         "another place": HERE | {"place": "colab"},
@@ -41,9 +35,6 @@ WRONG = {
         "two variables": {"COURSE_BUILD": f"{DRIVE}/course", "X": "1"},
         "only the path": f"{DRIVE}/course",
         "out of the Drive again": {"COURSE_BUILD": f"{DRIVE}/../course"},
-        "there and back": {"COURSE_BUILD": f"{DRIVE}/course/.."},
-        "as the folder is shown": {"COURSE_BUILD": "/content/drive/My Drive/course"},
-        "a blank at its end": {"COURSE_BUILD": f"{DRIVE}/course "},
     },
     "00-3": {
         "not turned": lambda h, t: jnp.dot(h, t),
@@ -55,10 +46,6 @@ WRONG = {
         ),
         "zeros": lambda h, t: np.zeros((len(h), len(t))),
         "only the sums": lambda h, t: np.outer(h.sum(1), t.sum(1)),
-        "whole numbers": lambda h, t: (h @ t.T).astype(int),
-        "half precision": lambda h, t: np.float16(h) @ np.float16(t).T,
-        "nested lists": lambda h, t: (h @ t.T).tolist(),
-        "empties the table": empties_the_table,
     },
 }
 
