@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-from helpers.model import gguf_config, weights
+from helpers.model import gguf_config, gguf_file, weights
 from helpers.model.config import UnsupportedModel
 from helpers.model.families import FAMILIES
 from helpers.model.folder import (
@@ -84,7 +84,7 @@ def to_folder(path, folder) -> pathlib.Path:
         raise GGUFError(
             f"{path}: its chat template cannot be used: {str(error)[:200]}. {FETCH}"
         ) from None
-    places = gguf_config.tensors(config)
+    places = gguf_file.tensors(config)
     _check_tensors(file, places, config)
 
     def fill(aside):
@@ -101,7 +101,7 @@ def to_folder(path, folder) -> pathlib.Path:
             name = f"model-{number:05d}.safetensors"
             arrays = {
                 ours: np.ascontiguousarray(
-                    gguf_config.from_gguf(file.array(theirs), theirs, config)
+                    gguf_file.from_gguf(file.array(theirs), theirs, config)
                 )
                 for ours, theirs in part
             }
@@ -136,7 +136,7 @@ def _check_tensors(file, places, config):
                 f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
                 f"{shape or 'none'}. {FETCH}"
             )
-    known = set(places.values()) | gguf_config.redundant(config)
+    known = set(places.values()) | gguf_file.redundant(config)
     if extra := sorted(file.shapes.keys() - known):
         raise GGUFError(
             f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
@@ -209,11 +209,11 @@ def _fill(aside, config, fields, tensors, kind):
     writer = gguf.GGUFWriter(aside, FAMILIES[config.family].gguf)
     for key, value in fields.items():
         _add(writer, key, value)
-    for ours, theirs in gguf_config.tensors(config).items():
+    for ours, theirs in gguf_file.tensors(config).items():
         array = np.asarray(tensors.pop(ours), np.float32)  # else all stay until the end
-        _add_tensor(writer, theirs, gguf_config.to_gguf(array, theirs, config), kind)
+        _add_tensor(writer, theirs, gguf_file.to_gguf(array, theirs, config), kind)
     if (factors := gguf_config.rope_divisors(config)) is not None:
-        _add_tensor(writer, gguf_config.ROPE, factors, "F32")
+        _add_tensor(writer, gguf_file.ROPE, factors, "F32")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,25 +1,22 @@
-"""What GGUF files call a decoder's sizes and tensors, and what they hold otherwise.
+"""The shape of a model from and to the metadata of GGUF files.
 
 Read and written as llama.cpp does (convert_hf_to_gguf.py, conversion/gemma.py,
-src/models/gemma4.cpp). Three things differ from Hugging Face's folders: the rows of
-Llama's queries and keys stand in the order in which its rotation takes them, in pairs;
-Gemma 3's norms are written with the 1 that is added to them; and what scaled rotary
-frequencies are divided by is a tensor, `rope_freqs.weight`.
+src/models/gemma4.cpp). What scaled rotary frequencies are divided by is a tensor,
+`rope_freqs.weight`.
 """
 
 import math
+from typing import Any
 
-import gguf
 import numpy as np
 
 from helpers.model import families
 from helpers.model.config import Gemma4Config, ModelConfig
-from helpers.model.gguf_file import FETCH, GGUFError, GGUFFile
+from helpers.model.gguf_file import FETCH, ROPE, GGUFError, GGUFFile
 from helpers.model.ops import Stretch, frequencies
-from helpers.model.transformer import weight_shapes
 
 FAMILIES = {family.gguf: name for name, family in families.FAMILIES.items()}
-EMBED, HEAD, ROPE = "token_embd.weight", "output.weight", "rope_freqs.weight"
+EMBED, HEAD = "token_embd.weight", "output.weight"
 # What llama.cpp builds into Gemma 3. Newer versions read the pattern and the base from
 # the file if it has them; older ones do not.
 GEMMA_PATTERN, GEMMA_27B_LAYERS, GEMMA_LOCAL_THETA = 6, 62, 1e4
@@ -40,64 +37,6 @@ UNSUPPORTED = {
 }
 
 
-def tensors(config: ModelConfig) -> dict[str, str]:
-    """{name in a Hugging Face folder: name in a GGUF file} of all weights."""
-    return _gguf_names(
-        config,
-        (
-            name
-            for path in weight_shapes(config)
-            for _, name in families.weight_names(path, config)
-        ),
-    )
-
-
-def redundant(config: ModelConfig) -> set[str]:
-    """Tensors that a file may hold beside those that are read."""
-    names = families.redundant_names(config)
-    in_layers = (name for name in names if name.startswith("model.layers."))
-    return {ROPE, *_gguf_names(config, in_layers).values()}
-
-
-def _gguf_names(config, names):
-    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    kind = kinds[families.FAMILIES[config.family].gguf]
-    name_map = gguf.get_tensor_name_map(kind, config.layers)
-    found = {name: name_map.get_name(name, (".weight", ".bias")) for name in names}
-    return {  # Gemma 4's layer_scalar has no ending in folders
-        ours: theirs if theirs.endswith((".weight", ".bias")) else f"{theirs}.weight"
-        for ours, theirs in found.items()
-    }
-
-
-def from_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
-    """A tensor as a Hugging Face folder has it; `name` is the one in the GGUF file."""
-    if heads := _paired_heads(name, config):
-        pairs = array.reshape(heads, config.head_dim // 2, 2, -1)
-        return pairs.swapaxes(1, 2).reshape(array.shape)
-    return array - 1 if _has_one(name, config) else array
-
-
-def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
-    """Undoes `from_gguf`."""
-    if heads := _paired_heads(name, config):
-        halves = array.reshape(heads, 2, config.head_dim // 2, -1)
-        return halves.swapaxes(1, 2).reshape(array.shape)
-    return array + 1 if _has_one(name, config) else array
-
-
-def _paired_heads(name, config):
-    """How many heads a tensor has whose rows stand in pairs; 0 for all others."""
-    if config.family != "llama" or not name.startswith("blk."):
-        return 0
-    heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
-    return heads.get(name.split(".")[2], 0)
-
-
-def _has_one(name, config):
-    return config.norm_plus_one and name.endswith("norm.weight")
-
-
 class Metadata:
     """The metadata of a file's architecture, each value checked where it is read."""
 
@@ -107,7 +46,7 @@ class Metadata:
     def error(self, key, value, why):
         return GGUFError(f"{self.file.path}: {self.name}.{key} is {value!r:.40}: {why}")
 
-    def get(self, key, default=None):
+    def get(self, key, default=None) -> Any:
         return self.file.fields.get(f"{self.name}.{key}", default)
 
     def size(self, key, default=None, least=1) -> int:
@@ -299,7 +238,7 @@ def config_fields(config: ModelConfig) -> dict:
     if config.gemma4:
         fields |= _gemma4_fields(config, config.gemma4)
     elif config.is_gemma:
-        scale = config.head_dim
+        scale: float = config.head_dim
         if config.layers == GEMMA_27B_LAYERS:
             scale = config.width / config.heads
         for field, value in {

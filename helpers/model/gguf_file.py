@@ -1,6 +1,9 @@
-"""The GGUF container: one file of metadata and tensors, read by the package `gguf`.
+"""GGUF files, read by the package `gguf`, and what they call a decoder's tensors.
 
-The format is described in github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+The format is described in github.com/ggml-org/ggml/blob/master/docs/gguf.md. Two things
+differ from Hugging Face's folders (llama.cpp's convert_hf_to_gguf.py): the rows of
+Llama's queries and keys stand in the order in which its rotation takes them, in pairs;
+and Gemma 3's norms are written with the 1 that is added to them.
 """
 
 import pathlib
@@ -8,8 +11,12 @@ import pathlib
 import gguf
 import numpy as np
 
+from helpers.model import families
+from helpers.model.config import ModelConfig
 from helpers.model.folder import WeightsError, require_finite
+from helpers.model.transformer import weight_shapes
 
+ROPE = "rope_freqs.weight"  # by how much each rotary frequency is divided
 AT_ONCE = 2**24  # numbers decoded at once: some tensors are half a model
 FETCH = "Fetch the file again, or take the model's folder of safetensors."
 
@@ -85,3 +92,64 @@ class GGUFFile:
             ) from None
         require_finite(numbers, f"{name} of {self.path}")
         return numbers.reshape(shape)
+
+
+# --- names and layouts of tensors ---
+
+
+def tensors(config: ModelConfig) -> dict[str, str]:
+    """{name in a Hugging Face folder: name in a GGUF file} of all weights."""
+    return _gguf_names(
+        config,
+        (
+            name
+            for path in weight_shapes(config)
+            for _, name in families.weight_names(path, config)
+        ),
+    )
+
+
+def redundant(config: ModelConfig) -> set[str]:
+    """Tensors that a file may hold beside those that are read."""
+    names = families.redundant_names(config)
+    in_layers = (name for name in names if name.startswith("model.layers."))
+    return {ROPE, *_gguf_names(config, in_layers).values()}
+
+
+def _gguf_names(config, names):
+    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    kind = kinds[families.FAMILIES[config.family].gguf]
+    name_map = gguf.get_tensor_name_map(kind, config.layers)
+    found = {name: name_map.get_name(name, (".weight", ".bias")) for name in names}
+    return {  # Gemma 4's layer_scalar has no ending in folders
+        ours: f"{theirs}.weight" if ours.endswith("layer_scalar") else str(theirs)
+        for ours, theirs in found.items()
+    }
+
+
+def from_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
+    """A tensor as a Hugging Face folder has it; `name` is the one in the GGUF file."""
+    if heads := _paired_heads(name, config):
+        pairs = array.reshape(heads, config.head_dim // 2, 2, -1)
+        return pairs.swapaxes(1, 2).reshape(array.shape)
+    return array - 1 if _has_one(name, config) else array
+
+
+def to_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:
+    """Undoes `from_gguf`."""
+    if heads := _paired_heads(name, config):
+        halves = array.reshape(heads, 2, config.head_dim // 2, -1)
+        return halves.swapaxes(1, 2).reshape(array.shape)
+    return array + 1 if _has_one(name, config) else array
+
+
+def _paired_heads(name, config):
+    """How many heads a tensor has whose rows stand in pairs; 0 for all others."""
+    if config.family != "llama" or not name.startswith("blk."):
+        return 0
+    heads = {"attn_q": config.heads, "attn_k": config.kv_heads}
+    return heads.get(name.split(".")[2], 0)
+
+
+def _has_one(name, config):
+    return config.norm_plus_one and name.endswith("norm.weight")

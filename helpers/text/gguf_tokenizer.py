@@ -71,21 +71,23 @@ SPLITS = {
     "qwen2": Split(_words(r"\p{N}"), normalizer={"type": "NFC"}),
     "llama-bpe": Split(_words(r"\p{N}{1,3}"), whole=True),
 }
-# Around merges of pieces, in tokenizer.json.
-PIECES_NORMALIZER = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
-PIECES_SPLIT = {
-    "type": "Split",
-    "pattern": {"String": " "},
-    "behavior": "MergedWithPrevious",
-    "invert": False,
-}
-PIECES_DECODER = {
-    "type": "Sequence",
-    "decoders": [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-    ],
+_SPACE = {"String": " "}
+AROUND_PIECES = {  # in tokenizer.json
+    "normalizer": {"type": "Replace", "pattern": _SPACE, "content": "▁"},
+    "pre_tokenizer": {
+        "type": "Split",
+        "pattern": _SPACE,
+        "behavior": "MergedWithPrevious",
+        "invert": False,
+    },
+    "decoder": {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ],
+    },
 }
 BYTES = frozenset(f"<0x{i:02X}>" for i in range(256))
 
@@ -106,8 +108,11 @@ def to_tokenizer(fields: dict):
     from tokenizers import Tokenizer
 
     model = fields.get("tokenizer.ggml.model")
-    readers = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece}
-    readers[PIECES] = _pieces
+    readers = {
+        BYTE_PAIRS: _byte_pairs,
+        SENTENCE_PIECE: _sentence_piece,
+        PIECES: _pieces,
+    }
     if model not in readers:
         raise GGUFTokenizerError(
             f"tokenizer.ggml.model is {model!r:.40}, none of {', '.join(readers)}. "
@@ -248,12 +253,7 @@ def _pieces(fields, entries, kinds):
 def _of_pieces(entries, kinds, merges):
     unknown = entries[kinds.index(UNKNOWN)] if UNKNOWN in kinds else None
     settings = {"byte_fallback": True, "fuse_unk": True, "unk_token": unknown}
-    return {
-        "model": _bpe(entries, merges) | settings,
-        "normalizer": PIECES_NORMALIZER,
-        "pre_tokenizer": PIECES_SPLIT,
-        "decoder": PIECES_DECODER,
-    }
+    return AROUND_PIECES | {"model": _bpe(entries, merges) | settings}
 
 
 def _require_merges(entries, kinds, merges, remedy):
@@ -279,18 +279,8 @@ def _merges(fields):
 
 
 def _bpe(entries, merges):
-    return {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": {entry: i for i, entry in enumerate(entries)},
-        "merges": merges,
-    }
+    vocab = {entry: i for i, entry in enumerate(entries)}
+    return {"type": "BPE", "vocab": vocab, "merges": merges}
 
 
 # --- to a file ---
@@ -350,10 +340,8 @@ def to_fields(tokenizer) -> dict:
 
 def _turn_end(tokenizer):
     """The id that ends a turn; llama.cpp knows only the well-known ones by name."""
-    if not tokenizer.chat_template:
-        return None
     try:
-        return chat.eos_ids(tokenizer)[0]
+        return chat.eos_ids(tokenizer)[0] if tokenizer.chat_template else None
     except ValueError as error:
         raise GGUFTokenizerError(str(error)) from None
 
@@ -364,17 +352,13 @@ def _kind_of(parts):
     names = [name for name, split in SPLITS.items() if _splits_so(split, parts)]
     if model["type"] == "BPE" and names:
         return {"model": BYTE_PAIRS, "pre": names[0]}
-    if model["type"] == "BPE" and parts["normalizer"] == PIECES_NORMALIZER:
-        if not (why := _not_as_pieces(parts)):
-            return {"model": PIECES, "add_space_prefix": False}
-        why = f"llama.cpp would read this tokenizer otherwise: {why}"
-    else:
-        why = (
-            "llama.cpp has no name for the way in which this tokenizer splits text "
-            f"(it knows those of {', '.join(SPLITS)} and Gemma), so a GGUF file of it "
-            "would read other tokens"
-        )
-    raise GGUFTokenizerError(f"{why}. {INSTEAD}")
+    if model["type"] == "BPE" and _are_pieces(parts):
+        return {"model": PIECES, "add_space_prefix": False}
+    raise GGUFTokenizerError(
+        "llama.cpp has no name for the way in which this tokenizer splits text (it "
+        f"knows those of {', '.join(SPLITS)} and Gemma), so a GGUF file of it would "
+        f"read other tokens. {INSTEAD}"
+    )
 
 
 def _splits_so(split, parts):
@@ -392,23 +376,23 @@ def _splits_so(split, parts):
     )
 
 
-def _not_as_pieces(parts):
-    """Why llama.cpp would read such a tokenizer.json otherwise; "" if it would not.
+def _are_pieces(parts):
+    """Whether llama.cpp would read such a tokenizer.json as Gemma 4's.
 
-    It takes rows of line ends apart from all else, and has no unknown token.
+    It takes rows of line ends apart from all else, and has no unknown token, so every
+    byte has to be an entry.
     """
     model = parts["model"]
     merges = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
-    joined = ["".join(pair) for pair in merges]
-    if parts["pre_tokenizer"] not in (PIECES_SPLIT, None):
-        return "it splits text into words"
-    if not model.get("byte_fallback") or not model["vocab"].keys() >= BYTES:
-        return "not every byte is an entry"
-    if model.get("ignore_merges"):
-        return "entries stay whole, whatever merges first"
-    if any(re.search(r"\n[^\n]|[^\n]\n", entry) for entry in joined):
-        return "an entry holds a line end beside something else"
-    return "an entry holds a space" if any(" " in entry for entry in joined) else ""
+    joined = ("".join(pair) for pair in merges)
+    return (
+        parts["normalizer"] == AROUND_PIECES["normalizer"]
+        and parts["pre_tokenizer"] in (AROUND_PIECES["pre_tokenizer"], None)
+        and model.get("byte_fallback")
+        and model["vocab"].keys() >= BYTES
+        and not model.get("ignore_merges")
+        and not any(re.search(r" |\n[^\n]|[^\n]\n", entry) for entry in joined)
+    )
 
 
 def _require_plain(tokenizer, parts):
@@ -420,7 +404,7 @@ def _require_plain(tokenizer, parts):
         if token[name]
     }
     bare = tokenizer("x", add_special_tokens=False)["input_ids"]
-    if bare and tokenizer("x")["input_ids"][-1] != bare[-1]:
+    if tokenizer("x")["input_ids"][-1:] != bare[-1:]:
         strange.add("a token after every text")
     line_ends = (entry for entry in parts["model"]["vocab"] if set(entry) == {"\n"})
     if any(len(tokenizer.tokenize(entry)) > 1 for entry in line_ends):

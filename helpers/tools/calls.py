@@ -274,4 +274,5 @@ _SPACE = re.compile(r"\s*")
 
 def after_space(text, position):
     """Where the white space that begins at `position` ends."""
-    return _SPACE.match(text, position).end()
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

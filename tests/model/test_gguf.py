@@ -20,7 +20,7 @@ from small_gguf import logits, made, small_tokenizer
 from transformers import AutoTokenizer
 
 from helpers.model import gguf as gguf_files
-from helpers.model import gguf_config, gguf_file, lora, weights
+from helpers.model import gguf_file, lora, weights
 from helpers.model.folder import WeightsError
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.ops import Stretch, rotary, rotate
@@ -456,5 +456,5 @@ def test_keys_of_layers_that_share_may_stand_in_a_file_and_are_left_out():
     """Older folders of Gemma 4 have them, and llama.cpp converts what it finds."""
     config = gemma4_shapes.config("flflf", sharing=2)
     names = {f"blk.3.{name}.weight" for name in ("attn_k", "attn_v", "attn_k_norm")}
-    assert names <= gguf_config.redundant(config)
-    assert not names & set(gguf_config.tensors(config).values())
+    assert names <= gguf_file.redundant(config)
+    assert not names & set(gguf_file.tensors(config).values())

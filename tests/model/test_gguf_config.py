@@ -14,7 +14,7 @@ from small_gguf import GEMMA, GEMMA4, SIZES, gemma4, small_tokenizer
 from helpers.model import families, gguf_config
 from helpers.model import gguf as gguf_files
 from helpers.model.config import ModelConfig, UnsupportedModel
-from helpers.model.gguf_file import GGUFError
+from helpers.model.gguf_file import ROPE, GGUFError
 from helpers.model.ops import Stretch, frequencies
 
 
@@ -74,10 +74,10 @@ class Head:
             self.shapes["output.weight"] = config.vocab_size, config.width
         self.factors = gguf_config.rope_divisors(config)
         if self.factors is not None:
-            self.shapes[gguf_config.ROPE] = self.factors.shape
+            self.shapes[ROPE] = self.factors.shape
 
     def array(self, name):
-        assert name == gguf_config.ROPE
+        assert name == ROPE
         return self.factors
 
 
@@ -240,7 +240,7 @@ def test_a_file_whose_layers_share_otherwise_is_not_read():
 def test_waves_that_are_not_proportional_are_refused(factors):
     file = Head(gemma4_shapes.config(**GEMMA4))
     file.factors = np.float32(factors)
-    file.shapes[gguf_config.ROPE] = (len(factors),)
+    file.shapes[ROPE] = (len(factors),)
     said = "does not say which of 32" if len(factors) == 32 else "no .* for 32 pairs"
     with pytest.raises(GGUFError, match=said):
         gguf_config.read_config(file)

@@ -236,7 +236,7 @@ def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(why):
     parts = json.loads(OF_GEMMA.backend_tokenizer.to_str())
     assert to_fields(as_gemma(parts))
     OTHERWISE[why](parts)
-    with pytest.raises(GGUFTokenizerError, match=f"would read .* otherwise: .*{why}"):
+    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
         to_fields(as_gemma(parts))
 
 
