@@ -129,14 +129,9 @@ def record(row: dict) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         table = {(old["stage"], old["seed"]): old for old in rows()}
         table[clean["stage"], clean["seed"]] = clean
-        order = [*STAGES]
-        ordered = sorted(
-            table.values(),
-            key=lambda row: (
-                order.index(row["stage"]) if row["stage"] in order else len(order),
-                *(row["stage"], row["seed"]),
-            ),
-        )
+        order = {stage: i for i, stage in enumerate(STAGES)}
+        rank = {key: (order.get(key[0], len(order)), *key) for key in table}
+        ordered = [table[key] for key in sorted(table, key=lambda key: rank[key])]
         partial = path().with_suffix(".partial")
         partial.write_text(json.dumps(ordered, indent=1) + "\n")
         os.replace(partial, path())
