@@ -59,10 +59,7 @@ class Event(NamedTuple):
 
 
 def converse(
-    backend: Backend,
-    question: str,
-    picture: np.ndarray | None,
-    tools: Sequence[Tool],
+    backend: Backend, question: str, picture: np.ndarray | None, tools: Sequence[Tool]
 ) -> Iterator[Event]:
     """Asks about one picture, and yields each event when it happens.
 

@@ -15,11 +15,10 @@ from typing import NamedTuple
 from helpers import runtime
 from helpers.tools.nutrition import LONGEST_NAME, MOST_GRAMS, NUTRIENTS
 
-VERSION = 1  # of the table below
 LONGEST_MODEL = 200
 WAIT = 10.0  # seconds for another window to finish writing
 _TABLE = f"""
-CREATE TABLE meals (
+CREATE TABLE IF NOT EXISTS meals (
   id INTEGER PRIMARY KEY, time TEXT NOT NULL, food TEXT NOT NULL, model TEXT NOT NULL,
   grams REAL NOT NULL, per REAL NOT NULL, {" REAL NOT NULL, ".join(NUTRIENTS)} REAL NOT
   NULL
@@ -94,7 +93,7 @@ class MealLog:
           The new Meal's id.
         Raises:
           ValueError: no name, or numbers that nobody eats.
-          MealLogError: the file cannot be written, or is another version's.
+          MealLogError: the file cannot be written.
         """
         grams = portion["grams"] if grams is None else grams
         return self.add_all([(portion, grams)], model, time=time)[0]
@@ -163,24 +162,13 @@ class MealLog:
             ) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 with connection:  # commits, or rolls back
-                    self._prepare(connection)
+                    connection.execute(_TABLE)
                     yield connection
         except (sqlite3.Error, OSError) as error:
             raise MealLogError(
                 f"The log {self.path.name} cannot be used: {error}. Close other "
                 "programs that use it, or move the file away: a new one is made."
             ) from error
-
-    def _prepare(self, connection):
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif version != VERSION:
-            raise MealLogError(
-                f"The log {self.path.name} has tables of version {version}, this course"
-                f" those of {VERSION}. Move the file away: a new one is made."
-            )
 
 
 def _row(portion, grams, time, model):

@@ -195,11 +195,7 @@ class DraftModel(Drafter):
         positions = length_P[:, None, None] + at_PGT
         segments = (at_PGT >= 0).astype(jnp.int32)
         hidden, new = self.model(
-            tokens_PGT,
-            positions,
-            segments,
-            earlier=(prefix, cache),
-            layers=self.layers,
+            tokens_PGT, positions, segments, earlier=(prefix, cache), layers=self.layers
         )
         return write(cache, new, column_PG), hidden
 

@@ -178,8 +178,7 @@ class _State(NamedTuple):
 
 
 @functools.partial(
-    jit,
-    static_argnames=("graph", "draft_graph", "max_tokens", "eos_ids", "greedy"),
+    jit, static_argnames=("graph", "draft_graph", "max_tokens", "eos_ids", "greedy")
 )
 def _generate(
     graph,

@@ -87,15 +87,6 @@ def test_windows_write_side_by_side(tmp_path):
     assert len(logged) == len({meal.id for meal in logged}) == 36
 
 
-def test_a_log_of_another_version_is_left_alone(log):
-    log.add(PIZZA, "m")
-    with sqlite3.connect(log.path) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    connection.close()
-    with pytest.raises(MealLogError, match="version 2, this course.*Move the file"):
-        log.day()
-
-
 def test_a_file_that_is_no_log(log):
     log.path.parent.mkdir()
     log.path.write_bytes(b"no database" * 100)
