@@ -127,7 +127,7 @@ def imitate(there: maths.Recipe, stage: str, seed: int) -> None:
         save_every=size.sft.save_every,
     )
     trainer.fit(there.demonstrations(seed), size.sft.steps)
-    there.keep(stage)
+    there.save_adapters(stage)
 
 
 def reinforce(there: maths.Recipe, stage: str, seed: int) -> None:
@@ -143,7 +143,7 @@ def reinforce(there: maths.Recipe, stage: str, seed: int) -> None:
         save_every=size.rl.save_every,
     )
     trainer.fit(there.rollouts(REWARD, seed), size.rl.steps)
-    there.keep(stage)
+    there.save_adapters(stage)
 
 
 def sft_control(preset, seed):

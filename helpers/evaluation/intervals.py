@@ -56,8 +56,8 @@ def wilson(successes, n, level=0.95):
     whole = successes == int(successes) and n == int(n)
     if not (whole and n >= 1 and 0 <= successes <= n):
         raise ValueError(f"{successes} successes of {n} trials have no interval.")
-    found = _binomial_test(int(successes), int(n)).proportion_ci(level, "wilson")
-    return float(found.low), float(found.high)
+    interval = _binomial_test(int(successes), int(n)).proportion_ci(level, "wilson")
+    return float(interval.low), float(interval.high)
 
 
 def mean_interval(scores, *, resamples=10_000, seed=0):
@@ -205,6 +205,6 @@ def _chance(changes, gained, resamples, seed):
         return float(_binomial_test(gained, len(changes)).pvalue)
     dice = np.random.default_rng(seed)
     ups = dice.binomial(counts, 0.5, size=(resamples, len(counts)))
-    thrown, found = np.abs((2 * ups - counts) @ sizes), abs(changes.sum())
-    as_far = (thrown >= found * (1 - 1e-12)).sum()
+    thrown, observed = np.abs((2 * ups - counts) @ sizes), abs(changes.sum())
+    as_far = (thrown >= observed * (1 - 1e-12)).sum()
     return float((1 + as_far) / (1 + resamples))

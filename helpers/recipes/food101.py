@@ -163,14 +163,14 @@ def photos(ask):
     folder = os.environ.get("COURSE_FOOD101")
     rows = food101.load(folder, "validation", per_class=EACH)
     rows = sorted(rows, key=lambda row: row["foods"])  # a folder's may be in any order
-    asked = []
+    worded = []
     for row in food_traces.ask(rows, seed=0):
         photo = food101.with_image(row, None)["image"]
         question = images.shaped(food_traces.shown(row["text"] + ask), [photo])
-        asked.append({**row, "question": question})
-    test = asked[::HELD_OUT]
+        worded.append({**row, "question": question})
+    test = worded[::HELD_OUT]
     random.Random(0).shuffle(test)  # sorted by food; looks and evaluations take a part
-    return [row for i, row in enumerate(asked) if i % HELD_OUT], test
+    return [row for i, row in enumerate(worded) if i % HELD_OUT], test
 
 
 def recipe(preset) -> Recipe:

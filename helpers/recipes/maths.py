@@ -35,7 +35,7 @@ from helpers.text import chat
 TEACHERS = {  # larger ones of the same vocabulary
     "Qwen/Qwen2.5-0.5B-Instruct": "Qwen/Qwen2.5-1.5B-Instruct"
 }
-FIRST = 20  # answers that are looked at before a whole baseline is paid for
+FIRST = 20  # answers that are shown before a whole baseline is measured
 GENERATED = {"train": 4000, "test": 240}  # problems, where a preset names levels
 ASK = (
     "\nWork it out step by step. End with a line that holds #### and the number, such "
@@ -50,8 +50,8 @@ class Recipe:
     Attributes:
       preset: the sizes of everything.
       policy: the preset's model with fresh adapters on a frozen base, over all devices.
-      tokenizer: its own; a model that can think first is asked for its answer alone,
-        which is what the budgets are for.
+      tokenizer: the model's own. A model that can think first is asked for its answer
+        alone, which is what the budgets are for.
       train, test: rows {"question", "answer", "level"} whose question fits the preset's
         budget. GSM8K's questions end by asking for the final line that is graded.
       fingerprint: of the model's weights as they were read, saved with its adapters;
@@ -74,7 +74,7 @@ class Recipe:
 
     @property
     def tools(self) -> Dialogue | None:
-        """How answers come about; None: in one turn, and alone."""
+        """How answers are produced; None: in one turn, without tools."""
         return None
 
     @property
@@ -95,7 +95,8 @@ class Recipe:
         A stage that was not trained on this machine changes nothing, and says so.
 
         Args:
-          stage: as given to `keep`, such as "sft". Its adapters keep their rank.
+          stage: as given to `save_adapters`, such as "sft". The rank is that of its
+            adapters.
         Raises:
           WeightsError: they are damaged, or of another model.
         """
@@ -110,7 +111,7 @@ class Recipe:
             self, policy=policy, started=adapters_id(stage, self.preset)
         )
 
-    def keep(self, stage: str) -> pathlib.Path:
+    def save_adapters(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; returns their folder."""
         folder = adapters_folder(stage, self.preset)
         about = self.preset.model, self.fingerprint, self.started
@@ -143,16 +144,16 @@ class Recipe:
     def look(self, policy, n=64):
         """The share of the first n test questions that a policy solves greedily.
 
-        For a trainer's `evaluate`, which asks while it trains.
+        For a trainer's `evaluate`, which is called during training.
         """
-        seen = dataclasses.replace(self, policy=policy).evaluate(n)
-        return {"right": seen.greedy, "truncated": seen.truncated}
+        report = dataclasses.replace(self, policy=policy).evaluate(n)
+        return {"right": report.greedy, "truncated": report.truncated}
 
     def live(self, stage, every=1) -> Live:
-        """What shows a stage while it trains: its curves, and an answer of now.
+        """Shows a stage while it trains: its curves, and a current answer.
 
         Args:
-          stage: as given to `keep`.
+          stage: as given to `save_adapters`.
           every: steps between two pictures.
         """
         shown = {"training": self.TRAINING, "held out": "eval/right"}
@@ -162,14 +163,14 @@ class Recipe:
         return Live(shown, title=title, folder=folder, every=every)
 
     def before(self, stage, n=None):
-        """`evaluate` before a stage, kept until model or questions are others.
+        """`evaluate` before a stage, read from a file if nothing has changed.
 
-        So a session that was cut off and goes on does not measure its baseline twice.
-        Twenty answers come first, and are shown: a wrong template or budget is seen
-        before anything is paid for.
+        A session that was cut off and goes on does not measure its baseline twice.
+        Twenty answers come first and are shown, so a wrong template or budget is seen
+        before the whole baseline is paid for.
 
         Args:
-          stage: as given to `keep`.
+          stage: as given to `save_adapters`.
           n: as for `evaluate`.
         """
         path = runtime.build_folder() / "before" / f"{stage}_{self.preset.name}.json"
@@ -185,7 +186,7 @@ class Recipe:
         return load_or_run(path, about, lambda: self._measured(n), self.REPORT)
 
     def _measured(self, n):
-        """`evaluate`, with a first look at few answers."""
+        """`evaluate`, after a few answers that are shown."""
         few = self.evaluate(FIRST)
         one = few.answers[0]
         print(f"the first {few.n} answers: {few}\n{one['question']}\n→ {one['text']}")
@@ -353,7 +354,7 @@ def problems(preset, split) -> list[dict]:
 
 
 class WithCalculator(Recipe):
-    """The same, with a calculator that finishes the sums of an answer."""
+    """A `Recipe` with a calculator that finishes the sums of an answer."""
 
     @property
     def tools(self):
@@ -361,7 +362,7 @@ class WithCalculator(Recipe):
         return CalculatorUse()
 
     def examples_tokens(self, questions, answers):
-        """The same; what the calculator writes is not learned."""
+        """As of `Recipe`, but what the calculator writes is masked out of the loss."""
         return self.tools.examples_tokens(self.tokenizer, questions, answers)
 
 

@@ -19,7 +19,7 @@ __all__ = [
     "correct",  # is the answer right
     "extract_lenient",  # the last number of an answer
     "extract_strict",  # the number after ####
-    "format_reward",  # does it end as asked
+    "format_reward",  # does it end in "#### number"
     "gold_number",  # the number of a worked solution
     "length_penalty",  # a price on length
 ]

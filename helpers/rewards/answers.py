@@ -1,11 +1,11 @@
-"""Reading a worked answer: the number it ends in, and the sums it says it has done.
+"""Reads a worked answer: the number it ends in, and the calculations that it shows.
 
     She sold 48/2 = <<48/2=24>>24 clips in May.
     #### 24
 
 Numbers become exact fractions, so that 0.1 + 0.2 is 0.3. The text may come from a model
-that has learned to please its checker, or from one that has lost its mind: only the end
-of a long text is read, digits without end are not a number, and nothing is ever run as
+that has learned to cheat its checker, or from one that has collapsed. So only the end
+of a long text is read, endless digits are not a number, and nothing is ever run as
 code.
 """
 
@@ -90,11 +90,11 @@ _PAIRS = tuple(
 _LEFT = re.compile(r"[\\{}*`]|\$\$|(?<![^\W\d_])_|_(?![^\W\d_])")  # but a_b is a word
 
 
-def spoken(text):
+def without_thoughts(text):
     """The text without what a model thinks, between <think> and </think>.
 
-    Qwen3 thinks first, then answers; some templates end their prompt in <think>. What a
-    thought that never ends tries out is no answer. Gemma 4 has marks of its own.
+    Qwen3 thinks first, then answers; some templates end their prompt in <think>. A
+    thought that never ends gives no answer. Gemma 4 has other marks.
     """
     for begin, end in (THINK, GEMMA4.marks):
         text = text.rpartition(end)[2].partition(begin)[0]
@@ -112,12 +112,12 @@ def extract_strict(text):
     are taken off (`_undecorated`), if every pair is closed.
 
     Args:
-      text: a completion; only what is `spoken` counts.
+      text: a completion; only what is `without_thoughts` counts.
 
     Returns:
       The number as a Fraction, or None.
     """
-    rest = _undecorated_rest(_plain(spoken(text)))
+    rest = _undecorated_rest(_plain(without_thoughts(text)))
     if rest is None:
         return None
     rest = _BEFORE.sub(lambda before: "".join(before[0].split()), rest, count=1)
@@ -149,16 +149,16 @@ def extract_lenient(text):
     """
     if (value := extract_strict(text)) is not None:
         return value
-    text = _plain(spoken(text)).translate(_SPACES)
+    text = _plain(without_thoughts(text)).translate(_SPACES)
     for part in (_after_last_mark(text), text):
-        if part and (found := _numbers(part)):
-            return found[-1]
+        if part and (values := _numbers(part)):
+            return values[-1]
     return None
 
 
 def ends_in_answer_line(text):
-    """Whether what is said has exactly one `####`, and ends in a line "#### number"."""
-    text = spoken(text)
+    """Whether a text has exactly one `####` and ends in a line "#### number"."""
+    text = without_thoughts(text)
     last = _plain(text.rstrip()).rpartition("\n")[2]
     match = _NUMBER.fullmatch(last, len(MARK) + 1)
     in_place = last.startswith(MARK + " ") and text.count(MARK) == 1

@@ -1,4 +1,4 @@
-"""Rewards for conversations with the nutrition tool, one for each thing that we want.
+"""Rewards for conversations with the nutrition tool, one for each desired behaviour.
 
 Each is `(prompts, completions, **columns) -> list[float]`, as in `helpers.rewards`; a
 completion is a `tool.Trace`. The column `portions` has, per row, what is on the
@@ -15,15 +15,15 @@ from helpers.rewards.answers import MARK
 from helpers.tools import nutrition
 
 NO_FOOD = f"{MARK} no food"
-MOST_CALLS = 8  # more than that are not looked at, and cost as much
+MOST_CALLS = 8  # further calls are not looked at, and cost no more
 _NUMBER = re.compile(rf"{MARK} ([0-9]{{1,6}})(?: kcal)?")
 
 
 def solved(prompts, completions, portions, **_):
-    """1.0 where all is right: the foods and grams looked up, and their sum answered.
+    """1.0 where the right foods and grams were looked up, and their sum was answered.
 
-    A right sum that was not looked up is 0.0; without food on the picture, so is
-    whatever is not `declined`.
+    A right sum that was not looked up earns 0.0. Without food on the picture, only an
+    answer that declines earns 1.0.
     """
     return [
         float(_is_solved(trace, wanted) if wanted else _declines(trace))
@@ -32,7 +32,7 @@ def solved(prompts, completions, portions, **_):
 
 
 def well_formed(prompts, completions, portions, **_):
-    """1.0 where calls were made, of a tool that there is, and none was malformed."""
+    """1.0 where there are calls, all of a known tool and none malformed."""
     return [
         float(bool(wanted and trace.calls) and _no_error(trace) and _right_tool(trace))
         for trace, wanted in zip(completions, portions, strict=True)
@@ -40,7 +40,7 @@ def well_formed(prompts, completions, portions, **_):
 
 
 def right_food(prompts, completions, portions, **_):
-    """The share of foods that were looked up; of all calls, where those are more."""
+    """The share of foods looked up, or of calls if there are more calls than foods."""
     return [
         _share(_foods(trace), [food for food, _ in _gold(wanted)], trace)
         for trace, wanted in zip(completions, portions, strict=True)
@@ -48,7 +48,7 @@ def right_food(prompts, completions, portions, **_):
 
 
 def right_grams(prompts, completions, portions, **_):
-    """As `right_food`, of calls in which food and grams are right."""
+    """As `right_food`, but food and grams must both be right."""
     return [
         _share(_uses(trace), _gold(wanted), trace)
         for trace, wanted in zip(completions, portions, strict=True)
@@ -56,16 +56,15 @@ def right_grams(prompts, completions, portions, **_):
 
 
 def tools_numbers(prompts, completions, **_):
-    """1.0 where the answer is a number of kcal that the tool gave, or a sum of such.
+    """1.0 where the answer is a number of kcal from the tool, or a sum of such numbers.
 
-    It does not ask whether the right thing was looked up, only that nothing is
-    invented.
+    It does not check that the right food was looked up, only that nothing is invented.
     """
     return [float(_number(trace) in _sums(trace)) for trace in completions]
 
 
 def final_format(prompts, completions, **_):
-    """1.0 where there is one `####`, in a last line as it should be."""
+    """1.0 where there is one `####`, in a well-formed last line."""
     return [
         float(_number(trace) is not None or _last_line(trace) == NO_FOOD)
         for trace in completions
@@ -73,11 +72,11 @@ def final_format(prompts, completions, **_):
 
 
 def thinks(limit, *, count=len):
-    """Makes a reward that is 1.0 where the first turn thinks, and none exceeds limit.
+    """Makes a reward that is 1.0 where the first turn has a thought, and none is long.
 
     Args:
-      limit: the greatest length of a thought; what is said before a call or before
-        the last line counts as one.
+      limit: the greatest length of a thought; text before a call or before the last
+        line counts as one.
       count: what measures a text: `len` counts characters.
 
     Returns:
@@ -92,7 +91,7 @@ def thinks(limit, *, count=len):
 
 
 def needless_calls(prompts, completions, portions, **_):
-    """-1/8 for each call of no food of the picture, or of one again; down to -1.
+    """-1/8 for each call of a food that is not there, or a repeated one; at least -1.
 
     Foods are counted, not grams: a wrong weight is not a needless call.
     """
@@ -105,15 +104,15 @@ def needless_calls(prompts, completions, portions, **_):
 
 
 def declined(prompts, completions, portions, **_):
-    """1.0 where there is no food, and it is said so without a call; else 0.0."""
+    """1.0 where there is no food, and the answer says so without a call; else 0.0."""
     return [
         float(not wanted and _declines(trace))
         for trace, wanted in zip(completions, portions, strict=True)
     ]
 
 
-# For `rewards.RewardSet`. What is right all the way through outweighs all its parts
-# together, so that no part is worth having alone.
+# For `rewards.RewardSet`. A solved conversation outweighs all the parts together, so
+# that no part is worth having alone.
 WEIGHTS = {
     solved: 1.0,
     well_formed: 0.1,
@@ -185,7 +184,7 @@ def _uses(trace, answered=False):
 
 
 def _share(made, gold, trace):
-    """How much of `gold` was made; of the calls, where more were made than asked."""
+    """The share of `gold` among the calls, or of the calls if those are more."""
     most = max(len(gold), len(trace.calls))
     return (Counter(made) & Counter(gold)).total() / most if gold else 0.0
 
@@ -207,12 +206,12 @@ def _last_line(trace):
 
 def _number(trace):
     """The number on the last line; None: there is none, or another unit than kcal."""
-    found = _NUMBER.fullmatch(_last_line(trace))
-    return int(found[1]) if found else None
+    match = _NUMBER.fullmatch(_last_line(trace))
+    return int(match[1]) if match else None
 
 
 def _thoughts(trace):
-    """What each turn thinks: its thought, else what it says before all else."""
+    """The thought of each turn, else its text before a `####`."""
     return [
         turn.thought or turn.text.partition(MARK)[0].strip() for turn in trace.turns
     ]

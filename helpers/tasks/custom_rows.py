@@ -295,16 +295,16 @@ def _from_chat(row) -> dict:
     for name in CHATS:
         if not isinstance(row.get(name), list | tuple):
             continue
-        said = [
+        turns = [
             (ROLES.get(role := m.get("role") or m.get("from"), role), text)
             for m in row[name]
             if isinstance(text := m.get("content") or m.get("value"), str)
         ]
-        roles = [role for role, _ in said if role != "system"]
+        roles = [role for role, _ in turns if role != "system"]
         if roles != ["user", "assistant"]:
             raise Unusable(f'"{name}" of several turns: make one row of each')
-        *asked, (_, answer) = said
-        question = "\n\n".join(text for _, text in asked)
+        *before, (_, answer) = turns
+        question = "\n\n".join(text for _, text in before)
         rest = {n: value for n, value in row.items() if n != name}
         return rest | {"question": question, "answer": answer}
     return row

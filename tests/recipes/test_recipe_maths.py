@@ -143,7 +143,7 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
     state = nnx.state(there.policy, lora.Adapter)
     state = jax.tree.map(lambda x: jax.random.normal(noise, x.shape), state)
     nnx.update(there.policy, state)
-    there.keep("sft")
+    there.save_adapters("sft")
     later = maths.recipe(SMALL).start("sft")
     assert "from sft" in capsys.readouterr().out
     for was, now in zip(adapters(there.policy), adapters(later.policy), strict=True):
@@ -156,7 +156,7 @@ def test_weights_are_compared_and_not_what_they_are_called(
 ):
     folder = shutil.copytree(TINY / "sft", tmp_path / "mine")
     sizes = dataclasses.replace(SMALL, model=str(folder))
-    maths.recipe(sizes).keep("sft")
+    maths.recipe(sizes).save_adapters("sft")
     monkeypatch.chdir(tmp_path)
     os.rename("mine", "moved")
     there = maths.recipe(dataclasses.replace(sizes, model="moved"))

@@ -154,8 +154,7 @@ def _served(pen, rng, row):
         places = [(-x, -y, rng.uniform(0.34, 0.42)), (x, y, rng.uniform(0.34, 0.42))]
     for food, (x, y, size) in zip(row["foods"], places, strict=False):
         lean = 20 if food in SEEN_FROM_THE_SIDE else 45
-        own = pen.at(x, y, size, rng.uniform(-lean, lean))
-        DRAWINGS[food](own, rng)
+        DRAWINGS[food](pen.at(x, y, size, rng.uniform(-lean, lean)), rng)
 
 
 def _instead(pen, rng, kind):

@@ -1,7 +1,7 @@
-"""Questions about pictures of food as conversations: what is asked, and how to answer.
+"""Captions and questions for pictures of food, and conversations that answer them.
 
-Rows are those of `tasks.food_questions`, asked with the picture; a demonstration looks,
-calls the nutrition tool once for all foods, and answers with the sum that it gave:
+Rows are those of `food_pictures` or of `food101`. A demonstration calls the nutrition
+tool once for all foods of the picture, and answers with the sum of the results:
 
     <<lookup pizza 150>>
     kcal 402

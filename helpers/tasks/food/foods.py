@@ -169,11 +169,11 @@ def edamame(pen, rng):
     for i in range(count):
         y = (i - (count - 1) / 2) * 0.64
         one = pen.at(rng.uniform(-0.1, 0.1), y, angle=rng.uniform(-14, 14))
-        own = jitter(rng, pod, 10)
-        one.line(((-0.85, -0.08), (-0.5, 0), (0.5, 0), (0.85, -0.08)), 0.3, own)
+        green = jitter(rng, pod, 10)
+        one.line(((-0.85, -0.08), (-0.5, 0), (0.5, 0), (0.85, -0.08)), 0.3, green)
         for x in (-0.5, 0, 0.5):
-            one.disc(x, 0, 0.26, shade(own, 0.84))
-            one.disc(x - 0.02, -0.02, 0.2, shade(own, 1.22))
+            one.disc(x, 0, 0.26, shade(green, 0.84))
+            one.disc(x - 0.02, -0.02, 0.2, shade(green, 1.22))
 
 
 def donuts(pen, rng):

@@ -21,15 +21,15 @@ class PhotoError(ValueError):
 
 
 def uploaded(path) -> bytes:
-    """A file that a person has uploaded, as it came.
+    """The bytes of a file that a person has uploaded.
 
     Raises:
-      PhotoError: it is there no longer.
+      PhotoError: it is no longer there.
     """
     try:
         return pathlib.Path(path).read_bytes()
     except FileNotFoundError as error:
-        raise PhotoError("This photo is no longer kept: upload it again.") from error
+        raise PhotoError("This photo is no longer there: upload it again.") from error
 
 
 def decode(data, size=None, *, where="the photo"):
@@ -87,7 +87,7 @@ def _check_size(image, where):
 
 
 def _turned(image):
-    """As the camera was held, by its EXIF block; as it is where that is broken."""
+    """The image turned upright by its EXIF block; as it is if that is broken."""
     try:
         return ImageOps.exif_transpose(image)
     except (OSError, SyntaxError, ValueError, TypeError, struct.error):

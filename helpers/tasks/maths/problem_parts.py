@@ -261,6 +261,6 @@ def story(rng):
     who, friend = d.person(), d.person()
     day = d.pick("Monday", "Tuesday", "Sunday")
     verb = d.pick("works", "walks", "runs")
-    told = [*rng.sample(SENTENCES, d.number(1, 2)), rng.choice(ENDINGS)]
-    sentences = [sentence(d, who, friend) for sentence in told]
+    makers = [*rng.sample(SENTENCES, d.number(1, 2)), rng.choice(ENDINGS)]
+    sentences = [sentence(d, who, friend) for sentence in makers]
     return " ".join([f"On {day} {who} {verb} with {friend}.", *sentences])
