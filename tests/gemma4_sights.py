@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from hypothesis import strategies as st
 
 from helpers.model.transformer import Transformer
 from helpers.model.vision_config import Gemma4VisionConfig
@@ -34,37 +33,6 @@ def for_tokenizer(tokenizer):
     ids = {name: tokenizer.convert_tokens_to_ids(NAMES[name]) for name in NAMES}
     shape = gemma4_shapes.SMALL | {"vocab_size": len(tokenizer)}
     return config(shape, **ids, budget=70, positions=140)
-
-
-ALONE = {
-    "none": {},
-    "both ways": {"both_ways": True},
-    "clipped": {"clipped": True},
-    "standardized": {"standardized": True},
-    "few key heads": {"kv_heads": 1},
-    "one layer": {"layers": 1},
-    "patches of three": {"patch": 3},
-    "squares of three": {"pool": 3},
-}
-
-
-@st.composite
-def together(draw):
-    """(shape of the decoder, changes of the tower) with any switches on."""
-    heads = draw(st.integers(1, 4))
-    few = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
-    vision = {
-        "layers": draw(st.integers(1, 3)),
-        "heads": heads,
-        "kv_heads": few,
-        "head_dim": draw(st.sampled_from([4, 8, 12])),
-        "patch": draw(st.integers(1, 3)),
-        "pool": draw(st.integers(2, 3)),
-        "rope_theta": draw(st.sampled_from([3.0, 100.0])),
-    }
-    for switch in ("both_ways", "clipped", "standardized"):
-        vision[switch] = draw(st.booleans())
-    return draw(gemma4_shapes.together()), vision
 
 
 def of_config(config, seed=0, unbound=False):

@@ -1,6 +1,6 @@
 """What transformers makes of a Gemma 4 that sees, from pixels (no package of ours).
 
-Imported where torch is, by make_gemma4_vision.py and random_gemma4_vision.py.
+Imported where torch is, by make_gemma4_vision.py and exports.py.
 """
 
 import numpy as np

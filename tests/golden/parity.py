@@ -33,39 +33,30 @@ def main():
     """Runs both halves; raises where a logit differs by more than 1e-4, or rounding."""
     torch = str(environment("parity", NEEDS, ROOT / "build"))
     own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    here = sys.executable
     with tempfile.TemporaryDirectory() as scratch:
-        again, exports = pathlib.Path(scratch, "golden"), pathlib.Path(scratch, "ours")
-        names = ("make_golden.py", "make_vision.py", "exports.py", "real_model.py")
-        make, see, both, real = (str(HERE / name) for name in names)
-        drawn, shapes = str(HERE / "random_gemma4.py"), str(pathlib.Path(scratch, "g4"))
-        sights, photos = (
-            str(HERE / "make_gemma4_vision.py"),
-            str(again.with_name("g4v")),
-        )
-        seeing = str(HERE / "random_gemma4_vision.py")
-        files, theirs = (str(pathlib.Path(scratch, x)) for x in ("files", "peft"))
-        adapters = str(HERE / "peft_adapters.py")
-        for command in (
-            [torch, make, "write", str(again)],
-            [torch, make, "check"],
-            [torch, see, "write", str(again)],
-            [torch, see, "check"],
-            [sys.executable, both, "write", str(exports)],
-            [torch, both, "check", str(exports)],
-            [torch, adapters, "write", theirs],
-            [sys.executable, adapters, "check", theirs],
-            [sys.executable, drawn, "write", shapes],
-            [torch, drawn, "check", shapes],
-            [torch, sights, "write", str(again)],
-            [torch, sights, "check"],
-            [sys.executable, seeing, "write", photos],
-            [torch, seeing, "check", photos],
-            [sys.executable, real, "write", files],
-            [torch, real, "check", files],
+        again = pathlib.Path(scratch, "golden")
+        for name, writer, reader in (
+            ("make_golden.py", torch, None),
+            ("make_vision.py", torch, None),
+            ("make_gemma4_vision.py", torch, None),
+            ("exports.py", here, torch),
+            ("peft_adapters.py", torch, here),
+            ("random_gemma4.py", here, torch),
+            ("real_model.py", here, torch),
         ):
+            script, folder = str(HERE / name), str(again)
+            if reader:
+                folder = str(pathlib.Path(scratch, pathlib.Path(name).stem))
             # Many small programs: most of their time is XLA's own. Not the real model.
-            quick = {} if real in command else {"XLA_FLAGS": xla_flags.QUICK}
-            subprocess.run(command, check=True, env=own | quick)
+            quick = {} if "real" in name else {"XLA_FLAGS": xla_flags.QUICK}
+            for command in (
+                [writer, script, "write", folder],
+                [reader, script, "check", folder]
+                if reader
+                else [torch, script, "check"],
+            ):
+                subprocess.run(command, check=True, env=own | quick)
         for path in sorted(HERE.glob("*/*.npz")):
             stored, live = np.load(path), np.load(again / path.parent.name / path.name)
             gap = np.abs(stored["logits"] - live["logits"]).max()

@@ -43,21 +43,6 @@ def test_layers_are_local_and_global_as_the_files_say():
         ModelConfig.from_hf(hf | {"num_hidden_layers": 3, "layer_types": uneven})
 
 
-def test_rotary_bases_are_read_as_transformers_4_and_5_write_them():
-    hf = config().to_hf()
-    assert (hf["rope_theta"], hf["rope_local_base_freq"]) == (500.0, 20.0)
-    old = [hf.pop(name) for name in ("rope_theta", "rope_local_base_freq")]
-    new = {
-        "full_attention": {"rope_type": "default", "rope_theta": old[0]},
-        "sliding_attention": {"rope_type": "default", "rope_theta": old[1]},
-    }
-    assert ModelConfig.from_hf(hf | {"rope_parameters": new}) == config()
-    assert ModelConfig.from_hf(hf).rope_theta == 1e6  # Gemma's default
-    hf = config("llama").to_hf()
-    rope = {"rope_type": "default", "rope_theta": hf.pop("rope_theta")}
-    assert ModelConfig.from_hf(hf | {"rope_parameters": rope}) == config("llama")
-
-
 LINEAR = {"rope_type": "linear", "factor": 8.0}
 LLAMA3 = {
     "rope_type": "llama3",
@@ -194,36 +179,6 @@ NESTED = {
     "full_attention": LINEAR | {"rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
-
-
-@pytest.mark.parametrize(
-    "family, said, theta",
-    [
-        ("llama", {"rope_theta": 5e5, "rope_scaling": LLAMA3}, 5e5),
-        ("llama", {"rope_scaling": LLAMA3 | {"rope_theta": 5e5}}, 5e5),
-        ("llama", {"rope_parameters": LLAMA3 | {"rope_theta": 5e5}}, 5e5),
-        ("llama", {"rope_scaling": {"rope_theta": 1e6, "rope_type": "default"}}, 1e6),
-        ("llama", {"rope_theta": 5e5, "rope_parameters": LLAMA3}, 5e5),
-        ("llama", {}, 1e4),
-        ("qwen2", {"rope_theta": 1e6, "rope_scaling": None}, 1e6),
-        (
-            "qwen3",
-            {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
-            1e6,
-        ),
-        ("gemma3_text", {"rope_scaling": LINEAR}, 1e6),
-        ("gemma3_text", {"rope_theta": 5e5, "rope_local_base_freq": 2e4}, 5e5),
-        ("gemma3_text", {"rope_parameters": NESTED}, 1e6),
-        ("gemma3_text", {"rope_parameters": NESTED, "rope_scaling": LINEAR}, 1e6),
-        ("gemma3_text", {"rope_parameters": NESTED | {"rope_theta": 3.0}}, 1e6),
-    ],
-)
-def test_the_spellings_of_published_models_are_read(family, said, theta):
-    hf = plain(family) | said
-    assert assert_read_alike(hf) and theirs(hf) is not None
-    read = ModelConfig.from_hf(hf)
-    assert read.rope_theta == theta
-    assert bool(read.stretch) == ("factor" in str(said))
 
 
 @pytest.mark.parametrize(

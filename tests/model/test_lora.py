@@ -19,7 +19,6 @@ from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
 from helpers.batches import BatchSource
-from helpers.model import layer as layers
 from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
 from helpers.training import objectives, optimizers
@@ -46,41 +45,6 @@ def test_fresh_adapters_change_nothing_and_merged_ones_the_same(family):
     assert np.abs(logits(model) - logits(base)).max() > 0.1
     np.testing.assert_allclose(logits(lora.merge(model)), logits(model), atol=2e-5)
     np.testing.assert_allclose(logits(lora.remove(model)), logits(base), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("family", "kind", "targets"),
-    [
-        ("qwen2", None, lora.ATTENTION + lora.MLP),
-        ("gemma3_text", "int8", ("q", "v", "up", "down")),
-        ("qwen3", "nf4", lora.MLP),
-    ],
-)
-def test_many_tokens_meet_matrices_and_adapters_at_once_with_the_same_gradient(
-    family, kind, targets, monkeypatch
-):
-    base = cached_model(family)
-    base = lora.quantize(base, kind) if kind else base
-    graph, params, rest = nnx.split(adapted(base, targets=targets), nnx.LoRAParam, ...)
-
-    tokens = jnp.asarray(TOKENS[:, None])
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
-
-    def slopes(many):
-        monkeypatch.setattr(layers, "MANY", many)
-        monkeypatch.setattr(layers, "LONG", 1)
-
-        def loss(params):
-            hidden, _ = nnx.merge(graph, params, rest)(tokens, positions)
-            return jnp.sin(hidden).sum()
-
-        program = jax.jit(jax.value_and_grad(loss)).lower(params)
-        return program.as_text().count("dot_general"), program.compile()(params)
-
-    (fewer, found), (more, expected) = slopes(1), slopes(10**9)
-    assert fewer < more  # the rule did choose
-    for x, y in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5 * float(jnp.abs(y).max()))
 
 
 def test_the_merged_matrix_is_base_plus_scaled_product():
@@ -309,35 +273,12 @@ def test_adapters_of_a_folder_are_there_whole_or_not_at_all(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_base_made_of_an_adapted_model_is_the_base():
-    """No adapter, scale or setting is left over."""
-
-    def structure(model):
-        layers, state = model.layers, nnx.to_pure_dict(nnx.state(model))
-        shapes = jax.tree.map(lambda x: (x.shape, x.dtype.name), state)
-        return shapes, layers.adapters, layers.adapter_scale
-
-    base, model = cached_model("qwen3"), trained("qwen3", alpha=12)
-    small = [lora.merge(lora.quantize(model, kind)) for kind in quantized.KINDS]
-    for made in lora.remove(model), lora.merge(model), *small:
-        assert structure(made) == structure(base)
-
-
 @pytest.mark.parametrize("kind", quantized.KINDS)
 def test_adapters_and_codes_come_in_either_order(kind):
     first, then = lora.quantize(cached_model("llama"), kind), trained("llama")
     one, other = logits(adapted(first)), logits(lora.quantize(then, kind))
     np.testing.assert_allclose(one, other, atol=1e-5)
     assert np.abs(one - logits(then)).max() > 1e-3
-
-
-def test_a_numpy_alpha_leaves_bfloat16_what_it_is():
-    model = make("llama", dtype=jnp.bfloat16)
-    x = jnp.ones((1, 1, 2, 16), jnp.bfloat16)
-    layer = lora.add(model, 2, alpha=np.float64(3)).layers
-    graph, state = nnx.split(layer)
-    layer = nnx.merge(graph, jax.tree.map(lambda x: x[0], state))
-    assert layer.project(x, "q").dtype == jnp.bfloat16
 
 
 def test_what_cannot_be_adapted_is_said():

@@ -4,7 +4,6 @@ import json
 import pathlib
 import warnings
 
-import huggingface_hub
 import numpy as np
 import pytest
 import tiny_models
@@ -258,16 +257,6 @@ def test_adapters_trained_beside_codes_say_so(kind, tmp_path):
         lora.load(small, tmp_path)
 
 
-def test_a_fingerprint_of_the_base_is_kept_and_may_be_missing(folder, tmp_path):
-    assert peft_folder.fingerprint_of(folder) == ""
-    lora.save(tiny_models.adapted(BASES["llama"]), folder, "a/base", "0123abcd")
-    assert peft_folder.fingerprint_of(folder) == "0123abcd"
-    without(folder, "k_proj")  # as peft saves: no metadata at all
-    assert peft_folder.fingerprint_of(folder) == ""
-    with pytest.raises(WeightsError, match="has no adapter_model.safetensors"):
-        peft_folder.fingerprint_of(tmp_path / "none")
-
-
 @pytest.mark.parametrize(
     ("shape", "base", "towers"),
     [
@@ -284,21 +273,4 @@ def test_a_base_that_cannot_be_read_has_the_towers_of_its_shape(
     adapters = peft_folder.Adapters(1, 1.0, "", {})
     peft_folder.save(tmp_path, adapters, KNOWN[shape], base)
     said = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert ("exclude_modules" in said) == towers
-
-
-@pytest.mark.parametrize(
-    ("kind", "towers"), [("gemma4", True), ("gemma4_text", False), ("gemma3", True)]
-)
-def test_a_base_that_was_fetched_says_itself_whether_it_has_towers(
-    kind, towers, tmp_path, monkeypatch
-):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": kind}))
-    monkeypatch.setattr(
-        huggingface_hub, "try_to_load_from_cache", lambda base, name: str(path)
-    )
-    adapters = peft_folder.Adapters(1, 1.0, "", {})
-    peft_folder.save(tmp_path / "out", adapters, KNOWN["google/gemma-4-E2B-it"], "a/b")
-    said = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert ("exclude_modules" in said) == towers

@@ -1,6 +1,5 @@
 """What is saved is what was computed, however the model was made."""
 
-import json
 import warnings
 
 import jax.numpy as jnp
@@ -17,10 +16,7 @@ from tiny_models import FAMILIES, adapted, config, texts
 from tiny_models import model as make
 
 from helpers.model import lora, quantized, weights
-from helpers.model.config import ModelConfig
-from helpers.model.ops import Stretch
 from helpers.model.transformer import named_arrays
-from helpers.model.vision_config import UnsupportedModel
 from helpers.model.weights import WeightsError
 
 TOKENS = texts(2, 9)
@@ -179,49 +175,6 @@ def test_what_a_folder_has_no_place_for_is_refused_by_name(tmp_path):
     with pytest.raises(WeightsError, match="layers/up has shape None"):
         weights.save(model, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-SHAPES = st.fixed_dictionaries(
-    {
-        "family": st.sampled_from(FAMILIES),
-        "layers": st.integers(1, 8),
-        "pattern": st.integers(1, 7),
-        "window": st.sampled_from([0, 4]),
-        "query_scale": st.sampled_from([0.0, 6.0, 9.0]),
-        "rope_local_theta": st.sampled_from([1e4, 20.0]),
-        "stretch": st.sampled_from([None, Stretch("linear", 2.0)]),
-        "tied": st.booleans(),
-    }
-)
-
-
-@given(shape=SHAPES)
-@settings(max_examples=60, deadline=None)
-def test_a_config_comes_back_as_it_was_or_is_refused(shape):
-    """What a family's config.json has no word for would be lost without one."""
-    ours = config(**shape)
-    try:
-        content = weights.config_json(ours)
-    except (WeightsError, UnsupportedModel):
-        if ours.is_gemma:
-            assert not ours.window
-        else:
-            assert (
-                ours.window
-                or ours.pattern > 1
-                or ours.query_scale
-                or (ours.rope_local_theta != 1e4)
-            )
-        return
-    back = ModelConfig.from_hf(json.loads(json.dumps(content)))
-    layers = range(ours.layers)
-    for same in (
-        lambda c: [c.is_global(i) for i in layers],
-        lambda c: c.is_gemma and c.window,
-        lambda c: c.attention_scale,
-        lambda c: (c.rope_theta, c.rope_local_theta, c.stretch, c.tied, c.qkv_bias),
-    ):
-        assert same(back) == same(ours)
 
 
 def test_a_window_that_only_gemma_has_is_refused(tmp_path):

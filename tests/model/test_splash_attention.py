@@ -110,36 +110,6 @@ def test_pairs_are_those_of_blocks_in_which_something_is_seen():
             assert found == len(looked_at) * size**2
 
 
-LONG_ROWS = {"tokens": 2048, "width": 8, "earlier": 0, "ahead": 0, "segments": True}
-
-
-@pytest.mark.parametrize(
-    "changed, taken",
-    [
-        ({}, True),
-        ({"tokens": 4096 + 128}, True),
-        ({"tokens": 2048 - 128}, False),
-        ({"tokens": 2048 + 64}, False),  # no whole number of blocks
-        ({"width": 256}, True),
-        ({"width": 512}, False),
-        ({"earlier": 1}, False),
-        ({"ahead": 4}, False),
-        ({"segments": False}, False),
-    ],
-)
-def test_only_long_rows_that_look_at_themselves_alone_go_there(changed, taken):
-    case = LONG_ROWS | changed
-    query = jax.ShapeDtypeStruct(
-        (1, 1, 1, 1, case["tokens"], case["width"]), jnp.float32
-    )
-    segments = jnp.ones((1, 1, case["tokens"])) if case["segments"] else None
-    reach = Reach(case["ahead"], segments=segments)
-    pieces = [None] * (1 + case["earlier"])
-    if jax.device_count() > 1:
-        taken = False  # without a mesh in use
-    assert splash_attention.fits(query, pieces, reach) is taken
-
-
 def model(gemma4=None, **changed):
     if gemma4:
         config = gemma4_shapes.config(**gemma4, vocab_size=64)

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import gemma4_shapes
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,6 @@ from tiny_models import FAMILIES, cached_model, cached_tensors
 from tiny_models import model as make
 
 from helpers.model import weights
-from helpers.model.config import ModelConfig
 from helpers.model.weights import WeightsError
 from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
@@ -23,7 +21,6 @@ from helpers.text.tokenizer import train_tokenizer
 TOKENIZER = train_tokenizer(["two apples and two pears cost 4 dollars"], 300)
 
 
-LAYERS = {"layer_types": None}  # of which there would be too few, or too many
 UP = "model.layers.1.mlp.up_proj.weight"
 
 
@@ -69,16 +66,6 @@ def test_a_model_comes_back_bit_for_bit(family, dtype, tmp_path):
         assert (tmp_path / name).read_bytes() == (
             tmp_path / "again" / name
         ).read_bytes()
-
-
-def test_bfloat16_files_load_into_float32_and_back(tmp_path):
-    model = make(dtype=jnp.bfloat16)
-    weights.save(model, tmp_path)
-    assert weights.read_config(tmp_path)["torch_dtype"] == "bfloat16"
-    wide = weights.load(tmp_path)
-    for (_, x), (_, y) in zip(leaves(wide), leaves(model), strict=True):
-        assert x.dtype == jnp.float32
-        np.testing.assert_array_equal(x, y.astype(jnp.float32))
 
 
 def test_matrices_are_stored_out_by_in_under_their_hugging_face_names(folder):
@@ -157,26 +144,6 @@ def test_a_weight_under_two_names_is_refused(folder):
         weights.load(folder)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (LAYERS | {"num_hidden_layers": 4}, r"lack 13 tensors.*model\.layers\.3"),
-        (
-            LAYERS | {"num_hidden_layers": 2},
-            r"13 tensors.*no place for.*model\.layers\.2",
-        ),
-        ({"hidden_size": 32}, r"shape.*16.*asks for.*32"),
-        ({"vocab_size": 20}, r"embed_tokens.*\(19, 16\).*\(20, 16\)"),
-        ({"num_key_value_heads": 4}, r"k_proj.*\(12, 16\).*\(24, 16\)"),
-        ({"tie_word_embeddings": False}, "lack 1 tensors.*lm_head"),
-    ],
-)
-def test_a_config_of_another_model_is_refused(folder, changes, message):
-    rewrite_config(folder, **changes)
-    with pytest.raises(WeightsError, match=message):
-        weights.load(folder)
-
-
 def test_the_text_half_of_gemma_with_vision_is_read(tmp_path):
     """As the hub has it: sizes that the text_config leaves out, prefixed tensors."""
     made = cached_model("gemma3_text")
@@ -244,23 +211,6 @@ def test_numbers_too_large_for_the_dtype_that_is_asked_for_are_named(folder):
     with pytest.raises(WeightsError, match=f"{UP} .* in float16"):
         weights.load(folder, dtype=jnp.float16)
     weights.load(folder, dtype=jnp.bfloat16)
-
-
-@pytest.mark.parametrize("family", ["gemma3", "gemma4"])
-def test_a_config_with_towers_says_for_its_text_half_whether_the_head_is_tied(family):
-    if family == "gemma4":
-        text = gemma4_shapes.config(**gemma4_shapes.SMALL).to_hf()
-    else:
-        text = cached_model().config.to_hf()
-    text.pop("tie_word_embeddings")
-    outer = {"model_type": family, "text_config": text}
-    assert ModelConfig.from_hf(outer).tied
-    assert ModelConfig.from_hf(outer | {"tie_word_embeddings": None}).tied
-    assert not ModelConfig.from_hf(outer | {"tie_word_embeddings": False}).tied
-    for told in (True, False):  # transformers asks the outer one alone
-        inner = {"text_config": text | {"tie_word_embeddings": not told}}
-        both = outer | {"tie_word_embeddings": told} | inner
-        assert ModelConfig.from_hf(both).tied == told
 
 
 @pytest.fixture
