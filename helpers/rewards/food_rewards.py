@@ -199,7 +199,7 @@ def _sums(trace):
 
 def _last_line(trace):
     """The last line of the answer; "" where there is not one `####` in all."""
-    if trace.said.count(MARK) != 1:
+    if trace.spoken.count(MARK) != 1:
         return ""
     return trace.answer.rpartition("\n")[2].strip()
 

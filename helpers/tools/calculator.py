@@ -151,9 +151,9 @@ def opened(text):
       str, all from the last `<<` to an `=` that ends the text, if no `>>` and no end of
       a line is between them; it need not be a sum.
     """
-    _, mark, asked = text.rpartition(OPEN)
-    is_open = mark and asked.endswith(STOP) and CLOSE not in asked
-    return asked[: -len(STOP)] if is_open and "\n" not in asked else None
+    _, mark, call = text.rpartition(OPEN)
+    is_open = mark and call.endswith(STOP) and CLOSE not in call
+    return call[: -len(STOP)] if is_open and "\n" not in call else None
 
 
 def reply(result):
@@ -173,19 +173,19 @@ def split(text, most):
       most: calls that are answered; further ones are the author's own.
 
     Returns:
-      (pieces, rest): pieces are (own, result) in order, `own` what the author wrote up
-      to an `=`, `result` that of the call; `rest` is what follows the last. What the
-      author wrote as the result, up to `>>`, is in neither: the machine's takes its
-      place.
+      (pieces, rest): pieces are (before, result) in order, `before` what the author
+      wrote up to an `=`, `result` that of the call; `rest` is what follows the last.
+      The result that the author wrote, up to `>>`, is in neither: the machine's takes
+      its place.
     """
     pieces: list[tuple[str, dict]] = []
     while len(pieces) < most and (end := _first_call(text)):
-        own, text = text[:end], _OWN_RESULT.sub("", text[end:], count=1)
-        pieces.append((own, TOOL.call({"expression": opened(own)})))
+        before, text = text[:end], _WRITTEN_RESULT.sub("", text[end:], count=1)
+        pieces.append((before, TOOL.call({"expression": opened(before)})))
     return pieces, text
 
 
-_OWN_RESULT = re.compile(r"\A(?:(?!<<)[^\n])*?>>")
+_WRITTEN_RESULT = re.compile(r"\A(?:(?!<<)[^\n])*?>>")
 
 
 def _first_call(text):

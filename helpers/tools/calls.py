@@ -111,8 +111,8 @@ class Grammar:
     def _calls(self, text, position):
         calls = []
         while self.begin.match(text, position) and self.means(text, position):
-            found, position = self.read(text, position)
-            calls += [Call(*call) for call in found]
+            pairs, position = self.read(text, position)
+            calls += [Call(*pair) for pair in pairs]
             if len(calls) > MOST_CALLS:
                 raise Malformed(f"there are more than {MOST_CALLS} calls in one turn")
             position = after_space(text, position)

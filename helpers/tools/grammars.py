@@ -113,8 +113,8 @@ def _means_gemma3(text, position):
     except Malformed:
         keys = r'"name"\s*:', r'"(?:parameters|arguments)"\s*:'
         return all(re.search(key, body) for key in keys)
-    found = [set(value) for value in values if isinstance(value, dict)]
-    return any("name" in own and own & {"parameters", "arguments"} for own in found)
+    names = [set(value) for value in values if isinstance(value, dict)]
+    return any("name" in x and x & {"parameters", "arguments"} for x in names)
 
 
 def _listed(values):
@@ -294,7 +294,7 @@ class Short(NamedTuple):
         return f"<<{f'{self.word} {self.example}'.strip()}>>"
 
     @property
-    def said(self):
+    def description(self):
         """What stands in a call, in words: "lookup, a food and whole grams"."""
         kinds = self.kinds.items()
         listed = [f"a {n}" if is_text else f"whole {n}" for n, is_text in kinds]
@@ -307,14 +307,20 @@ def tiny_grammar(shorts):
     Args:
       shorts: list of Short, at least one.
     Raises:
-      ValueError: two have one word; or a tool that cannot be written so.
+      ValueError: two have one word; or a tool cannot be written so.
     """
     by_word = {short.word: short for short in shorts}
     by_name = {short.name: short for short in shorts}
     if not shorts or len(by_word) < len(shorts) or len(by_name) < len(shorts):
         raise ValueError("Give one Short per tool, each with a word of its own.")
     for short in shorts:
-        _check_short(short)
+        texts = sum(short.kinds.values())
+        readable = _pattern(short).fullmatch(short.form)
+        if texts > 1 or not readable or not re.fullmatch("[a-z]+", short.word):
+            raise ValueError(
+                f"{short.form} is no call of {short.name} that could be read again: it "
+                "takes at most one text, and whole numbers from 1 to 9999."
+            )
     return Grammar(
         name="The tiny model",
         begin=re.compile(r"<<(?![-+.(0-9])"),  # <<48/2=24>> is a calculation
@@ -326,43 +332,26 @@ def tiny_grammar(shorts):
     )
 
 
-def _check_short(short):
-    kinds = list(short.kinds.values())
-    fits = re.fullmatch("[a-z]+", short.word) and _pattern(short).fullmatch(short.form)
-    if kinds.count(True) > 1 or not fits:
-        raise ValueError(
-            f"{short.form} is no call of {short.name} that could be read again: it "
-            "takes at most one text, and whole numbers from 1 to 9999."
-        )
-
-
 def _pattern(short):
     pieces = [TEXT if is_text else WHOLE for is_text in short.kinds.values()]
     return re.compile(f"<<{' '.join((short.word, *pieces))}>>")
 
 
 def _read_tiny(by_word, text, position):
-    """Read one call, which begins at `position`; see `Grammar.read`."""
     word = _WORD.match(text, position)
     short = by_word.get(word[1]) if word else None
     near = text[position : position + 100]
     call = _pattern(short).match(near) if short else None
     if short is None or call is None:
-        said = " or ".join(s.said for s in ([short] if short else by_word.values()))
-        raise Malformed(f"it is not {said}, between << and >>")
-    pairs = zip(short.kinds.items(), call.groups(), strict=True)
-    arguments = {name: v if is_text else int(v) for (name, is_text), v in pairs}
-    for name, is_text in short.kinds.items():
-        if is_text:
-            _check_text(name, arguments[name])
+        known = [short] if short else by_word.values()
+        forms = " or ".join(each.description for each in known)
+        raise Malformed(f"it is not {forms}, between << and >>")
+    arguments = {}
+    for (name, is_text), value in zip(short.kinds.items(), call.groups(), strict=True):
+        if is_text and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise Malformed(f"the {name} holds half a character")
+        arguments[name] = value if is_text else int(value)
     return [(short.name, arguments)], position + call.end()
-
-
-def _check_text(name, text):
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise Malformed(f"the {name} holds half a character") from error
 
 
 def _write_tiny(by_name, name, arguments):

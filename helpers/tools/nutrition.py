@@ -127,15 +127,15 @@ def names():
 
 @functools.lru_cache(maxsize=4)
 def _names(table):
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for food, row in _foods(table).items():
         for name in (food, *row["aliases"]):
-            if found.setdefault(_key(name), food) != food:
+            if known.setdefault(_key(name), food) != food:
                 raise ValueError(
-                    f"{name!r} stands for both {found[_key(name)]} and {food} in "
+                    f"{name!r} stands for both {known[_key(name)]} and {food} in "
                     f"{TABLE}. Take it out of the aliases of one."
                 )
-    return found
+    return known
 
 
 def suggestions(key):

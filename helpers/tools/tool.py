@@ -16,7 +16,7 @@ from typing import Any
 from helpers.tools.calls import Call, Verdict
 
 LONGEST_RESULT = 20_000  # characters of JSON
-LONGEST_ERROR = 160  # characters of what a model is told about its arguments
+LONGEST_ERROR = 160  # characters of a message about arguments
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 def run_call(tools: Iterable[Tool], call: Call) -> dict:
     """The result of a call, one of these tools or of none; see `Tool.call`."""
     named = by_name(tools)
-    if found := named.get(call.name):
-        return found.call(call.arguments)
+    if chosen := named.get(call.name):
+        return chosen.call(call.arguments)
     known = f"Call {' or '.join(named)}." if named else "Answer without."
     return {"error": f"There is no tool {ascii(call.name)[:60]}. {known}"}
 
@@ -218,7 +218,7 @@ class Trace:
         return "" if last.calls or last.error else last.text
 
     @property
-    def said(self):
+    def spoken(self):
         """All that the assistant says, thoughts and calls left out."""
         return "\n".join(turn.text for turn in self.turns)
 

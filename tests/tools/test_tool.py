@@ -247,10 +247,10 @@ def test_a_trace_has_the_conversation_in_order():
     assert done.calls == (
         (Call("lookup_nutrition", {"food": "pho", "grams": 100}), FOUND),
     )
-    assert done.answer == "#### 55" and done.said == "Hm.\n\n#### 55"
+    assert done.answer == "#### 55" and done.spoken == "Hm.\n\n#### 55"
 
 
 def test_a_trace_that_ends_in_a_call_has_no_answer():
     done = trace(TINY, ["Hm. <<lookup pho 100>>"], TOOLS)
-    assert done.answer == "" and done.said == "Hm."
+    assert done.answer == "" and done.spoken == "Hm."
     assert trace(TINY, [], TOOLS).answer == trace(TINY, ["<<"], TOOLS).answer == ""
