@@ -19,11 +19,11 @@ SIZE = 12  # in points: 12 pixels high on a phone
 
 def bytes_per_chip(tree) -> dict[int, int]:
     """{id of a device: bytes it holds} of all arrays in a tree, copies counted."""
-    held: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for x in jax.tree.leaves(tree):
         for shard in x.addressable_shards:
-            held[shard.device.id] = held.get(shard.device.id, 0) + shard.data.nbytes
-    return held
+            sizes[shard.device.id] = sizes.get(shard.device.id, 0) + shard.data.nbytes
+    return sizes
 
 
 def holders(array) -> dict[tuple, list[int]]:

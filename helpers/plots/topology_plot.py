@@ -29,8 +29,10 @@ def picture(part: Slice, chip: int = 0) -> Figure:
     tall = _layers_apart(part.shape) > 1
     height = 7.4 if tall else 5.6
     fig = Figure(figsize=(WIDTH, height), facecolor="white")
-    said = title(part).replace(" hosts, ", " hosts,\n").replace(" host, ", " host,\n")
-    fig.suptitle(said, x=0.02, y=0.99, ha="left", fontsize=11, fontweight="bold")
+    heading = (
+        title(part).replace(" hosts, ", " hosts,\n").replace(" host, ", " host,\n")
+    )
+    fig.suptitle(heading, x=0.02, y=0.99, ha="left", fontsize=11, fontweight="bold")
     bottom = 2.5 / height  # of the picture in space; the bars are below
     top = 1 - 0.45 / height
     place = (0.0, bottom, 1.0, top - bottom)
@@ -89,14 +91,14 @@ def _set_view(space, part):
     for axis, name in enumerate("xyz"):
         if last[axis]:
             corner = [*last[: axis + 1], 0, 0][:3]
-            said = {"fontsize": POINTS, "va": "center" if axis else "top"}
-            space.text(*corner, f"   {name} = {last[axis]}", **said)
+            look = {"fontsize": POINTS, "va": "center" if axis else "top"}
+            space.text(*corner, f"   {name} = {last[axis]}", **look)
 
 
 def _layers_apart(shape):
     """How much larger the scale is along z, so that no layer hides the one behind it.
 
-    More than four layers would make a tower, in which nothing is to be told apart.
+    More than four layers would make a tower, in which nothing can be distinguished.
     """
     return LAYERS_APART if 1 < shape[2] <= 4 else 1.0
 

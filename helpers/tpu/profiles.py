@@ -19,14 +19,14 @@ class Operation(NamedTuple):
       name: in the program's text.
       program: its name and number, such as "jit_update(80)".
       start, seconds: when it began in the recording, and how long it took.
-      own: seconds without the operations that the same thread ran meanwhile.
+      self_seconds: those without the operations that the same thread ran meanwhile.
     """
 
     name: str
     program: str
     start: float
     seconds: float
-    own: float
+    self_seconds: float
 
 
 class Span(NamedTuple):
@@ -91,21 +91,21 @@ def read(folder) -> Profile:
 
 def _operations(events) -> list[Operation]:
     """Operations of one thread; events by start, the outer one of two first."""
-    own = [seconds for _, seconds, _ in events]
+    alone = [seconds for _, seconds, _ in events]
     outer: list[int] = []  # events that still run
     for i, (start, seconds, _) in enumerate(events):
         while outer and sum(events[outer[-1]][:2]) <= start:
             outer.pop()
         if outer:
-            own[outer[-1]] -= seconds
+            alone[outer[-1]] -= seconds
         outer.append(i)
     return [
         Operation(
             str(stats["hlo_op"]),
             f"{stats['hlo_module']}({stats['program_id']})",
-            *(start, seconds, max(alone, 0.0)),
+            *(start, seconds, max(rest, 0.0)),
         )
-        for (start, seconds, stats), alone in zip(events, own, strict=True)
+        for (start, seconds, stats), rest in zip(events, alone, strict=True)
     ]
 
 

@@ -77,27 +77,30 @@ def measure(dtype, side: int = 2048, numbers: int = 2**26) -> Machine:
     Args:
       dtype: of the product's numbers.
       side: of the square matrices.
-      numbers: far more than the caches hold.
+      numbers: far more than fit into the caches.
     """
     square = jnp.ones((side, side), dtype)
     product = jax.jit(jnp.matmul)
     flops = 2 * side**3 / best_seconds(lambda: product(square, square))
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
-    held = [jnp.zeros(numbers, jnp.float32)]
+    numbers_in_place = [jnp.zeros(numbers, jnp.float32)]
 
     def stream():
-        held.append(add(held.pop()))
-        return held[0]
+        numbers_in_place.append(add(numbers_in_place.pop()))
+        return numbers_in_place[0]
 
-    bandwidth = 2 * held[0].nbytes / best_seconds(stream)
+    bandwidth = 2 * numbers_in_place[0].nbytes / best_seconds(stream)
     return Machine(f"this machine ({jax.devices()[0].device_kind})", flops, bandwidth)
 
 
 class Products(NamedTuple):
     """FLOPs of a forward pass, two for each multiply-add.
 
-    base: with the matrices of all layers. head: with the vocabulary's table. adapters:
-    with their thin matrices. attention: queries with keys, and weights with values.
+    Attributes:
+      base: of the matrices of all layers.
+      head: of the vocabulary's table.
+      adapters: of their thin matrices.
+      attention: queries with keys, and weights with values.
     """
 
     base: float
@@ -107,54 +110,61 @@ class Products(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Texts of one kind, each of `own` tokens that stand after `before` others.
+    """Texts of one kind.
 
-    many: how many there are.
-    asked: the last so many of its tokens are asked what follows, or what they became;
-      None: all. Of the others nothing is used but keys and values.
+    Attributes:
+      count: how many there are.
+      before: tokens that stand before, such as a prompt's.
+      tokens: in each text.
+      needed: how many of the last tokens are needed after the last layer; of the others
+        only keys and values are. None: all.
     """
 
-    many: int
+    count: int
     before: int
-    own: int
-    asked: int | None = None
+    tokens: int
+    needed: int | None = None
 
     def end(self) -> "Texts":
-        """What is asked of them, after all the rest."""
-        asked = self.own if self.asked is None else self.asked
-        return Texts(self.many, self.before + self.own - asked, asked)
+        """The tokens that are needed, after all others."""
+        needed = self.tokens if self.needed is None else self.needed
+        return Texts(self.count, self.before + self.tokens - needed, needed)
 
 
 def forward_flops(
     config, texts: Iterable[Texts], scored: int, rank: int = 0
 ) -> Products:
-    """What a forward pass of a decoder multiplies.
+    """The useful FLOPs of a decoder's forward pass, counted by hand: each matmul once.
 
-    A token that is not asked ends at the last layer that makes keys: of Gemma 4's small
-    models some twenty more follow, of the others none.
+    What a program computes twice to save memory, or computes and throws away, is not
+    useful. A token that is not needed ends at the last layer that makes keys: twenty
+    layers earlier in Gemma 4's small models, at the end in others.
 
     Args:
       texts: a token sees those before it in its text and itself, in a local layer no
-        more than the window. That tokens of one picture see each other both ways is
-        left out.
-      scored: tokens whose successor is asked for; no others need the vocabulary.
-      rank: of adapters beside all seven matrices; 0: there are none.
+        more than the window. That tokens of a picture see each other both ways is left
+        out.
+      scored: tokens whose next token is scored; no others need the vocabulary.
+      rank: of adapters beside all seven matrices; 0 for none.
     """
     c, texts = config, list(texts)
     last = c.layers - 1 - (c.gemma4.sharing if c.gemma4 else 0)
     base = thin = attention = 0
     for i in range(c.layers):
         keys, others = _shapes(c, i)
-        through = texts if i < last else [one.end() for one in texts]
+        through = texts if i < last else [text.end() for text in texts]
         for shapes, passing in ((keys, texts), (others, through)):
-            tokens = sum(one.many * one.own for one in passing)
+            tokens = sum(text.count * text.tokens for text in passing)
             base += tokens * sum(rows * columns for rows, columns in shapes)
             thin += tokens * sum(map(sum, shapes))
-            # Of Gemma 4 a layer's vectors of a token: made of it, gated and added.
+            # Gemma 4's per-layer vectors of a token are made, gated and added.
             if shapes is others and c.gemma4:
                 base += tokens * 3 * c.width * c.gemma4.per_layer
-        span = None if c.is_global(i) else c.window
-        pairs = sum(one.many * seen(one.before, one.own, span) for one in through)
+        window = None if c.is_global(i) else c.window
+        pairs = sum(
+            text.count * visible_pairs(text.before, text.tokens, window)
+            for text in through
+        )
         attention += others[0][1] * pairs
     return Products(
         base=2 * base,
@@ -167,16 +177,16 @@ def forward_flops(
 def _shapes(config, i):
     """(rows, columns) of layer i's matrices: of keys and values; the others, q first.
 
-    Of Gemma 4 the layers that share have none for keys and values, and full ones may
-    have one for both.
+    In Gemma 4, layers that share have none for keys and values, and full ones may have
+    one for both.
     """
-    c, own, keys = config, config.gemma4, 2
-    if own:
-        stack = own.stack_of(i)
+    c, keys = config, 2
+    if config.gemma4:
+        stack = config.gemma4.stack_of(i)
         c = config_of(config, stack)
         if stack.startswith(SHARING):
             keys = 0
-        elif stack == "full" and own.keys_are_values:
+        elif stack == "full" and config.gemma4.keys_are_values:
             keys = 1
     query, key = c.heads * c.head_dim, c.kv_heads * c.head_dim
     others = [(c.width, query), (query, c.width)]
@@ -184,20 +194,20 @@ def _shapes(config, i):
     return [(c.width, key)] * keys, others
 
 
-def seen(before: int, own: int, window: int | None = None) -> int:
-    """Pairs of a query and a key it sees: of `own` tokens that stand after `before`."""
-    last = before + own
+def visible_pairs(before: int, tokens: int, window: int | None = None) -> int:
+    """Pairs of a query and a key that it sees, for tokens that stand after `before`."""
+    last = before + tokens
     if window is None:
         return (last * (last + 1) - before * (before + 1)) // 2
-    short = max(0, min(last, window) - before)  # they see all before them
-    return seen(before, short) + (own - short) * window
+    short = max(0, min(last, window) - before)  # these see all before them
+    return visible_pairs(before, short) + (tokens - short) * window
 
 
 def update_flops(forward: Products, trains_base: bool) -> float:
     """A forward pass with its gradient.
 
-    A product of two things that have a gradient needs two more of its size: adapters',
-    attention's, and the base's if it is trained. Beside a frozen matrix it is one.
+    A matmul of two things that have a gradient needs two more of its size: adapters,
+    attention, and the base if it is trained. With a frozen matrix it needs one.
     """
     weights = forward.base + forward.head
     both = forward.adapters + forward.attention
@@ -205,10 +215,10 @@ def update_flops(forward: Products, trains_base: bool) -> float:
 
 
 def vision_flops(vision, images: int) -> float:
-    """FLOPs of encoding so many pictures: the tower's products, and its attention.
+    """FLOPs of encoding pictures: the tower's matmuls, and its attention.
 
-    Every patch sees every patch, of Gemma 4 all that its budget has room for; the way
-    to the decoder is a small rest, left out.
+    Every patch sees every patch, in Gemma 4 as many as its budget has room for. The
+    projection to the decoder is small and left out.
     """
     c = vision
     if isinstance(vision, Gemma4VisionConfig):

@@ -55,7 +55,7 @@ def test_own_time_is_without_what_the_same_thread_ran_meanwhile(tmp_path):
     )
     own = collections.Counter()
     for operation in profile.operations:
-        own[operation.name] += round(operation.own * 1e6)
+        own[operation.name] += round(operation.self_seconds * 1e6)
         assert operation.program == "jit_f(7)"
     assert own == {"while.1": 100 - 30 - 10, "dot.2": 25 + 40, "inner": 5, "add": 10}
     assert profile.spans == []  # XLA's own marks are nobody's span

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from traced import equations
 
 from helpers.generation import next_token, sampling
 from helpers.model import lora
@@ -17,7 +18,6 @@ from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.tpu import programs
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
-from tests.tpu.equations import equations
 
 CONFIG = ModelConfig("qwen3", 64, 32, 2, 2, 1, 16, 48)
 ADAMW = optimizers.adamw(1e-3)

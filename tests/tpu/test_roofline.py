@@ -7,6 +7,7 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traced import matmul_flops
 
 from helpers.model import lora
 from helpers.model.attention import KV, visible
@@ -18,7 +19,6 @@ from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.tpu import roofline
 from helpers.tpu.roofline import Machine, Texts
 from helpers.training import objectives
-from tests.tpu.equations import matmul_flops
 
 
 def test_flops_and_bytes_are_those_of_the_triple_loop():
@@ -112,7 +112,7 @@ def test_pairs_are_those_of_the_models_own_mask(before, own, window):
     allowed, distance = visible(mine, np.ones_like(mine), piece)
     if window is not None:
         allowed = allowed & (distance < window)
-    assert roofline.seen(before, own, window) == allowed.sum()
+    assert roofline.visible_pairs(before, own, window) == allowed.sum()
 
 
 def test_flops_of_gemma_4_are_those_of_the_traced_program():
