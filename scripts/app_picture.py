@@ -48,8 +48,6 @@ def main(arguments) -> None:
     Args:
       arguments: list of str, [] or ["--check"].
     """
-    if arguments not in ([], ["--check"]):
-        sys.exit(__doc__)
     program = chromium.find()
     if program is None:
         sys.exit("Install Chromium first, such as `apt-get install chromium`.")
@@ -113,17 +111,12 @@ def in_words(page) -> str:
 
 
 def small(picture: Image.Image, said: str) -> bytes:
-    """A screenshot as a PNG of few colours, with its words.
-
-    Raises:
-      ValueError: it is too large for README nevertheless.
-    """
+    """A screenshot as a PNG of few colours, with its words."""
     file, words = io.BytesIO(), PngImagePlugin.PngInfo()
     words.add_itxt("Description", said)
     few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
     few.save(file, "PNG", optimize=True, pnginfo=words)
-    if file.tell() > LARGEST:
-        raise ValueError(f"The picture has {file.tell()} bytes, README's {LARGEST}.")
+    assert file.tell() < LARGEST, f"{file.tell()} bytes are too many for README"
     return file.getvalue()
 
 

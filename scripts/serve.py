@@ -43,49 +43,7 @@ LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
 PARSERS = dict.fromkeys(("qwen2", "qwen3"), "hermes")
 PARSERS |= dict.fromkeys(("gemma4", "gemma4_text"), "gemma4")
 # Calls and their results as our tiny models read them, before their own template.
-CALLS = """\
-{%- set told = namespace(turns=[], results='') -%}
-{%- for turn in messages + [{'role': 'end'}] -%}
-    {%- if turn['role'] == 'tool' -%}
-        {%- set said = turn['content'] -%}
-        {%- set said = said if said is string else said[0]['text'] -%}
-        {%- set found = said.split('"FIELD": ') -%}
-        {%- set close = said.split('"suggestions": ["') -%}
-        {%- if found | length > 1 -%}
-            {%- set said = 'FIELD ' + found[1].split(',')[0].split('}')[0] -%}
-        {%- elif close | length > 1 -%}
-            {%- set said = 'error, try ' + close[1].split('"')[0].replace('_', ' ') -%}
-        {%- else -%}
-            {%- set said = 'error' -%}
-        {%- endif -%}
-        {%- set told.results = told.results + ('\\n' if told.results else '') + said -%}
-    {%- else -%}
-        {%- if told.results -%}
-            {%- set result = {'role': 'user', 'content': told.results} -%}
-            {%- set told.turns = told.turns + [result] -%}
-            {%- set told.results = '' -%}
-        {%- endif -%}
-        {%- if turn['tool_calls'] -%}
-            {%- set said = turn['content'] or '' -%}
-            {%- set said = said if said is string else said[0]['text'] -%}
-            {%- set call = namespace(said=said + ('\\n' if said else '')) -%}
-            {%- for made in turn['tool_calls'] -%}
-                {%- set values = made['function']['arguments'] -%}
-                {%- set call.said = call.said + '<<WORD' -%}
-                {%- for name in [NAMES] -%}
-                    {%- set call.said = call.said + ' ' ~ values[name] -%}
-                {%- endfor -%}
-                {%- set call.said = call.said + '>>' -%}
-            {%- endfor -%}
-            {%- set result = {'role': 'assistant', 'content': call.said} -%}
-            {%- set told.turns = told.turns + [result] -%}
-        {%- elif turn['role'] != 'end' -%}
-            {%- set told.turns = told.turns + [turn] -%}
-        {%- endif -%}
-    {%- endif -%}
-{%- endfor -%}
-{%- set messages = told.turns -%}
-"""
+CALLS = pathlib.Path(__file__).with_name("vllm_calls.jinja")
 
 
 def environment(home=ROOT / "build" / "vllm"):
@@ -147,7 +105,7 @@ def calls_template():
 
     names = ", ".join(f"'{name}'" for name in short.kinds)
     marks = {"WORD": short.word, "FIELD": short.field, "NAMES": names}
-    text = CALLS
+    text = CALLS.read_text("utf-8")
     for mark, written in marks.items():
         text = text.replace(mark, written)
     return text
