@@ -117,8 +117,9 @@ def train(folder, seed: int, workers: int, limit: int, steps: int, questions: in
     say(f"trainer {os.getpid()} starts")
     if workers:
         from helpers.scale.workers import RayWorkerPool
+        from scripts import scale  # importable, as `__main__` is not, for workers
 
-        make = functools.partial(rollouts, seed, folder / "pids")
+        make = functools.partial(scale.rollouts, seed, folder / "pids")
         pool = RayWorkerPool(make, workers, cpus=0.5)
         source = FromWorkers(batches, pool, limit=limit, deadline=90.0, say=say)
         with source:
