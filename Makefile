@@ -27,7 +27,7 @@ export TOKENIZERS_PARALLELISM ?= false
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | \
-	  awk -F ':.*## *' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+	  awk -F ':.*## *' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 env: $(READY)  ## create .venv and install the course into it
 
