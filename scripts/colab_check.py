@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -141,21 +140,11 @@ def base_environment(platform: str) -> pathlib.Path:
     return home
 
 
-def release(folder: pathlib.Path, newer_jax: bool = False) -> pathlib.Path:
-    """A repository with HEAD under the release tag, if asked one that Colab cannot run.
-
-    Args:
-      folder: made, and returned.
-      newer_jax: require a newer jax than the platforms have.
-    """
+def release(folder: pathlib.Path) -> pathlib.Path:
+    """Makes a repository with HEAD under the release tag; returns its folder."""
     git = ["git", "-c", "user.name=check", "-c", "user.email=check@localhost"]
     clean = clean_environment()
     run([*git, "clone", "-q", f"file://{ROOT}", folder], Failed, env=clean)
-    if newer_jax:
-        project = folder / "pyproject.toml"
-        needs = f'"jax>{COURSE["colab"]["jax"]}"'
-        project.write_text(re.sub(r'"jax>=[\d.]+"', needs, project.read_text()))
-        run([*git, "commit", "-qam", needs], Failed, cwd=folder, env=clean)
     run([*git, "tag", "-f", TAG], Failed, cwd=folder, env=clean)
     return folder
 
@@ -238,23 +227,18 @@ def timed(what: str):
         print(f"{time.monotonic() - started:6.0f} s", flush=True)
 
 
-def check(platform: str, numbers=(), refusal: bool = False) -> None:
+def check(platform: str, numbers=()) -> None:
     """Set-up cell, imports, untouched packages, then whole notebooks.
 
     Args:
       platform: "colab" or "kaggle".
       numbers: notebooks to run from first to last cell.
-      refusal: also see that pip refuses to replace the platform's jax.
     Raises:
       Unavailable: the platform cannot be imitated here.
       Failed: something of the course does not work there.
     """
     with machine(platform) as here, tempfile.TemporaryDirectory() as scratch:
         before, pins = here.packages(), requirements(platform)
-        if refusal:
-            with timed(f"{platform}: pip refuses"):
-                impossible = release(pathlib.Path(scratch, "impossible"), True)
-                check_refusal(here, impossible)
         released = release(pathlib.Path(scratch, "course"))
         with timed(f"{platform}: set-up and imports"):
             here.execute("02", released, then=IMPORT)
@@ -267,26 +251,13 @@ def check(platform: str, numbers=(), refusal: bool = False) -> None:
         replaced(before, here.packages(), pins)
 
 
-def check_refusal(here: Machine, impossible: pathlib.Path) -> None:
-    """The set-up cell stops over a conflict, and the platform's packages stay."""
-    before = here.packages()
-    try:
-        here.execute("02", impossible, then="pass")
-    except Failed as error:
-        if "these package versions have conflicting dependencies" not in str(error):
-            raise
-    else:
-        raise Failed("pip installed a course that needs a newer jax than is there.")
-    replaced(before, here.packages(), requirements(here.platform))
-
-
 def main() -> None:
     """Command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("numbers", nargs="*", default=NOTEBOOKS, help="such as 07")
     numbers = parser.parse_args().numbers
     try:
-        check("colab", numbers, refusal=True)
+        check("colab", numbers)
         check("kaggle")
     except (Unavailable, Failed) as error:
         sys.exit(str(error))

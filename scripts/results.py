@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "notebooks"))
 import publish  # noqa: E402
 
 from helpers.course import results  # noqa: E402
-from helpers.course.syllabus import IN_A_HURRY, LESSONS, STAGES  # noqa: E402
+from helpers.course.syllabus import LESSONS, STAGES  # noqa: E402
 from helpers.plots import plotting  # noqa: E402
 
 RESULTS = ROOT / "data" / "results"
@@ -116,11 +116,6 @@ def notebooks() -> str:
     return table.replace("|---|--:|--:|--:|", "|---|---|--:|---|")
 
 
-def roads() -> str:
-    """The two roads through the notebooks."""
-    return f"**In a hurry:** {' → '.join(IN_A_HURRY)}. **Everything:** top to bottom."
-
-
 def real(task: str) -> str:
     """The stages of the real model on one kind of problem."""
     rows = tables.read(RESULTS / "real.csv")
@@ -199,22 +194,6 @@ def peers() -> str:
     return markdown(["answers", "this course", "google-tunix"], lines)
 
 
-def published() -> str:
-    """Steps that MaxText's authors measured, beside the compiler's times for ours."""
-    lines = [
-        [
-            f"[{row['model']}]({row['source']})",
-            row["topology"],
-            f"{float(row['published_ms']) / 1e3:.1f} s",
-            f"{(float(row['modelled_ms']) + float(row['kernels_ms'])) / 1e3:.1f} s",
-            f"{float(row['roofline_ms']) / 1e3:.1f} s",
-        ]
-        for row in tables.read(RESULTS / "tpu_published.csv")
-    ]
-    head = ["model", "slice", "measured", "compiler's sum and kernels", "roofline"]
-    return markdown(head, lines)
-
-
 def figure() -> None:
     """Draws README's figure: stages of the walk, mean and range over the seeds."""
     rows = tables.read(RESULTS / "learning.csv")
@@ -238,7 +217,6 @@ def figure() -> None:
 
 TABLES = {
     "notebooks": notebooks,
-    "roads": roads,
     "results": lambda: learning(SHORT),
     "learning": lambda: learning(STAGES),
     "preferences": lambda: summary(
@@ -259,7 +237,6 @@ TABLES = {
     "v5e-8": lambda: results.compiled("v5e-8"),
     "compiled": compiled,
     "peers": peers,
-    "published": published,
     "async": lambda: summary("async", "run", GREEDY | {"seconds": ("CPU-seconds", "")}),
 }
 
