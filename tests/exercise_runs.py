@@ -14,7 +14,7 @@ MOST_SECONDS = 30  # of CPU time, for one answer and its check
 
 
 class TooSlow(BaseException):
-    """Not an Exception: neither an answer nor `judge` may catch it."""
+    """Not an Exception: neither an answer nor its check may catch it."""
 
 
 @functools.cache
@@ -60,14 +60,6 @@ def judged(name: str, source: str) -> Check:
     namespace = dict(_imports(name.partition("-")[0]))
     exec(compile(source, "answer", "exec"), namespace)
     return _verdict(name, namespace)
-
-
-def solved(name: str) -> list:
-    """What the check is called with where the official solution stands in the stub."""
-    (source,) = exercises()[name].solutions
-    namespace = dict(_imports(name.partition("-")[0]))
-    exec(compile(source, "solution", "exec"), namespace)
-    return [namespace[argument.id] for argument in _check(name)[1].args]
 
 
 def judged_value(name: str, answer) -> Check:
