@@ -1,7 +1,6 @@
-"""What is here, held to the types that are asked for; `make lint` reads this file.
+"""What the package has fits the types that it asks for: `make lint` reads this file.
 
-Nothing runs it. A line ending in "# wrong" breaks a promise: test_contracts.py has
-mypy find exactly those.
+Nothing runs it.
 """
 
 from helpers.app.chat import Backend

@@ -67,6 +67,8 @@ class _WatchedModel:
         self.config, self.calls = TINY, []
 
     def __call__(self, tokens, positions, segments=None, earlier=()):
+        if not jnp.shape(tokens) == jnp.shape(positions) == (1, 1, 1):
+            raise ValueError("give the model one token and its position, (1, 1, 1)")
         keys = sum(piece.positions.shape[-1] for piece in earlier)
         self.calls.append((int(jnp.ravel(positions)[0]), keys))
         return _run(_model(), tokens, positions, segments, earlier)
