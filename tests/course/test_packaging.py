@@ -98,22 +98,6 @@ def test_no_room_needs_what_is_not_declared_and_none_the_forbidden():
         assert "pickle" not in imports_of(file), f"{file.name}: safetensors, not pickle"
 
 
-def test_only_the_files_that_say_so_need_the_extra_scale():
-    """`make env` does not install Ray, nor does Colab's set-up cell."""
-    needs = {
-        file.name: imports_of(file) & {"ray", "simpy"}
-        for file in (ROOT / "helpers").rglob("*.py")
-    }
-    found = {name: modules for name, modules in needs.items() if modules}
-    assert found == {
-        "workers.py": {"ray"},
-        "simulation.py": {"simpy"},
-    }
-    for room in helpers.ROOMS:
-        door = (ROOT / "helpers" / room / "__init__.py").read_text()
-        assert "RayWorkerPool" not in door and "simulation" not in door
-
-
 def test_floors_admit_what_colab_and_kaggle_have():
     python = SpecifierSet(PROJECT["project"]["requires-python"])
     assert COURSE["colab"]["python"] in python and COURSE["kaggle"]["python"] in python
@@ -296,20 +280,6 @@ def test_env_takes_the_newest_python_that_works_and_retries(run_env, succeeds_at
     assert done.returncode == code, done.stderr
     assert "python3.12 -m venv .venv" in asked and "python3 -m venv" not in asked
     assert asked.count("pip install") == min(succeeds_at, 4)
-
-
-REFUSED = (
-    "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
-    "'NewConnectionError(': Failed to establish a new connection: [Errno 111] refused\n"
-    "ERROR: No matching distribution found for setuptools>=77"
-)
-
-
-def test_env_without_network_says_so_and_does_not_try_again(run_env):
-    done, asked = run_env(succeeds_at=9, pip_says=REFUSED, PIP_INDEX_URL="http://here/")
-    assert done.returncode == 1 and asked.count("pip install") == 1
-    assert "needs the network" in done.stderr and "http://here/" in done.stderr
-    assert "Errno 111" in done.stderr, "pip's own reason is not shown"
 
 
 def test_env_refuses_a_python_that_is_too_old_and_names_its_version(run_env):
