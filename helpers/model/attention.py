@@ -36,7 +36,7 @@ class KV(NamedTuple):
     segments: jax.Array
 
 
-def written(room, new, at):
+def write_kv(room, new, at):
     """Keys and values with new tokens' own from column `at` on, in place in a loop.
 
     A column of ones behind the values (`summing`) stays.
@@ -240,8 +240,8 @@ def attend_causally(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     return jax.lax.platform_dependent(
         query_PGKRTH,
         pieces,
-        tpu=lambda query, own: splash_attention.attend_long(query, own, reach),
-        default=lambda query, own: in_blocks(query, own, masks, reach),
+        tpu=lambda query, own_kv: splash_attention.attend_long(query, own_kv, reach),
+        default=lambda query, own_kv: in_blocks(query, own_kv, masks, reach),
     )
 
 
@@ -261,18 +261,18 @@ def in_blocks(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     for start in range(0, T, size):
         end = min(start + size, T)
         last = before + min(end + reach.ahead, T)
-        own = keys[..., :last], values[..., :last, :]
+        own_kv = keys[..., :last], values[..., :last, :]
         allowed = [mask[:, :, start:end] for mask in masks[:-1]]
         allowed.append(masks[-1][:, :, start:end, :last])
         query = query_PGKRTH[..., start:end, :]
         unseen = max(start - reach.back + 1, 0) // BLOCK * BLOCK if reach.back else 0
         if unseen and reach.whole is not True:
             between = before, before + unseen
-            seen = query, [*earlier, own], allowed
-            found = attend_near(*seen, jnp.asarray(reach.whole), between)
+            seen = query, [*earlier, own_kv], allowed
+            mixed_values = attend_near(*seen, jnp.asarray(reach.whole), between)
         else:
-            found = attend(query, [*earlier, own], allowed)
-        blocks.append(found)
+            mixed_values = attend(query, [*earlier, own_kv], allowed)
+        blocks.append(mixed_values)
     return jnp.concatenate(blocks, axis=4) if len(blocks) > 1 else blocks[0]
 
 
@@ -325,8 +325,11 @@ def _near_backward(unseen, saved, gradient):
     def near():
         seen = _seen(pieces, masks, unseen)
         saved = query, *seen, mixed, total
-        for_query, (*rest, own) = attend_backward(saved, gradient)[:2]
-        return for_query, [*rest, (_put(own[0], unseen, -1), _put(own[1], unseen, -2))]
+        for_query, (*rest, own_kv) = attend_backward(saved, gradient)[:2]
+        return for_query, [
+            *rest,
+            (_put(own_kv[0], unseen, -1), _put(own_kv[1], unseen, -2)),
+        ]
 
     return *jax.lax.cond(whole, far, near), None, None
 
@@ -337,8 +340,8 @@ attend_near.defvjp(_near_forward, _near_backward)
 def _seen(pieces, masks, unseen):
     """Pieces and masks without the unseen keys of the last one."""
     (*rest, (keys, values)), (*others, mask) = pieces, masks
-    own = _without(keys, unseen, -1), _without(values, unseen, -2)
-    return [*rest, own], [*others, _without(mask, unseen, -1)]
+    own_kv = _without(keys, unseen, -1), _without(values, unseen, -2)
+    return [*rest, own_kv], [*others, _without(mask, unseen, -1)]
 
 
 def _without(x, unseen, axis):

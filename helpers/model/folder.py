@@ -109,8 +109,8 @@ def write_json(content, path):
 
 
 @contextlib.contextmanager
-def busy(part):
-    """While it lasts, `left` does not list this part of this process."""
+def filling(part):
+    """While it lasts, `abandoned_parts` does not list this part of this process."""
     _BUSY.add(part.name)
     try:
         yield
@@ -118,14 +118,14 @@ def busy(part):
         _BUSY.discard(part.name)
 
 
-def left(folder, pattern: re.Pattern) -> list[pathlib.Path]:
+def abandoned_parts(folder, pattern: re.Pattern) -> list[pathlib.Path]:
     """The parts in a folder that nobody is filling any more, as of a save killed.
 
     Args:
       pattern: of their whole names; its first group is the number of a process.
     """
     found = ((part, pattern.fullmatch(part.name)) for part in folder.glob(".part-*"))
-    return [part for part, name in found if name and _is_left(part, int(name[1]))]
+    return [part for part, name in found if name and _is_abandoned(part, int(name[1]))]
 
 
 def _write(folder, mark, fill):
@@ -138,9 +138,9 @@ def _write(folder, mark, fill):
             )
     aside = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        for part in left(folder, PART):
+        for part in abandoned_parts(folder, PART):
             shutil.rmtree(part)
-        with busy(aside):
+        with filling(aside):
             aside.mkdir(parents=True)
             fill(aside)
             _move_in(aside, folder, mark)
@@ -186,7 +186,7 @@ def _remove(path):
         path.unlink(missing_ok=True)
 
 
-def _is_left(part, process):
+def _is_abandoned(part, process):
     """Whether nobody is filling a part any more."""
     if process == os.getpid():  # or of a killed process that had the same number
         return part.name not in _BUSY

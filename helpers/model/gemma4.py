@@ -31,7 +31,7 @@ class Fixed(nnx.Variable):
     """Numbers of a model that are not trained."""
 
 
-def own_of(config: ModelConfig) -> Gemma4Config:
+def gemma4_of(config: ModelConfig) -> Gemma4Config:
     """What only Gemma 4 has in a config of Gemma 4."""
     assert config.gemma4 is not None, "a decoder of another family"
     return config.gemma4
@@ -39,11 +39,11 @@ def own_of(config: ModelConfig) -> Gemma4Config:
 
 def config_of(config: ModelConfig, stack: str) -> ModelConfig:
     """The config of a decoder that had only the layers of this stack."""
-    own = own_of(config)
+    gemma4 = gemma4_of(config)
     changes: dict[str, Any] = {}
     if stack.endswith("full"):
-        changes |= {"head_dim": own.full_head_dim, "kv_heads": own.full_kv_heads}
-    if stack.startswith(SHARING) and own.double_wide:
+        changes |= {"head_dim": gemma4.full_head_dim, "kv_heads": gemma4.full_kv_heads}
+    if stack.startswith(SHARING) and gemma4.double_wide:
         changes |= {"ff": 2 * config.ff}
     return dataclasses.replace(config, **changes)
 
@@ -56,9 +56,9 @@ class Gemma4Layer(Layer):
         self.shares = stack.startswith(SHARING)
         if self.shares:
             del self.k, self.v, self.k_norm
-        elif stack.endswith("full") and own_of(config).keys_are_values:
+        elif stack.endswith("full") and gemma4_of(config).keys_are_values:
             del self.v
-        D, E = config.width, own_of(config).per_layer
+        D, E = config.width, gemma4_of(config).per_layer
         if E:
             self.input_gate = random_matrix(rngs, D, E, dtype)
             self.input_out = random_matrix(rngs, E, D, dtype)
@@ -115,7 +115,7 @@ class Gemma4Layers(nnx.Module):
 
             return made(rngs)
 
-        for name, layers in own_of(config).stacks.items():
+        for name, layers in gemma4_of(config).stacks.items():
             setattr(self, name, stack(name, layers))
 
     def __call__(
@@ -137,8 +137,8 @@ class Gemma4Layers(nnx.Module):
             return walk.one_by_one(x, inputs_LPGTE, pieces)
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
-        used = dict.fromkeys(own_of(self.config).stacks, 0)
-        for span in own_of(self.config).spans:
+        used = dict.fromkeys(gemma4_of(self.config).stacks, 0)
+        for span in gemma4_of(self.config).spans:
             if span.shares and not shared:
                 pieces = [*pieces, _joined(made)]
                 shared = {
@@ -148,16 +148,16 @@ class Gemma4Layers(nnx.Module):
                     for kind in made
                 }
                 if last_PG is not None:
-                    x, positions, asked = jax.tree.map(
+                    x, positions, last_seen = jax.tree.map(
                         lambda a: picked(a, last_PG), (x, positions_PGT, seen)
                     )
-                    walk = _Walk(self, positions, asked, reach, remat)
+                    walk = _Walk(self, positions, last_seen, reach, remat)
                     if inputs_LPGTE is not None:
                         inputs_LPGTE = jax.vmap(picked, (0, None))(
                             inputs_LPGTE, last_PG
                         )
-            x, found = walk.span(span, x, used, inputs_LPGTE, pieces, shared)
-            for kind, kv in found.items():
+            x, new_kv = walk.span(span, x, used, inputs_LPGTE, pieces, shared)
+            for kind, kv in new_kv.items():
                 made.setdefault(kind, []).append(kv)
         return x, _joined(made)
 
@@ -166,11 +166,11 @@ class _Walk:
     """What all layers of one pass have in common, by kind."""
 
     def __init__(self, layers, positions_PGT, seen, reach, remat):
-        c, own = layers.config, own_of(layers.config)
-        self.stacks = {name: nnx.split(getattr(layers, name)) for name in own.stacks}
-        self.own, self.layers, self.remat = own, own.stacks, remat
+        c, gemma4 = layers.config, gemma4_of(layers.config)
+        self.stacks = {name: nnx.split(getattr(layers, name)) for name in gemma4.stacks}
+        self.gemma4, self.layers, self.remat = gemma4, gemma4.stacks, remat
         self.reach = {"full": reach, "local": reach._replace(back=c.window)}
-        full = frequencies(own.full_head_dim, c.rope_theta, c.stretch)
+        full = frequencies(gemma4.full_head_dim, c.rope_theta, c.stretch)
         local = frequencies(c.head_dim, c.rope_local_theta)
         self.ropes = {
             "full": rotary(positions_PGT, full),
@@ -197,40 +197,40 @@ class _Walk:
                 first = used[name]
                 used[name] = last = first + span.repeats * count
                 numbers = np.array(self.layers[name][first:last])
-                held = [] if span.shares else _of_kind(pieces, kind)
+                earlier = [] if span.shares else _of_kind(pieces, kind)
                 inputs = None if inputs_LPGTE is None else inputs_LPGTE[numbers]
-                own = (self.stacks[name][1], held)
-                own = jax.tree.map(lambda a, i=first, j=last: a[i:j], own)
+                stacked = (self.stacks[name][1], earlier)
+                stacked = jax.tree.map(lambda a, i=first, j=last: a[i:j], stacked)
                 runs[name] = jax.tree.map(
                     lambda a, n=count: a.reshape(span.repeats, n, *a.shape[1:]),
-                    (*own, inputs),
+                    (*stacked, inputs),
                 )
 
         def group(x, runs):
-            found = {}
+            new_kv = {}
             for name in order:
-                x, found[name] = self.run(name, x, runs[name], shared)
-            return x, found
+                x, new_kv[name] = self.run(name, x, runs[name], shared)
+            return x, new_kv
 
-        x, found = jax.lax.scan(group, x, runs)
+        x, new_kv = jax.lax.scan(group, x, runs)
         if span.shares:
             return x, {}
-        return x, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), found)
+        return x, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), new_kv)
 
     def one_by_one(self, x, inputs_LPGTE, pieces):
         """All layers without a scan (`ops.decodes`): as `Gemma4Layers.__call__`."""
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
-        for number, kind in enumerate(self.own.kinds):
-            name = self.own.stack_of(number)
+        for number, kind in enumerate(self.gemma4.kinds):
+            name = self.gemma4.stack_of(number)
             i = self.layers[name].index(number)
-            held = [] if name.startswith(SHARING) else _of_kind(pieces, kind)
+            earlier = [] if name.startswith(SHARING) else _of_kind(pieces, kind)
             inputs = None if inputs_LPGTE is None else inputs_LPGTE[number]
-            own = jax.tree.map(lambda a, i=i: a[i], (self.stacks[name][1], held))
-            x, kv = self.layer(name, shared)(x, (*own, inputs))
+            stacked = jax.tree.map(lambda a, i=i: a[i], (self.stacks[name][1], earlier))
+            x, kv = self.layer(name, shared)(x, (*stacked, inputs))
             if kv is not None:
                 made.setdefault(kind, []).append(jax.tree.map(lambda a: a[None], kv))
-                shared[kind] = [*own[1], kv]
+                shared[kind] = [*stacked[1], kv]
         return x, _joined(made)
 
     def run(self, name, x, layers, shared):
@@ -290,14 +290,14 @@ class PerLayer(nnx.Module):
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         self.config = config
         V, D, L = config.vocab_size, config.width, config.layers
-        E = own_of(config).per_layer
+        E = gemma4_of(config).per_layer
         self.vectors = random_matrix(rngs, V, L * E, dtype, E)
         self.projection = random_matrix(rngs, L * E, D, dtype, D)
         self.norm = nnx.Param(jnp.ones((E,), dtype))
 
     def __call__(self, tokens_PGT, x_PGTD):
         """(L, P, G, T, E), of tokens and what they are embedded as."""
-        c, L, E = self.config, self.config.layers, own_of(self.config).per_layer
+        c, L, E = self.config, self.config.layers, gemma4_of(self.config).per_layer
         rows = spread(self.rows(tokens_PGT)).astype(x_PGTD.dtype)
         weights = gathered({"projection": self.projection[...]}, x_PGTD.dtype)
         made = matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)

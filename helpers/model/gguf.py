@@ -20,8 +20,8 @@ from helpers.model.folder import (
     INDEX,
     MODEL,
     WeightsError,
-    busy,
-    left,
+    abandoned_parts,
+    filling,
     write,
     write_json,
 )
@@ -191,9 +191,9 @@ def _write(path, config, fields, tensors, kind):
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         pattern = re.compile(rf"\.part-(\d+)-{re.escape(path.name)}")
-        for part in left(path.parent, pattern):  # of a save that was killed
+        for part in abandoned_parts(path.parent, pattern):  # of a save that was killed
             part.unlink(missing_ok=True)
-        with busy(aside):
+        with filling(aside):
             _fill(aside, config, fields, tensors, kind)
         aside.replace(path)
     except OSError as error:

@@ -9,7 +9,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from helpers.model import quantized
-from helpers.model.attention import EVERYTHING, attend_causally, written
+from helpers.model.attention import EVERYTHING, attend_causally, write_kv
 from helpers.model.config import ModelConfig
 from helpers.model.ops import lora_matmuls, matmul, rms_norm, rotate
 from helpers.runtime.sharding import cut_over_model
@@ -77,11 +77,11 @@ class Layer(nnx.Module):
     def attention(self, x_PGTD, cos_sin, earlier, masks, reach=EVERYTHING, at=None):
         """Queries of x look at the earlier pieces and, last, at x itself."""
         q, k, v = self.queries_keys_values(x_PGTD)
-        own = self.pieces(k, v, cos_sin)
+        new_kv = self.pieces(k, v, cos_sin)
         if at is not None:
             *earlier, room = earlier
-            own = written(room, own, at)
-        return self.look(q, cos_sin, [*earlier, own], masks, reach), own
+            new_kv = write_kv(room, new_kv, at)
+        return self.look(q, cos_sin, [*earlier, new_kv], masks, reach), new_kv
 
     def queries_keys_values(self, x_PGTD):
         """Each (P, G, its heads, T, H), neither normalised nor turned yet."""
@@ -107,12 +107,14 @@ class Layer(nnx.Module):
 
     def heads(self, x_PGTD, *names):
         """x times each matrix, plus its bias; heads before tokens, for attention."""
-        found = self.project_all(x_PGTD, *names)
+        outputs = self.project_all(x_PGTD, *names)
         if self.config.qkv_bias:
             biases = [getattr(self, f"{name}_bias")[...] for name in names]
-            found = [y + b.astype(y.dtype) for y, b in zip(found, biases, strict=True)]
+            outputs = [
+                y + b.astype(y.dtype) for y, b in zip(outputs, biases, strict=True)
+            ]
         H = self.config.head_dim
-        return [y.reshape(*y.shape[:-1], -1, H).swapaxes(2, 3) for y in found]
+        return [y.reshape(*y.shape[:-1], -1, H).swapaxes(2, 3) for y in outputs]
 
     def feed_forward(self, x_PGTD):
         """Gated feed-forward: GeGLU for Gemma, SwiGLU for the others."""
@@ -141,11 +143,13 @@ class Layer(nnx.Module):
         few = x.size < MANY * x.shape[-1] or x.shape[-2] < LONG
         if few or is_narrow or not any(adapters):
             pairs = zip(weights, adapters, strict=True)
-            found = [_beside(x, weight, adapter) for weight, adapter in pairs]
+            outputs = [_beside(x, weight, adapter) for weight, adapter in pairs]
         else:
             given = jax.tree.map(lambda y: y.astype(x.dtype), (weights, adapters))
-            found = lora_matmuls(x, *given, widens)
-        return [checkpoint_name(y, name) for y, name in zip(found, names, strict=True)]
+            outputs = lora_matmuls(x, *given, widens)
+        return [
+            checkpoint_name(y, name) for y, name in zip(outputs, names, strict=True)
+        ]
 
     def adapter(self, name):
         """The thin matrices beside the one called `name`, scaled; () if it has none."""

@@ -278,8 +278,8 @@ def masked_in_chunks(function, table, arrays, mask_N, chunk=MASKED_CHUNK):
 
     def unless_masked(table, fixed, hidden, mask, *others):
         def compute():
-            found = function(table, fixed, hidden, *others)
-            return tuple(jnp.where(mask, x, jnp.zeros_like(x)) for x in found)
+            outputs = function(table, fixed, hidden, *others)
+            return tuple(jnp.where(mask, x, jnp.zeros_like(x)) for x in outputs)
 
         def leave_out():
             return jax.tree.map(
@@ -290,7 +290,7 @@ def masked_in_chunks(function, table, arrays, mask_N, chunk=MASKED_CHUNK):
 
     hidden, *others = (jnp.take(x, place, axis=0, mode="clip") for x in arrays)
     mask = jnp.take(mask_N, place, mode="fill", fill_value=False)
-    found = in_chunks(unless_masked, table, None, (hidden, mask, *others), chunk)
+    outputs = in_chunks(unless_masked, table, None, (hidden, mask, *others), chunk)
     return jax.tree.map(
-        lambda x: jnp.zeros(N, x.dtype).at[place].set(x, mode="drop"), found
+        lambda x: jnp.zeros(N, x.dtype).at[place].set(x, mode="drop"), outputs
     )

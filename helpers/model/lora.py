@@ -31,7 +31,7 @@ class Adapter(nnx.LoRAParam):
 
 
 def trainable(model: nnx.Module):
-    """What training changes unless it is told otherwise, as an nnx filter.
+    """What training changes by default, as an nnx filter.
 
     The adapters (`nnx.LoRAParam`) of a model that has any, else every `nnx.Param` that
     is a float. Quantized matrices and their scales are neither.
@@ -190,26 +190,26 @@ def _joined(stored, adapters, factor, dtype):
 
 def beside(model: Transformer) -> set[tuple[str, ...]]:
     """Paths of what `matrix` takes in: adapters, and scales of codes."""
-    found = set()
+    paths = set()
     for path, layers in model.stacks().items():
-        found |= {(*path, f"{n}_{part}") for n in layers.adapters for part in "ab"}
-        found |= {
+        paths |= {(*path, f"{n}_{part}") for n in layers.adapters for part in "ab"}
+        paths |= {
             (*path, name + end)
             for name in matrices(layers)
             for end in quantized.ENDS
             if hasattr(layers, name + end)
         }
-    return found
+    return paths
 
 
 def _kinds(model):
     """{path of a matrix: one of `quantized.KINDS`} of those that are quantized."""
-    found = {
+    kinds = {
         (*path, name): quantized.kind_of(layers, name)
         for path, layers in model.stacks().items()
         for name in matrices(layers)
     }
-    return {path: kind for path, kind in found.items() if kind}
+    return {path: kind for path, kind in kinds.items() if kind}
 
 
 def _kind(model):
@@ -234,10 +234,10 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
     if kind not in quantized.KINDS:
         known = ", ".join(quantized.KINDS)
         raise ValueError(f"No such way to store matrices: {kind!r}. Choose of {known}.")
-    if held := _kind(model):
+    if stored := _kind(model):
         raise ValueError(
-            f"The model is {held} already: its scales would be lost. Quantize the model"
-            " that it was made of, or lora.merge(model)."
+            f"The model is {stored} already: its scales would be lost. Quantize the "
+            "model that it was made of, or lora.merge(model)."
         )
     small = nnx.merge(*nnx.split(model))
     for layers in small.stacks().values():
@@ -286,8 +286,10 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     first, *_ = arrays.values()
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
     words = quantized.KINDS.get(kind, "")
-    found = peft_folder.Adapters(first[0].shape[-1], factor, words, arrays)
-    peft_folder.save(folder, found, model.config, str(base or ""), fingerprint, started)
+    stored = peft_folder.Adapters(first[0].shape[-1], factor, words, arrays)
+    peft_folder.save(
+        folder, stored, model.config, str(base or ""), fingerprint, started
+    )
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:
@@ -308,12 +310,12 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
             f"The adapters in {folder} were trained on {peft_folder.base_of(folder)}, "
             f"not on {base}. Load that base, or train adapters anew on this one."
         )
-    found = peft_folder.read(folder, model.config, ATTENTION + MLP)
-    alpha = found.factor * found.rank
-    targets = {name for *_, name in found.arrays}
-    adapted = add(model, found.rank, targets=targets, alpha=alpha)
+    stored = peft_folder.read(folder, model.config, ATTENTION + MLP)
+    alpha = stored.factor * stored.rank
+    targets = {name for *_, name in stored.arrays}
+    adapted = add(model, stored.rank, targets=targets, alpha=alpha)
     by_words = {words: kind for kind, words in quantized.KINDS.items()}
-    trained_on, kind = by_words.get(found.base, ""), _kind(model)
+    trained_on, kind = by_words.get(stored.base, ""), _kind(model)
     if trained_on and trained_on != kind:
         warnings.warn(
             f"The adapters in {folder} were trained beside {trained_on} matrices, and "
@@ -322,9 +324,9 @@ def load(model: Transformer, folder, base: str | None = None) -> Transformer:
             stacklevel=2,
         )
     for path, layers in adapted.stacks().items():
-        layers.adapter_scale = found.factor
+        layers.adapter_scale = stored.factor
         for name in layers.adapters:
-            arrays = found.arrays[*path, name]
+            arrays = stored.arrays[*path, name]
             for place, array in zip(_pair(layers, name), arrays, strict=True):
                 # Bound to no device, as new adapters are: their base may lie on many.
                 place[...] = jnp.asarray(array)

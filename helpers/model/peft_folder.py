@@ -249,17 +249,17 @@ def _metadata(folder, name):
 
 def _tensors(folder):
     """{(our name of the matrix, "A" or "B"): array}, and the file's metadata."""
-    path, found = folder / WEIGHTS, {}
+    path, tensors = folder / WEIGHTS, {}
     with _opened(folder) as file:
         for name in file.keys():
             stem, mark, letter = name.removesuffix(".weight").rpartition(".lora_")
             stem = families.our_name(stem.removeprefix(BEFORE) + ".weight")
-            if not mark or letter not in ("A", "B") or (stem, letter) in found:
+            if not mark or letter not in ("A", "B") or (stem, letter) in tensors:
                 raise WeightsError(f"{path} has {name}, which is no LoRA matrix.")
             if (kind := file.get_slice(name).get_dtype()) not in FLOATS:
                 raise WeightsError(f"{path} has {name} in {kind}, not in floats.")
-            found[stem, letter] = file.get_tensor(name)
-        return found, file.metadata() or {}
+            tensors[stem, letter] = file.get_tensor(name)
+        return tensors, file.metadata() or {}
 
 
 @contextlib.contextmanager

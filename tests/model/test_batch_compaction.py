@@ -34,9 +34,9 @@ def test_answers_are_those_of_one_loop(name, monkeypatch):
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), group)
     sizes, made = [], make()
-    kept = batch_compaction.moved
+    kept = batch_compaction.take_rows
     monkeypatch.setattr(
-        batch_compaction, "moved", lambda *rows: sizes.append(rows) or kept(*rows)
+        batch_compaction, "take_rows", lambda *rows: sizes.append(rows) or kept(*rows)
     )
     found = []
     for work in 1e18, 0:
@@ -50,7 +50,9 @@ def test_answers_are_those_of_one_loop(name, monkeypatch):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-5)
     lengths = one.mask.sum(axis=-1)
-    assert batch_compaction.fits(lengths < lengths.max()), "nobody was left to move"
+    assert batch_compaction.half_suffices(lengths < lengths.max()), (
+        "nobody was left to move"
+    )
 
 
 def test_a_second_loop_is_compiled_where_it_is_worth_it(monkeypatch):

@@ -1,8 +1,9 @@
-"""Room of ended answers: once few enough go on, they share half the rows.
+"""Batch compaction: once at most half of the answers still run, so do half the rows.
 
-Every row costs a token's work, ended or not. On a CPU that work is nearly all of a
-token's time; a second loop, of half the rows, saves much of it, and is another body to
-compile. On TPUs compiling takes about what it saves (docs/compiler.md).
+Every row costs a token's work, whether its answer has ended or not. On a CPU that work
+is nearly all of a token's time, and a second loop over half the rows saves much of it.
+It is one more loop to compile. On TPUs that takes as long as it saves
+(docs/compiler.md).
 """
 
 import math
@@ -17,9 +18,9 @@ WORK = 1e11  # parameters × tokens of all answers: some seconds of a laptop
 
 
 def pays(weights, answers: tuple[int, ...], max_tokens) -> bool:
-    """Whether two loops take less time than one, to compile the second included.
+    """Whether two loops take less time than one, with the time to compile the second.
 
-    Not over several devices, where the answers that go on would be sent about.
+    Never over several devices, which would have to exchange the remaining answers.
 
     Args:
       answers: (prompts, group, …).
@@ -34,40 +35,42 @@ def pays(weights, answers: tuple[int, ...], max_tokens) -> bool:
 
 
 def generate_compacted(loop, prefix, length_PG, choose, carry, axis):
-    """The completions after a loop of all rows, and one of half of them.
+    """The completions after a loop over all rows, then one over half of them.
 
-    Answers move together with others of their prompt, half a group at a time, so that
-    the prompts' KV takes no more room.
+    Answers are selected half a group at a time, so that a group still shares its
+    prompt's KV.
 
     Args:
       loop: (going_on, prefix, length_PG, choose, carry) -> carry, see `sampling`.
       carry: (t, token_PG, completions, cache).
       axis: that of the prompts in keys and values.
     """
-    carry = loop(lambda ended_PG: ~fits(ended_PG), prefix, length_PG, choose, carry)
+    carry = loop(
+        lambda ended_PG: ~half_suffices(ended_PG), prefix, length_PG, choose, carry
+    )
     t, token_PG, out, cache = carry
-    rows = places(out.ended)
+    rows = remaining_rows(out.ended)
     half = t, token_PG[rows], jax.tree.map(lambda x: x[rows], out)
     *_, new, _ = loop(
         lambda ended_PG: ~ended_PG.all(),
-        moved(prefix, (rows[0][:, 0],), axis),
+        take_rows(prefix, (rows[0][:, 0],), axis),
         length_PG[rows],
         choose.of_rows(rows),
-        (*half, moved(cache, rows, axis)),
+        (*half, take_rows(cache, rows, axis)),
     )
     return jax.tree.map(lambda old, new: old.at[rows].set(new), out, new)
 
 
-def fits(ended_PG):
-    """Whether the answers that go on take half the rows at most, as `places` has it."""
+def half_suffices(ended_PG):
+    """Whether the running answers fit into half the rows, see `remaining_rows`."""
     P, G = ended_PG.shape
     size = max(1, G // 2)
     going_P = (~ended_PG).sum(axis=1)
     return (-(-going_P // size)).sum() <= P * G // 2 // size
 
 
-def places(ended_PG):
-    """Which answers move, those that go on first: prompt (N, 1) and member (N, g).
+def remaining_rows(ended_PG):
+    """Half of the rows, running answers first: prompt (N, 1) and member (N, g).
 
     N × g is half the rows: g is half a group, or 1 where each prompt has one answer.
     """
@@ -80,8 +83,8 @@ def places(ended_PG):
     return (part_N * size // G)[:, None], member_PG.reshape(-1, size)[part_N]
 
 
-def moved(kv: KV, places, axis) -> KV:
+def take_rows(kv: KV, rows, axis) -> KV:
     """The KV of some rows, by their index along one or two axes from `axis` on."""
-    at = (slice(None),) * axis + places
+    at = (slice(None),) * axis + rows
     keys, values = jax.tree.map(lambda x: x[at], (kv.keys, kv.values))
-    return KV(keys, values, kv.positions[places], kv.segments[places])
+    return KV(keys, values, kv.positions[rows], kv.segments[rows])

@@ -71,8 +71,8 @@ def attend_pictures(q_BSNH, k_BSNH, v_BSNH, interpret=False):
     """What `vision.attend_to_all` finds, where `fits_pictures`; queries are scaled."""
     look = functools.partial(_by_kernel, _everyone, None, interpret)
     pictures = [x.swapaxes(1, 2)[:, None] for x in (q_BSNH, k_BSNH, v_BSNH)]
-    found = _on_own_devices(look, pictures[0][:, :, :, None], *pictures[1:])
-    return found[:, 0, :, 0].swapaxes(1, 2)
+    output = _on_own_devices(look, pictures[0][:, :, :, None], *pictures[1:])
+    return output[:, 0, :, 0].swapaxes(1, 2)
 
 
 def _on_own_devices(look, query, keys, values, segments=None):
@@ -114,13 +114,13 @@ def _everyone(T, size):
     return splash.FullMask((T, T)), T * T
 
 
-def _by_kernel(who, kept, interpret, query, keys, values, segments=None):
+def _by_kernel(who, saved_as, interpret, query, keys, values, segments=None):
     """The rows and heads of one device; shapes as in `_on_own_devices`.
 
     Args:
       who: `_before` or `_everyone`, which tell who sees whom.
-      kept: the name, of `ops.REMAT`, under which the result is kept for the backward
-        pass; None: it is computed again.
+      saved_as: the name, of `ops.REMAT`, under which the result is saved for the
+        backward pass; None: it is computed again.
     """
     P, G, K, R, T, H = query.shape
     size = next(block for block in BLOCKS if T % block == 0)
@@ -128,21 +128,23 @@ def _by_kernel(who, kept, interpret, query, keys, values, segments=None):
     attend = splash.make_splash_mha_single_device(
         splash.MultiHeadMask([mask] * (K * R)),
         block_sizes=_blocks(size),
-        residual_checkpoint_name=kept,
+        residual_checkpoint_name=saved_as,
         interpret=interpret,
     )
 
     def row(query, keys, values, segments=None):
-        own = None if segments is None else splash.SegmentIds(segments, segments)
-        return attend(query, keys, values, own)
+        segment_ids = (
+            None if segments is None else splash.SegmentIds(segments, segments)
+        )
+        return attend(query, keys, values, segment_ids)
 
     flat = [query.reshape(P * G, K * R, T, H)]
     for x in (keys, values, *([] if segments is None else [segments])):
         flat.append(x.reshape(P * G, *x.shape[2:]))
     # The compiler has no price for a kernel: `helpers.tpu` reads what it does here.
     with jax.named_scope(f"pairs_{P * G * K * R * looked_at}_wide_{H}"):
-        found = jax.vmap(row)(*flat)
-    return found.reshape(query.shape).astype(values.dtype)
+        output = jax.vmap(row)(*flat)
+    return output.reshape(query.shape).astype(values.dtype)
 
 
 def _blocks(size):

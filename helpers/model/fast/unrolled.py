@@ -86,9 +86,9 @@ class Unrolled:
 
 def _one_piece(masks, at):
     """The new tokens' own mask in their columns of the cache's."""
-    *earlier, cache, own = masks
+    *earlier, cache, new = masks
     put = jax.lax.dynamic_update_slice_in_dim
-    return [*earlier, put(cache, own, at, axis=-1)]
+    return [*earlier, put(cache, new, at, axis=-1)]
 
 
 def for_decoding(model, *pieces):
