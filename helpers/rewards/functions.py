@@ -179,7 +179,8 @@ class RewardSet:
         """
         weights = [weight for _, _, weight in self.rewards]
         pairs = zip(weights, scores.values(), strict=True)
-        total_N = sum(weight * np.asarray(column, float) for weight, column in pairs)
+        weighted = [weight * np.asarray(column, float) for weight, column in pairs]
+        total_N = np.asarray(sum(weighted))
         if not (np.abs(total_N) <= LARGEST).all():
             raise RewardError(
                 f"the rewards times their weights {weights} are beyond float32: "
@@ -321,7 +322,8 @@ def _is_weighted(pair):
     """Whether something is a function and its weight."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0])):
         return False
-    return isinstance(pair[1], numbers.Real) and abs(pair[1]) <= LARGEST
+    is_number = isinstance(pair[1], numbers.Real)
+    return is_number and -LARGEST <= pair[1] <= LARGEST
 
 
 def _name(function):

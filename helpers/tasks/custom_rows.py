@@ -225,8 +225,8 @@ def _checked(
     for place, record in placed:
         try:
             rows.append((place, _row(record, columns, gold)))
-        except Unusable as reason:
-            dropped[str(reason)].append(place)
+        except Unusable as error:
+            dropped[str(error)].append(place)
     rows, sparse = _level_columns(rows)
     lengths = _lengths(rows, tokenizer) if tokenizer else [(0, 0, 0)] * len(rows)
     usable, seen = [], set()
@@ -343,7 +343,8 @@ def _level_columns(rows):
     Returns:
       The rows; and {name: rows that fill it} of the columns that were taken out.
     """
-    filled, texts = collections.Counter(), set()
+    filled: collections.Counter = collections.Counter()
+    texts: set[str] = set()
     for _, row in rows:
         for name, value in row.items():
             filled[name] += not _is_empty(value)
