@@ -67,7 +67,8 @@ class Metadata:
         if type(value) is int and kind is int:
             value = [value] * layers
         ok = isinstance(value, list) and len(value) == layers
-        if not ok or any(type(x) is not kind or kind is int and x < 1 for x in value):
+        ok = ok and all(type(x) is kind for x in value)
+        if not ok or (kind is int and min(value) < 1):
             raise self.error(key, value, f"not one {kind.__name__} per layer. {FETCH}")
         return value
 
@@ -106,7 +107,7 @@ def read_config(file: GGUFFile) -> ModelConfig:
     embed = file.shapes.get(EMBED, ())
     if len(embed) != 2:
         raise GGUFError(f"{file.path} has no matrix {EMBED}. {FETCH}")
-    common = {
+    common: dict[str, Any] = {
         "family": FAMILIES[name],
         "vocab_size": embed[0],
         "width": read.size("embedding_length"),

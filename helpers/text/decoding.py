@@ -23,8 +23,8 @@ def decode(tokenizer, ids):
     marks = {vocabulary[mark]: mark for mark in THOUGHT if mark in vocabulary}
     ids = np.asarray(ids, np.int64).tolist()
     pieces = []
-    for mark, run in itertools.groupby(ids, lambda i: marks.get(i, "")):
-        run = list(run)
+    for mark, group in itertools.groupby(ids, lambda i: marks.get(i, "")):
+        run = list(group)
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
         text = mark * len(run) if mark else tokenizer.decode(run, **options)
         pieces.append(text)
