@@ -259,7 +259,7 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
       base: id or folder of the base model, noted in adapter_config.json. Of a Gemma
         it decides what the adapters are called: its config.json says whether towers
         are beside the text model. An id that is not on this machine: as published.
-      fingerprint: of its weights (`fingerprint.of_folder`), noted in that metadata.
+      fingerprint: of its weights (`weights.fingerprint`), noted in that metadata.
       started: the adapters that these were trained on from, noted there, too.
     Raises:
       ValueError: the model has no adapters.
