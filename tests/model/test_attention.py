@@ -92,7 +92,7 @@ def test_a_column_of_ones_that_values_keep_sums_weights_up(T):
     (keys, values), there = pieces[1], slice(4, 6)
     new = keys[..., :2] + 1, values[..., :2, :] + 1
     kept = [(k, attention.summing(v, H)) for k, v in pieces]
-    kept[1] = attention.written(kept[1], new, there.start)
+    kept[1] = attention.write_kv(kept[1], new, there.start)
     keys = keys.at[..., there].set(new[0])
     pieces[1] = keys, values.at[..., there, :].set(new[1])
     assert kept[1][1].shape[-1] == H + 1
