@@ -33,7 +33,7 @@ from helpers.course import stages
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model import lora, weights
-from helpers.model.families import items
+from helpers.model.transformer import named_arrays
 from helpers.rewards.functions import RewardError
 from helpers.runtime.distributed import OtherProcessFailed, gather, join
 from helpers.runtime.sharding import make_mesh, place
@@ -183,7 +183,8 @@ def check_a_model_in_parts_is_saved_whole(folder):
         lora.save(model, folder / "adapters")
     back = weights.load(folder / "model")
     assert set(back.embed.devices()) <= set(jax.local_devices())
-    expected, found = (dict(items(nnx.state(x))) for x in (lora.merge(own), back))
+    states = nnx.state(lora.merge(own)), nnx.state(back)
+    expected, found = (dict(named_arrays(state)) for state in states)
     for path, x in expected.items():
         np.testing.assert_allclose(found[path], x, rtol=1e-6, atol=1e-6, err_msg=path)
     stored = load_file(folder / "adapters" / "adapter_model.safetensors")
