@@ -329,7 +329,9 @@ def conversation(choice, question, picture):
       Before and with each event: (what has happened so far, as HTML; the portions that
       were found; why they are in doubt, or "").
     """
-    backend, events, shown, seconds = _Lazy(choice), [], [], 0.0
+    backend, seconds = _Lazy(choice), 0.0
+    events: list = []
+    shown: list[str] = []
     coming = converse(backend, question, picture, [TOOL])
     yield "<p>Looks at the plate …</p>", [], ""
     while not events or events[-1].kind not in ("answer", "error"):

@@ -153,8 +153,10 @@ class _RemoteConversation:
                 f"{CUT[choice.finish_reason]} What it wrote is left out."
             )
         written = getattr(answer.usage, "completion_tokens", None)
-        known = self.tokens is not None and isinstance(written, int)
-        self.tokens = self.tokens + written if known else None
+        if self.tokens is None or not isinstance(written, int):
+            self.tokens = None
+        else:
+            self.tokens += written
         self.ids = [f"call_{len(self.messages)}_{i}" for i in range(len(calls))]
         try:
             parsed, problem = [_call(*pair) for pair in made[:MOST_CALLS]], None
@@ -259,7 +261,7 @@ def _turns(messages, grammar):
         calls = [_call(f["name"], f["arguments"]) for _, f in made]
         results = []
         for identity, _ in made:
-            result = next(coming, {})
+            result: dict = next(coming, {})
             if (result["role"], result["tool_call_id"]) != ("tool", identity):
                 raise Refused(400, "Each call needs its result next, in order.")
             results.append(read_json(result["content"])[0])

@@ -69,7 +69,10 @@ def packed_rows(
     """
     require_count("length", length)
     require_count("slots", slots)
-    examples = [_checked(index, *each, length) for index, each in enumerate(examples)]
+    examples = [
+        _checked(index, tokens, mask, length)
+        for index, (tokens, mask) in enumerate(examples)
+    ]
     shard = list(shard or distributed.share())
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     if not vision:

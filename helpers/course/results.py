@@ -249,7 +249,7 @@ def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
         for stage, name in stages.items()
         if any(row["stage"] == stage for row in table)
     ]
-    return _markdown("l" + "r" * len(tasks), ["", *map(TASKS.get, tasks)], lines)
+    return _markdown("l" + "r" * len(tasks), ["", *(TASKS[x] for x in tasks)], lines)
 
 
 def _tpu_fit() -> list[dict]:
@@ -384,7 +384,7 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
     # The other world stands after a gap: its figures are not to be compared.
     places = [i + 0.5 * (i >= len(worlds["maths"])) for i in range(len(shown))]
     blue, orange = plotting.BLUE, plotting.ORANGE
-    diamond = {"color": orange, "fillstyle": "none"}
+    diamond: dict = {"color": orange, "fillstyle": "none"}
     for x, row in zip(places, shown, strict=True):
         greedy, low, high, pass8 = (
             100 * row[name] for name in ("greedy", "low", "high", "pass8")
@@ -394,13 +394,14 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
         axes.plot(x, greedy, "o", color=blue, markersize=7)
         axes.plot(x, pass8, "D", markersize=7, **diamond)
         away = (9, -4 if pass8 - greedy > 8 else -9)
-        text = {"fontsize": 10, "fontweight": "bold", "color": blue}
         axes.annotate(
             f"{greedy:.0f}",
             (x, greedy),
             xytext=away,
             textcoords="offset points",
-            **text,
+            fontsize=10,
+            fontweight="bold",
+            color=blue,
         )
     names = [
         f"{STAGES.get(row['stage'], row['stage'])}\n{row['params'] / 1e6:.2f} M"

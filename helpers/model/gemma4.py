@@ -327,7 +327,7 @@ def compute_on_host(function):
         spaces = {"out_memory_spaces": jax.memory.Space.Host}
         return compute_on(function, compute_type="device_host", **spaces)
     # Before jax 0.10 `compute_on` was a context.
-    return compute_on("device_host")(function)
+    return compute_on("device_host")(function)  # type: ignore[call-arg]
 
 
 def keep_on_host(model):

@@ -5,19 +5,25 @@ from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.ops import Stretch
 from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig
 
-
-# Sizes are width, layers, heads, kv_heads, head_dim, ff.
-def _qwen2(*sizes):
-    limits = {"rope_theta": 1e6, "max_positions": 32_768}
-    return ModelConfig("qwen2", 151_936, *sizes, **limits)
+# width, layers, heads, kv_heads, head_dim, ff
+Sizes = tuple[int, int, int, int, int, int]
 
 
-def _qwen3(*sizes):
-    limits = {"rope_theta": 1e6, "max_positions": 40_960}
-    return ModelConfig("qwen3", 151_936, *sizes, **limits)
+def _qwen2(*sizes: *Sizes):
+    return ModelConfig("qwen2", 151_936, *sizes, rope_theta=1e6, max_positions=32_768)
 
 
-def _gemma3(*sizes, vocab_size=262_144, window=512, max_positions=32_768, stretch=None):
+def _qwen3(*sizes: *Sizes):
+    return ModelConfig("qwen3", 151_936, *sizes, rope_theta=1e6, max_positions=40_960)
+
+
+def _gemma3(
+    *sizes: *Sizes,
+    vocab_size=262_144,
+    window=512,
+    max_positions=32_768,
+    stretch=None,
+):
     return ModelConfig(
         "gemma3_text",
         vocab_size,
@@ -31,7 +37,7 @@ def _gemma3(*sizes, vocab_size=262_144, window=512, max_positions=32_768, stretc
     )
 
 
-def _gemma4(*sizes, window, local, groups, max_positions=131_072, **gemma4):
+def _gemma4(*sizes: *Sizes, window, local, groups, max_positions=131_072, **gemma4):
     """As Google's own code has it (google-deepmind/gemma, gm/nn/gemma4/_gemma4.py)."""
     kinds = (("local",) * local + ("full",)) * groups
     return ModelConfig(
@@ -87,11 +93,17 @@ KNOWN = {
 }
 
 
-# Sizes are width, layers, heads, kv_heads, head_dim, ff.
-def _tower4(*sizes, **switches):
-    patches = {"patch": 16, "pool": 3, "positions": 10_240}
-    tokens = {"image_token": 258_880, "begin_token": 255_999, "end_token": 258_882}
-    return Gemma4VisionConfig(*sizes, **patches, **tokens, **switches)
+def _tower4(*sizes: *Sizes, **switches):
+    return Gemma4VisionConfig(
+        *sizes,
+        patch=16,
+        pool=3,
+        positions=10_240,
+        image_token=258_880,
+        begin_token=255_999,
+        end_token=258_882,
+        **switches,
+    )
 
 
 _TOWER_OF_E = _tower4(768, 16, 12, 12, 64, 3072, clipped=True)

@@ -315,6 +315,6 @@ def read_settings(folder: pathlib.Path) -> dict:
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
     if type(rank) is not int or not 0 < rank < 2**24:
         raise WeightsError(f"{path}: r={str(rank)[:40]} is not a rank above 0.")
-    if type(alpha) not in (int, float) or not 0 < alpha < 2**24:
+    if not (isinstance(alpha, float) or type(alpha) is int) or not 0 < alpha < 2**24:
         raise WeightsError(f"{path}: lora_alpha={str(alpha)[:40]} is not above 0.")
     return settings

@@ -182,8 +182,8 @@ class VisionConfig:
                 raise UnsupportedModel(
                     f"vision_config {field}={tower[field]!r}: this knows {known!r}."
                 )
-        known = GEMMA3_TOWER.items()
-        sizes = {our: tower.get(name, usual) for our, (name, usual) in known}
+        fields = GEMMA3_TOWER.items()
+        sizes: dict = {our: tower.get(name, usual) for our, (name, usual) in fields}
         for our, (name, usual) in GEMMA3_BESIDE.items():
             new_name = name.replace("token_index", "token_id")
             sizes[our] = hf.get(name, hf.get(new_name, usual))

@@ -182,8 +182,8 @@ def _described(thing, seen):
     if type(thing) in (list, tuple) and all(isinstance(x, PLAIN) for x in thing):
         return {"": _shortened(repr(thing))}
     if isinstance(thing, (set, frozenset)):
-        inner = sorted(_one_line(_items(x, seen)) for x in thing)
-        return {"": _shortened(f"{{{', '.join(inner)}}}")}
+        lines = sorted(_one_line(_items(x, seen)) for x in thing)
+        return {"": _shortened(f"{{{', '.join(lines)}}}")}
     wrapped = getattr(thing, "__wrapped__", None)
     if callable(wrapped) and _is_installed(type(thing).__module__):
         if not isinstance(thing, types.FunctionType):  # jax.jit, functools.lru_cache
@@ -234,7 +234,7 @@ def _attributes(thing) -> dict:
     if isinstance(reduced, str):
         return {"name": reduced}
     _, arguments, state = (*reduced, None)[:3]
-    parts = {"class": type(thing)} if _home(type(thing)) else {}
+    parts: dict = {"class": type(thing)} if _home(type(thing)) else {}
     if arguments := [x for x in arguments if x is not type(thing)]:
         parts["arguments"] = arguments
     states = state if isinstance(state, tuple) else (state,)  # attributes and slots
@@ -255,7 +255,7 @@ def _settings(module) -> dict:
 
     `remat` and `unroll` are left out: they change memory and time, not the result.
     """
-    parts = {}
+    parts: dict = {}
     for name, value in sorted(vars(module).items()):
         if isinstance(value, NODES):
             parts |= {f"{name}: {n}": x for n, x in _settings(value).items()}
@@ -302,7 +302,7 @@ def _source_checksum(function) -> str:
 def _globals(function) -> dict:
     """{name: value} of globals that a function reads, also from somebody's module."""
     space, attributes = function.__globals__, _names_read(function, "LOAD_ATTR")
-    parts = {}
+    parts: dict = {}
     for name in sorted(_names_read(function, "LOAD_GLOBAL") & space.keys()):
         value = space[name]
         if isinstance(value, types.ModuleType) and not _is_installed(value.__name__):

@@ -185,7 +185,7 @@ class RayWorkerPool:
         self.head = ray.get_runtime_context().gcs_address
         self.actors: dict[int, Any] = {}
         self.starting: dict[int, tuple] = {}  # those that are not up yet, since when
-        self._published: tuple | None = None
+        self._published: Any = None  # version and weights
         self._checked = 0.0
         for number in range(count):
             self._start(number)

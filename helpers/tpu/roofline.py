@@ -113,14 +113,14 @@ class Texts(NamedTuple):
     """Texts of one kind.
 
     Attributes:
-      count: how many there are.
+      number: how many there are.
       before: tokens that stand before, such as a prompt's.
       tokens: in each text.
       needed: how many of the last tokens are needed after the last layer; of the others
         only keys and values are. None: all.
     """
 
-    count: int
+    number: int
     before: int
     tokens: int
     needed: int | None = None
@@ -128,7 +128,7 @@ class Texts(NamedTuple):
     def end(self) -> "Texts":
         """The tokens that are needed, after all others."""
         needed = self.tokens if self.needed is None else self.needed
-        return Texts(self.count, self.before + self.tokens - needed, needed)
+        return Texts(self.number, self.before + self.tokens - needed, needed)
 
 
 def forward_flops(
@@ -154,7 +154,7 @@ def forward_flops(
         keys, others = _shapes(c, i)
         through = texts if i < last else [text.end() for text in texts]
         for shapes, passing in ((keys, texts), (others, through)):
-            tokens = sum(text.count * text.tokens for text in passing)
+            tokens = sum(text.number * text.tokens for text in passing)
             base += tokens * sum(rows * columns for rows, columns in shapes)
             thin += tokens * sum(map(sum, shapes))
             # Gemma 4's per-layer vectors of a token are made, gated and added.
@@ -162,7 +162,7 @@ def forward_flops(
                 base += tokens * 3 * c.width * c.gemma4.per_layer
         window = None if c.is_global(i) else c.window
         pairs = sum(
-            text.count * visible_pairs(text.before, text.tokens, window)
+            text.number * visible_pairs(text.before, text.tokens, window)
             for text in through
         )
         attention += others[0][1] * pairs
