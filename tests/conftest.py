@@ -32,12 +32,12 @@ settings.register_profile(
 settings.load_profile("course")
 
 
-# These take minutes, and come first, so that no worker ends alone with one of them.
 MOST_GB = 3  # in a worker, before it forgets its compiled programs
 # A compiled program takes some 13 of the 65,530 mappings that Linux grants a process;
 # the one for which none is left crashes while it is loaded.
 MOST_MAPPINGS = 30_000
 TESTS = itertools.count()  # that this process has run
+# These take minutes, and come first, so that no worker ends alone with one of them.
 LONGEST = ("test_distributed.py", "test_sharding_equal.py", "test_recipe_maths.py")
 
 
