@@ -211,9 +211,6 @@ def _order(count, epochs, shard, example_at):
     return iter(order.to_iter_dataset(in_memory))
 
 
-TOKENS = ("tokens", "prompt", "completion")  # what batches call the arrays of token ids
-
-
 def require_fitting(models, batches: BatchSource) -> None:
     """Refuses batches whose texts are longer than those that a model was made for.
 
