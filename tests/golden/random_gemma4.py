@@ -19,11 +19,17 @@ ROWS, LENGTH, DRAWN = 2, 11, 12
 def shapes():
     """{name: arguments of gemma4_shapes.config}; the same ones every time."""
     import gemma4_shapes
-    from hypothesis import Phase, given, settings
+    from hypothesis import HealthCheck, Phase, given, settings
 
     found = []
 
-    @settings(max_examples=DRAWN, derandomize=True, phases=[Phase.generate])
+    # On a busy machine a draw may take a second, which is no fault of the shapes.
+    @settings(
+        max_examples=DRAWN,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     @given(gemma4_shapes.together())
     def collect(shape):
         found.append(shape)
