@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.tasks.maths import word_problems
-from helpers.tasks.maths.problem_parts import FOODS, GOODS, TOYS, plus
-from helpers.tasks.maths.word_problems import LEVELS, generate
+from helpers.tasks.maths.problem_parts import FOODS, GOODS, TOYS
+from helpers.tasks.maths.word_problems import LEVELS, generate, templates_of
 
 # Template: its answer, from the numbers of the question in the order they are written.
 # "twice" counts as 2, "three times" as 3, "half" as 2, "a third" as 3, and so on.
@@ -84,7 +84,7 @@ SPOKEN = {
     **{"half": 2, "a third": 3, "a quarter": 4},
 }
 PARTS_OF_100 = {"50%": 2, "25%": 4, "20%": 5, "10%": 10}
-TEMPLATES = [template for level in LEVELS for template in LEVELS[level]]
+TEMPLATES = [template for level in LEVELS for template in templates_of(level)]
 OPERATORS = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -133,15 +133,15 @@ def test_every_step_and_every_answer_is_right(seed, level, split):
         check_answer(row)
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda t: t.__name__)
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda t: t.name)
 def test_every_template_is_solved_by_a_formula_of_its_question(template):
     for row in generate(150, seed=7, templates=(template,)):
-        assert row["template"] == template.__name__
+        assert row["template"] == template.name
         check_answer(row)
 
 
 def test_there_are_forty_templates_and_each_has_its_formula():
-    names = [template.__name__ for template in TEMPLATES]
+    names = [template.name for template in TEMPLATES]
     assert len(names) >= 40 and len(set(names)) == len(names)
     assert set(names) == set(SOLUTIONS)
     assert {row["template"] for row in many_rows()} == set(names)
@@ -167,14 +167,21 @@ def test_train_and_test_share_no_arithmetic_situation():
     assert len(ids) > 8000 and not any(map(word_problems.in_test, ids))
 
 
+TEMPLATE_TEXT = """
+% macro tiny(d)
+% set first, second = d.number(2, 4), d.number(2, 4)
+{{first}} and {{second}}?
+{{plus(first, second)}}.
+% endmacro
+% macro impossible(d)
+How many?
+{{plus(500, 500)}}.
+% endmacro
+"""
+
+
 def test_an_exhausted_space_and_impossible_numbers_are_clear_errors():
-    def tiny(d):
-        first, second = d.number(2, 4), d.number(2, 4)
-        return f"{first} and {second}?", f"{plus(first, second)}."
-
-    def impossible(d):
-        return "How many?", f"{plus(500, 500)}."
-
+    (tiny, impossible) = word_problems.read_templates(TEMPLATE_TEXT)
     everything = {f"{a} and {b}?" for a, b in itertools.product((2, 3, 4), repeat=2)}
     with pytest.raises(ValueError, match=r"Found (\d) distinct train problems, not 10"):
         generate(10, seed=0, templates=(tiny,))

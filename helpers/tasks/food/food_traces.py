@@ -99,11 +99,12 @@ def questions(rows, lookup, *, seed):
       ValueError: a row has more foods than a question asks for.
     """
     return [
-        _asked(row, lookup, random.Random(f"{seed}/{i}")) for i, row in enumerate(rows)
+        _question(row, lookup, random.Random(f"{seed}/{i}"))
+        for i, row in enumerate(rows)
     ]
 
 
-def _asked(row, lookup, rng):
+def _question(row, lookup, rng):
     foods = row["foods"]
     if len(foods) > 2:
         raise ValueError(
@@ -176,7 +177,10 @@ def demonstration(row, grammar=nutrition.TINY):
     if not row["portions"]:
         return [*row["question"], _says(food_rewards.NO_FOOD)]
     calls = [
-        Call(nutrition.TOOL.name, {"food": _words(portion["food"]), **_grams(portion)})
+        Call(
+            nutrition.TOOL.name,
+            {"food": _words(portion["food"]), "grams": portion["grams"]},
+        )
         for portion in row["portions"]
     ]
     results = [run_call([nutrition.TOOL], call) for call in calls]
@@ -195,7 +199,3 @@ def _says(text):
 
 def _words(label):
     return label.replace("_", " ")
-
-
-def _grams(portion):
-    return {"grams": portion["grams"]}

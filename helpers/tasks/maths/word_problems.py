@@ -12,33 +12,51 @@ A row is what real GSM8K gives, and a little more:
 Train and test are kept apart by `id`: a test problem is a new arithmetic situation, not
 a training problem with another name in it.
 
-To add a template, write a function like those in `templates_two_steps.py` and list it
-in the `TEMPLATES` of its file. Numbers that lead to a negative, a fraction, or outside
-the drills are drawn again by themselves.
+To add a template, write a macro into `templates/two_steps.jinja` or another file there.
+A macro gets a `problem_parts.Draw` and gives the question, which may go over several
+lines and ends in its only question mark, and one line for each step. Numbers that lead
+to a negative, a fraction, or outside the drills are drawn again by themselves.
 """
 
+import functools
 import hashlib
+import pathlib
 import random
 import re
 
-from helpers.tasks.maths import (
-    templates_four_steps,
-    templates_one_step,
-    templates_three_steps,
-    templates_two_steps,
+import jinja2
+
+from helpers.tasks.maths.problem_parts import (
+    Draw,
+    Redraw,
+    drill,
+    minus,
+    plus,
+    share,
+    story,
+    times,
 )
-from helpers.tasks.maths.problem_parts import Draw, Redraw, drill, story
 
 __all__ = ["LEVELS", "answer_only", "demonstrations", "drill", "generate", "story"]
 
-LEVELS = {
-    1: templates_one_step.TEMPLATES,
-    2: templates_two_steps.TEMPLATES,
-    3: templates_three_steps.TEMPLATES,
-    4: templates_four_steps.TEMPLATES,
-}
 TEST_SHARE = 8  # one arithmetic situation in eight is test
 PATIENCE = 3000  # draws in a row without a new problem before we call it exhausted
+LEVELS = {1: "one_step", 2: "two_steps", 3: "three_steps", 4: "four_steps"}
+JINJA = jinja2.Environment(line_statement_prefix="%", undefined=jinja2.StrictUndefined)
+JINJA.globals |= {step.__name__: step for step in (plus, minus, times, share)}
+
+
+def read_templates(text):
+    """The macros of a file of templates, in its order."""
+    module = JINJA.from_string(text).module
+    return [getattr(module, name) for name in re.findall(r"% macro (\w+)", text)]
+
+
+@functools.cache  # here and not at import: compiling takes a tenth of a second
+def templates_of(level):
+    """The macros of a level's problems."""
+    path = pathlib.Path(__file__).parent / f"templates/{LEVELS[level]}.jinja"
+    return read_templates(path.read_text("utf-8"))
 
 
 def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
@@ -51,7 +69,7 @@ def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
       seed: int; another seed gives other problems (which may overlap).
       levels: the numbers of steps to draw from, each as often as the others.
       split: "train" or "test"; the two share no `id`, whatever the seeds.
-      templates: the functions to draw from instead of those of `levels`.
+      templates: macros of `read_templates` to draw from instead of those of `levels`.
     Returns:
       A list of n rows as described at the top of this file.
     Raises:
@@ -62,7 +80,7 @@ def generate(n, *, seed, levels=(1, 2, 3), split="train", templates=None):
     levels = (levels,) if isinstance(levels, int) else tuple(levels)
     if not levels or not set(levels) <= set(LEVELS):
         raise ValueError(f"levels are some of {tuple(LEVELS)}, not {levels!r}.")
-    groups = [templates] if templates else [LEVELS[level] for level in levels]
+    groups = [templates] if templates else [templates_of(level) for level in levels]
     rng = random.Random(seed)
     rows: list[dict] = []
     seen: set[str] = set()
@@ -93,29 +111,27 @@ def _draw_row(template, rng):
     for _ in range(PATIENCE):
         draw = Draw(rng)
         try:
-            question, *steps = template(draw)
+            question, steps = template(draw).split("?\n")
             break
         except Redraw:
             continue
     else:
         raise ValueError(
-            f"{template.__name__} found no numbers inside the drills in {PATIENCE} "
+            f"{template.name} found no numbers inside the drills in {PATIENCE} "
             f"draws. Draw smaller numbers in it."
         )
+    question, steps = " ".join(question.split()) + "?", steps.strip().split("\n")
     operations = re.findall(r"<<.*?>>", " ".join(steps))
-    key = " ".join([template.__name__, *re.findall(r"\d+", question), *operations])
+    key = " ".join([template.name, *re.findall(r"\d+", question), *operations])
+    (value,) = re.findall(r"=(\d+)>>", steps[-1])
     return {
         "question": question,
-        "answer": "\n".join([*steps, f"#### {_last_value(steps)}"]),
+        "answer": "\n".join([*steps, f"#### {value}"]),
         "level": len(steps),
-        "template": template.__name__,
+        "template": template.name,
         "names": [person.name for person in draw.people],
         "id": hashlib.sha256(key.encode()).hexdigest()[:12],
     }
-
-
-def _last_value(steps):
-    return re.findall(r"=(\d+)>>", steps[-1])[-1]
 
 
 def answer_only(row):
