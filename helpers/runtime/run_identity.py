@@ -37,6 +37,7 @@ LONGEST, MOST_ITEMS = 60, 50  # beyond these a checksum stands for a text, or fo
 SAMPLED = 64  # pictures that are made to see whether they are still the same
 CHECKSUM = re.compile(r" ?#[0-9a-f]{8}$")
 PLAIN = (bool, int, float, complex, str, types.NoneType, types.EllipsisType)
+NO_FILES = ("<string>", "<stdin>")  # code of exec, `python -c` and a pipe
 NODES = (nnx.Module, nnx.Rngs, nnx.RngStream)
 # They change no number.
 NO_NUMBER = types.ModuleType, jax.Device, jax.sharding.Mesh, jax.sharding.Sharding
@@ -280,8 +281,14 @@ def _function(function) -> dict:
 
 def _source_checksum(function) -> str:
     """A checksum of the source, whatever its comments, docstrings and line breaks."""
+    code = function.__code__
     try:
-        text = textwrap.dedent(inspect.getsource(function.__code__)).strip()
+        if code.co_filename in NO_FILES:  # linecache may hold another program's lines
+            raise OSError
+        text = textwrap.dedent(inspect.getsource(code)).strip()
+        start = "lambda" if code.co_name == "<lambda>" else f"def {code.co_name}"
+        if start not in text:  # the file was edited after it was imported
+            raise OSError
     except (OSError, TypeError):
         raise ValueError(
             f"The source of {_name(function)} cannot be read, so nobody would notice"

@@ -353,7 +353,10 @@ def test_comments_docstrings_lines_and_names_of_no_use_do_not_count():
     assert describe(cell(plain)) != describe(cell(plain.replace("q", "r")))
 
 
-def test_a_function_without_source_needs_a_version():
+def test_a_function_without_source_needs_a_version(monkeypatch):
+    """Python 3.13 gives any `<string>` the lines of the program after `python -c`."""
+    program = ["def reward(p, c): return 2\n"]
+    monkeypatch.setitem(linecache.cache, "<string>", (1, None, program, "<string>"))
     space = {}
     exec("def reward(prompts, completions): return 1", space)
     reward = space["reward"]
@@ -365,6 +368,15 @@ def test_a_function_without_source_needs_a_version():
     assert differences(before, describe(reward)) == [
         "was reward version 1, here it is reward version 2"
     ]
+
+
+def test_a_file_edited_after_its_import_gives_no_source():
+    reward = cell("\ndef reward(prompts, completions): return 1")
+    lines = ["# a line more\n", "\n", "def other(): return 1\n"]
+    name = reward.__code__.co_filename
+    linecache.cache[name] = 1, None, lines, name
+    with pytest.raises(ValueError, match="cannot be read"):
+        describe(reward)
 
 
 def test_a_description_is_the_same_in_every_process():
