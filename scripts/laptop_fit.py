@@ -35,7 +35,7 @@ def fit(config, size) -> tuple[int, float, float]:
     model = programs.abstract_model(
         config, rank=size.lora_rank, dtype=jnp.dtype(size.dtype)
     )
-    leaves = jax.tree.leaves(nnx.state(programs.frozen_model(config)))
+    leaves = jax.tree.leaves(nnx.state(programs.abstract_model(config, frozen=True)))
     model.remat = size.remat
     program, arguments = programs.update(
         model,

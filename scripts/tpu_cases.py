@@ -89,7 +89,7 @@ class Case:
         mesh, config = compiler.mesh(self.topology, self.cut), self.config
         sizes = (self.answers, self.prompt_tokens, self.completion_tokens)
         if self.program == "answers":
-            model = programs.frozen_model(config, stored=self.stored)
+            model = programs.abstract_model(config, stored=self.stored, frozen=True)
             return *programs.rollout(model, self.prompts, *sizes, mesh), 0.0
         model = programs.abstract_model(
             config, rank=self.rank, stored=self.stored, table_on_host=self.table_on_host
@@ -124,10 +124,11 @@ class Case:
 
     def frozen_teacher(self):
         """The teacher as shapes."""
-        return programs.frozen_model(
+        return programs.abstract_model(
             self.config_of(self.teacher),
             stored=self.teacher_stored,
             table_on_host=self.teacher_table_on_host,
+            frozen=True,
         )
 
     def flops(self):
@@ -326,12 +327,22 @@ def long_texts():
     """SFT on rows that are long enough for the attention kernel."""
     one = {"prompts": 4, "prompt_tokens": 1024, "completion_tokens": 1024}
     eight = {"prompts": 8, "prompt_tokens": 4096, "completion_tokens": 4096}
-    ours = [Case(model, "sft", "v5e-1", **one) for model in (QWEN, GEMMAS[1])]
-    return [*ours, Case(QWEN, "sft", "v5e-8", **eight)]
+    for model in (QWEN, GEMMAS[1]):
+        yield Case(model, "sft", "v5e-1", **one)
+    yield Case(QWEN, "sft", "v5e-8", **eight)
+
+
+FEW = Case(QWEN, "rollout", "v5e-1", prompts=16)  # what more answers cost
+
+
+def quick():
+    """Three that compile fast: the kernel's, a rollout, and eight chips' update."""
+    kernel = next(long_texts())
+    eight = next(x for x in families() if (x.model, x.topology) == (QWEN, "v5e-8"))
+    return [kernel, FEW, eight]
 
 
 def cases():
     """All of them, the presets' first."""
-    few = Case(QWEN, "rollout", "v5e-1", prompts=16)  # what more answers cost
-    ours = [*shipped(), few, *larger(), *far(), *families(), *long_texts()]
+    ours = [*shipped(), FEW, *larger(), *far(), *families(), *long_texts()]
     return [*ours, *seeing(), *students(), *variants(), *teachers()]

@@ -2,18 +2,22 @@
 
 Every row of `data/results/tpu_fit.csv` is one program of one model on one slice: the
 trainer's update and the sampler's rollout, as the notebooks would run them. A row whose
-program, compiler and sizes are unchanged stays. `--quick` looks at the two default
-presets only and `--preset` at one of all; both leave the other rows. `--colab` compiles
-the preset v5e-1 with Colab's jax and its libtpu. `--example` writes the programs that
-notebook 01 reads where libtpu is missing, and `--topologies` the places of chips that
+program, compiler and sizes are unchanged stays. A program that needs over 2% more time
+or memory than its row by the same compiler fails, and the row stays too: to accept it,
+delete the row. `--quick` looks at three programs that compile fast, in 200 CPU-seconds
+if they changed and a few if not, and `--preset` at one preset; both leave the other
+rows. `--colab` compiles the preset v5e-1 with Colab's jax and its libtpu. `--example`
+writes the programs that notebook 01 reads, and `--topologies` the places of chips that
 its explorer is tested with.
 """
 
 import argparse
 import concurrent.futures
 import csv
+import functools
 import gzip
 import hashlib
+import math
 import multiprocessing
 import os
 import pathlib
@@ -22,15 +26,20 @@ import sys
 import time
 from importlib import metadata, util
 
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
 from helpers.course import results
 from helpers.recipes.presets import LARGER
-from helpers.tpu import GENERATIONS, compiler, example
-from helpers.tpu.topology import SLICES
+from helpers.tpu import compiler, example
+from helpers.tpu.topology import SLICES, generation
 from scripts import colab_check, tables, tpu_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "results" / "tpu_fit.csv"
 SPARE = 10  # percent of a chip's memory that a shipped program leaves free
+GROWTH = 1.02  # of time or memory by the same compiler, before it counts as grown
 SIZES = "model program topology preset pictures prompts pieces tokens trained".split()
 DRAWN = (  # slices whose chips' places are written
     *("v5e:1x1", "v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v5e:8x8", "v5e:16x16"),
@@ -72,17 +81,15 @@ def measure(case, known):
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     if key in known:
         return known[key]
-    chips = compiler.mesh(case.topology).size
     start = time.process_time()
-    report = compiler.report(case.topology, chips, lowered, case.flops())
-    used = "" if report.verdict else report.hbm_percent
-    if used:  # with what stays there beside the program
-        used = round(used + 100 * resident / report.usable_gb, 1)
+    report = compiler.report(case.topology, lowered, case.flops())
+    usable = generation(case.topology).usable_gb
+    used = report.hbm_gb + resident  # with what stays there beside the program
     kinds = [f"{n} {kind} {gb:.2f} GiB" for kind, (n, gb) in report.collectives.items()]
     row = {name: getattr(case, name) for name in SIZES} | {
         "group": case.answers,
-        "chips": chips,
-        "hbm_percent": used,
+        "chips": report.chips,
+        "hbm_percent": "" if report.verdict else round(100 * used / usable, 1),
         "arguments_gb": round(report.arguments_gb, 3),
         "temporaries_gb": round(report.temporaries_gb, 3),
         "resident_gb": round(resident, 3),
@@ -101,14 +108,10 @@ def measure(case, known):
         "program_hash": key,
     }
     # The first share takes all links to be hidden behind other work, the second none.
-    chip = GENERATIONS[SLICES.get(case.topology, case.topology).partition(":")[0]]
-    busy, links = results.quoted_ms(row), row["links_ms"]
-    for column, ms in (
-        ("modelled_peak_percent", busy),
-        ("serial_peak_percent", busy + links),
-    ):
-        most = chip.tflops / chip.devices * chips * ms / 1e3
-        row[column] = round(100 * case.flops() / 1e12 / most, 1) if most else ""
+    busy = report.quoted_ms
+    for name, ms in (("modelled", busy), ("serial", busy + report.links_ms)):
+        share = "" if report.verdict else round(report.peak_percent(ms), 1)
+        row[f"{name}_peak_percent"] = share
     return row | {"compile_s": round(time.process_time() - start)}
 
 
@@ -126,35 +129,50 @@ def tight(row):
     return bool(row["verdict"]) or float(row["hbm_percent"]) > most
 
 
-def compile_all(chosen):
-    """The rows of these cases; the table is written after each."""
-    table = {place(row): row for row in tables.read(TABLE)}
-    known = {row["program_hash"]: row for row in table.values()}
-    rows, start = [], time.monotonic()
+def grown(row, known):
+    """Whether a program needs more time or memory than its row by the same compiler."""
+
+    def needs(row):
+        return results.quoted_ms(row), float(row["hbm_percent"] or math.inf)
+
+    return any(a > GROWTH * b for a, b in zip(needs(row), needs(known), strict=True))
+
+
+def compiled(chosen):
+    """Yields the row of each case, several at once being compiled."""
+    known = {row["program_hash"]: row for row in tables.read(TABLE)}
     spawn = multiprocessing.get_context("spawn")  # each worker loads its own libtpu
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), spawn) as pool:
         for job in [pool.submit(measure, case, known) for case in chosen]:
-            rows.append(row := job.result())
-            table[place(row)] = row
-            print(
-                f"{time.monotonic() - start:5.0f} s  {row['topology']} {row['model']} "
-                f"{row['program']} {row['trained']}: {row['tokens']} tokens, "
-                f"{row['hbm_percent'] or 'more than 100'}% of HBM, "
-                f"{row['modelled_ms']} ms modelled, at least {row['roofline_ms']}",
-                flush=True,
+            yield job.result()
+
+
+def record(rows):
+    """Puts rows into the table, one by one, and says what is wrong with which.
+
+    In the place of a program that grew, the old row stays.
+    """
+    table = {place(row): row for row in tables.read(TABLE)}
+    problems, start = [], time.monotonic()
+    for row in rows:
+        name = f"{row['topology']} {row['model']} {row['program']} {row['trained']}"
+        print(
+            f"{time.monotonic() - start:5.0f} s  {name}: {row['tokens']} tokens, "
+            f"{row['hbm_percent'] or 'more than 100'}% of HBM, "
+            f"{row['modelled_ms']} ms modelled, at least {row['roofline_ms']}",
+            flush=True,
+        )
+        if tight(row):
+            problems.append(f"{name} does not fit, or with under {SPARE}% free.")
+        if grown(row, table.get(place(row), row)):
+            problems.append(
+                f"{name} needs over 2% more time or memory than its row of {TABLE.name}"
+                " by the same compiler. To accept it, delete that row."
             )
-            tables.write(TABLE, list(table.values()), row)
-    return rows
-
-
-def of_today(rows):
-    """Rows of programs that are still cases, and those of other compilers."""
-    cases = {
-        tuple(str(getattr(case, x)) for x in SIZES if x != "pieces")
-        for case in tpu_cases.cases()
-    }
-    mine = versions()
-    return [row for row in rows if row["versions"] != mine or place(row)[:-1] in cases]
+            continue
+        table[place(row)] = row
+        tables.write(TABLE, list(table.values()), row)
+    return problems
 
 
 def compile_on_colab():
@@ -171,9 +189,17 @@ def compile_on_colab():
 
 
 def write_example():
-    """Compiles notebook 01's programs into data/programs."""
+    """Compiles notebook 01's programs, for one v5e chip, into data/programs."""
+    chip = SingleDeviceSharding(compiler.devices("v5e-1")[0])
+    L, T, D, F = example.LAYERS, example.TOKENS, example.WIDTH, example.INNER
+    shapes = [(L, D), (L, D, F), (L, D, F), (L, F, D), (T, D)]
+    *weights, x = [
+        jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=chip) for shape in shapes
+    ]
     for again in (False, True):
-        text = example.compiled(again).replace(str(ROOT), "/course")
+        loss = functools.partial(example.loss, again=again)
+        lowered = compiler.lower(jax.jit(jax.value_and_grad(loss)), tuple(weights), x)
+        text = compiler.compile_quietly(lowered).as_text().replace(str(ROOT), "/course")
         # Without a time in it the file is the same whenever it is written.
         example.file(again).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
@@ -193,7 +219,7 @@ def write_topologies():
 def main(arguments):
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the default presets only")
+    parser.add_argument("--quick", action="store_true", help="three quick programs")
     parser.add_argument("--preset", choices=[*SLICES, *LARGER], help="this one only")
     parser.add_argument("--colab", action="store_true", help="v5e-1, with Colab's jax")
     parser.add_argument("--example", action="store_true", help="write data/programs")
@@ -209,14 +235,10 @@ def main(arguments):
         return write_example()
     if options.topologies:
         return write_topologies()
-    chosen = list(tpu_cases.shipped()) if options.quick else tpu_cases.cases()
+    chosen = tpu_cases.quick() if options.quick else tpu_cases.cases()
     if options.preset:
         chosen = [case for case in chosen if case.preset == options.preset]
-    rows = compile_all(chosen)
-    tables.write(TABLE, of_today(tables.read(TABLE)), rows[0])
-    if bad := [f"{row['topology']} {row['program']}" for row in rows if tight(row)]:
-        return f"Too large, or a preset's with under {SPARE}% free: {', '.join(bad)}."
-    return 0
+    return "\n".join(record(compiled(chosen))) or 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Shares are fractions of 1; `low` and `high` are the 95% interval of `greedy`. A 
 several seeds shows the mean, and in brackets the lowest and the highest.
 """
 
+import collections
 import csv
 import fcntl
 import json
@@ -253,14 +254,10 @@ def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
 
 
 def _tpu_fit() -> list[dict]:
-    """Rows of tpu_fit.csv by the newest compiler; Colab's older one has rows, too."""
-
-    def version(row):
-        return [int(number) for number in re.findall(r"\d+", row["versions"])]
-
+    """Rows of tpu_fit.csv by the compiler that has most; others have a few."""
     table = measured("tpu_fit")
-    newest = max(map(version, table))
-    return [row for row in table if version(row) == newest]
+    ((most, _),) = collections.Counter(x["versions"] for x in table).most_common(1)
+    return [row for row in table if row["versions"] == most]
 
 
 def compiled(preset: str, **columns) -> str:

@@ -1,6 +1,6 @@
 """TPUs: published facts, what their compiler says without one, and profiles of runs."""
 
-from helpers.tpu import profiles, roofline, topology, where_time_goes
+from helpers.tpu import profiles, where_time_goes
 from helpers.tpu.compiler import compile_for, find_compiler, mesh
 from helpers.tpu.hlo import collectives, operation_kinds
 from helpers.tpu.topology import GENERATIONS
@@ -13,7 +13,5 @@ __all__ = [
     "mesh",  # chips of a slice
     "operation_kinds",  # matmuls, moves and the rest of a compiled program
     "profiles",  # what ran when
-    "roofline",  # what a machine can reach, and useful FLOPs
-    "topology",  # how chips are linked
     "where_time_goes",  # in a compiled program, by the compiler's estimates
 ]

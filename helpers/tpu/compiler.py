@@ -13,7 +13,6 @@ import dataclasses
 import math
 import os
 import pathlib
-import re
 import sys
 from importlib import metadata, util
 
@@ -23,8 +22,8 @@ from jax.sharding import Mesh
 from helpers.runtime.platform import ROOT
 from helpers.runtime.sharding import make_mesh, using
 from helpers.tpu import where_time_goes
-from helpers.tpu.hlo import GB, collectives, modelled_cycles
-from helpers.tpu.topology import GENERATIONS, SLICES
+from helpers.tpu.hlo import GB, collectives
+from helpers.tpu.topology import SLICES, generation, sizes
 
 
 def requirement() -> str:
@@ -54,28 +53,17 @@ def devices(topology: str):
     Args:
       topology: "v5e-1", "v5e-8", or a name such as "v5p:4x4x4".
     Raises:
-      LookupError: libtpu is not installed, or knows no such slice.
+      LookupError: there is no chip of this kind.
+      RuntimeError: libtpu is not here (`find_compiler`), or knows no such slice.
     """
     from jax.experimental import topologies
 
+    host = tuple(map(min, sizes(topology), generation(topology).host))
     name = SLICES.get(topology, topology)
-    kind, _, shape = name.partition(":")
-    sizes = [int(size) for size in shape.split("x") if size.isdigit()]
-    if kind not in GENERATIONS or len(sizes) not in (2, 3):
-        raise LookupError(f"No slice {topology!r}: try v5e-1, v5e-8 or v5p:4x4x4.")
-    sizes += [1] * (3 - len(sizes))
-    host = tuple(map(min, sizes, GENERATIONS[kind].host))
     with _quiet():
-        try:
-            found = topologies.get_topology_desc(
-                name, platform="tpu", chips_per_host_bounds=host
-            )
-        except Exception as error:  # the plugin has no class of its own
-            raise LookupError(
-                f"The TPU compiler cannot make {topology} ({error}). It comes with "
-                "libtpu: `make tpu-check` installs the release that fits this jax."
-            ) from error
-    return found.devices
+        return topologies.get_topology_desc(
+            name, platform="tpu", chips_per_host_bounds=host
+        ).devices
 
 
 def mesh(topology: str, model: int = 1) -> Mesh:
@@ -90,7 +78,6 @@ class Report:
     Attributes:
       hbm_gb: the most GiB in use at once, arguments included. Temporaries reuse the
         memory of arguments, so it can be less than their sum.
-      usable_gb: GiB that the compiler gives a program.
       tflop: useful TFLOP on a chip, counted by hand. The compiler's own counts,
         `compiler_tflop` and `compiler_gbytes`, see a loop's body once.
       modelled_ms: the compiler's cycle estimates, loops times their trips. It has none
@@ -99,7 +86,6 @@ class Report:
       roofline_ms: what all matmuls and bytes of the program take at least.
       links_ms: what the messages take at least, over all links of a chip at once; part
         of it hides behind other work.
-      modelled_peak_percent: useful FLOPs in `quoted_ms`, of the chip's peak.
       collectives: (number, GiB on a chip) by kind, loops counted too.
       verdict: why it does not fit; empty if it does.
     """
@@ -109,16 +95,14 @@ class Report:
     arguments_gb: float = 0.0
     temporaries_gb: float = 0.0
     hbm_gb: float = 0.0
-    usable_gb: float = 0.0
     tflop: float = 0.0
     compiler_tflop: float = 0.0
     compiler_gbytes: float = 0.0
     modelled_ms: float = 0.0
     kernels_ms: float = 0.0
     roofline_ms: float = 0.0
-    unpriced: dict = dataclasses.field(default_factory=dict)
-    modelled_peak_percent: float = 0.0
     links_ms: float = 0.0
+    unpriced: dict = dataclasses.field(default_factory=dict)
     collectives: dict = dataclasses.field(default_factory=dict)
     verdict: str = ""
 
@@ -128,25 +112,27 @@ class Report:
         return max(self.modelled_ms + self.kernels_ms, self.roofline_ms)
 
     @property
-    def hbm_percent(self) -> float:
-        """Share of the usable memory of a chip, in percent."""
-        return 100 * self.hbm_gb / self.usable_gb
+    def modelled_peak_percent(self) -> float:
+        """Useful FLOPs in `quoted_ms`, of the chip's peak: all messages hidden."""
+        return self.peak_percent(self.quoted_ms)
+
+    def peak_percent(self, ms: float) -> float:
+        """Useful FLOPs in so many milliseconds, of the chip's peak."""
+        chip = generation(self.topology)
+        at_the_peak = chip.tflops / chip.devices * ms / 1e3
+        return 100 * self.tflop / at_the_peak if ms else math.nan
 
 
-def compile_for(topology, function, *arguments, flops=None) -> Report:
-    """Compiles a function for a slice and reports what it needs.
+def compile_for(topology, jitted, *arguments, flops=None) -> Report:
+    """Compiles a jitted function for a slice and reports what it needs.
 
     Args:
       topology: its name; the arguments' shardings are over `mesh(topology)`.
-      function: anything that `jax.jit` takes, or a jitted function.
       arguments: pytrees of `jax.ShapeDtypeStruct` with shardings.
       flops: useful FLOPs of one call on all chips; None takes the compiler's count,
         which sees a loop's body once.
     """
-    if not hasattr(function, "lower"):
-        function = jax.jit(function)
-    count = len(jax.tree.leaves(arguments)[0].sharding.device_set)
-    return report(topology, count, lower(function, *arguments), flops)
+    return report(topology, lower(jitted, *arguments), flops)
 
 
 def lower(jitted, *arguments):
@@ -155,52 +141,42 @@ def lower(jitted, *arguments):
         return jitted.lower(*arguments)
 
 
-def text(jitted, *arguments) -> str:
-    """The optimised program that the compiler makes for its arguments' devices."""
-    with _quiet():
-        return lower(jitted, *arguments).compile().as_text()
-
-
-def report(topology, count, lowered, flops=None) -> Report:
-    """Compiles a lowered program for `count` devices of a slice; see `compile_for`."""
-    chip = GENERATIONS[SLICES.get(topology, topology).partition(":")[0]]
-    with _quiet():
-        try:
-            compiled = lowered.compile()
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            return Report(topology, count, verdict=out_of_memory(str(error)))
-    memory, cost, text = (
-        compiled.memory_analysis(),
-        compiled.cost_analysis(),
-        compiled.as_text(),
-    )
-    found = where_time_goes.instructions(text)
-    kinds = collectives(text)
+def report(topology, lowered, flops=None) -> Report:
+    """Compiles a lowered program for all devices of a slice; see `compile_for`."""
+    chip = generation(topology)
+    count = math.prod(sizes(topology)) * chip.devices
+    try:
+        compiled = compile_quietly(lowered)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        smaller = "Fewer prompts or shorter answers a step, more `accumulate` pieces, "
+        smaller += "LoRA or an int8 base make it smaller; more chips share it."
+        first, *_ = str(error).splitlines()
+        return Report(topology, count, verdict=f"Does not fit: {first}\n{smaller}")
+    memory, text = compiled.memory_analysis(), compiled.as_text()
+    cost = compiled.cost_analysis()
+    listed, kinds = where_time_goes.instructions(text), collectives(text)
+    by_opcode = where_time_goes.shares(listed, chip, lambda one: one.opcode)
     useful = flops / count if flops else cost.get("flops", 0.0)
     # An all-reduce is a reduce-scatter and an all-gather, so it counts twice.
     sent = sum(gb * (1 + (kind == "all-reduce")) for kind, (_, gb) in kinds.items())
-    made = Report(
+    return Report(
         topology=topology,
         chips=count,
         arguments_gb=memory.argument_size_in_bytes / GB,
         temporaries_gb=memory.temp_size_in_bytes / GB,
         hbm_gb=bytes_in_use(memory) / GB,
-        usable_gb=chip.usable_gb,
         tflop=useful / 1e12,
         compiler_tflop=cost.get("flops", 0.0) / 1e12,
         compiler_gbytes=cost.get("bytes accessed", 0.0) / 1e9,
-        modelled_ms=modelled_cycles(text) / (chip.ghz * 1e6),
-        kernels_ms=where_time_goes.kernels_ms(found, chip),
-        roofline_ms=where_time_goes.roofline_ms(found, chip),
-        unpriced=where_time_goes.unpriced(found),
+        modelled_ms=sum(row.modelled_ms for row in by_opcode),
+        kernels_ms=sum(x.bound_ms for x in by_opcode if x.label == "tpu_custom_call"),
+        roofline_ms=where_time_goes.roofline_ms(listed, chip),
         links_ms=1e3 * sent * GB / (chip.links * chip.link_gbytes * 1e9),
+        unpriced=where_time_goes.unpriced(listed),
         collectives=kinds,
     )
-    in_time = chip.tflops / chip.devices * made.quoted_ms / 1e3  # TFLOP at the peak
-    percent = 100 * made.tflop / in_time if in_time else math.nan
-    return dataclasses.replace(made, modelled_peak_percent=percent)
 
 
 def bytes_in_use(memory) -> int:
@@ -214,20 +190,10 @@ def bytes_in_use(memory) -> int:
     return min(memory.peak_memory_in_bytes, together)
 
 
-def out_of_memory(message: str) -> str:
-    """The compiler's error in three lines: how much too much, what is largest."""
-    need = re.search(r"(?:Used|required[^()]*\()\s*([\d.]+[KMGT])", message)
-    have = re.search(r"(?:of|exceeds available HBM \()\s*([\d.]+[KMGT])", message)
-    largest = re.findall(r"Size: ([\d.]+[KMGT]).*?\n(?:.*\n)*?.*?Shape: (\S+)", message)
-    shown = ", ".join(f"{size} {shape}" for size, shape in largest[:3])
-    return (
-        f"Does not fit: needs {need[1] if need else 'more'} of "
-        f"{have[1] if have else 'the'} HBM on a chip.\n"
-        + (f"Largest buffers: {shown}.\n" if shown else "")
-        + "Fewer prompts or shorter answers a step, more `accumulate` pieces, a "
-        "smaller token chunk, LoRA or an int8 base make it smaller; more chips share "
-        "it."
-    )
+def compile_quietly(lowered):
+    """Compiles a lowered program for its devices, without libtpu's log on the page."""
+    with _quiet():
+        return lowered.compile()
 
 
 @contextlib.contextmanager

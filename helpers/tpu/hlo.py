@@ -13,12 +13,13 @@ import numpy as np
 
 GB = 2**30
 UNKNOWN = 1 << 62  # what the compiler writes where it has no estimate, or more
-FLOPS_A_CYCLE = 2 * 4 * 128 * 128  # of v5e's four units
-KINDS = "all-gather all-reduce reduce-scatter all-to-all collective-permute".split()
+COLLECTIVES = (
+    "all-gather all-reduce reduce-scatter all-to-all collective-permute".split()
+)
 PIECES = frozenset("dynamic-slice gather slice".split())
 MOVES = PIECES | frozenset(
-    "broadcast concatenate copy dynamic-update-slice pad reverse reshape "
-    "transpose".split()
+    "broadcast concatenate convert copy dynamic-update-slice fusion pad reshape "
+    "reverse select transpose".split()
 )
 FREE = frozenset("bitcast constant get-tuple-element iota parameter tuple".split())
 LOOPS = frozenset("call conditional while".split())
@@ -34,6 +35,11 @@ class Part(NamedTuple):
     operands: list[str]
     line: str
 
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the result is one number, such as a place in an array."""
+        return re.match(r"\w+\[\]", self.shape) is not None
+
 
 class Program:
     """The computations of a compiled program, and how often each one runs.
@@ -41,27 +47,29 @@ class Program:
     Attributes:
       parts: instructions by the name of their computation.
       entry: the computation that the program begins with.
-      shapes: of all instructions' results, by name.
+      named: all instructions by their names.
+      shapes: results of all instructions. That of an asynchronous start is its `-done`.
     """
 
     def __init__(self, text: str):
         self.parts: dict[str, list[Part]] = {}
-        self.entry, parts = "", []
         # A kernel's metadata breaks its line.
         text = re.sub(r"\{kernel_metadata=\{\n[^\n]*\n\}\}", "{}", text)
         for line in text.splitlines():
             if head := re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{\s*$", line):
                 parts = self.parts[head[2]] = []
-                self.entry = head[2] if head[1] else self.entry
-            elif found := re.match(
+                self.entry = head[2]  # the last one, which the program begins with
+            elif match := re.match(
                 r"\s+(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\(([^)]*)",
                 line,
             ):
-                name, shape, opcode, operands = found.groups()
+                name, shape, opcode, operands = match.groups()
                 names = re.findall(r"%([\w.\-]+)", operands)
                 parts.append(Part(name, shape, opcode, names, line))
-        every = (part for parts in self.parts.values() for part in parts)
-        self.shapes = {part.name: part.shape for part in every}
+        every = [part for parts in self.parts.values() for part in parts]
+        self.named = {part.name: part for part in every}
+        done = {x.operands[0]: x.shape for x in every if x.opcode.endswith("-done")}
+        self.shapes = {part.name: part.shape for part in every} | done
 
     def body(self, part: Part) -> list[Part]:
         """The instructions that a fusion is made of; none for others."""
@@ -81,42 +89,35 @@ class Program:
         """
         for part in self.parts[name or self.entry]:
             yield part, times
-            line = part.line
-            loop = re.search(r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", line)
-            if part.opcode == "while" and loop:
+            if part.opcode == "while":
+                loop = re.search(
+                    r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", part.line
+                )
                 yield from self.walk(loop[2], times * self._trips(loop[1]))
             if part.opcode == "conditional":
-                found = re.search(r"branch_computations=\{([^}]*)\}", line)
-                either = re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", line)
-                branches = re.findall(r"[\w.\-]+", found[1]) if found else either
+                names = re.findall(r"%([\w.\-]+)", part.line)
+                branches = [name for name in names if name in self.parts]
                 yield from self.walk(max(branches, key=self._cycles), times)
             # A collective that overlaps with matmuls is cut into fusions: a start, some
             # matmuls that carry it, a done. The start contains it.
-            if begun := re.search(r"%async-collective-start.* calls=%([\w.\-]+)", line):
-                yield from self.walk(begun[1], times)
+            if part.name.startswith("async-collective-start"):
+                for inner in self.body(part):
+                    yield inner, times
 
     def _trips(self, condition):
         """How often a loop runs: the largest constant its condition compares with."""
-        text = "\n".join(part.line for part in self.parts.get(condition, ()))
-        found = re.findall(r"s32\[\][^=]*constant\((\d+)\)", text)
-        return max(map(int, found), default=1)
+        text = "\n".join(part.line for part in self.parts[condition])
+        numbers = re.findall(r"s32\[\][^=]*constant\((\d+)\)", text)
+        return max(map(int, numbers), default=1)
 
     def _cycles(self, name):
-        return sum(
-            times * (estimate(part.line) + kernel_flops(part.line) // FLOPS_A_CYCLE)
-            for part, times in self.walk(name)
-        )
+        return sum(n * (estimate(part.line) or 0) for part, n in self.walk(name))
 
 
-def estimate(line: str) -> int:
-    """Cycles of an instruction by the compiler's estimate; 0 where it has none."""
-    found = re.search(r'"estimated_cycles":"(\d+)"', line)
-    return int(found[1]) if found and int(found[1]) < UNKNOWN else 0
-
-
-def modelled_cycles(text: str) -> int:
-    """Cycles of a compiled program by the compiler's estimates, loops included."""
-    return sum(times * estimate(part.line) for part, times in Program(text).walk())
+def estimate(line: str) -> int | None:
+    """Cycles of an instruction by the compiler's estimate; None where it has none."""
+    match = re.search(r'"estimated_cycles":"(\d+)"', line)
+    return int(match[1]) if match and int(match[1]) < UNKNOWN else None
 
 
 def kernel_flops(line: str) -> int:
@@ -126,61 +127,52 @@ def kernel_flops(line: str) -> int:
     of which a unit multiplies 128 at a time, used or not. Forward it has two matmuls of
     all pairs, backward three for the queries, and four for keys and values.
     """
-    found = re.search(r"/pairs_(\d+)_wide_(\d+)/.*/splash_\w+_(fwd|dq|dkv)_", line)
-    if 'custom_call_target="tpu_custom_call"' not in line or not found:
+    match = re.search(r"/pairs_(\d+)_wide_(\d+)/.*/splash_\w+_(fwd|dq|dkv)_", line)
+    if 'custom_call_target="tpu_custom_call"' not in line or not match:
         return 0
-    matmuls = {"fwd": 2, "dq": 3, "dkv": 4}[found[3]]
-    return 2 * matmuls * int(found[1]) * -(-int(found[2]) // 128) * 128
+    matmuls = {"fwd": 2, "dq": 3, "dkv": 4}[match[3]]
+    return 2 * matmuls * int(match[1]) * -(-int(match[2]) // 128) * 128
 
 
 def collectives(text: str) -> dict[str, tuple[int, float]]:
     """{kind: (how many run, GiB that their results take on one chip)} of a program."""
-    found: dict[str, tuple[int, float]] = {}
-    for part, times in Program(text).walk():
+    program, totals = Program(text), {}
+    for part, times in program.walk():
         kind = part.opcode.removesuffix("-start")
-        if kind not in KINDS:
-            continue
-        shapes = re.findall(r"(\w+)\[([\d,]*)\]", part.shape)
-        if kind != part.opcode:  # asynchronous: (operands, results, scalars)
-            shapes = [shape for shape in shapes if shape[1]]
-            shapes = shapes[len(shapes) // 2 :]
-        count, size = found.get(kind, (0, 0.0))
-        size += times * sum(array_bytes(*shape) for shape in shapes) / GB
-        found[kind] = (count + times, size)
-    return found
+        if kind in COLLECTIVES:
+            count, size = totals.get(kind, (0, 0.0))
+            size += times * _bytes(program.shapes[part.name]) / GB
+            totals[kind] = count + times, size
+    return totals
+
+
+def kind(program: Program, part: Part) -> str:
+    """What an instruction does, with all that is fused in it.
+
+    Returns:
+      "product" for matmuls, "reduction", "move" for what computes no number, "loop",
+      whose body is listed itself, or "elementwise".
+    """
+    if part.opcode in LOOPS:
+        return "loop"
+    inside = list(program.inside(part))
+    opcodes = {one.opcode for one in inside}
+    library = re.search(r'custom_call_target="[^"]*(matmul|dot)', part.line)
+    if opcodes & MATMULS or library:
+        return "product"
+    if opcodes & {"reduce", "reduce-window"}:
+        return "reduction"
+    # A scalar only says where a piece begins.
+    arrays = {one.opcode for one in inside if not one.is_scalar}
+    return "move" if arrays <= MOVES | FREE else "elementwise"
 
 
 def operation_kinds(text: str) -> dict[str, str]:
-    """What the operations of a compiled program do, by name.
-
-    Returns:
-      "product" for matmuls, also as a part of a fusion; "move" for what computes no
-      number; "loop", whose body is listed itself; or "rest".
-    """
+    """{name: "product", "move", "loop" or "rest"} of a program's operations."""
     program = Program(text)
-
-    def opcodes(part):
-        """What it is made of, fused operations included."""
-        if re.match(r"\w+\[\]", part.shape):  # a scalar only says where a piece begins
-            return {"constant"}
-        called = re.search(r"(?:calls|to_apply)=%?([\w.\-]+)", part.line)
-        if part.opcode in ("fusion", "call") and called and called[1] in program.parts:
-            return {x for inner in program.parts[called[1]] for x in opcodes(inner)}
-        if part.opcode == "custom-call" and re.search(
-            'target="[^"]*(matmul|dot)', part.line
-        ):
-            return {"dot"}
-        return {part.opcode}
-
-    def kind(part):
-        if part.opcode in LOOPS:
-            return "loop"
-        made_of = opcodes(part)
-        if made_of & MATMULS:
-            return "product"
-        return "move" if made_of - FREE <= MOVES else "rest"
-
-    return {part.name: kind(part) for parts in program.parts.values() for part in parts}
+    kinds = {name: kind(program, part) for name, part in program.named.items()}
+    rest = ("reduction", "elementwise")
+    return {name: "rest" if each in rest else each for name, each in kinds.items()}
 
 
 def array_bytes(kind: str, axes: str) -> int:
@@ -192,11 +184,9 @@ def array_bytes(kind: str, axes: str) -> int:
 
 def _arrays(shape: str) -> list[tuple[int, int]]:
     """(bytes, bytes in HBM) of each array; the rest is in the chip's own memory."""
-    found = []
-    for kind, axes, layout in re.findall(r"(\w+)\[([\d,]*)\](\{[^}]*\})?", shape):
-        size = array_bytes(kind, axes)
-        found.append((size, 0 if "S(" in layout else size))
-    return found
+    arrays = re.findall(r"(\w+)\[([\d,]*)\](\{[^}]*\})?", shape)
+    sizes = [(array_bytes(kind, axes), layout) for kind, axes, layout in arrays]
+    return [(size, 0 if "S(" in layout else size) for size, layout in sizes]
 
 
 def _bytes(shape: str) -> int:
@@ -214,28 +204,19 @@ def hbm_bytes(program: Program, part: Part) -> int:
     replaced, only the piece counts.
     """
     operands = [program.shapes.get(name, "") for name in part.operands]
-    if (
-        part.opcode.endswith("-start")
-        and part.opcode.removesuffix("-start") not in KINDS
-    ):
-        # The shape of an asynchronous copy is (to, from, …). That of other starts is
-        # (from, to, …), or ((from, indices, …), to, …).
-        arrays = _arrays(part.shape)
-        inner = re.match(r"\(\((.*?)\),", part.shape)
-        before = len(_arrays(inner[1])) if inner else part.opcode != "copy-start"
-        size, in_hbm = arrays[min(before, len(arrays) - 1)]
-        return in_hbm + size * any(map(_in_hbm, operands))
-    body = program.body(part)
-    if body:
-        read = sum(
-            min(_in_hbm(shape), _read(program, body, _parameter(body, i)))
+    result, kind = program.shapes[part.name], part.opcode.removesuffix("-start")
+    if kind != part.opcode and kind not in COLLECTIVES:  # a copy beside other work
+        return _in_hbm(result) + _bytes(result) * any(map(_in_hbm, operands))
+    if body := program.body(part):
+        moved = sum(
+            min(_in_hbm(shape), _read(program, body, i))
             for i, shape in enumerate(operands)
         )
-        new = _new_bytes(program, body, body[-1])
-        places = _arrays(part.shape)
-        return read + sum(
-            min(size, in_hbm) for size, (_, in_hbm) in zip(new, places, strict=False)
-        )
+        for new, (_, in_hbm) in zip(
+            _new_bytes(program, body[-1]), _arrays(part.shape), strict=False
+        ):
+            moved += min(new, in_hbm)
+        return moved
     if part.opcode in PIECES:
         return 2 * _bytes(part.shape)
     if part.opcode == "dynamic-update-slice":
@@ -243,47 +224,35 @@ def hbm_bytes(program: Program, part: Part) -> int:
     return sum(map(_in_hbm, (part.shape, *operands)))
 
 
-def _parameter(body, number):
-    """The name by which a computation calls its operand of this number."""
-    for part in body:
-        if part.opcode == "parameter" and f"parameter({number})" in part.line:
-            return part.name
-    return ""
-
-
-def _read(program, body, name):
-    """Bytes of an array that a computation reads: all, or the pieces it cuts."""
+def _read(program, body, number):
+    """Bytes of an operand that a computation reads: the pieces it cuts, or no limit."""
     total = 0
+    names = {part.name for part in body if f"parameter({number})" in part.line}
     for user in body:
-        if name not in user.operands or user.opcode == "tuple":  # a tuple hands it on
+        used = [i for i, name in enumerate(user.operands) if name in names]
+        if not used or user.opcode == "tuple":  # a tuple hands it on
             continue
-        first = user.operands[0] == name
-        inner = program.body(user)
+        first, inner = used[0] == 0, program.body(user)
         if user.opcode == "bitcast" or user.opcode == "dynamic-update-slice" and first:
-            total += _read(program, body, user.name)  # under its new name
+            names.add(user.name)  # the same array under another name
         elif user.opcode in PIECES and first:
             total += _bytes(user.shape)
         elif inner:
-            for number, operand in enumerate(user.operands):
-                if operand == name:
-                    total += _read(program, inner, _parameter(inner, number))
+            total += sum(_read(program, inner, i) for i in used)
         else:
-            return _bytes(program.shapes[name])
+            return math.inf
     return total
 
 
-def _new_bytes(program, body, part):
+def _new_bytes(program, part):
     """Bytes of each array of a result that are new: all, or the piece put into it."""
-    by_name = {other.name: other for other in body}
-    operands = [by_name[name] for name in part.operands if name in by_name]
-    if part.opcode == "tuple":
-        return [size for one in operands for size in _new_bytes(program, body, one)]
-    if part.opcode == "bitcast" and operands:
-        return _new_bytes(program, body, operands[0])
+    operands = [program.named[name] for name in part.operands if name in program.named]
+    if part.opcode in ("bitcast", "tuple"):
+        return [size for one in operands for size in _new_bytes(program, one)]
     if part.opcode == "dynamic-update-slice":
-        return [_bytes(program.shapes[part.operands[1]])]
+        return [_bytes(operands[1].shape)]
     if inner := program.body(part):
-        return _new_bytes(program, inner, inner[-1])
+        return _new_bytes(program, inner[-1])
     return [size for size, _ in _arrays(part.shape)]
 
 
@@ -306,35 +275,27 @@ def matmul_flops(shapes: dict[str, str], part: Part) -> float:
     if not labels or not left or not right:
         return 0
     flops = 2.0 * math.prod(out) * right[labels[2].index("i")]
-    window = re.search(r"window=\{([^}]*)\}", part.line)
-    for axis, settings in enumerate(_window(window[1]) if window else ()):
-        size, stride, pad, lhs_dilate, rhs_dilate = settings
+    text = re.search(r"window=\{([^}]*)\}", part.line)
+    window = dict(item.split("=") for item in text[1].split()) if text else {}
+
+    def setting(name, axis, default=1):
+        """That of one axis; of padding, "1_2x0_0", the numbers before."""
+        words = window[name].split("x") if name in window else ()
+        return int(words[axis].partition("_")[0]) if words else default
+
+    for axis in range(len(labels[1]) - 2):
         inputs = left[labels[1].index(str(axis))]
         outputs = out[labels[3].index(str(axis))]
-        places = (
-            stride * np.arange(outputs)[:, None] + rhs_dilate * np.arange(size) - pad
-        )
-        used = (places >= 0) & (places <= (inputs - 1) * lhs_dilate)
-        used &= places % lhs_dilate == 0
+        spread = setting("lhs_dilate", axis)
+        place = setting("stride", axis) * np.arange(outputs)[:, None]
+        place = place + setting("rhs_dilate", axis) * np.arange(setting("size", axis))
+        place = place - setting("pad", axis, 0)
+        used = (place >= 0) & (place <= (inputs - 1) * spread) & (place % spread == 0)
         flops *= int(used.sum()) / max(outputs, 1)
     return flops
 
 
-def _window(text: str) -> Iterator[tuple[int, ...]]:
-    """(size, stride, padding before, lhs and rhs dilation) of each axis of a window."""
-    words = dict(item.split("=") for item in text.split())
-    count = len(words["size"].split("x"))
-    defaults = {"size": 1, "stride": 1, "pad": 0, "lhs_dilate": 1, "rhs_dilate": 1}
-    columns = [
-        [int(word.partition("_")[0]) for word in words[name].split("x")]
-        if name in words
-        else [default] * count
-        for name, default in defaults.items()
-    ]
-    return zip(*columns, strict=True)
-
-
 def _axes(shape: str) -> list[int]:
     """The axes of an array's shape, "bf16[8,128]{1,0}" -> [8, 128]."""
-    found = re.search(r"\w+\[([\d,]*)\]", shape)
-    return [int(size) for size in found[1].split(",") if size] if found else []
+    match = re.search(r"\w+\[([\d,]*)\]", shape)
+    return [int(size) for size in match[1].split(",") if size] if match else []

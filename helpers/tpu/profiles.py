@@ -45,8 +45,8 @@ class Profile(NamedTuple):
 
     def span(self, name: str) -> Span:
         """The only span of this name."""
-        (found,) = [span for span in self.spans if span.name == name]
-        return found
+        (only,) = [span for span in self.spans if span.name == name]
+        return only
 
     def within(self, span: Span) -> "Profile":
         """What began between the span's start and its end."""
@@ -63,12 +63,12 @@ def recording(folder) -> pathlib.Path:
     Raises:
       FileNotFoundError: nothing was recorded there.
     """
-    found = list(pathlib.Path(folder).glob("**/*.xplane.pb"))
-    if not found:
+    files = list(pathlib.Path(folder).glob("**/*.xplane.pb"))
+    if not files:
         raise FileNotFoundError(
             f"No recording in {folder}: run `with jax.profiler.trace(folder):` first."
         )
-    return max(found, key=lambda file: file.stat().st_mtime_ns)
+    return max(files, key=lambda file: file.stat().st_mtime_ns)
 
 
 def read(folder) -> Profile:
@@ -149,14 +149,13 @@ def programs(folder) -> dict[str, str]:
         texts[name] = text.decode() if isinstance(text, bytes) else text
     ran: dict[str, set[str]] = {}
     for operation in read(file.parent).operations:
-        ran.setdefault(operation.program, set()).add(operation.name)
-    found = {}
-    for program, parts in ran.items():
+        ran.setdefault(operation.program, set()).add(f"%{operation.name} = ")
+    same: dict[str, str] = {}
+    for program, operations in ran.items():
         # A program from JAX's cache runs under the number it had when it was compiled,
         # and stands in the recording under another. Its operations decide.
         for name in sorted(texts, key=lambda name: name != program):
-            same_name = name.partition("(")[0] == program.partition("(")[0]
-            if same_name and all(f"%{part} = " in texts[name] for part in parts):
-                found[program] = texts[name]
-                break
-    return found
+            is_version = name.partition("(")[0] == program.partition("(")[0]
+            if is_version and all(x in texts[name] for x in operations):
+                same.setdefault(program, texts[name])
+    return same

@@ -23,7 +23,7 @@ from helpers.training.update import build_update
 
 
 def abstract_model(
-    config, *, rank=0, stored="", dtype=jnp.bfloat16, table_on_host=False
+    config, rank=0, stored="", dtype=jnp.bfloat16, table_on_host=False, frozen=False
 ):
     """A model without numbers: LoRA on a frozen base, or all of it trained in float32.
 
@@ -32,19 +32,12 @@ def abstract_model(
       stored: how the frozen base is stored, one of `quantized.KINDS`; "" is `dtype`.
       dtype: of a frozen base, and of all activations.
       table_on_host: whether Gemma 4's per-layer table is in the host's memory.
+      frozen: never trained, as a teacher, or a model to evaluate.
     """
-    weights = dtype if rank else jnp.float32
-    return _shapes(config, weights, dtype, stored, table_on_host, rank)
+    weights = dtype if rank or frozen else jnp.float32
 
-
-def frozen_model(config, dtype=jnp.bfloat16, stored="", table_on_host=False):
-    """A model that is never trained: a teacher, or one to evaluate."""
-    return _shapes(config, dtype, None, stored, table_on_host, 0)
-
-
-def _shapes(config, weights, activations, stored, table_on_host, rank):
     def build():
-        model = Transformer(config, nnx.Rngs(0), weights, activations=activations)
+        model = Transformer(config, nnx.Rngs(0), weights, activations=dtype)
         model = lora.quantize(model, stored) if stored else model
         model = keep_on_host(model) if table_on_host else model
         return lora.add(model, rank) if rank else model
@@ -79,10 +72,9 @@ def update(
       minibatches, accumulate: updates, and pieces of each.
       frozen: abstract modules that the objective is given.
     """
-    graph, *states = nnx.split(model, lora.trainable(model), ...)
-    params, fixed = states
-    teachers = [_placed(nnx.state(module), mesh) for module in frozen]
+    graph, params, fixed = nnx.split(model, lora.trainable(model), ...)
     opt_state = _moments(params, optimizer, mesh)
+    teachers = [_placed(nnx.state(module), mesh) for module in frozen]
     params, fixed = _placed(params, mesh), _placed(fixed, mesh)
     layout = NamedSharding(mesh, PartitionSpec(None, None, "data"))
     cut = minibatches, accumulate
@@ -143,9 +135,8 @@ def packed_batch(rows, length, vision=None):
     """Shapes of a batch of packed rows; with a VisionConfig, of one picture a row."""
     names = ("tokens", "positions", "segment_ids")
     batch = {name: ((rows, length), jnp.int32) for name in names}
-    return (
-        _pictures(rows, vision) | batch | {"loss_mask": ((rows, length), jnp.float32)}
-    )
+    batch["loss_mask"] = ((rows, length), jnp.float32)
+    return _pictures(rows, vision) | batch
 
 
 def rollout(
@@ -156,17 +147,16 @@ def rollout(
     Where the model can see, every prompt has a picture.
     """
     graph, state = nnx.split(model)
-    rows = NamedSharding(mesh, PartitionSpec("data"))
     one = NamedSharding(mesh, PartitionSpec())
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), (prompts, group)))
-    keys = jax.ShapeDtypeStruct(keys.shape, keys.dtype, sharding=rows)
-    tokens = jax.ShapeDtypeStruct((prompts, prompt_tokens), jnp.int32, sharding=rows)
-    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=one)
-    images = [
-        jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
-        for shape, dtype in _pictures(prompts, model.config.vision).values()
-    ]
 
+    def rows(shape, dtype):
+        layout = NamedSharding(mesh, PartitionSpec("data"))
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=layout)
+
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), (prompts, group)))
+    tokens = rows((prompts, prompt_tokens), jnp.int32)
+    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=one)
+    images = [rows(*each) for each in _pictures(prompts, model.config.vision).values()]
     generate = functools.partial(
         sampling._generate.plain,
         graph,
@@ -177,5 +167,6 @@ def rollout(
         nucleus=False,
     )
     heat = number if greedy else tempering(1.0)
+    keys = rows(keys.shape, keys.dtype)
     arguments = (_placed(state, mesh), tokens, tokens, keys, heat, number, *images)
     return jax.jit(generate), arguments

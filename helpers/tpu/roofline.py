@@ -157,15 +157,13 @@ def forward_flops(
             tokens = sum(text.number * text.tokens for text in passing)
             base += tokens * sum(rows * columns for rows, columns in shapes)
             thin += tokens * sum(map(sum, shapes))
-            # Gemma 4's per-layer vectors of a token are made, gated and added.
-            if shapes is others and c.gemma4:
-                base += tokens * 3 * c.width * c.gemma4.per_layer
+        if c.gemma4:  # per-layer vectors of a token are made, gated and added
+            base += tokens * 3 * c.width * c.gemma4.per_layer
         window = None if c.is_global(i) else c.window
-        pairs = sum(
+        attention += others[0][1] * sum(
             text.number * visible_pairs(text.before, text.tokens, window)
             for text in through
         )
-        attention += others[0][1] * pairs
     return Products(
         base=2 * base,
         head=2 * scored * c.width * c.vocab_size,

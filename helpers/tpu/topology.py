@@ -57,6 +57,22 @@ GENERATIONS = {
 }
 SLICES = {"v5e-1": "v5e:1x1", "v5e-8": "v5e:2x4"}
 
+
+def generation(name: str) -> Generation:
+    """The kind of chip of a slice called "v5e-8", or "v5p:4x4x4".
+
+    Raises:
+      LookupError: there is none.
+    """
+    return GENERATIONS[SLICES.get(name, name).partition(":")[0]]
+
+
+def sizes(name: str) -> tuple[int, int, int]:
+    """Chips of a slice along x, y and z."""
+    x, y, z = [*map(int, SLICES.get(name, name).partition(":")[2].split("x")), 1][:3]
+    return x, y, z
+
+
 _FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16".split()
 _DEEP = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16".split()
 # What Google Cloud rents: its pages on v5e, v6e, v4, v5p and Ironwood. The largest
@@ -90,9 +106,7 @@ class Slice:
     @property
     def hosts(self) -> int:
         """How many hosts, the computers that the chips are plugged into."""
-        return int(
-            np.prod([n // h for n, h in zip(self.shape, self._host, strict=True)])
-        )
+        return self.chips // int(np.prod(self._host))
 
     @property
     def hbm_gb(self) -> float:
@@ -151,16 +165,12 @@ class Slice:
         place = {tuple(at): i for i, at in enumerate(self.coordinates.tolist())}
         pairs, closing = [], []
         for at, i in place.items():
-            for axis, (size, ring) in enumerate(
-                zip(self.shape, self.rings, strict=True)
-            ):
+            for axis, size in enumerate(self.shape):
                 is_last = at[axis] == size - 1
-                if is_last and not (ring and size > 2):
-                    continue
-                after = list(at)
-                after[axis] = (at[axis] + 1) % size
-                pairs.append((i, place[tuple(after)]))
-                closing.append(is_last)
+                if not is_last or self.rings[axis] and size > 2:
+                    after = (*at[:axis], (at[axis] + 1) % size, *at[axis + 1 :])
+                    pairs.append((i, place[after]))
+                    closing.append(is_last)
         return np.array(pairs, int).reshape(-1, 2), np.array(closing, bool)
 
     def hops(self, chip: int) -> np.ndarray:
@@ -177,12 +187,10 @@ def named(name: str) -> Slice:
     """The slice called `name`, such as "v5e:2x4" or "v5p:4x4x4".
 
     Raises:
-      ValueError: nobody rents one of this name; says which there are.
+      ValueError: nobody rents one of this name.
     """
     kind, _, shape = name.partition(":")
-    if kind not in SHAPES:
-        raise ValueError(f"No chip {kind!r}: there are {', '.join(SHAPES)}.")
-    if shape not in SHAPES[kind]:
-        raise ValueError(f"No {kind} of {shape!r}: {', '.join(SHAPES[kind])}.")
-    x, y, z, *_ = [int(size) for size in shape.split("x")] + [1, 1]
-    return Slice(GENERATIONS[kind], (x, y, z))
+    if shape not in SHAPES.get(kind, ()):
+        known = "; ".join(f"{kind}: {', '.join(SHAPES[kind])}" for kind in SHAPES)
+        raise ValueError(f"No slice {name!r}. There are {known}.")
+    return Slice(GENERATIONS[kind], sizes(name))

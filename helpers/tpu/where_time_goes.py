@@ -4,13 +4,15 @@ The optimised program names the compiler's estimate of cycles for most instructi
 Beside them stand the FLOPs and the bytes in HBM of each instruction, which give the
 time that a chip needs at least. Neither is a measurement. Separate elementwise passes
 are estimated too high, and asynchronous copies and Pallas kernels have no estimate at
-all (`kernels_ms` is what the latter take at least).
+all: what is known of the latter is their bound.
 """
 
 import collections
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+import numpy as np
 
 from helpers.tpu import hlo
 from helpers.tpu.topology import Generation
@@ -69,49 +71,35 @@ def instructions(text: str) -> list[Instruction]:
     Args:
       text: of the optimised program, `compiled.as_text()`.
     """
-    program, found = hlo.Program(text), []
+    program, listed = hlo.Program(text), []
     for part, times in program.walk():
-        line = part.line
+        cycles = hlo.estimate(part.line)
         if part.opcode in hlo.FREE | hlo.LOOPS:
             continue
-        cycles = hlo.estimate(line)
-        priced = cycles or '"estimated_cycles":"0"' in line
-        if not priced and not _takes_time(part):
+        if cycles is None and not _takes_time(part):
             continue
-        inside = list(program.inside(part))
-        matmuls = [one for one in inside if one.opcode in hlo.MATMULS]
+        matmuls = [one for one in program.inside(part) if one.opcode in hlo.MATMULS]
         flops = sum(hlo.matmul_flops(program.shapes, one) for one in matmuls)
-        source = (matmuls[0] if matmuls else part).line
-        called = re.search(r'custom_call_target="([^"]*)"', line)
-        found.append(
+        called = re.search(r'custom_call_target="([^"]*)"', part.line)
+        listed.append(
             Instruction(
                 name=part.name,
                 opcode=called[1] if called else part.opcode,
-                phase=_phase(source),
-                kind=_kind({one.opcode for one in inside}),
+                phase=_phase((matmuls[0] if matmuls else part).line),
+                kind=hlo.kind(program, part),
                 times=times,
-                cycles=times * cycles if priced else None,
-                flops=times * (flops + hlo.kernel_flops(line)),
+                cycles=None if cycles is None else times * cycles,
+                flops=times * (flops + hlo.kernel_flops(part.line)),
                 bytes=times * hlo.hbm_bytes(program, part),
             )
         )
-    return found
+    return listed
 
 
 def _takes_time(part: hlo.Part) -> bool:
     """Whether an instruction takes time, though the compiler has no estimate for it."""
-    is_scalar = part.shape.partition("{")[0].endswith("[]")
     reserves = 'custom_call_target="AllocateBuffer"' in part.line
-    return part.opcode in WORK and not is_scalar and not reserves
-
-
-def _kind(opcodes: set[str]) -> str:
-    if opcodes & hlo.MATMULS:
-        return "product"
-    if opcodes & {"reduce", "reduce-window"}:
-        return "reduction"
-    moves = hlo.MOVES | hlo.FREE | {"convert", "fusion", "select"}
-    return "move" if opcodes <= moves else "elementwise"
+    return part.opcode in WORK and not part.is_scalar and not reserves
 
 
 def _phase(line: str) -> str:
@@ -124,22 +112,18 @@ def _phase(line: str) -> str:
 
 
 def shares(
-    found: Iterable[Instruction],
-    chip: Generation,
-    by: Callable[[Instruction], str],
+    listed: Iterable[Instruction], chip: Generation, by: Callable[[Instruction], str]
 ) -> list[Share]:
     """Instructions summed up by what `by` calls them, the longest first.
 
     Those without an estimate count in `bound_ms` alone.
     """
-    sums: dict[str, list[float]] = collections.defaultdict(lambda: [0.0] * 4)
-    for one in found:
+    sums: dict[str, np.ndarray] = collections.defaultdict(lambda: np.zeros(4))
+    for one in listed:
         modelled = (one.cycles or 0) / (chip.ghz * 1e6)
-        added = modelled, max(_least_ms(one, chip)), one.flops / 1e12, one.bytes / 1e9
-        total = sums[by(one)]
-        for i, x in enumerate(added):
-            total[i] += x
-    rows = [Share(label, *total) for label, total in sums.items()]
+        bound = max(_least_ms(one, chip))
+        sums[by(one)] += modelled, bound, one.flops / 1e12, one.bytes / 1e9
+    rows = [Share(label, *total.tolist()) for label, total in sums.items()]
     return sorted(rows, key=lambda row: -max(row.modelled_ms, row.bound_ms))
 
 
@@ -149,7 +133,7 @@ def _least_ms(one: Instruction, chip: Generation) -> tuple[float, float]:
     return one.flops / rates[0], one.bytes / rates[1]
 
 
-def roofline_ms(found: Iterable[Instruction], chip: Generation) -> float:
+def roofline_ms(listed: Iterable[Instruction], chip: Generation) -> float:
     """What a device needs at least for what it computes and moves in this program.
 
     Instructions run one after another, each no faster than its matmuls at the peak or
@@ -157,23 +141,17 @@ def roofline_ms(found: Iterable[Instruction], chip: Generation) -> float:
     together are no faster than the bandwidth either.
     """
     in_turn = moved = 0.0
-    for one in found:
+    for one in listed:
         compute, move = _least_ms(one, chip)
         moved += move
         in_turn += 0.0 if one.opcode.endswith("-start") else max(compute, move)
     return max(in_turn, moved)
 
 
-def kernels_ms(found: Iterable[Instruction], chip: Generation) -> float:
-    """What kernels of Pallas take at least, for which the compiler has no estimate."""
-    kernels = (one for one in found if one.opcode == "tpu_custom_call")
-    return sum(max(_least_ms(one, chip)) for one in kernels)
-
-
-def unpriced(found: Iterable[Instruction]) -> dict[str, int]:
+def unpriced(listed: Iterable[Instruction]) -> dict[str, int]:
     """How often which instructions without an estimate run, by opcode."""
     counts = collections.Counter[str]()
-    for one in found:
+    for one in listed:
         if one.cycles is None:
             counts[one.opcode] += one.times
     return dict(counts.most_common())

@@ -91,13 +91,10 @@ def test_totals_are_those_that_google_publishes():
     assert [(part.chips, part.hosts) for part in deep] == [(64, 16), (1024, 256)]
 
 
-@pytest.mark.parametrize("name", ["v9:2x2", "v5e:3x3", ""])
-def test_a_slice_that_nobody_rents_is_said(name):
-    with pytest.raises(ValueError, match="2x4|v5e, v6e|4x4x4"):
-        topology.named(name)
-
-
 def test_every_shape_has_a_generation_and_its_own_name_back():
+    for name in ("v9:2x2", "v5e:3x3"):
+        with pytest.raises(ValueError, match="v5e: 1x1, 2x2"):
+            topology.named(name)
     assert set(topology.SHAPES) == set(topology.GENERATIONS)
     for kind, shapes in topology.SHAPES.items():
         for shape in shapes:
