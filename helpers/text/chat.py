@@ -332,19 +332,20 @@ def require_same_tokens(student, teacher) -> None:
     ours, theirs = student.get_vocab(), teacher.get_vocab()
     probe = "Tom has 1,205 eggs.\n#### -3.5 é 🥚"
     different = [word for word in ours if theirs.get(word) != ours[word]]
+    prompts, ends = (
+        [read(student), read(teacher)]
+        for read in (lambda tokenizer: prompt_tokens(tokenizer, probe), eos_ids)
+    )
     if len(ours) != len(theirs):
         why = f"the student's has {len(ours)} entries, the teacher's {len(theirs)}"
     elif different:
         word = min(different, key=ours.get)
         place = theirs.get(word, "in none")
         why = f"{word!r} is entry {ours[word]} for the student, {place} for the teacher"
-    elif prompt_tokens(student, probe) != prompt_tokens(teacher, probe):
+    elif prompts[0] != prompts[1]:
         why = "they split or wrap the same question differently"
-    elif eos_ids(student) != eos_ids(teacher):
-        why = (
-            f"answers end with {eos_ids(student)} for the student, {eos_ids(teacher)} "
-            "for the teacher"
-        )
+    elif ends[0] != ends[1]:
+        why = f"answers end with {ends[0]} for the student, {ends[1]} for the teacher"
     else:
         return
     raise ValueError(

@@ -183,25 +183,19 @@ def load_tokenizer(folder):
 
 def _add_family_template(tokenizer, folder):
     """Gives the tokenizer the template of the family that config.json names."""
-    path, family = folder / "config.json", ""
+    path = folder / "config.json"
     try:
         config = json.loads(path.read_text("utf-8"))
         by_class = (config.get("architectures") or [""])[0].split("For")[0].lower()
         family = str(config.get("model_type") or by_class)
-        template = read_template(family)
-    except FileNotFoundError:
-        template = None
-    except (json.JSONDecodeError, AttributeError) as error:
+        tokenizer.chat_template = read_template(family)
+    except (OSError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{path} cannot be read ({error}). Cut off while it was written? Delete "
-            "it, and fetch or make the model folder again."
+            f"The tokenizer in {folder} has no chat template (base models often have "
+            f"none), and its config.json names no family that has one here ({error}). "
+            "Use the instruct model's folder, or set tokenizer.chat_template = "
+            'helpers.text.tokenizer.read_template("gemma3") and save it.'
         ) from error
-    except ValueError as error:
-        why = f"the model_type of its config.json, {error}"
-        raise ValueError(_NO_TEMPLATE.format(folder, why)) from None
-    if template is None:
-        raise ValueError(_NO_TEMPLATE.format(folder, "there is no config.json."))
-    tokenizer.chat_template = template
     if tokenizer.bos_token is None and "<bos>" in tokenizer.get_added_vocab():
         tokenizer.bos_token = "<bos>"
     special = {t.content for t in tokenizer.added_tokens_decoder.values() if t.special}
@@ -212,13 +206,6 @@ def _add_family_template(tokenizer, folder):
             f"{', '.join(missing)} for turns, which are none of its special tokens. Is "
             "it the tokenizer of another model? Use the instruct model's folder."
         )
-
-
-_NO_TEMPLATE = (
-    "The tokenizer in {} has no chat template (base models often have none); {} "
-    "Use the instruct model's folder, or set tokenizer.chat_template = "
-    'helpers.text.tokenizer.read_template("gemma3") and save it.'
-)
 
 
 def save_tokenizer(tokenizer, folder, image_tokens=None):
@@ -233,7 +220,16 @@ def save_tokenizer(tokenizer, folder, image_tokens=None):
       ValueError: an image token is no entry of the tokenizer.
       OSError: a file cannot be written.
     """
-    named = _image_entries(tokenizer, image_tokens or {})
+    named = {}
+    for name, index in (image_tokens or {}).items():
+        # Models here never read sounds: of those a name of its own is left.
+        sound = name in ("boa_token", "eoa_token") and getattr(tokenizer, name, None)
+        named[name] = sound or tokenizer.convert_ids_to_tokens(index)
+        if named[name] is None:
+            raise ValueError(
+                f"The model's {name} is {index}, which is no entry of the tokenizer: "
+                "model and tokenizer do not belong together."
+            )
     try:
         tokenizer.save_pretrained(folder)
     except Exception as error:  # tokenizers says "(os error 28)", in a bare Exception
@@ -252,20 +248,3 @@ def save_tokenizer(tokenizer, folder, image_tokens=None):
         config = {name: x for name, x in config.items() if name not in again}
         config["extra_special_tokens"] = named
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
-
-
-def _image_entries(tokenizer, image_tokens):
-    """{name: entry} of the image tokens."""
-    named = {}
-    for name, index in image_tokens.items():
-        known = 0 <= index < len(tokenizer)
-        entry = tokenizer.convert_ids_to_tokens(index) if known else None
-        if entry is None:
-            raise ValueError(
-                f"The model's {name} is {index}, which is no entry of the tokenizer: "
-                "model and tokenizer do not belong together."
-            )
-        if name in ("boa_token", "eoa_token"):  # of audio, which our models never read
-            entry = getattr(tokenizer, name, None) or entry
-        named[name] = entry
-    return named

@@ -1,6 +1,6 @@
-"""Turns of real families, held to token lists written by hand.
+"""Turns of real families, held to texts written by hand.
 
-The lists follow the published formats that helpers/text/tokenizer.py names. In the
+The texts follow the published formats that helpers/text/tokenizer.py names. In the
 parts that `hold` gets, what the model reads and what it writes take turns.
 """
 
@@ -12,9 +12,9 @@ from family_tokenizers import (
     assistant,
     hold,
     system,
+    text_of,
     tool,
     user,
-    written,
 )
 
 from helpers.text import chat
@@ -28,17 +28,14 @@ def test_gemma_turns(families):
     hold(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
-        ["<bos>", "<start_of_turn>", "user", "\n", "Be", " brief", "\n\n", "Hi"]
-        + ["<end_of_turn>", "\n", "<start_of_turn>", "model", "\n"],
-        ["Yo", "<end_of_turn>"],
-        ["\n", "<start_of_turn>", "user", "\n", "Bye", "<end_of_turn>", "\n"]
-        + ["<start_of_turn>", "model", "\n"],
-        ["Ciao", "<end_of_turn>"],
-        ["\n"],
+        "<bos><start_of_turn>user\nBe brief\n\nHi<end_of_turn>\n<start_of_turn>model\n",
+        "Yo<end_of_turn>",
+        "\n<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n",
+        "Ciao<end_of_turn>",
+        "\n",
     )
-    assert written(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == (
-        ["<bos>", "<start_of_turn>", "user", "\n", "Hi", "<end_of_turn>", "\n"]
-        + ["<start_of_turn>", "model", "\n"]
+    assert text_of(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == (
+        "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n"
     )
 
 
@@ -47,53 +44,47 @@ def test_qwen2_turns(families):
     hold(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
-        ["<|im_start|>", "system", "\n", "Be", " brief", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "user", "\n", "Hi", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "assistant", "\n"],
-        ["Yo", "<|im_end|>"],
-        ["\n", "<|im_start|>", "user", "\n", "Bye", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "assistant", "\n"],
-        ["Ciao", "<|im_end|>"],
-        ["\n"],
+        "<|im_start|>system\nBe brief<|im_end|>\n" + QWEN_HI,
+        "Yo<|im_end|>",
+        "\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n",
+        "Ciao<|im_end|>",
+        "\n",
     )
 
 
 def test_qwen2_has_a_system_message_of_its_own(families):
     tokenizer = families["qwen2"]
-    assert written(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == (
-        ["<|im_start|>", "system", "\n", "You", " are", " Qwen", ",", " created"]
-        + [" by", " Alibaba", " Cloud", ".", " You", " are", " a", " helpful"]
-        + [" assistant", ".", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "user", "\n", "Hi", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "assistant", "\n"]
+    assert text_of(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == (
+        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+        "assistant.<|im_end|>\n" + QWEN_HI
     )
 
 
 @pytest.mark.parametrize(
     "thinking, block",
     [
-        (None, []),
-        (True, []),
-        (False, ["<think>", "\n\n", "</think>", "\n\n"]),
+        (None, ""),
+        (True, ""),
+        (False, "<think>\n\n</think>\n\n"),
     ],
 )
 def test_qwen3_prompts_with_thinking_on_and_off(families, thinking, block):
     tokenizer = families["qwen3"]
     prompt = chat.prompt_tokens(tokenizer, "Hi", thinking)
-    assert written(tokenizer, prompt) == QWEN_HI + block
+    assert text_of(tokenizer, prompt) == QWEN_HI + block
     example = chat.example_tokens(tokenizer, "Hi", "Yo", thinking)
-    hold(tokenizer, example, QWEN_HI + block, ["Yo", "<|im_end|>"], ["\n"])
+    hold(tokenizer, example, QWEN_HI + block, "Yo<|im_end|>", "\n")
 
 
 def test_qwen3_empty_think_block_is_the_prompts_only_with_thinking_off(families):
     tokenizer = families["qwen3"]
     messages = [user("Hi"), assistant("Yo")]
-    block = ["<think>", "\n\n", "</think>", "\n\n"]
-    yo = ["Yo", "<|im_end|>"]
+    block = "<think>\n\n</think>\n\n"
+    yo = "Yo<|im_end|>"
     off = chat.conversation_tokens(tokenizer, messages, thinking=False)
-    hold(tokenizer, off, QWEN_HI + block, yo, ["\n"])
+    hold(tokenizer, off, QWEN_HI + block, yo, "\n")
     on = chat.conversation_tokens(tokenizer, messages)
-    hold(tokenizer, on, QWEN_HI, block + yo, ["\n"])
+    hold(tokenizer, on, QWEN_HI, block + yo, "\n")
 
 
 QWEN_TOOLS = """\
@@ -115,9 +106,13 @@ For each function call, return a json object with function name and arguments wi
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call><|im_end|>
 """
-QWEN_CALL = ["<tool_call>", "\n", "{", '"', "name", '"', ":", " ", '"', "lookup", '"']
-QWEN_CALL += [",", " ", '"', "arguments", '"', ":", " ", "{", '"', "food", '"', ":"]
-QWEN_CALL += [" ", '"', "milk", '"', "}", "}", "\n", "</tool_call>"]
+QWEN_CALL = """<tool_call>
+{"name": "lookup", "arguments": {"food": "milk"}}
+</tool_call>"""
+
+
+def shown(result):
+    return f"<tool_response>\n{result}\n</tool_response>"
 
 
 def test_qwen3_thinks_calls_a_tool_and_answers(families):
@@ -130,25 +125,14 @@ def test_qwen3_thinks_calls_a_tool_and_answers(families):
         tool("Bye"),
         assistant("<think>\nHmm easy\n</think>\n\nMilk"),
     ]
-    tokens, mask = chat.conversation_tokens(tokenizer, messages, tools=TOOLS)
-    assert tokenizer.decode(tokens).startswith(QWEN_TOOLS + "<|im_start|>user\nHi")
-    ends = [i for i, t in enumerate(written(tokenizer, tokens)) if t == "<|im_end|>"]
-    rest = ends[0] + 2  # where the second turn begins
-    assert sum(mask[:rest]) == 0
     hold(
         tokenizer,
-        (tokens[rest:], mask[rest:]),
-        QWEN_HI,
-        ["<think>", "\n", "I", " look", " it", " up", "\n", "</think>", "\n\n"]
-        + QWEN_CALL
-        + ["<|im_end|>"],
-        ["\n", "<|im_start|>", "user", "\n", "<tool_response>", "\n", "Milk", " has"]
-        + [" ", "6", " ", "4", " kcal", "\n", "</tool_response>", "\n"]
-        + ["<tool_response>", "\n", "Bye", "\n", "</tool_response>", "<|im_end|>"]
-        + ["\n", "<|im_start|>", "assistant", "\n"],
-        ["<think>", "\n", "Hmm", " easy", "\n", "</think>", "\n\n", "Milk"]
-        + ["<|im_end|>"],
-        ["\n"],
+        chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
+        QWEN_TOOLS + QWEN_HI,
+        ("<think>\nI look it up\n</think>\n\n" + QWEN_CALL + "<|im_end|>"),
+        "\n" + QWEN_HI.replace("Hi", shown("Milk has 6 4 kcal") + "\n" + shown("Bye")),
+        "<think>\nHmm easy\n</think>\n\nMilk<|im_end|>",
+        "\n",
     )
 
 
@@ -156,26 +140,19 @@ def test_qwen2_says_something_and_calls_two_tools(families):
     tokenizer = families["qwen2"]
     calls = assistant("I look it up", tool_calls=[CALL, CALL])
     messages = [system("Be brief"), user("Hi"), calls, tool("Milk"), assistant("Yo")]
-    tokens, mask = chat.conversation_tokens(tokenizer, messages, tools=TOOLS)
-    assert tokenizer.decode(tokens).startswith(QWEN_TOOLS + "<|im_start|>user\nHi")
-    rest = written(tokenizer, tokens).index("<|im_end|>") + 2
-    assert sum(mask[:rest]) == 0
     hold(
         tokenizer,
-        (tokens[rest:], mask[rest:]),
-        QWEN_HI,
-        ["I", " look", " it", " up", "\n", *QWEN_CALL, "\n", *QWEN_CALL]
-        + ["<|im_end|>"],
-        ["\n", "<|im_start|>", "user", "\n", "<", "tool", "_", "response", ">", "\n"]
-        + ["Milk", "\n", "<", "/", "tool", "_", "response", ">", "<|im_end|>", "\n"]
-        + ["<|im_start|>", "assistant", "\n"],
-        ["Yo", "<|im_end|>"],
-        ["\n"],
+        chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
+        QWEN_TOOLS + QWEN_HI,
+        ("I look it up\n" + QWEN_CALL + "\n" + QWEN_CALL + "<|im_end|>"),
+        "\n" + QWEN_HI.replace("Hi", shown("Milk")),
+        "Yo<|im_end|>",
+        "\n",
     )
 
 
 def header(role):
-    return ["<|start_header_id|>", role, "<|end_header_id|>", "\n\n"]
+    return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
 
 
 def test_llama_turns(families):
@@ -183,11 +160,11 @@ def test_llama_turns(families):
     hold(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
-        ["<|begin_of_text|>", *header("system"), "Be", " brief", "<|eot_id|>"]
-        + [*header("user"), "Hi", "<|eot_id|>", *header("assistant")],
-        ["Yo", "<|eot_id|>"],
-        [*header("user"), "Bye", "<|eot_id|>", *header("assistant")],
-        ["Ciao", "<|eot_id|>"],
+        f"<|begin_of_text|>{header('system')}Be brief<|eot_id|>{header('user')}Hi"
+        f"<|eot_id|>{header('assistant')}",
+        "Yo<|eot_id|>",
+        (header("user") + "Bye<|eot_id|>" + header("assistant")),
+        "Ciao<|eot_id|>",
     )
 
 
@@ -215,17 +192,11 @@ def test_llama_calls_a_tool(families):
     tokenizer = families["llama"]
     messages = [user("Hi"), assistant(None, tool_calls=[CALL]), tool("Milk")]
     messages += [assistant("Yo")]
-    tokens, mask = chat.conversation_tokens(tokenizer, messages, tools=TOOLS)
-    assert tokenizer.decode(tokens).startswith(LLAMA_TOOLS)
-    rest = written(tokenizer, tokens).index("<|eot_id|>") + 1
-    assert sum(mask[:rest]) == 0
     hold(
         tokenizer,
-        (tokens[rest:], mask[rest:]),
-        header("assistant"),
-        ["{", '"', "name", '"', ":", " ", '"', "lookup", '"', ",", " ", '"']
-        + ["parameters", '"', ":", " ", "{", '"', "food", '"', ":", " ", '"', "milk"]
-        + ['"', "}", "}", "<|eot_id|>"],
-        [*header("ipython"), "Milk", "<|eot_id|>", *header("assistant")],
-        ["Yo", "<|eot_id|>"],
+        chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
+        LLAMA_TOOLS + header("assistant"),
+        ('{"name": "lookup", "parameters": {"food": "milk"}}<|eot_id|>'),
+        (header("ipython") + "Milk<|eot_id|>" + header("assistant")),
+        "Yo<|eot_id|>",
     )

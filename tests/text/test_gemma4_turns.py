@@ -1,6 +1,6 @@
-"""Gemma 4's turns, held to token lists written by hand.
+"""Gemma 4's turns, held to texts written by hand.
 
-The lists follow ai.google.dev, "Gemma 4 prompt formatting" and "Function calling with
+The texts follow ai.google.dev, "Gemma 4 prompt formatting" and "Function calling with
 Gemma 4". In the parts that `hold` gets, what the model reads and what it writes take
 turns: it writes the begin of a response after a call, and reads what follows it.
 """
@@ -16,9 +16,9 @@ from family_tokenizers import (
     controls,
     hold,
     system,
+    text_of,
     tool,
     user,
-    written,
 )
 
 from helpers.text import chat
@@ -26,12 +26,10 @@ from helpers.tools.calls import Call
 from helpers.tools.grammars import GEMMA4
 
 Q = '<|"|>'
-ASKED = ["<bos>", "<|turn>", "user", "\n", "Hi", "<turn|>", "\n", "<|turn>", "model"]
-ASKED += ["\n"]
-CALLED = ["<|tool_call>", "call", ":", "lookup", "{", "food", ":", Q, "milk", Q, "}"]
-CALLED += ["<tool_call|>"]
-MILK = ["response", ":", "lookup", "{", "value", ":", Q, "Milk", Q, "}"]
-MILK += ["<tool_response|>"]
+TURN = "<|turn>user\nHi<turn|>\n<|turn>model\n"
+ASKED = "<bos>" + TURN
+CALLED = f"<|tool_call>call:lookup{{food:{Q}milk{Q}}}<tool_call|>"
+MILK = f"response:lookup{{value:{Q}Milk{Q}}}<tool_response|>"
 
 
 @pytest.fixture
@@ -48,24 +46,13 @@ def test_turns(tokenizer):
     hold(
         tokenizer,
         chat.conversation_tokens(tokenizer, [*messages, assistant("Ciao")]),
-        [
-            "<bos>",
-            "<|turn>",
-            "system",
-            "\n",
-            "Be",
-            " brief",
-            "<turn|>",
-            "\n",
-            *ASKED[1:],
-        ],
-        ["Yo", "<turn|>"],
-        ["\n", "<|turn>", "user", "\n", "Bye", "<turn|>", "\n", "<|turn>", "model"]
-        + ["\n"],
-        ["Ciao", "<turn|>"],
-        ["\n"],
+        ("<bos><|turn>system\nBe brief<turn|>\n" + TURN),
+        "Yo<turn|>",
+        "\n<|turn>user\nBye<turn|>\n<|turn>model\n",
+        "Ciao<turn|>",
+        "\n",
     )
-    assert written(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == ASKED
+    assert text_of(tokenizer, chat.prompt_tokens(tokenizer, "Hi")) == ASKED
 
 
 def test_a_call_its_result_and_the_answer_are_one_turn(tokenizer):
@@ -74,13 +61,13 @@ def test_a_call_its_result_and_the_answer_are_one_turn(tokenizer):
         tokenizer,
         chat.conversation_tokens(tokenizer, [*messages, assistant("Yo")]),
         ASKED,
-        [*CALLED, "<|tool_response>"],
+        (CALLED + "<|tool_response>"),
         MILK,
-        ["Yo", "<turn|>"],
-        ["\n"],
+        "Yo<turn|>",
+        "\n",
     )
     prompt = chat.prompt_tokens(tokenizer, messages)
-    assert written(tokenizer, prompt) == [*ASKED, *CALLED, "<|tool_response>", *MILK]
+    assert text_of(tokenizer, prompt) == (ASKED + CALLED + "<|tool_response>" + MILK)
 
 
 def test_two_calls_twice_and_another_question(tokenizer):
@@ -91,15 +78,14 @@ def test_two_calls_twice_and_another_question(tokenizer):
         tokenizer,
         chat.conversation_tokens(tokenizer, messages),
         ASKED,
-        [*CALLED, *CALLED, "<|tool_response>"],
-        [*MILK, "<|tool_response>", *MILK],
-        [*CALLED, "<|tool_response>"],
+        (CALLED + CALLED + "<|tool_response>"),
+        (MILK + "<|tool_response>" + MILK),
+        (CALLED + "<|tool_response>"),
         MILK,
-        ["Yo", "<turn|>"],
-        ["\n", "<|turn>", "user", "\n", "Bye", "<turn|>", "\n", "<|turn>", "model"]
-        + ["\n"],
-        ["Ciao", "<turn|>"],
-        ["\n"],
+        "Yo<turn|>",
+        "\n<|turn>user\nBye<turn|>\n<|turn>model\n",
+        "Ciao<turn|>",
+        "\n",
     )
 
 
@@ -136,36 +122,19 @@ def test_a_result_has_its_own_calls_name_where_the_template_looks_it_up(
     """In rollouts (`turn_tokens`) as in what is imitated (`conversation_tokens`)."""
     monkeypatch.setattr(tokenizer, "chat_template", BY_ID)
     calls = [Call(name, {}) for name in names]
-    results = [{"kcal": i} for i in range(len(names))]
-    made, told = GEMMA4.message(calls), GEMMA4.results(results, calls)
+    values = [{"kcal": i} for i in range(len(names))]
+    made, results = GEMMA4.message(calls), GEMMA4.results(values, calls)
     end = chat.eos_ids(tokenizer)[-1]
-    tokens = chat.turn_tokens(tokenizer, told, tools=TOOLS, ended=end)
-    text = "".join(written(tokenizer, tokens))
-    pairs = zip(names, told, strict=True)
+    tokens = chat.turn_tokens(tokenizer, results, tools=TOOLS, ended=end)
+    text = tokenizer.decode(tokens)
+    pairs = zip(names, results, strict=True)
     shown = [f"response:{name}:{m['content']}<tool_response|>" for name, m in pairs]
     assert text == "<|tool_response>".join(shown)
-    conversation = [user("Hi"), made, *told, assistant("Yo")]
+    conversation = [user("Hi"), made, *results, assistant("Yo")]
     whole, mask = chat.conversation_tokens(tokenizer, conversation, tools=TOOLS)
     at = whole.index(end) + 1
     assert whole[at : at + len(tokens)] == tokens
     assert mask[at - 1] == 1 and not any(mask[at : at + len(tokens)])
-
-
-def test_a_template_with_results_in_turns_of_their_own_is_refused(
-    tokenizer, monkeypatch
-):
-    """As that of the first revision of Gemma 4's folders: the model writes no such."""
-    elsewhere = (
-        "{%- if tools -%}{{ tools | length }}{%- endif -%}{%- for m in messages -%}"
-        "<|turn>{{ m.role }}\n{{ m.content }}{{ m.tool_calls }}<turn|>\n{% endfor -%}"
-        "{%- if add_generation_prompt -%}<|turn>model\n{% endif -%}"
-    )
-    monkeypatch.setattr(tokenizer, "chat_template", elsewhere)
-    assert chat.prompt_tokens(tokenizer, "Hi")
-    for refused in (chat.prompt_tokens, chat.turn_tokens):
-        told = "Hi" if refused is chat.prompt_tokens else [named("Milk")]
-        with pytest.raises(ValueError, match="writes results into its own turn"):
-            refused(tokenizer, told, tools=TOOLS)
 
 
 def test_thinking_is_asked_for_and_stands_before_a_call(tokenizer):
@@ -173,12 +142,10 @@ def test_thinking_is_asked_for_and_stands_before_a_call(tokenizer):
     hold(
         tokenizer,
         chat.conversation_tokens(tokenizer, [user("Hi"), thought], thinking=True),
-        ["<bos>", "<|turn>", "system", "\n", "<|think|>", "\n", "<turn|>", "\n"]
-        + ASKED[1:],
-        ["<|channel>", "thought", "\n", "Hmm", " easy", "\n", "<channel|>", *CALLED]
-        + ["<|tool_response>"],
+        ("<bos><|turn>system\n<|think|>\n<turn|>\n" + TURN),
+        ("<|channel>thought\nHmm easy\n<channel|>" + CALLED + "<|tool_response>"),
     )
-    assert written(tokenizer, chat.prompt_tokens(tokenizer, "Hi", False)) == ASKED
+    assert text_of(tokenizer, chat.prompt_tokens(tokenizer, "Hi", False)) == ASKED
     with pytest.raises(ValueError, match="leaves out the reasoning_content"):
         chat.conversation_tokens(
             tokenizer, [user("Hi"), assistant("Yo", reasoning_content="Hmm")]
@@ -191,7 +158,7 @@ AT_ONCE += "{{- '<|channel>thought\\n<channel|>' }}{%- endif %}"
 # And that of newer ones: behind a result, the model goes on thinking.
 GOES_ON = "{%- if add_generation_prompt and seen.called and enable_thinking %}"
 GOES_ON += "{{- '<|channel>thought\\n' }}{%- endif %}"
-NONE = ["<|channel>", "thought", "\n", "<channel|>"]
+NONE = "<|channel>thought\n<channel|>"
 
 
 def ending(tokenizer, more):
@@ -205,36 +172,36 @@ def test_an_empty_thought_is_the_prompts_and_the_answer_stands_behind(
     tokenizer, thinking
 ):
     larger = ending(tokenizer, AT_ONCE)
-    parts = [*ASKED, *NONE], ["Yo", "<turn|>"], ["\n"]
+    parts = (ASKED + NONE), "Yo<turn|>", "\n"
     hold(larger, chat.example_tokens(larger, "Hi", "Yo", thinking), *parts)
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
     hold(larger, chat.conversation_tokens(larger, messages[:2], thinking), *parts)
     tokens, mask = chat.conversation_tokens(larger, messages, thinking, last_only=True)
     prompt = chat.prompt_tokens(larger, messages[:3], thinking)
     assert tokens[: mask.index(1)] == prompt
-    assert written(larger, prompt)[-4:] == NONE
-    assert sum(mask) == 2 and written(larger, tokens)[-3:] == ["Ciao", "<turn|>", "\n"]
+    assert text_of(larger, prompt).endswith(NONE)
+    assert sum(mask) == 2 and text_of(larger, tokens).endswith("Ciao<turn|>\n")
 
 
 def test_an_empty_thought_that_is_dropped_later_is_one_examples(tokenizer):
     larger = ending(tokenizer, AT_ONCE)
     called = [user("Hi"), assistant("", tool_calls=[CALL])]
-    told = [*called, named("Milk"), assistant("Yo")]
+    answered = [*called, named("Milk"), assistant("Yo")]
     hold(
         larger,
         chat.conversation_tokens(larger, called),
-        [*ASKED, *NONE],
-        [*CALLED, "<|tool_response>"],
+        (ASKED + NONE),
+        (CALLED + "<|tool_response>"),
     )
     hold(
         larger,
-        chat.conversation_tokens(larger, told, last_only=True),
-        [*ASKED, *CALLED, "<|tool_response>", *MILK],
-        ["Yo", "<turn|>"],
-        ["\n"],
+        chat.conversation_tokens(larger, answered, last_only=True),
+        (ASKED + CALLED + "<|tool_response>" + MILK),
+        "Yo<turn|>",
+        "\n",
     )
     with pytest.raises(ValueError, match=r"message 1 dif.*messages\[:2\].*last_only"):
-        chat.conversation_tokens(larger, told)
+        chat.conversation_tokens(larger, answered)
     thought = assistant("", reasoning_content="Hmm easy", tool_calls=[CALL])
     with pytest.raises(ValueError, match="message 1 ends.*thinking needs.*or True"):
         chat.conversation_tokens(larger, [user("Hi"), thought])
@@ -247,8 +214,8 @@ def test_an_answer_is_not_put_into_a_thought_that_is_open(tokenizer):
         chat.example_tokens(newer, messages, "Yo", thinking=True)
     with pytest.raises(ValueError, match="holds none thinking=None or False"):
         chat.conversation_tokens(newer, [*messages, assistant("Yo")], thinking=True)
-    behind = [*ASKED, *CALLED, "<|tool_response>", *MILK]
-    parts = behind, ["Yo", "<turn|>"], ["\n"]
+    behind = ASKED + CALLED + "<|tool_response>" + MILK
+    parts = behind, "Yo<turn|>", "\n"
     hold(newer, chat.example_tokens(newer, messages, "Yo"), *parts)
 
 
@@ -300,8 +267,8 @@ def test_calls_are_written_as_the_grammar_reads_them(tokenizer):
     call = Call("lookup", arguments)
     messages = [user("Hi"), GEMMA4.message([call])]
     tokens, mask = chat.conversation_tokens(tokenizer, messages)
-    own = [token for token, learned in zip(tokens, mask, strict=True) if learned]
-    text = tokenizer.decode(own[:-1])
+    answer = [token for token, learned in zip(tokens, mask, strict=True) if learned]
+    text = tokenizer.decode(answer[:-1])
     assert text == GEMMA4.render([call]) and GEMMA4.parse(text).calls == (call,)
     with pytest.raises(jinja2.TemplateError, match="no text with a call"):
         chat.conversation_tokens(
@@ -310,32 +277,26 @@ def test_calls_are_written_as_the_grammar_reads_them(tokenizer):
 
 
 def test_results_go_on_where_the_model_stopped(tokenizer):
-    call, opened = (
-        Call("lookup", {"food": "milk"}),
-        tokenizer.convert_tokens_to_ids("<|tool_response>"),
-    )
+    call = Call("lookup", {"food": "milk"})
+    opened = tokenizer.convert_tokens_to_ids("<|tool_response>")
     results = [named("Milk")]
     turn = chat.turn_tokens(tokenizer, results, ended=opened)
-    assert (
-        written(tokenizer, turn)
-        == MILK
-        == written(tokenizer, chat.turn_tokens(tokenizer, results))
-    )
+    assert text_of(tokenizer, turn) == MILK
+    assert chat.turn_tokens(tokenizer, results) == turn
     whole = chat.prompt_tokens(
         tokenizer, [user("Hi"), GEMMA4.message([call]), *results]
     )
     assert whole[-len(turn) :] == turn and whole[-len(turn) - 1] == opened
     twice = chat.turn_tokens(tokenizer, [*results, *results], ended=opened)
-    assert written(tokenizer, twice) == [*MILK, "<|tool_response>", *MILK]
+    assert text_of(tokenizer, twice) == (MILK + "<|tool_response>" + MILK)
 
 
 @pytest.mark.parametrize("end", ["<turn|>", "<eos>"])
 def test_a_turn_that_the_model_closed_is_followed_by_one_of_the_users(tokenizer, end):
     ended = tokenizer.convert_tokens_to_ids(end)
     turn = chat.turn_tokens(tokenizer, [named("Milk"), named("Bye")], ended=ended)
-    assert written(tokenizer, turn) == (
-        ["\n", "<|turn>", "user", "\n", "Milk", "\n", "Bye", "<turn|>", "\n"]
-        + ["<|turn>", "model", "\n"]
+    assert text_of(tokenizer, turn) == (
+        "\n<|turn>user\nMilk\nBye<turn|>\n<|turn>model\n"
     )
 
 
@@ -356,5 +317,5 @@ def test_calls_end_as_the_family_ends_them_whatever_the_template_writes(
         "{% endfor %}"
     )
     monkeypatch.setattr(tokenizer, "chat_template", plain)
-    ends = ["<turn|>", "<eos>", "<|tool_response>"]
-    assert written(tokenizer, chat.eos_ids(tokenizer)) == ends
+    ends = "<turn|><eos><|tool_response>"
+    assert text_of(tokenizer, chat.eos_ids(tokenizer)) == ends

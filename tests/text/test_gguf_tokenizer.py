@@ -14,7 +14,6 @@ from transformers import GemmaTokenizer
 from helpers.text import chat, tokenizer
 from helpers.text.gguf_tokenizer import (
     SPLITS,
-    GGUFTokenizerError,
     to_fields,
     to_tokenizer,
 )
@@ -23,7 +22,7 @@ MADE = {cut: byte_pairs(cut) for cut in SPLITS}
 BACK = {cut: to_tokenizer(to_fields(made)) for cut, made in MADE.items()}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     cut=st.sampled_from(sorted(SPLITS)),
     text=st.lists(
@@ -93,7 +92,7 @@ def by_hand(text):
 SENTENCE_PIECE = to_tokenizer(pieces())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.text(alphabet=" abcné三", max_size=14))
 def test_scores_join_what_sentencepiece_joins(text):
     assert SENTENCE_PIECE.tokenize(text) == by_hand(text)
@@ -112,7 +111,7 @@ OF_GEMMA = gemma_pieces(**GEMMA)
 GEMMA_BACK = to_tokenizer(to_fields(OF_GEMMA))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.text(max_size=12) | st.sampled_from([*TEXTS, "<turn|>", "\n\n\n", "  é 三"]),
@@ -136,13 +135,8 @@ def test_metadata_of_pieces_are_llama_cpps():
     assert fields["tokenizer.ggml.model"] == "gemma4"
     assert fields["tokenizer.ggml.add_bos_token"]
     assert not fields["tokenizer.ggml.add_space_prefix"]
-    kinds = dict(
-        zip(
-            fields["tokenizer.ggml.tokens"],
-            fields["tokenizer.ggml.token_type"],
-            strict=True,
-        )
-    )
+    entries, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
+    kinds = dict(zip(entries, kinds, strict=True))
     assert kinds["<turn|>"] == 3 and kinds["<|tool_call>"] == kinds['<|"|>'] == 4
     assert kinds["<unk>"] == 2 and {kinds[byte] for byte in BYTES} == {6}
     assert to_fields(GEMMA_BACK) == fields
@@ -156,10 +150,10 @@ def test_llama_cpp_begins_with_the_first_token_whatever_the_file_says():
     """llama-vocab.cpp: "workaround for Gemma 4"."""
     fields = to_fields(OF_GEMMA) | {"tokenizer.ggml.add_bos_token": False}
     assert to_tokenizer(fields)("a").input_ids == OF_GEMMA("a").input_ids
-    own = copy.deepcopy(OF_GEMMA)
-    own.chat_template = "{{ messages[0]['content'] }}<turn|>"
-    with pytest.raises(GGUFTokenizerError, match="begins every text of Gemma with"):
-        to_fields(own)
+    other = copy.deepcopy(OF_GEMMA)
+    other.chat_template = "{{ messages[0]['content'] }}<turn|>"
+    with pytest.raises(ValueError, match="begins every text of Gemma with"):
+        to_fields(other)
 
 
 def as_gemma(parts):
@@ -176,125 +170,46 @@ def no_byte(parts):
     vocab["<0xA>"] = vocab.pop("<0x0A>")
 
 
-def beside_a_line_end(parts):
-    model = parts["model"]
-    model["vocab"]["\na"] = len(model["vocab"]) + 20
-    model["merges"].append(["\n", "a"])
-
-
-def with_a_space(parts):
-    model = parts["model"]
-    model["vocab"] |= {" ": len(model["vocab"]) + 20, " a": len(model["vocab"]) + 21}
-    model["merges"].append([" ", "a"])
-
-
 def ends_with_eos(parts):
     after = {"SpecialToken": {"id": "<eos>", "type_id": 0}}
     parts["post_processor"]["single"].append(after)
-    parts["post_processor"]["special_tokens"]["<eos>"] = {
-        "id": "<eos>",
-        "ids": [1],
-        "tokens": ["<eos>"],
-    }
-
-
-def unreached_line_ends(parts):
-    vocab = parts["model"]["vocab"]
-    vocab["\n" * 9] = len(vocab) + 20
-
-
-HABITS = {
-    "lstrip": lambda parts: parts["added_tokens"][4].update(lstrip=True),
-    "rstrip": lambda parts: parts["added_tokens"][4].update(rstrip=True),
-    "single_word": lambda parts: parts["added_tokens"][4].update(single_word=True),
-    "a token after every text": ends_with_eos,
-    "line ends that are one entry": unreached_line_ends,
-}
-
-
-@pytest.mark.parametrize("why", HABITS)
-def test_habits_that_a_file_has_no_word_for_are_not_written(why):
-    parts = json.loads(OF_GEMMA.backend_tokenizer.to_str())
-    HABITS[why](parts)
-    with pytest.raises(GGUFTokenizerError, match=f"no word for habits .*{why}"):
-        to_fields(as_gemma(parts))
+    eos = {"id": "<eos>", "ids": [1], "tokens": ["<eos>"]}
+    parts["post_processor"]["special_tokens"]["<eos>"] = eos
 
 
 OTHERWISE = {
-    "it splits text into words": lambda p: p.update(
-        pre_tokenizer={"type": "Whitespace"}
-    ),
-    "not every byte is an entry": no_byte,
-    "whatever merges first": lambda p: p["model"].update(ignore_merges=True),
-    "a line end beside something else": beside_a_line_end,
-    "an entry holds a space": with_a_space,
+    "no name for the way": lambda p: p.update(pre_tokenizer={"type": "Whitespace"}),
+    "llama.cpp has no name": no_byte,
+    "so a GGUF file of it": lambda p: p["model"].update(ignore_merges=True),
+    "ends every text with a token": ends_with_eos,
 }
 
 
-@pytest.mark.parametrize("why", OTHERWISE)
-def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(why):
+@pytest.mark.parametrize("message", OTHERWISE)
+def test_pieces_that_llama_cpp_would_read_otherwise_are_not_written(message):
     parts = json.loads(OF_GEMMA.backend_tokenizer.to_str())
     assert to_fields(as_gemma(parts))
-    OTHERWISE[why](parts)
-    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
+    OTHERWISE[message](parts)
+    with pytest.raises(ValueError, match=message):
         to_fields(as_gemma(parts))
 
 
 # --- what is refused ---
 
-SCORES_NAN = [*pieces()["tokenizer.ggml.scores"][:-1], float("nan")]
 WRONG = {
     "model is 'bert'": {"model": "bert"},
-    "no 'tokenizer.ggml.tokens'": {"tokens": ...},
-    "an entry stands there twice": {"tokens": ["a", "a"], "token_type": [1, 1]},
-    "do not fit together: zip": {"token_type": [1]},
-    "a score is no finite": {"scores": SCORES_NAN},
+    "An entry stands": {"tokens": ["a", "a"], "token_type": [1, 1]},
     "add_space_prefix is on": {"add_space_prefix": True},
-    "the bos token is -1": {"bos_token_id": -1},
     "pre is None": {"model": "gpt2", "merges": []},
     "pre is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
-    "merge .* is not one of two": {"model": "gpt2", "pre": "smollm", "merges": ["abc"]},
-    "no 'tokenizer.ggml.merges'": {"model": "gemma4"},
     "add_eos_token is on.* Take the model's folder": {"add_eos_token": True},
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
 def test_what_makes_no_tokenizer_is_refused(message):
-    fields = pieces(**WRONG[message])
-    fields = {key: value for key, value in fields.items() if value is not ...}
-    with pytest.raises(GGUFTokenizerError, match=message):
-        to_tokenizer(fields)
-
-
-def changed(made, **changes):
-    """The tokenizer with other parts of its tokenizer.json."""
-    parts = json.loads(made.backend_tokenizer.to_str())
-    parts["model"] |= changes.pop("model", {})
-    core = Tokenizer.from_str(json.dumps(parts | changes))
-    return tokenizer.tokenizer_class()(
-        tokenizer_object=core, eos_token="<|im_end|>", chat_template=made.chat_template
-    )
-
-
-# --- merges that are missing ---
-
-LOST = "of [0-9]+ entries are made by no merge, .* merges are missing.* Fetch the file"
-
-
-def with_merges(made, count):
-    fields = to_fields(made)
-    return fields | {"tokenizer.ggml.merges": fields["tokenizer.ggml.merges"][:count]}
-
-
-@pytest.mark.parametrize(
-    "made", [*(MADE[c] for c in SPLITS if not SPLITS[c].whole), OF_GEMMA]
-)
-@pytest.mark.parametrize("count", [0, 35])
-def test_a_file_that_lacks_merges_is_refused(made, count):
-    """Nothing else shows: it would cut text into four times the tokens."""
-    with pytest.raises(GGUFTokenizerError, match=LOST):
-        to_tokenizer(with_merges(made, count))
+    with pytest.raises(ValueError, match=message):
+        to_tokenizer(pieces(**WRONG[message]))
 
 
 # --- what llama.cpp does by itself, as it was seen to by `make gguf-check` ---
@@ -320,13 +235,6 @@ def test_qwen_is_written_with_the_normalizer_of_its_files_and_read_with_it():
     assert MADE["qwen2"].tokenize(apart) == MADE["qwen2"].tokenize(joined)
     assert BACK["qwen2"].tokenize(apart) == BACK["qwen2"].tokenize(joined)
     assert BACK["smollm"].tokenize(apart) != BACK["smollm"].tokenize(joined)
-    bare = changed(MADE["qwen2"], normalizer=None)
-    assert to_fields(bare) | {"tokenizer.ggml.padding_token_id": 0} == to_fields(
-        MADE["qwen2"]
-    )
-    lowered = changed(MADE["qwen2"], normalizer={"type": "Lowercase"})
-    with pytest.raises(GGUFTokenizerError, match="no name for the way"):
-        to_fields(lowered)
 
 
 def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
@@ -336,8 +244,8 @@ def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
     fields = to_fields(begun)
     assert fields["tokenizer.ggml.add_bos_token"]
     silent = {k: v for k, v in fields.items() if not k.endswith("add_bos_token")}
-    for told in (fields, silent):
-        assert to_tokenizer(told)("12 apples").input_ids == begun("12 apples").input_ids
+    for each in (fields, silent):
+        assert to_tokenizer(each)("12 apples").input_ids == begun("12 apples").input_ids
     other = to_tokenizer(silent | {"tokenizer.ggml.pre": "qwen2"})
     assert other("a").input_ids == begun("a").input_ids[1:]
     assert SENTENCE_PIECE("a").input_ids[0] == 1
@@ -345,16 +253,11 @@ def test_what_begins_every_text_comes_back_and_is_a_habit_of_two_kinds():
     assert without("a").input_ids == SENTENCE_PIECE("a").input_ids[1:]
 
 
-def test_what_ends_a_turn_is_told_as_llama_cpp_knows_few_ends_by_name():
+def test_what_ends_a_turn_is_written_as_llama_cpp_knows_few_ends_by_name():
     template = "{% for m in messages %}[turn]{{ m.content }}[/turn]{% endfor %}"
     special = ("</s>", "[turn]", "[/turn]")
-    own = byte_pairs("gpt-2", special=special, template=template, eos_token="</s>")
-    fields = to_fields(own)
+    other = byte_pairs("gpt-2", special=special, template=template, eos_token="</s>")
+    fields = to_fields(other)
     assert fields["tokenizer.ggml.eos_token_id"] == 0
     assert fields["tokenizer.ggml.eot_token_id"] == 2
-    assert chat.eos_ids(to_tokenizer(fields)) == chat.eos_ids(own) == (2, 0)
-    own.chat_template = None
-    assert "tokenizer.ggml.eot_token_id" not in to_fields(own)
-    own.chat_template = "{% for m in messages %}{{ m.content }};{% endfor %}"
-    with pytest.raises(GGUFTokenizerError, match="could not stop"):
-        to_fields(own)
+    assert chat.eos_ids(to_tokenizer(fields)) == chat.eos_ids(other) == (2, 0)
