@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from helpers.model.known import KNOWN, SEES
+from helpers.model.config import KNOWN, SEES
 from helpers.recipes.presets import FOOD, LARGER, PRESETS
 from helpers.tpu import compiler, programs, roofline
 from helpers.tpu.topology import SLICES

@@ -62,6 +62,12 @@ def of_config(config, seed=0, unbound=False):
     return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
 
 
+def place(vision, strip):
+    """The ids that stand for a picture in a prompt: begin to end."""
+    soft = [vision.image_token] * vision.count(strip)
+    return [vision.begin_token, *soft, vision.end_token]
+
+
 SIZES = ((2, 3), (1, 4), (3, 1), (2, 2))  # squares high and wide, of four pictures
 
 
@@ -88,7 +94,7 @@ def batch(vision, seed=0):
         [picture(1, vision.budget)],
     ]
     found = [[vision.strip(x) for x in row] for row in pixels]
-    places = [[vision.place(x) for x in row] for row in found]
+    places = [[place(vision, x) for x in row] for row in found]
     rows = [
         text(5) + places[0][0] + text(9),
         text(3) + places[1][0] + text(2) + places[1][1] + text(6),

@@ -4,7 +4,6 @@ import functools
 import json
 
 import gemma4_shapes
-import jax.numpy as jnp
 import numpy as np
 import tiny_models
 from tokenizers import (
@@ -18,6 +17,7 @@ from tokenizers import (
     trainers,
 )
 
+from helpers.model import weights
 from helpers.text import tokenizer
 from helpers.text.gguf_tokenizer import SPLITS
 
@@ -153,8 +153,11 @@ def made(family, **changes):
     return tiny_models.model(family, **SIZES | gemma | changes)
 
 
-def logits(model):
-    tokens = jnp.arange(2 * 9).reshape(2, 1, 9) % tiny_models.VOCAB
-    positions = jnp.broadcast_to(jnp.arange(9), tokens.shape)
-    hidden, _ = model(tokens, positions)
-    return np.asarray(model.reader()(hidden.reshape(-1, hidden.shape[-1])))
+def assert_computes(model, expected, tolerance=1e-6):
+    """A model has the shape, and in a folder the tensors, that another one has."""
+    assert model.config == expected.config
+    theirs = weights.folder_tensors(expected)
+    for name, ours in weights.folder_tensors(model).items():
+        np.testing.assert_allclose(
+            ours, theirs[name], tolerance, tolerance, err_msg=name
+        )

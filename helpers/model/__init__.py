@@ -2,8 +2,7 @@
 
 from helpers.model import gguf, hub, lora, scoring, weights
 from helpers.model.attention import KV
-from helpers.model.config import ModelConfig
-from helpers.model.known import KNOWN
+from helpers.model.config import KNOWN, ModelConfig
 from helpers.model.transformer import Transformer, count_params
 
 __all__ = [

@@ -1,12 +1,13 @@
 """The families of models: all that is particular to one is its entry here.
 
-An entry has the family's switches and its names elsewhere: in config.json, of its
-grammar for tool calls and in GGUF files. The tables below it say what each weight is
-called in a Hugging Face folder. A new family needs an entry here, its chat template,
-which is `text/templates/<model_type>.jinja`, and golden logits.
+An entry has the family's switches, what its config.json may say, and its names
+elsewhere: of its grammar for tool calls and in GGUF files. The tables below it say what
+each weight is called in a Hugging Face folder. A new family needs an entry here, its
+chat template, which is `text/templates/<model_type>.jinja`, and golden logits.
 """
 
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 # Begins the name of a stack of layers that use keys and values of earlier layers.
 SHARING = "sharing_"
@@ -23,7 +24,9 @@ class Family(NamedTuple):
     qk_norm: queries and keys are normalised. qkv_bias: they and values have a bias.
     calls: which of `tools.grammars.GRAMMARS` its tool calls have; "": none of its own.
     gguf: `general.architecture` in GGUF files.
-    required: fields that config.json must have, beside those of all families.
+    reads: fields of config.json that count, beside those of all families; any other
+      field that is not empty may change what the model computes, and is an error.
+    defaults: what transformers assumes where a field is missing.
     rope_kinds: how rotary angles of global layers may be scaled.
     """
 
@@ -35,7 +38,8 @@ class Family(NamedTuple):
     norm_plus_one: bool = False
     qk_norm: bool = False
     qkv_bias: bool = False
-    required: tuple[str, ...] = ()
+    reads: str = "rope_scaling"
+    defaults: Any = MappingProxyType({})
     rope_kinds: tuple[str, ...] = ("default", "linear", "llama3")
 
 
@@ -49,7 +53,17 @@ FAMILIES = {
         gemma=True,
         norm_plus_one=True,
         qk_norm=True,
-        required=("head_dim", "sliding_window", "query_pre_attn_scalar"),
+        reads="rope_scaling rope_local_base_freq sliding_window sliding_window_pattern "
+        "query_pre_attn_scalar hidden_activation",
+        defaults={
+            "vocab_size": 262_208,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "sliding_window": 4096,
+            "query_pre_attn_scalar": 256,
+            "max_position_embeddings": 131_072,
+        },
     ),
     "gemma4_text": Family(
         architecture="Gemma4ForCausalLM",
@@ -58,7 +72,31 @@ FAMILIES = {
         gguf="gemma4",
         gemma=True,
         qk_norm=True,
-        required=("head_dim", "sliding_window"),
+        reads="sliding_window hidden_activation global_head_dim per_layer_config "
+        "num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
+        "use_double_wide_mlp hidden_size_per_layer_input vocab_size_per_layer_input "
+        "final_logit_softcapping use_bidirectional_attention",
+        defaults={
+            "vocab_size": 262_144,
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "sliding_window": 512,
+            "max_position_embeddings": 131_072,
+            "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 262_144,
+            "rope_parameters": {
+                "sliding_attention": {"rope_theta": 10_000.0},
+                "full_attention": {
+                    "rope_type": "proportional",
+                    "partial_rotary_factor": 0.25,
+                    "rope_theta": 1_000_000.0,
+                },
+            },
+        },
         rope_kinds=("default", "proportional"),
     ),
     "qwen2": Family(
@@ -72,7 +110,7 @@ FAMILIES = {
         calls="hermes",
         gguf="qwen3",
         qk_norm=True,
-        required=("head_dim",),
+        defaults={"head_dim": 128},
     ),
     "llama": Family(
         architecture="LlamaForCausalLM",
@@ -99,22 +137,16 @@ PER_LAYER = {  # Gemma 4's vector of each token for each layer
     "projection": "model.per_layer_model_projection.weight",
     "norm": "model.per_layer_projection_norm.weight",
 }
-IN_LAYER = {
-    "q": "self_attn.q_proj.weight",
-    "k": "self_attn.k_proj.weight",
-    "v": "self_attn.v_proj.weight",
-    "o": "self_attn.o_proj.weight",
-    "q_bias": "self_attn.q_proj.bias",
-    "k_bias": "self_attn.k_proj.bias",
-    "v_bias": "self_attn.v_proj.bias",
-    "q_norm": "self_attn.q_norm.weight",
-    "k_norm": "self_attn.k_norm.weight",
-    "gate": "mlp.gate_proj.weight",
-    "up": "mlp.up_proj.weight",
-    "down": "mlp.down_proj.weight",
-    "attention_norm": "input_layernorm.weight",
-    "ff_norm": "post_attention_layernorm.weight",
-}
+IN_LAYER = (
+    {x: f"self_attn.{x}_proj.weight" for x in "qkvo"}
+    | {f"{x}_bias": f"self_attn.{x}_proj.bias" for x in "qkv"}
+    | {f"{x}_norm": f"self_attn.{x}_norm.weight" for x in "qk"}
+    | {x: f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")}
+    | {
+        "attention_norm": "input_layernorm.weight",
+        "ff_norm": "post_attention_layernorm.weight",
+    }
+)
 IN_GEMMA_LAYER = IN_LAYER | {
     "post_attention_norm": "post_attention_layernorm.weight",
     "ff_norm": "pre_feedforward_layernorm.weight",
@@ -134,24 +166,18 @@ OF_VISION = {
     "soft_norm": "multi_modal_projector.mm_soft_emb_norm.weight",
     "projection": "multi_modal_projector.mm_input_projection_weight",
 }
-IN_VISION_LAYER = {
-    "attention_norm": "layer_norm1.weight",
-    "attention_norm_bias": "layer_norm1.bias",
-    "ff_norm": "layer_norm2.weight",
-    "ff_norm_bias": "layer_norm2.bias",
-    "q": "self_attn.q_proj.weight",
-    "k": "self_attn.k_proj.weight",
-    "v": "self_attn.v_proj.weight",
-    "o": "self_attn.out_proj.weight",
-    "q_bias": "self_attn.q_proj.bias",
-    "k_bias": "self_attn.k_proj.bias",
-    "v_bias": "self_attn.v_proj.bias",
-    "o_bias": "self_attn.out_proj.bias",
-    "up": "mlp.fc1.weight",
-    "up_bias": "mlp.fc1.bias",
-    "down": "mlp.fc2.weight",
-    "down_bias": "mlp.fc2.bias",
+_MODULES = {
+    "attention_norm": "layer_norm1",
+    "ff_norm": "layer_norm2",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.out_proj",
+    "up": "mlp.fc1",
+    "down": "mlp.fc2",
 }
+IN_VISION_LAYER = {name: f"{theirs}.weight" for name, theirs in _MODULES.items()}
+IN_VISION_LAYER |= {f"{name}_bias": f"{x}.bias" for name, x in _MODULES.items()}
 OF_GEMMA4_VISION = {
     "patches": TOWER + "patch_embedder.input_proj.weight",
     "positions": TOWER + "patch_embedder.position_embedding_table",
@@ -236,12 +262,12 @@ def redundant_names(config) -> set[str]:
     The vocabulary's vectors a second time, and keys and values matrices of Gemma 4's
     layers that have those of others.
     """
-    found = {OUTSIDE["head"]}
+    redundant = {OUTSIDE["head"]}
     for stack, numbers in (config.gemma4.stacks if config.gemma4 else {}).items():
         if stack.startswith(SHARING):
             names = [IN_LAYER[name] for name in ("k", "v", "k_norm")]
-            found |= {f"model.layers.{i}.{name}" for i in numbers for name in names}
-    return found
+            redundant |= {f"model.layers.{i}.{name}" for i in numbers for name in names}
+    return redundant
 
 
 def folder_name(name: str, config) -> str:

@@ -1,12 +1,13 @@
 """Writing a folder of weights so that nobody ever reads half of it, or two mixed."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
 import re
-import secrets
 import shutil
+import tempfile
 
 import numpy as np
 from safetensors import SafetensorError
@@ -18,7 +19,6 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}(-of-\d{5})?\.safetensors")
 # Without its mark nobody takes a folder for one of this kind.
 MODEL, ADAPTERS = "config.json", "adapter_config.json"
-KINDS = {MODEL: "a model", ADAPTERS: "adapters"}
 # What readers take for more of a tokenizer.json that lies beside it.
 TOKENIZER = "tokenizer.json"
 BESIDE_TOKENIZER = (
@@ -33,10 +33,7 @@ BESIDE_TOKENIZER = (
     "additional_chat_templates",
     "generation_config.json",
 )
-PART = re.compile(r"\.part-(\d+)(-[0-9a-f]+)?")
-_BUSY: set[str] = set()  # names of parts that this process is filling
-
-
+PART = ".part-"
 FLOATS = ("F64", "F32", "F16", "BF16")
 ROWS = 4096  # of a matrix, checked at once
 
@@ -109,48 +106,61 @@ def write_json(content, path):
 
 
 @contextlib.contextmanager
-def filling(part):
-    """While it lasts, `abandoned_parts` does not list this part of this process."""
-    _BUSY.add(part.name)
-    try:
-        yield
-    finally:
-        _BUSY.discard(part.name)
+def aside_in(folder):
+    """A new folder inside of a folder, for files that are then renamed out of it.
 
+    It is removed at the end, and with it those that killed saves left behind: whoever
+    fills one holds its lock.
 
-def abandoned_parts(folder, pattern: re.Pattern) -> list[pathlib.Path]:
-    """The parts in a folder that nobody is filling any more, as of a save killed.
-
-    Args:
-      pattern: of their whole names; its first group is the number of a process.
+    Raises:
+      WeightsError: something could not be written.
     """
-    found = ((part, pattern.fullmatch(part.name)) for part in folder.glob(".part-*"))
-    return [part for part, name in found if name and _is_abandoned(part, int(name[1]))]
-
-
-def _write(folder, mark, fill):
-    for other in KINDS.keys() - {mark}:
-        if (folder / other).exists():
-            raise WeightsError(
-                f"{folder} holds {KINDS[other]} ({other}). With {KINDS[mark]} beside, "
-                "readers would put the adapters onto that model, or look for another: "
-                "choose another folder."
-            )
-    aside = folder / f".part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        for part in abandoned_parts(folder, PART):
-            shutil.rmtree(part)
-        with filling(aside):
-            aside.mkdir(parents=True)
-            fill(aside)
-            _move_in(aside, folder, mark)
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob(f"{PART}*"):
+            with contextlib.suppress(OSError), _locked(part):
+                shutil.rmtree(part)
+        with (
+            tempfile.TemporaryDirectory(
+                prefix=PART, dir=folder, ignore_cleanup_errors=True
+            ) as aside,
+            contextlib.ExitStack() as lock,
+        ):
+            with contextlib.suppress(OSError):  # a disk without locks
+                lock.enter_context(_locked(aside))
+            yield pathlib.Path(aside)
     except (SafetensorError, OSError) as error:
         raise WeightsError(
             f"{folder} could not be written ({error}). Free some space, or choose a "
             "folder that you may write to, and save again."
         ) from None
+
+
+@contextlib.contextmanager
+def _locked(part):
+    """Holds the lock of a folder, which ends with the process at the latest.
+
+    Raises:
+      BlockingIOError: somebody else holds it.
+    """
+    handle = os.open(part, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        os.close(handle)
+
+
+def _write(folder, mark, fill):
+    other, kind = (ADAPTERS, "adapters") if mark == MODEL else (MODEL, "a model")
+    if (folder / other).exists():
+        raise WeightsError(
+            f"{folder} holds {kind} ({other}), and readers would mix both: choose "
+            "another folder."
+        )
+    with aside_in(folder) as aside:
+        fill(aside)
+        _move_in(aside, folder, mark)
 
 
 def _move_in(aside, folder, mark):
@@ -184,16 +194,3 @@ def _remove(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _is_abandoned(part, process):
-    """Whether nobody is filling a part any more."""
-    if process == os.getpid():  # or of a killed process that had the same number
-        return part.name not in _BUSY
-    try:
-        os.kill(process, 0)  # is the process there?
-    except ProcessLookupError:
-        return True
-    except (OverflowError, PermissionError):
-        pass
-    return False

@@ -4,9 +4,7 @@
 they stand for; `save` writes a model that was trained here.
 """
 
-import os
 import pathlib
-import re
 from typing import Any
 
 import gguf
@@ -14,14 +12,11 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from helpers.model import gguf_config, gguf_file, weights
-from helpers.model.config import UnsupportedModel
 from helpers.model.families import FAMILIES
 from helpers.model.folder import (
     INDEX,
     MODEL,
-    WeightsError,
-    abandoned_parts,
-    filling,
+    aside_in,
     write,
     write_json,
 )
@@ -36,14 +31,14 @@ KINDS = {
     "F16": gguf.LlamaFileType.MOSTLY_F16,
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
 }
-# Metadata that is float32 also where a config has a whole number.
-REAL = (
-    "attention.layer_norm_rms_epsilon",
-    "final_logit_softcapping",
-    "rope.freq_base",
-    "rope.freq_base_swa",
-    "rope.scaling.factor",
-)
+# How metadata are stored.
+TYPES = {
+    bool: gguf.GGUFValueType.BOOL,
+    int: gguf.GGUFValueType.UINT32,
+    float: gguf.GGUFValueType.FLOAT32,
+    str: gguf.GGUFValueType.STRING,
+    list: gguf.GGUFValueType.ARRAY,
+}
 # The largest number that each holds; of 32 in Q8_0 the scale is in F16.
 LARGEST = {kind: float(np.finfo(f"float{kind[1:]}").max) for kind in ("F32", "F16")}
 LARGEST["Q8_0"] = 127 * LARGEST["F16"]
@@ -72,20 +67,19 @@ def to_folder(path, folder) -> pathlib.Path:
                 f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings "
                 f"of {config.vocab_size}: they do not belong together. {FETCH}"
             )
-    except GGUFError:
-        raise
-    except (gguf_tokenizer.GGUFTokenizerError, UnsupportedModel, WeightsError) as error:
-        raise GGUFError(f"{path}: {error}") from None
-    ends = tokenizer.eos_token_id
-    try:
+        ends = tokenizer.eos_token_id
         if tokenizer.chat_template:
             ends = list(chat.eos_ids(tokenizer))
-    except Exception as error:  # a template is a program, and may raise anything
+        shapes = weights.file_shapes(config)
+        places = gguf_file.names_of(config, shapes)
+        _check_tensors(file, places, shapes, config)
+    except GGUFError:
+        raise
+    except Exception as error:  # damaged metadata, or a template, may raise anything
         raise GGUFError(
-            f"{path}: its chat template cannot be used: {str(error)[:200]}. {FETCH}"
-        ) from None
-    places = gguf_file.tensors(config)
-    _check_tensors(file, places, config)
+            f"{path}: its metadata or chat template cannot be used "
+            f"({type(error).__name__}: {str(error)[:200]}). {FETCH}"
+        ) from error
 
     def fill(aside):
         chat.save_tokenizer(tokenizer, aside)
@@ -127,9 +121,8 @@ def _parts(file, places):
     yield part
 
 
-def _check_tensors(file, places, config):
+def _check_tensors(file, places, shapes, config):
     """Each weight is there in its shape, and nothing else is."""
-    shapes = weights.file_shapes(config)
     for ours, theirs in places.items():
         if (shape := file.shapes.get(theirs)) != shapes[ours]:
             raise GGUFError(
@@ -156,12 +149,11 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
       tokenizer: goes into the file, with its chat template.
       kind: how matrices are stored: "F32", "F16" or "Q8_0" (8 bits, a scale for 32).
     Raises:
-      GGUFError: llama.cpp knows no such tokenizer or shape; or numbers too large for
-        the kind; or the disk is full, say.
+      GGUFError: llama.cpp knows no such tokenizer or shape, or numbers are too large
+        for the kind.
+      WeightsError: the tokenizer is another model's; or the disk is full, say.
     """
     config = model.config
-    if pathlib.Path(path).is_dir():
-        raise GGUFError(f"{path} is a folder: name a file in it, such as model.gguf.")
     if kind not in KINDS:
         raise GGUFError(f"kind is {kind!r}: choose one of {', '.join(KINDS)}.")
     if config.vision:
@@ -173,9 +165,9 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
     fields |= gguf_config.config_fields(config)
     try:
         fields |= gguf_tokenizer.to_fields(tokenizer)
-        weights.check_room(tokenizer, config)
-    except (gguf_tokenizer.GGUFTokenizerError, WeightsError) as error:
+    except ValueError as error:
         raise GGUFError(str(error)) from None
+    weights.check_room(tokenizer, config)
     tokens, kinds = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
     tokens, kinds = (x[: config.vocab_size] for x in (tokens, kinds))  # see check_room
     spare = range(len(tokens), config.vocab_size)  # rows of the table without an entry
@@ -187,37 +179,20 @@ def save(model, path, tokenizer, kind: str = "F16") -> None:
 
 
 def _write(path, config, fields, tensors, kind):
-    aside = path.with_name(f".part-{os.getpid()}-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pattern = re.compile(rf"\.part-(\d+)-{re.escape(path.name)}")
-        for part in abandoned_parts(path.parent, pattern):  # of a save that was killed
-            part.unlink(missing_ok=True)
-        with filling(aside):
-            _fill(aside, config, fields, tensors, kind)
-        aside.replace(path)
-    except OSError as error:
-        raise GGUFError(
-            f"{path} could not be written ({error}). Free some space, or choose a "
-            "place that you may write to, and save again."
-        ) from None
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def _fill(aside, config, fields, tensors, kind):
-    writer = gguf.GGUFWriter(aside, FAMILIES[config.family].gguf)
-    for key, value in fields.items():
-        _add(writer, key, value)
-    for ours, theirs in gguf_file.tensors(config).items():
-        array = np.asarray(tensors.pop(ours), np.float32)  # else all stay until the end
-        _add_tensor(writer, theirs, gguf_file.to_gguf(array, theirs, config), kind)
-    if (factors := gguf_config.rope_divisors(config)) is not None:
-        _add_tensor(writer, gguf_file.ROPE, factors, "F32")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with aside_in(path.parent) as aside:
+        writer = gguf.GGUFWriter(aside / path.name, FAMILIES[config.family].gguf)
+        for key, value in fields.items():
+            writer.add_key_value(key, value, TYPES[type(value)])
+        for ours, theirs in gguf_file.names_of(config, list(tensors)).items():
+            array = np.asarray(tensors.pop(ours), np.float32)  # else all stay
+            _add_tensor(writer, theirs, gguf_file.to_gguf(array, theirs, config), kind)
+        if (factors := gguf_config.rope_divisors(config)) is not None:
+            _add_tensor(writer, gguf_file.ROPE, factors, "F32")
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        (aside / path.name).replace(path)
 
 
 def _add_tensor(writer, name, array, kind):
@@ -230,19 +205,3 @@ def _add_tensor(writer, name, array, kind):
             f"{name} has numbers beyond {kind}'s {LARGEST[kind]:g}. Save it as F32."
         )
     writer.add_tensor(name, gguf.quantize(array, chosen), raw_dtype=chosen)
-
-
-def _add(writer, key, value):
-    """One pair of metadata, in the type that llama.cpp reads it as."""
-    if key.partition(".")[2] in REAL:
-        value = float(value)
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, str):
-        writer.add_string(key, value)
-    else:
-        writer.add_array(key, value)

@@ -14,7 +14,6 @@ import numpy as np
 from helpers.model import families
 from helpers.model.config import ModelConfig
 from helpers.model.folder import WeightsError, require_finite
-from helpers.model.transformer import weight_shapes
 
 ROPE = "rope_freqs.weight"  # by how much each rotary frequency is divided
 AT_ONCE = 2**24  # numbers decoded at once: some tensors are half a model
@@ -97,34 +96,22 @@ class GGUFFile:
 # --- names and layouts of tensors ---
 
 
-def tensors(config: ModelConfig) -> dict[str, str]:
-    """{name in a Hugging Face folder: name in a GGUF file} of all weights."""
-    return _gguf_names(
-        config,
-        (
-            name
-            for path in weight_shapes(config)
-            for _, name in families.weight_names(path, config)
-        ),
-    )
+def names_of(config: ModelConfig, names) -> dict[str, str]:
+    """{name in a Hugging Face folder: name in a GGUF file} of some tensors."""
+    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    kind = kinds[families.FAMILIES[config.family].gguf]
+    name_map = gguf.get_tensor_name_map(kind, config.layers)
+    theirs = {name: name_map.get_name(name, (".weight", ".bias")) for name in names}
+    return {  # Gemma 4's layer_scalar has no ending in folders
+        ours: f"{name}.weight" if ours.endswith("layer_scalar") else str(name)
+        for ours, name in theirs.items()
+    }
 
 
 def redundant(config: ModelConfig) -> set[str]:
     """Tensors that a file may hold beside those that are read."""
-    names = families.redundant_names(config)
-    in_layers = (name for name in names if name.startswith("model.layers."))
-    return {ROPE, *_gguf_names(config, in_layers).values()}
-
-
-def _gguf_names(config, names):
-    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    kind = kinds[families.FAMILIES[config.family].gguf]
-    name_map = gguf.get_tensor_name_map(kind, config.layers)
-    found = {name: name_map.get_name(name, (".weight", ".bias")) for name in names}
-    return {  # Gemma 4's layer_scalar has no ending in folders
-        ours: f"{theirs}.weight" if ours.endswith("layer_scalar") else str(theirs)
-        for ours, theirs in found.items()
-    }
+    names = families.redundant_names(config) - {families.OUTSIDE["head"]}
+    return {ROPE, *names_of(config, names).values()}
 
 
 def from_gguf(array: np.ndarray, name: str, config: ModelConfig) -> np.ndarray:

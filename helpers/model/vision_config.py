@@ -3,14 +3,12 @@
 import math
 import pathlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from helpers.model.folder import read_json
 
-# What makes no difference to the numbers of a picture.
-UNCHECKED = {"image_processor_type", "processor_class", "do_convert_rgb"}
+GELU = "gelu_pytorch_tanh"
 # Our name of each size of the tower, theirs, and what transformers assumes.
 GEMMA3_TOWER = {
     "width": ("hidden_size", 768),
@@ -21,7 +19,13 @@ GEMMA3_TOWER = {
     "size": ("image_size", 224),
     "norm_eps": ("layer_norm_eps", 1e-6),
 }
-# The same beside the tower; transformers 4 and 5 have two spellings of the tokens.
+# The only values of what else describes it.
+SIGLIP = {
+    "model_type": ("siglip_vision_model",),
+    "hidden_act": (GELU,),
+    "num_channels": (3,),
+}
+# The same beside the tower.
 GEMMA3_BESIDE = {
     "tokens": ("mm_tokens_per_image", 256),
     "image_token": ("image_token_index", 262_144),
@@ -30,19 +34,50 @@ GEMMA3_BESIDE = {
 }
 
 
+# What makes no difference to the numbers of a picture.
+UNCHECKED = ("image_processor_type", "processor_class", "do_convert_rgb")
+
+
 class UnsupportedModel(ValueError):
     """The folder's config.json asks for something this decoder does not do."""
 
 
-def check_sizes(tower, *names):
-    """Raises UnsupportedModel where a tower has a size that no tower has."""
-    for name in ("width", "layers", "heads", "ff", "patch", *names):
-        size = getattr(tower, name)
-        if type(size) is not int or not 0 < size <= 2**20:
-            raise UnsupportedModel(f"vision {name}={size!r} is not a size above 0.")
-    eps = tower.norm_eps
-    if type(eps) not in (int, float) or not 0 <= eps < 1:
-        raise UnsupportedModel(f"vision norm eps={eps!r} is not a number from 0 to 1.")
+def require_values(fields, accepted):
+    """Refuses fields that ask for something else than the values that are known.
+
+    Args:
+      fields: {name: value}; None or missing is whatever is usual.
+      accepted: {name: its values that are known here}.
+    """
+    for name, known in accepted.items():
+        value = fields.get(name)
+        if value is not None and value not in known:
+            raise UnsupportedModel(f"{name}={value!r}: this knows {known[0]!r}.")
+
+
+def _read(fields, table):
+    """{our name: value} by a table of {our name: (theirs, the usual value)}."""
+    values = {our: (fields.get(name), usual) for our, (name, usual) in table.items()}
+    return {our: usual if x is None else x for our, (x, usual) in values.items()}
+
+
+def _written(tower, table):
+    """{their name: value}; undoes `_read`."""
+    return {name: getattr(tower, our) for our, (name, _) in table.items()}
+
+
+def image_tokens(tower) -> dict:
+    """The ids of an image's tokens, by what transformers calls their entries.
+
+    Gemma 4's processor (5.23) takes no picture where nothing is named that stands
+    around sounds. No sound is heard all the same: there is no "audio_token" here.
+    """
+    if tower is None:
+        return {}
+    begin, end = tower.begin_token, tower.end_token
+    tokens = {"boi_token": begin, "eoi_token": end, "image_token": tower.image_token}
+    sounds = {"boa_token": begin, "eoa_token": end}
+    return tokens | sounds if isinstance(tower, Gemma4VisionConfig) else tokens
 
 
 def check_preprocessor(folder, tower):
@@ -56,9 +91,9 @@ def check_preprocessor(folder, tower):
       UnsupportedModel: naming the file and the setting.
       WeightsError: a file is not JSON.
     """
-    ours = {
-        name: x for name, x in tower.preprocessor().items() if name not in UNCHECKED
-    }
+    ours = tower.preprocessor()
+    for name in UNCHECKED:
+        del ours[name]
     if "max_soft_tokens" in ours:  # then the number of tokens follows from the picture
         del ours["image_seq_length"]
     for name in ("preprocessor_config.json", "processor_config.json"):
@@ -68,18 +103,12 @@ def check_preprocessor(folder, tower):
             settings = settings.get("image_processor") or {}
         for key, value in ours.items():
             given = settings.get(key)
-            if given is not None and not _same(given, value):
+            if given is not None and given != (value or False):
                 raise UnsupportedModel(
                     f"{name}: {key}={given!r}, and pictures are prepared with {value!r}"
                     " here. Load the model with vision=False and give it no pictures, "
                     "or correct the file if it is another model's."
                 )
-
-
-def _same(given, value):
-    if isinstance(value, float | list):
-        return np.shape(given) in ((), np.shape(value)) and np.allclose(given, value)
-    return given == (value or False)
 
 
 @dataclass(frozen=True)
@@ -102,20 +131,7 @@ class VisionConfig:
     begin_token: int
     end_token: int
     norm_eps: float = 1e-6
-
-    def __post_init__(self):
-        check_sizes(self, "size", "tokens")
-        if (
-            self.width % self.heads
-            or self.size % self.patch
-            or self.side**2 != self.tokens
-            or self.grid % self.side
-        ):
-            raise UnsupportedModel(
-                f"A vision tower of width {self.width} with {self.heads} heads, whose "
-                f"pictures of {self.size} pixels are cut into patches of {self.patch} "
-                f"and averaged to {self.tokens} tokens: these do not divide."
-            )
+    around = "\n\n"  # what a prompt has on both sides of an image
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -126,11 +142,6 @@ class VisionConfig:
     def marker(self) -> int:
         """The token that chat templates write for an image."""
         return self.begin_token
-
-    @property
-    def around(self) -> str:
-        """What a prompt has on both sides of an image, as Gemma 3 reads it."""
-        return "\n\n"
 
     def takes(self, part: dict) -> int:
         """How many image tokens an image in a message takes: all the same."""
@@ -173,37 +184,23 @@ class VisionConfig:
                 f"model_type {hf.get('model_type')!r} has no vision that this knows: "
                 "load it with vision=False, or take Gemma 3 4B or larger, or Gemma 4."
             )
-        for field, known in (
-            ("model_type", "siglip_vision_model"),
-            ("hidden_act", "gelu_pytorch_tanh"),
-            ("num_channels", 3),
-        ):
-            if tower.get(field, known) != known:
-                raise UnsupportedModel(
-                    f"vision_config {field}={tower[field]!r}: this knows {known!r}."
-                )
-        fields = GEMMA3_TOWER.items()
-        sizes: dict = {our: tower.get(name, usual) for our, (name, usual) in fields}
-        for our, (name, usual) in GEMMA3_BESIDE.items():
-            new_name = name.replace("token_index", "token_id")
-            sizes[our] = hf.get(name, hf.get(new_name, usual))
-        return cls(**sizes)
+        require_values(tower, SIGLIP)
+        # transformers 4 calls the tokens token_index, 5 token_id.
+        beside = {name.replace("token_id", "token_index"): x for name, x in hf.items()}
+        return cls(**_read(tower, GEMMA3_TOWER), **_read(beside, GEMMA3_BESIDE))
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
-        tower = {name: getattr(self, our) for our, (name, _) in GEMMA3_TOWER.items()}
         return {
             "architectures": ["Gemma3ForConditionalGeneration"],
             "model_type": "gemma3",
             "text_config": text,
             "vision_config": {
-                "model_type": "siglip_vision_model",
-                "hidden_act": "gelu_pytorch_tanh",
-                "num_channels": 3,
+                **{name: known for name, (known,) in SIGLIP.items()},
                 "vision_use_head": False,
-                **tower,
+                **_written(self, GEMMA3_TOWER),
             },
-            **{name: getattr(self, our) for our, (name, _) in GEMMA3_BESIDE.items()},
+            **_written(self, GEMMA3_BESIDE),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 
@@ -225,81 +222,9 @@ class VisionConfig:
             "image_seq_length": self.tokens,
         }
 
-    def processor(self) -> dict:
-        """The `processor_config.json` by which AutoProcessor spreads an image."""
-        return {
-            "processor_class": "Gemma3Processor",
-            "image_seq_length": self.tokens,
-        }
-
-    def image_tokens(self) -> dict:
-        """The ids of an image's tokens, by what transformers calls their entries."""
-        return {
-            "boi_token": self.begin_token,
-            "eoi_token": self.end_token,
-            "image_token": self.image_token,
-        }
-
 
 BUDGETS = (70, 140, 280, 560, 1120)  # most image tokens of a picture
 DIGITS = 256  # sizes are two bytes, the higher one first
-
-
-class PictureTooLong(ValueError):
-    """A picture is so narrow that no shape of the budget comes close to it."""
-
-
-def scaled_size(height, width, side, budget):
-    """(height, width) in pixels, multiples of `side`, that a picture is scaled to.
-
-    The largest that keep about its aspect ratio and are no more than `budget` squares;
-    as transformers' image processor of Gemma 4 rounds them.
-
-    Raises:
-      PictureTooLong: a strip one square wide would not hold it.
-      ValueError: the picture is empty.
-    """
-    if height < 1 or width < 1:
-        raise ValueError(f"A picture of {height} by {width} pixels shows nothing.")
-    scale = math.sqrt(budget * side**2 / (height * width))
-    rows, columns = (math.floor(scale * size / side) for size in (height, width))
-    if not rows and not columns:
-        raise PictureTooLong(f"A budget of {budget} squares holds no picture.")
-    if not rows:
-        rows, columns = 1, min(width // height, budget)
-    elif not columns:
-        rows, columns = min(height // width, budget), 1
-    return rows * side, columns * side
-
-
-def to_strip(pixels, side, budget):
-    """Cuts a picture into its strip.
-
-    Args:
-      pixels: uint8 (H, W, 3), both multiples of `side`.
-    Returns:
-      uint8 ((budget + 1) · side, side, 3).
-    Raises:
-      ValueError: another shape or dtype, or more squares than the budget.
-    """
-    pixels = np.asarray(pixels)
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-        raise ValueError(
-            f"A picture is {pixels.dtype}{pixels.shape}: pass uint8 (H, W, 3)."
-        )
-    rows, columns = (size // side for size in pixels.shape[:2])
-    fits = (rows * side, columns * side) == pixels.shape[:2]
-    if not fits or not 0 < rows * columns <= budget:
-        raise ValueError(
-            f"A picture of {pixels.shape[0]} × {pixels.shape[1]} pixels is not 1 to "
-            f"{budget} whole squares of {side}: pass it through images.fit_whole."
-        )
-    found = np.zeros((budget + 1, side, side, 3), np.uint8)
-    found[0, 0, 0, :2] = divmod(columns, DIGITS)
-    found[0, 0, 1, :2] = divmod(rows, DIGITS)
-    cut = pixels.reshape(rows, side, columns, side, 3).swapaxes(1, 2)
-    found[1 : 1 + rows * columns] = cut.reshape(-1, side, side, 3)
-    return found.reshape(-1, side, 3)
 
 
 def grids(strips):
@@ -310,11 +235,6 @@ def grids(strips):
     """
     digits = strips[..., 0, :2, :2].astype(np.int32)
     return digits[..., 0] * DIGITS + digits[..., 1]
-
-
-def counts(strips):
-    """How many image tokens the pictures take, int32 (...); 0 where there is none."""
-    return grids(strips).prod(axis=-1)
 
 
 # Our name of each size of the tower, theirs, and what transformers assumes.
@@ -339,7 +259,6 @@ GEMMA4_BESIDE = {
     "end_token": ("eoi_token_id", 258_882),
     "budget": ("vision_soft_tokens_per_image", 280),
 }
-BOTH_WAYS = "use_bidirectional_attention"
 
 
 @dataclass(frozen=True)
@@ -379,34 +298,7 @@ class Gemma4VisionConfig:
     standardized: bool = False
     rope_theta: float = 100.0
     norm_eps: float = 1e-6
-
-    def __post_init__(self):
-        check_sizes(self, "kv_heads", "head_dim", "pool", "positions", "budget")
-        for name in ("clipped", "standardized"):
-            if type(value := getattr(self, name)) is not bool:
-                raise UnsupportedModel(f"vision {name}={value!r} is not true or false.")
-        # Positions rotate pairs, half of them by the column and half by the row.
-        if self.heads % self.kv_heads or self.head_dim % 4 or self.pool < 2:
-            raise UnsupportedModel(
-                f"A vision tower with {self.heads} heads, {self.kv_heads} key heads of "
-                f"width {self.head_dim} and pooling of {self.pool} is not supported: "
-                "heads must be a multiple of key heads, widths of 4, pooling 2 or more."
-            )
-
-    def check_tokens(self, vocab_size: int) -> None:
-        """Raises UnsupportedModel where ids of pictures are not in the vocabulary."""
-        ids = self.image_token, self.begin_token, self.end_token
-        for token in (*ids, self.pad_token):
-            if type(token) is not int or not 0 <= token < vocab_size:
-                raise UnsupportedModel(
-                    f"token id {token!r} of pictures is not one of the {vocab_size} "
-                    "tokens of the vocabulary."
-                )
-        if len(set(ids)) < len(ids):
-            raise UnsupportedModel(
-                f"image_token_id, boi_token_id and eoi_token_id are {ids}: all three "
-                "must differ."
-            )
+    around = ""  # what a prompt has on both sides of an image
 
     @property
     def side(self) -> int:
@@ -423,16 +315,11 @@ class Gemma4VisionConfig:
         """The token that chat templates write for an image."""
         return self.image_token
 
-    @property
-    def around(self) -> str:
-        """What a prompt has on both sides of an image: nothing."""
-        return ""
-
     def takes(self, part: dict) -> int:
         """How many image tokens an image in a message takes, by its "shape".
 
         Raises:
-          ValueError: it says no shape, or see `target`.
+          ValueError: it says no shape.
         """
         if "shape" not in part:
             raise ValueError(
@@ -457,29 +344,48 @@ class Gemma4VisionConfig:
     def target(self, height, width) -> tuple[int, int]:
         """(height, width) in pixels that a picture of this shape is scaled to.
 
+        The largest multiples of `side` that keep about its aspect ratio and are no more
+        than `budget` squares; as transformers' image processor of Gemma 4 rounds them.
+
         Raises:
           UnsupportedModel: the budget is none of those that the model was made for.
-          PictureTooLong: it is too narrow for the budget.
+          ValueError: the picture is empty.
         """
         if self.budget not in BUDGETS:
             raise UnsupportedModel(
                 f"budget={self.budget}: Gemma 4 sees pictures in at most "
                 f"{', '.join(map(str, BUDGETS))} tokens."
             )
-        return scaled_size(height, width, self.side, self.budget)
+        if height < 1 or width < 1:
+            raise ValueError(f"A picture of {height} by {width} pixels shows nothing.")
+        scale = math.sqrt(self.budget * self.side**2 / (height * width))
+        rows, columns = (math.floor(scale * x / self.side) for x in (height, width))
+        if not rows:
+            rows, columns = 1, min(width // height, self.budget)
+        elif not columns:
+            rows, columns = min(height // width, self.budget), 1
+        return rows * self.side, columns * self.side
 
     def strip(self, pixels) -> np.ndarray:
-        """A picture that has a `target`'s shape, as `to_strip`."""
-        return to_strip(pixels, self.side, self.budget)
+        """Cuts a picture into squares, one below the other, behind one with their grid.
+
+        Args:
+          pixels: uint8 (H, W, 3), as large as `target` says.
+        Returns:
+          uint8 ((budget + 1) · side, side, 3).
+        """
+        side = self.side
+        rows, columns = (size // side for size in pixels.shape[:2])
+        squares = np.zeros((self.budget + 1, side, side, 3), np.uint8)
+        squares[0, 0, 0, :2] = divmod(columns, DIGITS)
+        squares[0, 0, 1, :2] = divmod(rows, DIGITS)
+        cut = pixels.reshape(rows, side, columns, side, 3).swapaxes(1, 2)
+        squares[1 : 1 + rows * columns] = cut.reshape(-1, side, side, 3)
+        return squares.reshape(-1, side, 3)
 
     def count(self, picture) -> int:
         """How many image tokens a picture, a strip, takes; 0 of a black one."""
-        return int(counts(picture))
-
-    def place(self, picture) -> list[int]:
-        """The ids that stand for a picture, a strip, in a prompt: begin to end."""
-        soft = [self.image_token] * self.count(picture)
-        return [self.begin_token, *soft, self.end_token]
+        return int(grids(picture).prod())
 
     @classmethod
     def from_hf(cls, hf: dict) -> "Gemma4VisionConfig":
@@ -495,48 +401,45 @@ class Gemma4VisionConfig:
                 "give it no pictures."
             )
         rope = tower.get("rope_parameters") or {}
-        for field, value, known in (
-            ("model_type", tower.get("model_type"), ("gemma4_vision",)),
-            ("attention_bias", tower.get("attention_bias"), (False,)),
-            ("hidden_activation", tower.get("hidden_activation"), (_GELU,)),
-            # Of two axes; the first folders call it "default".
-            ("rope_type", rope.get("rope_type"), ("axial", "default")),
-        ):
-            if value is not None and value not in known:
-                raise UnsupportedModel(
-                    f"vision_config {field}={value!r}: this knows {known[0]!r}."
-                )
-        sizes: dict[str, Any] = {
-            our: tower.get(name, usual) for our, (name, usual) in GEMMA4_TOWER.items()
-        }
-        for our, (name, usual) in GEMMA4_BESIDE.items():
-            sizes[our] = usual if hf.get(name) is None else hf[name]
+        # Of two axes; the first folders call it "default".
+        require_values(rope, {"rope_type": ("axial", "default")})
+        require_values(
+            tower,
+            {
+                "model_type": ("gemma4_vision",),
+                "attention_bias": (False,),
+                "hidden_activation": (GELU,),
+            },
+        )
         return cls(
-            **sizes,
-            pad_token=0 if text.get("pad_token_id") is None else text["pad_token_id"],
-            both_ways=text.get(BOTH_WAYS) == "vision",
+            **_read(tower, GEMMA4_TOWER),
+            **_read(hf, GEMMA4_BESIDE),
+            pad_token=text.get("pad_token_id") or 0,
+            both_ways=text.get("use_bidirectional_attention") == "vision",
             rope_theta=float(rope.get("rope_theta", 100.0)),
         )
 
     def to_hf(self, text: dict) -> dict:
         """The `config.json` of the whole model, from that of its text half."""
-        own: dict[str, Any] = {"pad_token_id": self.pad_token}
-        own[BOTH_WAYS] = "vision" if self.both_ways else None
+        of_pictures = {
+            "pad_token_id": self.pad_token,
+            "use_bidirectional_attention": "vision" if self.both_ways else None,
+        }
         return {
             "architectures": ["Gemma4ForConditionalGeneration"],
             "model_type": "gemma4",
-            "text_config": text | own,
+            "text_config": text | of_pictures,
             "vision_config": {
                 "model_type": "gemma4_vision",
-                "hidden_activation": _GELU,
+                "hidden_activation": GELU,
                 "rope_parameters": {
                     "rope_type": "axial",
                     "rope_theta": self.rope_theta,
                 },
-                **{name: getattr(self, our) for our, (name, _) in GEMMA4_TOWER.items()},
+                **_written(self, GEMMA4_TOWER),
             },
             "audio_config": None,
-            **{name: getattr(self, our) for our, (name, _) in GEMMA4_BESIDE.items()},
+            **_written(self, GEMMA4_BESIDE),
             "tie_word_embeddings": text["tie_word_embeddings"],
         }
 
@@ -556,24 +459,3 @@ class Gemma4VisionConfig:
             "max_soft_tokens": self.budget,
             "image_seq_length": self.budget,
         }
-
-    def processor(self) -> dict:
-        """The `processor_config.json` by which AutoProcessor spreads an image."""
-        return {"processor_class": "Gemma4Processor", "image_seq_length": self.budget}
-
-    def image_tokens(self) -> dict:
-        """The ids of an image's tokens, by what transformers calls their entries.
-
-        Its processor (5.23) takes no picture where nothing is named that stands around
-        sounds. No sound is heard all the same: there is no "audio_token" here.
-        """
-        return {
-            "boi_token": self.begin_token,
-            "eoi_token": self.end_token,
-            "image_token": self.image_token,
-            "boa_token": self.begin_token,
-            "eoa_token": self.end_token,
-        }
-
-
-_GELU = "gelu_pytorch_tanh"

@@ -35,7 +35,7 @@ from helpers.model.folder import (
 )
 from helpers.model.peft_folder import WEIGHTS as ADAPTER_WEIGHTS
 from helpers.model.transformer import Transformer, named_arrays, weight_shapes
-from helpers.model.vision_config import check_preprocessor
+from helpers.model.vision_config import check_preprocessor, image_tokens
 from helpers.runtime.distributed import whole
 from helpers.runtime.sharding import layout
 from helpers.text import chat
@@ -77,7 +77,7 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     with _opened(folder) as (tensors, has_audio):
         text = {name: x for name, x in tensors.items() if not families.is_vision(name)}
         tensors = tensors if vision else text
-        _check_names(tensors.keys(), config, folder)
+        _check_tensors(tensors, config, folder)
         weights = _read(tensors, shapes, config, dtype, mesh)
     if has_audio:
         print(f"{folder} has an audio tower, which is left out: give it no sounds.")
@@ -109,8 +109,7 @@ def save(model, folder, tokenizer=None):
     def fill(aside):
         ids = {}
         if tokenizer is not None:
-            image_tokens = vision.image_tokens() if vision else None
-            chat.save_tokenizer(tokenizer, aside, image_tokens)
+            chat.save_tokenizer(tokenizer, aside, image_tokens(vision))
             ids = {
                 "bos_token_id": tokenizer.bos_token_id,
                 "eos_token_id": list(chat.eos_ids(tokenizer)),
@@ -118,8 +117,10 @@ def save(model, folder, tokenizer=None):
             }
             write_json(ids, aside / "generation_config.json")  # for their generate()
         if vision:
-            write_json(vision.preprocessor(), aside / "preprocessor_config.json")
-            write_json(vision.processor(), aside / "processor_config.json")
+            settings = vision.preprocessor()
+            write_json(settings, aside / "preprocessor_config.json")
+            some = {x: settings[x] for x in ("processor_class", "image_seq_length")}
+            write_json(some, aside / "processor_config.json")  # for AutoProcessor
         write_json(config | ids, aside / MODEL)
         save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
 
@@ -132,15 +133,15 @@ def folder_tensors(model) -> dict[str, np.ndarray]:
     Raises:
       WeightsError: the model has weights that no folder has a place for, or lacks some.
     """
-    config, found = model.config, dict(named_arrays(nnx.state(model)))
-    if HOST_TABLE in found:
-        found[TABLE] = found.pop(HOST_TABLE)
+    config, arrays = model.config, dict(named_arrays(nnx.state(model)))
+    if HOST_TABLE in arrays:
+        arrays[TABLE] = arrays.pop(HOST_TABLE)
     expected = weight_shapes(config)
-    _check_weights(model, found, expected)
+    _check_weights(model, arrays, expected)
     tensors = {}
     for path in expected:
         matrix = path[0] == "layers" and path[-1] in lora.ATTENTION + lora.MLP
-        array = whole(lora.matrix(model, path) if matrix else found[path])
+        array = whole(lora.matrix(model, path) if matrix else arrays[path])
         require_finite(array, "/".join(path))
         for layer, name in families.weight_names(path, config):
             part = array if layer is None else array[layer]
@@ -173,21 +174,22 @@ def _settings(config):
     return {name: x for name, x in fields.items() if name != "query_scale"}
 
 
-def _check_weights(model, found, expected):
+def _check_weights(model, arrays, expected):
     """Refuses a model whose weights are not those of its config."""
-    shapes = {path: array.shape for path, array in found.items()}
+    shapes = {path: array.shape for path, array in arrays.items()}
     for path, layers in model.stacks().items():
         for name in lora.matrices(layers):
             shapes[*path, name] = quantized.shape(layers, name)
-    extra = found.keys() - expected.keys() - lora.beside(model)
-    wrong = [path for path, x in expected.items() if shapes.get(path) != x.shape]
-    if wrong := [*sorted(extra), *wrong]:
-        path = wrong[0]
-        should = expected[path].shape if path in expected else "no place in a folder"
-        raise WeightsError(
-            f"The model's weight {'/'.join(path)} has shape {shapes.get(path)}, and "
-            f"its config says {should}: saved, it would be another model."
-        )
+    for path in lora.beside(model):
+        shapes.pop(path, None)
+    expected = {path: x.shape for path, x in expected.items()}
+    for path in sorted(shapes.keys() | expected.keys()):
+        if (shape := shapes.get(path)) != (should := expected.get(path)):
+            raise WeightsError(
+                f"The model's weight {'/'.join(path)} has shape {shape}, and its config"
+                f" says {should or 'no place in a folder'}: saved, it would be another "
+                "model."
+            )
 
 
 def check_room(tokenizer, config):
@@ -205,22 +207,16 @@ def check_room(tokenizer, config):
         )
 
 
-def tensor_names(config: ModelConfig) -> set[str]:
-    """The names of all tensors in a folder of a model of this shape."""
-    return {
-        name
-        for path in weight_shapes(config)
-        for _, name in families.weight_names(path, config)
-    }
-
-
 def file_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """{tensor name: its shape in a folder} of a model without vision."""
-    return {
-        name: shape.shape if layer is None else shape.shape[:0:-1]
-        for path, shape in weight_shapes(config).items()
-        for layer, name in families.weight_names(path, config)
-    }
+    """{tensor name: its shape in a folder} of a model of this shape."""
+    shapes = {}
+    for path, x in weight_shapes(config).items():
+        for layer, name in families.weight_names(path, config):
+            shapes[name] = x.shape if layer is None else x.shape[:0:-1]
+            if path == PATCH:
+                height, width, colours, size = _kernel(x.shape)
+                shapes[name] = size, colours, height, width
+    return shapes
 
 
 def read_config(folder) -> dict:
@@ -243,14 +239,11 @@ def weight_files(folder):
     index = folder / INDEX
     if not index.is_file():
         return [(folder / WHOLE, None)]
-    places = read_json(index).get("weight_map", {})
     listed: dict[str, set[str]] = {}
-    for tensor, name in places.items() if isinstance(places, dict) else ():
-        if not isinstance(name, str) or pathlib.PurePath(name).name != name:
+    for tensor, name in read_json(index).get("weight_map", {}).items():
+        if pathlib.PurePath(name).name != name:
             raise WeightsError(f"{index} has {tensor} in {name!r}, not in a file here.")
         listed.setdefault(name, set()).add(tensor)
-    if not listed:
-        raise WeightsError(f"{index} lists no weights. Fetch or make it again.")
     if WHOLE not in listed and (folder / WHOLE).is_file():
         raise WeightsError(
             f"{folder} has {WHOLE}, and {INDEX} lists other files: they may be two "
@@ -279,8 +272,6 @@ def _opened(folder):
                             f"{path} has {name} in {tensor.get_dtype()}: a quantized "
                             "model. Fetch one in bfloat16."
                         )
-                    if ours in tensors:
-                        raise WeightsError(f"{path} has {name} under two names.")
                     tensors[ours] = tensor
             yield tensors, has_audio
         except FileNotFoundError:
@@ -291,21 +282,27 @@ def _opened(folder):
             ) from None
 
 
-def _check_names(names, config, folder):
+def _check_tensors(tensors, config, folder):
     """Refuses a folder without some of a config's tensors, or with others."""
-    names, expected = set(names), tensor_names(config)
-    if missing := sorted(expected - names):
+    expected = file_shapes(config)
+    if missing := sorted(expected.keys() - tensors.keys()):
         raise WeightsError(
             f"The weights in {folder} lack {len(missing)} tensors that config.json "
             f"asks for, first {missing[0]}."
         )
-    extra = names - expected - families.redundant_names(config)
+    extra = tensors.keys() - expected.keys() - families.redundant_names(config)
     if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
         raise WeightsError(
             f"The weights in {folder} have {len(extra)} tensors this model has no "
             f"place for, first {extra[0]}: config.json and weights do not belong "
             "together."
         )
+    for name, shape in expected.items():
+        if (stored := tuple(tensors[name].get_shape())) != shape:
+            raise WeightsError(
+                f"{name} has shape {stored}, config.json asks for {shape}: they do not "
+                "belong together."
+            )
 
 
 def _read(tensors, shapes, config, dtype, mesh):
@@ -313,25 +310,11 @@ def _read(tensors, shapes, config, dtype, mesh):
 
     def read(path, shape):
         keys = [key.key for key in path]
-        slices = []
-        for layer, name in families.weight_names(keys, config):
-            expected = shape.shape if layer is None else shape.shape[:0:-1]
-            if tuple(keys) == PATCH:
-                height, width, colours, size = _kernel(shape.shape)
-                expected = size, colours, height, width
-            if tuple(tensors[name].get_shape()) != expected:
-                raise WeightsError(
-                    f"{name} has shape {tuple(tensors[name].get_shape())}, config.json "
-                    f"asks for {expected}: they do not belong together."
-                )
-            slices.append((name, tensors[name]))
-        place: jax.sharding.Sharding
-        if mesh is None:
-            place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        else:
-            place = layout(path, shape.shape, mesh)
+        names = [name for _, name in families.weight_names(keys, config)]
+        slices = [(name, tensors[name]) for name in names]
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        place = here if mesh is None else layout(path, shape.shape, mesh)
         part = _stacked if "layers" in keys else _single
-        part = _patch if tuple(keys) == PATCH else part
         part = functools.partial(part, slices, shape.shape, jnp.dtype(dtype))
         # Wait: until a copy is done, both of it are in memory.
         array = jax.make_array_from_callback(shape.shape, place, part)
@@ -345,14 +328,11 @@ def _read(tensors, shapes, config, dtype, mesh):
 def _single(slices, shape, dtype, index):
     """A part of a weight that is one tensor in the file."""
     name, tensor = slices[0]
-    return _cast(tensor[index], dtype, name)
-
-
-def _patch(slices, shape, dtype, index):
-    """A part of the matrix that a kernel of patches is to us; the kernel is small."""
-    name, tensor = slices[0]
-    kernel = tensor[:].transpose(2, 3, 1, 0)
-    return _cast(kernel.reshape(shape)[index], dtype, name)
+    if len(tensor.get_shape()) == 4:  # a small kernel of patches, to us a matrix
+        part = tensor[:].transpose(2, 3, 1, 0).reshape(shape)[index]
+    else:
+        part = tensor[index]
+    return _cast(part, dtype, name)
 
 
 def _kernel(shape):

@@ -11,7 +11,7 @@ import jax
 from flax import nnx
 from jax.sharding import SingleDeviceSharding
 
-from helpers.model.known import KNOWN
+from helpers.model.config import KNOWN
 from helpers.tpu import compiler, programs
 from helpers.training import objectives
 

@@ -1,6 +1,5 @@
 """A save that is killed or fails never leaves a folder that reads as a wrong model."""
 
-import os
 import pathlib
 
 import pytest
@@ -86,8 +85,15 @@ def test_adapters_and_a_model_do_not_share_a_folder(tmp_path):
     assert content(tmp_path) == FORMER
 
 
-def test_parts_that_another_process_is_filling_stay(tmp_path):
-    part = tmp_path / f".part-{os.getppid()}-00ff00ff"
-    part.mkdir()
-    write(tmp_path, MODEL, filled(LATER))
-    assert part.is_dir()
+def test_parts_that_somebody_is_filling_stay_and_those_of_killed_saves_go(tmp_path):
+    (tmp_path / ".part-dead").mkdir()
+    (tmp_path / ".part-dead" / "half").write_text("half")
+
+    def fill_while_another_saves(aside):
+        write(tmp_path, MODEL, filled(LATER))
+        assert aside.is_dir() and not (tmp_path / ".part-dead").exists()
+        filled(LATER)(aside)
+
+    write(tmp_path, MODEL, fill_while_another_saves)
+    assert content(tmp_path) == LATER
+    assert not list(tmp_path.glob(".part-*"))

@@ -2,9 +2,6 @@
 
 import contextlib
 import copy
-import json
-import os
-import subprocess
 import tracemalloc
 
 import gemma4_shapes
@@ -16,12 +13,12 @@ import tiny_models
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_gguf import logits, made, small_tokenizer
+from small_gguf import assert_computes, made, small_tokenizer
 from transformers import AutoTokenizer
 
 from helpers.model import gguf as gguf_files
 from helpers.model import gguf_file, lora, weights
-from helpers.model.folder import WeightsError
+from helpers.model.folder import WeightsError, read_json
 from helpers.model.gguf_file import GGUFError, GGUFFile
 from helpers.model.ops import Stretch, rotary, rotate
 from helpers.model.transformer import named_arrays
@@ -34,7 +31,6 @@ def through(model, tok, folder, kind="F32"):
 
 
 KINDS_OF_MODELS = [
-    ("gemma3_text", {"tied": True}),
     ("gemma3_text", {"stretch": Stretch("linear", 8.0)}),
     ("qwen2", {"tied": False}),
     ("qwen3", {"tied": True}),
@@ -49,22 +45,20 @@ KINDS_OF_MODELS = [
 @pytest.mark.parametrize("family, changes", KINDS_OF_MODELS)
 def test_what_is_read_computes_what_was_written(family, changes, tmp_path):
     model = made(family, **changes)
-    read = through(model, small_tokenizer(), tmp_path)
-    assert read.config == model.config
-    np.testing.assert_allclose(logits(read), logits(model), rtol=1e-5, atol=1e-5)
+    assert_computes(through(model, small_tokenizer(), tmp_path), model)
 
 
 def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
     """llama.cpp turns channels (0, 1), (2, 3), …; transformers the two halves."""
     model = made("llama")
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
-    reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    stored = GGUFFile(tmp_path / "m.gguf").array
     x, positions = np.random.default_rng(0).normal(size=(5, 64)), np.arange(5)
 
     def scores_in_pairs():
         turned = []
         for name, heads in (("attn_q", 2), ("attn_k", 1)):
-            made = (x @ reader[f"blk.0.{name}.weight"].T).reshape(5, heads, 16, 2)
+            made = (x @ stored(f"blk.0.{name}.weight").T).reshape(5, heads, 16, 2)
             angle = positions[:, None, None] * 300.0 ** -(np.arange(0, 32, 2) / 32)
             as_complex = (made[..., 0] + 1j * made[..., 1]) * np.exp(1j * angle)
             turned.append(as_complex)
@@ -90,7 +84,7 @@ def test_a_llamas_rows_are_turned_in_pairs(tmp_path):
 def test_gemmas_norms_hold_their_one(tmp_path):
     model = made("gemma3_text")
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
-    reader = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    stored = GGUFFile(tmp_path / "m.gguf").array
     stacked = dict(named_arrays(nnx.state(model)))
     for ours, theirs in {
         "attention_norm": "attn_norm",
@@ -100,25 +94,17 @@ def test_gemmas_norms_hold_their_one(tmp_path):
         "post_ff_norm": "post_ffw_norm",
     }.items():
         np.testing.assert_allclose(
-            reader[f"blk.1.{theirs}.weight"], 1 + stacked["layers", ours][1], rtol=1e-6
+            stored(f"blk.1.{theirs}.weight"), 1 + stacked["layers", ours][1], rtol=1e-6
         )
 
 
 @pytest.mark.parametrize(
-    "change, said",
-    [
-        ({"pattern": 2}, "pattern=2, and llama.cpp gives every Gemma 3"),
-        ({"rope_local_theta": 20.0}, "rope_local_theta=20.0"),
-        ({"query_scale": 9.0}, "attention_scale"),
-    ],
+    "change", [{"pattern": 2}, {"rope_local_theta": 20.0}, {"query_scale": 9.0}]
 )
-def test_a_gemma_that_llama_cpp_would_run_otherwise_is_not_written(
-    change, said, tmp_path
-):
-    with pytest.raises(GGUFError, match=said):
-        gguf_files.save(
-            made("gemma3_text", **change), tmp_path / "m.gguf", small_tokenizer()
-        )
+def test_a_gemma_that_llama_cpp_would_run_otherwise_is_not_written(change, tmp_path):
+    model = made("gemma3_text", **change)
+    with pytest.raises(GGUFError, match="and llama.cpp gives every Gemma 3"):
+        gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer())
     assert not list(tmp_path.iterdir())
 
 
@@ -130,23 +116,10 @@ def test_an_added_token_without_an_embedding_is_left_out(tmp_path):
     assert weights.load(tmp_path / "hf").config.vocab_size == len(tokenizer) - 1
 
 
-def test_more_entries_than_embeddings_are_refused(tmp_path, monkeypatch):
+def test_more_entries_than_embeddings_are_refused(tmp_path):
     model = made("llama", vocab=tiny_models.VOCAB - 2)
-    with pytest.raises(GGUFError, match="token 18, and the model 17 embeddings"):
+    with pytest.raises(WeightsError, match="token 18, and the model 17 embeddings"):
         gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
-    write = gguf_files._write
-
-    def with_fewer_rows(path, config, fields, tensors, kind):
-        """As another program may have written it."""
-        for name in "model.embed_tokens.weight", "lm_head.weight":
-            tensors[name] = tensors[name][:-2]
-        write(path, config, fields, tensors, kind)
-
-    monkeypatch.setattr(gguf_files, "_write", with_fewer_rows)
-    gguf_files.save(made("llama"), tmp_path / "m.gguf", small_tokenizer(), "F32")
-    with pytest.raises(GGUFError, match="19 entries .* embeddings of 17"):
-        gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
-    assert not (tmp_path / "hf").exists()
 
 
 def test_rows_without_an_entry_are_kept(tmp_path):
@@ -157,7 +130,7 @@ def test_rows_without_an_entry_are_kept(tmp_path):
     assert fields["tokenizer.ggml.token_type"][-5:] == 5 * [gguf_tokenizer.UNUSED]
 
 
-def test_a_disk_that_says_no_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     model, path = made("llama"), tmp_path / "m.gguf"
     path.write_bytes(b"before")
 
@@ -165,50 +138,21 @@ def test_a_disk_that_says_no_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
-    with pytest.raises(GGUFError, match="No space left.*save again"):
+    with pytest.raises(WeightsError, match="No space left.*save again"):
         gguf_files.save(model, path, small_tokenizer())
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
 
 
-def test_what_killed_saves_of_a_file_left_goes_with_the_next_one(tmp_path):
-    """Also under the number of this process, which a container gives to every run."""
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    lost = [f".part-{number}-m.gguf" for number in (gone.pid, os.getpid())]
-    others = [f".part-{os.getppid()}-m.gguf", f".part-{gone.pid}-other.gguf", "m.part"]
-    for name in lost + others:
-        (tmp_path / name).write_bytes(b"half")
-    gguf_files.save(made("llama"), tmp_path / "m.gguf", small_tokenizer())
-    there = {path.name for path in tmp_path.iterdir()}
-    assert there == {*others, "m.gguf"}
-
-
-def test_a_file_without_a_template_is_read_and_ends_with_the_text(tmp_path):
-    tok = copy.deepcopy(small_tokenizer())
-    tok.chat_template = None
-    gguf_files.save(made("llama"), tmp_path / "m.gguf", tok, "F32")
-    gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
-    said = json.loads((tmp_path / "hf" / "generation_config.json").read_text())
-    assert said["eos_token_id"] == tok.eos_token_id
-
-
-def test_kinds_and_numbers_that_cannot_be_written_are_refused(
-    tmp_path,
-):
+def test_kinds_and_numbers_that_cannot_be_written_are_refused(tmp_path):
     model = made("llama")
     with pytest.raises(GGUFError, match="'Q4_K': choose one of F32, F16, Q8_0"):
         gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "Q4_K")
     model.embed[...] = model.embed[...].at[0, 0].set(1e5)
     with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond F16's"):
         gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F16")
-    wide = made("llama", width=32)
-    wide.embed[...] = wide.embed[...].at[0, 0].set(1e7)
-    with pytest.raises(GGUFError, match="token_embd.weight has numbers beyond Q8_0's"):
-        gguf_files.save(wide, tmp_path / "m.gguf", small_tokenizer(), "Q8_0")
-    for strange in np.nan, np.inf:
-        model.embed[...] = model.embed[...].at[0, 0].set(strange)
-        with pytest.raises(WeightsError, match="embed has numbers that are not finite"):
-            gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
+    model.embed[...] = model.embed[...].at[0, 0].set(np.nan)
+    with pytest.raises(WeightsError, match="embed has numbers that are not finite"):
+        gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     assert not list(tmp_path.iterdir())
 
 
@@ -246,110 +190,47 @@ def test_fewer_bits_are_off_by_little_and_only_in_matrices(kind, off, tmp_path):
 def test_adapters_and_codes_go_into_the_file(kind, is_adapted, tmp_path):
     model = lora.quantize(made("qwen3"), kind)
     model = tiny_models.adapted(model) if is_adapted else model
-    read = through(model, small_tokenizer(), tmp_path)
-    np.testing.assert_allclose(logits(read), logits(model), rtol=1e-4, atol=1e-4)
+    assert_computes(through(model, small_tokenizer(), tmp_path), model)
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma4_text"])
-def test_numbers_that_llama_cpp_reads_as_real_are_written_so(family, tmp_path):
+def test_numbers_that_llama_cpp_reads_as_real_are_written_so(tmp_path):
     """Also where a config has a whole one; of another type they would be refused."""
-    changes = {"softcap": 30}
-    if family == "llama":
-        changes = {"rope_theta": 500, "norm_eps": 1, "stretch": Stretch("linear", 4)}
-    gguf_files.save(made(family, **changes), tmp_path / "m.gguf", small_tokenizer())
+    changes = {"rope_theta": 500, "norm_eps": 1, "stretch": Stretch("linear", 4)}
+    gguf_files.save(made("llama", **changes), tmp_path / "m.gguf", small_tokenizer())
     fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
-    found = {key.partition(".")[2]: field.types for key, field in fields.items()}
-    real = {key: types for key, types in found.items() if key in gguf_files.REAL}
-    assert len(real) >= 3
-    assert set(map(tuple, real.values())) == {(gguf.GGUFValueType.FLOAT32,)}
+    for key in "rope.freq_base", "rope.scaling.factor":
+        assert fields[f"llama.{key}"].types == [gguf.GGUFValueType.FLOAT32]
+    real = fields["llama.attention.layer_norm_rms_epsilon"]
+    assert real.types == [gguf.GGUFValueType.FLOAT32]
 
 
-def test_a_file_of_other_tensors_makes_no_folder(tmp_path, monkeypatch):
+def test_a_file_of_other_tensors_makes_no_folder(tmp_path, monkeypatch, whole):
     """A tensor that is missing, has another shape, or is one too many."""
-    gguf_files.save(made("llama"), tmp_path / "m.gguf", small_tokenizer(), "F32")
-    name, shapes = "blk.2.ffn_up.weight", GGUFFile(tmp_path / "m.gguf").shapes
-
-    def refused(changed, message):
-        monkeypatch.setattr(GGUFFile, "__init__", lambda f, p: f.__dict__.update(whole))
-        whole = vars(file) | {"shapes": changed}
-        with pytest.raises(GGUFError, match=message):
-            gguf_files.to_folder(tmp_path / "m.gguf", tmp_path / "hf")
-        assert not (tmp_path / "hf").exists()
-
-    file = GGUFFile(tmp_path / "m.gguf")
-    missing = {k: v for k, v in shapes.items() if k != name}
-    refused(missing, rf"{name} should have shape \(96, 64\), and has none")
-    refused(shapes | {name: (96, 65)}, r"and has \(96, 65\)")
-    refused(shapes | {"blk.7.x": (1,)}, "1 tensors that a llama has no place for")
-
-
-def test_a_template_that_fails_is_quoted_and_nothing_is_written(tmp_path):
-    path, tokenizer = tmp_path / "m.gguf", copy.deepcopy(small_tokenizer())
-    template = "{{ raise_exception('y' * 5000) }} and more"
-    tokenizer.chat_template = tokenizer.chat_template.ljust(len(template))
-    gguf_files.save(made("llama"), path, tokenizer, "F32")
-    raw, fine = path.read_bytes(), tokenizer.chat_template.encode()
-    path.write_bytes(raw.replace(fine, template.encode()))  # `save` would render it
-    with pytest.raises(
-        GGUFError, match="chat template cannot be used: y{200}\\. Fetch"
+    file, name = GGUFFile(whole), "blk.2.ffn_up.weight"
+    shapes = file.shapes
+    for changed, message in (
+        ({k: v for k, v in shapes.items() if k != name}, "96, 64.*, and has none"),
+        (shapes | {name: (96, 65)}, r"and has \(96, 65\)"),
+        (shapes | {"blk.7.x": (1,)}, "1 tensors that a llama has no place for"),
     ):
-        gguf_files.to_folder(path, tmp_path / "hf")
-    assert not (tmp_path / "hf").exists()
+        file.shapes = changed
+        monkeypatch.setattr(gguf_files, "GGUFFile", lambda path: file)
+        with pytest.raises(GGUFError, match=message):
+            gguf_files.to_folder(whole, tmp_path / "hf")
+        assert not (tmp_path / "hf").exists()
 
 
 # --- the container ---
 
 
-def four_bits(block):
-    """256 numbers of a Q4_K block, as llama.cpp's format lays them out."""
-    (d, least), scales = np.frombuffer(block[:4], "<f2").astype(float), block[4:16]
-    numbers = []
-    for j in range(8):
-        if j < 4:
-            scale, offset = scales[j] & 63, scales[j + 4] & 63
-        else:
-            scale = scales[j + 4] & 15 | scales[j - 4] >> 6 << 4
-            offset = scales[j + 4] >> 4 | scales[j] >> 6 << 4
-        for byte in block[16 + 32 * (j // 2) :][:32]:
-            q = byte >> 4 if j % 2 else byte & 15
-            numbers.append(d * scale * q - least * offset)
-    return numbers
-
-
-def six_bits(block):
-    """256 numbers of a Q6_K block, as llama.cpp's format lays them out."""
-    scales = np.frombuffer(block[192:208], np.int8).astype(float)
-    (d,) = np.frombuffer(block[208:], "<f2").astype(float)
-    numbers = []
-    for half in range(2):
-        low, high = block[64 * half :][:64], block[128 + 32 * half :][:32]
-        for quarter in range(4):
-            for i in range(32):
-                byte = low[i + 32 * (quarter % 2)]
-                q = byte >> 4 if quarter > 1 else byte & 15
-                q |= (high[i] >> 2 * quarter & 3) << 4
-                scale = scales[8 * half + 2 * quarter + i // 16]
-                numbers.append(d * scale * (q - 32))
-    return numbers
-
-
-@pytest.mark.parametrize("kind, by_hand", [("Q4_K", four_bits), ("Q6_K", six_bits)])
-@pytest.mark.parametrize("at_once", [1_024, 2**24])
-def test_blocks_are_decoded_as_llama_cpps_format_lays_them_out(
-    kind, by_hand, at_once, tmp_path, monkeypatch
-):
-    """Those of files that most people have: Q4_K_M is Q4_K with some of Q6_K."""
-    monkeypatch.setattr(gguf_file, "AT_ONCE", at_once)
-    rng, kind = np.random.default_rng(3), gguf.GGMLQuantizationType[kind]
-    size, of_bytes = gguf.GGML_QUANT_SIZES[kind]
-    stored = rng.integers(0, 256, (5, 512 // size, of_bytes), dtype=np.uint8)
-    at = 208 if kind.name == "Q6_K" else 0
-    for begin in {at, at + 2} - {210}:  # scales that are finite
-        halves = rng.normal(size=(5, 512 // size, 1)).astype("<f2")
-        stored[..., begin : begin + 2] = halves.view(np.uint8)
+def test_tensors_in_few_bits_are_decoded_in_pieces(tmp_path, monkeypatch):
+    """As the package decodes them at once, rows and all."""
+    monkeypatch.setattr(gguf_file, "AT_ONCE", 1_024)
+    kind = gguf.GGMLQuantizationType.Q4_1
+    numbers = np.random.default_rng(3).normal(size=(2, 5, 512)).astype(np.float32)
+    stored = gguf.quantize(numbers, kind)
     writer = gguf.GGUFWriter(tmp_path / "k.gguf", "llama")
-    writer.add_tensor("before", np.ones((3, 32), np.float32))
-    writer.add_tensor("blocks", stored.reshape(5, -1), raw_dtype=kind)
+    writer.add_tensor("blocks", stored, raw_dtype=kind)
     writer.add_array("words", ["", "zwei", "三"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -357,34 +238,32 @@ def test_blocks_are_decoded_as_llama_cpps_format_lays_them_out(
     writer.close()
     file = GGUFFile(tmp_path / "k.gguf")
     assert file.fields["words"] == ["", "zwei", "三"]
-    read = file.array("blocks")
-    assert read.shape == file.shapes["blocks"] == (5, 512)
-    each = [bytes(block) for block in stored.reshape(-1, of_bytes)]
-    expected = np.reshape([by_hand(block) for block in each], read.shape)
-    np.testing.assert_allclose(read, expected, rtol=1e-5, atol=1e-5)
+    assert file.shapes["blocks"] == (2, 5, 512)
+    np.testing.assert_array_equal(file.array("blocks"), gguf.dequantize(stored, kind))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("gguf") / "m.gguf"
     gguf_files.save(made("llama", tied=True), path, small_tokenizer(), "F32")
-    return path.read_bytes()
+    return path
 
 
 @settings(max_examples=40, deadline=None)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_file_that_is_cut_off_anywhere_is_refused(whole, share, tmp_path_factory):
     cut = tmp_path_factory.mktemp("cut") / "cut.gguf"
-    cut.write_bytes(whole[: int(share * len(whole) * 0.999)])
+    content = whole.read_bytes()
+    cut.write_bytes(content[: int(share * len(content) * 0.999)])
     with pytest.raises(GGUFError, match="damaged, cut off or no GGUF.* Fetch"):
         GGUFFile(cut)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_file_with_other_bytes_is_read_or_refused(whole, data, tmp_path_factory):
     """No other error, and no lists without end."""
-    content = bytearray(whole)
+    content = bytearray(whole.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, 1_500))] = data.draw(st.integers(0, 255))
     folder = tmp_path_factory.mktemp("other")
@@ -393,19 +272,16 @@ def test_a_file_with_other_bytes_is_read_or_refused(whole, data, tmp_path_factor
         gguf_files.to_folder(folder / "other.gguf", folder / "hf")
 
 
-def test_numbers_that_are_not_finite_and_folders_are_refused(tmp_path):
-    writer = gguf.GGUFWriter(tmp_path / "nan.gguf", "llama")
-    writer.add_tensor("x", np.full((1, 32), np.nan, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with pytest.raises(WeightsError, match="x of .* not finite"):
-        GGUFFile(tmp_path / "nan.gguf").array("x")
+def test_numbers_that_are_not_finite_and_folders_are_refused(tmp_path, whole):
+    path = tmp_path / "nan.gguf"
+    tensor = GGUFFile(whole)._tensors["blk.0.ffn_norm.weight"]
+    content = bytearray(whole.read_bytes())
+    content[tensor.data_offset : tensor.data_offset + 4] = np.float32(np.nan).tobytes()
+    path.write_bytes(content)
+    with pytest.raises(WeightsError, match="ffn_norm.weight of .* not finite"):
+        gguf_files.to_folder(path, tmp_path / "hf")
     with pytest.raises(GGUFError, match="is a folder: pass the GGUF file in it"):
-        gguf_files.to_folder(tmp_path, tmp_path / "made")
-    with pytest.raises(GGUFError, match="is a folder: name a file in it, such as mod"):
-        gguf_files.save(made("llama"), tmp_path, small_tokenizer())
+        gguf_files.to_folder(tmp_path, tmp_path / "hf")
 
 
 # --- what the folder held before ---
@@ -415,41 +291,22 @@ def test_a_folder_of_one_file_and_one_of_several_take_each_others_place(
     whole, tmp_path
 ):
     weights.save(made("llama"), tmp_path, small_tokenizer())
-    (tmp_path / "m.gguf").write_bytes(whole)
-    gguf_files.to_folder(tmp_path / "m.gguf", tmp_path)
-    read = weights.load(tmp_path)
-    np.testing.assert_allclose(
-        logits(read), logits(made("llama", tied=True)), rtol=1e-5
-    )
+    gguf_files.to_folder(whole, tmp_path)
+    assert_computes(weights.load(tmp_path), made("llama", tied=True))
     weights.save(made("qwen3"), tmp_path, small_tokenizer())
     assert [path.name for path in tmp_path.glob("model*")] == ["model.safetensors"]
-    np.testing.assert_array_equal(logits(weights.load(tmp_path)), logits(made("qwen3")))
+    assert_computes(weights.load(tmp_path), made("qwen3"))
 
 
-def scattered(folder):
-    """What transformers 4 and several downloads leave in a folder."""
-    (folder / "additional_chat_templates").mkdir(parents=True)
-    for name, text in {
-        "special_tokens_map.json": '{"eos_token": "ab"}',
-        "added_tokens.json": '{"<zz>": 19}',
-        "chat_template.json": '{"chat_template": "OLD"}',
-        "chat_template.jinja": "OLD",
-        "additional_chat_templates/tool_use.jinja": "OLD TOOL",
-        "README.md": "a card",
-    }.items():
-        (folder / name).write_text(text)
-
-
-def test_a_tokenizer_is_read_back_whatever_lay_in_the_folder(tmp_path):
+def test_a_file_without_a_template_is_read_and_ends_with_the_text(tmp_path):
     folder, tokenizer = tmp_path / "hf", copy.deepcopy(small_tokenizer())
     tokenizer.chat_template = None
-    scattered(folder)
     gguf_files.save(made("llama"), tmp_path / "m.gguf", tokenizer, "F32")
     gguf_files.to_folder(tmp_path / "m.gguf", folder)
     back = AutoTokenizer.from_pretrained(folder)  # ours wants a template
     assert (back.eos_token, len(back)) == ("<|end|>", len(tokenizer))
-    assert back.chat_template == tokenizer.chat_template
-    assert (folder / "README.md").read_text() == "a card"
+    settings = read_json(folder / "generation_config.json")
+    assert settings["eos_token_id"] == tokenizer.eos_token_id
 
 
 def test_keys_of_layers_that_share_may_stand_in_a_file_and_are_left_out():
@@ -457,4 +314,5 @@ def test_keys_of_layers_that_share_may_stand_in_a_file_and_are_left_out():
     config = gemma4_shapes.config("flflf", sharing=2)
     names = {f"blk.3.{name}.weight" for name in ("attn_k", "attn_v", "attn_k_norm")}
     assert names <= gguf_file.redundant(config)
-    assert not names & set(gguf_file.tensors(config).values())
+    ours = weights.file_shapes(config)
+    assert not names & set(gguf_file.names_of(config, ours).values())

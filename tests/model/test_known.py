@@ -6,8 +6,7 @@ import jax
 import pytest
 from flax import nnx
 
-from helpers.model.config import ModelConfig
-from helpers.model.known import KNOWN, SEES
+from helpers.model.config import KNOWN, SEES, ModelConfig
 from helpers.model.transformer import Transformer
 
 # Parameters as the models' pages count them (text half, tied tables once). Those of
@@ -28,10 +27,15 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_shapes_have_the_published_number_of_parameters(name):
-    shapes = nnx.eval_shape(lambda: nnx.state(Transformer(KNOWN[name], nnx.Rngs(0))))
-    assert sum(x.size for x in jax.tree.leaves(shapes)) == PUBLISHED[name]
+def counted(config):
+    """{part: its parameters} of a model of this shape."""
+    state = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
+    return {part: sum(x.size for x in jax.tree.leaves(state[part])) for part in state}
+
+
+def test_shapes_have_the_published_number_of_parameters():
+    counts = {name: sum(counted(config).values()) for name, config in KNOWN.items()}
+    assert counts == PUBLISHED
 
 
 def test_a_model_that_sees_has_the_published_number_of_parameters():
@@ -39,10 +43,9 @@ def test_a_model_that_sees_has_the_published_number_of_parameters():
     page; 2503.19786, table 1)."""
     name = "google/gemma-3-4b-it"
     config = dataclasses.replace(KNOWN[name], vision=SEES[name])
-    shapes = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
-    assert sum(x.size for x in jax.tree.leaves(shapes)) == 4_300_079_472
-    seeing = sum(x.size for x in jax.tree.leaves(shapes["vision"]))
-    assert round(seeing / 1e6) == 417 + 3
+    parts = counted(config)
+    assert sum(parts.values()) == 4_300_079_472
+    assert round(parts["vision"] / 1e6) == 417 + 3
     assert ModelConfig.from_hf(config.to_hf(), vision=True) == config
     assert ModelConfig.from_hf(config.to_hf()) == KNOWN[name]
 
@@ -68,14 +71,3 @@ def test_gemma_4_counted_by_hand(name):
     if E:
         total += (262_144 + width) * layers * E + E
     assert total == PUBLISHED[f"google/gemma-4-{name}-it"]
-
-
-def seeing(name):
-    """The shape of a known model together with its tower."""
-    return dataclasses.replace(KNOWN[name], vision=SEES[name])
-
-
-def counted(config):
-    """{part: its parameters} of a model of this shape."""
-    state = nnx.eval_shape(lambda: nnx.state(Transformer(config, nnx.Rngs(0))))
-    return {part: sum(x.size for x in jax.tree.leaves(state[part])) for part in state}

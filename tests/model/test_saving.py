@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import tiny_vision
 from flax import nnx
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from test_model import forward
 from test_nf4 import in_numpy
-from tiny_models import FAMILIES, adapted, config, texts
+from tiny_models import adapted, config, texts
 from tiny_models import model as make
 
 from helpers.model import lora, quantized, weights
@@ -43,20 +41,17 @@ def content(model):
 def made(family, dtypes, targets, stored):
     """A model of one of the ways there are; of dtypes (weights, activations).
 
-    `stored` is None, or how matrices are, and whether before or after adapting.
+    `stored` is how matrices are, and whether before or after adapting.
     """
-    kind, when = stored or (None, "never")
-    dtype, activations = dtypes
+    (kind, when), (dtype, activations) = stored, dtypes
     if family == "seeing":
         model = tiny_vision.model(dtype=dtype)
     else:
         model = make(family, dtype=dtype)
     model.activations = jnp.dtype(activations or dtype).name
     if when == "before":
-        model = lora.quantize(model, kind)
-    if targets:
-        model = adapted(model, 0.15, targets=targets)
-    return lora.quantize(model, kind) if when == "after" else model
+        return adapted(lora.quantize(model, kind), 0.15, targets=targets)
+    return lora.quantize(adapted(model, 0.15, targets=targets), kind)
 
 
 def reloaded(model, folder):
@@ -73,23 +68,16 @@ def reloaded(model, folder):
 SOME, ALL = ("v", "o", "down"), lora.ATTENTION + lora.MLP
 
 
-@given(
-    family=st.sampled_from([*FAMILIES, "seeing"]),
-    dtypes=st.sampled_from([EXACT, HALF]),
-    targets=st.sampled_from([(), ("q",), SOME, ALL]),
-    stored=st.none()
-    | st.tuples(
-        st.sampled_from(list(quantized.KINDS)), st.sampled_from(["before", "after"])
-    ),
-)
-@example("gemma3_text", EXACT, SOME, ("int8", "before"))
-@example("qwen2", EXACT, ("q",), None)
-@example("qwen3", HALF, (), ("nf4 double", "before"))
-@example("llama", HALF, ALL, ("nf4", "after"))
-@example("seeing", EXACT, ALL, ("nf4 double", "before"))
-@settings(max_examples=5, deadline=None)
+WAYS = [
+    ("gemma3_text", EXACT, SOME, ("int8", "before")),
+    ("llama", HALF, ALL, ("nf4", "after")),
+    ("seeing", EXACT, ALL, ("nf4 double", "before")),
+]
+
+
+@pytest.mark.parametrize("family, dtypes, targets, stored", WAYS)
 def test_what_is_loaded_computes_what_was_saved(
-    tmp_path_factory, family, dtypes, targets, stored
+    tmp_path, family, dtypes, targets, stored
 ):
     """float32 to its rounding. In bfloat16 every entry of a merged matrix is off by up
     to 1/256 of it; a text passes 7 of them in each of 3 layers. A lost adapter changes
@@ -97,24 +85,22 @@ def test_what_is_loaded_computes_what_was_saved(
     """
     model = made(family, dtypes, targets, stored)
     before, expected = content(model), logits(model)
-    back = reloaded(model, tmp_path_factory.mktemp("saved"))
+    back = reloaded(model, tmp_path / "saved")
     assert content(model) == before
-    rounds = dtypes is HALF and (targets or stored)
-    tolerance = 21 / 256 if rounds else 1e-5
+    tolerance = 21 / 256 if dtypes is HALF else 1e-5
     off = np.abs(logits(back) - expected).max()
     assert off < tolerance * np.abs(expected).max()
-    base = lora.remove(model)
-    if targets:
-        change = np.abs(logits(lora.merge(base)) - expected).max()
-        assert change > 0.25 * np.abs(expected).max()
+    base = lora.merge(lora.remove(model))
+    assert np.abs(logits(base) - expected).max() > 0.25 * np.abs(expected).max()
     merged = lora.merge(model)
     assert content(model) == before
-    assert content(reloaded(merged, tmp_path_factory.mktemp("merged"))) == content(back)
     assert content(merged) == content(back)
 
 
-@pytest.mark.parametrize("kind", quantized.KINDS)
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [("int8", jnp.float32), ("nf4", jnp.bfloat16), ("nf4 double", jnp.float32)],
+)
 def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, kind, tmp_path):
     """Each entry, in NumPy's float64, and then rounded once."""
     model = made("llama", (dtype, None), ("k", "down"), (kind, "before"))
@@ -135,10 +121,10 @@ def test_the_file_has_base_times_scale_plus_the_adapters_product(dtype, kind, tm
             if name == "k":
                 a, b = (ours[f"k_{x}"][layer].astype(np.float64) for x in "ab")
                 expected += 2 * a @ b
-            found = stored[f"model.layers.{layer}.{theirs}.weight"]
-            assert found.dtype == dtype
+            merged = stored[f"model.layers.{layer}.{theirs}.weight"]
+            assert merged.dtype == dtype
             unit = float(jnp.finfo(dtype).eps)
-            off = np.abs(found.astype(np.float64).T - expected)
+            off = np.abs(merged.astype(np.float64).T - expected)
             assert (off <= unit * np.abs(expected) + 1e-6).all()
     config = weights.read_config(tmp_path)
     assert config["torch_dtype"] == jnp.dtype(dtype).name
@@ -163,7 +149,7 @@ def test_small_adapters_that_bfloat16_would_round_away_are_warned_of(tmp_path):
 
 
 def test_what_a_folder_has_no_place_for_is_refused_by_name(tmp_path):
-    model = made("llama", EXACT, (), None)
+    model = make("llama")
     model.layers.extra = nnx.Param(jnp.ones(3))
     with pytest.raises(WeightsError, match="layers/extra.*no place"):
         weights.save(model, tmp_path)

@@ -124,5 +124,5 @@ def test_every_spelling_of_the_names_is_read(spelling, tmp_path):
 
 def test_names_are_undone():
     config = weights.load(GOLDEN, vision=True).config
-    for name in weights.tensor_names(config):
+    for name in weights.file_shapes(config):
         assert families.our_name(families.folder_name(name, config)) == name

@@ -137,13 +137,6 @@ def test_numbers_that_need_scales_are_refused(folder):
         weights.load(folder, dtype=jnp.int8)
 
 
-def test_a_weight_under_two_names_is_refused(folder):
-    stored = load_file(folder / "model.safetensors")["model.norm.weight"]
-    rewrite(folder, **{"language_model.model.norm.weight": stored + 1})
-    with pytest.raises(WeightsError, match="norm.weight under two names"):
-        weights.load(folder)
-
-
 def test_the_text_half_of_gemma_with_vision_is_read(tmp_path):
     """As the hub has it: sizes that the text_config leaves out, prefixed tensors."""
     made = cached_model("gemma3_text")
@@ -188,8 +181,9 @@ def test_an_added_token_without_an_embedding_is_no_other_model(tmp_path):
     assert len(chat.load_tokenizer(tmp_path)) == len(tokenizer)
 
 
-@pytest.mark.parametrize("strange", [np.nan, -np.inf])
-@pytest.mark.parametrize("name", ["model.embed_tokens.weight", UP])
+@pytest.mark.parametrize(
+    "name, strange", [("model.embed_tokens.weight", np.nan), (UP, -np.inf)]
+)
 def test_numbers_that_are_none_are_neither_loaded_nor_saved(name, strange, folder):
     tensor = load_file(folder / "model.safetensors")[name].copy()
     tensor.flat[-1] = strange
@@ -234,7 +228,10 @@ def write_index(folder, places):
 
 
 def test_weights_in_several_files_are_read_and_replaced_by_one(folder, shards):
+    whole = weights.fingerprint(folder)
     assert_same_bits(weights.load(folder), cached_model())
+    weights.save(cached_model(), folder)
+    assert weights.fingerprint(folder) == whole
     weights.save(make(seed=1), folder)
     assert_same_bits(weights.load(folder), make(seed=1))
     assert len(list(folder.glob("*.safetensors*"))) == 1
@@ -246,9 +243,7 @@ def test_an_index_that_does_not_fit_its_files_is_refused(folder, shards):
     for places, message in (
         (shards | {norm: other}, "is damaged"),
         (shards | {norm: "../b.safetensors"}, "norm.weight in '../b"),
-        (shards | {norm: 3}, "norm.weight in 3"),
         (shards | {norm: "model-9.safetensors"}, "has no model-9"),
-        (sorted(shards), "lists no weights"),
     ):
         write_index(folder, places)
         with pytest.raises(WeightsError, match=message):
@@ -274,12 +269,6 @@ def test_a_fingerprint_is_of_the_weights_alone(folder, tmp_path):
     (folder / "model.safetensors").write_bytes(b"cut")
     with pytest.raises(WeightsError, match="missing or damaged"):
         weights.fingerprint(folder)
-
-
-def test_a_fingerprint_has_no_index_in_it(folder, request):
-    before = weights.fingerprint(folder)
-    request.getfixturevalue("shards")
-    assert weights.fingerprint(folder) == before
 
 
 def test_ropes_frequencies_in_an_older_file_are_passed_over(folder):

@@ -19,7 +19,7 @@ from PIL import Image
 from helpers import runtime
 from helpers.evaluation.intervals import Comparison
 from helpers.model import weights
-from helpers.model.known import KNOWN
+from helpers.model.config import KNOWN
 from helpers.recipes import food101, presets
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from helpers.model.known import KNOWN
+from helpers.model.config import KNOWN
 from helpers.recipes.presets import FOOD, PRESETS
 from helpers.tpu import compiler, topology
 from scripts import tables, tpu_cases, tpu_check
