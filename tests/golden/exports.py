@@ -25,8 +25,8 @@ def strips(stored, vision):
 
     seen = {f"seen_{i}": stored[f"seen_{i}"] for i in range(sum(map(len, OF_ROW)))}
     images = np.zeros((len(OF_ROW), max(map(len, OF_ROW)), *vision.shape), np.uint8)
-    for row, own in enumerate(OF_ROW):
-        for slot, i in enumerate(own):
+    for row, which in enumerate(OF_ROW):
+        for slot, i in enumerate(which):
             images[row, slot] = vision.strip(seen[f"seen_{i}"])
     return seen | {"images": images}
 
@@ -77,48 +77,39 @@ def write(folder):
 
 def check(folder):
     """Their logits of our folders; bfloat16 tensors bit for bit those of the base."""
-    import gemma4_sights_torch
+    import make_gemma4_vision
+    import make_vision
     import torch
-    from make_gemma4_vision import BUDGET
-    from make_vision import inputs
-    from make_vision import load as load_vision
+    from make_golden import load, logits_of
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    def load(path):
-        if FIRST in ours:
-            return gemma4_sights_torch.load(path)
-        if "images" in ours:
-            return load_vision(path)
-        return AutoModelForCausalLM.from_pretrained(
-            path, dtype=torch.float32, attn_implementation="eager"
-        ).eval()
 
     def gap(model, expected):
         if FIRST in ours:
             seen = [ours[name] for name in sorted(ours) if name.startswith("seen_")]
-            batch = ours["tokens"], ours["mask"], seen, BUDGET
-            off = np.abs(gemma4_sights_torch.logits(model, *batch) - expected)
-            return (off * ours["mask"][..., None]).max()
-        arguments = {"input_ids": torch.tensor(ours["tokens"].astype(np.int64))}
-        if "images" in ours:
-            arguments = inputs(*(ours[name] for name in INPUTS))
-        with torch.no_grad():
-            off = np.abs(model(**arguments).logits.numpy() - expected)
-        return (off * ours["mask"][..., None]).max()
+            batch = ours["tokens"], ours["mask"], seen, make_gemma4_vision.BUDGET
+            logits = make_gemma4_vision.logits(model, *batch)
+        elif "images" in ours:
+            inputs = make_vision.inputs(*(ours[name] for name in INPUTS))
+            logits = logits_of(model, **inputs)
+        else:
+            tokens = torch.tensor(ours["tokens"].astype(np.int64))
+            logits = logits_of(model, input_ids=tokens)
+        return (np.abs(logits - expected) * ours["mask"][..., None]).max()
 
     for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
-        ours = np.load(place / "ours.npz")
+        ours, kind = np.load(place / "ours.npz"), "AutoModelForCausalLM"
+        if "images" in ours:
+            kind = (make_gemma4_vision if FIRST in ours else make_vision).KIND
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*adapter keys.*")  # none is missing
-            adapted = PeftModel.from_pretrained(load(place / "base"), place / "adapter")
+            base = load(place / "base", kind)
+            adapted = PeftModel.from_pretrained(base, place / "adapter")
         gaps = {
-            "bfloat16": gap(load(place / "bfloat16"), ours["base"]),
+            "bfloat16": gap(load(place / "bfloat16", kind), ours["base"]),
             "adapter": gap(adapted.eval(), ours["adapted"]),
-            "merged": gap(load(place / "merged"), ours["adapted"]),
+            "merged": gap(load(place / "merged", kind), ours["adapted"]),
         }
-        said = ", ".join(f"{name} {value:.1e}" for name, value in gaps.items())
-        print(f"{place.name}: {said}", flush=True)
+        print(place.name, {name: f"{x:.1e}" for name, x in gaps.items()}, flush=True)
         assert max(gaps.values()) <= 1e-4, place.name
         moved = np.abs(ours["adapted"] - ours["base"]).max()
         assert moved > 0.1, f"{place.name}: the adapter changes nothing"

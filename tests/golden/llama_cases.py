@@ -7,7 +7,6 @@ its decoder runs with one of GPT-2's cut, too.
 
 import contextlib
 import functools
-import json
 import pathlib
 import random
 import sys
@@ -25,7 +24,6 @@ import tiny_models  # noqa: E402
 
 from helpers.model import gguf_config, gguf_file, hub, weights  # noqa: E402
 from helpers.model.ops import Stretch  # noqa: E402
-from helpers.runtime.platform import ROOT  # noqa: E402
 from helpers.tasks.maths import word_problems  # noqa: E402
 from helpers.text import chat, gguf_tokenizer  # noqa: E402
 from helpers.text.tokenizer import read_template  # noqa: E402
@@ -67,15 +65,13 @@ class Case(NamedTuple):
     """A model and how its file is written.
 
     make: gives (model, tokenizer). kinds: of matrices, as `gguf.save` has them. under:
-    the context in which the file is written and read. texts: whether it cuts texts and
-    writes turns as we do; else there are only ids.
+    the context in which the file is written and read.
     """
 
     name: str
     make: Callable
     kinds: tuple = KINDS
     under: Callable = contextlib.nullcontext
-    texts: bool = True
 
 
 fetched = functools.cache(hub.fetch)
@@ -115,31 +111,6 @@ def small(family, cut, *, turns=None, **changes):
     return model, tokenizer
 
 
-def shipped():
-    """The course's own small model after SFT."""
-    folder = ROOT / "data" / "tiny" / "sft"
-    return weights.load(folder), chat.load_tokenizer(folder)
-
-
-@contextlib.contextmanager
-def written_anyhow():
-    """`gguf.save` refuses the shipped models, for two reasons that are left out here.
-
-    llama.cpp has no name for their cut, here it gets a wrong one; and only newer ones
-    read a pattern of layers from the file, which is therefore not written.
-    """
-    tokenizer = json.loads(shipped()[1].backend_tokenizer.to_str())
-    split = gguf_tokenizer.Split(tokenizer["pre_tokenizer"]["pretokenizers"])
-    pattern = {"gemma3.attention.sliding_window_pattern": 2}
-    fields = gguf_config.config_fields
-    with (
-        mock.patch.dict(gguf_tokenizer.SPLITS, {"gpt-2": split}, clear=True),
-        mock.patch.object(gguf_config, "GEMMA_PATTERN", 2),
-        mock.patch.object(gguf_config, "config_fields", lambda c: fields(c) | pattern),
-    ):
-        yield
-
-
 def _small(name, *arguments, **changes):
     return Case(name, functools.partial(small, *arguments, **changes))
 
@@ -163,7 +134,6 @@ GEMMA4 = _small(  # in fewer layers, what E2B has
 CASES = (
     Case("SmolLM2-135M-Instruct", real),
     Case("SmolLM2-135M-Instruct, adapted", functools.partial(real, adapter=True)),
-    Case("the course's sft", shipped, under=written_anyhow, texts=False),
     LLAMA,
     LLAMA3,
     _small("llama, linear rope", "llama", "smollm", stretch=Stretch("linear", 4.0)),

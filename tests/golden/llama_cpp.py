@@ -101,7 +101,7 @@ def ask(address, path, **body):
 
 def answer(address, prompt):
     """llama.cpp's answer to a list of ids."""
-    said = ask(
+    reply = ask(
         address,
         "/completion",
         prompt=prompt,
@@ -111,9 +111,9 @@ def answer(address, prompt):
         return_tokens=True,
         cache_prompt=False,
     )
-    told = said.get("completion_probabilities", [])
-    likeliest = [{e["id"]: e["logprob"] for e in t["top_logprobs"]} for t in told]
-    return Answer(said["tokens"], likeliest)
+    tops = reply.get("completion_probabilities", [])
+    likeliest = [{e["id"]: e["logprob"] for e in t["top_logprobs"]} for t in tops]
+    return Answer(reply["tokens"], likeliest)
 
 
 def same_text(address, tokenizer, prompts):
@@ -126,9 +126,9 @@ def same_text(address, tokenizer, prompts):
         if tokenizer(theirs)["input_ids"] != prompt:
             ours = tokenizer.decode(prompt)
             raise Differs(f"turns are written otherwise: {theirs!r}, not {ours!r}")
-        said = ask(address, "/v1/chat/completions", messages=messages, max_tokens=1)
-        if said["usage"]["prompt_tokens"] != len(prompt):
-            raise Differs(f"a question has {said['usage']}, not {len(prompt)} tokens")
+        reply = ask(address, "/v1/chat/completions", messages=messages, max_tokens=1)
+        if reply["usage"]["prompt_tokens"] != len(prompt):
+            raise Differs(f"a question has {reply['usage']}, not {len(prompt)} tokens")
         written.append(theirs)
     for text in written:
         for begin in (False, True):
@@ -213,7 +213,7 @@ def compared(python, case, kind, folder):
     tokenizer, model = chat.load_tokenizer(place), weights.load(place)
     prompts = chat.prompts_tokens(tokenizer, llama_cases.QUESTIONS)
     with serving(python, file) as address:
-        texts = same_text(address, tokenizer, prompts) if case.texts else 0
+        texts = same_text(address, tokenizer, prompts)
         answers = [answer(address, prompt) for prompt in prompts]
     mine = greedy(model, prompts, chat.eos_ids(tokenizer))
     rows = [
@@ -235,7 +235,6 @@ def compared(python, case, kind, folder):
         "largest_gap": float(f"{max(row['largest_gap'] for row in rows):.2g}"),
         "mean_logprob_gap": mean,
         "texts": texts,
-        "tokenizer_equal": case.texts,
         "versions": f"{NEEDS[0][0]}, jax {metadata.version('jax')}",
         "load": round(os.getloadavg()[0], 2),
     }

@@ -10,16 +10,15 @@ The batch in vision.npz has rows with one picture, with two of other shapes, wit
 and with a long one, all with text before and after. Every switch of the tower is on.
 """
 
+import functools
 import pathlib
-import shutil
 import sys
-import tempfile
 
-import gemma4_sights_torch as theirs
 import numpy as np
+from make_golden import GEMMA4, SIZES, greedy_of, load, logits_of, resave, resaved
 
 HERE = pathlib.Path(__file__).parent
-FOLDER = "gemma4_vision"
+FOLDER, KIND = "gemma4_vision", "Gemma4ForConditionalGeneration"
 IMAGE, BEGIN, END, PAD = 28, 29, 30, 1
 SIDE, BUDGET, LENGTH, NEW = 4, 70, 40, 12
 SQUARES = ((2, 3), (1, 4), (3, 1), (1, 12))  # high and wide
@@ -28,7 +27,6 @@ CONFIGS = ("config.json", "preprocessor_config.json")
 
 def configuration():
     """E2B's habits in six layers, and a tower with everything that one may have."""
-    from make_golden import GEMMA4, SIZES
     from transformers import Gemma4Config, Gemma4TextConfig, Gemma4VisionConfig
 
     text = Gemma4TextConfig(
@@ -85,31 +83,68 @@ def prompts():
     ]
     tokens = np.full((len(rows), LENGTH), 5)
     mask = np.zeros_like(tokens)
-    for row, own in enumerate(rows):
-        tokens[row, : len(own)], mask[row, : len(own)] = own, 1
+    for row, ids in enumerate(rows):
+        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, 1
     return tokens, mask, pictures
 
 
 OF_ROW = ([0], [1, 2], [], [3])  # which pictures
 
 
-def greedy_of(model, tokens, mask, pictures):
+def patches(pictures, patch, pool, budget):
+    """(pixel_values, image_position_ids) as the image processor lays pictures out.
+
+    Args:
+      pictures: list of uint8 (H, W, 3), already of whole squares.
+    """
+    values = np.zeros((len(pictures), budget * pool**2, 3 * patch**2), np.float32)
+    places = np.full((*values.shape[:2], 2), -1)
+    for i, picture in enumerate(pictures):
+        rows, columns = (size // patch for size in picture.shape[:2])
+        for row in range(rows):
+            for column in range(columns):
+                n = row * columns + column
+                top, left = row * patch, column * patch
+                cut = picture[top : top + patch, left : left + patch]
+                values[i, n], places[i, n] = cut.reshape(-1) / 255, (column, row)
+    return values, places
+
+
+def inputs(model, tokens, mask, pictures, budget):
+    """What the model takes: ids, mask, which of them are images, and pictures."""
+    import torch
+
+    config = model.config
+    tower = config.vision_config
+    is_image = (tokens == config.image_token_id) & (mask > 0)
+    arguments = {
+        "input_ids": torch.tensor(tokens),
+        "attention_mask": torch.tensor(mask),
+        "mm_token_type_ids": torch.tensor(is_image.astype(int)),
+    }
+    if pictures:
+        sizes = tower.patch_size, tower.pooling_kernel_size, budget
+        values, places = patches(pictures, *sizes)
+        arguments["pixel_values"] = torch.tensor(values, dtype=model.dtype)
+        arguments["image_position_ids"] = torch.tensor(places)
+    return arguments
+
+
+def logits(model, *batch):
+    """(P, T, V) of a batch, in the model's dtype."""
+    # Without this, transformers 5.23 cuts off inputs that some shapes lack.
+    return logits_of(model, **inputs(model, *batch), output_hidden_states=True)
+
+
+def answers_of(model, tokens, mask, pictures):
     """Tokens that it generates after each prompt alone, likeliest first."""
-    found = []
-    for row, own in enumerate(OF_ROW):
+    rows = []
+    for row, which in enumerate(OF_ROW):
         one, length = slice(row, row + 1), mask[row].sum()
-        seen = [pictures[i] for i in own]
         cut = tokens[one, :length], mask[one, :length]
-        longer = model.generate(
-            **theirs.inputs(model, *cut, seen, BUDGET),
-            max_new_tokens=NEW,
-            min_new_tokens=NEW,
-            do_sample=False,
-            eos_token_id=[],
-            suppress_tokens=[IMAGE],
-        )
-        found.append(longer[0, length:].numpy())
-    return np.stack(found)
+        some = inputs(model, *cut, [pictures[i] for i in which], BUDGET)
+        rows.append(greedy_of(model, NEW, **some, suppress_tokens=[IMAGE])[0])
+    return np.stack(rows)
 
 
 def processed(folder):
@@ -164,31 +199,21 @@ def write(folder=HERE):
     Gemma4ImageProcessorPil(**sizes).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     tokens, mask, pictures = prompts()
-    model = theirs.load(folder)
-    logits = theirs.logits(model, tokens, mask, pictures, BUDGET)
+    model = load(folder, KIND)
+    expected = logits(model, tokens, mask, pictures, BUDGET)
     np.savez_compressed(
         folder / "vision.npz",
         tokens=tokens,
         mask=mask,
-        logits=logits,
-        greedy=greedy_of(model, tokens, mask, pictures),
+        logits=expected,
+        greedy=answers_of(model, tokens, mask, pictures),
         **{f"seen_{i}": picture for i, picture in enumerate(pictures)},
         **processed(folder),
     )
     blank = [255 - picture for picture in pictures]
-    moved = theirs.logits(model, tokens, mask, blank, BUDGET) - logits
-    print("logits of standard deviation", logits.std(), "moved by the pictures up to",
+    moved = logits(model, tokens, mask, blank, BUDGET) - expected
+    print("logits of standard deviation", expected.std(), "moved by the pictures up to",
           np.abs(moved).max(axis=(1, 2)))  # fmt: skip
-
-
-def resave():
-    """Our config files of the same model, beside theirs."""
-    from helpers.model import weights
-
-    with tempfile.TemporaryDirectory() as scratch:
-        weights.save(weights.load(HERE / FOLDER, vision=True), scratch)
-        for name in CONFIGS:
-            shutil.copy(f"{scratch}/{name}", HERE / FOLDER / f"resaved_{name}")
 
 
 def check():
@@ -196,13 +221,10 @@ def check():
     import transformers
 
     folder, stored = HERE / FOLDER, np.load(HERE / FOLDER / "vision.npz")
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in CONFIGS:
-            shutil.copy(folder / f"resaved_{name}", f"{scratch}/{name}")
-        shutil.copy(folder / "model.safetensors", scratch)
-        pictures = [stored[f"seen_{i}"] for i in range(len(SQUARES))]
-        batch = stored["tokens"], stored["mask"], pictures, BUDGET
-        gap = np.abs(theirs.logits(theirs.load(scratch), *batch) - stored["logits"])
+    pictures = [stored[f"seen_{i}"] for i in range(len(SQUARES))]
+    batch = stored["tokens"], stored["mask"], pictures, BUDGET
+    with resaved(folder, CONFIGS) as scratch:
+        gap = np.abs(logits(load(scratch, KIND), *batch) - stored["logits"])
         for name, array in processed(scratch).items():
             np.testing.assert_array_equal(array, stored[name], err_msg=name)
     print(f"transformers {transformers.__version__} {FOLDER}: {gap.max():.1e}")
@@ -210,4 +232,5 @@ def check():
 
 
 if __name__ == "__main__":
-    {"write": write, "resave": resave, "check": check}[sys.argv[1]](*sys.argv[2:])
+    ours = functools.partial(resave, [HERE / FOLDER], CONFIGS, vision=True)
+    {"write": write, "resave": ours, "check": check}[sys.argv[1]](*sys.argv[2:])

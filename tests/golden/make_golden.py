@@ -11,7 +11,7 @@ Each family's folder then holds config.json and model.safetensors as transformer
 them, tokens and logits in reference.npz, and our config in resaved_config.json.
 """
 
-import json
+import contextlib
 import pathlib
 import shutil
 import sys
@@ -127,35 +127,34 @@ def families():
     }
 
 
-def logits_of(folder, tokens):
-    """What transformers computes from a folder, float32."""
+def load(folder, kind="AutoModelForCausalLM", dtype="float32"):
+    """A whole model, as transformers reads it with one of its classes."""
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, torch_dtype=torch.float32, attn_implementation="eager"
+    model, report = getattr(transformers, kind).from_pretrained(
+        folder,
+        dtype=getattr(torch, dtype),
+        attn_implementation="eager",
+        output_loading_info=True,
     )
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    return model.eval()
+
+
+def logits_of(model, **inputs):
+    """What transformers computes."""
+    import torch
+
     with torch.no_grad():
-        return model.eval()(torch.tensor(tokens)).logits.numpy()
+        return model(**inputs).logits.numpy()
 
 
-def greedy_of(folder, prompts):
+def greedy_of(model, count, **inputs):
     """The tokens that transformers generates after prompts, likeliest first."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, torch_dtype=torch.float32, attn_implementation="eager"
-    )
-    longer = model.eval().generate(
-        torch.tensor(prompts),
-        attention_mask=torch.ones(prompts.shape, dtype=int),
-        max_new_tokens=NEW,
-        min_new_tokens=NEW,
-        do_sample=False,
-        eos_token_id=[],
-    )
-    return longer[:, prompts.shape[1] :].numpy()
+    options = {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False}
+    longer = model.generate(**inputs, **options, eos_token_id=[])
+    return longer[:, inputs["input_ids"].shape[1] :].numpy()
 
 
 def write(folder=HERE):
@@ -174,46 +173,52 @@ def write(folder=HERE):
         for name, buffer in model.named_buffers():
             if name.endswith("layer_scalar"):
                 torch.nn.init.normal_(buffer, 1.0, 0.3)
-        model.save_pretrained(pathlib.Path(folder) / family)
-        (pathlib.Path(folder) / family / "generation_config.json").unlink(
-            missing_ok=True
-        )
+        place = pathlib.Path(folder) / family
+        model.save_pretrained(place)
+        (place / "generation_config.json").unlink(missing_ok=True)
         rng = np.random.default_rng(0)
         tokens = rng.integers(0, SIZES["vocab_size"], (ROWS, LENGTH))
-        logits = logits_of(pathlib.Path(folder) / family, tokens)
-        greedy = greedy_of(pathlib.Path(folder) / family, tokens[:, :PROMPT])
-        np.savez(
-            pathlib.Path(folder) / family / "reference.npz",
-            tokens=tokens,
-            logits=logits,
-            greedy=greedy,
-        )
+        prompts, model = torch.tensor(tokens[:, :PROMPT]), load(place)
+        mask = torch.ones(prompts.shape, dtype=int)
+        logits = logits_of(model, input_ids=torch.tensor(tokens))
+        greedy = greedy_of(model, NEW, input_ids=prompts, attention_mask=mask)
+        np.savez(place / "reference.npz", tokens=tokens, logits=logits, greedy=greedy)
         print(family, "logits of standard deviation", logits.std())
 
 
-def resave():
-    """Our config.json of the same model, beside theirs."""
+def resave(folders=None, names=("config.json",), vision=False):
+    """Our config files of the same models, beside theirs."""
     from helpers.model import weights
 
-    for folder in sorted(path.parent for path in HERE.glob("*/reference.npz")):
+    for folder in folders or [path.parent for path in HERE.glob("*/reference.npz")]:
         with tempfile.TemporaryDirectory() as scratch:
-            weights.save(weights.load(folder), scratch)
-            shutil.copy(f"{scratch}/config.json", folder / "resaved_config.json")
+            weights.save(weights.load(folder, vision=vision), scratch)
+            for name in names:
+                shutil.copy(f"{scratch}/{name}", folder / f"resaved_{name}")
+
+
+@contextlib.contextmanager
+def resaved(folder, names=("config.json",)):
+    """A folder with their weights and our config files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names:
+            shutil.copy(folder / f"resaved_{name}", f"{scratch}/{name}")
+        shutil.copy(folder / "model.safetensors", scratch)
+        yield scratch
 
 
 def check():
     """The logits of transformers under our config.json are the stored ones."""
+    import torch
     import transformers
 
     for folder in sorted(path.parent for path in HERE.glob("*/reference.npz")):
         reference = np.load(folder / "reference.npz")
-        with tempfile.TemporaryDirectory() as scratch:
-            shutil.copy(folder / "resaved_config.json", f"{scratch}/config.json")
-            shutil.copy(folder / "model.safetensors", scratch)
-            logits = logits_of(scratch, reference["tokens"])
+        with resaved(folder) as scratch:
+            tokens = torch.tensor(reference["tokens"])
+            logits = logits_of(load(scratch), input_ids=tokens)
         gap = np.abs(logits - reference["logits"]).max()
-        kind = json.loads((folder / "config.json").read_text())["model_type"]
-        print(f"transformers {transformers.__version__} {kind}: {gap:.1e}")
+        print(f"transformers {transformers.__version__} {folder.name}: {gap:.1e}")
         assert gap < ROUNDING
 
 

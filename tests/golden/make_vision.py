@@ -10,16 +10,15 @@ The batch in vision.npz has a row with one picture, with two, with none, and wit
 side by side, all with text before and after; the windows are shorter than a picture.
 """
 
+import functools
 import pathlib
-import shutil
 import sys
-import tempfile
 
 import numpy as np
-from make_golden import LINEAR, SIZES
+from make_golden import LINEAR, SIZES, greedy_of, load, logits_of, resave, resaved
 
 HERE = pathlib.Path(__file__).parent
-FOLDER = "gemma3_vision"
+FOLDER, KIND = "gemma3_vision", "Gemma3ForConditionalGeneration"
 IMAGE, BEGIN, END, TOKENS, PIXELS = 28, 29, 30, 9, 24
 LENGTH, NEW = 44, 24
 CONFIGS = ("config.json", "preprocessor_config.json")
@@ -79,12 +78,12 @@ def prompts():
     ]
     tokens = np.full((len(rows), LENGTH), 5)
     mask = np.zeros_like(tokens)
-    for row, own in enumerate(rows):
-        tokens[row, : len(own)], mask[row, : len(own)] = own, 1
+    for row, ids in enumerate(rows):
+        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, 1
     shape = len(rows), 2, PIXELS, PIXELS, 3
     images = rng.integers(0, 256, shape).astype(np.uint8)
-    for row, own in enumerate(rows):
-        images[row, own.count(IMAGE) // TOKENS :] = 0
+    for row, ids in enumerate(rows):
+        images[row, ids.count(IMAGE) // TOKENS :] = 0
     return tokens, mask, images
 
 
@@ -105,45 +104,13 @@ def inputs(tokens, mask, images):
     return arguments
 
 
-def load(folder):
-    """The whole model in float32, as transformers reads it."""
-    import torch
-    from transformers import Gemma3ForConditionalGeneration
-
-    model, info = Gemma3ForConditionalGeneration.from_pretrained(
-        folder,
-        dtype=torch.float32,
-        attn_implementation="eager",
-        output_loading_info=True,
-    )
-    assert not info["missing_keys"] and not info["unexpected_keys"], info
-    return model.eval()
-
-
-def logits_of(folder, tokens, mask, images):
-    """What transformers computes from a folder, float32."""
-    import torch
-
-    with torch.no_grad():
-        return load(folder)(**inputs(tokens, mask, images)).logits.numpy()
-
-
-def greedy_of(folder, tokens, mask, images):
+def answers_of(model, tokens, mask, images):
     """Tokens that it generates after each prompt alone, likeliest first."""
-    model, rows = load(folder), []
-    for row in range(len(tokens)):
+    rows = []
+    for row, length in enumerate(mask.sum(axis=1)):
         one = slice(row, row + 1)
-        arguments = inputs(tokens[one, : mask[row].sum()], mask[one, : mask[row].sum()],
-                           images[one])  # fmt: skip
-        longer = model.generate(
-            **arguments,
-            max_new_tokens=NEW,
-            min_new_tokens=NEW,
-            do_sample=False,
-            eos_token_id=[],
-            suppress_tokens=[IMAGE],
-        )
-        rows.append(longer[0, mask[row].sum() :].numpy())
+        some = inputs(tokens[one, :length], mask[one, :length], images[one])
+        rows.append(greedy_of(model, NEW, **some, suppress_tokens=[IMAGE])[0])
     return np.stack(rows)
 
 
@@ -188,31 +155,21 @@ def write(folder=HERE):
     size = {"height": PIXELS, "width": PIXELS}
     Gemma3ImageProcessorPil(size=size).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    batch = prompts()
-    logits = logits_of(folder, *batch)
-    tokens, mask, images = batch
+    tokens, mask, images = batch = prompts()
+    model = load(folder, KIND)
+    logits = logits_of(model, **inputs(*batch))
     np.savez_compressed(
         folder / "vision.npz",
         tokens=tokens,
         mask=mask,
         images=images,
         logits=logits,
-        greedy=greedy_of(folder, *batch),
+        greedy=answers_of(model, *batch),
         **processed(folder),
     )
-    blank = logits_of(folder, tokens, mask, images * 0)
+    moved = logits_of(model, **inputs(tokens, mask, images * 0)) - logits
     print("logits of standard deviation", logits.std(), "moved by the pictures up to",
-          np.abs(blank - logits).max(axis=(1, 2)))  # fmt: skip
-
-
-def resave():
-    """Our config files of the same model, beside theirs."""
-    from helpers.model import weights
-
-    with tempfile.TemporaryDirectory() as scratch:
-        weights.save(weights.load(HERE / FOLDER, vision=True), scratch)
-        for name in CONFIGS:
-            shutil.copy(f"{scratch}/{name}", HERE / FOLDER / f"resaved_{name}")
+          np.abs(moved).max(axis=(1, 2)))  # fmt: skip
 
 
 def check():
@@ -221,16 +178,15 @@ def check():
 
     folder, stored = HERE / FOLDER, np.load(HERE / FOLDER / "vision.npz")
     batch = [stored[name] for name in ("tokens", "mask", "images")]
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in CONFIGS:
-            shutil.copy(folder / f"resaved_{name}", f"{scratch}/{name}")
-        shutil.copy(folder / "model.safetensors", scratch)
-        gap = np.abs(logits_of(scratch, *batch) - stored["logits"]).max()
+    with resaved(folder, CONFIGS) as scratch:
+        logits = logits_of(load(scratch, KIND), **inputs(*batch))
         pixels = processed(scratch)
+    gap = np.abs(logits - stored["logits"]).max()
     seen = max(np.abs(pixels[name] - stored[name]).max() for name in pixels)
     print(f"transformers {transformers.__version__} {FOLDER}: {gap:.1e}, {seen:.1e}")
     assert seen < 1e-5 and gap < 5e-5  # as in make_golden
 
 
 if __name__ == "__main__":
-    {"write": write, "resave": resave, "check": check}[sys.argv[1]](*sys.argv[2:])
+    ours = functools.partial(resave, [HERE / FOLDER], CONFIGS, vision=True)
+    {"write": write, "resave": ours, "check": check}[sys.argv[1]](*sys.argv[2:])

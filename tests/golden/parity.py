@@ -2,7 +2,7 @@
 
 Makes an environment with torch under build/parity, makes the golden models anew there
 and compares them with the stored ones, and has it read what this course writes, and
-this course what peft writes; the same for the GGUF files of a real model.
+this course what peft writes.
 """
 
 import os
@@ -24,7 +24,6 @@ from make_golden import ROUNDING  # noqa: E402
 NEEDS = (
     ["torch==2.13.0"],
     ["transformers==5.23.0", "peft==0.21.2", "safetensors", "pillow==13.0.0"],
-    ["gguf"],  # transformers reads its files by it
     ["fastapi", "openai", "rich", "uvicorn"],  # for tests/serve
 )
 
@@ -32,7 +31,9 @@ NEEDS = (
 def main():
     """Runs both halves; raises where a logit differs by more than 1e-4, or rounding."""
     torch = str(environment("parity", NEEDS, ROOT / "build"))
-    own = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    # Many small programs: most of their time is XLA's own.
+    quick = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags.QUICK}
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | quick
     here = sys.executable
     with tempfile.TemporaryDirectory() as scratch:
         again = pathlib.Path(scratch, "golden")
@@ -43,20 +44,17 @@ def main():
             ("exports.py", here, torch),
             ("peft_adapters.py", torch, here),
             ("random_gemma4.py", here, torch),
-            ("real_model.py", here, torch),
         ):
             script, folder = str(HERE / name), str(again)
             if reader:
                 folder = str(pathlib.Path(scratch, pathlib.Path(name).stem))
-            # Many small programs: most of their time is XLA's own. Not the real model.
-            quick = {} if "real" in name else {"XLA_FLAGS": xla_flags.QUICK}
             for command in (
                 [writer, script, "write", folder],
                 [reader, script, "check", folder]
                 if reader
                 else [torch, script, "check"],
             ):
-                subprocess.run(command, check=True, env=own | quick)
+                subprocess.run(command, check=True, env=env)
         for path in sorted(HERE.glob("*/*.npz")):
             stored, live = np.load(path), np.load(again / path.parent.name / path.name)
             gap = np.abs(stored["logits"] - live["logits"]).max()

@@ -5,8 +5,8 @@
 
 For every golden model peft's own folder, with the logits that it computes beside it,
 and for some a folder with other settings. `lora.load` has to give the same, or to
-refuse by its name what it cannot do. Without FOLDER `write` makes those of KEPT, which
-tests/model/test_peft_folder.py reads where there is no torch.
+refuse by its name what it cannot do. Without FOLDER `write` makes those of SHIPPED,
+which tests/model/test_peft_folder.py reads where there is no torch.
 """
 
 import os
@@ -18,7 +18,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).parent
 LOGITS, MOST = "logits.npz", 2e-4
 MATRICES = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
-# What is asked of peft beside rank 3, alpha 5 and all matrices.
+# Settings for peft beside rank 3, alpha 5 and all matrices.
 CASES = {
     "plain": {},
     "bfloat16": {},  # the adapters, as peft saves those of a model in bfloat16
@@ -30,7 +30,7 @@ REFUSED = {
     "alpha_pattern": ONE | {"alpha_pattern": {"q_proj": 2}},
     "modules_to_save": ONE | {"modules_to_save": ["embed_tokens"]},
 }
-KEPT = [
+SHIPPED = [
     ("plain", "gemma4_e2b"),
     ("bfloat16", "qwen3"),
     ("rslora", "gemma3_text"),
@@ -41,17 +41,15 @@ KEPT = [
 def write(folder=None):
     """peft's folders, CASE/MODEL; those that are to be read with its logits."""
     import torch
+    from make_golden import load, logits_of
     from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
 
     os.chdir(HERE)  # so that a base is called as its folder here
     models = sorted(path.parent.name for path in HERE.glob("*/reference.npz"))
-    every = {("plain", model) for model in models if folder} | {*KEPT}
+    every = {("plain", model) for model in models if folder} | {*SHIPPED}
     for case, model in sorted(every):
         torch.manual_seed(0)
-        base = AutoModelForCausalLM.from_pretrained(
-            model, dtype=torch.float32, attn_implementation="eager"
-        )
+        base = load(model)
         settings = {"r": 3, "lora_alpha": 5, "target_modules": MATRICES}
         settings |= (CASES | REFUSED)[case] | {"task_type": "CAUSAL_LM"}
         adapted = get_peft_model(base, LoraConfig(**settings)).eval()
@@ -65,8 +63,7 @@ def write(folder=None):
         (place / "README.md").unlink()
         if case in CASES:
             tokens = np.load(HERE / model / "reference.npz")["tokens"]
-            with torch.no_grad():
-                logits = adapted.float()(torch.tensor(tokens)).logits.numpy()
+            logits = logits_of(adapted.float(), input_ids=torch.tensor(tokens))
             np.savez_compressed(place / LOGITS, logits=logits)
 
 
@@ -77,9 +74,9 @@ def check(folder):
     from helpers.model import lora, weights
     from helpers.model.folder import WeightsError
 
-    found = sorted(pathlib.Path(folder).glob("*/*/adapter_config.json"))
-    assert {path.parts[-3] for path in found} == {*CASES, *REFUSED}
-    for place in (path.parent for path in found):
+    places = sorted(pathlib.Path(folder).glob("*/*/adapter_config.json"))
+    assert {path.parts[-3] for path in places} == {*CASES, *REFUSED}
+    for place in (path.parent for path in places):
         base, case = weights.load(HERE / place.name), place.parent.name
         if case in REFUSED:
             try:
@@ -88,8 +85,8 @@ def check(folder):
                 assert f"{case}={REFUSED[case][case]}" in str(error), error
                 continue
             raise AssertionError(f"{case} was read")
-        kept = np.load(HERE / place.name / "reference.npz")
-        tokens = jnp.asarray(kept["tokens"], jnp.int32)[:, None]
+        stored = np.load(HERE / place.name / "reference.npz")
+        tokens = jnp.asarray(stored["tokens"], jnp.int32)[:, None]
         positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
         model = lora.load(base, place, base=place.name)
         hidden, _ = model(tokens, positions, jnp.ones_like(tokens))
@@ -98,7 +95,7 @@ def check(folder):
         gap = np.abs(ours - theirs).max()
         print(f"peft's {case} on {place.name}: {gap:.1e}", flush=True)
         assert gap <= MOST
-        assert np.abs(theirs - kept["logits"]).max() > 0.1, "the adapters do nothing"
+        assert np.abs(theirs - stored["logits"]).max() > 0.1, "the adapters do nothing"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def shapes():
     import gemma4_shapes
     from hypothesis import HealthCheck, Phase, given, settings
 
-    found = []
+    drawn = []
 
     # On a busy machine a draw may take a second, which is no fault of the shapes.
     @settings(
@@ -32,11 +32,11 @@ def shapes():
     )
     @given(gemma4_shapes.together())
     def collect(shape):
-        found.append(shape)
+        drawn.append(shape)
 
     collect()
-    drawn = {f"drawn {i:02}": shape for i, shape in enumerate(found)}
-    return gemma4_shapes.ALONE | {"as E2B": gemma4_shapes.E2B} | drawn
+    named = {f"drawn {i:02}": shape for i, shape in enumerate(drawn)}
+    return gemma4_shapes.ALONE | {"as E2B": gemma4_shapes.E2B} | named
 
 
 def write(folder):
@@ -74,47 +74,38 @@ def write(folder):
         place = folder / name.replace(" ", "_")
         model = tiny_models.of_config(gemma4_shapes.config(**shape))
         weights.save(model, place)
-        found = {"tokens": tokens, "whole": logits(model, tokens, ())}
-        found["pieces"] = logits(model, tokens, (6, 7))
+        ours = {"tokens": tokens, "whole": logits(model, tokens, ())}
+        ours["pieces"] = logits(model, tokens, (6, 7))
         if not name.startswith("drawn") or name.endswith("0"):
             adapted = tiny_models.adapted(model)
             lora.save(adapted, place / "adapter", place)
-            found["adapted"] = logits(adapted, tokens, ())
-        np.savez(place / "ours.npz", **found)
+            ours["adapted"] = logits(adapted, tokens, ())
+        np.savez(place / "ours.npz", **ours)
 
 
 def check(folder):
     """Their logits of our folders in float64; prints the largest difference of each."""
     import torch
+    from make_golden import load, logits_of
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
 
     worst = 0.0
     for place in sorted(path.parent for path in folder.glob("*/ours.npz")):
-        ours = np.load(place / "ours.npz")
-        tokens = torch.tensor(ours["tokens"].astype(np.int64))
-        model, report = AutoModelForCausalLM.from_pretrained(
-            place,
-            dtype=torch.float64,
-            attn_implementation="eager",
-            output_loading_info=True,
+        ours, model = np.load(place / "ours.npz"), load(place, dtype="float64")
+        inputs = {"input_ids": torch.tensor(ours["tokens"].astype(np.int64))}
+        # Without this, transformers 5.23 cuts off inputs that some shapes lack.
+        inputs["output_hidden_states"] = True
+        theirs, gaps = logits_of(model, **inputs), {}
+        for name in ("whole", "pieces"):
+            gaps[name] = np.abs(theirs - ours[name]).max()
+        if "adapted" in ours:
+            model = PeftModel.from_pretrained(model, place / "adapter").eval()
+            theirs = logits_of(model, **inputs)
+            gaps["adapted"] = np.abs(theirs - ours["adapted"]).max()
+            assert np.abs(ours["adapted"] - ours["whole"]).max() > 0.1
+        print(
+            place.name, {name: f"{gap:.1e}" for name, gap in gaps.items()}, flush=True
         )
-        assert not report["missing_keys"] | report["unexpected_keys"], report
-        gaps = {}
-        with torch.no_grad():
-            # Without this, transformers 5.23 cuts off inputs that some shapes lack.
-            uncut = {"output_hidden_states": True}
-            theirs = model.eval()(tokens, **uncut).logits.numpy()
-            gaps["whole"] = np.abs(theirs - ours["whole"]).max()
-            gaps["pieces"] = np.abs(theirs - ours["pieces"]).max()
-            if "adapted" in ours:
-                model = PeftModel.from_pretrained(model, place / "adapter").eval()
-                gaps["adapter"] = np.abs(
-                    model(tokens, **uncut).logits.numpy() - ours["adapted"]
-                ).max()
-                assert np.abs(ours["adapted"] - ours["whole"]).max() > 0.1
-        said = ", ".join(f"{name} {gap:.1e}" for name, gap in gaps.items())
-        print(f"gemma4 {place.name}: {said}", flush=True)
         worst = max(worst, *gaps.values())
     assert 0 < worst <= 1e-4, worst
 
