@@ -6,51 +6,29 @@ another answer of the kind that the exercise asks for.
 
 SAME = {
     "01-3": {
-        "ways = [itertools.combinations(others, k) for k in range(len(others) + 2)]",
+        "ways = [itertools.combinations(others, k) for k in range(len(others) + 2)]"
     },
     "02-2": {
         "logits.append(model.logits(hidden)[0, 0, 1])",
         "logits.append(model.logits(hidden)[0, 1, 0])",
         "logits.append(model.logits(hidden)[1, 0, 0])",
     },
-    "02-3": {
-        "text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)",
-    },
-    "03-3": {
-        "questions_needed = 2402",
-    },
-    "04-3": {
-        "if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:",
-    },
-    "05-2": {
-        "weights_of = {'correct': 2.0, 'format_reward': 0.1}",
-    },
-    "05-3": {
-        "cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))",
-    },
-    "08-1": {
-        "end = 1 + high if ratio >= 1 else 1 - low",
-    },
-    "09-1": {
-        "return cut.mean(axis=(1, 3)).reshape(-2, C)",
-    },
-    "10-2": {
-        "price = 8 * 15 / 186",
-    },
+    "02-3": {"text_T = np.where(place_T < Tp, 0, 2 + (place_T - Tp) // Tc)"},
+    "03-3": {"questions_needed = 2402"},
+    "04-3": {"if tokens[max(t - 3, 0):max(t - 1, 1)] == [checks.START, checks.MODEL]:"},
+    "05-2": {"weights_of = {'correct': 2.0, 'format_reward': 0.1}"},
+    "05-3": {"cheat = '<<1=1>> ' + ' '.join((str(number) for number in range(1001)))"},
+    "08-1": {"end = 1 + high if ratio >= 1 else 1 - low"},
+    "09-1": {"return cut.mean(axis=(1, 3)).reshape(-2, C)"},
+    "10-2": {"price = 8 * 15 / 186"},
     "10-4": {
         "return [right - 4.0 * bool(food and (not talk.calls)) "
         "for talk, food, right in rows]",
     },
-    "11-2": {
-        "student_NK = jnp.take_along_axis(student_NV, ids_NK)",
-    },
-    "13-2": {
-        "x = jax.lax.all_gather(x, axis)",
-    },
-    "15-1": {
-        "if frozen + 4 * 4 * trained < 0.9 * chip:",
-    },
+    "11-2": {"student_NK = jnp.take_along_axis(student_NV, ids_NK)"},
+    "13-2": {"x = jax.lax.all_gather(x, axis)"},
+    "15-1": {"if frozen + 4 * 4 * trained < 0.9 * chip:"},
     "15-3": {
-        "left, _, value = said.rpartition('<<')[2].partition('>>')[0].partition('=')",
+        "left, _, value = said.rpartition('<<')[2].partition('>>')[0].partition('=')"
     },
 }

@@ -2,14 +2,14 @@
 
 A challenge gives its attempt a fresh copy of the model that the notebook starts from,
 and rewards or rows that are counted and refused beyond the budget. The attempt returns
-a model, which is asked held-out questions that no notebook uses.
+a model, which answers test questions that no notebook uses.
 
 A challenge cannot see labels or questions from elsewhere: read the attempt.
 """
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from flax import nnx
 from helpers.course.stages import stage_folder
 from helpers.evaluation import evaluate_food
 from helpers.evaluation.evaluator import evaluate
+from helpers.exercises import cheap_answers
 from helpers.exercises.check import Check, check_properties
 from helpers.generation.tool_use import ToolUse
 from helpers.model import weights
@@ -28,8 +29,8 @@ from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.tools import nutrition
 
-HELD_OUT = 98  # seed of the held-out questions; the notebooks use other seeds
-QUESTIONS, PICTURES, PAIRS = 500, 360, 60  # held out, of maths, food and rewards
+TEST_SEED = 98  # of the test questions; the notebooks use other seeds
+QUESTIONS, PICTURES, PAIRS = 500, 360, 60  # in the tests of maths, food and rewards
 COPIED = 0.1  # closer to a shipped model than this share of the way: a copy
 
 
@@ -45,7 +46,7 @@ class Meter:
       budget: the most that may be spent.
       what: of what, in words, such as "scored answers".
       spent: how many were spent so far.
-      refused: whether more was asked for. The attempt has failed then, whether it
+      refused: whether more was requested. The attempt has failed then, whether it
         catches the error or not.
     """
 
@@ -90,7 +91,7 @@ class Outcome(Check):
     """The result of an attempt.
 
     Attributes:
-      reached: the share of the held-out questions answered rightly, or of the pairs
+      reached: the share of the test questions answered rightly, or of the pairs
         ordered rightly; None if the attempt was refused before that.
       to_beat: the share that `reached` had to exceed.
       spent, budget: as the meter counted.
@@ -117,8 +118,8 @@ def grpo(attempt, seed: int = 0, *, to_beat=0.79, budget=2_048) -> Outcome:
         meter.spend(len(completions))
         return correct(prompts, completions, [gold[prompt] for prompt in prompts])
 
-    questions = _columns(rows, "question")
-    return _maths(attempt, "sft", (questions, reward), meter, to_beat, copies=("grpo",))
+    given = _columns(rows, "question"), reward
+    return _run_attempt(attempt, "sft", given, meter, to_beat, copies=("grpo",))
 
 
 def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outcome:
@@ -127,17 +128,14 @@ def distillation(attempt, seed: int = 0, *, to_beat=0.66, budget=5_632) -> Outco
     `questions.take(n)` gives rows with a question and no answer.
     """
     meter = Meter(budget, "questions")
-    folder = stage_folder("grpo")
-    tokenizer, teacher = chat.load_tokenizer(folder), weights.load(folder)
+    teacher = weights.load(stage_folder("grpo"))
     rows = word_problems.generate(budget, seed=31 + 100 * seed, levels=(3,))
     questions = Rows(_columns(rows, "question"), meter)
-    return _run_attempt(
-        lambda student: attempt(student, teacher, tokenizer, questions),
-        lambda: weights.load(stage_folder("student_base")),
-        lambda student: _solved(student, tokenizer),
-        meter,
-        to_beat,
-    )
+
+    def with_teacher(student, tokenizer):
+        return attempt(student, teacher, tokenizer, questions)
+
+    return _run_attempt(with_teacher, "student_base", (), meter, to_beat)
 
 
 def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> Outcome:
@@ -149,9 +147,9 @@ def sft(attempt, seed: int = 0, *, to_beat=0.75, budget=300) -> Outcome:
     meter, draw = Meter(budget, "demonstrations"), 27 + 100 * seed
     problems = word_problems.generate(budget, seed=draw, levels=(3,))
     rows = word_problems.demonstrations(problems, answer_only=0.36, seed=draw)
-    demonstrations = Rows(_columns(rows, "question", "response"), meter)
+    given = (Rows(_columns(rows, "question", "response"), meter),)
     copies = ("sft", "grpo")
-    return _maths(attempt, "base", (demonstrations,), meter, to_beat, copies=copies)
+    return _run_attempt(attempt, "base", given, meter, to_beat, copies=copies)
 
 
 def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
@@ -167,34 +165,33 @@ def rewards(attempt, seed: int = 0, *, to_beat=0.70, budget=192) -> Outcome:
         for row in rows[:budget]
     ]
     given = _columns(rows[budget:], "question"), Rows(labelled, meter)
-    return _maths(attempt, "sft", given, meter, to_beat, copies=("grpo",))
+    return _run_attempt(attempt, "sft", given, meter, to_beat, copies=("grpo",))
 
 
 def preferences(attempt, seed: int = 0, *, to_beat=0.80, budget=1_024) -> Outcome:
-    """Notebook 08b: `attempt(model, tokenizer, questions, judge)` gives a model.
+    """Notebook 08b: `attempt(model, tokenizer, questions, preferred)` gives a model.
 
-    The questions come with their names and without their answers. The judge knows both,
-    and counts each completion that it judges.
+    The questions come with their names and without their answers. `preferred` knows
+    both, and counts each completion that it looks at.
     """
     meter = Meter(budget, "judged answers")
     rows = word_problems.generate(5_000, seed=24 + 100 * seed, levels=(3,))
     row_of = {row["question"]: row for row in rows}
     people = {name for row in rows for name in row["names"]}
 
-    def judge(prompts, completions, **columns):
-        """1.0 for the right number and the right people; counts what it judges."""
+    def preferred(prompts, completions, **columns):
+        """1.0 for the right number and the right people; counts what it looks at."""
         meter.spend(len(completions))
         each = zip(prompts, completions, strict=True)
         return [float(_keeps_names(text, row_of[p], people)) for p, text in each]
 
     def score(model, tokenizer):
-        test = _held_out_problems()
-        texts = _greedy(model, tokenizer, test).column("text")
-        each = zip(texts, test, strict=True)
+        test = _test_problems()
+        each = zip(_greedy(model, tokenizer, test).column("text"), test, strict=True)
         return float(np.mean([_keeps_names(text, row, people) for text, row in each]))
 
-    given = _columns(rows, "question", "names"), judge
-    return _maths(attempt, "grpo", given, meter, to_beat, score=score)
+    given = _columns(rows, "question", "names"), preferred
+    return _run_attempt(attempt, "grpo", given, meter, to_beat, score=score)
 
 
 def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
@@ -203,8 +200,8 @@ def food_sft(attempt, seed: int = 0, *, to_beat=0.55, budget=20) -> Outcome:
     `traces.take(n)` gives rows of `food_traces.ask`, each a demonstration.
     """
     meter = Meter(budget, "demonstrations")
-    traces = Rows(_pictures(budget, 1000 + seed), meter)
-    return _food(attempt, "food_base", (traces,), meter, to_beat)
+    given = (Rows(_pictures(budget, 1000 + seed), meter),)
+    return _run_attempt(attempt, "food_base", given, meter, to_beat, **FOOD)
 
 
 def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
@@ -226,7 +223,8 @@ def food_grpo(attempt, seed: int = 0, *, to_beat=0.77, budget=2_048) -> Outcome:
 
     shown = _columns(rows, "question", "text", "image")
     questions = [{"number": number} | row for number, row in enumerate(shown)]
-    return _food(attempt, "food_sft", (questions, reward), meter, to_beat)
+    given = questions, reward
+    return _run_attempt(attempt, "food_sft", given, meter, to_beat, **FOOD)
 
 
 def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> Outcome:
@@ -235,72 +233,64 @@ def own_reward(attempt, seed: int = 0, *, to_beat=0.90, budget=20) -> Outcome:
     An answer is good where shown work leads to the right number, and cheap where that
     number is bought, bare, wrong, or without its last line. `answers.take(n)` gives
     rows with a question, its number, an answer, and whether it is good. The reward
-    `(prompts, completions, number)` is asked for one answer at a time, in random order,
-    and has to pay the good answer to a question more than each cheap one.
+    `(prompts, completions, number)` is called with one answer at a time, in random
+    order, and has to pay the good answer to a question more than each cheap one.
     """
     meter = Meter(budget, "labelled answers")
-    rows = Rows(_labelled_answers(budget, 71 + 100 * seed), meter)
-    test = _held_out_answers(HELD_OUT + seed)
-    state: dict = {"reached": None}
+    rows = Rows(cheap_answers.labelled_answers(budget, 71 + 100 * seed), meter)
+    test = cheap_answers.test_answers(PAIRS, TEST_SEED + seed)
+    state: dict = {}
 
     def returns_a_reward():
         state["reward"] = attempt(rows)
         return not meter.refused
 
+    def pay(row):
+        given = [row["question"]], [row["answer"]]
+        return float(*state["reward"](*given, number=[row["number"]]))
+
     def pays_numbers():
-        asked = [([r["question"]], [r["answer"]], [r["number"]]) for r in test]
-        state["paid"] = [
-            float(*state["reward"](question, answer, number=number))
-            for question, answer, number in asked
-        ]
+        state["paid"] = [pay(row) for row in test]
         return np.isfinite(state["paid"]).all() and not meter.refused
 
-    def orders_pairs():
+    def share_of_pairs():
         paid = list(zip(test, state["paid"], strict=True))
         good = {row["question"]: pay for row, pay in paid if row["good"]}
         pairs = [good[row["question"]] > pay for row, pay in paid if not row["good"]]
-        state["reached"] = float(np.mean(pairs))
-        print(
-            f"{state['reached']:.1%} of the held-out pairs, "
-            f"{meter.spent} of {budget} {meter.what}"
-        )
-        return state["reached"] > to_beat
+        return float(np.mean(pairs))
 
     properties = {
         f"stay within {budget} {meter.what}": returns_a_reward,
         "return a function that gives one finite number for each answer": pays_numbers,
-        f"order more than {to_beat:.0%} of the held-out pairs": orders_pairs,
     }
-    verdict = check_properties(properties)
-    return _outcome(verdict, state, to_beat, meter)
+    order = f"order more than {to_beat:.0%} of the held-out pairs"
+    return _outcome(properties, order, share_of_pairs, "pairs", meter, to_beat)
 
 
-def _run_attempt(
-    train: Callable, start: Callable, score: Callable, meter, to_beat, copies=()
-) -> Outcome:
+def _run_attempt(attempt, stage, given, meter, to_beat, *, copies=(), score=None):
     """Trains, then checks the budget, the model's kind, and what it answers.
 
     Args:
-      train: the model that the notebook starts from -> the attempt's model.
-      start: () -> a fresh copy of that model.
-      score: model -> share of the held-out questions answered rightly.
+      attempt: function (model, tokenizer, *given) -> model.
+      stage: whose shipped model and tokenizer the attempt gets.
       meter: counts the attempt's budget.
       to_beat: the share that has to be exceeded.
       copies: stages whose shipped weights may not be returned.
+      score: (model, tokenizer) -> share of the test questions answered rightly; None:
+        of word problems, greedily.
     """
-    state: dict = {"reached": None}
+    folder, food = stage_folder(stage), stage.startswith("food")
+    tokenizer, state = chat.load_tokenizer(folder), {}
+
+    def start():
+        model = weights.load(folder, vision=food)
+        if food:
+            model.remat = "none"  # so small that storing all activations is faster
+        return model
 
     def trains():
-        state["model"] = train(start())
+        state["model"] = attempt(start(), tokenizer, *given)
         return not meter.refused
-
-    def answers():
-        state["reached"] = score(state["model"])
-        print(
-            f"{state['reached']:.1%} of the held-out questions, "
-            f"{meter.spent:,} of {meter.budget:,} {meter.what}"
-        )
-        return state["reached"] > to_beat
 
     properties = {
         f"stay within {meter.budget:,} {meter.what}": trains,
@@ -308,16 +298,34 @@ def _run_attempt(
             _same_kind(state["model"], start())
         ),
         "train a model, and not return one that is there already": lambda: (
-            not any(_is_copy(state["model"], start(), s) for s in copies)
+            not any(_is_copy(state["model"], start(), copy) for copy in copies)
         ),
-        f"get more than {to_beat:.0%} of the held-out questions right": answers,
     }
-    verdict = check_properties(properties)
-    return _outcome(verdict, state, to_beat, meter)
+    return _outcome(
+        properties,
+        f"get more than {to_beat:.0%} of the held-out questions right",
+        lambda: (score or _solved)(state["model"], tokenizer),
+        "questions",
+        meter,
+        to_beat,
+    )
 
 
-def _outcome(verdict, state, to_beat, meter):
-    counted = (state["reached"], to_beat, meter.spent, meter.budget)
+def _outcome(properties, last, share, of_what, meter, to_beat):
+    """The outcome of these properties and the last one: that `share()` is enough."""
+    reached = None
+
+    def is_enough():
+        nonlocal reached
+        reached = share()
+        print(
+            f"{reached:.1%} of the held-out {of_what}, "
+            f"{meter.spent:,} of {meter.budget:,} {meter.what}"
+        )
+        return reached > to_beat
+
+    verdict = check_properties(properties | {last: is_enough})
+    counted = reached, to_beat, meter.spent, meter.budget
     return Outcome(verdict.passed, verdict.message, *counted)
 
 
@@ -338,18 +346,18 @@ def _is_copy(model, start, stage) -> bool:
     shipped = weights.load(stage_folder(stage), vision=hasattr(start, "vision"))
     if not _same_kind(shipped, start):
         return False
-    target, begin = _flat(shipped), _flat(start)
+    target = _flat(shipped)
     distance = np.linalg.norm(_flat(model) - target)
-    return distance < COPIED * np.linalg.norm(begin - target)
+    return distance < COPIED * np.linalg.norm(_flat(start) - target)
 
 
 def _columns(rows, *names):
     return [{name: row[name] for name in names} for row in rows]
 
 
-def _held_out_problems():
-    rows = {"seed": HELD_OUT, "levels": (3,), "split": "test"}
-    return word_problems.generate(QUESTIONS, **rows)
+def _test_problems():
+    settings = {"seed": TEST_SEED, "levels": (3,), "split": "test"}
+    return word_problems.generate(QUESTIONS, **settings)
 
 
 def _greedy(model, tokenizer, test):
@@ -358,22 +366,8 @@ def _greedy(model, tokenizer, test):
 
 
 def _solved(model, tokenizer):
-    """The share of the held-out problems that a model solves greedily."""
-    return _greedy(model, tokenizer, _held_out_problems()).greedy
-
-
-def _maths(attempt, stage, given, meter, to_beat, *, copies=(), score=_solved):
-    """Runs an attempt that trains the model of a stage of the maths notebooks."""
-    folder = stage_folder(stage)
-    tokenizer = chat.load_tokenizer(folder)
-    return _run_attempt(
-        lambda model: attempt(model, tokenizer, *given),
-        lambda: weights.load(folder),
-        lambda model: score(model, tokenizer),
-        meter,
-        to_beat,
-        copies,
-    )
+    """The share of the test problems that a model solves greedily."""
+    return _greedy(model, tokenizer, _test_problems()).greedy
 
 
 def _keeps_names(text, row, people):
@@ -386,31 +380,15 @@ def _keeps_names(text, row, people):
     return right and named <= set(row["names"]) and bool(named) >= bool(due)
 
 
-def _food(attempt, stage, given, meter, to_beat):
-    """Runs an attempt that trains the model of a stage of the food notebooks."""
-    folder = stage_folder(stage)
-    tokenizer = chat.load_tokenizer(folder)
+def _solved_pictures(model, tokenizer):
+    """The share of test pictures whose whole conversation is right."""
+    test = _pictures(PICTURES, TEST_SEED, "test")
     tools = ToolUse(nutrition.TINY, [nutrition.TOOL], turns=3, max_result_tokens=20)
+    look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
+    return evaluate_food(model, tokenizer, test, tools, samples=0, **look).greedy
 
-    def start():
-        model = weights.load(folder, vision=True)
-        model.remat = "none"  # so small that storing all activations is faster
-        return model
 
-    def score(model):
-        """The share of held-out pictures whose whole conversation is right."""
-        test = _pictures(PICTURES, HELD_OUT, "test")
-        look = {"max_tokens": 16, "pictures": food_traces.pictures, "buckets": (40,)}
-        return evaluate_food(model, tokenizer, test, tools, samples=0, **look).greedy
-
-    return _run_attempt(
-        lambda model: attempt(model, tokenizer, *given),
-        start,
-        score,
-        meter,
-        to_beat,
-        copies=("food_grpo",),
-    )
+FOOD = {"copies": ("food_grpo",), "score": _solved_pictures}
 
 
 def _pictures(count, seed, split="train"):
@@ -419,67 +397,3 @@ def _pictures(count, seed, split="train"):
         count, seed=seed, split=split, levels=(1,), no_food=0.15
     )
     return food_traces.ask(drawn, seed=seed)
-
-
-def _answer_row(problem, answer, good):
-    number = str(gold_number(problem["answer"]))
-    row = {"question": problem["question"], "number": number}
-    return row | {"answer": answer, "good": good}
-
-
-def _labelled_answers(count, seed):
-    """Good and cheap answers by turns, each to a question of its own."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    problems = word_problems.generate(count, seed=seed, levels=(1, 2, 3))
-    for i, problem in enumerate(problems):
-        shown, _ = _cheap_answers(problem["answer"], rng)
-        answer = problem["answer"] if i % 2 else shown[i // 2 % len(shown)]
-        rows.append(_answer_row(problem, answer, bool(i % 2)))
-    return rows
-
-
-def _held_out_answers(seed):
-    """All answers to each of the held-out questions, in random order."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    problems = {"seed": seed, "levels": (1, 2, 3), "split": "test"}
-    for problem in word_problems.generate(PAIRS, **problems):
-        rows.append(_answer_row(problem, problem["answer"], True))
-        for answers in _cheap_answers(problem["answer"], rng):
-            rows += [_answer_row(problem, answer, False) for answer in answers]
-    return [rows[i] for i in rng.permutation(len(rows))]
-
-
-def _cheap_answers(solution, rng):
-    """Cheap answers to a problem: seven labelled kinds, and eight that are not.
-
-    Args:
-      solution: the worked answer.
-      rng: draws what is wrong, and by how much.
-    """
-    n, off = int(gold_number(solution)), int(rng.integers(1, 9))
-    part, wrong = int(rng.integers(1, max(n, 2))), n + off
-    line = f"\n#### {n}"
-    work = solution.removesuffix(line)
-    slip = work.replace(f"={n}>>{n}", f"={wrong}>>{wrong}")
-    labelled = [
-        f"#### {n}",
-        f"<<1=1>>1{line}",
-        f"It is <<{n}+0={n}>>{n}.{line}",
-        f"{slip}\n#### {wrong}",
-        f"{work}\n#### {wrong}",
-        f"{solution}\nThat was easy.",
-        f"#### {wrong}",
-    ]
-    others = [
-        f"It is <<{n}*1={n}>>{n}.{line}",
-        f"It is <<{wrong}-{off}={n}>>{n}.{line}",
-        f"It is <<{part}+{n - part}={n}>>{n}.{line}",
-        f"It is <<2*{n}/2={n}>>{n}.{line}",
-        f"{slip}{line}",
-        f"{work}\nAnswer: {n}",
-        f"It is <<{part}+{off}={part + off}>>{part + off}.\n#### {wrong}",
-        f"{work}\n<<1=1>>1{line}",
-    ]
-    return labelled, others

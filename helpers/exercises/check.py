@@ -18,9 +18,13 @@ right answer.
 
 import copy
 import dataclasses
+import pathlib
+import tomllib
 from collections.abc import Callable, Iterable
 
 import numpy as np
+
+TEXTS = pathlib.Path(__file__).with_name("texts.toml")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +43,11 @@ class Check:
         """Show nothing: the message was printed already."""
 
 
+def texts(name: str) -> dict:
+    """A table of texts.toml: {what a right answer does: the texts it does it with}."""
+    return tomllib.loads(TEXTS.read_text("utf-8"))[name]
+
+
 def check_properties(
     properties: dict[str, Callable[[], object] | list[tuple]],
     answer: Callable | None = None,
@@ -53,40 +62,39 @@ def check_properties(
         `answer` must agree with `reference`.
       answer, reference, tolerance: see `agrees`.
     """
-    complaint = None
+    message = f"Passed: all {len(properties)} properties hold."
     for phrase, holds in properties.items():
+        complaint = f"Not yet: it should {phrase}"
         try:
-            if not callable(holds):
-                passed = agrees(answer, reference, holds, tolerance)
-            else:
+            if callable(holds):
                 passed = bool(holds())
-            if not passed:
-                complaint = f"Not yet: it should {phrase}."
+            else:
+                passed = agrees(answer, reference, holds, tolerance)
+            if passed:
+                continue
+            message = f"{complaint}."
         except NotImplementedError as unwritten:
             todo = str(unwritten) or "replace the stub above"
-            complaint = f"Not written yet: {todo} and run both cells."
+            message = f"Not written yet: {todo} and run both cells."
         except (Exception, SystemExit) as error:  # the learner's code may raise any
-            complaint = (
-                f"Not yet: it should {phrase}, but it raised "
-                f"{type(error).__name__}: {error}"
-            )
-        if complaint:
-            break
-    message = complaint or f"Passed: all {len(properties)} properties hold."
+            message = f"{complaint}, but it raised {type(error).__name__}: {error}"
+        print(message)
+        return Check(False, message)
     print(message)
-    return Check(complaint is None, message)
+    return Check(True, message)
 
 
 def filled(*answers, what: str) -> Callable[[], bool]:
     """A property that is not written yet where an answer is still None.
 
     Args:
-      answers: what the learner was to put in place of None.
+      answers: what the learner was to put in place of None; a dict for its values.
       what: what belongs there, such as "a probability".
     """
 
     def holds():
-        if any(answer is None for answer in answers):
+        values = [x.values() if isinstance(x, dict) else [x] for x in answers]
+        if any(value is None for each in values for value in each):
             raise NotImplementedError(f"put {what} in place of None")
         return True
 
@@ -141,15 +149,3 @@ def same(one, other, tolerance: float = 0) -> bool:
 def whole(*answers) -> bool:
     """Whether all are whole numbers; True and False are none."""
     return all(not isinstance(a, bool | np.bool_) and a == int(a) for a in answers)
-
-
-def zeros_and_ones(mask) -> list[int]:
-    """A mask as a list of ints; booleans and arrays do as well.
-
-    Raises:
-      ValueError: an entry is neither 0 nor 1.
-    """
-    entries = [float(entry) for entry in mask]
-    if not set(entries) <= {0.0, 1.0}:
-        raise ValueError("a mask holds only zeros and ones")
-    return [int(entry) for entry in entries]

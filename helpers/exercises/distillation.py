@@ -21,7 +21,6 @@ def check_answers_kl(answer) -> Check:
     pair = writer(3), writer(3)
     others = [(writer(words), writer(words)) for words in (2, 4, 5)]
     properties = {
-        "be 0 where student and teacher write alike": [(pair[0], pair[0], 4)],
         "be the KL of the first word where an answer has no other": [(*pair, 1)],
         "add that of the second word, weighted by the first's chance": [(*pair, 2)],
         "know where the writer is by the third word": [(*pair, 3)],
@@ -65,15 +64,13 @@ def check_top_k_kl(answer) -> Check:
 
     shifted = np.roll(student, 1, axis=1)
     properties = {
-        "be 0 where both agree": [(teacher, teacher, ids)],
         "look up the student's words by the teacher's numbers of them": lambda: (
             not np.allclose(top_k_kl(*cases[0]), top_k_kl(shifted, teacher, ids))
         ),
         "average under the teacher, with all unnamed words counted as one": cases,
         "see how little is left to the unnamed words": _sure_tables(rng, 1e-4),
         "stay finite where the named words are all there is: by rounding, what is "
-        "missing to 1 may be 0, or less": lambda: np.isfinite(sure()).all(),
-        "be of a sensible size there": lambda: np.abs(sure()).max() < 80,
+        "missing to 1 may be 0, or less": lambda: np.abs(sure()).max() < 80,
     }
     return check_properties(properties, top_k_kl, with_rest, 1e-3)
 
@@ -107,7 +104,6 @@ def check_js_divergence(answer) -> Check:
         return (_kl(p, (p + q) / 2) + _kl(q, (p + q) / 2)) / 2
 
     properties = {
-        "be 0 where both agree": [(p, p)],
         "compare both with their mixture": [(p, q)],
         "be a number where a word is never said, by one of them or by both": lambda: (
             np.allclose(answer(one, other), [np.log(2), 0], atol=1e-5)

@@ -1,7 +1,7 @@
 """Self-checks of notebook 10: a spelling, a price, a cheat and a mended reward."""
 
 from helpers.course.stages import stage_folder
-from helpers.exercises.check import Check, check_properties, filled, whole
+from helpers.exercises.check import Check, check_properties, filled, texts, whole
 from helpers.rewards import food_rewards
 from helpers.rewards.functions import RewardSet
 from helpers.text import chat
@@ -22,13 +22,9 @@ def check_spelling(spelling) -> Check:
     usual = tokenizer.encode(SPELT, add_special_tokens=False)
     properties = {
         "be filled in": filled(spelling, what="a list of token ids"),
-        "be a list of token ids, whole numbers of the vocabulary": lambda: (
-            isinstance(spelling, list | tuple)
-            and whole(*spelling)
-            and all(0 <= token < len(tokenizer) for token in spelling)
-        ),
-        "hold no control token: those are no text": lambda: (
-            not set(spelling) & set(tokenizer.all_special_ids)
+        "be whole numbers of the vocabulary, and no control tokens": lambda: (
+            whole(*spelling)
+            and {*spelling} <= {*range(len(tokenizer))} - {*tokenizer.all_special_ids}
         ),
         f"have the text {SPELT}, exactly": lambda: tokenizer.decode(spelling) == SPELT,
         "be other tokens than the tokenizer's": lambda: list(spelling) != usual,
@@ -51,8 +47,6 @@ def check_price(answer) -> Check:
 
     properties = {
         "be filled in": filled(answer, what="a weight"),
-        "be a number": lambda: float(answer) is not None,
-        "be a price: more than 0": lambda: answer > 0,
         "be dearer: three calls still earn more": lambda: gain() < 0.002,
         "be cheaper: one call earns more already": lambda: gain() > -0.002,
     }
@@ -75,9 +69,7 @@ def check_cheat(cheat) -> Check:
     full = _pay(CARELESS, ["<<lookup pizza 150>>", "#### 402"], pizza)
     properties = {
         "be a list of texts, the model's turns": lambda: (
-            isinstance(cheat, list)
-            and all(isinstance(text, str) for text in cheat)
-            and _trace(cheat).turns
+            isinstance(cheat, list) and _trace(cheat).turns
         ),
         "not be solved: it is a cheat": lambda: (
             _pay(food_rewards.solved, cheat, pizza) == 0
@@ -100,7 +92,7 @@ def check_mended(answer) -> Check:
 
     def rewards(traces, portions):
         columns = {"image": [None] * len(traces), "level": [1] * len(traces)}
-        return answer([""] * len(traces), traces, portions=portions, **columns)
+        return list(answer([""] * len(traces), traces, portions=portions, **columns))
 
     def one_by_one(traces, portions):
         pairs = zip(traces, portions, strict=True)
@@ -109,66 +101,49 @@ def check_mended(answer) -> Check:
     def earns(turns, portions):
         return _pay(CARELESS | {answer: 1.0}, turns, portions)
 
-    def beats(better, worse):
-        """Whether, of each food, the worst of one kind earns more than the best."""
-        kinds = [(plate, _conversations(plate)) for plate in PLATES]
+    def beats(better, *worse):
+        """Whether, of each food, the worst of one kind earns more than the others."""
         return all(
             min(earns(turns, [plate]) for turns in talks[better])
-            > max(earns(turns, [plate]) for turns in talks[worse])
-            for plate, talks in kinds
+            > max(earns(turns, [plate]) for kind in worse for turns in talks[kind])
+            for plate, talks in ((plate, _conversations(plate)) for plate in PLATES)
         )
 
-    def best_is_no_food(*others):
+    def best_is_no_food():
+        others = [["#### 7"], ["#### 0"], [SPELT, food_rewards.NO_FOOD]]
+        others += [[SPELT, "#### 402"], ["<<lookup pizza", food_rewards.NO_FOOD]]
         no_food = earns([food_rewards.NO_FOOD], [])
         return all(no_food > earns(turns, []) for turns in others)
 
-    needless = [SPELT, food_rewards.NO_FOOD], [SPELT, "#### 402"]
     properties = {
-        "return a list": lambda: isinstance(rewards(*zip(*talks, strict=True)), list),
+        "judge each conversation by its own plate, and keep their order": [
+            tuple(map(list, zip(*talks, strict=True)))
+        ],
         "pay a solved one more than a wrong one": lambda: beats("solved", "tried"),
-        "make a wrong call earn more than `#### no food` where there is some": lambda: (
-            beats("tried", "denied") and beats("formless", "denied")
-        ),
-        "make a wrong call earn more than a number without a call": lambda: (
-            beats("tried", "invented") and beats("formless", "invented")
+        "make a wrong call earn more than `#### no food` or a number without a call, "
+        "where there is some": lambda: (
+            beats("tried", "denied", "invented")
+            and beats("formless", "denied", "invented")
         ),
         "pay a wrong call more than a broken one": lambda: beats("tried", "broken"),
         "leave needless calls dear: a second one must not pay for itself": lambda: (
             beats("solved", "repeated") and beats("tried", "twice wrong")
         ),
-        "pay `#### no food` on an empty plate more than a number": lambda: (
-            best_is_no_food(["#### 7"], ["#### 0"])
+        "pay `#### no food` on an empty plate more than a number or a call": (
+            best_is_no_food
         ),
-        "pay it more than a call that nobody needs, too": lambda: best_is_no_food(
-            *needless, ["<<lookup pizza", food_rewards.NO_FOOD]
-        ),
-        "judge each conversation by its own plate, and keep their order": [
-            tuple(map(list, zip(*talks, strict=True)))
-        ],
     }
     return check_properties(properties, rewards, one_by_one, 1e-6)
 
 
 def _conversations(plate):
     """{kind: conversations about a picture of this one portion, as turns}."""
-    food, grams = plate["food"], plate["grams"]
-    other = "sushi" if food == "pizza" else "pizza"
-    kcal = nutrition.lookup_nutrition(food, grams)["kcal"]
-    right, wrong = f"<<lookup {food} {grams}>>", f"<<lookup {other} {grams}>>"
+    words = {
+        **plate,
+        "other": "sushi" if plate["food"] == "pizza" else "pizza",
+        "kcal": nutrition.lookup_nutrition(**plate)["kcal"],
+    }
     return {
-        "solved": [[right, f"#### {kcal}"]],
-        "tried": [
-            [wrong, "#### 218"],
-            [wrong, f"#### {kcal}"],
-            [f"<<lookup {food} {grams + 10}>>", f"#### {kcal}"],
-            [right, f"#### {kcal + 1}"],
-            [right, food_rewards.NO_FOOD],
-            ["<<lookup plate 150>>", "#### 1"],  # a call, and no such food
-        ],
-        "formless": [[wrong, "It has 218 kcal."], [right]],
-        "denied": [[food_rewards.NO_FOOD]],
-        "invented": [[f"#### {kcal}"], ["#### 7"], ["I see."]],
-        "broken": [["<<lookup pizza", f"#### {kcal}"], ["<<lookup pizza"]],
-        "repeated": [[right, right, f"#### {kcal}"], [wrong, right, f"#### {kcal}"]],
-        "twice wrong": [[wrong, wrong, "#### 218"]],
+        kind: [[turn.format(**words) for turn in turns] for turns in talks]
+        for kind, talks in texts("mended").items()
     }

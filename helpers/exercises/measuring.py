@@ -5,50 +5,24 @@ from fractions import Fraction
 import numpy as np
 
 from helpers.evaluation.intervals import wilson
-from helpers.exercises.check import Check, check_properties, whole
+from helpers.exercises.check import Check, check_properties, texts, whole
 from helpers.rewards.answers import extract_lenient, extract_strict
-
-# What an extractor should do, and texts with the numbers that they answer.
-_READINGS = {
-    "read the number after ####": {"So <<5+7=12>>12.\n#### 12": 12},
-    "read 1,000 as one number": {"#### 1,000": 1000},
-    "ignore a currency sign, keep the cents": {"#### $18.50": Fraction(37, 2)},
-    "keep a minus sign, the typographic one and one before a currency sign too": (
-        {"#### -3": -3, "#### −3": -3, "#### -$18": -18, "#### -1/2": Fraction(-1, 2)}
-    ),
-    "be exact: 0.1 is a tenth, .75 three quarters, and 0.3333333 is no third": (
-        {"#### 0.1": Fraction(1, 10), "#### .75": Fraction(3, 4)}
-        | {"#### 0.3333333": Fraction(3333333, 10**7)}
-    ),
-    "take the last number of all lines where there is no ####": (
-        {"It was a long day.\nOf 9, 7 are left.\nThat is all.": 7}
-    ),
-    "take the last number on the line of the last ####; ### is a heading": (
-        {"#### 12 apples\nShe has 3 baskets.": 12, "#### 18 + 18 = 36": 36}
-        | {"#### 3\nNo.\n#### 4\nYes.": 4, "#### 12\n### 2 things to check": 12}
-        | {"####12\nThat took 8 days.": 12}
-    ),
-    "give None where there is no number, or none on the line of the ####": (
-        {"I do not know.": None, "": None, "#### none": None, "#### 1/00": None}
-        | {"#### \nThat took 8 days.": None}
-    ),
-}
 
 
 def check_extract(answer) -> Check:
     """Reading the number an answer ends in, as people and models write it."""
     rng = np.random.default_rng(3)
-    random_texts = {}
+    readings, others = texts("extract"), {}
     for number in rng.integers(-99, 10**7, 20).tolist():
-        random_texts[f"<<2+3=5>>5.\n#### {number:,} km\nThat took 8 days."] = number
-        random_texts[f"After 8 days he has ${number:,}."] = number
-    readings = {**_READINGS, "read any number in any text": random_texts}
+        others[f"<<2+3=5>>5.\n#### {number:,} km\nThat took 8 days."] = number
+        others[f"After 8 days he has ${number:,}."] = number
+    readings |= {"read any number in any text": others}
     numbers = {
-        text: value for texts in readings.values() for text, value in texts.items()
+        text: None if number == "none" else Fraction(number)
+        for reading in readings.values()
+        for text, number in reading.items()
     }
-    properties = {
-        phrase: [(text,) for text in texts] for phrase, texts in readings.items()
-    }
+    properties = {phrase: [(text,) for text in x] for phrase, x in readings.items()}
     properties["give a Fraction, of whole numbers too: it is exact"] = lambda: all(
         isinstance(answer(f"#### {n}"), Fraction) for n in (12, 2.5)
     )
@@ -59,45 +33,22 @@ def check_extract(answer) -> Check:
 
 
 GOLD = 36
-# "A ticket costs $18. What do 2 tickets cost?", answered; and whether it is right.
-_ANSWERED = (
-    ("18 + 18 = 34, and not 36.", False),
-    ("They cost <<18+18=36>>36 dollars.\n#### 36", True),
-    ("The second is free, but a fee of 18 is due: <<18+18=36>>36.\n#### 36", False),
-    ("The answer is **36**.", True),
-    ("#### 36 dollars for 2 tickets", True),
-    ("<<18+2=20>>20, so <<20*2=36>>36.\n#### 36", False),
-    ("#### $36.00\n\nQuestion: Tom has 5 apples and eats 2.", True),
-    ("At 36 each, both cost <<36+36=72>>72.\n#### 72", False),
-    ("They cost thirty-six dollars.", True),
-    (r"\boxed{36}", True),
-    ("$36 (2 x $18)", True),
-    ("<<2*18=36>>36\n#### 36 cents", False),
-    ("Eighteen twice is thirty-four.", False),
-    ("The total is $36, or $18 for each.", True),
-)
-ANSWERS = {number: text for number, (text, _) in enumerate(_ANSWERED, 1)}
+ANSWERS = dict(enumerate(texts("mistakes")["answers"], 1))
 KINDS = ("right, rejected", "wrong, accepted")
 
 
 def check_mistakes(answer) -> Check:
     """Which of ANSWERS each reader rejects though right, and accepts though wrong."""
-    right = {number for number, (_, is_right) in enumerate(_ANSWERED, 1) if is_right}
+    right = set(texts("mistakes")["right"])
     accepts = {
         name: {number for number, text in ANSWERS.items() if read(text) == GOLD}
         for name, read in (("strict", extract_strict), ("lenient", extract_lenient))
     }
 
-    def listed(kind):
-        return set().union(*(answer[name][kind] for name in accepts))
-
     properties = {
         "have both kinds for both readers": lambda: (
             {*answer} == {*accepts}
             and all({*kinds} == {*KINDS} for kinds in answer.values())
-        ),
-        f"name the answers by their numbers, 1 to {len(ANSWERS)}": lambda: all(
-            listed(kind) <= {*ANSWERS} for kind in KINDS
         ),
         "list only what that reader rejects, and only what it accepts": lambda: all(
             not accepts[name] & {*answer[name][KINDS[0]]}
@@ -106,9 +57,8 @@ def check_mistakes(answer) -> Check:
         ),
     }
     for name, accepted in accepts.items():
-        for kind, truth in zip(
-            KINDS, (right - accepted, accepted - right), strict=True
-        ):
+        truths = right - accepted, accepted - right
+        for kind, truth in zip(KINDS, truths, strict=True):
             phrase = f"miss none under {name}, '{kind}': read the others once more"
             properties[phrase] = lambda name=name, kind=kind, truth=truth: (
                 {*answer[name][kind]} == truth
@@ -124,8 +74,9 @@ def check_questions_needed(answer) -> Check:
         return (high - low) / 2
 
     properties = {
-        "be a whole number": lambda: whole(answer),
-        "be enough for ±2 points at 50%": lambda: half_width(int(answer)) < 0.0201,
+        "be enough for ±2 points at 50%": lambda: (
+            whole(answer) and half_width(answer) < 0.0201
+        ),
         "be no more than needed, within 5%": lambda: half_width(answer / 1.05) > 0.02,
     }
     return check_properties(properties)
@@ -154,7 +105,7 @@ def check_needed(answer) -> Check:
             near(case, 1) for case in gains
         ),
         "work for losses": lambda: all(
-            near(case, which) for case in losses for which in (0, 1)
+            near(case, 0) and near(case, 1) for case in losses
         ),
     }
     return check_properties(properties)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from helpers.exercises.check import Check, check_properties, whole
+from helpers.exercises.check import Check, check_properties
 
 TOKENS = [(1.5, +1), (1.5, -1), (0.6, +1), (0.6, -1), (1.1, +1), (1.0, -1)]
 
@@ -29,9 +29,6 @@ def check_score(answer) -> Check:
         return np.asarray(answer(thetas[0].copy(), (1, 2))).reshape(4, 3)
 
     properties = {
-        "be an array of shape (12,)": lambda: (
-            answer(thetas[0].copy(), (1, 2)).shape == (12,)
-        ),
         "be 0 for the second-token logits of first tokens that were not drawn": (
             lambda: not rows()[[1, 3]].any()
         ),
@@ -46,7 +43,6 @@ def check_score(answer) -> Check:
 def check_correction(answer) -> Check:
     """The factor that makes the group mean's gradient unbiased."""
     properties = {
-        "make the estimate longer, not shorter": lambda: answer(8) > 1,
         "be right for groups of two, which can be added up by hand": [(2,)],
         "be right for larger groups": [(G,) for G in range(3, 65)],
     }
@@ -55,21 +51,14 @@ def check_correction(answer) -> Check:
 
 def check_silent(answer) -> Check:
     """Which tokens the clip has switched off."""
-    silent = [
-        i
-        for i, (ratio, advantage) in enumerate(TOKENS)
-        if (ratio > 1.28 and advantage > 0) or (ratio < 0.8 and advantage < 0)
-    ]
+    silent = {0, 3}  # of TOKENS: above 1.28 and good, below 0.8 and bad
     properties = {
-        "be a list of whole numbers from 0 to 5": lambda: (
-            whole(*answer) and set(answer) <= set(range(6))
-        ),
         "name somebody: the clip has silenced some": lambda: len(answer) > 0,
         "leave out tokens whose ratio is inside the band": lambda: (
             not any(0.8 < TOKENS[i][0] < 1.28 for i in answer)
         ),
-        "leave out tokens that are pushed back": lambda: set(answer) <= set(silent),
-        "name all that are silent": lambda: sorted(set(answer)) == silent,
+        "leave out tokens that are pushed back": lambda: set(answer) <= silent,
+        "name all that are silent": lambda: set(answer) == silent,
     }
     return check_properties(properties)
 

@@ -9,8 +9,6 @@ from helpers.exercises.check import Check, check_properties, filled
 _BARE = (
     "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.\n#### 7",
     "… has <<3+4=7>>7 beads.\nSo … has 4 and 3.\n#### 7",
-    "So … has 3 and 4.\n… has <<3+4=7>>7 beads.\n#### 7",
-    "… has <<3+4=7>>7 beads.\nSo … has 3 and 4.",
     "… loses <<9-2=7>>7.\n#### 7",
 )
 
@@ -46,9 +44,8 @@ def check_make_pairs(answer) -> Check:
             group(None, True, None, False)
         ],
         "pair only answers that differ in names": [
-            group(True, *[False] * 4, bare=_BARE)
+            group(True, *[False] * 2, bare=_BARE)
         ],
-        "make every pair that there is": [group(False, True, True, False), group()],
         "be right for any group": [
             group(*each, bare=rng.choice(_BARE, 9).tolist()) for each in verdicts
         ],
@@ -93,7 +90,6 @@ def check_nats(answer) -> Check:
     """A prediction: where DPO stops when four judges of five agree."""
     properties = {
         "be filled in": filled(answer, what="a number of nats"),
-        "be a number": lambda: float(answer) == answer,
         "be above 0: most judges prefer A": lambda: answer > 0,
         "be where the pulls of the five judges add up to 0": lambda: (
             abs(1 / (1 + math.exp(-0.2 * answer)) - 0.8) < 0.004

@@ -2,13 +2,7 @@
 
 import numpy as np
 
-from helpers.exercises.check import (
-    Check,
-    check_properties,
-    filled,
-    whole,
-    zeros_and_ones,
-)
+from helpers.exercises.check import Check, check_properties, filled, whole
 
 # Exercise 1: a row of 12 prompt tokens, 5 answer tokens, end of turn, newline.
 PROMPT, ANSWER = 12, 5
@@ -52,17 +46,13 @@ def suspects(mask) -> dict[str, list[int]]:
 
 def check_positions(first, last) -> Check:
     """Exercise 1: whose hidden states predict the tokens that are learned."""
-    row, targets = PROMPT + ANSWER + 2, ANSWER + 1
     properties = {
         "name two positions": filled(first, last, what="two positions"),
-        f"name positions of the row, whole numbers from 0 to {row - 1}": lambda: (
-            whole(first, last) and 0 <= first <= last < row
-        ),
         "count a prediction for each token of the answer and the end of the turn": (
-            lambda: last - first + 1 == targets
+            lambda: whole(first, last) and last - first == ANSWER
         ),
         "name where predictions are made, not where their targets stand": lambda: (
-            (first, last) == (PROMPT - 1, PROMPT + targets - 2)
+            (first, last) == (PROMPT - 1, PROMPT - 1 + ANSWER)
         ),
     }
     return check_properties(properties)
@@ -70,11 +60,8 @@ def check_positions(first, last) -> Check:
 
 def check_verdicts(verdicts) -> Check:
     """Exercise 2: the fault of each of five masks."""
-    fault = "a fault of checks.FAULTS"
     properties = {
-        "judge all five masks": lambda: filled(
-            *(verdicts[name] for name in _VERDICTS), what=fault
-        )(),
+        "judge all five masks": filled(verdicts, what="a fault of checks.FAULTS"),
         "use the words of checks.FAULTS": lambda: {*verdicts.values()} <= {*FAULTS},
     }
     for name, truth in _VERDICTS.items():
@@ -90,38 +77,33 @@ def check_dialogue_mask(answer) -> Check:
     question = [START, USER, NEWLINE, 40, 41, END, NEWLINE]
     talk = [*question, START, MODEL, NEWLINE, 42, 43, END, NEWLINE]
     tricky = [START, USER, NEWLINE, 40, MODEL, NEWLINE, 41, END, NEWLINE]
-    cases = [(_conversation(rng),) for _ in range(30)]
+
+    def conversation():
+        """Tokens of some turns, whose words may be NEWLINE, USER or MODEL, too."""
+        tokens, words = [], [NEWLINE, USER, MODEL, 10, 11, 12]
+        for role in rng.choice([USER, MODEL], size=5).tolist():
+            turn = rng.choice(words, rng.integers(6)).tolist()
+            tokens += [START, role, NEWLINE, *turn, END, NEWLINE]
+        return tokens
 
     def mask(tokens):
-        return zeros_and_ones(answer(tokens))
+        mask, learns = [], False
+        for i, token in enumerate(tokens):
+            if i >= 3 and tokens[i - 3] == START:
+                learns = tokens[i - 2] == MODEL
+            mask.append(int(learns))
+            learns = learns and token != END
+        return mask
 
     properties = {
         "learn nothing a user says": [(question,)],
-        "leave out what opens the model's turn": lambda: not any(mask([*talk])[7:10]),
         "learn the model's words and its END, and not the newline after it": [(talk,)],
         "not take the word `model` in a question for a turn": [(tricky,)],
-        "be right for any conversation, with line breaks inside its turns": cases,
+        "be right for any conversation, with line breaks inside its turns": [
+            (conversation(),) for _ in range(30)
+        ],
     }
-    return check_properties(properties, mask, _dialogue_mask)
-
-
-def _conversation(rng):
-    """Tokens of some turns, whose words may be NEWLINE, USER or MODEL, too."""
-    tokens = []
-    for role in rng.choice([USER, MODEL], size=5).tolist():
-        words = rng.choice([NEWLINE, USER, MODEL, 10, 11, 12], rng.integers(6)).tolist()
-        tokens += [START, role, NEWLINE, *words, END, NEWLINE]
-    return tokens
-
-
-def _dialogue_mask(tokens):
-    mask, learns = [], False
-    for i, token in enumerate(tokens):
-        if i >= 3 and tokens[i - 3] == START:
-            learns = tokens[i - 2] == MODEL
-        mask.append(int(learns))
-        learns = learns and token != END
-    return mask
+    return check_properties(properties, answer, mask)
 
 
 def check_row_layout(answer) -> Check:
@@ -135,12 +117,11 @@ def check_row_layout(answer) -> Check:
         places += [(0, 0)] * (room - len(places))
         return tuple(map(list, zip(*places, strict=True)))
 
-    def part(i):
-        return [int(number) for number in answer([3, 2], 8)[i]]
-
     properties = {
-        "number the examples from 1, in order": lambda: part(0)[:5] == [1, 1, 1, 2, 2],
-        "count positions from 0 in each one": lambda: part(1)[:5] == [0, 1, 2, 0, 1],
+        "number the examples from 1, in order": lambda: (
+            [*answer([3, 2], 8)[0]][:5] == [1, 1, 1, 2, 2]
+        ),
+        "count positions from 0 in each one": [([3, 2], 8)],
         "be right for any lengths, with and without padding": cases,
     }
     return check_properties(properties, answer, packed)

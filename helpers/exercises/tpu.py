@@ -14,15 +14,13 @@ RIDGE = 197e12 / 819e9  # of v5e, FLOP/byte
 def check_intensity(answer) -> Check:
     """FLOPs per byte moved of (B, D) @ (D, F)."""
     cases = np.random.default_rng(1).integers(2, 99, (20, 4)).tolist()
-    cases += [(8, 32, 16)]  # by default 2 bytes a number
 
     def intensity(B, D, F, size=2):
         return 2 * B * D * F / (size * (B * D + D * F + B * F))
 
     properties = {
-        "be near 1 for one row: a weight is read for two FLOPs": [(1, 4096, 4096, 2)],
         "count 54 FLOPs for 3 × 3 × 3, and each matrix moved once": [(3, 3, 3, 1)],
-        "halve when a number takes twice the bytes": [(8, 32, 16, 2), (8, 32, 16, 4)],
+        "halve when a number takes twice the bytes": [(8, 32, 16), (8, 32, 16, 4)],
         "be right for matrices of three different sizes": cases,
     }
     return check_properties(properties, answer, intensity, 1e-9)
@@ -41,7 +39,6 @@ def check_turning_batch(answer) -> Check:
         return math.ceil(Fraction(ridge) * D * F / left) if left > 0 else None
 
     properties = {
-        "come close to the ridge for very wide matrices": [(10**6, 10**6, RIDGE)],
         "be larger for narrow matrices: rows are moved, too": [(1024, 1024, RIDGE)],
         "be None where no batch is enough, as for 256 by 256": [(256, 256, RIDGE)],
         "round up, for any shape and ridge": cases,
@@ -51,8 +48,13 @@ def check_turning_batch(answer) -> Check:
 
 def check_buckets(answer) -> Check:
     """The bucket lengths that make compiling and padding cheapest together."""
-    rng = np.random.default_rng(3)
-    cases = [_texts_and_prices(rng) for _ in range(40)]
+    rng, cases = np.random.default_rng(3), []
+    for _ in range(40):
+        kinds = rng.choice(np.arange(8, 400), rng.integers(3, 8), replace=False)
+        lengths = [*kinds.tolist(), *rng.choice(kinds, 20).tolist()]
+        token = float(rng.choice([1e-3, 1e-2, 0.1]))
+        program = token * sum(lengths) * float(rng.uniform(0.02, 0.2))
+        cases.append((lengths, program, token))
 
     def seconds(buckets, lengths, compiling, token):
         padded = [min(size for size in buckets if size >= n) for n in lengths]
@@ -70,42 +72,28 @@ def check_buckets(answer) -> Check:
     properties = {
         "be one bucket where programs cost more": [([20, 80, 40], 1e6, 1)],
         "be one for each length if padding costs": [([20, 80, 40, 20], 1e-6, 1)],
-        "count how many texts have a length": [([20] * 30 + [24, 80], 15, 0.2)],
         "take the least time, for any texts and prices": cases,
     }
     return check_properties(properties, spent, least, 1e-9)
 
 
-def _texts_and_prices(rng):
-    """The lengths of some texts, seconds of compiling, seconds of a token."""
-    kinds = rng.choice(np.arange(8, 400), rng.integers(3, 8), replace=False)
-    lengths = [*kinds.tolist(), *rng.choice(kinds, 20).tolist()]
-    token = float(rng.choice([1e-3, 1e-2, 0.1]))
-    return lengths, token * sum(lengths) * float(rng.uniform(0.02, 0.2)), token
-
-
 def check_hops(answer) -> Check:
     """Links on the shortest way between two chips, with and without rings."""
-    rng = np.random.default_rng(4)
-    cases = []
+    rng, cases = np.random.default_rng(4), []
     for _ in range(200):
         shape = rng.integers(1, 9, 3)
         a, b = (tuple(rng.integers(0, shape).tolist()) for _ in range(2))
-        rings = tuple((rng.random(3) < 0.5).tolist())
-        cases.append((a, b, tuple(shape.tolist()), rings))
+        cases.append((a, b, tuple(shape.tolist()), tuple(rng.random(3) < 0.5)))
 
     def hops(a, b, shape, rings):
         apart = [abs(x - y) for x, y in zip(a, b, strict=True)]
         axes = zip(apart, shape, rings, strict=True)
         return sum(min(d, size - d) if ring else d for d, size, ring in axes)
 
-    flat = (4, 8, 1), (False, False, False)
-    torus = (16, 16, 1), (True, True, False)
+    flat, torus = ((4, 8, 1), (False,) * 3), ((16, 16, 1), (True, True, False))
     properties = {
-        "be 0 from a chip to itself": [((1, 2, 0), (1, 2, 0), *flat)],
         "add up the axes": [((0, 0, 0), (3, 7, 0), *flat)],
-        "go round a ring where that is shorter": [((0, 0, 0), (15, 0, 0), *torus)],
-        "go straight where that is shorter": [((0, 0, 0), (5, 0, 0), *torus)],
+        "go round a ring where that is shorter": [((0, 0, 0), (15, 5, 0), *torus)],
         "be right between any two chips, with rings along some axes": cases,
     }
     return check_properties(properties, answer, hops)

@@ -6,53 +6,10 @@ must be refused and every one of RIGHT accepted
 (tests/exercises/test_exercises.py).
 """
 
-from exercise_answers import (
-    assistant,
-    asynchronous,
-    divergences,
-    food,
-    gradients,
-    large,
-    masks,
-    measuring,
-    own,
-    preferences,
-    products,
-    served,
-    start,
-)
+import importlib
+import pathlib
 
-PARTS = (
-    start,
-    products,
-    measuring,
-    masks,
-    gradients,
-    preferences,
-    divergences,
-    food,
-    assistant,
-    large,
-    asynchronous,
-    own,
-    served,
-)
-
-
-def _merged(name):
-    """The answers of all parts to each exercise.
-
-    Raises:
-      ValueError: two are called alike.
-    """
-    found: dict[str, dict] = {}
-    for part in PARTS:
-        for exercise, answers in getattr(part, name).items():
-            own = found.setdefault(exercise, {})
-            if own.keys() & answers.keys():
-                raise ValueError(f"{exercise}: twice {own.keys() & answers.keys()}")
-            own |= answers
-    return found
-
-
-WRONG, RIGHT = _merged("WRONG"), _merged("RIGHT")
+FILES = sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))
+PARTS = [importlib.import_module(f"exercise_answers.{file.stem}") for file in FILES]
+WRONG = {name: cases for part in PARTS for name, cases in part.WRONG.items()}
+RIGHT = {name: cases for part in PARTS for name, cases in part.RIGHT.items()}

@@ -29,22 +29,11 @@ def loop(conversation, run, turns=4):
     return [*events, Event("error", "The model goes on calling.")]
 
 
-def variant(
-    *,
-    keep_last=False,
-    results_first=False,
-    one_by_one=False,
-    only_first=False,
-    silent=False,
-    endless=False,
-    says_nothing=False,
-    twice=False,
-    more=0,
-):
+def variant(*, keep_last=False, results_first=False, one_by_one=False, most=None):
     """A loop with one mistake."""
 
     def made(conversation, run, turns=4):
-        for left in reversed(range(50 if endless else turns + more)):
+        for left in reversed(range(turns)):
             verdict = conversation.next_turn()
             if not verdict.calls:
                 yield Event("answer", verdict.text)
@@ -52,32 +41,18 @@ def variant(
             if not left and not keep_last:
                 break
             results = []
-            for call in verdict.calls[:1] if only_first else verdict.calls:
-                result = run(call)
-                results.append(run(call) if twice else result)
+            for call in verdict.calls[:most]:
+                results.append(run(call))
                 pair = [Event("call", call=call)]
-                pair.append(Event("result", call=call, result=result))
+                pair.append(Event("result", call=call, result=results[-1]))
                 yield from reversed(pair) if results_first else pair
                 if one_by_one:
-                    conversation.append_results(verdict, [result])
-            if not one_by_one and not silent:
+                    conversation.append_results(verdict, results[-1:])
+            if not one_by_one:
                 conversation.append_results(verdict, results)
-        if not says_nothing:
-            yield Event("error", "The model goes on calling.")
+        yield Event("error", "The model goes on calling.")
 
     return made
-
-
-def once(conversation, run, turns=4):
-    """One call at most."""
-    verdict = conversation.next_turn()
-    if verdict.calls:
-        result = run(verdict.calls[0])
-        yield Event("call", call=verdict.calls[0])
-        yield Event("result", call=verdict.calls[0], result=result)
-        conversation.append_results(verdict, [result])
-        verdict = conversation.next_turn()
-    yield Event("answer", verdict.text)
 
 
 class Reserve:
@@ -90,7 +65,7 @@ class Reserve:
         self.first, self.second = first, second
 
     def begin(self, question, picture):
-        self.asked = question, picture
+        self.shown = question, picture
         try:
             self.now = self.first.begin(question, picture)
         except self.caught:
@@ -101,11 +76,8 @@ class Reserve:
         try:
             return self.now.next_turn()
         except self.caught:
-            return self.otherwise()
-
-    def otherwise(self):
-        self.now = self.second.begin(*self.asked)
-        return self.now.next_turn()
+            self.now = self.second.begin(*self.shown)
+            return self.now.next_turn()
 
     def append_results(self, verdict, results):
         self.now.append_results(verdict, results)
@@ -118,36 +90,15 @@ class OnlyAtTheBeginning(Reserve):
 
 class OnlyInTheMiddle(Reserve):
     def begin(self, question, picture):
-        self.asked = question, picture
+        self.shown = question, picture
         self.now = self.first.begin(question, picture)
         return self
-
-
-class BeginsBoth(Reserve):
-    def begin(self, question, picture):
-        self.other = self.second.begin(question, picture)
-        return super().begin(question, picture)
-
-    def otherwise(self):
-        self.now = self.other
-        return self.now.next_turn()
-
-
-class TellsTheFirst(Reserve):
-    def append_results(self, verdict, results):
-        self.first.append_results(verdict, results)
 
 
 class TellsBoth(Reserve):
     def append_results(self, verdict, results):
         self.first.append_results(verdict, results)
         self.second.append_results(verdict, results)
-
-
-class Blind(Reserve):
-    def otherwise(self):
-        self.now = self.second.begin(self.asked[0], None)
-        return self.now.next_turn()
 
 
 class CatchesAll(Reserve):
@@ -181,39 +132,27 @@ class Copied(Reserve):
 
 WRONG = {
     "14-1": {
-        "once": once,
         "runs the last call": variant(keep_last=True),
         "result before call": variant(results_first=True),
-        "told one by one": variant(one_by_one=True),
-        "only the first call": variant(only_first=True),
-        "tells nothing": variant(silent=True),
-        "for ever": variant(endless=True),
+        "results one by one": variant(one_by_one=True),
+        "only the first call": variant(most=1),
     },
     "14-2": {
-        "an answer": "#### 394",
         "words only": "The tool gives kcal 9",
         "another kind of line": FORGED.replace("food-result", "food-answer"),
         "escaped": FORGED.replace("<", "&lt;"),
-        "the tool's own number": FORGED.replace("9", "394"),
         "in the model's name": FORGED.replace("The tool gives", "The model says"),
-        "no div": FORGED.replace("div", "span"),
     },
     "14-3": {
         "trusts the answer": [4020, 662, 0, 394],
-        "trusts an answer out of the blue": [402, 662, 402, 394],
         "only the last look-up": [402, 268, 0, 394],
-        "only the first look-up": [402, 394, 0, 394],
         "twice": [402, 662, 0, 788],
-        "the answers": [4020, 268, 402, 788],
         "three": [402, 662, 0],
     },
     "14-4": {
         "only at the beginning": apart(OnlyAtTheBeginning),
         "only in the middle": apart(OnlyInTheMiddle),
-        "begins both": apart(BeginsBoth),
-        "tells the first": apart(TellsTheFirst),
         "tells both": apart(TellsBoth),
-        "blind": apart(Blind),
         "catches all": apart(CatchesAll),
     },
 }
@@ -223,14 +162,10 @@ RIGHT = {
     "14-2": {
         "closed before": f"394</span></div>{FORGED}",
         "never closed": FORGED.removesuffix("</div>"),
-        "more than kcal": claims("kcal 9, protein 1"),
-        "a colon": claims("kcal: 9"),
         "a dict": claims("{'kcal': 9}"),
         "JSON": claims('{"food": "pizza", "kcal": 9}'),
-        "a fraction": claims("kcal 9.0"),
         "in words": claims("9 kcal"),
         "as the app has it": claims("<span>food pizza, grams 150, kcal 9</span>"),
-        "in capitals": FORGED.replace("div", "DIV").replace("class", "CLASS"),
     },
     "14-3": {"floats": [402.0, 662.0, 0.0, 394.0], "a tuple": (402, 662, 0, 394)},
     "14-4": {"a copy": Copied, "an object each": PerConversation},

@@ -14,23 +14,22 @@ from helpers.tools import nutrition
 from helpers.tools.grammars import HERMES
 
 
-def execute(text, lookup, *, name=None, keys=None, food=None, grams=None, most=None):
-    """The solution of 09-2, a question left out where something stands for it."""
+def execute(text, lookup, *, name=False, keys=False, food=False):
+    """The solution of 09-2; a question left out where its switch is True."""
     verdict, results = HERMES.parse(text), []
     if verdict.error:
         return [{"error": "The turn could not be read."}]
-    for call in verdict.calls[:most]:
-        given = call.arguments
-        weight = given.get("grams")
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    for call in verdict.calls:
+        given, grams = call.arguments, call.arguments.get("grams")
+        number = isinstance(grams, int | float) and not isinstance(grams, bool)
         good = (
-            (name(call.name) if name else call.name == "lookup_nutrition")
+            (name or call.name == "lookup_nutrition")
             and (keys or set(given) == {"food", "grams"})
             and (food or isinstance(given["food"], str))
-            and (grams(weight) if grams else number and 0 < weight <= 5000)
+            and (number and 0 < grams <= 5000)
         )
-        what = {"error": "This call cannot be run."}
-        results.append(lookup(given.get("food"), weight) if good else what)
+        wrong = {"error": "This call cannot be run."}
+        results.append(lookup(given.get("food"), grams) if good else wrong)
     return results
 
 
@@ -64,19 +63,17 @@ START, END = "<start_of_turn>", "<end_of_turn>"
 
 def learned(
     *,
-    learns=lambda place, turns: turns[place][0] == "model",
-    head=lambda who: "model" if who == "model" else "user",
-    marks=lambda said, mine: [0, 0, 0] + [mine] * (len(said) + 1) + [0],
-    heard=lambda turn: turn[1],
+    learns=lambda who: who == "model",
+    marks=lambda words, mine: [0, 0, 0] + [mine] * (len(words) + 1) + [0],
 ):
     """The solution of 09-3, with its usual mistakes as switches."""
 
     def answer(turns):
         row, mask = [], []
-        for place, turn in enumerate(turns):
-            said = heard(turn)
-            row += [START, head(turn[0]), "\n", *said, END, "\n"]
-            mask += marks(said, int(learns(place, turns)))
+        for who, words in turns:
+            head = "model" if who == "model" else "user"
+            row += [START, head, "\n", *words, END, "\n"]
+            mask += marks(words, int(learns(who)))
         return row, mask
 
     return answer
@@ -97,20 +94,20 @@ def read_from_the_row(turns):
 def one_by_one(turns):
     """A right alternative: pairs of a piece and its mark, taken apart at the end."""
     marked = []
-    for who, said in turns:
+    for who, words in turns:
         name = "user" if who == "tool" else who
         marked += [(piece, False) for piece in (START, name, "\n")]
-        marked += [(piece, who == "model") for piece in (*said, END)]
+        marked += [(piece, who == "model") for piece in (*words, END)]
         marked.append(("\n", False))
     return [piece for piece, _ in marked], [mark for _, mark in marked]
 
 
-def luck(*, count=lambda n: n * (n - 1), among=lambda n: n * (n - 1), total=sum):
+def luck(*, count=lambda n: n * (n - 1), among=lambda n: n * (n - 1)):
     """The solution of 09-4, with its usual mistakes as switches."""
 
     def answer(foods):
         counts = collections.Counter(foods).values()
-        return total(map(count, counts)) / among(len(foods))
+        return sum(map(count, counts)) / among(len(foods))
 
     return answer
 
@@ -141,23 +138,14 @@ def spelt(*pieces):
 CALL = "<<lookup pizza 150>>"
 
 
-def mended(
-    *,
-    right=1.0,
-    empty=1.0,
-    price=3.0,
-    silent=lambda trace: not trace.calls,
-    wanted=bool,
-    call=0.0,
-):
+def mended(*, right=1.0, empty=1.0, price=3.0):
     """A solution of 10-4, with its usual mistakes as switches."""
 
     def reward(prompts, completions, portions, **_):
         solved = food_rewards.solved([], completions, portions)
         return [
             (right if plate else empty) * done
-            - (price if wanted(plate) and silent(trace) else 0.0)
-            + call * len(trace.calls)
+            - (price if plate and not trace.calls else 0.0)
             for trace, plate, done in zip(completions, portions, solved, strict=True)
         ]
 
@@ -201,11 +189,6 @@ def row_by_row(patches, columns, n):
     )
 
 
-def swapped(patches, columns, n):
-    own = squares(patches, columns, n).swapaxes(1, 2)
-    return own.reshape(-1, n * n, patches.shape[1]).mean(axis=1)
-
-
 WRONG = {
     "09-1": {
         "strips of a row": lambda patches, columns, n: patches.reshape(
@@ -213,18 +196,6 @@ WRONG = {
         ).mean(axis=1),
         "sums": lambda *given: (
             squares(*given).sum(axis=(1, 3)).reshape(-1, width(given))
-        ),
-        "the brightest": lambda *given: (
-            squares(*given).max(axis=(1, 3)).reshape(-1, width(given))
-        ),
-        "the other axes": lambda *given: (
-            squares(*given).mean(axis=(0, 2)).reshape(-1, width(given))
-        ),
-        "down, then right": lambda *given: (
-            pooled(*given)
-            .reshape(-1, given[1] // given[2], width(given))
-            .swapaxes(0, 1)
-            .reshape(-1, width(given))
         ),
         "square pictures only": lambda patches, columns, n: pooled(
             patches, int(len(patches) ** 0.5), n
@@ -235,51 +206,32 @@ WRONG = {
     },
     "09-2": {
         "parses only": parses_only,
-        "any tool": careless(name=lambda called: True),
-        "a part of the name": careless(name=lambda n: n in "lookup_nutrition"),
-        "what ends so": careless(name=lambda n: n.endswith("lookup_nutrition")),
-        "capitals, too": careless(name=lambda n: n.lower() == "lookup_nutrition"),
+        "any tool": careless(name=True),
         "any keys": careless(keys=True, food=True),
         "any food": careless(food=True),
     },
     "09-3": {
         "read from the row": read_from_the_row,
-        "the tool learned, too": learned(learns=lambda i, turns: turns[i][0] != "user"),
-        "everything": learned(learns=lambda i, turns: True),
-        "nothing": learned(learns=lambda i, turns: False),
-        "the last turn alone": learned(
-            learns=lambda i, turns: turns[i][0] == "model" and i == len(turns) - 1
-        ),
-        "calls alone": learned(
-            learns=lambda i, turns: turns[i][0] == "model" and "<<" in turns[i][1][0]
-        ),
+        "the tool learned, too": learned(learns=lambda who: who != "user"),
+        "everything": learned(learns=lambda who: True),
         "no end of turn": learned(
-            marks=lambda said, mine: [0, 0, 0] + [mine] * len(said) + [0, 0]
+            marks=lambda words, mine: [0, 0, 0] + [mine] * len(words) + [0, 0]
         ),
     },
     "09-4": {
         "one in sixteen": lambda foods: 1 / 16,
-        "as many as there are": lambda foods: 1 / len(set(foods)),
         "its own as well": luck(count=lambda n: n * n, among=lambda n: n * n),
         "its own counted once": luck(count=lambda n: n * n),
         "of all": luck(among=lambda n: n * n),
-        "each pair once": luck(count=lambda n: n * (n - 1) / 2),
-        "the commonest": luck(count=lambda n: n, among=lambda n: n, total=max),
     },
     "10-1": {
         "the usual ones": spelt(CALL),
         "a text": CALL,
-        "letters": list(CALL),
-        "numbers of letters": [ord(letter) for letter in CALL],
         "another food": spelt(*"<<lookup sushi 150>>"),
-        "other grams": spelt(*"<<lookup pizza 15>>"),
         "a blank more": spelt("<<lookup", " ", " pizza", " 150>>"),
     },
     "10-2": {
-        "per call": 15 / 185,
         "all calls": 8 * 15 / 200,
-        "all are needless": 8 * 15 / 260,
-        "one of three is needed always": 8 * 15 / 160,
         "less": 0.6,
         "more": 0.7,
         "minus": -0.65,
@@ -288,26 +240,19 @@ WRONG = {
         "the right one": ["<<lookup pizza 150>>", "#### 402"],
         "a text": "#### no food",
         "looks up sushi": ["<<lookup sushi 150>>", "#### 218"],
-        "no form": ["I cannot tell."],
-        "nothing": [],
-        "goes on after the end": ["#### no food", "#### 402"],
         "looks up, then lies": ["<<lookup pizza 150>>", "#### no food"],
     },
     "10-4": {
         "a point for silence": mended(right=0, empty=0, price=1.0),
-        "two points for silence": mended(price=2.0),
         "being right alone": mended(price=0.0),
-        "silence alone": mended(right=0, empty=0),
         "no word of empty plates": mended(empty=0),
         "a wrong number is paid": mended(right=0),
-        "a reward for silence": mended(price=-3.0),
     },
 }
 
 RIGHT = {
     "09-1": {
         "row by row": row_by_row,
-        "swapped, then averaged": swapped,
         "in JAX": lambda patches, *sizes: pooled(jnp.asarray(patches), *sizes),
         "lists": lambda *given: [list(token) for token in pooled(*given)],
     },
@@ -316,7 +261,6 @@ RIGHT = {
     "09-4": {"counts": luck(), "pair by pair": pair_by_pair, "of each": of_each},
     "10-1": {
         "letters": spelt(*CALL),
-        "the food's letters": spelt("<<lookup ", *"pizza", " 150>>"),
         "a tuple": tuple(spelt("<<", *"lookup", " pizza 150>>")),
     },
     "10-2": {"rounded": 0.65, "exact": 8 * 15 / 185},
@@ -324,7 +268,6 @@ RIGHT = {
     "10-4": {
         "two parts": mended(),
         "just enough": mended(right=0.1, empty=0.1, price=2.1),
-        "ints": mended(right=1, empty=1, price=4),
         "by what was done": by_what_was_done,
     },
 }

@@ -25,13 +25,13 @@ def count(mask):
     return jnp.maximum(mask.sum(-1), 1)
 
 
-def score(*, subtract=1.0, row=lambda first: 3 + 3 * first, sign=1.0, uniform=False):
+def score(*, subtract=1.0, row=lambda first: 3 + 3 * first, sign=1.0):
     """The solution of 06-1, with its usual mistakes as switches."""
 
     def answer(theta, pair):
         gradient = np.zeros(12)
         for block, token in ((0, pair[0]), (row(pair[0]), pair[1])):
-            p = np.exp(np.asarray(theta[block : block + 3], float) * (not uniform))
+            p = np.exp(np.asarray(theta[block : block + 3], float))
             gradient[block : block + 3] -= p / p.sum() * subtract
             gradient[block + token] += 1
         return sign * gradient
@@ -47,17 +47,12 @@ def by_jax(theta, pair):
     return jax.grad(log_p)(jnp.asarray(theta))
 
 
-def smallest(*, teaches=None, first=2, last=64, enough=lambda x, share: x >= share):
-    """The solution of 07-1, with its usual mistakes as switches."""
-
-    def both(p, G):
-        return (1 - p**G - (1 - p) ** G).mean()
+def smallest(teaches=lambda p, G: (1 - p**G - (1 - p) ** G).mean()):
+    """The solution of 07-1; a mistake replaces which share of groups is not tied."""
 
     def answer(solved_P, share):
-        sizes = range(first, last + 1)
-        return next(
-            (G for G in sizes if enough((teaches or both)(solved_P, G), share)), None
-        )
+        sizes = (G for G in range(2, 65) if teaches(solved_P, G) >= share)
+        return next(sizes, None)
 
     return answer
 
@@ -106,13 +101,12 @@ def fewest(
     up=lambda low, high: math.log1p(high),
     down=lambda low, high: math.log1p(-low),
     rounded=math.ceil,
-    least=1,
 ):
     """The solution of 08-1, with its usual mistakes as switches."""
 
     def answer(ratio, low, high):
         end = up(low, high) if ratio > 1 else down(low, high)
-        return max(least, rounded(math.log(ratio) / end))
+        return max(1, rounded(math.log(ratio) / end))
 
     return answer
 
@@ -124,31 +118,17 @@ def counting_up(ratio, low, high):
     return tokens
 
 
-def brevity(
-    *,
-    price=-0.5,
-    size=len,
-    ok=rewards.correct,
-    group=lambda prompt: prompt,
-    shortest=min,
-    longest=max,
-    default=0.0,
-):
+def brevity(*, ok=rewards.correct, group=lambda prompt: prompt):
     """The solution of 07-4, with its usual mistakes as switches."""
 
     def reward(prompts, completions, answer, **columns):
         right = ok(prompts, completions, answer)
-        rows = list(
-            zip(map(group, prompts), map(size, completions), right, strict=True)
-        )
+        rows = list(zip(map(group, prompts), map(len, completions), right, strict=True))
         paid = []
         for mine, length, good in rows:
             sizes = [other for prompt, other, fits in rows if fits and prompt == mine]
-            if not good or shortest(sizes) == longest(sizes):
-                paid.append(default)
-                continue
-            way = (length - shortest(sizes)) / (longest(sizes) - shortest(sizes))
-            paid.append(price * way)
+            span = max(sizes) - min(sizes) if good else 0
+            paid.append(-0.5 * (length - min(sizes)) / span if span else 0.0)
         return paid
 
     return reward
@@ -164,22 +144,6 @@ def lenient(prompts, completions, answer):
         float(a.split()[-1] in text)
         for a, text in zip(answer, completions, strict=True)
     ]
-
-
-def by_rank(prompts, completions, answer, **columns):
-    """By place among the right ones, not by length."""
-    right = rewards.correct(prompts, completions, answer)
-    paid = []
-    for prompt, text, good in zip(prompts, completions, right, strict=True):
-        beside = zip(prompts, completions, right, strict=True)
-        sizes = sorted({len(t) for p, t, r in beside if r and p == prompt})
-        last = len(sizes) - 1
-        paid.append(-0.5 * sizes.index(len(text)) / last if good and last else 0.0)
-    return paid
-
-
-def a_limit(prompts, completions, answer, **columns):
-    return [-0.5 if len(text) > 200 else 0.0 for text in completions]
 
 
 def neighbours_alone(prompts, completions, answer, **columns):
@@ -205,18 +169,14 @@ def in_a_dict(prompts, completions, answer, **columns):
     return paid
 
 
-def loss(*, sign=-1, low=None, constant=True, count=None, weigh=True, axis=None):
+def loss(*, sign=-1, constant=True, weigh=True):
     """The solution of 08-3, with its usual mistakes as switches."""
 
     def cispo(new, old, advantages_PG, mask, high=0.28):
-        ratio = jnp.exp(new - old)
-        weight = jnp.minimum(ratio, 1 + high)
-        weight = weight if low is None else jnp.maximum(weight, low)
+        weight = jnp.minimum(jnp.exp(new - old), 1 + high)
         weight = stop(weight) if constant else weight
         gain = weight * (advantages_PG[..., None] if weigh else 1.0) * new * mask
-        if axis is not None:
-            return sign * (gain.sum(axis) / mask.sum(axis)).mean()
-        return sign * gain.sum() / (mask.sum() if count is None else count)
+        return sign * gain.sum() / mask.sum()
 
     return cispo
 
@@ -245,53 +205,32 @@ WRONG = {
         "one table for all": score(row=lambda first: 3),
         "rows one too early": score(row=lambda first: 3 * first),
         "the wrong sign": score(sign=-1.0),
-        "twice": score(sign=2.0),
-        "all alike": score(uniform=True),
-        "nine numbers": lambda theta, pair: score()(theta, pair)[3:],
     },
     "06-2": {
         "upside down": lambda G: (G - 1) / G,
-        "of a pair": lambda G: 2.0,
-        "too much": lambda G: G / (G - 2) if G > 2 else 2.0,
         "the size": lambda G: G,
         "1 + 1/G": lambda G: 1 + 1 / G,
-        "a root": lambda G: (G / (G - 1)) ** 0.5,
         "whole numbers": lambda G: G // (G - 1),
     },
     "06-3": {
         "nobody": [],
         "one": [0],
-        "the other one": [3],
         "both signs": [0, 1, 2, 3],
         "inside": [0, 3, 5],
-        "opposite": [1, 2],
-        "ratios": [1.5, 0.6],
     },
     "06-4": {
         "k1": lambda p, q: p - q,
         "k3": lambda p, q: jnp.exp(q - p) - 1 + p - q,
-        "weighted twice": lambda p, q: jnp.exp(p) * (p - q),
         "the wrong sign": lambda p, q: stop(q - p) * p,
-        "twice": lambda p, q: (p - q) ** 2,
         "no slope": lambda p, q: stop((p - q) * p),
-        "the other one's": lambda p, q: stop(q - p) * q,
     },
     "07-1": {
-        "one right answer is enough": smallest(
-            teaches=lambda p, G: (1 - (1 - p) ** G).mean()
-        ),
-        "one wrong answer is enough": smallest(teaches=lambda p, G: (1 - p**G).mean()),
+        "one right answer is enough": smallest(lambda p, G: (1 - (1 - p) ** G).mean()),
+        "one wrong answer is enough": smallest(lambda p, G: (1 - p**G).mean()),
         "the mean question": smallest(
-            teaches=lambda p, G: 1 - p.mean() ** G - (1 - p.mean()) ** G
+            lambda p, G: 1 - p.mean() ** G - (1 - p.mean()) ** G
         ),
-        "the variance": smallest(teaches=lambda p, G: (G * p * (1 - p)).mean()),
-        "the worst question": smallest(
-            teaches=lambda p, G: (1 - p**G - (1 - p) ** G).min()
-        ),
-        "exactly one right": smallest(
-            teaches=lambda p, G: (G * p * (1 - p) ** (G - 1)).mean()
-        ),
-        "tied ones": smallest(teaches=lambda p, G: (p**G + (1 - p) ** G).mean()),
+        "tied ones": smallest(lambda p, G: (p**G + (1 - p) ** G).mean()),
     },
     "07-2": {
         "cut off ones, too": lambda tokens, ends: up_to_end(tokens, ends),
@@ -299,36 +238,21 @@ WRONG = {
             masked(tokens, ends) - is_end(tokens, ends)
         ),
         "the first id alone": lambda tokens, ends: masked(tokens, ends[:1]),
-        "all but ends": lambda tokens, ends: (
-            ~is_end(tokens, ends) & is_end(tokens, ends).any(-1, keepdims=True)
-        ),
         "up to the last end": lambda tokens, ends: (
             np.cumsum(is_end(tokens, ends)[..., ::-1], -1)[..., ::-1] > 0
-        ),
-        "only what ends early": lambda tokens, ends: (
-            masked(tokens, ends) * ~is_end(tokens, ends)[..., -1:]
-        ),
-        "what the batch has": lambda tokens, ends: (
-            up_to_end(tokens, ends) * is_end(tokens, ends).any()
         ),
     },
     "07-3": {
         "the two without a ratio exchanged": diagnosed("DACBEF"),
         "paid and never paid exchanged": diagnosed("DAFCEB"),
         "the best reward is healthy": diagnosed("BACFED"),
-        "the two that fall exchanged": diagnosed("DECFAB"),
-        "a low KL is healthy": diagnosed("CADFEB"),
         "all healthy": diagnosed("DDDDDD"),
-        "small letters": diagnosed("dacfeb"),
     },
     "07-4": {
         "all answers": brevity(ok=everybody),
         "the number anywhere": brevity(ok=lenient),
         "all questions together": brevity(group=lambda prompt: 0),
         "neighbours": neighbours_alone,
-        "ranks": by_rank,
-        "a limit": a_limit,
-        "from the mean on": brevity(shortest=np.mean),
     },
     "08-1": {
         "the upper end alone": fewest(down=lambda low, high: math.log1p(high)),
@@ -337,31 +261,20 @@ WRONG = {
             down=lambda low, high: -math.log1p(high),
         ),
         "rounded down": fewest(rounded=math.floor),
-        "rounded": fewest(rounded=round),
         "one more": fewest(rounded=lambda x: math.ceil(x) + 1),
-        "at least two": fewest(least=2),
-        "none": fewest(least=0),
     },
     "08-2": {
         "nothing divided by nothing": lambda n, o, m: jnp.exp(
             ((n - o) * m).sum(-1) / m.sum(-1)
         ),
-        "0 for an answer left out": lambda n, o, m: jnp.where(
-            m.sum(-1) > 0, jnp.exp(((n - o) * m).sum(-1) / count(m)), 0
-        ),
         "the sum": lambda n, o, m: jnp.exp(((n - o) * m).sum(-1)),
         "padding in the length": lambda n, o, m: jnp.exp(((n - o) * m).mean(-1)),
-        "padding in the sum": lambda n, o, m: jnp.exp((n - o).sum(-1) / count(m)),
         "the arithmetic mean": lambda n, o, m: (jnp.exp(n - o) * m).sum(-1) / count(m),
-        "upside down": lambda n, o, m: jnp.exp(((o - n) * m).sum(-1) / count(m)),
     },
     "08-3": {
         "the wrong sign": loss(sign=1),
         "weights with a slope": loss(constant=False),
-        "clipped below": loss(low=0.8),
         "PPO": ppo,
-        "padding counted": loss(count=30),
-        "a mean of means": loss(axis=-1),
         "no advantages": loss(weigh=False),
     },
 }
@@ -387,9 +300,6 @@ RIGHT = {
     "08-2": {
         "a product": lambda n, o, m: (
             jnp.prod(jnp.where(m > 0, jnp.exp(n - o), 1), -1) ** (1 / count(m))
-        ),
-        "by where": lambda n, o, m: jnp.where(
-            m.any(-1), jnp.exp(((n - o) * m).sum(-1) / m.sum(-1)), 1
         ),
     },
     "08-3": {"where": by_where, "minimum": loss()},

@@ -8,30 +8,29 @@ import jax
 import jax.numpy as jnp
 
 
-def held(shapes, chips, *, each=12, axes=slice(None), cuts=None, whole=True):
+def per_chip(shapes, chips, *, each=12, axes=slice(None), whole=True):
     """The solution of exercise 1, with its usual mistakes as switches."""
-    cuts = cuts or (lambda size: size % chips == 0)
     total = 0
     for shape in shapes:
-        cut = any(map(cuts, shape[axes])) or not whole
+        cut = any(size % chips == 0 for size in shape[axes]) or not whole
         total += each * math.prod(shape) / (chips if cut else 1)
     return total
 
 
 def with_mistake(**mistake):
-    return lambda shapes, chips: held(shapes, chips, **mistake)
+    return lambda shapes, chips: per_chip(shapes, chips, **mistake)
 
 
 def by_loops(shapes, chips):
     """A right alternative: the first axis that divides is cut."""
     total = 0
     for shape in shapes:
-        kept = list(shape)
+        parts = list(shape)
         for axis, size in enumerate(shape):
             if size % chips == 0:
-                kept[axis] = size // chips
+                parts[axis] = size // chips
                 break
-        total += 4 * 3 * math.prod(kept)
+        total += 4 * 3 * math.prod(parts)
     return total
 
 
@@ -39,8 +38,8 @@ gather = functools.partial(jax.lax.all_gather, tiled=True)
 scatter = functools.partial(jax.lax.psum_scatter, tiled=True)
 
 
-def layer(x, gate, up, down, *, act=jax.nn.gelu):
-    return act(x @ gate) * (x @ up) @ down
+def layer(x, gate, up, down):
+    return jax.nn.gelu(x @ gate) * (x @ up) @ down
 
 
 def cut(x, gate, up, down, axis):
@@ -51,21 +50,8 @@ def all_rows(x, gate, up, down, axis):
     return jax.lax.psum(layer(gather(x, axis), gate, up, down), axis)
 
 
-def own_rows(x, gate, up, down, axis):
+def no_collective(x, gate, up, down, axis):
     return layer(x, gate, up, down)
-
-
-def a_mean(x, gate, up, down, axis):
-    return cut(x, gate, up, down, axis) / 4
-
-
-def gelu_on_both(x, gate, up, down, axis):
-    x = gather(x, axis)
-    return scatter(jax.nn.gelu(x @ gate * (x @ up)) @ down, axis)
-
-
-def exchanged(x, gate, up, down, axis):
-    return cut(x, up, gate, down, axis)
 
 
 def weights_gathered(x, gate, up, down, axis):
@@ -104,38 +90,27 @@ def both_at_once(losses, mask, axis):
     return pair[0] / pair[1]
 
 
-def gap(operations, start, end, *, furthest=max, clipped=True, order=sorted):
+def gap(operations, start, end, *, furthest=max, order=sorted):
     """The solution of exercise 3, with its usual mistakes as switches."""
     free, gaps = start, []
     for begin, seconds in order(operations):
-        gaps.append((min(begin, end) - free if clipped else begin - free, free))
+        gaps.append((min(begin, end) - free, free))
         free = furthest(free, begin + seconds)
     gaps.append((end - free, free))
     length, begin = max(gaps)
     return begin, length
 
 
-def gap_without(*, first=False, last=False):
-    """Leaves out what is idle before the first operation, or after the last."""
-
-    def answer(operations, start, end):
-        inside = [x for x in sorted(operations) if sum(x) > start and x[0] < end]
-        start = inside[0][0] if first and inside else start
-        end = max(map(sum, inside)) if last and inside else end
-        return gap(operations, start, end)
-
-    return answer
+def not_before_the_first(operations, start, end):
+    """Leaves out what is idle before the first operation."""
+    inside = [x for x in sorted(operations) if sum(x) > start and x[0] < end]
+    return gap(operations, inside[0][0] if inside else start, end)
 
 
 def neighbours(operations, start, end):
     """From the end of one to the start of the next, as if one thread ran them all."""
     gaps = [(b[0] - sum(a), sum(a)) for a, b in itertools.pairwise(sorted(operations))]
     return max(gaps)[::-1]
-
-
-def between_starts(operations, start, end):
-    marks = [start, *sorted(begin for begin, _ in operations), end]
-    return max((b - a, a) for a, b in itertools.pairwise(marks))[::-1]
 
 
 def by_events(operations, start, end):
@@ -155,51 +130,37 @@ def by_events(operations, start, end):
 
 WRONG = {
     "13-1": {
-        "weights only": with_mistake(each=4),
         "one moment": with_mistake(each=8),
         "the first axis": with_mistake(axes=slice(1)),
         "the last axis": with_mistake(axes=slice(-1, None)),
         "everything is cut": with_mistake(whole=False),
-        "long enough": lambda shapes, chips: held(
-            shapes, chips, cuts=lambda size: size >= chips
-        ),
-        "nothing is cut": lambda shapes, chips: held(shapes, 1),
     },
     "13-2": {
         "all rows": all_rows,
-        "own rows": own_rows,
-        "a mean": a_mean,
-        "gelu on both": gelu_on_both,
-        "exchanged": exchanged,
+        "no collective": no_collective,
         "weights gathered": weights_gathered,
         "twice gathered": twice_gathered,
     },
     "13-3": {
         "the last one's end": functools.partial(gap, furthest=lambda free, end: end),
         "not sorted": functools.partial(gap, order=list),
-        "beyond the end": functools.partial(gap, clipped=False),
-        "not before the first": gap_without(first=True),
-        "not after the last": gap_without(last=True),
+        "not before the first": not_before_the_first,
         "neighbours": neighbours,
-        "between starts": between_starts,
     },
     "13-4": {
         "a mean of means": lambda losses, mask, axis: jax.lax.pmean(
             (losses * mask).sum() / mask.sum(), axis
         ),
         "its own": lambda losses, mask, axis: (losses * mask).sum() / mask.sum(),
-        "padding, too": mean(total, lambda losses, mask, axis: 4.0 * losses.size),
         "forgets the mask": mean(
             lambda losses, mask, axis: jax.lax.psum(losses.sum(), axis), tokens
         ),
-        "its own count": mean(total, lambda losses, mask, axis: mask.sum()),
         "a sum": total,
-        "each token": lambda losses, mask, axis: losses * mask,
     },
 }
 
 RIGHT = {
-    "13-1": {"loops": by_loops, "a generator": held},
+    "13-1": {"loops": by_loops, "a generator": per_chip},
     "13-2": {"one after another": cut, "stacked": stacked},
     "13-3": {"by events": by_events, "a walk": gap},
     "13-4": {"both at once": both_at_once, "two sums": mean(total, tokens)},

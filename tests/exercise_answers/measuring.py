@@ -18,10 +18,9 @@ def plain(text):
     return re.sub("[,$]", "", text.replace("−", "-"))
 
 
-def last(part, pattern=NUMBER, value=Fraction):
-    found = re.findall(pattern, part)
+def last(part, value=Fraction):
     try:
-        return value(found[-1])
+        return value(re.findall(NUMBER, part)[-1])
     except (IndexError, ValueError, ZeroDivisionError):
         return None
 
@@ -32,28 +31,26 @@ def after(text):
     return rest.partition("\n")[0] if mark else plain(text)
 
 
-def strict(text, *, pattern=NUMBER, value=Fraction, most=1, one_line=True):
+def strict(text):
     _, mark, rest = plain(text).rpartition("####")
-    found = re.findall(pattern, rest.partition("\n")[0] if one_line else rest)
-    return value(found[0]) if mark and 1 <= len(found) <= most else None
+    numbers = re.findall(NUMBER, rest.partition("\n")[0])
+    return Fraction(numbers[0]) if mark and len(numbers) == 1 else None
 
 
 def making(
     *,
     last_line=lambda text: last_line_of(text),
-    fits=lambda found, given: (
-        not (collections.Counter(found) - collections.Counter(given))
+    fits=lambda written, given: (
+        not (collections.Counter(written) - collections.Counter(given))
     ),
-    value=calculator.calculate,
-    pattern=r"[\d.]+",
 ):
     """The solution of 05-1, with its usual mistakes as switches."""
 
     def answer(text, numbers, target):
         line = last_line(text)
-        found = re.findall(pattern, line or "")
-        fit = line is not None and fits(found, list(map(str, numbers)))
-        return float(fit and value(line) == target)
+        written = re.findall(r"[\d.]+", line or "")
+        fit = line is not None and fits(written, list(map(str, numbers)))
+        return float(fit and calculator.calculate(line) == target)
 
     return answer
 
@@ -79,9 +76,9 @@ TRUE_36 = {2, 4, 5, 7, 9, 10, 11, 14}
 STRICT_36, LENIENT_36 = {2, 3, 6, 7, 12}, {1, 2, 3, 4, 6, 7, 10, 12}
 
 
-def mistaken(right, strict=STRICT_36, lenient=LENIENT_36, kind=set):
+def mistaken(right, kind=set):
     """The answer to 03-2 of someone who reads so."""
-    readers = {"strict": strict, "lenient": lenient}
+    readers = {"strict": STRICT_36, "lenient": LENIENT_36}
     return {
         who: {
             "right, rejected": kind(right - accepted),
@@ -98,12 +95,10 @@ def questions(
     *,
     change=lambda gained, lost: gained + lost - (gained - lost) ** 2,
     both=lambda p, q: p * (1 - p) + q * (1 - q),
-    z=1.96,
-    power=2,
 ):
     """The solution of 03-4, with its usual mistakes as switches."""
     gain = gained - lost
-    scale = z**2 / abs(gain) ** power
+    scale = 1.96**2 / gain**2
     return scale * both(before, before + gain), scale * change(gained, lost)
 
 
@@ -115,9 +110,9 @@ def by_table(before, gained, lost):
     """A right alternative: a hundred thousand questions, written out."""
     n = 100_000
     old, won, gone = (round(n * share) for share in (before, gained, lost))
-    kept = old - gone
+    stay = old - gone
     pairs = np.repeat(
-        [[1, 1], [1, 0], [0, 1], [0, 0]], [kept, gone, won, n - old - won], axis=0
+        [[1, 1], [1, 0], [0, 1], [0, 0]], [stay, gone, won, n - old - won], axis=0
     )
     gain = (gained - lost) / 1.96
     change = pairs[:, 1] - pairs[:, 0]
@@ -133,20 +128,17 @@ def weights(correct, form, sums, length):
     return dict(zip(names, (correct, form, sums, length), strict=True))
 
 
-def shown(prompts, completions, answer, *, gate=True, work=all, bare=0.5, empty=True):
-    right = rewards.correct(prompts, completions, answer)
-    paid = []
-    for text, r in zip(completions, right, strict=True):
-        sums = rewards.annotations(text)
-        nothing = re.search(r"<<\d+=", text) and empty
-        worked = bool(sums) and work(sums) and not nothing
-        paid.append((r if gate else 1.0) * (1.0 if worked else bare))
-    return paid
+def paying(gate=True, work=all):
+    """The solution of 05-4, with its usual mistakes as switches."""
 
-
-def paying(**mistake):
     def reward(prompts, completions, answer, **_):
-        return shown(prompts, completions, answer, **mistake)
+        right = rewards.correct(prompts, completions, answer)
+        paid = []
+        for text, r in zip(completions, right, strict=True):
+            sums = rewards.annotations(text)
+            worked = bool(sums) and work(sums) and not re.search(r"<<\d+=", text)
+            paid.append((r if gate else 1.0) * (1.0 if worked else 0.5))
+        return paid
 
     return reward
 
@@ -174,31 +166,19 @@ MANY = " ".join(map(str, range(1000)))
 WRONG = {
     "03-1": {
         "no look at the mark": lambda text: last(plain(text)),
-        "the first mark": lambda text: last(
-            plain(text).partition("####")[2].partition("\n")[0]
-            if "####" in text
-            else plain(text)
-        ),
         "all that follows the mark": lambda text: last(
             plain(text).rpartition("####")[2]
         ),
         "only with a mark": strict,
-        "the last line": lambda text: last(plain(text).strip().split("\n")[-1]),
         "floats": lambda text: last(after(text), value=float),
-        "no commas": lambda text: last(text.rpartition("####")[2]),
     },
     "03-2": {
         "all with a 36": mistaken({1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14}),
-        "luck is right": mistaken(TRUE_36 | {6}),
         "a step that is not in the question is right": mistaken(TRUE_36 | {3}),
         "cents are dollars": mistaken(TRUE_36 | {12}),
-        "a denial is right": mistaken(TRUE_36 | {1}),
         "words are no number": mistaken(TRUE_36 - {9}),
-        "no box without work": mistaken(TRUE_36 - {10}),
     },
     "03-3": {
-        "one point": 9604,
-        "a fifth": 500,
         "too few": 2000,
         "too many": 3000,
         "a text": "2401",
@@ -206,28 +186,13 @@ WRONG = {
     },
     "03-4": {
         "one run has no spread": asking(both=lambda p, q: p * (1 - p)),
-        "the second run alone": asking(both=lambda p, q: q * (1 - q)),
-        "as if the shares were equal": asking(both=lambda p, q: 2 * p * (1 - p)),
         "at worst": asking(both=lambda p, q: 0.5),
         "the mean change stays in": asking(change=lambda g, lost: g + lost),
-        "two shares once more": asking(
-            change=lambda g, lost: g * (1 - g) + lost * (1 - lost)
-        ),
         "only what was gained": asking(change=lambda g, lost: g - (g - lost) ** 2),
     },
     "05-1": {
-        "only the value": making(fits=lambda found, given: True),
-        "a set of numbers": making(fits=lambda found, given: set(found) <= set(given)),
-        "not more numbers": making(fits=lambda found, given: len(found) <= len(given)),
-        "all of them": making(fits=lambda found, given: sorted(found) == sorted(given)),
-        "digits": making(
-            fits=lambda found, given: (
-                not (
-                    collections.Counter("".join(found))
-                    - collections.Counter("".join(given))
-                )
-            )
-        ),
+        "only the value": making(fits=lambda written, given: True),
+        "a set of numbers": making(fits=lambda written, given: {*written} <= {*given}),
         "no mark needed": making(last_line=lambda text: text.split("####")[-1]),
         "the first mark": making(
             last_line=lambda text: text.partition("####")[2].partition("\n")[0]
@@ -235,21 +200,15 @@ WRONG = {
     },
     "05-2": {
         "all alike": weights(1, 1, 1, 1),
-        "a tie": weights(1, 0.5, 0.25, 0.25),
         "nothing for length": weights(1, 0.1, 0.1, 0),
         "below 0": weights(1, 0.1, -0.1, 0.1),
-        "infinite": weights(math.inf, 1, 1, 1),
         "forgets the length": weights(1, 0.4, 0.4, 0.3),
-        "one alone": {"correct": 1.0},
     },
     "05-3": {
         "nothing": "",
         "numbers without a sum": MANY,
-        "a sum without numbers": "<<1=1>>",
         "one false sum": f"<<1=1>> <<1=2>> {MANY}",
-        "too few numbers": "<<1=1>> " + " ".join(map(str, range(30))),
         "too long": "<<1=1>>" * 5000 + MANY,
-        "no text": [MANY],
     },
     "05-4": {
         "only correct": rewards.correct,
@@ -258,22 +217,12 @@ WRONG = {
         ),
         "pays for wrong ones": paying(gate=False),
         "any sum holds": paying(work=any),
-        "the first and the last": paying(work=lambda held: held[0] and held[-1]),
-        "most": paying(work=lambda held: 2 * sum(held) > len(held)),
-        "the first two": paying(work=lambda held: all(held[:2])),
     },
 }
 
 RIGHT = {
     "03-1": {
         "a line": lambda text: last(after(text)),
-        "the divisor looked at": lambda text: (
-            None
-            if re.search(
-                r"/0+$|\d{1000}", "".join(re.findall(NUMBER, after(text))[-1:])
-            )
-            else last(after(text))
-        ),
         "by split": lambda text: (
             last(plain(text).split("####")[-1].split("\n")[0])
             if "####" in text
@@ -283,7 +232,6 @@ RIGHT = {
     "03-2": {
         "sets": mistaken(TRUE_36),
         "lists": mistaken(TRUE_36, kind=sorted),
-        "frozen": dict(reversed(mistaken(TRUE_36, kind=frozenset).items())),
     },
     "03-3": {"exact": 2401, "rounded": 2450, "a float": 2401.0},
     "03-4": {"written out": by_table, "rounded up": rounded_up},

@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def pairs(*, other=False, first=True, bare=True, most=None):
+def pairs(*, first=True, bare=True, most=None):
     """The solution of 08b-1, with its usual mistakes as switches."""
 
     def make_pairs(answers):
-        found = []
+        made = []
         for one, two in itertools.product(answers, answers):
-            if one["verdict"] is True and two["verdict"] is other:
+            if one["verdict"] is True and two["verdict"] is False:
                 if not bare or one["bare"] == two["bare"]:
                     pair = one["text"], two["text"]
-                    found.append(pair if first else pair[::-1])
-        return found[:most]
+                    made.append(pair if first else pair[::-1])
+        return made[:most]
 
     return make_pairs
 
@@ -33,45 +33,27 @@ def falsy_is_rejected(answers):
     ]
 
 
-def only_what_follows(answers):
-    """Only rejected answers that come after the preferred one."""
-    return [
-        (one["text"], two["text"])
-        for one, two in itertools.combinations(answers, 2)
-        if (one["verdict"], two["verdict"]) == (True, False)
-        and one["bare"] == two["bare"]
-    ]
-
-
-def one_for_each(answers):
-    found = dict(pairs()(answers))
-    return list(found.items())
-
-
 def by_dict(answers):
-    kept = {}
+    chosen = {}
     for answer in answers:
         if answer["verdict"]:
-            kept.setdefault(answer["bare"], []).append(answer["text"])
+            chosen.setdefault(answer["bare"], []).append(answer["text"])
     return [
         [text, other["text"]]
         for other in answers
         if other["verdict"] is False
-        for text in kept.get(other["bare"], [])
+        for text in chosen.get(other["bare"], [])
     ]
 
 
-def dpo(
-    *, sign=1, reference=True, masked=True, mean=False, total=False, by=None, of=None
-):
+def dpo(*, sign=1, reference=True, masked=True, mean=False):
     """The solution of 08b-2, with its usual mistakes as switches."""
 
     def loss(new, old, mask, beta=0.1):
         gained = (new - old if reference else new) * (mask if masked else 1)
         gained = gained.sum(-1) / (mask.sum(-1) if mean else 1)
-        margin = sign * (by or beta) * (gained[:, 0] - gained[:, 1])
-        found = -jax.nn.log_sigmoid(margin)
-        return found.sum() if total else found.sum() / (of or len(found))
+        margin = sign * beta * (gained[:, 0] - gained[:, 1])
+        return -jax.nn.log_sigmoid(margin).mean()
 
     return loss
 
@@ -89,30 +71,21 @@ def softplus(new, old, mask, beta=0.1):
 WRONG = {
     "08b-1": {
         "a wrong answer is rejected": falsy_is_rejected,
-        "no verdict is rejected": pairs(other=None),
         "turned": pairs(first=False),
         "one pair only": pairs(most=1),
         "whatever they say": pairs(bare=False),
-        "only what follows": only_what_follows,
-        "one for each": one_for_each,
     },
     "08b-2": {
         "turned": dpo(sign=-1),
         "no reference": dpo(reference=False),
         "padding counted": dpo(masked=False),
         "means of tokens": dpo(mean=True),
-        "not averaged": dpo(total=True),
-        "always three pairs": dpo(of=3),
-        "one pair more": lambda n, o, m, beta=0.1: dpo(of=len(n) + 1)(n, o, m, beta),
     },
     "08b-3": {
         "without beta": math.log(4),
         "times beta": math.log(4) * 0.2,
-        "the share's logarithm": math.log(0.8) / 0.2,
-        "of five": math.log(5) / 0.2,
         "the share": 0.8,
         "odds": 20.0,
-        "no end": math.inf,
     },
 }
 

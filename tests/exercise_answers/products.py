@@ -1,12 +1,9 @@
 """Notebooks 01 and 02: what chips and models cost."""
 
-import itertools
 import math
 
 import jax.numpy as jnp
 import numpy as np
-
-RIDGE = 197e12 / 819e9
 
 
 def turning(D, F, ridge, *, rounded=math.ceil, bounded=True, more=0):
@@ -16,33 +13,28 @@ def turning(D, F, ridge, *, rounded=math.ceil, bounded=True, more=0):
     return rounded(ridge * D * F / left) + more
 
 
-def tried_out(D, F, ridge, most=100_000):
-    for B in range(1, most):
+def tried_out(D, F, ridge):
+    for B in range(1, 100_000):
         if B * D * F / (B * D + D * F + B * F) >= ridge:
             return B
     return None
 
 
-def choices(lengths):
-    """Every choice among the lengths that occur, the longest always with it."""
-    *others, longest = sorted(set(lengths))
-    for k in range(len(others) + 1):
-        for some in itertools.combinations(others, k):
-            yield [*some, longest]
-
-
 def best_of(
-    chosen=choices,
-    run=lambda lengths, own: sum(min(s for s in own if s >= n) for n in lengths),
+    run=lambda lengths, sizes: sum(min(s for s in sizes if s >= n) for n in lengths),
     programs=len,
 ):
     """Trying out which buckets are cheapest; a mistake replaces one part."""
 
     def answer(lengths, compiling, token):
-        def seconds(own):
-            return compiling * programs(own) + token * run(lengths, own)
+        def seconds(sizes):
+            return compiling * programs(sizes) + token * run(lengths, sizes)
 
-        return min(chosen(lengths), key=seconds)
+        *others, longest = sorted(set(lengths))
+        chosen = [[]]
+        for size in others:
+            chosen += [[*some, size] for some in chosen]
+        return min(([*some, longest] for some in chosen), key=seconds)
 
     return answer
 
@@ -52,17 +44,17 @@ def by_last_bucket(lengths, compiling, token):
     best = {0: (0.0, ())}
     for size in sorted(set(lengths)):
         ways = []
-        for end, (seconds, own) in best.items():
-            held = sum(end < n <= size for n in lengths)
-            ways.append((seconds + compiling + token * size * held, (*own, size)))
+        for end, (seconds, sizes) in best.items():
+            count = sum(end < n <= size for n in lengths)
+            ways.append((seconds + compiling + token * size * count, (*sizes, size)))
         best[size] = min(ways)
     return best[max(lengths)][1]
 
 
-def hops(a, b, shape, rings, nearer=min, total=sum):
+def hops(a, b, shape, rings, nearer=min):
     away = [abs(x - y) for x, y in zip(a, b, strict=True)]
     ways = zip(away, shape, rings, strict=True)
-    return total(nearer(d, n - d) if ring else d for d, n, ring in ways)
+    return sum(nearer(d, n - d) if ring else d for d, n, ring in ways)
 
 
 def by_remainder(a, b, shape, rings):
@@ -72,12 +64,12 @@ def by_remainder(a, b, shape, rings):
     )
 
 
-def gemma(hf, *, tables=1, matrices=3, norms=4, heads=1, own=2, last=1, bias=0):
+def gemma(hf, *, matrices=3, norms=4, head_norms=2, last=1):
     D, H = hf["hidden_size"], hf["head_dim"]
     N, K = hf["num_attention_heads"], hf["num_key_value_heads"]
-    layer = D * H * (2 * N + 2 * K * heads + bias)
-    layer += matrices * D * hf["intermediate_size"] + norms * D + own * H
-    return tables * hf["vocab_size"] * D + hf["num_hidden_layers"] * layer + last * D
+    layer = D * H * (2 * N + 2 * K) + matrices * D * hf["intermediate_size"]
+    layer += norms * D + head_norms * H
+    return hf["vocab_size"] * D + hf["num_hidden_layers"] * layer + last * D
 
 
 def without_cache(model, tokens_T):
@@ -88,7 +80,7 @@ def without_cache(model, tokens_T):
     return jnp.stack(rows)
 
 
-def cached(model, tokens_T, first=0, past=lambda pieces: pieces, last=False):
+def cached(model, tokens_T, first=0, past=lambda pieces: pieces):
     pieces, rows = (), []
     for t, token in enumerate(tokens_T):
         place = jnp.full((1, 1, 1), t + first)
@@ -96,7 +88,7 @@ def cached(model, tokens_T, first=0, past=lambda pieces: pieces, last=False):
         hidden, kv = model(jnp.full((1, 1, 1), token), place, earlier=seen)
         pieces += (kv,)
         rows.append(model.logits(hidden)[0, 0, 0])
-    return jnp.stack(rows[-1:] if last else rows)
+    return jnp.stack(rows)
 
 
 def prefix_again(model, tokens_T):
@@ -127,7 +119,7 @@ def from_the_last(mask_PT, steps):
 def one_row(
     place=lambda t, Tp, Tc: Tp + (t - Tp) % Tc,
     past=lambda t, s, mine: s <= t,
-    own=lambda mine, other: other in (0, mine),
+    shown=lambda mine, other: other in (0, mine),
 ):
     """A group in one row, token by token; a mistake replaces one of three questions."""
 
@@ -135,7 +127,7 @@ def one_row(
         texts = [0] * Tp + [g + 1 for g in range(G) for _ in range(Tc)]
         positions = [place(t, Tp, Tc) if g else t for t, g in enumerate(texts)]
         mask = [
-            [past(t, s, mine) and own(mine, other) for s, other in enumerate(texts)]
+            [past(t, s, mine) and shown(mine, other) for s, other in enumerate(texts)]
             for t, mine in enumerate(texts)
         ]
         return np.array(positions), np.array(mask)
@@ -158,69 +150,40 @@ WRONG = {
             B * D * F / (size * (B * D + D * F + B * F))
         ),
         "only the weights": lambda B, D, F, size=2: 2 * B * D * F / (size * D * F),
-        "bytes per FLOP": lambda B, D, F, size=2: (
-            size * (B * D + D * F + B * F) / (2 * B * D * F)
-        ),
         "always bfloat16": lambda B, D, F, size=2: (
             2 * B * D * F / (2 * (B * D + D * F + B * F))
         ),
         "square matrices": lambda B, D, F, size=2: (
             2 * B * D * D / (size * (2 * B * D + D * D))
         ),
-        "without outputs": lambda B, D, F, size=2: (
-            2 * B * D * F / (size * (B * D + D * F))
-        ),
-        "4 bytes by default": lambda B, D, F, size=4: (
-            2 * B * D * F / (size * (B * D + D * F + B * F))
-        ),
     },
     "01-2": {
         "the ridge": lambda D, F, ridge: math.ceil(ridge),
         "down": lambda D, F, ridge: turning(D, F, ridge, rounded=math.floor),
-        "nearest": lambda D, F, ridge: turning(D, F, ridge, rounded=round),
-        "one more than down": lambda D, F, ridge: turning(
-            D, F, ridge, rounded=math.floor, more=1
-        ),
         "one too many": lambda D, F, ridge: turning(D, F, ridge, more=1),
         "no bound": lambda D, F, ridge: turning(D, F, ridge, bounded=False),
-        "v5e only": lambda D, F, ridge: turning(D, F, RIDGE),
     },
     "01-3": {
         "the longest alone": lambda lengths, *_: [max(lengths)],
         "every length": lambda lengths, *_: sorted(set(lengths)),
-        "every text": lambda lengths, *_: lengths,
-        "powers of two": lambda lengths, *_: sorted(
-            {2 ** math.ceil(math.log2(n)) for n in lengths}
-        ),
-        "three, evenly apart": lambda lengths, *_: sorted(lengths)[
-            :: -len(lengths) // 3
-        ],
         "each length counted once": best_of(
-            run=lambda lengths, own: sum(
-                min(s for s in own if s >= n) for n in set(lengths)
+            run=lambda lengths, sizes: sum(
+                min(s for s in sizes if s >= n) for n in set(lengths)
             )
         ),
-        "padding alone": best_of(programs=lambda own: 0),
+        "padding alone": best_of(programs=lambda sizes: 0),
     },
     "01-4": {
         "no rings": lambda a, b, s, r: hops(a, b, s, (False,) * 3),
         "all rings": lambda a, b, s, r: hops(a, b, s, (True,) * 3),
-        "the longest axis": lambda a, b, s, r: hops(a, b, s, r, total=max),
         "the long way round": lambda a, b, s, r: hops(a, b, s, r, nearer=max),
         "from the origin": lambda a, b, s, r: hops((0, 0, 0), b, s, r),
-        "Euclid": lambda a, b, s, r: round(math.dist(a, b)),
-        "one short of a ring": lambda a, b, s, r: hops(
-            a, b, s, r, nearer=lambda d, rest: min(d, rest - 1) if d else 0
-        ),
     },
     "02-1": {
-        "an output table": lambda hf: gemma(hf, tables=2),
         "two matrices": lambda hf: gemma(hf, matrices=2),
         "two norms": lambda hf: gemma(hf, norms=2),
-        "keys without values": lambda hf: gemma(hf, heads=0.5),
         "no last norm": lambda hf: gemma(hf, last=0),
-        "no norms of heads": lambda hf: gemma(hf, own=0),
-        "biases": lambda hf: gemma(hf, bias=1),
+        "no norms of heads": lambda hf: gemma(hf, head_norms=0),
     },
     "02-2": {
         "no cache": without_cache,
@@ -229,26 +192,12 @@ WRONG = {
         "only the last piece": lambda model, tokens: cached(
             model, tokens, past=lambda pieces: pieces[-1:]
         ),
-        "only the first piece": lambda model, tokens: cached(
-            model, tokens, past=lambda pieces: pieces[:1]
-        ),
-        "the last row": lambda model, tokens: cached(model, tokens, last=True),
-        "only the last three pieces": lambda model, tokens: cached(
-            model, tokens, past=lambda pieces: pieces[-3:]
-        ),
     },
     "02-3": {
-        "causal over the whole row": one_row(own=lambda mine, other: True),
-        "the prompt hidden": one_row(own=lambda mine, other: mine == other),
+        "causal over the whole row": one_row(shown=lambda mine, other: True),
+        "the prompt hidden": one_row(shown=lambda mine, other: mine == other),
         "the answers see all of themselves": one_row(
             past=lambda t, s, mine: s <= t or mine > 0
-        ),
-        "not itself": one_row(past=lambda t, s, mine: s < t),
-        "the prompt sees all of itself": one_row(
-            past=lambda t, s, mine: s <= t or mine == 0
-        ),
-        "the prompt sees everything": one_row(
-            own=lambda mine, other: mine in (0, other)
         ),
         "positions of the row": one_row(place=lambda t, Tp, Tc: t),
     },
@@ -257,13 +206,8 @@ WRONG = {
             np.full((len(mask), 1), mask.shape[1]) + np.arange(n)
         ),
         "from 1": lambda mask, n: mask.sum(1)[:, None] + 1 + np.arange(n),
-        "the last token's own": lambda mask, n: mask.sum(1)[:, None] - 1 + np.arange(n),
-        "the other axis": lambda mask, n: mask.sum(0)[: len(mask), None] + np.arange(n),
-        "all alike": lambda mask, n: (
-            np.full((len(mask), 1), mask.sum(1).max()) + np.arange(n)
-        ),
+        "the last token's": lambda mask, n: mask.sum(1)[:, None] - 1 + np.arange(n),
         "three steps": lambda mask, n: mask.sum(1)[:, None] + np.arange(3),
-        "turned": lambda mask, n: (mask.sum(1)[:, None] + np.arange(n)).T,
     },
 }
 
@@ -274,11 +218,6 @@ RIGHT = {
     "01-2": {
         "tried out": tried_out,
         "the formula": turning,
-        "reciprocals": lambda D, F, ridge: (
-            math.ceil(1 / (1 / ridge - 1 / D - 1 / F))
-            if 1 / ridge > 1 / D + 1 / F
-            else None
-        ),
     },
     "01-3": {
         "all tried": best_of(),
@@ -291,9 +230,6 @@ RIGHT = {
     "02-3": {
         "token by token": one_row(),
         "repeated and joined": joined_row,
-        "lists of 0 and 1": lambda *sizes: tuple(
-            np.asarray(part, int).tolist() for part in one_row()(*sizes)
-        ),
         "in JAX": lambda *sizes: tuple(map(jnp.asarray, joined_row(*sizes))),
     },
     "02-4": {

@@ -3,53 +3,34 @@
 import numpy as np
 
 
-def forked(count=True, copy=True, last_only=False):
+def forked(count=True, copy=True):
     """The first half of 12-1's solution, with its usual mistakes as switches."""
 
     def fork(table, users):
-        if count:
-            for block in table[-1:] if last_only else table:
-                users[block] += 1
+        for block in table if count else ():
+            users[block] += 1
         return list(table) if copy else table
 
     return fork
 
 
-def grown(
-    *,
-    shares=lambda count: count > 1,
-    leave=True,
-    tell=True,
-    note=True,
-    new=lambda length: length % 4 == 0,
-    take=lambda free: free.pop(),
-):
-    """The second half, with its own."""
+def grown(shares=lambda count: count > 1):
+    """The second half; a mistake replaces which blocks count as shared."""
 
     def grow(table, length, users, free):
         copied = None
-        if new(length):
-            table.append(take(free))
+        if length % 4 == 0:
+            table.append(free.pop())
         elif shares(users[table[-1]]):
             copied = table[-1]
-            if leave:
-                users[copied] -= 1
-            table[-1] = take(free)
+            users[copied] -= 1
+            table[-1] = free.pop()
         else:
             return None
-        if note:
-            users[table[-1]] = 1
-        return copied if tell else None
+        users[table[-1]] = 1
+        return copied
 
     return grow
-
-
-def fresh_fork(table, users):
-    """A copy of every block from the start."""
-    twin = [users.index(0, i) for i in range(len(table))]
-    for block in twin:
-        users[block] = 1
-    return twin
 
 
 def refused(more=lambda p, q: np.maximum(p - q, 0), scale=lambda x: x / x.sum()):
@@ -60,18 +41,12 @@ def refused(more=lambda p, q: np.maximum(p - q, 0), scale=lambda x: x / x.sum())
 def guesses(
     tokens=lambda a, n: sum(a**i for i in range(n + 1)),
     cost=lambda n, draft, passes: n * draft + passes[n],
-    among=lambda passes: range(len(passes)),
-    best=max,
 ):
     """12-3's solution, with its parts exchanged."""
-
-    def answer(acceptance, draft_cost, pass_cost):
-        return best(
-            among(pass_cost),
-            key=lambda n: tokens(acceptance, n) / cost(n, draft_cost, pass_cost),
-        )
-
-    return answer
+    return lambda acceptance, draft_cost, pass_cost: max(
+        range(len(pass_cost)),
+        key=lambda n: tokens(acceptance, n) / cost(n, draft_cost, pass_cost),
+    )
 
 
 def by_closed_form(acceptance, draft_cost, pass_cost):
@@ -103,35 +78,24 @@ WRONG = {
     "12-1": {
         "one list for both": (forked(copy=False), grown()),
         "users not counted": (forked(count=False), grown()),
-        "only the last block's users": (forked(last_only=True), grown()),
-        "copied at once": (fresh_fork, grown()),
-        "written into a shared block": (forked(), grown(shares=lambda count: False)),
-        "always copied": (forked(), grown(shares=lambda count: True)),
-        "copied from three users on": (forked(), grown(shares=lambda count: count > 2)),
+        "written into a shared block": (forked(), grown(lambda count: False)),
+        "always copied": (forked(), grown(lambda count: True)),
     },
     "12-2": {
         "the target's own": lambda p, q: p,
         "the difference": refused(scale=lambda x: x),
         "below zero": refused(more=lambda p, q: p - q),
-        "the distance": refused(more=lambda p, q: abs(p - q)),
         "the other way round": refused(more=lambda p, q: np.maximum(q - p, 0)),
-        "what is shared": refused(more=np.minimum),
-        "a softmax": refused(scale=lambda x: np.exp(x) / np.exp(x).sum()),
     },
     "12-3": {
-        "without the target's own": guesses(
+        "without the target's": guesses(
             tokens=lambda a, n: sum(a**i for i in range(1, n + 1))
         ),
-        "each kept by itself": guesses(tokens=lambda a, n: 1 + a * n),
+        "each by itself": guesses(tokens=lambda a, n: 1 + a * n),
         "drafting for nothing": guesses(cost=lambda n, draft, passes: passes[n]),
         "passes of one width": guesses(
             cost=lambda n, draft, passes: n * draft + passes[0]
         ),
-        "one token narrower": guesses(
-            cost=lambda n, draft, passes: n * draft + passes[max(n - 1, 0)]
-        ),
-        "at least one": guesses(among=lambda passes: range(1, len(passes))),
-        "always four": lambda acceptance, draft_cost, pass_cost: 4,
     },
 }
 

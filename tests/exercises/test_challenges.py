@@ -1,5 +1,6 @@
 """The challenges count and measure for themselves."""
 
+import contextlib
 import re
 
 import jax
@@ -18,30 +19,22 @@ from helpers.tasks.maths import word_problems
 from helpers.text import chat
 from helpers.tools import TINY, nutrition, trace
 
-MODELS = (
-    challenges.grpo,
-    challenges.food_sft,
-    challenges.food_grpo,
-    challenges.distillation,
-    challenges.sft,
-    challenges.preferences,
-    challenges.rewards,
-)
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """The shipped models, and few held-out questions."""
+    """The shipped models, and few test questions."""
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
-    monkeypatch.setattr(challenges, "QUESTIONS", 40)
-    monkeypatch.setattr(challenges, "PICTURES", 24)
+    monkeypatch.setattr(challenges, "QUESTIONS", 16)
+    monkeypatch.setattr(challenges, "PICTURES", 12)
 
 
 def untrained(model, *given):
     return model
 
 
-@pytest.mark.parametrize("challenge", [*MODELS, challenges.own_reward])
+@pytest.mark.parametrize(
+    "challenge", [challenges.sft, challenges.distillation, challenges.own_reward]
+)
 def test_a_stub_is_not_written_yet_and_costs_nothing(challenge):
     def stub(*given):
         raise NotImplementedError
@@ -52,12 +45,12 @@ def test_a_stub_is_not_written_yet_and_costs_nothing(challenge):
 
 
 @pytest.mark.parametrize("challenge", [challenges.sft, challenges.food_sft])
-def test_a_model_below_the_number_fails_and_one_above_it_passes(challenge):
-    below = challenge(untrained)
-    assert not below.passed and 0 <= below.reached < below.to_beat
-    assert f"get more than {below.to_beat:.0%}" in below.message
-    assert challenge(untrained, to_beat=below.reached - 0.01).passed
-    assert not challenge(untrained, to_beat=below.reached).passed, "as much is not more"
+def test_a_model_at_the_number_fails_and_one_above_it_passes(challenge):
+    above = challenge(untrained, to_beat=-0.01)
+    assert above.passed and 0 <= above.reached < 0.5
+    at = challenge(untrained, to_beat=above.reached)
+    assert not at.passed, "as much is not more"
+    assert f"get more than {at.to_beat:.0%}" in at.message
 
 
 def test_what_is_no_such_model_fails():
@@ -74,10 +67,9 @@ def test_what_is_no_such_model_fails():
         assert not outcome.passed and outcome.reached is None
 
 
-@pytest.mark.parametrize("share", [0.0, 0.05])
 @pytest.mark.parametrize(
-    "challenge, stage",
-    [(challenges.grpo, "grpo"), (challenges.food_sft, "food_grpo")],
+    "challenge, stage, share",
+    [(challenges.grpo, "grpo", 0.05), (challenges.food_sft, "food_grpo", 0.0)],
 )
 def test_shipped_weights_are_refused_moved_a_little_or_not(challenge, stage, share):
     def attempt(model, *given):
@@ -92,16 +84,12 @@ def test_shipped_weights_are_refused_moved_a_little_or_not(challenge, stage, sha
     assert "not return one that is there already" in outcome.message
 
 
-@pytest.mark.parametrize("caught", [False, True])
-def test_an_answer_too_many_fails_whether_the_attempt_catches_it_or_not(caught):
+def test_an_answer_too_many_fails_though_the_attempt_catches_it():
     def attempt(model, tokenizer, questions, reward):
         prompts = [row["question"] for row in questions[:64]]
         assert reward(prompts, ["#### 1"] * 64, level=[3] * 64) is not None
-        try:
+        with contextlib.suppress(challenges.OverBudget):
             reward(prompts[:1], ["#### 1"])
-        except challenges.OverBudget:
-            if not caught:
-                raise
         return model
 
     outcome = challenges.grpo(attempt, to_beat=-1, budget=64)
@@ -142,11 +130,11 @@ def test_questions_come_without_answers_and_the_reward_knows_them():
     test = word_problems.generate(500, seed=98, levels=(3,), split="test")
     assert not {row["question"] for row in test} & set(answers)
     # What was reached is the share of right greedy answers.
-    folder = stage_folder("sft")
+    folder, test = stage_folder("sft"), test[:16]
     settings = {"max_tokens": 64, "buckets": (48,), "samples": 0}
     model, tokenizer = weights.load(folder), chat.load_tokenizer(folder)
-    texts = evaluate(model, tokenizer, test[:40], **settings).column("text")
-    right = correct(None, texts, [row["answer"] for row in test[:40]])
+    texts = evaluate(model, tokenizer, test, **settings).column("text")
+    right = correct(None, texts, [row["answer"] for row in test])
     assert outcome.reached == pytest.approx(np.mean(right))
 
 
@@ -209,37 +197,36 @@ def test_food_comes_without_its_name_and_the_reward_knows_it_by_number():
     assert seen["silent"] == pytest.approx([0.1] * 30)
 
 
-def test_the_judge_wants_the_right_number_and_the_people_of_the_question():
+def test_the_preferred_have_the_right_number_and_the_people_of_the_question():
     texts = {
-        "{own} has <<1+2=3>>3.\n#### {right}": 1,
-        "{own} has 3, {stranger} has 4.\n#### {right}": 0,
+        "{name} has <<1+2=3>>3.\n#### {right}": 1,
+        "{name} has 3, {stranger} has 4.\n#### {right}": 0,
         "{stranger} has <<1+2=3>>3.\n#### {right}": 0,
-        "{own} has <<1+2=3>>3.\n#### 123456": 0,
-        "{own} has {right}.": 0,
+        "{name} has <<1+2=3>>3.\n#### 123456": 0,
+        "{name} has {right}.": 0,
         "#### {right}": 0,
     }
     nobody = {"#### {right}": 1, "{stranger}\n#### {right}": 0}
     scores = []
 
-    def attempt(model, tokenizer, questions, judge):
+    def attempt(model, tokenizer, questions, preferred):
         assert {tuple(row) for row in questions} == {("question", "names")}
         rows = word_problems.generate(5_000, seed=24, levels=(3,))
         for template, cases in (("together_in_bags", texts), ("bus", nobody)):
             row = next(row for row in rows if row["template"] == template)
             others = (n for each in rows for n in each["names"])
             stranger = next(n for n in others if n not in row["names"])
-            words = {"own": [*row["names"], ""][0], "stranger": stranger}
+            words = {"name": [*row["names"], ""][0], "stranger": stranger}
             words["right"] = row["answer"].split("#### ")[1]
-            asked = [text.format(**words) for text in cases]
-            scores.extend(judge([row["question"]] * len(asked), asked, level=[3]))
+            answers = [text.format(**words) for text in cases]
+            scores.extend(preferred([row["question"]] * len(answers), answers))
         return model
 
     outcome = challenges.preferences(attempt, to_beat=-1)
     assert scores == [*texts.values(), *nobody.values()] and outcome.spent == 8
-    assert 0.3 < outcome.reached < 0.75, "names count"
 
 
-def held_out_answers():
+def answers_by_question():
     """The rows as a reward sees them: {(question, number): completions}."""
     groups = {}
 
@@ -259,9 +246,9 @@ def is_right(text, number):
 
 
 def test_a_reward_sees_one_good_and_fifteen_cheap_answers_to_each_question():
-    problems = {"seed": challenges.HELD_OUT, "levels": (1, 2, 3), "split": "test"}
+    problems = {"seed": challenges.TEST_SEED, "levels": (1, 2, 3), "split": "test"}
     worked = {row["answer"] for row in word_problems.generate(60, **problems)}
-    groups = held_out_answers()
+    groups = answers_by_question()
     assert len(groups) == 60
     for (_, number), texts in groups.items():
         (good,) = worked & set(texts)
@@ -284,7 +271,7 @@ def test_labelled_answers_are_good_and_cheap_by_turns():
     assert (outcome.reached, outcome.spent) == (0.0, 20)
     assert [row["good"] for row in taken] == [False, True] * 10
     assert all(is_right(row["answer"], row["number"]) for row in taken if row["good"])
-    questions = {question for question, _ in held_out_answers()}
+    questions = {question for question, _ in answers_by_question()}
     assert not questions & {row["question"] for row in taken}
 
 

@@ -68,7 +68,7 @@ def test_the_first_property_that_fails_is_printed(capsys):
     assert not check_properties({"be right": [(4,), (-4,)]}, abs, lambda x: x).passed
 
 
-@pytest.mark.parametrize("error", [NotImplementedError, ZeroDivisionError, TypeError])
+@pytest.mark.parametrize("error", [NotImplementedError, ZeroDivisionError])
 def test_a_check_never_raises(error):
     def broken():
         raise error("boom")
@@ -80,21 +80,17 @@ def test_a_check_never_raises(error):
 
 def test_zero_and_false_are_filled_in_and_none_is_not():
     assert check_properties({"a": filled(0, False, "", what="something")}).passed
-    verdict = check_properties({"a": filled(11, None, what="two positions")})
-    expected = "put two positions in place of None and run both cells."
-    assert verdict.message == f"Not written yet: {expected}"
+    for given in ([11, None], [{"first": 11, "last": None}]):
+        verdict = check_properties({"a": filled(*given, what="two positions")})
+        expected = "put two positions in place of None and run both cells."
+        assert verdict.message == f"Not written yet: {expected}"
 
 
 def test_agrees_compares_shapes_values_and_what_is_left_of_the_arguments():
     cases = [(np.array([3.0, 1.0]),), (np.array([5.0, 9.0, 7.0]),)]
-
-    def in_place(x):
-        x.sort()
-        return x
-
     assert agrees(sorted, np.sort, cases, 1e-4)
     assert not agrees(sorted, lambda x: np.sort(x)[None], cases, 1e-4)
     assert not agrees(lambda x: sorted(x + 1e-2), np.sort, cases, 1e-4)
     assert agrees(lambda x: [len(x), None], lambda x: (len(x), None), cases)
     with pytest.raises(ValueError, match="changes"):
-        agrees(in_place, np.sort, cases)
+        agrees(lambda x: x.sort() or x, np.sort, cases)
