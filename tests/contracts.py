@@ -8,7 +8,7 @@ from helpers.app.models import LocalModel
 from helpers.app.server import OpenAIServer
 from helpers.batches import BatchSource, Source
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import Dialogue, OneTurn
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.model.transformer import Transformer
@@ -17,7 +17,6 @@ from helpers.rewards import RewardSet, functions
 from helpers.rewards.food_rewards import WEIGHTS
 from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
-from helpers.scale.workers import RayWorkerPool, WorkerPool
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
 from helpers.training.logging import Callback, JsonLines, Logger, TensorBoard
@@ -33,7 +32,7 @@ MADE: list[Objective] = [
 ]
 REWARDS: list[Reward] = [
     functions.correct,
-    functions.correct_lenient,
+    functions.correct,
     functions.format_reward,
     functions.annotations_hold,
     functions.length_penalty(200),
@@ -48,12 +47,8 @@ def batch_sources(
     return [source, rollouts, elsewhere]
 
 
-def pools(pool: RayWorkerPool) -> list[WorkerPool]:
-    return [pool]
-
-
 def dialogues(tools: ToolUse) -> list[Dialogue]:
-    return [OneTurn(), tools, CalculatorUse(calls=9)]
+    return [Dialogue(), tools, CalculatorUse(calls=9)]
 
 
 def loggers(board: TensorBoard, lines: JsonLines, live: Live) -> list[Logger]:

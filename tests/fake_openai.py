@@ -26,8 +26,8 @@ class Fake:
 
 def message(content=None, calls=()):
     """The body of an answer; `calls` as the server writes them."""
-    said = {"role": "assistant", "content": content, "tool_calls": list(calls)}
-    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    answer = {"role": "assistant", "content": content, "tool_calls": list(calls)}
+    choice = {"index": 0, "message": answer, "finish_reason": "stop"}
     return {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]}
 
 

@@ -4,7 +4,6 @@ What may happen to real workers happens here on request, by piece and attempt.
 """
 
 import concurrent.futures
-import threading
 import time
 
 from helpers.scale.workers import Worker, WorkerLost
@@ -14,21 +13,17 @@ class LocalPool:
     """Workers of this process.
 
     Args:
-      make: as for `Worker`; or anything that is a worker already, see `kind`.
+      make: as for `Worker`.
       count: of workers.
       fate: `fate(worker, how_many_requests, piece) -> piece`: may change what is sent
         back, sleep, raise WorkerLost or hang on an event.
-      kind: makes a worker of `make`.
     """
 
-    def __init__(
-        self, make, count=1, fate=lambda worker, asked, piece: piece, kind=Worker
-    ):
-        self.make, self.fate, self.kind = make, fate, kind
-        self.members = {number: kind(make) for number in range(count)}
+    def __init__(self, make, count=1, fate=lambda worker, count, piece: piece):
+        self.make, self.fate = make, fate
+        self.members = {number: Worker(make) for number in range(count)}
         self.threads = concurrent.futures.ThreadPoolExecutor(16)
-        self.lock = threading.Lock()
-        self.asked, self.replaced = 0, []
+        self.requests, self.replaced = 0, []
 
     def require_running(self):
         """Threads run as long as this process does."""
@@ -40,15 +35,14 @@ class LocalPool:
         self.newest = version, arrays
 
     def submit(self, worker, request):
-        with self.lock:
-            self.asked += 1
-        member, newest, asked = self.members[worker], self.newest, self.asked
-        return self.threads.submit(self._answer, worker, member, newest, request, asked)
+        self.requests += 1  # by one thread
+        member, newest, count = self.members[worker], self.newest, self.requests
+        return self.threads.submit(self._answer, worker, member, newest, request, count)
 
-    def _answer(self, worker, member, newest, request, asked):
+    def _answer(self, worker, member, newest, request, count):
         if member.version != newest[0]:
             member.load(*newest)
-        return self.fate(worker, asked, member.answer(request))
+        return self.fate(worker, count, member.answer(request))
 
     def finished(self, handles, seconds):
         if not handles:
@@ -67,4 +61,4 @@ class LocalPool:
 
     def replace(self, worker):
         self.replaced.append(worker)
-        self.members[worker] = self.kind(self.make)
+        self.members[worker] = Worker(self.make)

@@ -4,7 +4,6 @@
 """
 
 import functools
-import itertools
 import time
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from helpers.batches import images
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.sampling import row_keys
-from helpers.runtime.ranges import require_count, require_positions
+from helpers.runtime.ranges import require_positions
 from helpers.text import chat
 from helpers.tools.tool import Trace
 
@@ -69,8 +68,7 @@ def generate_answers(
       For each row the greedy answer, and a list of the sampled ones.
 
     Raises:
-      ValueError: there are no rows, a size is no whole number, or several samples
-        would be identical.
+      ValueError: there are no rows, or several samples would be identical.
       PromptTooLong: a prompt does not fit into the largest bucket.
       helpers.runtime.ranges.TextTooLong: a prompt and its answer may be longer than the
         model's context.
@@ -78,9 +76,6 @@ def generate_answers(
     """
     if not rows:
         raise ValueError("There are no rows to evaluate.")
-    require_count("max_tokens", max_tokens)
-    require_count("batch", batch)
-    require_count("samples", samples, least=0)
     if samples > 1 and temperature == 0:
         raise ValueError(
             f"samples={samples} at temperature=0 would be one answer {samples} times. "
@@ -94,32 +89,18 @@ def generate_answers(
         f"The longest prompt and an answer with max_tokens={max_tokens}",
     )
     keys_NG = row_keys(jax.random.key(seed), 0, len(rows), max(samples, 1))
-    sample = functools.partial(dialogue.answers, model, tokenizer)
-
-    def answers(keys_NG, temperature, title):
-        size = min(batch * max(samples, 1) // keys_NG.shape[1], len(rows))
-        for at, count in _batches(len(rows), size, title if log else None):
-            result = sample(
-                {name: array[at] for name, array in prompts.items()},
-                keys_NG[at],
-                max_tokens=max_tokens,
-                temperature=temperature,
-            )
-            lengths_PG = result.mask.sum(axis=-1)
-            each = zip(result.texts, lengths_PG, result.ended, strict=True)
-            for texts_G, lengths_G, ended_G in itertools.islice(each, count):
-                yield [
-                    Answer(text, int(length), bool(ended))
-                    for text, length, ended in zip(
-                        texts_G, lengths_G, ended_G, strict=True
-                    )
-                ]
-
-    greedy = [group[0] for group in answers(keys_NG[:, :1], 0.0, "greedy answers")]
+    sample = functools.partial(
+        dialogue.answers, model, tokenizer, max_tokens=max_tokens
+    )
+    # Greedily as many answers at a time as when sampling.
+    size = batch * max(samples, 1)
+    title = "greedy answers" if log else None
+    greedy = _in_batches(sample, prompts, keys_NG[:, :1], size, 0.0, title)
     sampled: list[list[Answer]] = [[] for _ in rows]
     if samples:
-        sampled = list(answers(keys_NG, temperature, "samples"))
-    return list(zip(greedy, sampled, strict=True))
+        title = "samples" if log else None
+        sampled = _in_batches(sample, prompts, keys_NG, batch, temperature, title)
+    return [(one, several) for (one,), several in zip(greedy, sampled, strict=True)]
 
 
 def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
@@ -141,14 +122,27 @@ def _prompts(model, tokenizer, rows, dialogue, buckets, pictures):
     return prompts
 
 
-def _batches(rows, size, title):
-    """Yields the indices of each batch, always `size`, and how many are not filling."""
+def _in_batches(sample, prompts, keys_NG, size, temperature, title):
+    """A list of G Answers for each row; every batch has one shape.
+
+    Args:
+      sample: `Dialogue.answers` of a model and tokenizer.
+      size: rows at a time; the last batch is filled up with its last row.
+      title: of a line of progress every ten seconds; None: nothing is printed.
+    """
+    rows, answers = len(keys_NG), []
+    size = min(size, rows)
     begin = printed = time.monotonic()
     for start in range(0, rows, size):
-        done = min(start + size, rows)
-        yield np.minimum(np.arange(start, start + size), rows - 1), done - start
-        now = time.monotonic()
+        chosen = np.minimum(np.arange(start, start + size), rows - 1)
+        batch = {name: array[chosen] for name, array in prompts.items()}
+        result = sample(batch, keys_NG[chosen], temperature=temperature)
+        lengths = result.mask.sum(axis=-1).tolist()
+        groups = zip(result.texts, lengths, result.ended.tolist(), strict=True)
+        answers += [[*map(Answer, *group)] for group in groups]
+        now, done = time.monotonic(), start + size
         if title and now - printed > QUIET_SECONDS and done < rows:
             left = (now - begin) * (rows / done - 1)
             print(f"{title}: {done} of {rows}, {left:.0f} s left", flush=True)
             printed = now
+    return answers[:rows]

@@ -12,13 +12,8 @@ import re
 import jax
 
 from helpers.evaluation.answers import Answer, generate_answers
-from helpers.evaluation.report import (
-    FoodReport,
-    MathsReport,
-    Scores,
-    load_or_run,
-)
-from helpers.generation.dialogue import Dialogue, OneTurn
+from helpers.evaluation.report import FoodReport, MathsReport, Scores, load_or_run
+from helpers.generation.dialogue import Dialogue
 from helpers.rewards import food_rewards
 from helpers.rewards.answers import extract_lenient, extract_strict
 from helpers.rewards.functions import (
@@ -71,7 +66,8 @@ def evaluate(
       samples: sampled answers per problem.
       stop: each answer ends with its first match, as if generation had stopped there,
         such as `FINAL_LINE` for a model that goes on after it. An answer's `tokens`
-        count everything that was sampled. None: only an EOS ends an answer.
+        count everything that was sampled. None: only an EOS does. For answers without
+        tools.
       settings: max_tokens and more for `generate_answers`.
 
     Returns:
@@ -79,18 +75,12 @@ def evaluate(
       very end are not read: the number might have gone on.
 
     Raises:
-      ValueError: a gold answer has no number, stop matches an empty text or comes with
-        tools; or see `generate_answers`.
+      ValueError: a gold answer has no number; or see `generate_answers`.
       PromptTooLong: a prompt does not fit into the largest bucket.
     """
-    if stop is not None and (tools or stop.search("")):
-        raise ValueError(
-            f"stop={stop!r} must not match an empty text, which would end every answer,"
-            " and is for answers of one turn: leave out tools, or stop."
-        )
     rows = list(rows)
     golds = [gold_number(row["answer"]) for row in rows]
-    how = tools or OneTurn()
+    how = tools or Dialogue()
     answers = generate_answers(model, tokenizer, rows, how, samples=samples, **settings)
     people = {name for row in rows for name in row.get("names", ())}
     graded = [
@@ -166,23 +156,22 @@ def evaluate_food(
 
 def _graded_food(row, greedy, sampled):
     """One entry of `FoodReport.answers`."""
-    trace, wanted = greedy.text, row["portions"]
+    trace, portions = greedy.text, row["portions"]
 
-    def scores(reward, answers):
-        texts = [answer.text for answer in answers]
-        return reward([], texts, portions=[wanted] * len(texts))
+    def scores(reward, *traces):
+        return reward([], traces, portions=[portions] * len(traces))
 
-    def score(reward, applies):
-        return scores(reward, [greedy])[0] if applies else None
+    def score_if(applies, reward):
+        return scores(reward, trace)[0] if applies else None
 
-    solved = scores(food_rewards.solved, [greedy, *sampled])
+    solved = scores(food_rewards.solved, trace, *(answer.text for answer in sampled))
     right = [
-        answer.ended and one == 1
-        for answer, one in zip([greedy, *sampled], solved, strict=True)
+        answer.ended and score == 1
+        for answer, score in zip([greedy, *sampled], solved, strict=True)
     ]
     return {
         "question": row.get("text", row["question"]),
-        "gold": wanted,
+        "gold": portions,
         "level": row.get("level", 0),
         "text": str(trace),
         "tokens": greedy.tokens,
@@ -191,10 +180,10 @@ def _graded_food(row, greedy, sampled):
         "right": sum(right[1:]),
         "trace": trace,
         "calls": len(trace.calls),
-        "declined": score(food_rewards.declined, not wanted),
-        "valid": score(food_rewards.well_formed, wanted),
-        "food": score(food_rewards.right_food, wanted),
-        "grams": score(food_rewards.right_grams, wanted),
+        "declined": score_if(not portions, food_rewards.declined),
+        "valid": score_if(portions, food_rewards.well_formed),
+        "food": score_if(portions, food_rewards.right_food),
+        "grams": score_if(portions, food_rewards.right_grams),
     }
 
 
@@ -225,7 +214,7 @@ def score(
     """
     reward = reward if isinstance(reward, RewardSet) else RewardSet(reward)
     settings |= {"samples": 0, "batch": max(batch, jax.device_count())}
-    how = tools or OneTurn()
+    how = tools or Dialogue()
     answers = generate_answers(model, tokenizer, rows, how, **settings)
     greedy = [answer for answer, _ in answers]
     questions = [row["question"] for row in rows]
@@ -240,14 +229,14 @@ def score(
         "ended": [answer.ended for answer in greedy],
     }
     cells = zip(*columns.values(), strict=True)
-    graded = [dict(zip(columns, row, strict=True)) for row in cells]
+    table = [dict(zip(columns, row, strict=True)) for row in cells]
     parts = {name: math.fsum(x) / len(x) for name, x in scores.items()}
     # Described after its first call, which may set something up for good.
-    inputs = {"rows": run_identity.describe_rows(rows)} | {
-        f"reward {name!r}": run_identity.describe(function) | {"its weight": weight}
-        for name, function, weight in reward.rewards
-    }
-    return Scores(graded, parts, inputs)
+    inputs = {"rows": run_identity.describe_rows(rows)}
+    for name, function, weight in reward.rewards:
+        described = run_identity.describe(function) | {"its weight": weight}
+        inputs[f"reward {name!r}"] = described
+    return Scores(table, parts, inputs)
 
 
 def load_or_score(path, model, tokenizer, rows, reward, **settings) -> Scores:
@@ -273,14 +262,14 @@ def with_wording(rows, wording: str) -> list[dict]:
     """The rows with their questions put into a wording, where it says `{question}`.
 
     Raises:
-      ValueError: it does not say so once, or a question is not a text.
+      ValueError: it does not say so.
     """
-    if wording.count("{question}") != 1:
-        raise ValueError(f"The wording {wording!r} must hold {{question}} once.")
-    if not all(isinstance(row["question"], str) for row in rows):
-        raise ValueError("Only questions that are texts, not messages, can be worded.")
-    before, after = wording.split("{question}")
-    return [row | {"question": before + row["question"] + after} for row in rows]
+    if "{question}" not in wording:
+        raise ValueError(f"The wording {wording!r} must hold {{question}}.")
+    return [
+        row | {"question": wording.replace("{question}", row["question"])}
+        for row in rows
+    ]
 
 
 def by_wording(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DRAWN_AT_ONCE = 2**22  # numbers, 32 MiB
-DIGITS = 12  # of the largest score; what differs later is float64's rounding
+RESAMPLES = 10_000  # draws of the bootstrap (Efron, 1979)
+DIGITS = 12  # of a change; what differs later is float64's rounding
 
 
 def pass_at_k(n, c, k):
@@ -53,54 +53,42 @@ def wilson(successes, n, level=0.95):
     Raises:
       ValueError: not 0 <= successes <= n with n at least 1, or not whole numbers.
     """
-    whole = successes == int(successes) and n == int(n)
-    if not (whole and n >= 1 and 0 <= successes <= n):
-        raise ValueError(f"{successes} successes of {n} trials have no interval.")
-    interval = _binomial_test(int(successes), int(n)).proportion_ci(level, "wilson")
+    if successes != int(successes):
+        raise ValueError(f"{successes} successes: pass how many, not which share.")
+    # SciPy is imported when it is needed: that takes longer than importing JAX.
+    from scipy.stats import binomtest
+
+    interval = binomtest(int(successes), n).proportion_ci(level, "wilson")
     return float(interval.low), float(interval.high)
 
 
-def mean_interval(scores, *, resamples=10_000, seed=0):
+def mean_interval(scores, seed=0):
     """The 95% interval of a mean score: Wilson's of 0s and 1s, else by bootstrap.
 
     Args:
       scores: one for each problem.
-      resamples, seed: as for `compare`.
+      seed: as for `compare`.
 
     Returns:
       (low, high). Where all scores are the same, and neither 0 nor 1, nothing is known
       of how far others may be: both are the mean.
-
-    Raises:
-      ValueError: there are none, or one is no finite number.
     """
     scores_N = np.asarray(scores, float)
-    if not len(scores_N) or not np.isfinite(scores_N).all():
-        raise ValueError(f"{len(scores_N)} scores, all of which have to be numbers.")
     if np.isin(scores_N, (0, 1)).all():
         return wilson(int(scores_N.sum()), len(scores_N))
-    return _bootstrap(scores_N, resamples, seed)
+    return _bootstrap(scores_N, seed)
 
 
-def _bootstrap(x_N, resamples, seed):
+def _bootstrap(x_N, seed):
     """The middle 95% of the means of n that are drawn of x again and again."""
-    # Drawing n problems with replacement = drawing how often each value comes up.
     values, counts = np.unique(x_N, return_counts=True)
-    dice, at_once = np.random.default_rng(seed), max(1, DRAWN_AT_ONCE // len(values))
-    means: list[float] = []
-    for start in range(0, resamples, at_once):
-        size = min(at_once, resamples - start)
-        drawn = dice.multinomial(len(x_N), counts / len(x_N), size=size)
-        means += (drawn @ values / len(x_N)).tolist()
+    dice, n = np.random.default_rng(seed), len(x_N)
+    # Drawing n problems with replacement = drawing how often each value comes up; a
+    # hundred draws at a time, which fit into memory.
+    draws = range(RESAMPLES // 100)
+    means = [dice.multinomial(n, counts / n, 100) @ values / n for _ in draws]
     low, high = np.quantile(means, (0.025, 0.975)).tolist()
     return low, high
-
-
-def _binomial_test(successes, n):
-    """SciPy's, imported when it is needed: that takes longer than importing JAX."""
-    from scipy.stats import binomtest
-
-    return binomtest(successes, n)
 
 
 @dataclass(frozen=True)
@@ -137,7 +125,7 @@ class Comparison:
         )
 
 
-def compare(before, after, *, resamples=10_000, seed=0):
+def compare(before, after, seed=0):
     """Whether a second model is better than a first, judged problem by problem.
 
     Problems that both solve, or neither, say nothing about which is better; comparing
@@ -145,9 +133,8 @@ def compare(before, after, *, resamples=10_000, seed=0):
 
     Args:
       before, after: the score of each problem, in the same order: 0 or 1, or a share.
-        Twelve digits of the largest count: 0.3 is not less than 0.1 + 0.2.
-      resamples: draws of the bootstrap (Efron, 1979).
-      seed: decides these draws.
+        Twelve decimals count: 0.3 is not less than 0.1 + 0.2.
+      seed: decides the draws of the bootstrap.
 
     Returns:
       A Comparison.
@@ -161,50 +148,35 @@ def compare(before, after, *, resamples=10_000, seed=0):
             f"{len(before)} problems before and {len(after)} after: compare two models "
             "on the same problems."
         )
-    scores = np.asarray(before, float), np.asarray(after, float)
-    change_N = _changes(*scores)
-    n = len(change_N)
-    low, high = _bootstrap(change_N, resamples, seed)
-    if (change_N == change_N[0]).all():
-        unit = max(1.0, float(np.abs(scores).max()))
-        low, high = _of_one_change(float(change_N[0]), n, unit)
-    gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
-    p = _chance(change_N[change_N != 0], gained, resamples, seed)
-    return Comparison(n, float(change_N.mean()), low, high, gained, lost, p)
-
-
-def _changes(before_N, after_N):
-    """after - before, equal where they differ by rounding only."""
-    largest = np.abs([before_N, after_N]).max()
-    if not np.isfinite(largest):
+    scores = np.asarray([before, after], float)
+    if not np.isfinite(scores).all():
         raise ValueError(
             "A score is not a finite number, which is neither better nor worse than "
             "another: leave its problem out of both, or score it 0."
         )
-    decimals = DIGITS - math.ceil(math.log10(largest)) if largest else 0
-    return np.round(after_N - before_N, min(decimals, 300)) + 0.0  # no -0.0
+    change_N = np.round(scores[1] - scores[0], DIGITS) + 0.0  # no -0.0
+    n, mean = len(change_N), float(change_N.mean())
+    low, high = _bootstrap(change_N, seed)
+    if low == high:  # all changed alike, and a bootstrap knows of no other change
+        unchanged = wilson(0, n)[1] * max(1.0, float(np.abs(scores).max()))
+        ends = (mean, wilson(n, n)[0] * mean) if mean else (-unchanged, unchanged)
+        low, high = sorted(ends)
+    gained, lost = int((change_N > 0).sum()), int((change_N < 0).sum())
+    p = _chance(change_N[change_N != 0], gained, seed)
+    return Comparison(n, mean, low, high, gained, lost, p)
 
 
-def _of_one_change(change, n, unit):
-    """(low, high) of the mean change, where all n are the same.
-
-    unit: how far a score that did not change might have.
-    """
-    surely, hidden = wilson(n, n)[0], wilson(0, n)[1] * unit
-    if not change:
-        return -hidden, hidden
-    return min(change, surely * change), max(change, surely * change)
-
-
-def _chance(changes, gained, resamples, seed):
+def _chance(changes, gained, seed):
     """How probably a mean as far from 0 comes of signs that are thrown by a coin."""
+    from scipy.stats import binomtest
+
     sizes, counts = np.unique(np.abs(changes), return_counts=True)
     if not len(sizes):
         return 1.0
     if len(sizes) == 1:
-        return float(_binomial_test(gained, len(changes)).pvalue)
+        return float(binomtest(gained, len(changes)).pvalue)
     dice = np.random.default_rng(seed)
-    ups = dice.binomial(counts, 0.5, size=(resamples, len(counts)))
+    ups = dice.binomial(counts, 0.5, size=(RESAMPLES, len(counts)))
     thrown, observed = np.abs((2 * ups - counts) @ sizes), abs(changes.sum())
     as_far = (thrown >= observed * (1 - 1e-12)).sum()
-    return float((1 + as_far) / (1 + resamples))
+    return float((1 + as_far) / (1 + RESAMPLES))

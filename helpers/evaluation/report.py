@@ -10,7 +10,7 @@ import pathlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from helpers.evaluation.intervals import (
     Comparison,
@@ -103,13 +103,6 @@ class Report(_Answers):
             return None
         return mean([pass_at_k(self.samples, c, k) for c in self.column(column)])
 
-    def by_level(self) -> dict[int, Self]:
-        """{level: the report on its problems}, from the easiest on."""
-        levels: dict[int, list] = {}
-        for answer in self.answers:
-            levels.setdefault(answer["level"], []).append(answer)
-        return {v: dataclasses.replace(self, answers=levels[v]) for v in sorted(levels)}
-
     def since(self, before) -> Comparison:
         """Compares these greedy answers with those of an earlier report.
 
@@ -135,22 +128,17 @@ class Report(_Answers):
           seed: of the training run.
           seconds: how long the stage took.
 
-        Raises:
-          ValueError: fewer than eight samples per problem, so no pass@8.
         """
-        if self.samples < 8:
-            raise ValueError(
-                f"The table shows pass@8, but there are {self.samples} samples per "
-                "problem: evaluate with samples=8."
-            )
         figures = ("greedy", "pass1", "pass8", "low", "high", "n")
-        return {
-            "stage": stage,
-            "params": params,
-            **{name: getattr(self, name) for name in figures},
-            "seed": seed,
-            "seconds": seconds,
-        }
+        shares = {name: getattr(self, name) for name in figures}
+        return (
+            {"stage": stage, "params": params}
+            | shares
+            | {
+                "seed": seed,
+                "seconds": seconds,
+            }
+        )
 
 
 @dataclass(frozen=True)

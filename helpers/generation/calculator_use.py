@@ -11,18 +11,17 @@ import itertools
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Answers, padded
+from helpers.generation.dialogue import Dialogue, GrowingAnswer, packed
 from helpers.generation.sessions import ForcedTokens
 from helpers.runtime import distributed
-from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
 from helpers.text import chat, encoding, rendering
 from helpers.tools import calculator
 
 
-class CalculatorUse:
-    """A `dialogue.Dialogue` of one turn, in which a calculator finishes the sums.
+class CalculatorUse(Dialogue):
+    """A `Dialogue` of one turn, in which a calculator finishes the sums.
 
     An answer stops at every token that ends in `=`, and after `stride` tokens at most.
     If a call is open there (`calculator.opened`), the calculator's result is appended,
@@ -34,21 +33,10 @@ class CalculatorUse:
       stride: most tokens between two stops. In float32 no answer depends on it; in
         bfloat16 some do, because a stop changes the rounding. Answers that stopped wait
         for the others, so a long stride wastes their time; a short one stops often.
-
-    Raises:
-      ValueError: a limit is no whole number from 1.
     """
 
-    schemas = None
-
     def __init__(self, *, calls=16, stride=16):
-        require_count("calls", calls)
-        require_count("stride", stride)
         self.calls, self.stride = calls, stride
-
-    def width(self, max_tokens):
-        """Most tokens of an answer, results included."""
-        return max_tokens
 
     def describe(self):
         """What a run's state says of it."""
@@ -67,12 +55,13 @@ class CalculatorUse:
         Raises:
           ValueError, helpers.runtime.ranges.TextTooLong: see `sampling.generate`.
         """
-        require_count("max_tokens", max_tokens)
         shape = len(prompts["prompt"]), keys.shape[1]
         stride, eos = min(self.stride, max_tokens), chat.eos_ids(tokenizer)
         stops = stop_ids(tokenizer, model.config.vocab_size)
-        begin = functools.partial(_Answer, tokenizer, max_tokens, eos, self.calls)
-        answers = [[begin() for _ in range(shape[1])] for _ in range(shape[0])]
+        answers = [
+            [_Answer(tokenizer, max_tokens, eos, self.calls) for _ in range(shape[1])]
+            for _ in range(shape[0])
+        ]
         rows = prompts["prompt"], prompts["prompt_mask"], shape[1], max_tokens
         # Tokens of the last stride beyond the budget are dropped.
         session = sessions.prefill(model, *rows, prompts.get("images"), spare=stride)
@@ -90,7 +79,7 @@ class CalculatorUse:
                 answers[p][g].append(tokens[p, g][real], logprobs[p, g][real], stops)
             active = np.array([[each.goes_on for each in group] for group in answers])
             if not any(distributed.gather(bool(active.any()))):
-                return _packed(answers, tokenizer, max_tokens)
+                return packed(answers, max_tokens, *_described(answers, tokenizer))
             session = sessions.resume(model, session, active)
 
     def examples_tokens(self, tokenizer, questions, answers, thinking=None):
@@ -167,13 +156,14 @@ def stop_ids(tokenizer, vocab):
     return tuple(i for i in ids if texts[i].endswith(calculator.STOP))
 
 
-class _Answer:
+class _Answer(GrowingAnswer):
     """One answer as it grows; the model has not read its tokens in `unread` yet."""
 
     def __init__(self, tokenizer, budget, eos, most_calls):
+        super().__init__()
         self.tokenizer, self.budget, self.eos = tokenizer, budget, eos
-        self.tokens, self.mask, self.logprobs, self.unread = [], [], [], []
-        self.most_calls, self.calls, self.refused, self.ended = most_calls, 0, 0, False
+        self.unread, self.most_calls = [], most_calls
+        self.calls = self.refused = 0
 
     @property
     def left(self):
@@ -188,7 +178,7 @@ class _Answer:
         known = min(len(self.unread), len(tokens))
         self.unread = self.unread[known:]
         sampled = tokens[known:].tolist()[: self.left]
-        self._add(sampled, 1, logprobs[known:].tolist()[: len(sampled)])
+        self.add_sampled(sampled, logprobs[known:].tolist()[: len(sampled)])
         self.ended = bool(sampled) and sampled[-1] in self.eos
         if sampled and sampled[-1] in stops and not self.ended:
             self._calculate()
@@ -205,12 +195,7 @@ class _Answer:
         self.calls, self.refused = self.calls + 1, self.refused + ("error" in result)
         (ids,) = encoding.encode_plain(self.tokenizer, [calculator.reply(result)])
         self.unread = ids[: self.left]
-        self._add(self.unread, 0, [0.0] * len(self.unread))
-
-    def _add(self, tokens, mask, logprobs):
-        self.tokens += tokens
-        self.mask += [mask] * len(tokens)
-        self.logprobs += logprobs
+        self.add_result(self.unread)
 
 
 def _unread(answers, active, width):
@@ -225,15 +210,14 @@ def _unread(answers, active, width):
     return ForcedTokens(tokens, mask, place)
 
 
-def _packed(answers, tokenizer, width):
-    """The Answers, P lists of G, padded on the right."""
+def _described(answers, tokenizer):
+    """(texts, metrics) of P lists of G answers."""
     flat = [each for group in answers for each in group]
     metrics = {
         "calls": float(np.mean([each.calls for each in flat])),
         "refused": float(np.mean([each.refused for each in flat])),
     }
-    ended = np.array([[each.ended for each in group] for group in answers])
     texts = [
         [chat.decode(tokenizer, each.tokens) for each in group] for group in answers
     ]
-    return Answers(*padded(answers, width), ended, texts, metrics)
+    return texts, metrics

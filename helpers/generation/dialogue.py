@@ -1,6 +1,6 @@
 """What rollouts and evaluation sample through: answers in one turn, or with tools."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,64 +26,57 @@ class Answers(NamedTuple):
     metrics: dict
 
 
-def padded(answers, width) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(tokens, mask, logprobs) of answers, padded on the right, as `Answers` has them.
+class GrowingAnswer:
+    """One answer while it is sampled piece by piece: its tokens, mask and log-probs."""
 
-    Args:
-      answers: P lists of G answers, each with these three lists.
-      width: T.
-    """
-    shape = len(answers), len(answers[0]), width
-    tokens, mask = np.zeros((2, *shape), np.int32)
-    logprobs = np.zeros(shape, np.float32)
-    for place in np.ndindex(shape[:2]):
-        each = answers[place[0]][place[1]]
-        tokens[place][: len(each.tokens)] = each.tokens
-        mask[place][: len(each.mask)] = each.mask
-        logprobs[place][: len(each.logprobs)] = each.logprobs
-    return tokens, mask, logprobs
+    def __init__(self):
+        self.tokens, self.mask, self.logprobs, self.ended = [], [], [], False
+
+    def add_sampled(self, tokens, logprobs):
+        """Appends what the model wrote."""
+        self.tokens += tokens
+        self.mask += [1] * len(tokens)
+        self.logprobs += logprobs
+
+    def add_result(self, tokens):
+        """Appends a tool's result, which has neither loss nor log-probabilities."""
+        self.tokens += tokens
+        self.mask += [0] * len(tokens)
+        self.logprobs += [0.0] * len(tokens)
 
 
-class Dialogue(Protocol):
-    """What `OneTurn`, `ToolUse` and `CalculatorUse` are."""
+def packed(answers, width, texts, metrics) -> Answers:
+    """P lists of G `GrowingAnswer` as Answers, padded on the right to a width."""
+    shape = len(answers), len(answers[0])
+    tokens, mask = np.zeros((2, *shape, width), np.int32)
+    logprobs, ended = np.zeros((*shape, width), np.float32), np.zeros(shape, bool)
+    for p, g in np.ndindex(shape):
+        each = answers[p][g]
+        count = len(each.tokens)
+        tokens[p, g, :count], mask[p, g, :count] = each.tokens, each.mask
+        logprobs[p, g, :count], ended[p, g] = each.logprobs, each.ended
+    return Answers(tokens, mask, logprobs, ended, texts, metrics)
+
+
+class Dialogue:
+    """How an answer is sampled: in one turn, without tools. `ToolUse` has others."""
 
     @property
     def schemas(self) -> list[dict] | None:
         """JSON schemas of tools for the chat template; None without tools."""
+        return None
 
     def width(self, max_tokens: int) -> int:
         """Most tokens of an answer whose turns have at most `max_tokens`."""
+        return max_tokens
 
     def describe(self) -> dict:
         """What must be the same for a run to be resumed, for JSON."""
-
-    def answers(
-        self,
-        model: Any,
-        tokenizer: Any,
-        prompts: dict,
-        keys: Any,
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-    ) -> Answers:
-        """Samples an answer for each key, see `tool_use.ToolUse.answers`."""
-
-
-class OneTurn:
-    """A `dialogue.Dialogue` of one turn, without tools."""
-
-    schemas = None
-
-    def width(self, max_tokens):
-        """Most tokens of an answer."""
-        return max_tokens
-
-    def describe(self):
-        """What must be the same for a run to be resumed."""
         return {}
 
-    def answers(self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0):
+    def answers(
+        self, model, tokenizer, prompts, keys, *, max_tokens, temperature=1.0
+    ) -> Answers:
         """Samples an answer for each key; see `tool_use.ToolUse.answers`."""
         completions, metrics = self.sampled(
             model,

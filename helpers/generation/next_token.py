@@ -18,14 +18,11 @@ def tempering(temperature):
 class Chooser(NamedTuple):
     """Chooses the next token of each answer, by one key per answer.
 
-    keys_PG: random keys. temperature: from `tempering`, or the number 0: greedy. top_k:
-    0 allows all tokens. top_p: None allows all.
+    keys_PG: random keys. temperature: from `tempering`, or the number 0: greedy.
     """
 
     keys_PG: jax.Array
     temperature: Any
-    top_k: int = 0
-    top_p: Any = None
 
     def __call__(self, logits_PGV, t):
         """Token t of each answer, and its log-probability under the untempered model.
@@ -33,19 +30,16 @@ class Chooser(NamedTuple):
         Args:
           logits_PGV: float32. t: its place in the answer, a scalar or (P, G).
         """
-        total_PG = None
         if isinstance(self.temperature, int):
             token_PG = logits_PGV.argmax(axis=-1).astype(jnp.int32)
+            total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
         else:
             heat = self.temperature
-            allowed = logits_PGV if heat is None else logits_PGV / heat
-            allowed = _restrict(allowed, self.top_k, self.top_p)
-            uniform = jax.vmap(jax.vmap(lambda key, t: jax.random.uniform(_at(key, t))))
-            noise_PG = uniform(self.keys_PG, jnp.broadcast_to(t, self.keys_PG.shape))
-            token_PG, sum_PG = _draw(allowed, noise_PG)
-            total_PG = sum_PG if allowed is logits_PGV else None
-        if total_PG is None:
-            total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
+            noise_PG = _uniform(self.keys_PG, jnp.broadcast_to(t, self.keys_PG.shape))
+            warm = logits_PGV if heat is None else logits_PGV / heat
+            token_PG, total_PG = _draw(warm, noise_PG)
+            if heat is not None:
+                total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
         chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
         return token_PG, chosen - total_PG
 
@@ -86,7 +80,8 @@ def _draw(logits, uniform):
     edges = jnp.cumsum(weights.sum(axis=-1), axis=-1)
     target = uniform[..., None] * edges[..., -1:]
     block = _first_above(edges, target)
-    before = jnp.where(block > 0, _pick(edges, jnp.maximum(block - 1, 0)), 0.0)
+    before = jnp.take_along_axis(edges, jnp.maximum(block - 1, 0), axis=-1)
+    before = jnp.where(block > 0, before, 0.0)
     inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
     inside = jnp.exp(inside - highest[..., None])
     place = _first_above(jnp.cumsum(inside, axis=-1), target - before)
@@ -100,23 +95,7 @@ def _first_above(edges, target):
     return jnp.minimum((edges <= target).sum(axis=-1, keepdims=True), last_rise)
 
 
-def _pick(array, index):
-    return jnp.take_along_axis(array, index, axis=-1)
-
-
-def _at(key, t):
-    return jax.random.fold_in(key, t)
-
-
-def _restrict(logits, top_k, top_p):
-    """Sets the logits of tokens outside top-k, then outside top-p, to -inf."""
-    if top_k:
-        kth = jax.lax.top_k(logits, min(top_k, logits.shape[-1]))[0][..., -1:]
-        logits = jnp.where(logits < kth, -jnp.inf, logits)
-    if top_p is not None:
-        descending = jnp.sort(logits, axis=-1)[..., ::-1]
-        p = jax.nn.softmax(descending, axis=-1)
-        before = jnp.cumsum(p, axis=-1) - p
-        least = jnp.where(before < top_p, descending, jnp.inf)
-        logits = jnp.where(logits < least.min(axis=-1, keepdims=True), -jnp.inf, logits)
-    return logits
+@jax.vmap
+@jax.vmap
+def _uniform(key, t):
+    return jax.random.uniform(jax.random.fold_in(key, t))

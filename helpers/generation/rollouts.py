@@ -12,12 +12,11 @@ import jax
 import numpy as np
 
 from helpers.batches.sources import BatchSource, require_fitting
-from helpers.generation.dialogue import Dialogue, OneTurn
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.sampling import row_keys
 from helpers.losses.policy_gradient import advantages
 from helpers.rewards.functions import Reward, RewardSet, row_columns
 from helpers.runtime import distributed
-from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, describe, differences, listed
 from helpers.training.errors import NothingToLearn
 
@@ -78,8 +77,6 @@ class Rollouts(BatchSource):
         patience: int = 5,
         tools: Dialogue | None = None,
     ):
-        require_count("resample", resample, least=0)
-        require_count("patience", patience)
         if reward is not None and not isinstance(reward, RewardSet):
             reward = RewardSet(reward)
         self.model, self.prompts = model, prompts
@@ -88,7 +85,7 @@ class Rollouts(BatchSource):
         self.seed, self.advantage = seed, advantage
         self.mask_truncated, self.resample = mask_truncated, resample
         self.patience, self.all_tied, self.step = patience, 0, 0
-        self.dialogue: Dialogue = tools or OneTurn()
+        self.dialogue: Dialogue = tools or Dialogue()
         self.longest = prompts.longest + self.dialogue.width(max_tokens)
         require_fitting((model,), self)
         self.metrics: dict[str, float] = {}

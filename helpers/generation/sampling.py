@@ -38,6 +38,14 @@ class Completions(NamedTuple):
     ended: jax.Array
 
 
+class Limits(NamedTuple):
+    """What a sampler is compiled for: the budget, what ends an answer, and greed."""
+
+    max_tokens: int
+    eos_ids: tuple[int, ...]
+    greedy: bool = False
+
+
 @functools.partial(jax.jit, static_argnames=("prompts", "group"))
 def row_keys(key, step, prompts, group):
     """A fresh key per answer, (prompts, group), folded from step, prompt and member."""
@@ -60,8 +68,6 @@ def generate(
     max_tokens,
     eos_ids,
     temperature=1.0,
-    top_k=0,
-    top_p=1.0,
     images=None,
 ):
     """Samples G answers to each of P prompts.
@@ -72,10 +78,8 @@ def generate(
       keys_PG: one random key per answer (see `row_keys`); its second axis is G.
       max_tokens: budget of new tokens per answer.
       eos_ids: ids that end an answer; they are part of it.
-      temperature: 0 is greedy. Training rollouts use 1, with top_k=0 and top_p=1:
-        any other distribution would bias the ratio new/old.
-      top_k, top_p: keep the k likeliest tokens / the likeliest ones that together
-        hold probability p (1904.09751); for evaluation only.
+      temperature: 0 is greedy. Training rollouts use 1: any other distribution would
+        bias the ratio new/old.
       images: of the prompts, uint8 (P, H, W, 3) or (P, N, H, W, 3): a row's
         pictures in the order of its image tokens, then black ones.
     Returns:
@@ -88,26 +92,13 @@ def generate(
       helpers.batches.images.ImageMismatch: a prompt's image tokens are not those of
         its images.
     """
-    vocab = model.config.vocab_size
-    check_limits(max_tokens, eos_ids, temperature, vocab, top_k, top_p)
-    check_keys(keys_PG, len(prompt_PT))
-    given = model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
-    graph, weights, rows = prepared(*given, images=images)
+    limits = checked_limits(model, max_tokens, eos_ids, temperature)
+    graph, weights, rows = prepared(
+        model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG, images=images
+    )
+    halves = batch_compaction.pays(weights, keys_PG.shape, max_tokens)
     with using(weights):
-        return _generate(
-            graph,
-            weights,
-            *rows[:3],
-            tempering(temperature),
-            jnp.float32(top_p),
-            *rows[3:],
-            max_tokens=max_tokens,
-            eos_ids=tuple(map(int, eos_ids)),
-            greedy=bool(temperature == 0),
-            top_k=top_k,
-            nucleus=bool(top_p < 1),
-            halves=batch_compaction.pays(weights, keys_PG.shape, max_tokens),
-        )
+        return _generate(graph, weights, rows, tempering(temperature), limits, halves)
 
 
 def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
@@ -132,37 +123,16 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
     return graph, weights, spread_rows(rows, weights)
 
 
-@functools.partial(
-    jit,
-    static_argnames="graph max_tokens eos_ids greedy top_k nucleus halves".split(),
-)
-def _generate(
-    graph,
-    weights,
-    prompt_PT,
-    prompt_mask_PT,
-    keys_PG,
-    temperature,
-    top_p,
-    images=None,
-    *,
-    max_tokens,
-    eos_ids,
-    greedy,
-    top_k,
-    nucleus,
-    halves=False,
-):
+@functools.partial(jit, static_argnames=("graph", "limits", "halves"))
+def _generate(graph, weights, rows, temperature, limits, halves=False):
+    prompt_PT, prompt_mask_PT, keys_PG, *images = rows
     model = gathered_model(graph, weights)
-    answers = keys_PG.shape[:2]
-    heat, most = 0 if greedy else temperature, top_p if nucleus else None
-    choose = Chooser(keys_PG, heat, top_k, most)
-    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, images)
-    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], answers)
-    kv = prefix, empty_cache(prefix, answers[1], max_tokens)
-    active_PG = jnp.ones(answers, bool)
-    state = last_PD[:, None], length_PG, active_PG
-    return decode_turn(model, kv, 0, state, max_tokens, eos_ids, choose, halves)[0]
+    choose = Chooser(keys_PG, 0 if limits.greedy else temperature)
+    last_PD, prefix = prefill(model, prompt_PT, prompt_mask_PT, *images)
+    length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], keys_PG.shape)
+    kv = prefix, empty_cache(prefix, keys_PG.shape[1], limits.max_tokens)
+    state = last_PD[:, None], length_PG, jnp.ones(keys_PG.shape, bool)
+    return decode_turn(model, kv, 0, state, limits, choose, halves)[0]
 
 
 def gathered_model(graph, weights):
@@ -171,7 +141,7 @@ def gathered_model(graph, weights):
     return nnx.merge(graph, gathered(weights, activations))
 
 
-def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=False):
+def decode_turn(model, kv, start, state, limits, choose, halves=False):
     """Decodes every active answer until its EOS, all of them in one loop.
 
     Args:
@@ -186,8 +156,9 @@ def decode_turn(model, kv, start, state, max_tokens, eos_ids, choose, halves=Fal
       (Completions of this turn, cache). The cache lacks each answer's last token.
     """
     hidden_PgD, length_PG, active_PG = state
+    max_tokens = limits.max_tokens
     layers, (prefix, cache) = for_decoding(model, *kv)
-    read, eos = model.reader(), jnp.asarray(eos_ids, jnp.int32)
+    read, eos = model.reader(), jnp.asarray(limits.eos_ids, jnp.int32)
 
     def loop(going_on, prefix, length_PG, choose, carry):
         def going(carry):
@@ -266,28 +237,18 @@ def append(cache: KV, new: KV, at, is_in=False) -> KV:
     return KV(keys, values, positions, write(2, cache.segments, new.segments))
 
 
-LEAST = 1e-6  # a temperature or a top_p below it is rounded to nonsense in float32
-MOST = (2 - 2**-23) * 2.0**127  # of float32: a temperature above it is infinite there
+LEAST = 1e-6  # a temperature below it is rounded to nonsense in float32
 
 
-def check_limits(max_tokens, eos_ids, temperature, vocab, top_k=0, top_p=1.0):
-    """Refuses settings of `generate` that are out of their ranges."""
-    if require("temperature", temperature, least=0, most=MOST):  # 0 is greedy
+def checked_limits(model, max_tokens, eos_ids, temperature) -> Limits:
+    """The Limits of these settings; ValueError for one that is out of its range."""
+    if require("temperature", temperature, least=0):  # 0 is greedy
         require("temperature other than 0", temperature, least=LEAST)
-    require("top_p", top_p, least=LEAST, most=1)
-    require_count("top_k", top_k, least=0)
     require_count("max_tokens", max_tokens)
+    vocab = model.config.vocab_size
     if strange := [token for token in eos_ids if token not in range(vocab)]:
         raise ValueError(
             f"eos_ids {strange} are outside of the model's vocabulary of {vocab}: no "
             "answer could end with them. Pass those of its own tokenizer."
         )
-
-
-def check_keys(keys, rows):
-    """Refuses keys that are not one row for each of the prompts."""
-    if keys.ndim != 2 or keys.shape[0] != rows or not keys.size:
-        raise ValueError(
-            f"keys_PG has shape {keys.shape} for {rows} prompts: pass at least one "
-            "prompt, and a key for each answer, row_keys(key, step, prompts, group)."
-        )
+    return Limits(max_tokens, tuple(map(int, eos_ids)), bool(temperature == 0))

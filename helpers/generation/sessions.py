@@ -14,12 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.batches.sources import check_right_padded
 from helpers.generation.next_token import Chooser, tempering
 from helpers.generation.sampling import (
     append,
-    check_keys,
-    check_limits,
+    checked_limits,
     decode_turn,
     empty_cache,
     gathered_model,
@@ -91,19 +89,19 @@ def prefill(
     pieces = prompt_PT, prompt_mask_PT, size
     graph, weights, rows = prepared(model, *pieces, images=images)
     with using(weights):
-        return _prefill(graph, weights, *rows, group=group, size=size + spare)
+        return _prefill(graph, weights, rows, group, size + spare)
 
 
 @functools.partial(jit, static_argnames=("graph", "group", "size"))
-def _prefill(graph, weights, prompt_PT, prompt_mask_PT, images=None, *, group, size):
+def _prefill(graph, weights, rows, group, size):
+    prompt_PT, prompt_mask_PT, *images = rows
     model = gathered_model(graph, weights)
-    last_PD, prefix = scoring.prefill(model, prompt_PT, prompt_mask_PT, images)
+    last_PD, prefix = scoring.prefill(model, prompt_PT, prompt_mask_PT, *images)
     shape = len(prompt_PT), group
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], shape)
     cache = empty_cache(prefix, group, size)
     hidden_PGD = jnp.broadcast_to(last_PD[:, None], (*shape, last_PD.shape[-1]))
-    nothing = jnp.zeros(shape, jnp.int32)
-    ready = jnp.ones(shape, bool)
+    nothing, ready = jnp.zeros(shape, jnp.int32), jnp.ones(shape, bool)
     return Session(prefix, cache, jnp.int32(0), hidden_PGD, length_PG, nothing, ready)
 
 
@@ -132,59 +130,33 @@ def generate(
       ValueError: an active answer has had its turn and nothing was appended since, the
         cache has no room for `max_tokens`, or a setting means nothing.
     """
-    vocab = model.config.vocab_size
-    check_limits(max_tokens, eos_ids, temperature, vocab)
+    limits = checked_limits(model, max_tokens, eos_ids, temperature)
     active_PG = jnp.asarray(active_PG, bool)
-    check_keys(keys_PG, len(active_PG))
     _check_turn(session, np.asarray(active_PG), True, max_tokens - 1)
     graph, weights = nnx.split(model)
-    rows = [keys_PG, active_PG, *(forced or ())]
-    keys_PG, active_PG, *forced_arrays = spread_rows(rows, weights)
+    rows = spread_rows([keys_PG, active_PG, *(forced or ())], weights)
     with using(weights):
-        return _generate(
-            graph,
-            weights,
-            session,
-            keys_PG,
-            active_PG,
-            tempering(temperature),
-            *forced_arrays,
-            max_tokens=max_tokens,
-            eos_ids=tuple(map(int, eos_ids)),
-            greedy=bool(temperature == 0),
-        )
+        return _generate(graph, weights, session, rows, tempering(temperature), limits)
 
 
 @functools.partial(
-    jit,
-    static_argnames=("graph", "max_tokens", "eos_ids", "greedy"),
-    donate_argnames=("session",),
+    jit, static_argnames=("graph", "limits"), donate_argnames=("session",)
 )
-def _generate(
-    graph,
-    weights,
-    session,
-    keys,
-    active,
-    temperature,
-    *forced,
-    max_tokens,
-    eos_ids,
-    greedy,
-):
+def _generate(graph, weights, session, rows, temperature, limits):
+    keys, active, *forced = rows
     model = gathered_model(graph, weights)
-    choose = Chooser(keys, 0 if greedy else temperature)
+    choose = Chooser(keys, 0 if limits.greedy else temperature)
     if forced:
         choose = force_tokens(choose, session.column, ForcedTokens(*forced))
     state = session.hidden, session.length, active
     kv, start = (session.prefix, session.cache), session.column
-    turn, cache = decode_turn(model, kv, start, state, max_tokens, eos_ids, choose)
+    turn, cache = decode_turn(model, kv, start, state, limits, choose)
     generated_PG = turn.mask.sum(axis=-1)
     final_PG1 = jnp.maximum(generated_PG - 1, 0)[..., None]
     last_PG = jnp.take_along_axis(turn.tokens, final_PG1, axis=-1)[..., 0]
     session = session._replace(
         cache=cache,
-        column=session.column + max_tokens - 1,
+        column=session.column + limits.max_tokens - 1,
         length=session.length + generated_PG,
         last=jnp.where(active, last_PG, session.last),
         ready=session.ready & ~active,
@@ -202,13 +174,10 @@ def append_tokens(model, session, tokens_PGT, mask_PGT):
     Returns:
       Session.
     Raises:
-      ValueError: tokens have gaps or foreign ids, they follow no turn, or the cache has
-        no room for them.
+      ValueError: they follow no turn, or the cache has no room for them.
     """
-    count_PG = check_right_padded(
-        tokens_PGT, mask_PGT, model.config.vocab_size, "What is appended to"
-    )
-    _check_turn(session, count_PG > 0, False, np.shape(mask_PGT)[-1] + 1)
+    reads_PG = np.asarray(mask_PGT).any(axis=-1)
+    _check_turn(session, reads_PG, False, np.shape(mask_PGT)[-1] + 1)
     graph, weights = nnx.split(model)
     rows = spread_rows(np.asarray([tokens_PGT, mask_PGT], np.int32), weights)
     with using(weights):
@@ -276,13 +245,11 @@ def _resume(graph, weights, session, active_PG):
 
 def _check_turn(session, active_PG, generates, columns):
     """Refuses a turn out of order, or one that does not fit into the cache."""
-    wrong = np.argwhere(active_PG & (local_rows(session.ready) != generates))
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
+    if (active_PG & (local_rows(session.ready) != generates)).any():
         raise ValueError(
-            f"Answer {place} has had its turn: append tokens before it takes another."
+            "An answer has had its turn: append tokens before it takes another."
             if generates
-            else f"Answer {place} has had no turn yet, or none since the last append."
+            else "An answer has had no turn yet, or none since the last append."
         )
     used, size = int(session.column), session.cache.positions.shape[-1]
     if used + columns > size:

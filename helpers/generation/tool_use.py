@@ -10,17 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from helpers.generation import sessions
-from helpers.generation.dialogue import Answers, padded
+from helpers.generation.dialogue import Dialogue, GrowingAnswer, packed
 from helpers.runtime import distributed
-from helpers.runtime.ranges import require, require_count
 from helpers.runtime.run_identity import describe
 from helpers.runtime.sharding import local_rows
 from helpers.text import chat
 from helpers.tools.tool import Trace, by_name, run_side_by_side
 
 
-class ToolUse:
-    """A `dialogue.Dialogue` of several turns, with tools between them.
+class ToolUse(Dialogue):
+    """A `Dialogue` of several turns, with tools between them.
 
     Args:
       grammar: of the model's family, from `helpers.tools.calls`.
@@ -32,16 +31,11 @@ class ToolUse:
       seconds: time limit for all the calls of one turn together.
 
     Raises:
-      ValueError: there is no tool, or two of one name; or a limit that is none.
+      ValueError: two tools have one name.
     """
 
     def __init__(self, grammar, tools, *, turns=3, max_result_tokens=64, seconds=10.0):
-        require_count("turns", turns)
-        require_count("max_result_tokens", max_result_tokens)
-        require("seconds", seconds, above=0)
         self.grammar, self.tools = grammar, list(by_name(tools).values())
-        if not self.tools:
-            raise ValueError("There is no tool to use: pass a list of Tool.")
         self.turns, self.seconds = turns, seconds
         self.max_result_tokens = max_result_tokens
 
@@ -110,7 +104,9 @@ class ToolUse:
                 results[p, g, : len(ids)], real[p, g, : len(ids)] = ids, 1
             active = real.any(axis=-1)
             session = sessions.append_tokens(model, session, results, real)
-        return _packed(answers, self.width(max_tokens))
+        traces = [[each.trace for each in group] for group in answers]
+        metrics = _metrics(sum(traces, []))
+        return packed(answers, self.width(max_tokens), traces, metrics)
 
     def _run(self, calling):
         """Runs the calls of all answers side by side, and gives each its results."""
@@ -120,14 +116,14 @@ class ToolUse:
             each.results = [next(results) for _ in each.verdict.calls]
 
 
-class _Conversation:
+class _Conversation(GrowingAnswer):
     """One answer as it grows: its tokens, and what they mean."""
 
     def __init__(self, use, tokenizer):
+        super().__init__()
         self.use, self.tokenizer = use, tokenizer
-        self.tokens, self.mask, self.logprobs = [], [], []
         self.segments, self.turns, self.calls = [], [], []
-        self.ended, self.results = False, []
+        self.results = []
 
     @property
     def verdict(self):
@@ -143,7 +139,7 @@ class _Conversation:
         self.turns.append(self.use.grammar.parse(text))
         self.segments.append(("assistant", text))
         self.ended = bool(ended)
-        self._add(tokens.tolist(), [1] * len(tokens), logprobs.tolist())
+        self.add_sampled(tokens.tolist(), logprobs.tolist())
 
     def append_results(self):
         """Appends the results of its last turn; returns their tokens."""
@@ -155,14 +151,9 @@ class _Conversation:
         if self.verdict.calls:
             self.calls += zip(self.verdict.calls, turn.results, strict=True)
         self.segments += [("tool", message["content"]) for message in turn.messages]
-        self.results, tokens = [], turn.tokens
-        self._add(tokens, [0] * len(tokens), [0.0] * len(tokens))
-        return tokens
-
-    def _add(self, tokens, mask, logprobs):
-        self.tokens += tokens
-        self.mask += mask
-        self.logprobs += logprobs
+        self.results = []
+        self.add_result(turn.tokens)
+        return turn.tokens
 
     @property
     def trace(self):
@@ -210,14 +201,6 @@ def turn_text(tokenizer, tokens, ended):
         skip_special_tokens=False,
         clean_up_tokenization_spaces=False,
     )
-
-
-def _packed(conversations, width):
-    """The Answers of conversations, P lists of G, padded on the right."""
-    ended = np.array([[each.ended for each in group] for group in conversations])
-    traces = [[each.trace for each in group] for group in conversations]
-    metrics = _metrics(sum(traces, []))
-    return Answers(*padded(conversations, width), ended, traces, metrics)
 
 
 def _metrics(traces):

@@ -150,10 +150,10 @@ def extract_lenient(text):
     if (value := extract_strict(text)) is not None:
         return value
     text = _plain(without_thoughts(text)).translate(_SPACES)
-    for part in (_after_last_mark(text), text):
-        if part and (values := _numbers(part)):
-            return values[-1]
-    return None
+    _, mark, rest = text.rpartition(MARK)
+    after_mark = _numbers(rest.partition("\n")[0]) if mark else []
+    numbers = after_mark or _numbers(text)
+    return numbers[-1] if numbers else None
 
 
 def ends_in_answer_line(text):
@@ -178,12 +178,12 @@ def annotations(text):
     Returns:
       A list of bools, one for each `<<`.
     """
-    return [_holds(rest.partition(">>")) for rest in _plain(text).split("<<")[1:]]
+    return [_holds(rest) for rest in _plain(text).split("<<")[1:]]
 
 
-def _holds(parts):
-    """Whether "a+b=c" is closed by >> and true."""
-    inside, closed, _ = parts
+def _holds(rest):
+    """Whether a text begins with "a+b=c>>", and the sum is right."""
+    inside, closed, _ = rest.partition(">>")
     left, equals, right = inside.partition("=")
     value = calculate(left)
     if not (closed and equals) or value is None:
@@ -208,12 +208,6 @@ def _undecorated_rest(text):
         return plain
     line = _undecorated(before.rpartition("\n")[2] + mark + rest)
     return None if line is None else line.rpartition(MARK)[2]
-
-
-def _after_last_mark(text):
-    """What follows the last mark on its line; None without a mark."""
-    before, mark, rest = text.rpartition(MARK)
-    return rest.partition("\n")[0] if mark else None
 
 
 def _numbers(text):

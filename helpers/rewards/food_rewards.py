@@ -25,34 +25,44 @@ def solved(prompts, completions, portions, **_):
     A right sum that was not looked up earns 0.0. Without food on the picture, only an
     answer that declines earns 1.0.
     """
-    return [
-        float(_is_solved(trace, wanted) if wanted else _declines(trace))
-        for trace, wanted in zip(completions, portions, strict=True)
-    ]
+
+    def score(trace, wanted):
+        if not wanted:
+            return _declines(trace)
+        calls, gold = Counter(_uses(trace, answered=True)), Counter(_gold(wanted))
+        kcal = sum(nutrition.lookup_nutrition(*p)["kcal"] for p in gold.elements())
+        return (calls & gold) == gold and _number(trace) == kcal
+
+    return _each(score, completions, portions)
 
 
 def well_formed(prompts, completions, portions, **_):
     """1.0 where there are calls, all of a known tool and none malformed."""
-    return [
-        float(bool(wanted and trace.calls) and _no_error(trace) and _right_tool(trace))
-        for trace, wanted in zip(completions, portions, strict=True)
-    ]
+
+    def score(trace, wanted):
+        known = all(call.name == nutrition.TOOL.name for call, _ in trace.calls)
+        return bool(wanted and trace.calls) and known and not _malformed(trace)
+
+    return _each(score, completions, portions)
 
 
 def right_food(prompts, completions, portions, **_):
     """The share of foods looked up, or of calls if there are more calls than foods."""
-    return [
-        _share(_foods(trace), [food for food, _ in _gold(wanted)], trace)
-        for trace, wanted in zip(completions, portions, strict=True)
-    ]
+
+    def score(trace, wanted):
+        gold = [food for food, _ in _gold(wanted)]
+        return _share([food for food, _ in _uses(trace)], gold, trace)
+
+    return _each(score, completions, portions)
 
 
 def right_grams(prompts, completions, portions, **_):
     """As `right_food`, but food and grams must both be right."""
-    return [
-        _share(_uses(trace), _gold(wanted), trace)
-        for trace, wanted in zip(completions, portions, strict=True)
-    ]
+
+    def score(trace, wanted):
+        return _share(_uses(trace), _gold(wanted), trace)
+
+    return _each(score, completions, portions)
 
 
 def tools_numbers(prompts, completions, **_):
@@ -95,20 +105,18 @@ def needless_calls(prompts, completions, portions, **_):
 
     Foods are counted, not grams: a wrong weight is not a needless call.
     """
-    scores = []
-    for trace, wanted in zip(completions, portions, strict=True):
+
+    def score(trace, wanted):
         gold = Counter(food for food, _ in _gold(wanted))
-        needed = (Counter(_foods(trace)) & gold).total()
-        scores.append(-min(len(trace.calls) - needed, MOST_CALLS) / MOST_CALLS)
-    return scores
+        needed = (Counter(food for food, _ in _uses(trace)) & gold).total()
+        return -min(len(trace.calls) - needed, MOST_CALLS) / MOST_CALLS
+
+    return _each(score, completions, portions)
 
 
 def declined(prompts, completions, portions, **_):
     """1.0 where there is no food, and the answer says so without a call; else 0.0."""
-    return [
-        float(not wanted and _declines(trace))
-        for trace, wanted in zip(completions, portions, strict=True)
-    ]
+    return _each(lambda t, wanted: not wanted and _declines(t), completions, portions)
 
 
 # For `rewards.RewardSet`. A solved conversation outweighs all the parts together, so
@@ -126,24 +134,17 @@ WEIGHTS = {
 }
 
 
-def _is_solved(trace, wanted):
-    made, gold = Counter(_uses(trace, answered=True)), Counter(_gold(wanted))
-    total = sum(
-        nutrition.lookup_nutrition(*portion)["kcal"] for portion in gold.elements()
-    )
-    return (made & gold) == gold and _number(trace) == total
+def _each(score, completions, portions):
+    return [float(score(*pair)) for pair in zip(completions, portions, strict=True)]
+
+
+def _malformed(trace):
+    return any(turn.error for turn in trace.turns)
 
 
 def _declines(trace):
-    return not trace.calls and _no_error(trace) and _last_line(trace) == NO_FOOD
-
-
-def _no_error(trace):
-    return not any(turn.error for turn in trace.turns)
-
-
-def _right_tool(trace):
-    return all(call.name == nutrition.TOOL.name for call, _ in trace.calls)
+    decides = _last_line(trace) == NO_FOOD
+    return decides and not trace.calls and not _malformed(trace)
 
 
 def _gold(wanted):
@@ -162,10 +163,6 @@ def _gold(wanted):
     return gold
 
 
-def _foods(trace):
-    return [food for food, _ in _uses(trace)]
-
-
 def _uses(trace, answered=False):
     """(Food-101 class or None, grams or None) of each call of the right tool.
 
@@ -174,19 +171,19 @@ def _uses(trace, answered=False):
     """
     uses = []
     for call, result in trace.calls:
+        if call.name != nutrition.TOOL.name or (answered and "error" in result):
+            continue
         grams = call.arguments.get("grams")
-        is_left_out = answered and "error" in result
-        if call.name == nutrition.TOOL.name and not is_left_out:
-            is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
-            food = nutrition.canonical(call.arguments.get("food"))
-            uses.append((food, grams if is_number else None))
+        is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
+        food = nutrition.canonical(call.arguments.get("food"))
+        uses.append((food, grams if is_number else None))
     return uses
 
 
-def _share(made, gold, trace):
+def _share(calls, gold, trace):
     """The share of `gold` among the calls, or of the calls if those are more."""
     most = max(len(gold), len(trace.calls))
-    return (Counter(made) & Counter(gold)).total() / most if gold else 0.0
+    return (Counter(calls) & Counter(gold)).total() / most if gold else 0.0
 
 
 def _sums(trace):

@@ -7,9 +7,8 @@ such as `answer`, one entry per completion.
 """
 
 import math
-import numbers
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,24 +16,13 @@ from helpers.rewards.answers import (
     MARK,
     annotations,
     ends_in_answer_line,
-    extract_lenient,
     extract_strict,
 )
 from helpers.tools.tool import Trace
 
-LARGEST = (2 - 2**-23) * 2.0**127  # of float32, which rewards are trained on as
+LARGEST = float(np.finfo(np.float32).max)  # rewards are trained on in float32
 
-
-class Reward(Protocol):
-    """A reward function; those below are of this kind, and so are TRL's and Tunix's."""
-
-    def __call__(
-        self, prompts: Sequence, completions: Sequence, /, *_: Any, **columns: Any
-    ) -> Sequence[float]:
-        """One number per completion; columns are further fields of the rows."""
-
-
-R = TypeVar("R", bound=Reward)
+Reward = Callable[..., Sequence[float]]  # (prompts, completions, **columns) -> scores
 
 
 class RewardError(ValueError):
@@ -55,12 +43,8 @@ def correct(prompts, completions, answer, **_):
     Raises:
       ValueError: a gold answer holds no number.
     """
-    return _matches(extract_strict, completions, answer)
-
-
-def correct_lenient(prompts, completions, answer, **_):
-    """As `correct`, but without a `####` line the last number of the text counts."""
-    return _matches(extract_lenient, completions, answer)
+    pairs = zip(completions, answer, strict=True)
+    return [float(extract_strict(answer_text(c)) == gold_number(a)) for c, a in pairs]
 
 
 def format_reward(prompts, completions, **_):
@@ -89,12 +73,7 @@ def length_penalty(limit, *, soft=0, count=len):
 
     Returns:
       A reward function. Source: DAPO, 2503.14476, eq. 13.
-
-    Raises:
-      ValueError: soft is below 0 or above the limit: it would cost to say nothing.
     """
-    if not 0 <= soft <= limit:
-        raise ValueError(f"soft is {soft}: choose 0 up to the limit, which is {limit}.")
 
     def length_penalty(prompts, completions, **_):
         over = [count(completion_text(c)) - (limit - soft) for c in completions]
@@ -110,28 +89,20 @@ class RewardSet:
       rewards: {function: weight}, or [(function, weight), ...], or one function.
 
     Raises:
-      ValueError: no function, one without a weight, two functions of the same name, or
-        a weight that is not a finite number.
+      ValueError: no function, or two functions of the same name.
     """
 
-    def __init__(self, rewards: R | Mapping[R, float] | Sequence[tuple[R, float]]):
-        pairs: Sequence[tuple[Reward, float]]
-        if callable(rewards):
-            pairs = [(rewards, 1.0)]
-        else:
-            pairs = list(rewards.items() if isinstance(rewards, Mapping) else rewards)
-        if not pairs or not all(map(_is_weighted, pairs)):
-            raise ValueError(
-                "a RewardSet takes one reward function, or {function: weight} with at "
-                f"least one, or a list of such pairs, not {_short(rewards)}. Weights "
-                "are finite numbers."
-            )
+    def __init__(
+        self, rewards: Reward | Mapping[Any, float] | Sequence[tuple[Reward, float]]
+    ):
+        pairs = [(rewards, 1.0)] if callable(rewards) else rewards
+        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         self.rewards = [(_name(function), function, w) for function, w in pairs]
         names = [name for name, _, _ in self.rewards]
-        if len(set(names)) < len(names):
+        if not names or len(set(names)) < len(names):
             raise ValueError(
-                f"two rewards have the same name: {', '.join(names)}. They are logged "
-                "by name: give one of the functions another __name__."
+                f"A RewardSet takes rewards of different names, not {names}: they are "
+                "logged by name. Give one of the functions another __name__."
             )
 
     def __call__(self, prompts, completions, **columns):
@@ -146,7 +117,7 @@ class RewardSet:
           that function, before its weight}.
 
         Raises:
-          RewardError: see `scores` and `total`.
+          RewardError: see `scores`.
         """
         scores = self.scores(prompts, completions, columns)
         count = max(len(completions), 1)
@@ -158,49 +129,23 @@ class RewardSet:
 
         Raises:
           RewardError: a function raised, or did not return one finite number per
-            completion, or a column has another length.
+            completion.
         """
-        for name, column in {"prompts": prompts, **columns}.items():
-            if len(column) != len(completions):
-                raise RewardError(
-                    f"{name} has {len(column)} entries for {len(completions)} "
-                    "completions: repeat each row of the prompts once per answer."
-                )
         return {
             f"reward/{name}": _scores(name, function, prompts, completions, columns)
             for name, function, _ in self.rewards
         }
 
     def total(self, scores) -> list[float]:
-        """The weighted sum of `scores` for each completion, in float64.
-
-        Raises:
-          RewardError: a sum is too large for float32, in which rewards are trained on.
-        """
-        weights = [weight for _, _, weight in self.rewards]
-        pairs = zip(weights, scores.values(), strict=True)
-        weighted = [weight * np.asarray(column, float) for weight, column in pairs]
-        total_N = np.asarray(sum(weighted))
-        if not (np.abs(total_N) <= LARGEST).all():
-            raise RewardError(
-                f"the rewards times their weights {weights} are beyond float32: "
-                f"{_short(total_N.tolist())}. Choose smaller weights."
-            )
-        return total_N.tolist()
+        """The weighted sum of `scores` for each completion, in float64."""
+        pairs = zip(self.rewards, scores.values(), strict=True)
+        weighted = [w * np.asarray(column, float) for (_, _, w), column in pairs]
+        return np.asarray(sum(weighted)).tolist()
 
 
 def row_columns(rows) -> dict[str, list]:
-    """The columns that a reward is given: all that every row has but its question.
-
-    Raises:
-      ValueError: a column has the name of another argument of a reward.
-    """
+    """The columns that a reward is given: all that every row has but its question."""
     names = [name for name in rows[0] if all(name in row for row in rows)]
-    if taken := {"self", "prompts", "completions"}.intersection(names):
-        raise ValueError(
-            f"The rows have a column {min(taken)!r}, which is an argument of every "
-            "reward function: give it another name."
-        )
     return {name: [row[name] for row in rows] for name in names if name != "question"}
 
 
@@ -252,25 +197,24 @@ def gold_number(answer):
     return value
 
 
-def _matches(extract, completions, answers):
-    pairs = zip(completions, answers, strict=True)
-    return [float(extract(answer_text(c)) == gold_number(a)) for c, a in pairs]
-
-
 def _scores(name, function, prompts, completions, columns):
     """One finite float per completion, or a RewardError that says what went wrong."""
+
+    def call(rows):
+        # Lists of its own, which a function may sort or change.
+        arguments = {key: list(column[rows]) for key, column in columns.items()}
+        given = list(prompts[rows]), list(completions[rows])
+        return np.asarray(function(*given, **arguments), float)
+
+    everything = slice(None)
     try:
-        result = _call(function, prompts, completions, columns)
+        scores_N = call(everything)
     except Exception as error:
-        row, reason = _first_failure(function, prompts, completions, columns)
-        what = f"raised {type(reason or error).__name__}: {reason or error}"
+        row = _first_failing_row(call, len(completions))
+        what = f"raised {type(error).__name__}: {error}"
         raise _failure(name, what, row, completions) from error
-    try:
-        scores_N = np.asarray(result, float)
-    except (TypeError, ValueError, OverflowError):  # a dict, None, a list of texts
-        scores_N = np.array(math.nan)
     if scores_N.shape != (len(completions),):
-        got = f"{len(scores_N)} scores" if scores_N.ndim == 1 else _short(result)
+        got = f"{len(scores_N)} scores" if scores_N.ndim == 1 else repr(scores_N)
         what = f"returned {got} for {len(completions)} completions"
         raise _failure(name, what, None, completions)
     for row in np.flatnonzero(~(np.abs(scores_N) <= LARGEST)):
@@ -278,34 +222,14 @@ def _scores(name, function, prompts, completions, columns):
     return scores_N.tolist()
 
 
-def _call(function, prompts, completions, columns):
-    """Calls a reward function with copies, which it may sort or change."""
-    prompts, completions, columns = map(_copied, (prompts, completions, columns))
-    return function(prompts, completions, **columns)
-
-
-def _copied(value):
-    """Lists and dicts copied at every depth; arrays and Traces, which are large, not.
-
-    A reward that tidies messages in place would otherwise change what the others see.
-    """
-    if type(value) is list:
-        return [_copied(each) for each in value]
-    if type(value) is dict:
-        return {name: _copied(each) for name, each in value.items()}
-    return value
-
-
-def _first_failure(function, prompts, completions, columns):
-    """Calls the function row by row to find the one that it cannot take."""
-    for row in range(len(completions)):
-        one = slice(row, row + 1)
-        part = {name: column[one] for name, column in columns.items()}
+def _first_failing_row(call, count):
+    """The first row for which a function raises alone; None if it never does."""
+    for row in range(count):
         try:
-            _call(function, prompts[one], completions[one], part)
-        except Exception as error:
-            return row, error
-    return None, None
+            call(slice(row, row + 1))
+        except Exception:
+            return row
+    return None
 
 
 def _failure(name, what, row, completions):
@@ -316,14 +240,6 @@ def _failure(name, what, row, completions):
         "in float32, empty and absurd ones too: return 0.0 for what it cannot read, "
         "and take **columns for the fields it does not use."
     )
-
-
-def _is_weighted(pair):
-    """Whether something is a function and its weight."""
-    if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[0])):
-        return False
-    is_number = isinstance(pair[1], numbers.Real)
-    return is_number and -LARGEST <= pair[1] <= LARGEST
 
 
 def _name(function):

@@ -40,17 +40,6 @@ class Answered(NamedTuple):
     content: Any
 
 
-def stale(sampled: int, version: int, limit: int) -> bool:
-    """Whether a piece sampled with one version is too old for an update of another.
-
-    Args:
-      sampled: the version it was sampled with.
-      version: the trainer's.
-      limit: η, the most updates there may be between the two.
-    """
-    return version - sampled > limit
-
-
 class Buffer:
     """Pieces on their way from prompts to updates.
 
@@ -61,11 +50,6 @@ class Buffer:
     """
 
     def __init__(self, draw: Callable[[], Any], pieces: int = 1, limit: int = 0):
-        if pieces < 1 or limit < 0:
-            raise ValueError(
-                f"pieces={pieces} and limit={limit}: an update needs at least one "
-                "piece, and the strictest limit is 0, where nobody runs ahead."
-            )
         self.draw, self.pieces, self.limit = draw, pieces, limit
         self.version = self.drawn = self.attempts = 0
         self.dropped = self.returned = 0  # pieces too old; pieces that were lost
@@ -166,7 +150,7 @@ class Buffer:
 
     def _drop_stale(self):
         for number, (answered, lease) in list(self.back.items()):
-            if stale(answered.version, self.version, self.limit):
+            if self.version - answered.version > self.limit:
                 del self.back[number]
                 self.due[number] = lease.request
                 self.dropped += 1

@@ -38,16 +38,12 @@ class Prediction:
 
     Attributes:
       updates: per second, without the first tenth of the run.
-      staleness: updates between sampling and learning, mean over the pieces.
       dropped: share of the answered pieces that were too old.
-      busy: share of the workers' time in which they sample what is then learned from.
       lost: pieces that went with their worker, for each one that was learned.
     """
 
     updates: float
-    staleness: float
     dropped: float
-    busy: float
     lost: float
 
 
@@ -71,19 +67,11 @@ def simulate(
       updates: of the trainer.
       seed: of all that is random.
     """
-    numbers = (*dataclasses.astuple(times), preemptions)
-    instant = min(times.sample, times.update + times.publish) <= 0
-    if workers < 1 or updates < 2 or min(numbers) < 0 or instant:
-        raise ValueError(
-            f"{workers=}, {updates=}, {preemptions=}, {times}: there is a worker, two "
-            "updates or more, and no time or rate is negative; sampling and updating "
-            "take a while."
-        )
     run = _Run(times, pieces, limit, preemptions / 3600, seed)
     for _ in range(workers):
         run.env.process(run.worker())
     run.env.run(until=run.env.process(run.trainer(updates)))
-    return run.prediction(workers)
+    return run.prediction()
 
 
 class _Run:
@@ -95,7 +83,7 @@ class _Run:
         self.buffer = Buffer(itertools.count().__next__, pieces, limit)
         self.free = self.env.event()  # a worker may begin a piece again
         self.back = self.env.event()  # a piece is back
-        self.ages: list[int] = []
+        self.learned = 0
         self.ends: list[float] = []
         self.answered = 0
 
@@ -114,9 +102,8 @@ class _Run:
 
     def alive_until(self):
         """When a worker that is up from now on will be preempted."""
-        if not self.rate:
-            return math.inf
-        return self.env.now + self.random.expovariate(self.rate)
+        lives = self.random.expovariate(self.rate) if self.rate else math.inf
+        return self.env.now + lives
 
     def worker(self):
         end = self.alive_until()
@@ -144,20 +131,18 @@ class _Run:
         for _ in range(updates):
             while (taken := self.buffer.take()) is None:
                 yield self.back
-            self.ages += [self.buffer.version - a.version for a in taken]
+            self.learned += len(taken)
             yield self.env.timeout(self.times.update + self.times.publish)
             self.buffer.learned()
             self.ends.append(self.env.now)
             self.wake("free")
 
-    def prediction(self, workers):
+    def prediction(self):
+        """Rates after the first tenth, shares of the whole run."""
         first = len(self.ends) // 10
         rate = (len(self.ends) - 1 - first) / (self.ends[-1] - self.ends[first])
-        learned = len(self.ages)
         return Prediction(
             updates=rate,
-            staleness=sum(self.ages) / learned,
             dropped=self.buffer.dropped / max(self.answered, 1),
-            busy=learned * self.times.sample / (workers * self.env.now),
-            lost=self.buffer.returned / learned,
+            lost=self.buffer.returned / self.learned,
         )

@@ -1,7 +1,7 @@
 """The batch source of asynchronous RL: the trainer draws from it as from `Rollouts`.
 
 A thread sends requests to idle workers and takes in the pieces they sample, while the
-trainer updates. What the workers are is up to the `WorkerPool`.
+trainer updates. What the workers are is up to the pool.
 """
 
 import functools
@@ -20,9 +20,9 @@ from helpers.runtime.run_identity import REMEDY, differences, listed
 from helpers.scale.buffer import Buffer, Lease
 from helpers.scale.workers import (
     Piece,
+    RayWorkerPool,
     RunStopped,
     WorkerLost,
-    WorkerPool,
     read_weights,
 )
 
@@ -78,10 +78,9 @@ def require_whole(piece: Piece, request: dict, group: int, newest: int) -> None:
         raise BrokenPiece(f"{', '.join(sorted(missing))} is missing")
     if checksum(batch) != request["checksum"]:
         raise BrokenPiece("its prompts are not those of the request")
-    tokens = batch["completion"].shape[-1:]
-    shapes = dict.fromkeys(PER_TOKEN, (prompts, group, *tokens))
-    shapes |= dict.fromkeys(PER_ANSWER, (prompts, group))
-    for name, shape in shapes.items():
+    tokens = batch["completion"].shape[-1]
+    for name in (*PER_TOKEN, *PER_ANSWER):
+        shape = (prompts, group, tokens) if name in PER_TOKEN else (prompts, group)
         if batch[name].shape != shape:
             raise BrokenPiece(f"{name} has the shape {batch[name].shape}, not {shape}")
         if not np.isfinite(batch[name]).all():
@@ -101,8 +100,6 @@ def joined(pieces: list[Piece]) -> tuple[dict[str, np.ndarray], dict[str, float]
         weights = [len(piece.batch["prompt"]) for piece in having]
         values = [piece.metrics[name] for piece in having]
         metrics[name] = float(np.average(values, weights=weights))
-    if len(pieces) == 1:
-        return pieces[0].batch, metrics
     batch = {}
     for name in pieces[0].batch:
         arrays = [piece.batch[name] for piece in pieces]
@@ -141,7 +138,8 @@ class FromWorkers(BatchSource):
     Args:
       rollouts: as for the synchronous loop, of the trainer's own model. Its prompts
         make the requests; it samples nothing.
-      pool: the workers, each with the same rollouts and a model of its own.
+      pool: the workers, each with the same rollouts and a model of its own; or what
+        has the methods of a `RayWorkerPool`.
       pieces: of one batch; every piece has as many prompts as `rollouts` draws at once.
       limit: η, how stale a piece may be.
       deadline: seconds that a worker may take for a piece, before it is replaced. The
@@ -157,7 +155,7 @@ class FromWorkers(BatchSource):
     def __init__(
         self,
         rollouts: Rollouts,
-        pool: WorkerPool,
+        pool: RayWorkerPool,
         *,
         pieces: int = 1,
         limit: int = 0,
@@ -165,15 +163,10 @@ class FromWorkers(BatchSource):
         patience: int = 6,
         say: Callable[[str], None] = print,
     ):
-        if rollouts.resample:
+        if rollouts.resample or rollouts.reward is None or jax.process_count() > 1:
             raise ValueError(
-                f"resample={rollouts.resample} draws prompts depending on answers, and "
-                "requests are drawn before them. Pass resample=0 to Rollouts."
-            )
-        if rollouts.reward is None or jax.process_count() > 1:
-            raise ValueError(
-                "Workers answer for a trainer of one process, and score: give Rollouts "
-                "a reward, and train several hosts, or by a teacher, with Rollouts."
+                "Workers answer for a trainer of one process, and score answers to "
+                "requests that are drawn before: give Rollouts a reward and resample=0."
             )
         self.rollouts, self.pool, self.model = rollouts, pool, rollouts.model
         self.longest = rollouts.longest
@@ -185,10 +178,7 @@ class FromWorkers(BatchSource):
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
         self.learned: list[int] = []  # numbers of pieces, in order
-        self.seconds: list[float] = []  # that each of them took to sample
-        self.updating: list[float] = []  # seconds from a batch to its new weights
         self.stopped: BaseException | None = None
-        self._batch_at: float | None = None  # when the last batch was returned
         self._pending: dict[Any, Pending] = {}
         self._failures = 0
         self._changed = threading.Condition()
@@ -237,8 +227,6 @@ class FromWorkers(BatchSource):
         try:
             self.pool.require_running()
             self.pool.publish(version, read_weights(self.model, self.wrt))
-            if self._batch_at is not None:
-                self.updating.append(time.monotonic() - self._batch_at)
             taken = self._wait_for_pieces()
         except RunStopped as error:
             self._stop(error)
@@ -274,8 +262,6 @@ class FromWorkers(BatchSource):
         }
         self.samples = [sample for piece in pieces for sample in piece.samples][:4]
         self.learned += [answered.number for answered in taken]
-        self.seconds += [piece.seconds for piece in pieces]
-        self._batch_at = time.monotonic()
         return batch
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ process: Ray ends them with it. Ray needs the extra `scale`; the rest does not.
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,31 +43,6 @@ class Piece(NamedTuple):
     samples: list[dict]
     version: int
     seconds: float
-
-
-class WorkerPool(Protocol):
-    """Workers that sample pieces somewhere; `RayWorkerPool` is one."""
-
-    def require_running(self) -> None:
-        """Raises RunStopped once whoever runs the workers is gone; called often."""
-
-    def workers(self) -> list[int]:
-        """The numbers of all workers that are up."""
-
-    def publish(self, version: int, arrays: dict) -> None:
-        """From now on workers sample with these weights, from `read_weights`."""
-
-    def submit(self, worker: int, request: dict) -> Any:
-        """Has a worker begin a piece; returns a hashable handle."""
-
-    def finished(self, handles: list, seconds: float) -> Iterable:
-        """Those of the handles that are done, or failed, within some seconds."""
-
-    def result(self, handle: Any) -> Piece:
-        """The piece of a finished handle; WorkerLost if there is none."""
-
-    def replace(self, worker: int) -> None:
-        """Ends a worker, in whatever state it is, and starts another in its place."""
 
 
 def read_weights(model: nnx.Module, wrt=None) -> dict[str, np.ndarray]:
@@ -158,7 +133,9 @@ class _WorkerActor(Worker):
 
 
 class RayWorkerPool:
-    """A `WorkerPool` of Ray actors, each a process with a model of its own.
+    """Workers as Ray actors, each a process with a model of its own.
+
+    `FromWorkers` takes any pool with these methods.
 
     Args:
       make: `make()` gives a worker its `Rollouts`; Ray has to be able to send it, so
@@ -225,7 +202,7 @@ class RayWorkerPool:
         return self.actors[worker].answer_with.remote(*self._published, request)
 
     def finished(self, handles: list, seconds: float) -> list:
-        """Those that are done, or failed; see `WorkerPool`."""
+        """Those of the handles that are done, or failed, within some seconds."""
         if not handles:
             time.sleep(seconds)
             return []

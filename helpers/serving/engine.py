@@ -82,18 +82,8 @@ class Engine:
     """
 
     def __init__(
-        self,
-        model,
-        eos_ids,
-        *,
-        blocks: int,
-        size: int = 16,
-        places: int = 8,
-        longest: int = 128,
-        chunk: int = 32,
+        self, model, eos_ids, *, blocks, size=16, places=8, longest=128, chunk=32
     ):
-        if min(places, longest, chunk) < 1:
-            raise ValueError("places, longest and chunk must be 1 or more.")
         require_positions(model.config, longest, f"A text of longest={longest}")
         self.pool = BlockPool(blocks, size)
         self.pages = paged_cache.empty_pages(model, blocks, size)
@@ -128,35 +118,27 @@ class Engine:
                 f"A group of {len(group)}: there are {self.places} places."
             )
         for request in group:
-            self._check(request)
             request.prompt = tuple(int(token) for token in request.prompt)  # a copy
+            self._check(request.prompt, request.max_tokens)
         if any(request.prompt != group[0].prompt for request in group):
             raise ValueError("The requests of a group have one prompt: these differ.")
         self.waiting.append(group)
         return group
 
-    def _check(self, request):
-        """Refuses a request that could never be answered, or was submitted before."""
-        prompt, budget = np.asarray(request.prompt), request.max_tokens
-        if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not prompt.size:
-            raise ValueError("A prompt is a list of one token or more.")
-        if prompt.min() < 0 or prompt.max() >= self.vocab:
+    def _check(self, prompt, max_tokens):
+        """Refuses a request that could never be answered."""
+        if not prompt or min(prompt) < 0 or max(prompt) >= self.vocab:
             raise ValueError(
-                f"The prompt has tokens outside of the model's vocabulary of "
-                f"{self.vocab}: encode it with the model's own tokenizer."
+                "A prompt is a list of one token or more, each of the model's "
+                f"vocabulary of {self.vocab}: encode it with the model's own tokenizer."
             )
-        if self.image_token in request.prompt:
+        if self.image_token in prompt:
             raise ValueError("This engine takes no pictures: ask in words alone.")
-        if budget < 1 or request.temperature < 0 or request.answer or request.ended:
-            raise ValueError(
-                f"A new request has no answer yet, max_tokens of 1 or more, and a "
-                f"temperature of 0 or more: {request!r:.200} has not."
-            )
         most = min(self.longest, len(self.pool.users) * self.pool.size)
-        if len(prompt) + budget > most:
+        if max_tokens < 1 or len(prompt) + max_tokens > most:
             raise ValueError(
-                f"{len(prompt)} tokens and {budget} more are over the {most} that a "
-                "text may have here: shorten it, or make the engine larger."
+                f"{len(prompt)} tokens and {max_tokens} more: an answer has one or more"
+                f", and the text at most {most}. Shorten it, or make the engine larger."
             )
 
     def step(self) -> list[Request]:
@@ -262,16 +244,16 @@ class Engine:
         new, mask = np.zeros((2, rows, width), np.int32)
         table = np.zeros((rows, self.width), np.int32)
         seen = np.zeros(rows, np.int32)
-        for row, (each, own) in enumerate(zip(several, tokens, strict=True)):
-            new[row, : len(own)], mask[row, : len(own)] = own, 1
+        for row, (each, fresh) in enumerate(zip(several, tokens, strict=True)):
+            new[row, : len(fresh)], mask[row, : len(fresh)] = fresh, 1
             table[row, : len(each.text.blocks)] = each.text.blocks
             seen[row] = each.computed
         logits, self.pages = paged_cache.read(
             self.graph, self.weights, self.pages, new, mask, table, seen
         )
         self.passes += 1
-        for each, own in zip(several, tokens, strict=True):
-            each.computed += len(own)
+        for each, fresh in zip(several, tokens, strict=True):
+            each.computed += len(fresh)
             self.pool.written(each.text, each.computed)
         return logits
 

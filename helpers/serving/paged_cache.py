@@ -13,6 +13,7 @@ Axes: L layers, N blocks, S tokens in a block, K key heads, H head width, B text
 T new tokens of each, M blocks in a table.
 """
 
+import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -30,15 +31,15 @@ class OutOfBlocks(RuntimeError):
     """Every block is in use: close a text, or wait until one is closed."""
 
 
+@dataclasses.dataclass(eq=False)
 class Text:
     """A text in the cache: its tokens, and the blocks that store them, in order.
 
     Made by `BlockPool.open` and `BlockPool.fork`; the pool changes it.
     """
 
-    def __init__(self, tokens: Iterable[int]):
-        self.tokens = [int(token) for token in tokens]
-        self.blocks: list[int] = []
+    tokens: list[int]
+    blocks: list[int]
 
 
 class Place(NamedTuple):
@@ -63,10 +64,6 @@ class BlockPool:
     """
 
     def __init__(self, blocks: int, size: int):
-        if blocks < 1 or size < 1:
-            raise ValueError(
-                f"{blocks} blocks of {size} tokens: both must be 1 or more."
-            )
         self.size = size
         self.users = [0] * blocks
         self._empty = list(range(blocks))[::-1]
@@ -92,19 +89,19 @@ class BlockPool:
         Raises:
           OutOfBlocks: there are not enough blocks; nothing has changed then.
         """
-        text = Text(tokens)
-        shared = self._shared(text.tokens)
+        tokens = [int(token) for token in tokens]
+        shared = self._shared(tokens)
         unused = sum(self.users[block] == 0 for block in shared)
-        count = -(-len(text.tokens) // self.size) - len(shared)
+        count = -(-len(tokens) // self.size) - len(shared)
         if count > self.free - unused:
             raise OutOfBlocks(
-                f"{len(text.tokens)} tokens need {count} blocks of {self.size}, and "
+                f"{len(tokens)} tokens need {count} blocks of {self.size}, and "
                 f"{self.free - unused} are free."
             )
         for block in shared:
             self._use(block)
-        text.blocks = shared + [self._take() for _ in range(count)]
-        return text, len(shared) * self.size
+        blocks = shared + [self._take() for _ in range(count)]
+        return Text(tokens, blocks), len(shared) * self.size
 
     def append(self, text: Text, token: int) -> Place:
         """The place of a text's next token; copies a block that others share.
@@ -124,11 +121,9 @@ class BlockPool:
 
     def fork(self, text: Text) -> Text:
         """Another text with the same tokens; takes no block until one of them grows."""
-        twin = Text(text.tokens)
-        twin.blocks = list(text.blocks)
-        for block in twin.blocks:
+        for block in text.blocks:
             self._use(block)
-        return twin
+        return Text(list(text.tokens), list(text.blocks))
 
     def written(self, text: Text, count: int) -> None:
         """Notes that the first `count` tokens' keys and values are in the cache.
@@ -139,8 +134,8 @@ class BlockPool:
         for i in range(count // self.size):
             block = text.blocks[i]
             if block not in self._content:
-                own = text.tokens[i * self.size : (i + 1) * self.size]
-                content = before, tuple(own)
+                tokens = text.tokens[i * self.size : (i + 1) * self.size]
+                content = before, tuple(tokens)
                 if content in self._by_content:  # another text has computed the same
                     block = self._by_content[content]
                 else:

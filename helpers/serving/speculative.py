@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from helpers.generation.dialogue import OneTurn
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.next_token import draw
 from helpers.generation.sampling import (
     Completions,
+    checked_limits,
     empty_cache,
     gathered_model,
     prepared,
@@ -145,25 +146,18 @@ def generate(
     Args:
       model: the target, a Transformer.
       drafter: from `drafters`, of the same vocabulary.
-      The others are those of `sampling.generate`; without top_k, top_p and pictures.
+      The others are those of `sampling.generate`; without pictures.
     Raises:
       ValueError: the drafter cannot draft for this target, or a prompt cannot be read.
     """
     drafter.check(model)
+    limits = checked_limits(model, max_tokens, eos_ids, temperature)
     graph, weights, rows = prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG
     )
+    heat, draft = jnp.float32(temperature), nnx.split(drafter)
     with using(weights):
-        return _generate(
-            graph,
-            weights,
-            *nnx.split(drafter),
-            *rows,
-            jnp.float32(temperature),
-            max_tokens=max_tokens,
-            eos_ids=tuple(eos_ids),
-            greedy=temperature == 0,
-        )
+        return _generate(graph, weights, *draft, rows, heat, limits)
 
 
 class _State(NamedTuple):
@@ -177,29 +171,16 @@ class _State(NamedTuple):
     accepted: jax.Array
 
 
-@functools.partial(
-    jit, static_argnames=("graph", "draft_graph", "max_tokens", "eos_ids", "greedy")
-)
-def _generate(
-    graph,
-    weights,
-    draft_graph,
-    draft_weights,
-    prompt_PT,
-    prompt_mask_PT,
-    keys_PG,
-    temperature,
-    *,
-    max_tokens,
-    eos_ids,
-    greedy,
-):
+@functools.partial(jit, static_argnames=("graph", "draft_graph", "limits"))
+def _generate(graph, weights, draft_graph, draft_weights, rows, temperature, limits):
+    prompt_PT, prompt_mask_PT, keys_PG = rows
     model = gathered_model(graph, weights)
     drafter = nnx.merge(draft_graph, draft_weights)
+    max_tokens = limits.max_tokens
     (P, G), room = keys_PG.shape, max_tokens + drafter.block + 1
     length_P = prompt_mask_PT.sum(axis=1)
-    eos = jnp.asarray(eos_ids, jnp.int32)
-    temperature_or_none = None if greedy else temperature
+    eos = jnp.asarray(limits.eos_ids, jnp.int32)
+    temperature_or_none = None if limits.greedy else temperature
 
     def unfinished(carry):
         state, _, _ = carry
@@ -309,7 +290,7 @@ def _speculated(state, max_tokens):
     return Speculated(completions, state.passes, state.accepted)
 
 
-class SpeculativeTurn(OneTurn):
+class SpeculativeTurn(Dialogue):
     """A `Dialogue` of one turn: `Rollouts(…, tools=SpeculativeTurn(drafter))`.
 
     The answers have the same distribution as without a drafter, and their
@@ -329,7 +310,7 @@ class SpeculativeTurn(OneTurn):
         return {f"drafter: {name}": x for name, x in describe(self.drafter).items()}
 
     def sampled(self, model, prompts, keys, **settings):
-        """As `OneTurn.sampled`; its metric is `tokens_per_pass`, of the whole batch.
+        """As `Dialogue.sampled`; its metric is `tokens_per_pass`, of the whole batch.
 
         Raises:
           ValueError: the prompts have pictures.

@@ -157,16 +157,9 @@ def rollout(
     tokens = rows((prompts, prompt_tokens), jnp.int32)
     number = jax.ShapeDtypeStruct((), jnp.float32, sharding=one)
     images = [rows(*each) for each in _pictures(prompts, model.config.vision).values()]
-    generate = functools.partial(
-        sampling._generate.plain,
-        graph,
-        max_tokens=completion_tokens,
-        eos_ids=(1,),
-        greedy=greedy,
-        top_k=0,
-        nucleus=False,
-    )
     heat = number if greedy else tempering(1.0)
-    keys = rows(keys.shape, keys.dtype)
-    arguments = (_placed(state, mesh), tokens, tokens, keys, heat, number, *images)
+    batch = [tokens, tokens, rows(keys.shape, keys.dtype), *images]
+    limits = sampling.Limits(completion_tokens, (1,), greedy)
+    generate = functools.partial(sampling._generate.plain, graph, limits=limits)
+    arguments = (_placed(state, mesh), batch, heat)
     return jax.jit(generate), arguments

@@ -10,25 +10,25 @@ ROOT = HERE.parents[1]
 
 
 def run(python, scratch, *words):
-    """Runs a script of this folder there; fails with the end of what it said.
+    """Runs a script of this folder there; fails with the end of its output.
 
     Args:
       python: of the engine.
       scratch: a folder, which is its home as well: engines keep settings there.
       words: the script's name, and its arguments.
     """
-    own = {"PYTHONPATH": f"{ROOT}:{HERE}", "JAX_PLATFORMS": "cpu"}
-    own |= {"HF_HUB_OFFLINE": "1", "HOME": str(scratch)}
+    env = {"PYTHONPATH": f"{ROOT}:{HERE}", "JAX_PLATFORMS": "cpu"}
+    env |= {"HF_HUB_OFFLINE": "1", "HOME": str(scratch)}
     command = [str(python), str(HERE / words[0]), *map(str, words[1:])]
-    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
+    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
     if done.returncode:
-        said = f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-        raise SystemExit(f"{words[0]} ended with {done.returncode}:\n{said}")
+        text = f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+        raise SystemExit(f"{words[0]} ended with {done.returncode}:\n{text}")
 
 
-def told_by(engine, python, asked, scratch):
-    """What `<engine>_step.py` writes of what it is asked, a dict for JSON."""
-    file, out = scratch / "asked.json", scratch / f"{engine}.json"
-    file.write_text(json.dumps(asked | {"out": str(out)}))
+def run_step(engine, python, inputs, scratch):
+    """What `<engine>_step.py` writes of these inputs, a dict for JSON."""
+    file, out = scratch / "inputs.json", scratch / f"{engine}.json"
+    file.write_text(json.dumps(inputs | {"out": str(out)}))
     run(python, scratch, f"{engine}_step.py", file)
     return json.loads(out.read_text())

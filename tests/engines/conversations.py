@@ -41,13 +41,13 @@ def in_one_turn():
     ]
 
 
-def require(told, expected, engine):
+def require(theirs, expected, engine):
     """Fails where an engine got other scores than are written down.
 
     Args:
-      told: a row of scores for each conversation, as `rewards` are ordered.
+      theirs: a row of scores for each conversation, as `rewards` are ordered.
     """
-    assert len(told) == len(expected) > 0
-    for row, scores in zip(told, expected, strict=True):
+    assert len(theirs) == len(expected) > 0
+    for row, scores in zip(theirs, expected, strict=True):
         apart = max(abs(a - b) for a, b in zip(row, scores, strict=True))
         assert apart < 1e-6, f"{engine}: {row} where {scores} is written"

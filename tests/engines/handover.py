@@ -6,7 +6,7 @@ Without a word all of them but MaxText, which wants Python 3.12 and 2 GB.
 
 Each engine has an environment of its own under build/engines, made here with pip. In
 TRL and Tunix a model that the course wrote takes one real step of GRPO, rewarded by
-`correct`, `format_reward` and `length_penalty` as they are; what they said is compared
+`correct`, `format_reward` and `length_penalty` as they are; their scores are compared
 with what they say here, and food rewards with what is written of conversations. Tunix's
 loaders read our weights, and we read theirs. XPK makes the JobSets of rows (it starts
 nothing), compared with the slices of `helpers.handover`, and with JobSet's schema where
@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "tests" / "handover"))
 
 import other_engines  # noqa: E402
 import weights_out  # noqa: E402
-from ask import told_by  # noqa: E402
+from ask import run_step  # noqa: E402
 from bench import PEERS, environment  # noqa: E402
 from handover_orders import LLAMA, OWN  # noqa: E402
 
@@ -59,26 +59,26 @@ def rows():
 
 def step(engine, python, scratch):
     """One real step in an engine; its rewards are those that we give."""
-    asked = {"rows": rows(), **SIZES}
-    asked["model"] = str(ROOT / "data" / "tiny" / "sft")
+    inputs = {"rows": rows(), **SIZES}
+    inputs["model"] = str(ROOT / "data" / "tiny" / "sft")
     if engine == "tunix":  # its Gemma 3 has one pattern of layers, ours another
-        asked["model"] = str(scratch / "qwen3")
+        inputs["model"] = str(scratch / "qwen3")
         weights_out.write("qwen3", scratch / "qwen3")
-    found = told_by(engine, python, asked, scratch)
+    results = run_step(engine, python, inputs, scratch)
     answers = QUESTIONS * SIZES["group"]
     for function in rewards():
-        told = found["rewards"][function.__name__]
-        assert len(told["scores"]) == len(told["completions"]) >= answers
-        columns = {"answer": told["answer"]}
-        here = function(told["completions"], told["completions"], **columns)
-        assert told["scores"] == here, f"{function.__name__}: {told['scores']} {here}"
-    assert found["moved"] > 0, "no weight moved"
-    varied = len(set(found["rewards"]["length_penalty"]["scores"]))
+        calls = results["rewards"][function.__name__]
+        assert len(calls["scores"]) == len(calls["completions"]) >= answers
+        columns = {"answer": calls["answer"]}
+        here = function(calls["completions"], calls["completions"], **columns)
+        assert calls["scores"] == here, f"{function.__name__}: {calls['scores']} {here}"
+    assert results["moved"] > 0, "no weight moved"
+    varied = len(set(results["rewards"]["length_penalty"]["scores"]))
     print(
-        f"{engine} {found['version']}: one step of GRPO, {answers} answers, {varied} "
+        f"{engine} {results['version']}: one step of GRPO, {answers} answers, {varied} "
         "different length penalties, rewards as here; weights moved "
-        f"{found['moved']:.1e}; food rewards of {found['conversations']} hand-written "
-        "conversations as written"
+        f"{results['moved']:.1e}; food rewards of {results['conversations']} "
+        "hand-written conversations as written"
     )
 
 

@@ -30,16 +30,16 @@ class Absent(types.ModuleType):
 
 def without_vllm():
     """Lets MaxText's RL trainer be imported; what it says of itself without that."""
-    said = ""
+    text = ""
     try:
         importlib.import_module("maxtext.trainers.post_train.rl.train_rl")
     except ImportError as error:
-        said = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"
     for name in ("maxtext_vllm_adapter", "maxtext_vllm_rollout"):
         whole = f"{vllm.__name__}.{name}"
         sys.modules[whole] = Absent(whole)
         setattr(vllm, name, sys.modules[whole])
-    return said
+    return text
 
 
 def settings(words, changes):
@@ -55,15 +55,15 @@ def settings(words, changes):
     return pyconfig.initialize(argv, config_class=kinds.RLConfig)
 
 
-def scored(config, asked):
+def scored(config, inputs):
     """What MaxText's reward stack says of texts, function by function."""
     from maxtext.trainers.post_train.rl import train_rl
 
     functions = train_rl.build_reward_fns(
         config, lambda function: train_rl._RewardFn(function, config)
     )
-    columns = {"answer": asked["answers"], "portions": asked["portions"]}
-    texts = asked["texts"]
+    columns = {"answer": inputs["answers"], "portions": inputs["portions"]}
+    texts = inputs["texts"]
     for function in functions:  # its worker processes get them pickled
         pickle.dumps(function.fn)
     return {
@@ -74,36 +74,38 @@ def scored(config, asked):
 
 def main():
     """Does what the file of the command line asks for."""
-    asked = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    here = pathlib.Path(asked["out"]).parent
+    inputs = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    here = pathlib.Path(inputs["out"]).parent
     refused = without_vllm()
     from maxtext.trainers.post_train.rl import train_rl
 
-    pandas.DataFrame(asked["rows"]).to_parquet(here / "rows.parquet")
-    changes = asked["changes"] | {
+    pandas.DataFrame(inputs["rows"]).to_parquet(here / "rows.parquet")
+    changes = inputs["changes"] | {
         "base_output_directory": str(here),
         "hardware": "cpu",
         "dataset_name": "rows",
         "hf_train_files": str(here / "rows.parquet"),
         "num_test_batches": "0",
         "num_batches": "1",
-        "batch_size": str(len(asked["rows"])),
+        "batch_size": str(len(inputs["rows"])),
     }
-    found = {
+    results = {
         "version": importlib.metadata.version("maxtext"),
         "refused": refused,
         "settings": {},
     }
-    for algorithm, words in asked["commands"].items():
+    for algorithm, words in inputs["commands"].items():
         config = settings(words, changes)
         read = config.rl.model_dump(mode="json")
-        found["settings"][algorithm] = {f"rl.{k}": str(v) for k, v in read.items()}
-    found["scores"] = scored(config, asked)
-    tokenizer = AutoTokenizer.from_pretrained(asked["model"])
+        results["settings"][algorithm] = {f"rl.{k}": str(v) for k, v in read.items()}
+    results["scores"] = scored(config, inputs)
+    tokenizer = AutoTokenizer.from_pretrained(inputs["model"])
     rows, _ = train_rl.prepare_datasets(config, tokenizer)
     (batch,) = list(rows)
-    found["batch"] = {name: [str(x) for x in column] for name, column in batch.items()}
-    pathlib.Path(asked["out"]).write_text(json.dumps(found))
+    results["batch"] = {
+        name: [str(x) for x in column] for name, column in batch.items()
+    }
+    pathlib.Path(inputs["out"]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import weights_out
-from ask import ROOT, run, told_by
+from ask import ROOT, run, run_step
 from conversations import CASES
 from handover_orders import LLAMA
 
@@ -39,36 +39,36 @@ def through_tunix(python, scratch):
     for folder in folders:
         weights_out.write(folder.name, folder)
     run(python, scratch, "tunix_weights.py", *folders)
-    found = json.loads((scratch / "weights" / "found.json").read_text())
+    results = json.loads((scratch / "weights" / "results.json").read_text())
     for folder in folders:
-        there = found["gaps"][folder.name]
+        there = results["gaps"][folder.name]
         assert there < CLOSE, f"Tunix reads our {folder.name} otherwise: {there}"
-        said = f"tunix: our {folder.name} there {there:.1e} from ours"
+        text = f"tunix: our {folder.name} there {there:.1e} from ours"
         back = folder.with_name(f"{folder.name}-back")
         if back.is_dir():
             theirs = np.load(back / "logits.npy")
             moved = np.abs(theirs - np.load(folder / "logits.npy")).max()
             apart = np.abs(weights_out.read(back) - theirs).max()
             assert apart < CLOSE < moved, f"{folder.name}: {apart}, moved {moved}"
-            said += f"; back with adapters merged, which move logits by {moved:.1f},"
-            said += f" {apart:.1e}"
-        print(said)
+            text += f"; back with adapters merged, which move logits by {moved:.1f},"
+            text += f" {apart:.1e}"
+        print(text)
 
 
 def in_maxtext(python, scratch):
     """Our settings, rewards and rows in MaxText."""
-    asked = maxtext_asks()
-    found = told_by("maxtext", python, asked, scratch)
-    for algorithm, words in asked["commands"].items():
+    inputs = maxtext_inputs()
+    results = run_step("maxtext", python, inputs, scratch)
+    for algorithm, words in inputs["commands"].items():
         given = dict(word.split("=", 1) for word in words)
         wanted = {name: x for name, x in given.items() if name.startswith("rl.")}
-        read = {name: found["settings"][algorithm][name] for name in wanted}
+        read = {name: results["settings"][algorithm][name] for name in wanted}
         same = all(_same(read[name], x) for name, x in wanted.items())
         assert same, f"{algorithm}: MaxText reads {read} of {wanted}"
-    texts = asked["texts"]
-    answers = [json.loads(x)[0] for x in asked["answers"]]
+    texts = inputs["texts"]
+    answers = [json.loads(x)[0] for x in inputs["answers"]]
     traces = [trace(HERMES, [text], [nutrition.TOOL]) for text in texts]
-    portions = [json.loads(x) for x in asked["portions"]]
+    portions = [json.loads(x) for x in inputs["portions"]]
     totals, _ = RewardSet(food_rewards.WEIGHTS)(texts, traces, portions=portions)
     ours = {
         "correct": correct(texts, texts, answers),
@@ -76,20 +76,20 @@ def in_maxtext(python, scratch):
         "length_penalty": length_penalty(2000, soft=400)(texts, texts),
         "food": totals,
     }
-    assert found["scores"] == ours, f"{found['scores']} {ours}"
+    assert results["scores"] == ours, f"{results['scores']} {ours}"
     golds = sorted(
-        json.dumps([row["answer"].split("#### ")[1]]) for row in asked["rows"]
+        json.dumps([row["answer"].split("#### ")[1]]) for row in inputs["rows"]
     )
-    assert sorted(found["batch"]["answer"]) == golds
+    assert sorted(results["batch"]["answer"]) == golds
     print(
-        f"maxtext {found['version']}: settings of {[*asked['commands']]} read as given;"
-        f" {len(ours)} rewards of {len(texts)} texts as here; a batch of "
-        f"{len(golds)} rows; without the stand-in for vLLM: {found['refused']}"
+        f"maxtext {results['version']}: settings of {[*inputs['commands']]} read as "
+        f"given; {len(ours)} rewards of {len(texts)} texts as here; a batch of "
+        f"{len(golds)} rows; without the stand-in for vLLM: {results['refused']}"
     )
 
 
-def maxtext_asks():
-    """What `maxtext_step.py` is asked."""
+def maxtext_inputs():
+    """The inputs of `maxtext_step.py`."""
     here = ROOT / "helpers" / "handover"
     call = HERMES.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
     texts = ["2 + 2\n#### 4", "four", "x" * 1800, f"I see pizza. {call}"]

@@ -1,4 +1,4 @@
-"""Reward functions that note what they are asked, and what they say."""
+"""Reward functions that note their inputs and their scores."""
 
 import functools
 

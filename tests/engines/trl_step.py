@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 
-def judged(trainer):
+def scored(trainer):
     """What the trainer's own call of rewards says of hand-written conversations.
 
-    TRL tells rewards the messages, tool results included.
+    TRL gives rewards the messages, tool results included.
     """
     given = conversations.in_messages()
     trainer.reward_funcs = conversations.rewards()
@@ -39,18 +39,18 @@ def judged(trainer):
 
 def main():
     """Takes the step that the file of the command line asks for."""
-    asked = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    inputs = json.loads(pathlib.Path(sys.argv[1]).read_text())
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(asked["model"], dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(asked["model"], padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(inputs["model"], dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(inputs["model"], padding_side="left")
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     rows = [
         {
             "prompt": [{"role": "user", "content": row["question"]}],
             "answer": row["answer"],
         }
-        for row in asked["rows"]
+        for row in inputs["rows"]
     ]
     notes: dict = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -61,9 +61,9 @@ def main():
                 output_dir=folder,
                 max_steps=1,
                 learning_rate=1e-4,
-                per_device_train_batch_size=len(rows) * asked["group"],
-                num_generations=asked["group"],
-                max_completion_length=asked["max_tokens"],
+                per_device_train_batch_size=len(rows) * inputs["group"],
+                num_generations=inputs["group"],
+                max_completion_length=inputs["max_tokens"],
                 temperature=1.0,
                 beta=0.0,
                 use_cpu=True,
@@ -82,12 +82,12 @@ def main():
         for name, p in model.named_parameters()
     )
     version = importlib.metadata.version("trl")
-    found = {"version": version, "rewards": notes, "moved": moved}
+    results = {"version": version, "rewards": notes, "moved": moved}
     conversations.require(
-        judged(trainer), [scores for *_, scores in conversations.in_messages()], "trl"
+        scored(trainer), [scores for *_, scores in conversations.in_messages()], "trl"
     )
-    found["conversations"] = len(conversations.in_messages())
-    pathlib.Path(asked["out"]).write_text(json.dumps(found))
+    results["conversations"] = len(conversations.in_messages())
+    pathlib.Path(inputs["out"]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ NEVER = 10**9
 PROMPT = 96  # tokens
 
 
-def cluster(actor, tokenizer, asked, mesh):
+def cluster(actor, tokenizer, inputs, mesh):
     """The actor and its sampler on one device."""
     roles = (rl_cluster.Role.ACTOR, rl_cluster.Role.REFERENCE, rl_cluster.Role.ROLLOUT)
     return rl_cluster.RLCluster(
@@ -38,13 +38,13 @@ def cluster(actor, tokenizer, asked, mesh):
                 actor_optimizer=optax.adamw(1e-4),
                 eval_every_n_steps=NEVER,
                 max_steps=1,
-                mini_batch_size=len(asked["rows"]),
-                train_micro_batch_size=len(asked["rows"]),
+                mini_batch_size=len(inputs["rows"]),
+                train_micro_batch_size=len(inputs["rows"]),
             ),
             rollout_config=RolloutConfig(
-                max_tokens_to_generate=asked["max_tokens"],
+                max_tokens_to_generate=inputs["max_tokens"],
                 max_prompt_length=PROMPT,
-                kv_cache_size=PROMPT + asked["max_tokens"],
+                kv_cache_size=PROMPT + inputs["max_tokens"],
                 temperature=1.0,
                 top_p=1.0,
                 top_k=None,
@@ -53,10 +53,10 @@ def cluster(actor, tokenizer, asked, mesh):
     )
 
 
-def judged(learner):
+def scored(learner):
     """What the learner's own call of rewards says of hand-written turns.
 
-    Tunix tells rewards texts, and adds up what they say: they are asked one by one.
+    Tunix tells rewards texts, and adds up their scores: they are called one by one.
     """
     texts, portions, _ = zip(*conversations.in_one_turn(), strict=True)
     columns = []
@@ -74,12 +74,12 @@ def judged(learner):
 
 def main():
     """Takes the step that the file of the command line asks for."""
-    asked = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    inputs = json.loads(pathlib.Path(sys.argv[1]).read_text())
     auto = jax.sharding.AxisType.Auto
     mesh = jax.make_mesh((1, 1), ("fsdp", "tp"), axis_types=(auto, auto))
-    tokenizer = AutoTokenizer.from_pretrained(asked["model"])
+    tokenizer = AutoTokenizer.from_pretrained(inputs["model"])
     with mesh:
-        actor, _ = tunix_weights.load(pathlib.Path(asked["model"]), mesh)
+        actor, _ = tunix_weights.load(pathlib.Path(inputs["model"]), mesh)
     before = [np.array(x) for x in jax.tree.leaves(nnx.state(actor, nnx.Param))]
     prompts = [
         tokenizer.apply_chat_template(
@@ -87,34 +87,34 @@ def main():
             add_generation_prompt=True,
             tokenize=False,
         )
-        for row in asked["rows"]
+        for row in inputs["rows"]
     ]
     batch = {
         "prompts": np.array(prompts, dtype=object),
-        "answer": np.array([row["answer"] for row in asked["rows"]], dtype=object),
+        "answer": np.array([row["answer"] for row in inputs["rows"]], dtype=object),
     }
     notes: dict = {}
-    actors = cluster(actor, tokenizer, asked, mesh)
+    actors = cluster(actor, tokenizer, inputs, mesh)
     learner = GRPOLearner(
         rl_cluster=actors,
         reward_fns=recorded_rewards.recording(notes),
         algo_config=GRPOConfig(
-            num_generations=asked["group"], num_iterations=1, beta=0.0
+            num_generations=inputs["group"], num_iterations=1, beta=0.0
         ),
     )
     learner.train([batch])
     model = actors.actor_trainer.model
     after = [np.array(x) for x in jax.tree.leaves(nnx.state(model, nnx.Param))]
     pairs = zip(before, after, strict=True)
-    found = {
+    results = {
         "version": importlib.metadata.version("google-tunix"),
         "rewards": notes,
         "moved": max(float(np.abs(a - b).max()) for a, b in pairs),
     }
     turns = conversations.in_one_turn()
-    conversations.require(judged(learner), [row for *_, row in turns], "tunix")
-    found["conversations"] = len(turns)
-    pathlib.Path(asked["out"]).write_text(json.dumps(found))
+    conversations.require(scored(learner), [row for *_, row in turns], "tunix")
+    results["conversations"] = len(turns)
+    pathlib.Path(inputs["out"]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

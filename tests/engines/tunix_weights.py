@@ -2,8 +2,8 @@
 
     python tunix_weights.py FOLDER...      each with a model.safetensors and logits.npy
 
-Writes what it found into found.json beside the first folder, and for every family that
-Tunix can write, a folder of the model with adapters merged and its own logits.
+Writes the gaps into results.json beside the first folder, and for every family that
+Tunix can write, a folder of the model with adapters merged and its logits.
 """
 
 import importlib
@@ -22,29 +22,29 @@ LOADERS = {"gemma3_text": "gemma3", "qwen2": "qwen2", "qwen3": "qwen3"}
 RANK, ALPHA = 4, 8.0
 
 
-def settings(told):
+def settings(sizes):
     """Tunix's sizes of a model, by its config.json."""
     shared = {
-        "num_layers": told["num_hidden_layers"],
-        "embed_dim": told["hidden_size"],
-        "hidden_dim": told["intermediate_size"],
-        "num_heads": told["num_attention_heads"],
-        "head_dim": told["head_dim"],
-        "num_kv_heads": told["num_key_value_heads"],
+        "num_layers": sizes["num_hidden_layers"],
+        "embed_dim": sizes["hidden_size"],
+        "hidden_dim": sizes["intermediate_size"],
+        "num_heads": sizes["num_attention_heads"],
+        "head_dim": sizes["head_dim"],
+        "num_kv_heads": sizes["num_key_value_heads"],
         "param_dtype": jnp.float32,
     }
-    if told["model_type"] == "gemma3_text":
-        stretch = told.get("rope_scaling") or {}
+    if sizes["model_type"] == "gemma3_text":
+        stretch = sizes.get("rope_scaling") or {}
         return shared | {
-            "num_embed": told["vocab_size"],
-            "sliding_window_size": told["sliding_window"],
-            "global_base_frequency": int(told["rope_theta"]),
+            "num_embed": sizes["vocab_size"],
+            "sliding_window_size": sizes["sliding_window"],
+            "global_base_frequency": int(sizes["rope_theta"]),
             "global_scale_factor": stretch.get("factor", 1.0),
         }
     return shared | {
-        "vocab_size": told["vocab_size"],
-        "rope_theta": int(told["rope_theta"]),
-        "norm_eps": told["rms_norm_eps"],
+        "vocab_size": sizes["vocab_size"],
+        "rope_theta": int(sizes["rope_theta"]),
+        "norm_eps": sizes["rms_norm_eps"],
         "use_tied_embedding": True,
         "dtype": jnp.float32,
     }
@@ -52,13 +52,13 @@ def settings(told):
 
 def load(folder, mesh):
     """(Tunix's model of a folder, its module of parameters)."""
-    told = json.loads((folder / "config.json").read_text())
-    told.setdefault("head_dim", told["hidden_size"] // told["num_attention_heads"])
-    family = LOADERS[told["model_type"]]
+    sizes = json.loads((folder / "config.json").read_text())
+    sizes.setdefault("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
+    family = LOADERS[sizes["model_type"]]
     module = importlib.import_module(f"tunix.models.{family}.model")
     name = "params_safetensors" if family == "gemma3" else "params"
     loader = importlib.import_module(f"tunix.models.{family}.{name}")
-    config = module.ModelConfig(**settings(told))
+    config = module.ModelConfig(**settings(sizes))
     made = loader.create_model_from_safe_tensors(
         str(folder), config, mesh, dtype=jnp.float32
     )
@@ -99,12 +99,14 @@ def main():
     """Loads every folder of the command line, and writes back what can be written."""
     auto = jax.sharding.AxisType.Auto
     mesh = jax.make_mesh((1, 1), ("fsdp", "tp"), axis_types=(auto, auto))
-    found = {"version": importlib.metadata.version("google-tunix"), "gaps": {}}
+    results = {"version": importlib.metadata.version("google-tunix"), "gaps": {}}
     for folder in map(pathlib.Path, sys.argv[1:]):
         ours = np.load(folder / "logits.npy")
         with mesh:
             model, params = load(folder, mesh)
-            found["gaps"][folder.name] = float(np.abs(logits(model, ours) - ours).max())
+            results["gaps"][folder.name] = float(
+                np.abs(logits(model, ours) - ours).max()
+            )
             if not hasattr(params, "save_lora_merged_model_as_safetensors"):
                 continue
             model = with_adapters(model)
@@ -113,7 +115,7 @@ def main():
                 str(folder), str(back), model, RANK, ALPHA
             )
             np.save(back / "logits.npy", logits(model, ours))
-    pathlib.Path(sys.argv[1]).with_name("found.json").write_text(json.dumps(found))
+    pathlib.Path(sys.argv[1]).with_name("results.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

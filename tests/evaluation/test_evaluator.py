@@ -1,18 +1,18 @@
 """Evaluation with a scripted sampler whose answers are known, then a real one."""
 
 import json
-import re
 
 import numpy as np
 import pytest
+import tiny_models
 
 from helpers.course import results
 from helpers.evaluation import answers, wilson
 from helpers.evaluation.evaluator import FINAL_LINE, evaluate
 from helpers.evaluation.report import MathsReport
 from helpers.generation import dialogue
-from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.sampling import Completions
+from helpers.text import chat
 
 EOS = 1
 
@@ -62,12 +62,7 @@ class Script:
 
 ROWS = [
     {"question": "Tom: 1+1", "answer": "#### 2", "level": 1, "names": ["Tom"]},
-    {
-        "question": "Ann: 2+2",
-        "answer": "<<2+2=4>>\n#### 4",
-        "level": 1,
-        "names": ["Ann"],
-    },
+    {"question": "Ann: 2+2", "answer": "#### 4", "level": 1, "names": ["Ann"]},
     {"question": "Tom, Ann: 9+9", "answer": "18", "level": 2, "names": ["Tom", "Ann"]},
 ]
 TABLE = {
@@ -118,18 +113,12 @@ def test_figures_are_the_shares_one_would_count_by_hand(script):
     [
         ("#### 2…", False, False),
         ("1 and 2\n#### 2…", False, True),
-        ("#### 2 0…", False, False),
         ("It is 2…", False, False),
         ("#### 2\n…", True, True),
         ("#### 2e…", False, False),
         ("#### 2 mill…", False, False),
-        ("#### 2 and a h…", False, False),
-        ("#### 2\xa0…", False, False),
         ("#### 2\n#### 2 mill…", False, True),
-        ("**#### 2**…", False, False),
-        ("It is 2e…", False, False),
         ("It is 2 pears…", False, True),
-        ("#### 2 pears\nand so…", True, True),
         ("#### 2", True, True),
     ],
 )
@@ -144,57 +133,35 @@ def test_a_number_that_was_cut_off_is_not_read(script, answer, strict, lenient):
 
 
 @pytest.mark.parametrize(
-    ("answer", "kept", "right", "ended"),
+    ("answer", "read", "right", "ended"),
     [
         ("2\n#### 2\nQuestion: how many\n#### 7", "2\n#### 2\n", True, True),
         ("#### 2 pears\nand so on…", "#### 2 pears\n", True, True),
         ("#### 7\n#### 2\n", "#### 7\n", False, True),
-        ("####\n#### 2\n7", "####\n#### 2\n", True, True),
         ("#### 2…", "#### 2", False, False),
-        ("it is 2", "it is 2", False, True),
     ],
 )
 def test_an_answer_that_is_stopped_is_read_to_the_end_of_its_final_line(
-    script, answer, kept, right, ended
+    script, answer, read, right, ended
 ):
     script.table = {"a": (answer, [answer] * 2)}
-    asked = [{"question": "a", "answer": "#### 2"}]
-    (graded,) = run(asked, samples=2, stop=FINAL_LINE).answers
-    assert (graded["text"], graded["ended"]) == (kept, ended)
+    rows = [{"question": "a", "answer": "#### 2"}]
+    (graded,) = run(rows, samples=2, stop=FINAL_LINE).answers
+    assert (graded["text"], graded["ended"]) == (read, ended)
     assert (graded["strict"], graded["right"]) == (right, 2 * right)
-    (as_it_was,) = run(asked, samples=2).answers
+    (as_it_was,) = run(rows, samples=2).answers
     assert graded["tokens"] == as_it_was["tokens"], "what was sampled"
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"stop": FINAL_LINE, "tools": CalculatorUse()}, {"stop": re.compile("x*")}],
-)
-def test_a_stop_that_would_end_every_answer_or_a_turn_is_refused(script, settings):
-    with pytest.raises(ValueError, match="must not match an empty text"):
-        run(**settings)
-    assert not script.calls
-
-
-def test_levels_are_reports_of_their_own(script):
-    levels = run().by_level()
-    assert list(levels) == [1, 2]
-    assert [levels[1].n, levels[2].n] == [2, 1]
-    assert [levels[1].greedy, levels[2].greedy] == [0.5, 0]
-    assert levels[2].names_kept is None and levels[2].pass8 == 0
-    assert "step by step" in str(levels[1])
 
 
 def test_the_row_is_one_of_the_table_of_results(script, tmp_path, monkeypatch):
     monkeypatch.setattr(results.runtime, "build_folder", lambda: tmp_path)
-    results.record(run().row("sft", params=410_000, seed=3, seconds=12.5))
+    report = run()
+    results.record(report.row("sft", params=410_000, seed=3, seconds=12.5))
     (row,) = json.loads((tmp_path / "results.json").read_text())
-    assert row["stage"] == "sft" and row["params"] == 410_000 and row["n"] == 3
-    assert row["greedy"] == pytest.approx(1 / 3) and row["pass8"] == pytest.approx(
-        2 / 3
-    )
-    assert row["low"] < row["greedy"] < row["high"]
-    assert (row["seed"], row["seconds"]) == (3, 12.5)
+    for name in ("greedy", "pass1", "pass8", "low", "high", "n"):
+        assert row[name] == pytest.approx(getattr(report, name))
+    about = {name: row[name] for name in ("stage", "params", "seed", "seconds")}
+    assert about == {"stage": "sft", "params": 410_000, "seed": 3, "seconds": 12.5}
 
 
 def test_reports_are_compared_on_the_same_problems_only(script):
@@ -215,3 +182,36 @@ def test_nothing_to_evaluate_and_answers_without_numbers_are_errors(script):
         run(rows=[])
     with pytest.raises(ValueError, match="no number"):
         run(rows=[{"question": "?", "answer": "who knows"}])
+
+
+def test_every_batch_has_one_shape_and_its_size_changes_no_figure(script):
+    report = run(rows=ROWS * 3, batch=4)
+    assert report.n == 9, "the filling of the last batch is not counted"
+    assert report.column("question") == [row["question"] for row in ROWS * 3]
+    assert len(script.calls) == 4  # greedily, as many answers at a time: all nine
+    assert set(script.calls) == {((9, 16), (9, 1), 0.0), ((4, 16), (4, 8), 1.0)}
+    for batch in (1, 2, 64):
+        assert run(rows=ROWS * 3, batch=batch).answers == report.answers
+
+
+def test_a_long_evaluation_prints_how_far_it_is(script, monkeypatch, capsys):
+    clock = iter(range(0, 10_000, 11))
+    monkeypatch.setattr(answers.time, "monotonic", lambda: float(next(clock)))
+    run(rows=ROWS * 3, batch=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("greedy answers: 8 of 9" in line for line in lines)
+    assert any("samples:" in line and "s left" in line for line in lines)
+    run(rows=ROWS * 3, batch=2, log=False)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_a_real_model_gives_the_same_answers_in_batches_of_any_size():
+    tokenizer = chat.train_tokenizer([row["question"] for row in ROWS], 300)
+    model = tiny_models.model("qwen3", vocab=len(tokenizer), layers=1)
+    settings = {"max_tokens": 6, "samples": 2, "seed": 5, "temperature": 3.0}
+    one, two = (
+        evaluate(model, tokenizer, ROWS, batch=batch, **settings) for batch in (2, 3)
+    )
+    assert one.answers == two.answers
+    assert all(1 <= tokens <= 6 for tokens in one.column("tokens"))

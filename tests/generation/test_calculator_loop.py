@@ -16,7 +16,7 @@ from helpers.batches import packing, prompt_batches
 from helpers.evaluation.evaluator import evaluate
 from helpers.generation import calculator_use
 from helpers.generation.calculator_use import CalculatorUse
-from helpers.generation.dialogue import OneTurn
+from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import row_keys
 from helpers.model.scoring import group_logprobs
@@ -57,11 +57,11 @@ def encoded(name, pieces):
     """(tokens, mask) of pieces in turn, each encoded by itself, and the end."""
     ids = encoding.encode_plain(TOKENIZERS[name], pieces)
     ids[-1] = ids[-1] + [chat.eos_ids(TOKENIZERS[name])[0]]
-    mask = [1 - i % 2 for i, own in enumerate(ids) for _ in own]
+    mask = [1 - i % 2 for i, piece in enumerate(ids) for _ in piece]
     return list(itertools.chain(*ids)), mask
 
 
-def play(name, answers, max_tokens, use=None, pad=None, members=3):
+def scripted_answers(name, answers, max_tokens, use=None, pad=None, members=3):
     """The Answers of a model that writes so: (tokens, mask) of each, P × members.
 
     Where the mask is 0 its script holds nonsense: the machine must write there.
@@ -81,41 +81,36 @@ def play(name, answers, max_tokens, use=None, pad=None, members=3):
     return (use or CalculatorUse()).answers(model, tokenizer, batch, keys, **limits)
 
 
-def assert_played(done, answers, max_tokens, members=3):
+def assert_as_scripted(done, answers, max_tokens, members=3):
     for index, (tokens, mask) in enumerate(answers):
         place, count = divmod(index, members), min(len(tokens), max_tokens)
-        assert done.tokens[place][:count].tolist() == tokens[:count]
-        assert done.mask[place][:count].tolist() == mask[:count]
-        assert (
-            not done.tokens[place][count:].any() and not done.mask[place][count:].any()
-        )
+        for ours, expected in ((done.tokens, tokens), (done.mask, mask)):
+            np.testing.assert_array_equal(ours[place][:count], expected[:count])
+            assert not ours[place][count:].any()
         assert done.ended[place] == (len(tokens) <= max_tokens)
         assert not done.logprobs[place][done.mask[place] == 0].any()
 
 
 @every_tokenizer
-@pytest.mark.parametrize("stride", [1, 3, 16])
+@pytest.mark.parametrize("stride", [1, 16])
 def test_the_machine_writes_behind_open_calls_and_nowhere_else(name, stride):
     """Six answers with none to four calls; a stride may end in a result."""
     answers = [encoded(name, pieces) for pieces in ANSWERS]
-    done = play(name, answers, 64, CalculatorUse(stride=stride))
-    assert_played(done, answers, 64)
+    done = scripted_answers(name, answers, 64, CalculatorUse(stride=stride))
+    assert_as_scripted(done, answers, 64)
     assert sum(done.texts, []) == ["".join(pieces) for pieces in ANSWERS]
     assert done.metrics == {"calls": 11 / 6, "refused": 3 / 6}
 
 
-@pytest.mark.parametrize("before", [0, 1, 3, 4, 99])
+@pytest.mark.parametrize("before", [0, 1, 99])
 def test_a_budget_may_end_anywhere(before):
     """In a call, before its result, in the midst of it, behind it, after the end."""
     answers = [encoded("digit by digit", ["So 9 <<48/2=", "24>>", "24."])]
     called = answers[0][1].index(0)
     budget = min(called + before, len(answers[0][0]))
-    done = play("digit by digit", answers, budget, pad=40, members=1)
-    assert_played(done, answers, budget, members=1)
+    done = scripted_answers("digit by digit", answers, budget, pad=40, members=1)
+    assert_as_scripted(done, answers, budget, members=1)
     assert done.metrics["calls"] == 1
-    cut = play("digit by digit", answers, called - 1, pad=40, members=1)
-    assert_played(cut, answers, called - 1, members=1)
-    assert cut.metrics["calls"] == 0
 
 
 # ------------------------------------------------------------ demonstrations and loop
@@ -132,21 +127,21 @@ def demonstration(name, text, use):
     start = len(chat.prompt_tokens(tokenizer, "Hi"))
     after = len(rendering.turn_end(tokenizer)[1])
     assert not any(mask[:start]) and not any(mask[len(mask) - after :])
-    own = slice(start, len(tokens) - after)
-    return tokens[own], mask[own]
+    answer = slice(start, len(tokens) - after)
+    return tokens[answer], mask[answer]
 
 
 @every_tokenizer
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(texts=st.lists(solutions, min_size=6, max_size=6), calls=st.integers(1, 3))
-def test_what_is_trained_is_what_is_met(name, texts, calls):
+def test_demonstrations_are_what_the_loop_makes_of_the_same_text(name, texts, calls):
     """Token for token, of a model that writes exactly what the author wrote."""
     use = CalculatorUse(calls=calls)
     try:
         answers = [demonstration(name, text, use) for text in texts]
     except ValueError:
         reject()
-    assert_played(play(name, answers, 160, use), answers, 160)
+    assert_as_scripted(scripted_answers(name, answers, 160, use), answers, 160)
 
 
 @every_tokenizer
@@ -205,27 +200,25 @@ def rollouts(use, reward=None, rows=ROWS, seed=0, model=None):
 
 
 def test_log_probs_are_those_of_a_forward_pass_without_a_cache(often):
-    source = rollouts(CalculatorUse(calls=3, stride=5))
+    source = rollouts(CalculatorUse(calls=3, stride=8))
     batch = next(source)
     theirs, _ = jax.jit(functools.partial(group_logprobs, policy()))(
         {name: batch[name] for name in ("prompt", "prompt_mask", "completion")}
     )
-    said = batch["loss_mask"] > 0
-    assert np.abs(np.where(said, batch["logprobs"] - theirs, 0)).max() < 1e-4
-    assert np.all(batch["logprobs"][~said] == 0)
+    sampled = batch["loss_mask"] > 0
+    assert np.abs(np.where(sampled, batch["logprobs"] - theirs, 0)).max() < 1e-4
+    assert np.all(batch["logprobs"][~sampled] == 0)
     assert source.metrics["calls"] > 1.5 and source.metrics["refused"] == 0
-    heard = encoding.encode_plain(TOKENIZER, ["24>>"])[0]
-    runs = 0
-    for tokens, own in zip(
-        batch["completion"].reshape(-1, BUDGET), said.reshape(-1, BUDGET), strict=True
-    ):
-        places = np.flatnonzero(~own & (tokens > 0))
-        for start in places[:: len(heard)]:
-            end = min(start + len(heard), BUDGET)
-            assert tokens[start:end].tolist() == heard[: end - start]
-            assert not own[start:end].any()
-            runs += 1
-    assert runs == source.metrics["calls"] * len(ROWS) * GROUP
+    result = encoding.encode_plain(TOKENIZER, ["24>>"])[0]
+    results = 0
+    for place in np.ndindex(len(ROWS), GROUP):
+        tokens = batch["completion"][place]
+        for start in np.flatnonzero(~sampled[place] & (tokens > 0))[:: len(result)]:
+            end = min(start + len(result), BUDGET)
+            assert tokens[start:end].tolist() == result[: end - start]
+            assert not sampled[place][start:end].any()
+            results += 1
+    assert results == source.metrics["calls"] * len(ROWS) * GROUP
 
 
 def test_an_answer_depends_on_no_other_and_not_on_the_stride(often):
@@ -255,9 +248,8 @@ def test_a_resumed_run_calls_the_same_and_other_limits_are_another_run(often):
     expected, resumed = next(first), next(again)
     for name, x in expected.items():
         np.testing.assert_array_equal(resumed[name], x, err_msg=name)
-    others = (CalculatorUse(calls=2, stride=8), "calls"), (None, "calls")
-    for other, said in (*others, (CalculatorUse(calls=3, stride=7), "stride")):
-        with pytest.raises(ValueError, match=said):
+    for other in (CalculatorUse(calls=2, stride=8), None):
+        with pytest.raises(ValueError, match="calls"):
             rollouts(other).set_state(state)
 
 
@@ -266,7 +258,7 @@ def test_a_resumed_run_calls_the_same_and_other_limits_are_another_run(often):
 WRITTEN = "<<48/2=24>>24\n#### 24"  # the machine's 24; the model would write 99
 
 
-def scripted(prompts):
+def one_script(prompts):
     """A model that answers so, with 99 where the machine would write."""
     tokens, mask = demonstration("digit by digit", WRITTEN, CalculatorUse())
     nines = encoding.encode_plain(TOKENIZER, ["99>>"])[0]
@@ -278,7 +270,7 @@ def scripted(prompts):
 
 def test_rewards_read_the_results_and_evaluation_has_them_or_not():
     rows = [{"question": "Hi", "answer": "#### 24"}]
-    model = scripted([chat.prompt_tokens(TOKENIZER, "Hi")])
+    model = one_script([chat.prompt_tokens(TOKENIZER, "Hi")])
     source = rollouts(CalculatorUse(), annotations_hold, rows, model=model)
     batch = next(source)
     assert batch["rewards"].tolist() == [[1.0] * GROUP]
@@ -290,7 +282,7 @@ def test_rewards_read_the_results_and_evaluation_has_them_or_not():
     ].tolist() == [[0.0] * GROUP]
     for use, text in (
         (CalculatorUse(), WRITTEN),
-        (OneTurn(), WRITTEN.replace("24>", "99>")),
+        (Dialogue(), WRITTEN.replace("24>", "99>")),
     ):
         limits = {"max_tokens": BUDGET, "samples": GROUP, "buckets": (64,)}
         report = evaluate(model, TOKENIZER, rows, tools=use, **limits)

@@ -22,17 +22,12 @@ BROKEN = "<|tool_call>call:add(n=1)<tool_call|>"
 ERROR = json.dumps({"error": GEMMA4.parse(BROKEN).error})
 THOUGHT = "<|channel>thought\nHmm<channel|>"
 USER, MODEL = "\n<|turn>user\n", "<turn|>\n<|turn>model\n"
-# What each member writes and hears, in turn; it begins by writing.
+# What each member writes, and the results between, in turn.
 ANSWERS = {
     "called": [OPENED, SUM, "Yo<turn|>"],
     "thought first": [THOUGHT + OPENED, SUM, "Yo<turn|>"],
     "two calls": [CALL + OPENED, SUM + "<|tool_response>" + SUM, "Yo<turn|>"],
     "called twice": [OPENED, SUM, OPENED, SUM, "Yo<eos>"],
-    "closed after the call": [
-        CALL + "<turn|>",
-        USER + '{"sum": 7}' + MODEL,
-        "Yo<turn|>",
-    ],
     "closed a broken call": [BROKEN + "<turn|>", USER + ERROR + MODEL, "Yo<turn|>"],
     "a broken call": [
         BROKEN + "<|tool_response>",
@@ -56,22 +51,22 @@ def encoded(tokenizer, piece):
 
 
 @pytest.fixture(scope="module")
-def played(families):
-    """{what: (Answers, member, tokens, mask)}: what was played, and what should be."""
-    tokenizer, budget, heard = families["gemma4"], 80, 400
+def answered(families):
+    """{case: (Answers, member, expected tokens, expected mask)}."""
+    tokenizer, budget = families["gemma4"], 80
     use = ToolUse(
         GEMMA4,
         [toy_tools.make("add", lambda n: {"sum": 7}, n="integer")],
-        max_result_tokens=heard,
+        max_result_tokens=400,
     )
     width, expected = use.width(budget), {}
     script = np.full((1, len(ANSWERS), width), len(tokenizer) - 1)
     for member, (name, pieces) in enumerate(ANSWERS.items()):
         ids = [encoded(tokenizer, piece) for piece in pieces]
-        mask = [1 - i % 2 for i, own in enumerate(ids) for _ in own]
+        mask = [1 - i % 2 for i, piece in enumerate(ids) for _ in piece]
         expected[name] = sum(ids, []), mask
-        own = np.where(np.array(mask) > 0, expected[name][0], len(tokenizer) - 1)
-        script[0, member, : len(own)] = own
+        tokens = np.where(np.array(mask) > 0, expected[name][0], len(tokenizer) - 1)
+        script[0, member, : len(tokens)] = tokens
     question = chat.prompt_tokens(tokenizer, "Hi", tools=use.schemas)
     prompt, real = prompt_batches.pad_prompts([question], (len(question),))
     model = Scripted(script, [len(question)], len(tokenizer))
@@ -85,8 +80,8 @@ def played(families):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_each_token_and_its_mask(played, name):
-    done, member, tokens, mask = played[name]
+def test_each_token_and_its_mask(answered, name):
+    done, member, tokens, mask = answered[name]
     assert done.tokens[0, member][: len(tokens)].tolist() == tokens
     assert done.mask[0, member][: len(mask)].tolist() == mask
     assert not done.mask[0, member][len(mask) :].any()
@@ -94,7 +89,7 @@ def test_each_token_and_its_mask(played, name):
     assert not done.logprobs[0, member][done.mask[0, member] == 0].any()
 
 
-def test_what_is_played_is_what_demonstrations_teach(families, played):
+def test_demonstrations_are_what_the_loop_makes(families, answered):
     """The same conversation as messages: the same tokens, the same mask."""
     tokenizer = families["gemma4"]
     tool = toy_tools.make("add", lambda n: {"sum": 7}, n="integer")
@@ -111,7 +106,7 @@ def test_what_is_played_is_what_demonstrations_teach(families, played):
             tokenizer, messages, tools=[tool.schema]
         )
         prompt = chat.prompt_tokens(tokenizer, "Hi", tools=[tool.schema])
-        _, _, tokens, mask = played[name]
+        _, _, tokens, mask = answered[name]
         after = tokenizer("\n", add_special_tokens=False)["input_ids"]
         assert taught == prompt + tokens + after
         assert learned == [0] * len(prompt) + mask + [0]

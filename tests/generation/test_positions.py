@@ -1,4 +1,4 @@
-"""No text is longer than those a model was made for: who asks for more is told so."""
+"""No text is longer than those that a model was made for."""
 
 import jax
 import numpy as np
@@ -30,8 +30,8 @@ KEYS = row_keys(jax.random.key(0), 0, 1, 2)
 EXAMPLES = [(range(2, 9), [1] * 7), (range(2, 2 + MADE_FOR), [1] * MADE_FOR)]
 
 
-def model(positions=MADE_FOR):
-    return cached_model("qwen3", max_positions=positions, vocab=len(TOKENIZER))
+def model():
+    return cached_model("qwen3", max_positions=MADE_FOR, vocab=len(TOKENIZER))
 
 
 def prompts():
@@ -87,11 +87,7 @@ DOORS = sampled, speculated, conversed, rolled_out, evaluated, served, packed
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_is_longer_than_the_model_was_made_for_is_refused(door):
+def test_what_just_fits_is_taken_and_a_token_more_is_refused(door):
+    door(model(), 0)
     with pytest.raises(TextTooLong, match=f"made for texts of {MADE_FOR}.*Shorten"):
         door(model(), 1)
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_what_just_fits_is_taken(door):
-    door(model(), 0)

@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from tiny_models import model as make
 
-from helpers.batches import BatchSource, prompt_batches
+from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.sampling import generate, row_keys
 from helpers.model.scoring import group_logprobs
-from helpers.rewards.functions import RewardError, RewardSet
+from helpers.rewards.functions import RewardSet
 from helpers.runtime.sharding import make_mesh
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
@@ -67,12 +66,6 @@ def question_of(batch, p):
     return row
 
 
-def assert_same_batch(ours, theirs):
-    assert ours.keys() == theirs.keys()
-    for name, x in ours.items():
-        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
-
-
 @pytest.mark.parametrize("mask_truncated", [True, False])
 def test_the_loss_mask_token_by_token(mask_truncated):
     """1 from an answer's first token through its EOS, then 0; 0 if it never ended."""
@@ -84,19 +77,17 @@ def test_the_loss_mask_token_by_token(mask_truncated):
         max_tokens=BUDGET, eos_ids=EOS,
     )  # fmt: skip
     width, lengths = batch["loss_mask"].shape[-1], []
-    for p in range(PROMPTS):
-        for g in range(GROUP):
-            tokens = np.asarray(raw.tokens[p, g]).tolist()
-            stops = [t for t, token in enumerate(tokens) if token in EOS]
-            ended = bool(stops)
-            length = stops[0] + 1 if ended else BUDGET
-            counted = length if ended or not mask_truncated else 0
-            expected = [1] * counted + [0] * (BUDGET - counted)
-            assert batch["loss_mask"][p, g].tolist() == expected[:width]
-            assert not any(expected[width:])
-            kept = min(length, width)
-            assert batch["completion"][p, g, :kept].tolist() == tokens[:kept]
-            lengths.append((length, ended))
+    for place in np.ndindex(PROMPTS, GROUP):
+        tokens = np.asarray(raw.tokens[place]).tolist()
+        stops = [t for t, token in enumerate(tokens) if token in EOS]
+        length = stops[0] + 1 if stops else BUDGET
+        counted = length if stops or not mask_truncated else 0
+        expected = [1] * counted + [0] * (BUDGET - counted)
+        assert batch["loss_mask"][place].tolist() == expected[:width]
+        assert not any(expected[width:])
+        shown = min(length, width)
+        assert batch["completion"][place][:shown].tolist() == tokens[:shown]
+        lengths.append((length, bool(stops)))
     assert 0 < sum(ended for _, ended in lengths) < len(lengths)
     longest = max(n for n, ended in lengths if ended or not mask_truncated)
     quarter = -(-BUDGET // 4)
@@ -126,18 +117,14 @@ def test_prompts_answers_rewards_and_log_probs_stay_together(resample):
     logprobs, _ = jax.jit(lambda: group_logprobs(model, arrays))()
     gap = np.where(batch["loss_mask"] > 0, logprobs - batch["logprobs"], 0)
     assert np.abs(gap).max() < 1e-5
-    P, G, T = batch["completion"].shape
-    shapes = {name: x.shape for name, x in batch.items()}
-    assert shapes["loss_mask"] == shapes["logprobs"] == (P, G, T)
-    assert shapes["rewards"] == shapes["advantages"] == (P, G) == (PROMPTS, GROUP)
-    dtypes = {name: x.dtype.name for name, x in batch.items()}
-    assert set(dtypes.values()) == {"int32", "float32"}, dtypes
+    dtypes = {x.dtype.name for x in batch.values()}
+    assert dtypes == {"int32", "float32"}
 
 
 def test_tied_groups_are_replaced_as_long_as_rounds_last():
     """Half the questions are easy and always tie; more rounds leave fewer of them."""
     left = []
-    for resample in (0, 1, 8):
+    for resample in (0, 8):
         source = rollouts(resample=resample, mask_truncated=False)
         batch = next(source)
         easy = [question_of(batch, p)["easy"] for p in range(PROMPTS)]
@@ -145,32 +132,16 @@ def test_tied_groups_are_replaced_as_long_as_rounds_last():
         assert tied.tolist() == easy
         assert source.metrics["tied_left"] == tied.mean()
         left.append(sum(easy))
-    assert left[0] > left[1] >= left[2] == 0
-
-
-class Counted(BatchSource):
-    """A source of prompts that counts how often it was asked."""
-
-    def __init__(self, source):
-        self.source, self.count = source, 0
-
-    def __next__(self):
-        self.count += 1
-        return next(self.source)
-
-    def get_state(self):
-        return self.source.get_state()
-
-    def set_state(self, state):
-        self.source.set_state(state)
+    assert left[0] > left[1] == 0
 
 
 def test_dynamic_sampling_is_bounded_and_counted_and_gives_up():
-    source = rollouts(EASY, resample=2, patience=3)
-    source.prompts = Counted(source.prompts)
+    source, draws = rollouts(EASY, resample=2, patience=3), []
+    draw = source._next_prompts
+    source._next_prompts = lambda: draws.append(1) or draw()
     for batch_number in (1, 2):
         batch = next(source)
-        assert source.prompts.count == 3 * batch_number
+        assert len(draws) == 3 * batch_number
         assert source.metrics["rollouts"] == 3
         assert source.metrics["tied_groups"] == source.metrics["tied_left"] == 1
         assert np.all(batch["advantages"] == 0)
@@ -187,7 +158,9 @@ def test_resumed_rollouts_sample_the_same_answers():
     resumed = rollouts(resample=1)
     resumed.set_state(state)
     for batch in expected:
-        assert_same_batch(next(resumed), batch)
+        again = next(resumed)
+        for name, x in batch.items():
+            np.testing.assert_array_equal(again[name], x, err_msg=name)
     assert resumed.metrics == source.metrics and resumed.samples == source.samples
 
 
@@ -211,15 +184,6 @@ def test_rewards_see_each_row_once_per_answer():
     assert [s["reward"] for s in source.samples] == [0.0] * 4
 
 
-def test_a_reward_that_fails_is_named_and_the_next_batch_is_the_next():
-    def broken(prompts, completions, **_):
-        return [float("nan")] * len(completions)
-
-    source = rollouts(reward=broken)
-    with pytest.raises(RewardError, match="broken"):
-        next(source)
-
-
 def test_training_samples_from_the_newest_weights():
     """On-policy: ratio 1, nothing clipped, sampler = trainer, at a rate that moves.
 
@@ -234,5 +198,3 @@ def test_training_samples_from_the_newest_weights():
         assert row["ratio_mean"] == pytest.approx(1, abs=1e-5)
         assert row["clip_fraction"] == 0 and row["logprob_gap"] < 1e-5
     assert np.abs(np.asarray(model.embed[...]) - before).max() > 1e-2
-    after = nnx.state(model)
-    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(after))

@@ -1,6 +1,4 @@
-"""Conversations in one cache: what is said and heard, as a decoder without one sees."""
-
-import functools
+"""Conversations in one cache: every token as a decoder without a cache predicts it."""
 
 import jax
 import naive_decoder
@@ -13,123 +11,116 @@ from helpers.generation.sampling import generate, row_keys
 from helpers.model.fast import unrolled
 
 PROMPTS, _ = random_groups(seed=4)
-GROUP, BUDGET, HEARD, TURNS = 3, 6, 5, 3
+GROUP, BUDGET, RESULT, TURNS = 3, 6, 5, 3
 EOS = (0, 1, 2)
 
 
-def heard_by(p, g, turn):
-    """What an answer hears after a turn: unequal lengths, and some hear nothing."""
+def result_of(p, g, turn):
+    """What is appended after a turn: unequal lengths, and nothing to some answers."""
     draw = np.random.default_rng([p, g, turn])
-    return draw.integers(3, VOCAB, draw.integers(0, HEARD + 1)).tolist()
+    return draw.integers(3, VOCAB, draw.integers(0, RESULT + 1)).tolist()
 
 
-@functools.cache
-def conversations(family, temperature, apart=False):
-    """[(prompt, [(said, logprobs, heard), ...]), ...] of every answer.
-
-    `apart`: with layers unrolled, as those in bfloat16 are.
-    """
-    if apart:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(unrolled, "pays", lambda model: True)
-            jax.clear_caches()
-            try:
-                return conversations.__wrapped__(family, temperature)
-            finally:
-                jax.clear_caches()
+def conversations(family, temperature):
+    """[(prompt, [(tokens, logprobs, result), ...]), ...] of every answer."""
     model = cached_model(family)
     batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
     keys = row_keys(jax.random.key(0), 0, len(PROMPTS), GROUP)
-    size = sessions.columns(TURNS, BUDGET, HEARD)
-    session = sessions.prefill(
-        model, batch["prompt"], batch["prompt_mask"], GROUP, size
-    )
+    size = sessions.columns(TURNS, BUDGET, RESULT)
+    prompts = batch["prompt"], batch["prompt_mask"]
+    session = sessions.prefill(model, *prompts, GROUP, size)
     shape = len(PROMPTS), GROUP
-    told = {(p, g): [] for p in range(shape[0]) for g in range(shape[1])}
+    turns = {place: [] for place in np.ndindex(shape)}
     active = np.ones(shape, bool)
+    limits = {"max_tokens": BUDGET, "eos_ids": EOS, "temperature": temperature}
     for turn in range(TURNS):
-        session, said = sessions.generate(
-            model,
-            session,
-            keys,
-            active,
-            max_tokens=BUDGET,
-            eos_ids=EOS,
-            temperature=temperature,
-        )
-        tokens, mask, logprobs, _ = jax.device_get(said)
+        session, turn_PGT = sessions.generate(model, session, keys, active, **limits)
+        tokens, mask, logprobs, _ = jax.device_get(turn_PGT)
         assert not mask[~active].any()
-        results = np.zeros((*shape, HEARD), np.int32)
-        real = np.zeros((*shape, HEARD), np.int32)
+        results, real = np.zeros((2, *shape, RESULT), np.int32)
         for p, g in zip(*np.nonzero(active), strict=True):
-            n, heard = mask[p, g].sum(), heard_by(p, g, turn)
-            told[p, g].append((tokens[p, g, :n], logprobs[p, g, :n], heard))
-            results[p, g, : len(heard)], real[p, g, : len(heard)] = heard, 1
+            n, result = mask[p, g].sum(), result_of(p, g, turn)
+            turns[p, g].append((tokens[p, g, :n], logprobs[p, g, :n], result))
+            results[p, g, : len(result)], real[p, g, : len(result)] = result, 1
         active = real.any(axis=-1)
-        if turn < TURNS - 1:  # there are no columns for what is heard after the last
+        if turn < TURNS - 1:  # there are no columns for a result after the last turn
             session = sessions.append_tokens(model, session, results, real)
-    return [(PROMPTS[p], told[p, g]) for p, g in told]
+    return [(PROMPTS[p], turns[p, g]) for p, g in turns]
 
 
 @pytest.mark.parametrize(
-    ("family", "apart"),
+    ("family", "temperature", "unroll"),
     [
-        ("gemma3_text", False),
-        ("qwen2", False),
-        pytest.param("gemma4_text", False, marks=pytest.mark.slow),
-        pytest.param("gemma4_text like 31B", False, marks=pytest.mark.slow),
-        ("gemma3_text", True),
+        ("gemma3_text", 1, False),
+        ("qwen2", 0, False),
+        ("gemma3_text", 0, True),
+        pytest.param("gemma4_text", 0, False, marks=pytest.mark.slow),
+        pytest.param("gemma4_text like 31B", 1, False, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_every_token_is_predicted_from_all_that_was_said_and_heard(
-    family, apart, temperature
+def test_every_token_is_predicted_from_all_that_stands_before_it(
+    family, temperature, unroll, monkeypatch
 ):
-    """Beyond the window, turns of unequal length; a full forward for each sentence."""
+    """Beyond the window, turns of unequal length; a full forward for each sentence.
+
+    `unroll`: with layers unrolled, as those in bfloat16 are.
+    """
+    if unroll:
+        monkeypatch.setattr(unrolled, "pays", lambda model: True)
+        jax.clear_caches()
     truth, hf = cached_tensors(family)
-    turns = 0
-    for prompt, told in conversations(family, temperature, apart):
+    count = 0
+    for prompt, turns in conversations(family, temperature):
         text = list(prompt)
-        for said, logprobs, heard in told:
-            turns += 1
-            scores = naive_decoder.log_softmax(
-                naive_decoder.logits(truth, hf, text + said.tolist())
-            )[len(text) - 1 : -1]
-            chosen = scores[np.arange(len(said)), said]
+        for tokens, logprobs, result in turns:
+            count += 1
+            logits = naive_decoder.logits(truth, hf, text + tokens.tolist())
+            scores = naive_decoder.log_softmax(logits)[len(text) - 1 : -1]
+            chosen = scores[np.arange(len(tokens)), tokens]
             np.testing.assert_allclose(logprobs, chosen, atol=1e-5)
             if temperature == 0:
-                np.testing.assert_array_equal(said, scores.argmax(axis=-1))
-            text += said.tolist() + heard
-    assert turns > len(PROMPTS) * GROUP * 1.5  # most conversations go on
+                np.testing.assert_array_equal(tokens, scores.argmax(axis=-1))
+            text += tokens.tolist() + result
+    assert count > len(PROMPTS) * GROUP * 1.5  # most conversations go on
+    if unroll:
+        jax.clear_caches()
 
 
-def test_the_first_turn_is_what_generate_samples():
-    model = cached_model()
-    batch = group_batch(PROMPTS, [[[0]]] * len(PROMPTS))
-    prompts = batch["prompt"], batch["prompt_mask"]
-    keys = row_keys(jax.random.key(0), 0, len(PROMPTS), GROUP)
-    limits = {"max_tokens": BUDGET, "eos_ids": EOS}
-    alone = generate(model, *prompts, keys, **limits)
-    session = sessions.prefill(model, *prompts, GROUP, BUDGET)
-    everyone = np.ones((len(PROMPTS), GROUP), bool)
-    _, first = sessions.generate(model, session, keys, everyone, **limits)
-    for name, (a, b) in zip(alone._fields, zip(alone, first, strict=True), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
-
-
-def test_later_turns_have_their_own_noise():
+def test_the_first_turn_is_what_generate_samples_and_the_next_has_its_own_noise():
     """The same keys in every turn, yet no turn repeats the numbers of another."""
     model = cached_model()
     batch = group_batch([[5, 6, 7]] * 64, [[[0]]] * 64)
+    prompts = batch["prompt"], batch["prompt_mask"]
     keys = row_keys(jax.random.key(0), 0, 64, 1)
     everyone = np.ones((64, 1), bool)
-    session = sessions.prefill(
-        model, batch["prompt"], batch["prompt_mask"], 1, sessions.columns(2, 1, 1)
-    )
-    limits = {"max_tokens": 1, "eos_ids": ()}
-    session, one = sessions.generate(model, session, keys, everyone, **limits)
+    session = sessions.prefill(model, *prompts, 1, sessions.columns(2, 2, 1))
+    limits = {"max_tokens": 2, "eos_ids": ()}
+    alone = generate(model, *prompts, keys, **limits)
+    session, first = sessions.generate(model, session, keys, everyone, **limits)
+    for name, (a, b) in zip(alone._fields, zip(alone, first, strict=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6, err_msg=name)
     same = np.full((64, 1, 1), 5, np.int32)
     session = sessions.append_tokens(model, session, same, np.ones_like(same))
-    _, two = sessions.generate(model, session, keys, everyone, **limits)
-    agree = np.mean(np.asarray(one.tokens) == np.asarray(two.tokens))
-    assert agree < 0.5
+    _, second = sessions.generate(model, session, keys, everyone, **limits)
+    assert np.mean(np.asarray(first.tokens) == np.asarray(second.tokens)) < 0.5
+
+
+def test_turns_alternate_with_results_and_fit_into_the_cache():
+    """Else a column would be written over, or a token predicted from too little."""
+    model, keys = cached_model(), row_keys(jax.random.key(0), 0, 1, 2)
+    prompt, mask = np.array([[2, 3, 4]]), np.ones((1, 3), int)
+    limits = {"max_tokens": 3, "eos_ids": (1,)}
+    both, first = np.array([[True, True]]), np.array([[True, False]])
+    result = np.array([[[5, 6], [0, 0]]]), np.array([[[1, 1], [0, 0]]])
+
+    def begun(active):
+        session = sessions.prefill(model, prompt, mask, 2, sessions.columns(2, 3, 2))
+        return sessions.generate(model, session, keys, active, **limits)[0]
+
+    with pytest.raises(ValueError, match="has had its turn: append"):
+        sessions.generate(model, begun(first), keys, both, **limits)
+    with pytest.raises(ValueError, match="has had no turn yet"):
+        sessions.append_tokens(model, begun(~first), *result)
+    session = sessions.append_tokens(model, begun(both), *result)
+    with pytest.raises(ValueError, match="8 columns, 5 of them used.* needs 7"):
+        sessions.generate(model, session, keys, first, **limits | {"max_tokens": 8})

@@ -1,4 +1,4 @@
-"""Answers with tools: what is said and what is heard, and tools that fail."""
+"""Answers with tools: tokens, masks and log-probabilities, and tools that fail."""
 
 import functools
 import json
@@ -23,13 +23,11 @@ from helpers.tools.tool import run_side_by_side
 
 ROWS = [{"question": f"How many are {n} and {n + 1}?"} for n in range(4)]
 TOKENIZER = train_tokenizer([row["question"] for row in ROWS] * 3, size=300)
-GROUP, BUDGET, HEARD = 8, 5, 120
+GROUP, BUDGET, RESULT = 8, 5, 120
 
 
 class Chatty:
-    """A grammar in which a random model calls often: by the length of what it says."""
-
-    name = "chatty"
+    """A grammar in which a random model calls often: by the length of its text."""
 
     def parse(self, text):
         kind = len(text.encode()) % 4
@@ -40,8 +38,7 @@ class Chatty:
         return Verdict(calls=tuple(Call("add", {"n": n}) for n in range(kind - 1)))
 
     def results(self, results, calls=()):
-        content = " ".join(map(json.dumps, results))
-        return [{"role": "user", "content": content}]
+        return [{"role": "user", "content": " ".join(map(json.dumps, results))}]
 
     def schemas(self, tools):
         return None
@@ -59,9 +56,9 @@ def policy():
     return make("gemma3_text", vocab=len(TOKENIZER))
 
 
-def source(grammar=None, run=add, reward=None, **settings):
+def source(run=add, reward=None, **settings):
     """Rollouts with tools; every answer counts, however it ended."""
-    limits = {"turns": 3, "max_result_tokens": HEARD} | settings
+    limits = {"turns": 3, "max_result_tokens": RESULT} | settings
     tools = [toy_tools.make("add", run, n="integer")]
     return Rollouts(
         policy(),
@@ -71,7 +68,7 @@ def source(grammar=None, run=add, reward=None, **settings):
         group=GROUP,
         max_tokens=BUDGET,
         mask_truncated=False,
-        tools=ToolUse(grammar or Chatty(), tools, **limits),
+        tools=ToolUse(Chatty(), tools, **limits),
     )
 
 
@@ -84,80 +81,67 @@ def often_ends(monkeypatch):
     )
 
 
-def test_log_probs_of_whole_conversations_are_the_trainers(often_ends):
-    rollouts = source()
+@pytest.fixture
+def traces():
+    """(traces, reward): the reward notes the conversations that it is given."""
+    traces = []
+
+    def note(prompts, completions, **_):
+        traces.extend(completions)
+        return list(range(len(completions)))
+
+    return traces, RewardSet(note)
+
+
+def test_log_probs_and_masks_of_whole_conversations_token_by_token(often_ends, traces):
+    """The loss is on the model's turns; between them stand the encoded results."""
+    traces, reward = traces
+    rollouts = source(reward=reward)
     batch = next(rollouts)
     theirs, _ = jax.jit(functools.partial(group_logprobs, policy()))(
         {name: batch[name] for name in ("prompt", "prompt_mask", "completion")}
     )
-    said = batch["loss_mask"] > 0
-    assert np.abs(np.where(said, batch["logprobs"] - theirs, 0)).max() < 1e-4
-    assert np.all(batch["logprobs"][~said] == 0)
+    sampled = batch["loss_mask"] > 0
+    assert np.abs(np.where(sampled, batch["logprobs"] - theirs, 0)).max() < 1e-4
+    assert np.all(batch["logprobs"][~sampled] == 0)
     assert rollouts.metrics["turns"] > 1.3 and rollouts.metrics["calls"] > 0.2
-
-
-def test_the_loss_is_on_what_the_model_said_and_on_nothing_it_heard(often_ends):
-    """Token by token: turns of the traces, between them the encoded results."""
-    seen = []
-
-    def keep(prompts, completions, **_):
-        seen.extend(completions)
-        return [0.0] * (len(completions) - 1) + [1.0]
-
-    batch = next(source(reward=RewardSet({keep: 1.0})))
-    eos, heard_turns = chat.eos_ids(TOKENIZER), 0
-    for index, trace in enumerate(seen):
-        tokens, mask = (
-            batch[name].reshape(-1, batch[name].shape[-1])[index]
-            for name in ("completion", "loss_mask")
-        )
-        place = 0
+    eos, results = chat.eos_ids(TOKENIZER), 0
+    for index, trace in enumerate(traces):
+        place = divmod(index, GROUP)
+        tokens, mask, start = batch["completion"][place], sampled[place], 0
         for role, text in trace.segments:
             if role == "assistant":
-                stop = place
-                while stop - place < BUDGET and tokens[stop] not in eos:
+                stop = start
+                while stop - start < BUDGET and tokens[stop] not in eos:
                     stop += 1
-                own = tokens[place:stop].tolist()
-                assert TOKENIZER.decode(own, skip_special_tokens=False) == text
-                end = min(stop + 1, place + BUDGET)
-                assert mask[place:end].all()
+                turn = tokens[start:stop].tolist()
+                assert TOKENIZER.decode(turn, skip_special_tokens=False) == text
+                end = min(stop + 1, start + BUDGET)
+                assert mask[start:end].all()
             else:
                 message = [{"role": "user", "content": text}]
-                told = chat.turn_tokens(TOKENIZER, message)
-                end = place + len(told)
-                assert tokens[place:end].tolist() == told
-                assert not mask[place:end].any()
-                heard_turns += 1
-            place = end
-        assert not mask[place:].any()
-    assert heard_turns > 5
+                result = chat.turn_tokens(TOKENIZER, message)
+                end = start + len(result)
+                assert tokens[start:end].tolist() == result
+                assert not mask[start:end].any()
+                results += 1
+            start = end
+        assert not mask[start:].any()
+    assert results > 5
 
 
-def test_a_tool_that_raises_costs_its_call_an_error_and_nobody_else(often_ends):
-    seen = []
-
-    def keep(prompts, completions, **_):
-        seen.extend(completions)
-        return list(range(len(completions)))
-
-    rollouts = source(reward=RewardSet({keep: 1.0}))
+def test_a_tool_that_raises_costs_its_call_an_error_and_nobody_else(often_ends, traces):
+    traces, reward = traces
+    rollouts = source(reward=reward)
     next(rollouts)
-    calls = [pair for trace in seen for pair in trace.calls]
+    calls = [pair for trace in traces for pair in trace.calls]
     assert {call.arguments["n"] for call, _ in calls} == {0, 1}
     for call, result in calls:
         broken = {"error": "the tool failed: RuntimeError"}
         assert result == (broken if call.arguments["n"] else {"sum": 7})
-    share = sum(call.arguments["n"] for call, _ in calls) / len(seen)
+    share = sum(call.arguments["n"] for call, _ in calls) / len(traces)
     assert rollouts.metrics["failed"] == pytest.approx(share)
-    assert rollouts.metrics["calls"] == pytest.approx(len(calls) / len(seen))
-    said_twice = [
-        sum(
-            call in [c for c, _ in trace.calls[:i]]
-            for i, (call, _) in enumerate(trace.calls)
-        )
-        for trace in seen
-    ]
-    assert rollouts.metrics["repeated"] == pytest.approx(np.mean(said_twice))
+    assert rollouts.metrics["calls"] == pytest.approx(len(calls) / len(traces))
 
 
 def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
@@ -181,22 +165,20 @@ def test_tools_run_side_by_side_and_one_that_hangs_is_an_error_in_time():
     assert "3 s" in late["error"]
 
 
-def test_a_result_that_is_too_long_is_an_error_that_is_told(often_ends):
-    seen = []
-
-    def keep(prompts, completions, **_):
-        seen.extend(completions)
-        return list(range(len(completions)))
+def test_a_result_that_is_too_long_is_an_error_that_the_model_reads(often_ends, traces):
+    traces, reward = traces
 
     def long(n):
         return {"text": "9" * 200}
 
-    next(source(run=long, reward=RewardSet({keep: 1.0})))
-    told = [text for trace in seen for role, text in trace.segments if role == "tool"]
-    assert any("too long" in text for text in told)
-    assert not any("999" in text for text in told)
+    next(source(run=long, reward=reward))
+    texts = [
+        text for trace in traces for role, text in trace.segments if role == "tool"
+    ]
+    assert any("too long" in text for text in texts)
+    assert not any("999" in text for text in texts)
     # Rewards see the result that the model saw.
-    results = [result for trace in seen for _, result in trace.calls]
+    results = [result for trace in traces for _, result in trace.calls]
     assert results and all(result == {"error": "too long"} for result in results)
     with pytest.raises(ValueError, match="may take 3 tokens.*max_result_tokens"):
         next(source(max_result_tokens=3))

@@ -14,7 +14,7 @@ PROMPTS, _ = random_groups(P=4, seed=4)
 
 
 MODELS = {
-    "adapters": (lambda: adapted(model("qwen2")), 4, {"top_p": 0.9}),
+    "adapters": (lambda: adapted(model("qwen2")), 4, {"temperature": 0.9}),
     "int8, greedy": (lambda: lora.quantize(model(seed=1)), 1, {"temperature": 0}),
     "layers apart": (lambda: model(dtype=jnp.bfloat16), 4, {}),
 }

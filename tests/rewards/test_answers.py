@@ -6,32 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.rewards.answers import (
-    extract_lenient,
-    extract_strict,
-)
+from helpers.rewards.answers import extract_lenient, extract_strict
 
 # ----------------------------------------------------------------- one written number
 
 WRITTEN = {
     "18": 18,
-    "1,000": 1000,
     "1,450,000": 1450000,
     "1,000.50": Fraction(2001, 2),
     "1.000.000": 1000000,
     "12,34,567": 1234567,
     "1\u202f000": None,  # a narrow space separates: two numbers, so undecided
     "$18.00": 18,
-    "-$18": -18,
     "$-18": -18,
-    "-3": -3,
     "−3": -3,
     "–3": -3,
-    "+3": 3,
     "18.": 18,
-    "18.0": 18,
     ".5": Fraction(1, 2),
-    "0.1": Fraction(1, 10),
     "1/2": Fraction(1, 2),
     "-3/4": Fraction(-3, 4),
     "5%": 5,
@@ -39,43 +30,37 @@ WRITTEN = {
     "1.5E-2": Fraction(3, 200),
     "１，０００": 1000,
     "007": 7,
-    "18 dollars": 18,
     "18 dollars.": 18,
     "3km": 3,
-    "18th": 18,
-    "€7": 7,
     "1 000": 1000,
     "12 345 678.5": Fraction(24691357, 2),
-    "-1 000": -1000,
-    "$1 000": 1000,
-    "1 000 km": 1000,
     "1 1/2": Fraction(3, 2),
     "-2 3/4 miles": Fraction(-11, 4),
     "1 000 1/2": Fraction(2001, 2),
 }
 
 
-@pytest.mark.parametrize(("written", "value"), WRITTEN.items())
-def test_a_number_is_read_as_people_write_it(written, value):
-    for text in (f"#### {written}", f"####{written}", f"It is so.\n#### {written}  \n"):
-        assert extract_strict(text) == value
-    if value is not None:
-        assert extract_lenient(f"In all that is {written}") == value
-        assert extract_lenient(f"#### {written}") == value
+def test_numbers_are_read_as_people_write_them():
+    for written, value in WRITTEN.items():
+        for text in (f"#### {written}", f"####{written}", f"So.\n#### {written}  \n"):
+            assert extract_strict(text) == value, text
+        if value is not None:
+            assert extract_lenient(f"In all that is {written}") == value, written
+            assert extract_lenient(f"#### {written}") == value, written
 
 
-@pytest.mark.parametrize(
-    ("written", "value"),
-    [
-        ("- 3", -3), ("− 3", -3), ("-  3 apples", -3), ("+ 3", 3), ("$ 5", 5),
-        ("$ 1 000", 1000), ("-$ 5", -5), ("- $5", -5), ("$ -5", -5), ("$ - 5", -5),
-        ("- 1 1/2", Fraction(-3, 2)), ("- .5", Fraction(-1, 2)),
-    ],
-)  # fmt: skip
-def test_after_the_mark_a_sign_may_stand_apart_from_its_number(written, value):
+SIGNS_APART = {
+    "- 3": -3, "− 3": -3, "-  3 apples": -3, "+ 3": 3, "$ 5": 5, "$ 1 000": 1000,
+    "-$ 5": -5, "- $5": -5, "$ - 5": -5, "- 1 1/2": Fraction(-3, 2),
+    "- .5": Fraction(-1, 2),
+}  # fmt: skip
+
+
+def test_after_the_mark_a_sign_may_stand_apart_from_its_number():
     """There it can only be a sign; elsewhere it may be a minus between numbers."""
-    for text in (f"#### {written}", f"####{written}\nNext: 7"):
-        assert extract_strict(text) == extract_lenient(text) == value
+    for written, value in SIGNS_APART.items():
+        for text in (f"#### {written}", f"####{written}\nNext: 7"):
+            assert extract_strict(text) == extract_lenient(text) == value, text
     assert extract_lenient("That is 10 - 3") == 3
     assert extract_lenient("- 3 apples") == 3  # an item of a list
 
@@ -86,56 +71,41 @@ NOT_NUMBERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("written", NOT_NUMBERS)
-def test_what_is_no_number_is_none(written):
-    assert extract_strict(f"#### {written}") is None
-    assert extract_lenient(f"So it is {written}") is None
+def test_what_is_no_number_is_none():
+    for written in NOT_NUMBERS:
+        assert extract_strict(f"#### {written}") is None, written
+        assert extract_lenient(f"So it is {written}") is None, written
 
 
 @pytest.mark.parametrize(
     ("text", "strict", "lenient"),
     [
         ("", None, None),
-        ("No idea.", None, None),
         ("She has 4 cats and 5 dogs", None, 5),
-        ("10-3", None, 3),
         ("It takes 2–3 days", None, 3),
-        ("5-8=-3", None, -3),
         ("<<5-8=-3>>-3", None, -3),
         ("The options are 1,2,3", None, 3),
-        ("so...18", None, 18),
         ("#### the answer is 18", None, 18),
         ("#### 18 or 20", None, 20),
         ("#### 10 + 5 = 15", None, 15),
-        ("#### eighteen", None, None),
         ("It is 7.\n#### eighteen", None, 7),
         ("#### 18\n#### 19", 19, 19),
         ("#### 18\n#### none", None, 18),
-        ("That makes 7. #### 18", 18, 18),
         ("#### 18\nThe next question has 7 apples.", 18, 18),
         ("####\n18", None, 18),
         ("#### - -3", None, -3),
-        ("#### $$5", None, 5),
         ("#### 1 3/2", None, None),
-        ("#### 1 0/0", None, None),
         ("#### 1 00", None, 0),
-        ("#### 0 500", None, 500),
         ("#### 1000 000", None, 0),
-        ("#### 1 2 000", None, 2000),
         ("#### 5 1/2 or 6", None, 6),
         ("On May 3 4/5/2020", None, 3),
-        ("In 2023 100 people came", None, 100),
-        ("1 2 3", None, 3),
         ("<think>Maybe #### 5?</think>\n#### 18", 18, 18),
-        ("Maybe #### 5?</think>\nIt is 18.", None, 18),
         ("<think>Maybe\n#### 5", None, None),
-        ("<think>\n#### 5\n</think>\nNo idea.", None, None),
         ("#### 18\n<think>Or was it\n#### 5", 18, 18),
         ("<think>5</think>#### 7<think>6</think>\n#### 18", 18, 18),
         ("<think>" + "and so on " * 5_000 + "\n#### 5", None, None),
         ("<|channel>thought\nmaybe\n#### 5\n<channel|>No idea.", None, None),
         ("<|channel>thought\nmaybe\n#### 5", None, None),
-        ("<|channel>thought\n5?\n<channel|>#### 18", 18, 18),
     ],
 )
 def test_which_of_several_numbers_is_the_answer(text, strict, lenient):
@@ -175,39 +145,32 @@ DECORATED = (
 
 @pytest.mark.parametrize("form", DECORATED)
 def test_markup_around_the_number_is_taken_off(form):
-    for written, value in (
-        ("18", 18),
-        ("1,450,000", 1450000),
-        ("2.50", Fraction(5, 2)),
-    ):
-        for text in (
-            f"#### {form.format(written)}",
-            f"####{form.format(written)}\nBye",
-        ):
+    for written, value in {
+        "18": 18,
+        "1,450,000": 1450000,
+        "2.50": Fraction(5, 2),
+    }.items():
+        for end in ("", "\nBye"):
+            text = f"#### {form.format(written)}{end}"
             assert extract_strict(text) == extract_lenient(text) == value
     if form[0] not in "$-" and "$" not in form:
         assert extract_strict(f"#### {form.format('−3')}") == -3
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        (r"-\$5", -5), (r"$-\$5$", -5), ("-**5**", -5), (r"-\boxed{5}", -5),
-        (r"1{,}000", 1000), (r"$1{,}450{,}000$", 1450000), (r"1,\!000", 1000),
-        (r"$12\,345$", 12345), (r"\frac{1}{2}", Fraction(1, 2)),
-        (r"$-\dfrac{3}{4}$", Fraction(-3, 4)), (r"$1\frac{1}{2}$", Fraction(3, 2)),
-        (r"**1 \frac{1}{2}** miles", Fraction(3, 2)), ("**1 000**", 1000),
-    ],
-)  # fmt: skip
-def test_numbers_in_latex_are_read_as_they_are_meant(line, value):
-    assert extract_strict(f"#### {line}") == value
+IN_LATEX = {
+    r"-\$5": -5, r"$-\$5$": -5, "-**5**": -5, r"-\boxed{5}": -5, r"1{,}000": 1000,
+    r"$1{,}450{,}000$": 1450000, r"1,\!000": 1000, r"$12\,345$": 12345,
+    r"\frac{1}{2}": Fraction(1, 2), r"$-\dfrac{3}{4}$": Fraction(-3, 4),
+    r"$1\frac{1}{2}$": Fraction(3, 2), r"**1 \frac{1}{2}** miles": Fraction(3, 2),
+    "**1 000**": 1000, "18": 18,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "line", ["**#### 18**", "**So: #### 18**", "*#### $18*", "`#### 18`"]
-)
-def test_the_mark_may_stand_within_the_markup(line):
-    assert extract_strict(f"It is so.\n{line}\n") == 18
+def test_numbers_in_latex_are_read_as_they_are_meant():
+    for line, value in IN_LATEX.items():
+        assert extract_strict(f"#### {line}") == value, line
+    for line in ("**#### 18**", "**So: #### 18**", "*#### $18*", "`#### 18`"):
+        assert extract_strict(f"It is so.\n{line}\n") == 18, line
 
 
 UNDECIDED = (
@@ -229,9 +192,10 @@ ANOTHER = (  # number than the digits in front say
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("line", ANOTHER)
-def test_what_follows_may_not_make_another_number_of_it(line):
-    assert extract_strict(f"#### {line}") is None
+@pytest.mark.parametrize("lines", [ANOTHER, UNDECIDED])
+def test_another_number_or_markup_that_is_not_closed_is_nothing(lines):
+    for line in lines:
+        assert extract_strict(f"#### {line}") is None, line[:40]
 
 
 def test_a_unit_that_begins_like_a_word_for_many_is_a_unit():
@@ -252,11 +216,6 @@ def test_a_unit_that_begins_like_a_word_for_many_is_a_unit():
 )  # fmt: skip
 def test_lenient_reads_markup_where_it_can_and_the_bare_line_elsewhere(text, value):
     assert extract_lenient(text) == value
-
-
-@pytest.mark.parametrize("line", UNDECIDED, ids=lambda line: line[:20])
-def test_markup_that_is_not_closed_or_holds_two_numbers_is_nothing(line):
-    assert extract_strict(f"#### {line}") is None
 
 
 @settings(max_examples=60)

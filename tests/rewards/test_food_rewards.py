@@ -20,13 +20,15 @@ def test_the_truth_table(name):
     portions, texts, expected = CASES[name]
     done = trace(TINY, texts, [TOOL])
     rewards = {fr.thinks.__name__: fr.thinks(200)}
-    got = {
+    scores = {
         reward: rewards.get(reward, getattr(fr, reward))(
             [""], [done], portions=[portions], level=[1]
         )
         for reward in NAMES
     }
-    assert got == dict(zip(NAMES, ([pytest.approx(e)] for e in expected), strict=True))
+    assert scores == dict(
+        zip(NAMES, ([pytest.approx(e)] for e in expected), strict=True)
+    )
 
 
 def test_what_is_solved_earns_more_than_any_cheat():
@@ -92,8 +94,8 @@ def test_what_was_not_looked_up_in_time_is_not_solved():
 
 def test_another_tools_kcal_are_not_the_nutrition_tools():
     guess = toy_tools.make("guess", lambda: {"kcal": "about 400"})
-    asked = f"Hm. {HERMES.render([Call('guess')])}"
-    done = trace(HERMES, [asked, "#### 402"], [TOOL, guess])
+    call = f"Hm. {HERMES.render([Call('guess')])}"
+    done = trace(HERMES, [call, "#### 402"], [TOOL, guess])
     assert fr.tools_numbers([""], [done]) == [0.0]
     assert fr.well_formed([""], [done], portions=[PIZZA]) == [0.0]
 

@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -169,9 +168,3 @@ def test_what_grows_too_old_while_it_waits_is_dropped_too():
     assert [a.number for a in buffer.take()] == [0], "of equal age the first"
     buffer.learned()
     assert buffer.dropped == 1 and list(buffer.due) == [1]
-
-
-def test_impossible_settings_are_refused():
-    for settings_ in ({"pieces": 0}, {"limit": -1}):
-        with pytest.raises(ValueError, match="at least one piece"):
-            Buffer(lambda: None, **settings_)

@@ -24,6 +24,6 @@ def test_the_simulation_of_today_is_within_15_percent_of_what_was_measured(row):
     """The table says how long things take with one worker, and what really happened."""
     times = Times(row["sample"], row["update"], spread=row["spread"])
     settings = {"pieces": int(row["pieces"]), "limit": int(row["limit"])}
-    told = simulate(times, int(row["workers"]), updates=1000, **settings)
-    assert told.updates == pytest.approx(row["measured"], rel=0.15)
-    assert told.updates == pytest.approx(row["predicted"], rel=0.01)
+    prediction = simulate(times, int(row["workers"]), updates=1000, **settings)
+    assert prediction.updates == pytest.approx(row["measured"], rel=0.15)
+    assert prediction.updates == pytest.approx(row["predicted"], rel=0.01)

@@ -32,10 +32,6 @@ def require(piece_, version=0):
     require_whole(piece_, request, GROUP, version)
 
 
-def test_a_whole_piece_passes():
-    require(piece())
-
-
 BREAKS = {
     "a missing array": lambda b: b.pop("rewards"),
     "nan": lambda b: b["logprobs"].__setitem__((0, 0, 0), np.nan),
@@ -44,13 +40,15 @@ BREAKS = {
     "another width": lambda b: b.update(loss_mask=b["loss_mask"][..., :2]),
     "half the prompts": lambda b: b.update({n: x[:1] for n, x in b.items()}),
     "other prompts": lambda b: b.update(prompt=piece(seed=1).batch["prompt"]),
-    "pictures nobody asked about": lambda b: b.update(images=np.zeros((3, 1, 2, 2, 3))),
+    "other order": lambda b: b.update(prompt=b["prompt"][::-1]),
+    "pictures nobody sent": lambda b: b.update(images=np.zeros((3, 1, 2, 2, 3))),
 }
 
 
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_broken_piece_is_refused(how):
     broken = piece()
+    require(broken)
     BREAKS[how](broken.batch)
     with pytest.raises(BrokenPiece):
         require(broken)
@@ -59,29 +57,6 @@ def test_a_broken_piece_is_refused(how):
 def test_answers_of_a_version_that_never_was_are_refused():
     with pytest.raises(BrokenPiece, match="version 1"):
         require(piece()._replace(version=1))
-
-
-BATCH = {
-    "prompt": np.arange(6, dtype=np.int32).reshape(2, 3),
-    "prompt_mask": np.ones((2, 3), np.int32),
-    "images": np.arange(24, dtype=np.uint8).reshape(2, 1, 2, 2, 3),
-}
-CHANGES = {
-    "another token": {"prompt": BATCH["prompt"] + np.int32([[0, 0, 0], [0, 0, 1]])},
-    "another order": {"prompt": BATCH["prompt"][::-1]},
-    "another shape": {"images": BATCH["images"].reshape(2, 2, 1, 2, 3)},
-    "another picture": {"images": BATCH["images"] + np.uint8(1)},
-}
-
-
-@pytest.mark.parametrize("how", CHANGES)
-def test_prompts_that_differ_have_another_checksum(how):
-    assert checksum(BATCH | CHANGES[how]) != checksum(BATCH)
-
-
-def test_answers_and_memory_order_do_not_change_the_checksum():
-    stored = {n: np.asfortranarray(x) for n, x in BATCH.items()}
-    assert checksum(stored | {"rewards": np.ones((2, 2))}) == checksum(BATCH)
 
 
 @settings(deadline=None, max_examples=30)
@@ -93,10 +68,10 @@ def test_joined_pieces_contain_all_of_each(sizes):
     for one in pieces:
         count = len(one.batch["prompt"])
         for name, x in one.batch.items():
-            found = batch[name][row : row + count]
-            np.testing.assert_array_equal(found[..., : x.shape[-1]], x)
+            part = batch[name][row : row + count]
+            np.testing.assert_array_equal(part[..., : x.shape[-1]], x)
             if name in ("loss_mask", "prompt_mask"):
-                assert not found[..., x.shape[-1] :].any(), "padding counts nowhere"
+                assert not part[..., x.shape[-1] :].any(), "padding counts nowhere"
         row += count
     assert row == len(batch["prompt"])
     pieces[0].metrics["calls"] = 2.0  # what only one of them has, if there are more

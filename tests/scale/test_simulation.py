@@ -18,20 +18,19 @@ seconds = st.floats(0.1, 20)
 @settings(deadline=None, max_examples=25)
 @given(seconds, seconds, st.integers(1, 6), st.integers(1, 6))
 def test_the_synchronous_loop_waits_for_its_rounds_and_then_updates(s, u, workers, k):
-    found = simulate(Times(s, u), workers, pieces=k, updates=30)
+    prediction = simulate(Times(s, u), workers, pieces=k, updates=30)
     by_hand = 1 / (math.ceil(k / workers) * s + u)
-    assert found.updates == pytest.approx(by_hand, rel=1e-6)
-    assert found.staleness == found.dropped == found.lost == 0
-    assert found.busy == pytest.approx(k * s * by_hand / workers, rel=0.05)
+    assert prediction.updates == pytest.approx(by_hand, rel=1e-6)
+    assert prediction.dropped == prediction.lost == 0
 
 
 @settings(deadline=None, max_examples=25)
 @given(seconds, seconds, st.integers(1, 5))
 def test_running_ahead_is_as_fast_as_the_slower_half(s, u, workers):
     """Whoever samples is never waited for, where the limit leaves all of them work."""
-    found = simulate(Times(s, u), workers, limit=2 * workers + 2, updates=200)
-    assert found.updates == pytest.approx(min(1 / u, workers / s), rel=0.05)
-    assert found.dropped == 0
+    prediction = simulate(Times(s, u), workers, limit=2 * workers + 2, updates=200)
+    assert prediction.updates == pytest.approx(min(1 / u, workers / s), rel=0.05)
+    assert prediction.dropped == 0
 
 
 def test_a_preempted_worker_answers_as_renewal_theory_says():
@@ -40,36 +39,23 @@ def test_a_preempted_worker_answers_as_renewal_theory_says():
     E = (1/rate + restart)(exp(rate · s) - 1), then the update.
     """
     s, u, rate, restart = 50.0, 0.5, 60.0, 30.0
-    found = simulate(Times(s, u, restart=restart), 1, preemptions=rate, updates=4000)
+    prediction = simulate(
+        Times(s, u, restart=restart), 1, preemptions=rate, updates=4000
+    )
     per_second = rate / 3600
     expected = (1 / per_second + restart) * math.expm1(per_second * s) + u
-    assert 1 / found.updates == pytest.approx(expected, rel=0.05)
-    assert found.lost == pytest.approx(math.expm1(per_second * s), rel=0.1)
+    assert 1 / prediction.updates == pytest.approx(expected, rel=0.05)
+    assert prediction.lost == pytest.approx(math.expm1(per_second * s), rel=0.1)
 
 
 def test_uneven_pieces_make_the_synchronous_loop_wait_for_the_slowest():
     """Mean of the largest of k exponential times: the harmonic sum (spread 1)."""
     k, s = 8, 4.0
-    found = simulate(Times(s, 1e-3, spread=1.0), k, pieces=k, updates=3000)
+    prediction = simulate(Times(s, 1e-3, spread=1.0), k, pieces=k, updates=3000)
     slowest = s * sum(1 / i for i in range(1, k + 1))
-    assert 1 / found.updates == pytest.approx(slowest, rel=0.04)
+    assert 1 / prediction.updates == pytest.approx(slowest, rel=0.04)
     ahead = simulate(Times(s, 1e-3, spread=1.0), k, pieces=k, limit=4, updates=3000)
-    assert ahead.updates > 1.8 * found.updates and 0 < ahead.staleness <= 4
-
-
-@pytest.mark.parametrize(
-    "times, settings_",
-    [
-        (Times(1, 1), {"workers": 0}),
-        (Times(1, 1), {"workers": 1, "updates": 1}),
-        (Times(-1, 1), {"workers": 1}),
-        (Times(1, 1), {"workers": 1, "preemptions": -1}),
-        (Times(1, 0), {"workers": 2, "updates": 2, "pieces": 2}),
-    ],
-)
-def test_impossible_numbers_are_refused(times, settings_):
-    with pytest.raises(ValueError, match="no time or rate is negative"):
-        simulate(times, **settings_)
+    assert ahead.updates > 1.8 * prediction.updates
 
 
 def test_who_waits_for_work_is_preempted_as_well():
@@ -79,8 +65,8 @@ def test_who_waits_for_work_is_preempted_as_well():
     for half of that time on average.
     """
     update, up, away = 1000.0, 100.0, 500.0
-    found = simulate(
+    prediction = simulate(
         Times(0.1, update, restart=away), 1, preemptions=3600 / up, updates=4000
     )
     waited = away / (up + away) * away / 2
-    assert 1 / found.updates == pytest.approx(update + waited, rel=0.05)
+    assert 1 / prediction.updates == pytest.approx(update + waited, rel=0.05)

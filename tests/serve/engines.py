@@ -36,13 +36,13 @@ def running(command, port, log, env=None):
       log: pathlib.Path of its output.
       env: its environment; None: ours.
     """
-    with open(log, "a") as said:
+    with open(log, "a") as output:
         server = subprocess.Popen(
             command,
             env=env,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that `kill` reaches its workers, too
+            start_new_session=True,  # so that a kill reaches its workers, too
         )
     try:
         _wait_for(f"http://127.0.0.1:{port}/health", server, log)
@@ -52,14 +52,7 @@ def running(command, port, log, env=None):
         try:
             server.wait(60)
         except subprocess.TimeoutExpired:
-            kill(server)
-
-
-def kill(server):
-    """Kills a server of `running` and the workers that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+            os.killpg(server.pid, signal.SIGKILL)
 
 
 def _wait_for(address, server, log):
@@ -76,23 +69,11 @@ def _wait_for(address, server, log):
 
 
 @contextlib.contextmanager
-def vllm(folder, log, *flags, port=None):
+def vllm(folder, log, *flags):
     """Runs vLLM on a folder as `make serve` does; gives process and address."""
-    port = port or free_port()
-    python = serve.environment()
+    port, python = free_port(), serve.environment()
     command = serve.vllm_command(python, folder, "127.0.0.1", port, flags)
     with running(command, port, log, serve.settings()) as process:
-        yield process, f"http://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def own(folder, log, port=None):
-    """Runs the course's own server as `make serve` does; gives process and address."""
-    port = port or free_port()
-    command = [sys.executable, "-m", "scripts.serve", str(folder)]
-    command += ["--engine", "own", "--port", str(port)]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    with running(command, port, log, env) as process:
         yield process, f"http://127.0.0.1:{port}"
 
 

@@ -27,5 +27,5 @@ def record(rows, table=TABLE, key=("engine", "model")):
     """Puts rows into a table, in place of those of the same key."""
     new = {tuple(row[name] for name in key) for row in rows}
     old = tables.read(table)
-    kept = [row for row in old if tuple(row[name] for name in key) not in new]
-    tables.write(table, kept + rows)
+    others = [row for row in old if tuple(row[name] for name in key) not in new]
+    tables.write(table, others + rows)

@@ -24,7 +24,7 @@ def composed(**given):
     """The file as Compose reads it, with these variables and no others."""
     text = re.sub(
         r"(?<!\$)\$\{(\w+):-([^}]*)\}",
-        lambda found: given.get(found[1], found[2]),
+        lambda match: given.get(match[1], match[2]),
         FILE.read_text("utf-8"),
     )
     return yaml.safe_load(text.replace("$$", "$"))
@@ -57,8 +57,8 @@ def test_only_the_page_leaves_the_network():
         "it listens where its app is, and only there"
     )
     assert app["depends_on"] == {"server": {"condition": "service_healthy"}}
-    asked = composed(HOST="0.0.0.0", PORT="80")["services"]["server"]
-    assert asked["ports"] == ["0.0.0.0:80:7860"]
+    exposed = composed(HOST="0.0.0.0", PORT="80")["services"]["server"]
+    assert exposed["ports"] == ["0.0.0.0:80:7860"]
 
 
 def test_the_image_takes_what_there_is():
@@ -73,14 +73,14 @@ def test_the_image_takes_what_there_is():
 def here(words, ports):
     """A command of the file as it runs on this machine, without a container."""
     models = str(engines.ROOT / "data" / "tiny")
-    made = []
+    command = []
     for word in words:
         if word.startswith("/models"):
             word = models + word.removeprefix("/models")
         for old, new in ({"0.0.0.0": "127.0.0.1"} | ports).items():
             word = word.replace(old, new)
-        made.append(sys.executable if word == "python" else word)
-    return made
+        command.append(sys.executable if word == "python" else word)
+    return command
 
 
 def healthy(service, ports):
@@ -93,8 +93,8 @@ def healthy(service, ports):
 def running(service, ports, folder):
     """A service's command, healthy by its own check, with the service's environment."""
     assert not healthy(service, ports), "it cannot be healthy before it has begun"
-    diary = {"/diary": str(folder / "diary"), "/tmp": str(folder)}
-    given = {name: diary[place] for name, place in service["environment"].items()}
+    places = {"/diary": str(folder / "diary"), "/tmp": str(folder)}
+    given = {name: places[place] for name, place in service["environment"].items()}
     log, deadline = folder / "log", time.monotonic() + START
     with open(log, "a") as file:
         process = subprocess.Popen(
@@ -127,10 +127,10 @@ def test_the_apps_command_serves_the_page_which_asks_the_server(tmp_path):
             f"http://127.0.0.1:{ports['7860']}", verbose=False
         )
         file = gradio_client.handle_file(str(tmp_path / "plate.png"))
-        asked = file, page.QUESTION, "food_grpo, on the server", page.NOBODY
-        said, _ = client.predict(*asked, api_name="/ask")
-        assert f"Nothing answers at http://127.0.0.1:{ports['8000']}/v1" in said
+        inputs = file, page.QUESTION, "food_grpo, on the server", page.NOBODY
+        text, _ = client.predict(*inputs, api_name="/ask")
+        assert f"Nothing answers at http://127.0.0.1:{ports['8000']}/v1" in text
         both.enter_context(running(services["server"], ports, tmp_path))
-        said, _ = client.predict(*asked, api_name="/ask")
+        text, _ = client.predict(*inputs, api_name="/ask")
         (food,) = plate["foods"]
-        assert re.search(rf"There are \d+ kcal in 150 g of {food}\.", said)
+        assert re.search(rf"There are \d+ kcal in 150 g of {food}\.", text)

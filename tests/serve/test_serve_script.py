@@ -1,4 +1,4 @@
-"""`make serve`: what an engine is told of our models, without the engine."""
+"""`make serve`: the commands and templates that engines get, without the engines."""
 
 import json
 import os
@@ -29,24 +29,21 @@ QUESTION = {
 def as_protocol(calls, results, text, parts):
     """A turn with calls and its results as OpenAI's protocol sends them."""
     functions = [{"name": c.name, "arguments": c.arguments} for c in calls]
-    made = [{"type": "function", "function": f} for f in functions]
-    told = [json.dumps(result) for result in results]
+    tool_calls = [{"type": "function", "function": f} for f in functions]
+    contents = [json.dumps(result) for result in results]
     if parts:
-        told = [[{"type": "text", "text": each}] for each in told]
+        contents = [[{"type": "text", "text": each}] for each in contents]
         text = text and [{"type": "text", "text": text}]
-    said = {"role": "assistant", "content": text, "tool_calls": made}
-    return [said, *({"role": "tool", "content": each} for each in told)]
+    turn = {"role": "assistant", "content": text, "tool_calls": tool_calls}
+    return [turn, *({"role": "tool", "content": each} for each in contents)]
 
 
-@pytest.mark.parametrize("parts", [False, True])
-@pytest.mark.parametrize("text", ["", "I see it."])
 @pytest.mark.parametrize(
-    "calls, results",
+    "calls, results, text, parts",
     [
-        (CALLS, [lookup_nutrition("pizza", 150)]),
-        (CALLS, [{"error": "no such food", "suggestions": ["apple_pie", "pizza"]}]),
-        (CALLS, [{"error": "nothing"}]),
-        (CALLS * 2, [{"kcal": 7}, {"kcal": 12, "salt": 0.1}]),
+        (CALLS, [lookup_nutrition("pizza", 150)], "", False),
+        (CALLS, [{"error": "no such food", "suggestions": ["pizza"]}], "Hm.", True),
+        (CALLS * 2, [{"kcal": 7}, {"kcal": 12, "salt": 0.1}], "I see it.", True),
     ],
 )
 def test_the_template_for_vllm_writes_calls_as_the_grammar_does(
@@ -59,10 +56,6 @@ def test_the_template_for_vllm_writes_calls_as_the_grammar_does(
     write = {"tokenize": False, "add_generation_prompt": True}
     expected = tokenizer.apply_chat_template(ours, **write)
     assert served.apply_chat_template(theirs, **write) == expected
-    plain = [{"role": "user", "content": "3 + 4?"}]
-    assert served.apply_chat_template(plain, **write) == (
-        tokenizer.apply_chat_template(plain, **write)
-    )
 
 
 def test_the_entries_for_vllm_cut_no_text_otherwise(tmp_path):
@@ -80,7 +73,7 @@ def test_the_entries_for_vllm_cut_no_text_otherwise(tmp_path):
     ).read_bytes()
 
 
-def test_vllm_is_told_of_tools_only_for_models_that_have_them(tmp_path, monkeypatch):
+def test_vllm_gets_tools_only_for_models_that_have_them(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "ROOT", tmp_path)
     place = "127.0.0.1", 8000, ["--enable-lora"]
     food = serve.vllm_command("python", FOOD, *place)
@@ -95,13 +88,18 @@ def test_vllm_is_told_of_tools_only_for_models_that_have_them(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "family, parser",
-    [("gemma3", None), ("gemma4", "gemma4"), ("qwen3", "hermes"), ("llama", None)],
+    "family, parser, grammar",
+    [
+        ("gemma3", None, GEMMA3),
+        ("gemma4", "gemma4", GEMMA4),
+        ("qwen3", "hermes", HERMES),
+        ("llama", None, None),
+    ],
 )
-def test_another_family_is_never_told_to_write_calls_as_the_tiny_models_do(
-    family, parser, tmp_path
+def test_calls_of_other_families_are_read_as_these_write_them(
+    family, parser, grammar, tmp_path
 ):
-    """Gemma 3 with its own template, say; vLLM reads the calls of those it knows."""
+    """Gemma 3 with its chat template, say; vLLM reads the calls of those it knows."""
     config = {"model_type": family, "vision_config": {}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
@@ -112,30 +110,18 @@ def test_another_family_is_never_told_to_write_calls_as_the_tiny_models_do(
         assert "--tool-call-parser" not in command
     else:
         assert command[command.index("--tool-call-parser") + 1] == parser
-
-
-@pytest.mark.parametrize(
-    "family, grammar",
-    [("gemma3_text", GEMMA3), ("gemma4_text", GEMMA4), ("qwen3", HERMES)]
-    + [("gemma4", GEMMA4), ("llama", None)],
-)
-def test_the_own_server_reads_calls_as_the_family_writes_them(
-    family, grammar, tmp_path
-):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
-    (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
     assert serve.grammar_of(tmp_path) is grammar
     assert serve.grammar_of(FOOD) is TINY
 
 
 def test_vllm_gets_the_cores_that_are_ours_and_no_network():
-    said = serve.settings({"HF_HUB_OFFLINE": "0", "VLLM_CPU_KVCACHE_SPACE": "4"})
-    cores = {int(core) for core in said["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
+    env = serve.settings({"HF_HUB_OFFLINE": "0", "VLLM_CPU_KVCACHE_SPACE": "4"})
+    cores = {int(core) for core in env["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
     assert cores == os.sched_getaffinity(0)
-    assert said["HF_HUB_OFFLINE"] == "1" and said["VLLM_CPU_KVCACHE_SPACE"] == "4"
+    assert env["HF_HUB_OFFLINE"] == "1" and env["VLLM_CPU_KVCACHE_SPACE"] == "4"
 
 
-def test_what_cannot_be_served_is_said(tmp_path):
+def test_what_cannot_be_served_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="is no model folder"):
         serve.main([str(tmp_path)])
     for more in (["--host", "0.0.0.0"], ["--", "--enable-lora"]):
@@ -143,8 +129,8 @@ def test_what_cannot_be_served_is_said(tmp_path):
             serve.main([str(FOOD), "--engine", "own", *more])
 
 
-def test_the_own_server_gives_a_maths_model_room_to_end():
-    """And ends when it is told to."""
+def test_the_courses_server_gives_a_maths_model_room_to_end():
+    """And ends on SIGTERM."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -154,12 +140,12 @@ def test_the_own_server_gives_a_maths_model_room_to_end():
     )
     try:
         assert f"127.0.0.1:{port}" in server.stdout.readline()
-        for row in word_problems.generate(3, seed=5, levels=(3,), split="test"):
-            asked = {"model": "grpo", "temperature": 0, "max_tokens": 512}
-            asked |= {"messages": [{"role": "user", "content": row["question"]}]}
+        for row in word_problems.generate(2, seed=5, levels=(3,), split="test"):
+            body = {"model": "grpo", "temperature": 0, "max_tokens": 512}
+            body |= {"messages": [{"role": "user", "content": row["question"]}]}
             request = urllib.request.Request(
                 f"http://127.0.0.1:{port}/v1/chat/completions",
-                json.dumps(asked).encode(),
+                json.dumps(body).encode(),
                 {"Content-Type": "application/json"},
             )
             with urllib.request.urlopen(request, timeout=120) as answer:

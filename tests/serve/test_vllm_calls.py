@@ -31,8 +31,8 @@ turns = st.lists(st.sampled_from(PIECES), max_size=7).map("".join)
 
 def record(called, /, **fields):
     """A message of vLLM's protocol: names and defaults."""
-    made = [(key, object, dataclasses.field(default=x)) for key, x in fields.items()]
-    return dataclasses.make_dataclass(called, made, kw_only=True)
+    with_types = [(k, object, dataclasses.field(default=x)) for k, x in fields.items()]
+    return dataclasses.make_dataclass(called, with_types, kw_only=True)
 
 
 class Manager:
@@ -42,11 +42,7 @@ class Manager:
 
     @classmethod
     def register_module(cls, name):
-        def keep(parser):
-            cls.parsers[name] = parser
-            return parser
-
-        return keep
+        return lambda parser: cls.parsers.setdefault(name, parser)
 
 
 class Base:
@@ -88,43 +84,43 @@ def parser():
     return Manager.parsers["tiny"]
 
 
-def made(calls):
+def as_pairs(calls):
     """Calls as (name, arguments)."""
     return [(c.function.name, json.loads(c.function.arguments)) for c in calls]
 
 
 def streamed(parser, turn, cuts, request=ANY):
     """(text, calls, the text before the end) of a turn that comes in pieces."""
-    one, said, at = parser(None), "", 0
+    one, text, at = parser(None), "", 0
     for end in [*sorted({min(cut, len(turn)) for cut in cuts}), len(turn)]:
         fresh, at = turn[at:end], end  # what vLLM gives such a parser: the delta alone
         delta = one.extract_tool_calls_streaming("", fresh, fresh, [], [], [], request)
-        said += delta.content if delta else ""
-    before, last = said, one.finish_streaming()
+        text += delta.content if delta else ""
+    before, last = text, one.finish_streaming()
     calls = list(last.tool_calls) if last else []
-    return said + ((last.content if last else "") or ""), calls, before
+    return text + ((last.content if last else "") or ""), calls, before
 
 
 @given(turn=turns)
 def test_a_turn_is_what_the_grammar_says_of_it(parser, turn):
-    found, verdict = parser(None).extract_tool_calls(turn, ANY), TINY.parse(turn)
+    whole, verdict = parser(None).extract_tool_calls(turn, ANY), TINY.parse(turn)
     expected = [(call.name, call.arguments) for call in verdict.calls]
-    assert made(found.tool_calls) == expected
-    assert found.tools_called is bool(expected)
-    assert found.content == ((verdict.text or None) if expected else turn)
+    assert as_pairs(whole.tool_calls) == expected
+    assert whole.tools_called is bool(expected)
+    assert whole.content == ((verdict.text or None) if expected else turn)
 
 
 @given(turn=turns, cuts=st.lists(st.integers(0, 60), max_size=12))
 def test_a_stream_says_what_the_whole_turn_says(parser, turn, cuts):
     whole = parser(None).extract_tool_calls(turn, ANY)
-    said, calls, before = streamed(parser, turn, cuts)
-    assert made(calls) == made(whole.tool_calls)
+    text, calls, before = streamed(parser, turn, cuts)
+    assert as_pairs(calls) == as_pairs(whole.tool_calls)
     assert [call.index for call in calls] == list(range(len(calls)))
     assert len({call.id for call in calls}) == len(calls)
     if not calls:
-        assert said == turn, "nothing is lost, whatever looked like a call"
+        assert text == turn, "nothing is lost, whatever looked like a call"
     elif "think>" not in turn:
-        assert said.strip() == (whole.content or "")
+        assert text.strip() == (whole.content or "")
         assert "<<lookup" not in before
 
 
@@ -132,10 +128,10 @@ def test_a_stream_says_what_the_whole_turn_says(parser, turn, cuts):
     "turn", ["<<lookup piz", "see <<lookup pizza 150>", "<<lookup pizza 0>>", "a <"]
 )
 def test_a_call_that_is_cut_off_or_wrong_stays_text(parser, turn):
-    said, calls, _ = streamed(parser, turn, range(len(turn)))
-    assert (said, calls) == (turn, [])
-    found = parser(None).extract_tool_calls(turn, ANY)
-    assert (found.content, found.tools_called) == (turn, False)
+    text, calls, _ = streamed(parser, turn, range(len(turn)))
+    assert (text, calls) == (turn, [])
+    whole = parser(None).extract_tool_calls(turn, ANY)
+    assert (whole.content, whole.tools_called) == (turn, False)
 
 
 def test_text_comes_while_it_is_written(parser):
@@ -146,6 +142,6 @@ def test_text_comes_while_it_is_written(parser):
 
 def test_a_request_without_tools_gets_text(parser):
     turn = "<<lookup pizza 150>>"
-    found = parser(None).extract_tool_calls(turn, NONE)
-    assert (found.content, found.tools_called) == (turn, False)
+    whole = parser(None).extract_tool_calls(turn, NONE)
+    assert (whole.content, whole.tools_called) == (turn, False)
     assert streamed(parser, turn, [4, 9], NONE)[:2] == (turn, [])

@@ -13,6 +13,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import types
 
 import numpy as np
 
@@ -34,12 +35,11 @@ TINY = engines.ROOT / "data" / "tiny"
 REAL, TOKENS, NEAR = llama_cases.REAL, llama_cpp.TOKENS, 1e-3
 
 
-def complete(address, name, prompt, **more):
+def complete(address, name, prompt):
     """The ids of an answer to a list of ids, greedily."""
-    asked = {"model": name, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
-    asked |= {"return_token_ids": True} | more
-    said = engines.post(address, "/v1/completions", **asked)
-    return said["choices"][0]["token_ids"]
+    body = {"model": name, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
+    answer = engines.post(address, "/v1/completions", return_token_ids=True, **body)
+    return answer["choices"][0]["token_ids"]
 
 
 def compared(model, tokenizer, prompts, answers):
@@ -49,22 +49,18 @@ def compared(model, tokenizer, prompts, answers):
     """
     ends = set(chat.eos_ids(tokenizer))
     mine = llama_cpp.greedy(model, prompts, tuple(ends))
-    equal, said = 0, ""
+    equal, note = 0, ""
     for prompt, ours, theirs in zip(prompts, mine, answers, strict=True):
         ours, theirs = ([t for t in row if t not in ends] for row in (ours, theirs))
         equal += ours == theirs
-        if ours != theirs and not said:
-            (scores,) = llama_cpp.scores(model, [prompt], [_Answer(theirs)])
+        if ours != theirs and not note:
+            answer = types.SimpleNamespace(tokens=theirs)
+            (scores,) = llama_cpp.scores(model, [prompt], [answer])
             behind = scores.max(axis=1) - scores[np.arange(len(theirs)), theirs]
             at = next((i for i, gap in enumerate(behind) if gap), len(theirs))
-            said = f"token {at}, {behind.max():.2g} behind in our logits"
-            assert behind.max() < NEAR, said
-    return equal, said
-
-
-class _Answer:
-    def __init__(self, tokens):
-        self.tokens = tokens
+            note = f"token {at}, {behind.max():.2g} behind in our logits"
+            assert behind.max() < NEAR, note
+    return equal, note
 
 
 def same_answers(row, address, name, model, tokenizer, prompts):
@@ -78,8 +74,8 @@ def same_answers(row, address, name, model, tokenizer, prompts):
         together = list(ask)
     speed = sum(map(len, together)) / (time.monotonic() - begin)
     for how, answers in (("one by one", alone), ("at once", together)):
-        equal, said = compared(model, tokenizer, prompts, answers)
-        yield row(f"answers equal to ours, {how}", equal, len(prompts), said)
+        equal, note = compared(model, tokenizer, prompts, answers)
+        yield row(f"answers equal to ours, {how}", equal, len(prompts), note)
     yield row("tokens a second, one by one", speed_alone, len(prompts))
     yield row("tokens a second, at once", speed, len(prompts))
 
@@ -126,10 +122,10 @@ def adapter(log):
         with engines.vllm(folder, log, *flags) as (_, address):
             yield from same_answers(row, address, "mine", both[1], tokenizer, prompts)
             ours = [llama_cpp.greedy(each, prompts, ends) for each in both]
-            yield told_apart(row, address, (name, "mine"), ours, prompts)
+            yield adapter_row(row, address, (name, "mine"), ours, prompts)
 
 
-def told_apart(row, address, names, ours, prompts):
+def adapter_row(row, address, names, ours, prompts):
     """Row: answers that an adapter changes, and that vLLM changes with it.
 
     Raises AssertionError where it does not: a server that ignores the adapter says the

@@ -24,10 +24,10 @@ from helpers.tools import nutrition
 from scripts import serve
 
 TINY = engines.ROOT / "data" / "tiny"
-TOOLS, ASKED = [nutrition.TOOL], 24
+TOOLS, QUESTIONS = [nutrition.TOOL], 24
 
 
-def asked(count=ASKED):
+def questions(count=QUESTIONS):
     """Rows with a picture and a question; one in five shows no food."""
     rows = food_pictures.generate(count, seed=5, split="test", no_food=0.2)
     return list(food_traces.ask(rows, seed=5))
@@ -59,8 +59,8 @@ def conversations(row, backend, own, rows):
     ]
     pairs = [pair for pair in pairs if not misread(pair[0])]
     parted = [pair for pair in pairs if pair[0] != pair[1]]
-    said = " — vLLM: ".join(map(in_words, parted[0])) if parted else ""
-    yield row("conversations equal to ours", len(pairs) - len(parted), len(pairs), said)
+    note = " — vLLM: ".join(map(in_words, parted[0])) if parted else ""
+    yield row("conversations equal to ours", len(pairs) - len(parted), len(pairs), note)
     theirs = [events for _, events in pairs]
     ended = sum(events[-1].kind == "answer" for events in theirs)
     yield row("conversations that end in an answer", ended, len(pairs))
@@ -81,8 +81,8 @@ def one_way():
 def nats(row, what, backend, own, rows):
     """Row: how far log-probabilities are from ours in first turns that are the same."""
     gaps = []
-    for asked_row in rows:
-        session = own.begin(asked_row["text"], asked_row["image"]).session
+    for question in rows:
+        session = own.begin(question["text"], question["image"]).session
         _, made = sessions.generate(
             own.model,
             session,
@@ -95,13 +95,13 @@ def nats(row, what, backend, own, rows):
         real = np.asarray(made.mask[0, 0]) > 0
         ids = np.asarray(made.tokens[0, 0])[real]
         ours = np.asarray(made.logprobs[0, 0])[real]
-        messages = backend.begin(asked_row["text"], asked_row["image"]).messages
+        messages = backend.begin(question["text"], question["image"]).messages
         body = {"model": backend.model, "messages": messages, "temperature": 0}
         body |= {"max_tokens": own.max_tokens, "logprobs": True}
         body |= {"return_token_ids": True, "tools": backend.schemas}
-        (said,) = engines.post(backend.base_url, "/chat/completions", **body)["choices"]
-        theirs = [token["logprob"] for token in said["logprobs"]["content"]]
-        if said["token_ids"] == ids.tolist() and len(theirs) == len(ours):
+        (note,) = engines.post(backend.base_url, "/chat/completions", **body)["choices"]
+        theirs = [token["logprob"] for token in note["logprobs"]["content"]]
+        if note["token_ids"] == ids.tolist() and len(theirs) == len(ours):
             gaps.append(np.abs(ours - theirs).max())
     yield row(f"nats off our log-probabilities, {what}", max(gaps), len(gaps))
 
@@ -111,10 +111,10 @@ def checked(teacher):
     name = "food_grpo"
     row = serving_table.rows_of("vllm", serve.NEEDS[0], f"tiny/{name}")
     backend, own = served(teacher, name), models.load(name, name)
-    yield from conversations(row, backend, own, asked())
-    yield from nats(row, "as it is", backend, own, asked())
+    yield from conversations(row, backend, own, questions())
+    yield from nats(row, "as it is", backend, own, questions())
     with one_way():
-        yield from nats(row, "images seen one way", backend, own, asked())
+        yield from nats(row, "images seen one way", backend, own, questions())
 
 
 def food(log):

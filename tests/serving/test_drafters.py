@@ -20,7 +20,7 @@ def searched(text, words):
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=PROMPT),
     st.lists(st.integers(1, 3), min_size=1, max_size=ROOM),

@@ -33,7 +33,7 @@ EOS = 0
 SHARP = 3.0
 
 
-def asked(prompts, group, vocab=tiny_models.VOCAB, seed=0):
+def prompts_and_keys(prompts, group, vocab=tiny_models.VOCAB, seed=0):
     """Prompts of different lengths, their mask, and keys."""
     rng = np.random.default_rng(seed)
     rows = [list(rng.integers(1, vocab, size=3 + 2 * i)) for i in range(prompts)]
@@ -57,60 +57,42 @@ def drafters(family, block):
     }
 
 
-GREEDY = [("gemma3_text", name, 4) for name in ("lookup", "another", "itself")]
-GREEDY += [("gemma4_text", "near", 3), ("llama", "itself", 1)]
+GREEDY = [("gemma3_text", "lookup", 4), ("gemma3_text", "itself", 4)]
+GREEDY += [("llama", "another", 3)]
+GREEDY += [pytest.param("gemma4_text", "near", 3, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("family, name, block", GREEDY)
 def test_greedy_answers_are_those_without_a_drafter(family, name, block):
     model = tiny_models.model(family, sharpness=SHARP)
-    rows, settings = asked(4, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
+    rows, settings = prompts_and_keys(4, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
     plain = sampling.generate(model, *rows, temperature=0, **settings)
     drafter = drafters(family, block)[name]
-    found = speculative.generate(model, drafter, *rows, temperature=0, **settings)
-    for one, other in zip(found.completions, plain, strict=True):
+    ours = speculative.generate(model, drafter, *rows, temperature=0, **settings)
+    for one, other in zip(ours.completions, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
     tokens = np.asarray(plain.mask).sum(axis=-1)
-    assert (found.accepted + found.passes + 1 >= tokens).all()
+    assert (ours.accepted + ours.passes + 1 >= tokens).all()
     if name == "itself":
         full = -(-(tokens - 1) // (block + 1))
-        np.testing.assert_array_equal(found.passes, full)
+        np.testing.assert_array_equal(ours.passes, full)
 
 
-@pytest.mark.parametrize(
-    "family, name, temperature, rows",
-    [("gemma3_text", "near", 1.0, (3, 2)), ("llama", "near", 0.0, (1, 1))],
-)
-def test_layers_apart_say_what_the_stack_does(
-    family, name, temperature, rows, monkeypatch
-):
+def test_unrolled_layers_compute_what_the_stack_does(monkeypatch):
     """As they are taken in bfloat16, here in float32, with adapters."""
-    model = tiny_models.model(family, sharpness=SHARP)
-    drafter = drafters(family, 4)[name]
-    model = tiny_models.adapted(model)
-    rows, settings = asked(*rows), {"max_tokens": 13, "eos_ids": (EOS, 3)}
-    settings["temperature"] = temperature
-    expected = speculative.generate(model, drafter, *rows, **settings)
-    asked_of = []
-    monkeypatch.setattr(unrolled, "pays", lambda model: not asked_of.append(model))
-    jax.clear_caches()
-    found = speculative.generate(model, drafter, *rows, **settings)
-    jax.clear_caches()
-    assert len(asked_of) == (2 if isinstance(drafter, DraftModel) else 1)
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "changed", [tiny_models.adapted, lora.quantize], ids=["adapters", "int8"]
-)
-def test_a_target_with_adapters_or_in_int8_says_what_it_says_alone(changed):
-    model = changed(tiny_models.model("llama", sharpness=SHARP))
-    rows, settings = asked(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
-    plain = sampling.generate(model, *rows, temperature=0, **settings)
+    model = tiny_models.adapted(tiny_models.model("llama", sharpness=SHARP))
     drafter = drafters("llama", 4)["near"]
-    found = speculative.generate(model, drafter, *rows, temperature=0, **settings)
-    for one, other in zip(found.completions, plain, strict=True):
+    rows, settings = prompts_and_keys(3, 2), {"max_tokens": 13, "eos_ids": (EOS, 3)}
+    expected = speculative.generate(model, drafter, *rows, **settings)
+    unrolled_models = []
+    monkeypatch.setattr(
+        unrolled, "pays", lambda model: not unrolled_models.append(model)
+    )
+    jax.clear_caches()
+    ours = speculative.generate(model, drafter, *rows, **settings)
+    jax.clear_caches()
+    assert len(unrolled_models) == 2
+    for one, other in zip(*map(jax.tree.leaves, (ours, expected)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 
 
@@ -131,24 +113,21 @@ def exact(model, prompt, steps, vocab):
     return law
 
 
-@pytest.mark.parametrize("name", ["lookup", "another", "itself"])
+@pytest.mark.parametrize("name", ["lookup", "another"])
 def test_sampled_answers_are_distributed_as_the_model_says(name):
-    vocab, steps, samples = 4, 3, 8_000
+    vocab, steps, samples = 4, 3, 6_000
     model = tiny_models.model("llama", vocab=vocab, sharpness=2.0)
     drafter = {
         "lookup": PromptLookup(2),
         "another": DraftModel(tiny_models.model("qwen3", 4, vocab=vocab), 2),
-        "itself": DraftModel(model, 2),
     }[name]
     prompt = [1, 2, 1, 2, 3, 1, 2]
     law = exact(model, prompt, steps, vocab)
     assert sum(law.values()) == pytest.approx(1, abs=1e-4)
     keys = sampling.row_keys(jax.random.key(3), 0, 1, samples)
     rows = np.array([prompt]), np.ones((1, len(prompt)), int), keys
-    found = speculative.generate(
-        model, drafter, *rows, max_tokens=steps, eos_ids=(EOS,)
-    )
-    tokens, mask = (np.asarray(x[0]) for x in found.completions[:2])
+    ours = speculative.generate(model, drafter, *rows, max_tokens=steps, eos_ids=(EOS,))
+    tokens, mask = (np.asarray(x[0]) for x in ours.completions[:2])
     counts = dict.fromkeys(law, 0)
     for row, real in zip(tokens, mask, strict=True):
         counts[tuple(int(x) for x in row[: real.sum()])] += 1
@@ -159,14 +138,15 @@ def test_sampled_answers_are_distributed_as_the_model_says(name):
     assert stats.chisquare([*observed, rest[0]], [*expected, rest[1]])[1] > 1e-4
 
 
-@pytest.mark.parametrize("temperature", [0.6])
-def test_log_probabilities_are_the_models_own(temperature):
-    model = tiny_models.adapted(tiny_models.model(sharpness=SHARP))
+@pytest.mark.parametrize("changed", [tiny_models.adapted, lora.quantize])
+def test_log_probabilities_are_those_of_the_model(changed):
+    """With adapters, and in int8."""
+    model = changed(tiny_models.model(sharpness=SHARP))
     drafter = DraftModel(tiny_models.model("qwen3", 9, layers=1), 3)
-    tokens, mask, keys = asked(3, 4)
-    settings = {"max_tokens": 10, "eos_ids": (EOS,), "temperature": temperature}
-    found = speculative.generate(model, drafter, tokens, mask, keys, **settings)
-    answers = found.completions
+    tokens, mask, keys = prompts_and_keys(3, 4)
+    settings = {"max_tokens": 10, "eos_ids": (EOS,), "temperature": 0.6}
+    ours = speculative.generate(model, drafter, tokens, mask, keys, **settings)
+    answers = ours.completions
     batch = {"prompt": tokens, "prompt_mask": mask, "completion": answers.tokens}
     expected = group_logprobs(model, jax.tree.map(jnp.asarray, batch))[0]
     expected = jnp.where(answers.mask > 0, expected, 0.0)
@@ -179,24 +159,15 @@ def test_log_probabilities_are_the_models_own(temperature):
     assert not np.asarray(answers.tokens)[np.asarray(answers.mask) == 0].any()
 
 
-@pytest.mark.parametrize("budget", [1, 5])
-def test_a_budget_is_kept_to_the_token(budget):
-    model = tiny_models.model(sharpness=SHARP)
-    drafter = drafters("gemma3_text", 4)["itself"]
-    found = speculative.generate(
-        model, drafter, *asked(2, 3), max_tokens=budget, eos_ids=()
-    )
-    assert found.completions.tokens.shape == (2, 3, budget)
-    assert (found.completions.mask == 1).all() and not found.completions.ended.any()
-    assert (found.passes == -(-(budget - 1) // 5)).all()
-    assert (found.accepted <= budget - 1).all()
-
-
 def test_a_drafter_of_another_vocabulary_is_refused():
     drafter = DraftModel(tiny_models.model(vocab=23), 2)
     with pytest.raises(ValueError, match="23 tokens and the target 19"):
         speculative.generate(
-            tiny_models.model(), drafter, *asked(1, 1), max_tokens=2, eos_ids=(EOS,)
+            tiny_models.model(),
+            drafter,
+            *prompts_and_keys(1, 1),
+            max_tokens=2,
+            eos_ids=(EOS,),
         )
 
 
@@ -208,7 +179,7 @@ from flax import nnx
 from helpers import runtime
 from helpers.runtime import sharding
 from helpers.serving import DraftModel, speculative
-from test_speculative import EOS, asked
+from test_speculative import EOS, prompts_and_keys
 
 def over_all(model):
     graph, state = nnx.split(model)
@@ -216,29 +187,18 @@ def over_all(model):
 
 settings = {"max_tokens": 6, "eos_ids": (EOS,), "temperature": 0.0}
 one, many = tiny_models.model(), over_all(tiny_models.model())
-graph, state = nnx.split(one)
-loaded = nnx.merge(graph, jax.device_put(state, jax.devices()[0]))
-for kind in (DraftModel,):
-    expected = speculative.generate(one, kind(one, 2), *asked(8, 1), **settings)
-    drafter = kind(many, 2)
-    found = speculative.generate(many, drafter, *asked(8, 1), **settings)
+rows = prompts_and_keys(8, 1)
+expected = speculative.generate(one, DraftModel(one, 2), *rows, **settings)
+for drafting in (many, one):
+    ours = speculative.generate(many, DraftModel(drafting, 2), *rows, **settings)
     np.testing.assert_array_equal(
-        found.completions.tokens, expected.completions.tokens
+        ours.completions.tokens, expected.completions.tokens
     )
-    found = speculative.generate(many, kind(one, 2), *asked(8, 1), **settings)
-    np.testing.assert_array_equal(
-        found.completions.tokens, expected.completions.tokens
-    )
-    try:
-        speculative.generate(many, kind(loaded, 2), *asked(8, 1), **settings)
-        raise SystemExit("it drafted from another device")
-    except ValueError as error:
-        assert "different devices" in str(error), error
 """
 
 
 @pytest.mark.slow
-def test_on_eight_devices_answers_are_equal_and_a_drafter_placed_elsewhere_is_refused():
+def test_on_eight_devices_answers_are_equal():
     environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", EIGHT], check=True, env=environment)
 
@@ -272,10 +232,9 @@ def draft_model(seed=0):
     return DraftModel(policy(seed, layers=1), 3)
 
 
-@pytest.mark.parametrize("make_drafter", [draft_model, lambda: PromptLookup(3)])
-def test_what_the_sampler_noted_is_what_the_policy_says(make_drafter):
+def test_log_probs_of_rollouts_are_those_of_the_trainer():
     model = policy()
-    source = rollouts(model, make_drafter())
+    source = rollouts(model, draft_model())
     trainer = Trainer(model, policy_gradient(), adamw(1e-2), log=False)
     table = trainer.fit(source, 2)
     assert max(row["logprob_gap"] for row in table) < 2e-5

@@ -80,19 +80,9 @@ def test_a_rollout_is_the_very_one_that_the_sampler_compiles():
     graph, state = nnx.split(real)
     keys = sampling.row_keys(jax.random.key(0), 0, P, G)
     prompt = jnp.ones((P, Tp), jnp.int32)
+    limits = sampling.Limits(Tc, (1,))
     expected = sampling._generate.plain.trace(
-        graph,
-        state,
-        prompt,
-        prompt,
-        keys,
-        next_token.tempering(1.0),
-        jnp.float32(1),
-        max_tokens=Tc,
-        eos_ids=(1,),
-        greedy=False,
-        top_k=0,
-        nucleus=False,
+        graph, state, [prompt, prompt, keys], next_token.tempering(1.0), limits
     )
     function, arguments = programs.rollout(
         programs.abstract_model(CONFIG), *SIZES, one_device()
