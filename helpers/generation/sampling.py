@@ -39,7 +39,7 @@ class Completions(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a sampler is compiled for: the budget, what ends an answer, and greed."""
+    """What a sampler is compiled for: budget, ends of answers, and whether greedily."""
 
     max_tokens: int
     eos_ids: tuple[int, ...]
