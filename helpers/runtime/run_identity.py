@@ -5,17 +5,15 @@ optimizer would silently return the old run's numbers. Checkpoints hold this des
 item by item, so that a refusal can name the setting that changed.
 
 Functions count by their source, without comments and docstrings, and by the values of
-their defaults, closures and globals. Objects count by what pickle would write of them.
+their defaults, closures and globals. Objects count by their class and attributes.
 Functions and classes of installed packages, and classes of the course, count by name.
 """
 
 import ast
-import dataclasses
 import dis
 import functools
 import inspect
 import json
-import pathlib
 import re
 import sys
 import textwrap
@@ -35,8 +33,7 @@ REMEDY = (
 )
 LONGEST, MOST_ITEMS = 60, 50  # beyond these a checksum stands for a text, or for items
 SAMPLED = 64  # pictures that are made to see whether they are still the same
-CHECKSUM = re.compile(r" ?#[0-9a-f]{8}$")
-PLAIN = (bool, int, float, complex, str, types.NoneType, types.EllipsisType)
+PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType)
 NO_FILES = ("<string>", "<stdin>")  # code of exec, `python -c` and a pipe
 NODES = (nnx.Module, nnx.Rngs, nnx.RngStream)
 # They change no number.
@@ -68,14 +65,14 @@ def describe_run(state, objective, optimizer, minibatches) -> dict:
       optimizer: an `Optimizer`.
       minibatches: updates per batch.
     """
-    frozen = {f"frozen {i}": describe(x) for i, x in enumerate(state.frozen)}
     model = describe(state.model)
-    weights = model.pop("its weights")
+    weights = model["its weights"]
+    model = {path: x for path, x in model.items() if not path.endswith("its weights")}
     return {
         "model": model,
         **{name: f"{x.dtype}{x.shape}" for name, x in state.named_arrays().items()},
         "starting weights": weights,
-        **frozen,
+        **{f"frozen {i}": describe(x) for i, x in enumerate(state.frozen)},
         "objective": describe(objective),
         "optimizer": optimizer.settings or describe(optimizer.transform),
         "learning rate": describe(optimizer.learning_rate),
@@ -86,10 +83,8 @@ def describe_run(state, objective, optimizer, minibatches) -> dict:
 def describe_rows(rows: list[dict]) -> dict[str, str]:
     """A checksum of each column of a table, which rewards and pictures may read."""
     names = sorted({name for row in rows for name in row})
-    return {
-        f"column {name!r}": _one_line(_items([row.get(name, ...) for row in rows], {}))
-        for name in names
-    }
+    columns = {name: [row.get(name, ...) for row in rows] for name in names}
+    return {f"column {name!r}": _line(describe(x)) for name, x in columns.items()}
 
 
 def describe_lists(lists) -> str:
@@ -110,13 +105,12 @@ def describe_pictures(make, inputs) -> dict[str, str]:
     """
     chosen = sorted({i * len(inputs) // SAMPLED for i in range(SAMPLED)})
     made = [make(inputs[i]) for i in chosen]
-    return {**describe(make), "what it makes": _one_line(_items(made, {}))}
+    return {**describe(make), "what it makes": _line(describe(made))}
 
 
 def fingerprint(tree) -> str:
     """CRC-32 of all the numbers of a tree of arrays, on whatever devices they are."""
-    crcs = [_array_checksum(leaf) for leaf in jax.tree.leaves(tree)]
-    return f"#{zlib.crc32(repr(crcs).encode()):08x}"
+    return _checksum(repr([_array_checksum(leaf) for leaf in jax.tree.leaves(tree)]))
 
 
 def differences(before: dict, now: dict) -> list[str]:
@@ -127,21 +121,15 @@ def differences(before: dict, now: dict) -> list[str]:
       now: of this run.
     """
     before, now = _flat(before), _flat(now)
-    changed: dict[str, str] = {}
-    for path in [*before, *(path for path in now if path not in before)]:
-        parts = path.split(": ")
-        if any(": ".join(parts[:i]) in changed for i in range(1, len(parts))):
-            continue  # the whole is another: its parts say nothing more
-        if path not in now:
-            changed[path] = f"was {_readable(before[path])}, here there is none"
-        elif path not in before:
-            changed[path] = f"is {_readable(now[path])} here, there was none"
-        elif before[path] != now[path]:
-            was, here = _readable(before[path]), _readable(now[path])
-            changed[path] = (
-                "changed" if was == here else f"was {was}, here it is {here}"
-            )
-    return [f"{path} {text}".strip() for path, text in changed.items()]
+    texts: dict[str, str] = {}
+    for path in before | now:
+        was, here = before.get(path, "nothing"), now.get(path, "nothing")
+        # Where the whole is another, its parts say nothing more.
+        if was == here or any(path.startswith(f"{whole}: ") for whole in texts):
+            continue
+        was, here = (re.sub(r" ?#[0-9a-f]{8}$", "", str(x)) for x in (was, here))
+        texts[path] = "changed" if was == here else f"was {was}, here it is {here}"
+    return [f"{path} {text}".strip() for path, text in texts.items()]
 
 
 def listed(texts: list[str]) -> str:
@@ -174,113 +162,94 @@ def _described(thing, seen):
         return {"": type(thing).__name__}
     if isinstance(thing, (np.ndarray, jax.Array)):
         return {"": f"{thing.dtype}{list(thing.shape)} {fingerprint(thing)}"}
-    if isinstance(thing, bytes):
-        return {"": f"{len(thing)} bytes #{zlib.crc32(thing):08x}"}
-    if isinstance(thing, re.Pattern):  # its repr is cut off
-        return {"": _shortened(f"/{thing.pattern}/ flags {thing.flags}")}
-    if hasattr(type(thing), "backend_tokenizer"):
-        return _tokenizer(thing)
+    if isinstance(thing, (set, frozenset)):
+        lines = sorted(_line(_items(x, seen)) for x in thing)
+        return {"": _shortened(f"{{{', '.join(lines)}}}")}
     if type(thing) in (list, tuple) and all(isinstance(x, PLAIN) for x in thing):
         return {"": _shortened(repr(thing))}
-    if isinstance(thing, (set, frozenset)):
-        lines = sorted(_one_line(_items(x, seen)) for x in thing)
-        return {"": _shortened(f"{{{', '.join(lines)}}}")}
-    wrapped = getattr(thing, "__wrapped__", None)
-    if callable(wrapped) and _is_installed(type(thing).__module__):
-        if not isinstance(thing, types.FunctionType):  # jax.jit, functools.lru_cache
-            return _items(wrapped, seen)
-    items = {"": _name(thing if callable(thing) else type(thing))}
+    if isinstance(thing, re.Pattern):  # it cannot be reduced
+        return {"": _shortened(f"/{thing.pattern}/ flags {thing.flags}")}
+    if hasattr(type(thing), "backend_tokenizer"):
+        return {"": _tokenizer(thing)}
+    is_function = isinstance(thing, types.FunctionType)
+    if hasattr(thing, "__wrapped__") and not is_function:
+        return _items(thing.__wrapped__, seen)  # jax.jit, functools.lru_cache
+    items = {"": _name(thing)}
     if isinstance(thing, NODES):
         items["its weights"] = fingerprint(nnx.state(thing))
-    if isinstance(thing, types.FunctionType) and _home(thing):
-        items["code"] = _source_checksum(thing)
+    if is_function and _owner(thing) != "installed":
+        items["code"] = _checksum(_source(thing))
     for name, value in _parts(thing, seen).items():
         inner = _items(value, seen)
-        is_deep = len(inner) > 1 and name.startswith("global ") and _is_course(thing)
-        if len(inner) > MOST_ITEMS or is_deep:
-            inner = {"": _one_line(inner)}
+        is_deep = name.startswith("global ") and _owner(thing) == "course"
+        if len(inner) > (1 if is_deep else MOST_ITEMS):
+            inner = {"": _line(inner)}
         items |= {": ".join(filter(None, (name, x))): inner[x] for x in inner}
     return items
 
 
 def _parts(thing, seen) -> dict:
     """{name: value} of what a thing contains and, if it is a function, reads."""
-    if isinstance(thing, functools.partial):
-        arguments = {f"argument {i}": x for i, x in enumerate(thing.args)}
-        return {"function": thing.func} | arguments | thing.keywords
-    if isinstance(thing, types.MethodType):
-        return {"object": thing.__self__, "function": thing.__func__}
     if isinstance(thing, types.FunctionType):
         return _function(thing)
     if isinstance(thing, type):
         return _class(thing)
+    if isinstance(thing, functools.partial):
+        arguments = {f"argument {i}": x for i, x in enumerate(thing.args)}
+        return {"function": thing.func} | arguments | thing.keywords
     if isinstance(thing, dict):
-        keys = sorted((_one_line(_items(key, seen)), i) for i, key in enumerate(thing))
-        values = list(thing.values())
-        return {name: values[i] for name, i in keys}
+        lines = {_line(_items(key, seen)): value for key, value in thing.items()}
+        return {line: lines[line] for line in sorted(lines)}
     if isinstance(thing, (list, tuple)):
         names = getattr(thing, "_fields", [f"[{i}]" for i in range(len(thing))])
         return dict(zip(names, thing, strict=True))
+    if isinstance(thing, types.MethodType):
+        return {"object": thing.__self__, "function": thing.__func__}
+    values = dict(getattr(thing, "__dict__", {}))
+    for cls in type(thing).__mro__:
+        for name in getattr(cls, "__slots__", ()) if _owner(cls) != "installed" else ():
+            values[name] = getattr(thing, name, None)
     if isinstance(thing, NODES):
-        return _settings(thing)
-    return _attributes(thing)
-
-
-def _attributes(thing) -> dict:
-    """Class and contents of an object, by what pickle would write of it."""
-    try:
-        reduced = thing.__reduce_ex__(4)
-    except Exception:  # whatever a class raises that cannot be pickled, such as a file
-        return {}
-    if isinstance(reduced, str):
-        return {"name": reduced}
-    _, arguments, state = (*reduced, None)[:3]
-    parts: dict = {"class": type(thing)} if _home(type(thing)) else {}
-    if arguments := [x for x in arguments if x is not type(thing)]:
-        parts["arguments"] = arguments
-    states = state if isinstance(state, tuple) else (state,)  # attributes and slots
-    if not all(isinstance(each, (dict, types.NoneType)) for each in states):
-        return parts | {"state": state}
-    for name, value in sorted(
-        (item for each in states for item in (each or {}).items()),
-        key=lambda item: item[0],
-    ):
-        # It appears only once somebody has read it.
-        if not isinstance(vars(type(thing)).get(name), functools.cached_property):
-            parts[name] = value
-    return parts
-
-
-def _settings(module) -> dict:
-    """Attributes of an nnx module and of its parts, without the weights.
-
-    `remat` and `unroll` are left out: they change memory and time, not the result.
-    """
-    parts: dict = {}
-    for name, value in sorted(vars(module).items()):
-        if isinstance(value, NODES):
-            parts |= {f"{name}: {n}": x for n, x in _settings(value).items()}
-        elif not name.startswith("_") and name not in ("remat", "unroll"):
-            parts |= {} if isinstance(value, nnx.Variable) else {name: value}
-    return parts
+        # Weights have a fingerprint; these two change memory and time only.
+        skipped = {"remat", "unroll", *(x for x in values if x.startswith("_"))}
+        skipped |= {n for n, x in values.items() if isinstance(x, nnx.Variable)}
+    else:  # a cached property appears only once somebody has read it
+        methods = vars(type(thing)).items()
+        skipped = {n for n, x in methods if isinstance(x, functools.cached_property)}
+    return {"class": type(thing)} | {
+        n: values[n] for n in sorted(values.keys() - skipped)
+    }
 
 
 def _function(function) -> dict:
-    """Defaults, closure and, unless it is installed, source, attributes and globals."""
-    code, defaults = function.__code__, function.__defaults__ or ()
-    last = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    values = dict(zip(last, defaults, strict=True)) | (function.__kwdefaults__ or {})
-    parts = {f"default {name}": values[name] for name in sorted(values)}
+    """Defaults, closure and, unless it is installed, attributes and globals."""
+    parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    parts = {
+        f"default {x.name}": x.default
+        for x in parameters
+        if x.default is not inspect.Parameter.empty
+    }
     parts |= inspect.getclosurevars(function).nonlocals
-    if _home(function):
-        attributes = {f"attribute {name}": x for name, x in vars(function).items()}
-        attributes.pop("attribute __wrapped__", None)
-        parts |= attributes | _globals(function)
+    owner = _owner(function)
+    if owner == "installed":
+        return parts
+    for name in vars(function).keys() - {"__wrapped__"}:
+        parts[f"attribute {name}"] = vars(function)[name]
+    space, attributes = function.__globals__, _names_read(function, "LOAD_ATTR")
+    for name in sorted(_names_read(function, "LOAD_GLOBAL") & space.keys()):
+        value = space[name]
+        if isinstance(value, types.ModuleType):
+            if _owner_of_module(value.__name__) != "installed":
+                read = sorted(attributes & vars(value).keys())
+                parts |= {f"{name}.{x}": vars(value)[x] for x in read}
+        # The course's own tables and folders are not settings of a run.
+        elif owner == "own" or isinstance(value, PLAIN) or callable(value):
+            parts[f"global {name}"] = value
     return parts
 
 
-def _source_checksum(function) -> str:
-    """A checksum of the source, whatever its comments, docstrings and line breaks."""
+def _source(function) -> str:
+    """The source of a function without comments, docstrings and line breaks."""
     code = function.__code__
     try:
         if code.co_filename in NO_FILES:  # linecache may hold another program's lines
@@ -297,28 +266,12 @@ def _source_checksum(function) -> str:
         ) from None
     try:
         tree = ast.parse(text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
-                node.body = node.body[1:] or [ast.Pass()]
-        text = ast.unparse(tree)
-    except SyntaxError:  # a lambda, cut out of the middle of its statement
-        pass
-    return f"#{zlib.crc32(text.encode()):08x}"
-
-
-def _globals(function) -> dict:
-    """{name: value} of globals that a function reads, also from somebody's module."""
-    space, attributes = function.__globals__, _names_read(function, "LOAD_ATTR")
-    parts: dict = {}
-    for name in sorted(_names_read(function, "LOAD_GLOBAL") & space.keys()):
-        value = space[name]
-        if isinstance(value, types.ModuleType) and not _is_installed(value.__name__):
-            inner = sorted(attributes & vars(value).keys())
-            parts |= {f"{name}.{x}": vars(value)[x] for x in inner}
-        # The course's own tables and folders are not settings of a run.
-        elif not _is_course(function) or isinstance(value, PLAIN) or callable(value):
-            parts[f"global {name}"] = value
-    return parts
+    except SyntaxError:  # a lambda, from the middle of its statement
+        return text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _names_read(function, instruction) -> set:
@@ -331,67 +284,62 @@ def _names_read(function, instruction) -> set:
 
 
 def _class(cls) -> dict:
-    """Bases, methods and attributes of a class, if it is somebody's own."""
-    if not _home(cls) or _is_course(cls):
+    """Bases, methods and attributes of a class, if it is the learner's."""
+    if _owner(cls) != "own":
         return {}
     parts = {"bases": cls.__bases__}
-    # Of a dataclass its decorator has written the other special methods.
-    written = {"__call__"} if dataclasses.is_dataclass(cls) else vars(cls)
     for name, value in sorted(vars(cls).items()):
-        for wrapped in ("__func__", "fget", "func"):  # static methods, properties, …
-            value = getattr(value, wrapped, value)
-        if not name.startswith("__") or (name in written and inspect.isfunction(value)):
+        for wrapper in ("__func__", "fget", "func"):  # static methods, properties, …
+            value = getattr(value, wrapper, value)
+        # A decorator has written the special methods of a dataclass but this one.
+        if not name.startswith("__") or name == "__call__":
             parts[name] = value
     return parts
 
 
-def _tokenizer(tokenizer):
+def _tokenizer(tokenizer) -> str:
     """What a tokenizer of transformers computes, not where its files are."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     rules |= {"padding": None, "truncation": None}  # set anew by every call
-    template, special = tokenizer.chat_template, tokenizer.special_tokens_map
-    crc = zlib.crc32(json.dumps([rules, template, special], sort_keys=True).encode())
-    return {"": f"tokenizer of {len(tokenizer)} #{crc:08x}"}
+    about = [rules, tokenizer.chat_template, tokenizer.special_tokens_map]
+    checksum = _checksum(json.dumps(about, sort_keys=True))
+    return f"tokenizer of {len(tokenizer)} {checksum}"
 
 
 def _name(thing) -> str:
-    """The name of a function or class, with the module if that is installed."""
-    name = getattr(thing, "__qualname__", type(thing).__name__)
-    if isinstance(thing, types.FunctionType) and _home(thing):
-        return name.replace("<locals>.", "")
-    module = getattr(thing, "__module__", None) or "builtins"
-    return name if module == "builtins" else f"{module}.{name}"
+    """The name of a function or class, its module if installed; an object's text."""
+    if hasattr(thing, "__qualname__"):
+        name = thing.__qualname__.replace("<locals>.", "")
+        return f"{thing.__module__}.{name}" if _owner(thing) == "installed" else name
+    if hasattr(thing, "__dict__") or isinstance(thing, (dict, list, tuple)):
+        return type(thing).__name__
+    return _shortened(re.sub(r" at 0x\w+", "", repr(thing)))
 
 
-def _home(thing) -> str | None:
-    """The module of somebody's own function or class, None where it is installed.
+def _owner(thing) -> str:
+    """Whose function or class this is: "own" (the learner's), "course" or "installed".
 
-    A function's is where its globals are, as `functools.wraps` copies other names.
+    A function's module is where its globals are: `functools.wraps` copies other names.
     """
-    space = getattr(
-        thing, "__globals__", {"__name__": getattr(thing, "__module__", "")}
-    )
-    module = space.get("__name__") or "__main__"
-    return None if _is_installed(module) else module
+    names = getattr(thing, "__globals__", {"__name__": thing.__module__})
+    return _owner_of_module(names.get("__name__") or "__main__")
 
 
 @functools.cache
-def _is_installed(module: str | None) -> bool:
-    """Whether a module is Python's or an installed package's, not somebody's own."""
-    top = (module or "__main__").partition(".")[0]
-    if top in ("__main__", "helpers"):  # an installed package runs notebooks
-        return False
-    if top in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(top), "__file__", None)
-    folders = pathlib.Path(file).parts if file else ()
-    return bool({"site-packages", "dist-packages"} & {*folders})
+def _owner_of_module(module: str) -> str:
+    top = module.partition(".")[0]
+    if top in ("__main__", "helpers"):  # notebooks run in an installed package's
+        return "course" if "." in module else "own"
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    is_installed = top in sys.stdlib_module_names or "-packages" in file
+    return "installed" if is_installed else "own"
 
 
 def _array_checksum(array) -> int:
     """CRC-32 of an array's numbers, dtype and shape; of JAX's, computed once."""
-    if id(array) in _checksums and _checksums[id(array)][0]() is array:
-        return _checksums[id(array)][1]
+    known = _checksums.get(id(array))
+    if known and known[0]() is array:
+        return known[1]
     numbers = array
     if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
         numbers = jax.random.key_data(array)
@@ -412,24 +360,19 @@ def _flat(items, path=""):
     return flat
 
 
-def _one_line(items):
+def _line(items) -> str:
+    """All items as one text."""
     if len(items) == 1:
         return items[""]
-    crc = zlib.crc32(json.dumps(sorted(items.items())).encode())
-    return f"{items['']} #{crc:08x}"
+    return f"{items['']} {_checksum(json.dumps(sorted(items.items())))}"
 
 
-def _shortened(text):
+def _shortened(text) -> str:
     if len(text) <= LONGEST:
         return text
-    crc = zlib.crc32(text.encode(errors="backslashreplace"))
-    return f"{text[:40]}… of {len(text)} characters #{crc:08x}"
+    return f"{text[:40]}… of {len(text)} characters {_checksum(text)}"
 
 
-def _readable(text):
-    """A text of a description without its checksum."""
-    return CHECKSUM.sub("", str(text))
-
-
-def _is_course(thing) -> bool:
-    return (_home(thing) or "").startswith("helpers.")
+def _checksum(data: str | bytes) -> str:
+    data = data.encode(errors="backslashreplace") if isinstance(data, str) else data
+    return f"#{zlib.crc32(data):08x}"

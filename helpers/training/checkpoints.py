@@ -20,7 +20,6 @@ import logging
 import os
 import re
 import shutil
-import time
 import warnings
 import zlib
 from pathlib import Path
@@ -30,11 +29,10 @@ import orbax.checkpoint as ocp
 
 from helpers.runtime.distributed import gather, on_first, together
 from helpers.runtime.platform import numbered, require_writable
-from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import REMEDY, differences, listed
 
 NAME = "checkpoint.json"
-FORMAT = 3  # of that file; 2 described functions by their bytecode
+FORMAT = 4  # of that file; 3 described objects by what pickle writes of them
 # Every save writes to a folder of its own: threads of one that failed may write on.
 TRIES = itertools.count(1)
 # What a run leaves in its folder, except for the lock.
@@ -52,11 +50,12 @@ class Checkpoints:
       folder: the run folder, which is created.
       keep: how many of the newest checkpoints stay.
     Raises:
-      ValueError: keep is no whole number from 1, or the folder is not on a disk.
+      ValueError: the folder is not on a disk, or nothing is to be kept.
     """
 
     def __init__(self, folder: str | os.PathLike, keep: int = 2):
-        require_count("keep", keep)
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one checkpoint must stay.")
         if "://" in os.fspath(folder):
             raise ValueError(
                 f"{folder} is no folder on a disk. Train in one, and copy checkpoints"
@@ -155,14 +154,13 @@ class Checkpoints:
                 self.orbax.save(side / "arrays", args=ocp.args.StandardSave(arrays))
             on_first(lambda: self._finish(side, final, {"step": step, **record}))
         except (OSError, ValueError) as error:
-            remove_while_written(side)
-            needed = sum(x.nbytes for x in arrays.values()) / 1e6
-            free = shutil.disk_usage(self.folder).free / 1e6
+            # Threads of Orbax may write on; the next start removes what they leave.
+            shutil.rmtree(side, ignore_errors=True)
+            size = sum(x.nbytes for x in arrays.values()) / 1e6
             raise CheckpointError(
-                f"The checkpoint of step {step} could not be written: {_cause(error)}."
-                f" It takes up to {needed:.1f} MB, {free:.1f} MB are free in"
-                f" {self.folder}. Make room there and run the same command again: it"
-                f" goes on from {self.newest()}."
+                f"The checkpoint of step {step} ({size:.1f} MB) could not be written to"
+                f" {self.folder}: {_cause(error)}. Make room there and run the same"
+                f" command again: it goes on from {self.newest()}."
             ) from None
         on_first(lambda: remove(self.all()[: -self.keep]))
         return final
@@ -212,18 +210,16 @@ class Checkpoints:
             return restored, record
         if damaged:
             raise CheckpointError(
-                f"Every checkpoint in {self.folder} is damaged. Delete {self.run} or"
-                " pass fresh=True to the Trainer, which moves it aside, to start this"
-                " run again from the beginning."
+                f"Every checkpoint in {self.folder} is damaged. Delete {self.run}, or"
+                " pass fresh=True to the Trainer to move it aside and start again."
             )
         return None
 
     def _require_same_run(self, record: dict, expected: dict) -> None:
         if record.get("format") != FORMAT:
             raise CheckpointError(
-                f"The run in {self.run} was trained with another version of the course,"
-                f" and cannot be compared with this one. {REMEDY} To train it on, take"
-                " that version again."
+                f"{self.run} was trained with another version of the course, and cannot"
+                f" be compared with this one. {REMEDY}"
             )
         if changed := differences(record["run"], expected):
             hint = ""
@@ -276,20 +272,6 @@ def remove(folders: list[Path]) -> None:
     for folder in folders:
         (folder / NAME).unlink(missing_ok=True)
         shutil.rmtree(folder)
-
-
-def remove_while_written(folder: Path, seconds: float = 2.0) -> None:
-    """Removes a folder to which threads of a failed save may still be writing.
-
-    Orbax raises the first error and does not wait for the other writes; what they leave
-    behind later than `seconds` is removed at the next start.
-    """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        shutil.rmtree(folder, ignore_errors=True)
-        time.sleep(0.1)
-        if not folder.exists():
-            return
 
 
 def _cause(error: Exception) -> str:

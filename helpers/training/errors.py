@@ -1,7 +1,6 @@
 """Why training stops: numbers that are not finite, or nothing to learn from."""
 
 import math
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ class NothingToLearn(RuntimeError):
 
 
 def require_same_policy(model, objective, batches) -> None:
-    """Refuses answers of another policy, unless the objective weighs them.
+    """Checks that answers are sampled from the policy that the objective assumes.
 
     Args:
       model: that is trained.
@@ -33,10 +32,9 @@ def require_same_policy(model, objective, batches) -> None:
         return
     if batches.model is not None and batches.model is not model:
         raise ValueError(
-            "The rollouts are sampled from another model than the one that is trained,"
-            " which would stay as it is while this one moves away. Pass the same model"
-            " to Rollouts and to the Trainer; lora.add makes a new one, so add adapters"
-            " before you make the Rollouts."
+            "The rollouts are sampled from another model than the one that is trained."
+            " Pass the same model to Rollouts and to the Trainer; lora.add makes a new"
+            " one, so add adapters before you make the Rollouts."
         )
     if batches.limit and not objective.weighs:
         raise ValueError(
@@ -47,7 +45,7 @@ def require_same_policy(model, objective, batches) -> None:
 
 
 def require_finite(row: dict, checkpoint: str) -> None:
-    """Refuses the metrics of a step whose update was left out.
+    """Checks the metrics of a step, whose update is left out if they are not finite.
 
     Args:
       row: with "step", and of "learning_rate", "loss" and "grad_norm" what is known.
@@ -65,7 +63,7 @@ def require_finite(row: dict, checkpoint: str) -> None:
 
 
 def require_finite_weights(params, step: int, checkpoint: str) -> None:
-    """Refuses weights that an update has made infinite or NaN.
+    """Checks that no update has made weights infinite or NaN.
 
     Args:
       params: a tree of arrays.
@@ -74,54 +72,33 @@ def require_finite_weights(params, step: int, checkpoint: str) -> None:
     Raises:
       TrainingDiverged: some are not finite.
     """
-    if where := not_finite(params):
-        raise TrainingDiverged(
-            f"After step {step} {where} is not finite, though loss and gradient were."
-            f" Lower the learning rate. Last good checkpoint: {checkpoint}."
-        )
+    for path, x in jax.tree_util.tree_flatten_with_path(params)[0]:
+        if not _all_finite(x):
+            raise TrainingDiverged(
+                f"After step {step} {jax.tree_util.keystr(path)} is not finite, though"
+                " loss and gradient were. Lower the learning rate. Last good"
+                f" checkpoint: {checkpoint}."
+            )
 
 
-def require_something_to_learn(table: list[dict], patience: int) -> None:
-    """Refuses a table whose last `patience` steps counted no token at all.
+@jax.jit  # once for each shape, whatever the tree
+def _all_finite(x):
+    return jnp.isfinite(x).all()
+
+
+def nothing_learned(rows: list[dict]) -> str:
+    """The problem and its fix in words, if no row counts a token; else "".
 
     Args:
-      table: rows with "step", "weight" and "tokens".
-    Raises:
-      NothingToLearn: what the batches had in common, and what to do.
+      rows: of the table, with "step", "weight" and "tokens".
     """
-    if len(table) >= patience and (text := _nothing_learned(table[-patience:])):
-        raise NothingToLearn(text)
-
-
-def warn_of_nothing_learned(table: list[dict]) -> None:
-    """Warns if no step of a table counted a token, however few steps there were."""
-    if text := _nothing_learned(table):
-        warnings.warn(text, stacklevel=4)
-
-
-def _nothing_learned(rows):
-    """The problem and its fix in words, if no row counts a token; else None."""
     if not rows or any(row["weight"] and row["tokens"] for row in rows):
-        return None
+        return ""
     return (
         f"In {len(rows)} batches in a row, up to step {rows[-1]['step']}, no token"
         " counted for the loss (weight 0): their loss masks are empty, and nothing was"
         " learned from them. Answers that all ran out of max_tokens are masked by"
         " Rollouts unless it is given mask_truncated=False, which is right for"
         " distillation; for RL give them a larger max_tokens. For SFT look whether rows"
-        " are so long that their answers are cut off."
+        " are so long that their answers are truncated."
     )
-
-
-def not_finite(tree) -> str:
-    """The path of an array of a tree that is not finite throughout; "" if all are."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    for path, x in leaves:
-        if jnp.issubdtype(x.dtype, jnp.floating) and not _all_finite(x):
-            return jax.tree_util.keystr(path)
-    return ""
-
-
-@jax.jit  # once for each shape, whatever the tree
-def _all_finite(x):
-    return jnp.isfinite(x).all()

@@ -9,20 +9,12 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import jax
-from flax import nnx
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
-
-from helpers.runtime import distributed
-from helpers.training.errors import require_finite, require_something_to_learn
-
-PROGRESS_SECONDS = 10.0  # between two lines where the line cannot be redrawn
 
 
 def is_timing(name: str) -> bool:
@@ -78,15 +70,16 @@ class MetricsLog:
 
     def __init__(self, folder: Path | None, position: dict, step: int, loggers=()):
         self.rows: list[dict] = []
-        self.loggers = loggers
-        self.lines: JsonLines | None = None
-        self.files: tuple[Logger, ...] = ()
+        self.folder, self.loggers = folder, loggers
+        self.board: TensorBoard | None = None
+        self.ends: dict[Path, int] = {}  # lengths, after the last whole row
         if folder is not None:
-            self.lines = JsonLines(folder, position)
-            self.rows = read(folder / "metrics.jsonl")
-            # The lines last: a row counts as written once it is there.
-            self.files = TensorBoard(folder), self.lines
-        for logger in (*loggers, *self.files):
+            self.board = TensorBoard(folder)
+            paths = folder / "metrics.jsonl", folder / "samples.jsonl"
+            self.ends = {path: cut(path, position.get(path.name, 0)) for path in paths}
+            self.rows = read(paths[0])
+            self.board.start(step)
+        for logger in loggers:
             logger.start(step)
 
     def write(self, row: dict, samples: list[dict]) -> None:
@@ -98,45 +91,20 @@ class MetricsLog:
         for logger in self.loggers:
             logger.write(row, samples)
         try:
-            for logger in self.files:
-                logger.write(row, samples)
+            if self.board:
+                self.board.write(row, samples)
+                self._append([row], [{"step": row["step"], **x} for x in samples])
         except OSError as error:
-            folder = self.lines and self.lines.folder
             raise OSError(
-                f"The log of step {row['step']} could not be written to {folder}:"
+                f"The log of step {row['step']} could not be written to {self.folder}:"
                 f" {error}. Free some space there and run the same command again: it"
                 " goes on from the last checkpoint."
             ) from error
         self.rows.append(row)
 
-    def position(self) -> dict[str, int]:
-        """Lengths of the files in bytes, to be kept in a checkpoint."""
-        return self.lines.position() if self.lines else {}
-
-
-class JsonLines:
-    """A `Logger` with one line of JSON for each step, and one for each sample.
-
-    Args:
-      folder: of `metrics.jsonl` and `samples.jsonl`.
-      position: lengths of the files that a checkpoint remembers, {} for none; they are
-        cut to these at once.
-    """
-
-    def __init__(self, folder: Path, position: dict[str, int]):
-        self.folder = folder
-        paths = folder / "metrics.jsonl", folder / "samples.jsonl"
-        # Lengths of the files, after the last whole row.
-        self.ends = {path: cut(path, position.get(path.name, 0)) for path in paths}
-
-    def start(self, step: int) -> None:
-        """Does nothing, because the files were cut to the checkpoint before."""
-
-    def write(self, row: dict[str, float], samples: list[dict]) -> None:
-        """Adds a step's row and samples, to the disk at once."""
-        samples = [{"step": row["step"], **sample} for sample in samples]
+    def _append(self, *lines_of_files):
         ends = {}
-        for (path, end), lines in zip(self.ends.items(), ([row], samples), strict=True):
+        for (path, end), lines in zip(self.ends.items(), lines_of_files, strict=True):
             with path.open("ab") as file:
                 if file.tell() > end:  # half a row, of a full disk or a Ctrl-C
                     file.truncate(end)
@@ -145,7 +113,7 @@ class JsonLines:
         self.ends = ends
 
     def position(self) -> dict[str, int]:
-        """Lengths of the files in bytes."""
+        """Lengths of the files in bytes, for a checkpoint."""
         return {path.name: end for path, end in self.ends.items()}
 
 
@@ -195,23 +163,22 @@ class Progress:
     """
 
     def __init__(self, show: bool):
-        self.show = show
-        self.redraws = sys.stdout.isatty()
+        self.show, self.redraws = show, sys.stdout.isatty()
         self.steps, self.last = 0, 0.0
-        self.pace: float | None = None  # seconds a step, once that is known
+        self.pace = 0.0  # seconds a step, once that is known
 
     def start(self, step: int, steps: int) -> None:
         """Says how far the run is, and that the first step will take longer."""
-        self.steps, self.pace = steps, None
+        self.steps, self.pace = steps, -1.0
         if step >= steps:
             self._print(f"step {step}: nothing to train, {steps} steps are done", "\n")
         else:
-            self._print(f"step {step}/{steps} · compiling the update", "")
+            self._print(f"step {step}/{steps} · compiling the update")
 
     def update(self, row: dict) -> None:
         """Shows a row of metrics: now and then, and always the last step."""
         text, is_last = self.line(row), row["step"] == self.steps
-        wait = 0.2 if self.redraws else PROGRESS_SECONDS
+        wait = 0.2 if self.redraws else 10.0
         if is_last or time.monotonic() - self.last > wait:
             self._print(text, "\n" if is_last else "")
 
@@ -221,7 +188,7 @@ class Progress:
         if "reward" in row:
             parts.append(f"reward {row['reward']:.3f}")
         parts.append(f"{row['tokens_per_second']:,.0f} tokens/s")
-        if self.pace is None:  # the first step compiled: it says nothing of the pace
+        if self.pace < 0:  # the first step compiled: it says nothing of the pace
             self.pace = 0.0
         else:
             seconds = row["seconds"] + row.get("eval/seconds", 0.0)
@@ -230,114 +197,12 @@ class Progress:
             parts.append(f"{left // 60}:{left % 60:02d} left")
         return " · ".join(parts)
 
-    def _print(self, text: str, end: str) -> None:
+    def _print(self, text: str, end: str = "") -> None:
         self.last = time.monotonic()
         if self.show and self.redraws:
             print(f"\r{text:<79}", end=end, flush=True)
         elif self.show:
             print(text, flush=True)
-
-
-class StepLog:
-    """Completes the rows of steps and hands them to the log.
-
-    While the devices compute a step, the host logs the one before it.
-
-    Args:
-      log: where they go.
-      progress: the line that is shown.
-      evaluation: () -> dict of numbers that join the row of a step, or None.
-      evaluate_every: steps between two calls.
-      patience: rows without any token that counts, before that is an error.
-      last_checkpoint: () -> the newest one in words, for messages.
-    """
-
-    def __init__(
-        self,
-        log: MetricsLog,
-        progress: Progress,
-        *,
-        evaluation: Callable[[], dict] | None,
-        evaluate_every: int,
-        patience: int,
-        last_checkpoint: Callable[[], str],
-    ):
-        self.log, self.progress = log, progress
-        self.evaluation, self.evaluate_every = evaluation, evaluate_every
-        self.patience, self.last_checkpoint = patience, last_checkpoint
-        self.waiting: list[tuple] = []
-
-    def start(self) -> None:
-        """Begins to measure the time of the next step."""
-        self.clock = time.monotonic(), time.process_time()
-
-    def add(self, row: dict, metrics: dict[str, jax.Array], samples: list) -> None:
-        """Takes a step whose metrics the devices may still be computing."""
-        self.waiting.append((row, metrics, list(samples)))
-
-    def finished(self, leave: int) -> Iterator[dict]:
-        """Waits for the numbers of all steps but the last `leave`, and logs them.
-
-        A step to evaluate after must be the newest one: see `evaluates`.
-
-        Raises:
-          TrainingDiverged, NothingToLearn: see `helpers.training.errors`.
-        """
-        while len(self.waiting) > leave:
-            row, metrics, samples = self.waiting[0]
-            if not (self.log.rows and self.log.rows[-1] is row):  # as after a Ctrl-C
-                row |= {name: float(x) for name, x in jax.device_get(metrics).items()}
-                self._complete(row)
-                self.log.write(row, samples)
-            self.progress.update(row)
-            self.waiting.pop(0)
-            yield row
-            require_something_to_learn(self.log.rows, self.patience)
-
-    def evaluates(self, step: int) -> bool:
-        """Whether the model is evaluated after this step."""
-        return self.evaluation is not None and step % self.evaluate_every == 0
-
-    def _complete(self, row):
-        """Adds sums, times and evaluation to a row."""
-        try:
-            require_finite(row, self.last_checkpoint())
-        except RuntimeError:
-            self.waiting.clear()
-            raise
-        total = self.log.rows[-1]["tokens_total"] if self.log.rows else 0.0
-        row["tokens_total"] = total + row["tokens"]
-        now = time.monotonic(), time.process_time()
-        row["seconds"], row["cpu_seconds"] = (
-            end - begin for end, begin in zip(now, self.clock, strict=True)
-        )
-        row["tokens_per_second"] = row["tokens"] / row["seconds"]
-        if self.evaluation and self.evaluates(row["step"]):
-            row |= self.evaluation()
-            row["eval/seconds"] = time.monotonic() - now[0]
-        self.start()
-
-
-def evaluation_of(evaluate, model: nnx.Module) -> Callable[[], dict] | None:
-    """`evaluate(model)` in all processes together, as numbers by "eval/" and name.
-
-    Raises:
-      TypeError: (when called) it does not return a dict.
-    """
-    if evaluate is None:
-        return None
-
-    def evaluated():
-        result = distributed.together(lambda: evaluate(model))
-        if not isinstance(result, dict):
-            raise TypeError(
-                f"evaluate returned a {type(result).__name__}; it must return a dict of"
-                " numbers, such as {'accuracy': report.greedy}."
-            )
-        numbers = {f"eval/{name}": float(x) for name, x in result.items()}
-        return distributed.averaged(distributed.gather(numbers))
-
-    return evaluated
 
 
 class TensorBoard:

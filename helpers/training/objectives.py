@@ -20,7 +20,7 @@ from helpers.model.scoring import (
     hidden_targets_mask,
     token_logprobs,
 )
-from helpers.runtime.ranges import require, require_count
+from helpers.runtime.ranges import require
 from helpers.training.update import Objective, OffPolicyObjective
 
 
@@ -62,18 +62,10 @@ def policy_gradient(
         (`losses.sampler_weights`; 2 is usual). None: all count the same.
 
     The other arguments are those of `losses.policy_gradient_loss`; a clip of one number
-    is for both sides. With beta above 0
-    the trainer needs the reference model: `Trainer(..., frozen=(reference,))`.
-
-    Raises:
-      ValueError: a number is out of its range.
+    is for both sides. With beta above 0 the trainer needs the reference model:
+    `Trainer(..., frozen=(reference,))`.
     """
-    require("beta", beta, least=0)
-    require("sampler_cap", 1 if sampler_cap is None else sampler_cap, least=1)
-    require_count("constant_length", 1 if constant_length is None else constant_length)
     clip = (clip, clip) if isinstance(clip, int | float) else clip
-    for end in clip:
-        require("clip", end, least=0)
 
     def scores(model, batch):
         logprobs, entropy = group_logprobs(model, batch, chunk, batch["loss_mask"])
@@ -199,14 +191,12 @@ def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
             )
             return divergence(student_NV, teacher_NV), chosen_N
 
-        flat = _flat(hidden), _flat(wise), targets.reshape(-1)
+        flat = [x.reshape(-1, x.shape[-1]) for x in (hidden, wise)]
         both = model.table(), teacher.table()
-        divergence_N, chosen_N = in_chunks(compare, *both, flat, chunk)
+        divergence_N, chosen_N = in_chunks(
+            compare, *both, (*flat, targets.reshape(-1)), chunk
+        )
         loss, metrics = distillation_loss(divergence_N, mask.reshape(-1))
         return loss, metrics | {"nll": -masked_mean(chosen_N, mask.reshape(-1))}
 
     return objective
-
-
-def _flat(hidden):
-    return hidden.reshape(-1, hidden.shape[-1])

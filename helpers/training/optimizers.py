@@ -7,8 +7,6 @@ also takes any other Optax transformation, which then has its rate inside.
 """
 
 import math
-import sys
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,11 +14,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from helpers.runtime.ranges import require, require_count
+from helpers.runtime.ranges import require
 from helpers.runtime.sharding import is_stacked
 
 Schedule = Callable[[int], float]
-BELOW_1, LARGEST = math.nextafter(1, 0), sys.float_info.max  # the ends of ranges
 
 
 class Optimizer(NamedTuple):
@@ -55,16 +52,6 @@ def of(optimizer) -> Optimizer:
             " transformation, such as optax.adamw(1e-3)."
         )
     return Optimizer(optimizer, None)
-
-
-def injected_rate(opt_state):
-    """The learning rate that a state of `optax.inject_hyperparams` holds, else None."""
-
-    def holds(node):
-        return "learning_rate" in getattr(node, "hyperparams", ())
-
-    nodes = [x for x in jax.tree.leaves(opt_state, is_leaf=holds) if holds(x)]
-    return nodes[0].hyperparams["learning_rate"] if len(nodes) == 1 else None
 
 
 def constant(peak: float, warmup: int = 0) -> Schedule:
@@ -116,10 +103,10 @@ def adamw(
       final: share of the peak at the last step.
 
     Raises:
-      ValueError: an argument is out of its range. A warm-up that is longer than the
-        run is a warning.
+      ValueError: an argument is out of its range.
     """
-    b1, b2, weight_decay, clip = _checked(b1, b2, weight_decay, clip)
+    require("clip", clip, above=0)
+    require("weight_decay", weight_decay, least=0)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.adamw(1.0, b1=b1, b2=b2, weight_decay=weight_decay),
@@ -155,8 +142,8 @@ def muon(
     The other arguments are those of `adamw`. Needs optax 0.2.6, the first whose
     Muon takes stacked matrices.
     """
-    _, b2, weight_decay, clip = _checked(0, b2, weight_decay, clip)
-    adam_scale = require("adam_scale", adam_scale, least=0, most=LARGEST)
+    require("clip", clip, above=0)
+    require("weight_decay", weight_decay, least=0)
     transform = optax.chain(
         optax.clip_by_global_norm(clip),
         optax.contrib.muon(
@@ -172,55 +159,32 @@ def muon(
     return Optimizer(transform, _schedule(peak, steps, warmup, final), settings)
 
 
-def _checked(b1, b2, weight_decay, clip):
-    """The settings of a chain, after a check of their ranges."""
-    return (
-        require("b1", b1, least=0, most=BELOW_1),
-        require("b2", b2, least=0, most=BELOW_1),
-        require("weight_decay", weight_decay, least=0, most=LARGEST),
-        require("clip", clip, above=0),
-    )
-
-
 def _schedule(peak, steps: int | None, warmup: int, final: float) -> Schedule:
-    if callable(peak):
-        if steps is not None or warmup:
-            raise ValueError(
-                f"A schedule as peak, with steps={steps} and warmup={warmup}: pass the"
-                " schedule alone, optax.join_schedules puts several in a row; or a"
-                " number as peak."
-            )
-        return peak
-    peak = require("peak", peak, least=0, most=LARGEST)
-    require_count("warmup", warmup, least=0)
-    final = require("final", final, least=0, most=1)
-    if steps is None:
-        return constant(peak, warmup)
-    require_count("steps", steps)
-    if warmup > steps:
-        warnings.warn(
-            f"warmup={warmup} is longer than steps={steps}: the rate never climbs to"
-            f" peak={peak}. Pass a shorter warmup, if this is more than a first look.",
-            stacklevel=3,
+    if not callable(peak):
+        peak = require("peak", peak, least=0, most=1e9)
+        if steps is None:
+            return constant(peak, warmup)
+        return cosine(peak, steps, warmup, final)
+    if steps is not None or warmup:
+        raise ValueError(
+            f"A schedule as peak, with steps={steps} and warmup={warmup}: pass the"
+            " schedule alone (optax.join_schedules puts several in a row), or a number"
+            " as peak."
         )
-    return cosine(peak, steps, warmup, final)
+    return peak
 
 
 def _matrix_axes(params):
     """Muon's axes for each parameter: None leaves it to AdamW."""
     axes = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
-
-    def of(path, leaf):
-        return axes if is_stacked(path) and leaf.ndim == 3 else None
-
-    return jax.tree_util.tree_map_with_path(of, params)
+    adam = _is_for_adam(params)
+    return jax.tree.map(lambda is_for_adam: None if is_for_adam else axes, adam)
 
 
 def _is_for_adam(params):
-    def of(path, leaf):
-        return not (is_stacked(path) and leaf.ndim == 3)
-
-    return jax.tree_util.tree_map_with_path(of, params)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: not (is_stacked(path) and leaf.ndim == 3), params
+    )
 
 
 class Compensated(NamedTuple):

@@ -22,18 +22,14 @@ def trained(model: nnx.Module, wrt=None):
       ValueError: it matches nothing, or what has no gradient: a quantized matrix.
     """
     chosen = lora.trainable(model) if wrt is None else wrt
-    if not jax.tree.leaves(nnx.state(model, chosen)):
-        raise ValueError(
-            f"wrt={wrt} matches no variable of this {type(model).__name__}, so nothing"
-            " would be trained. Leave wrt out to train the adapters, or all float"
-            " parameters of a model without any."
-        )
     fixed = nnx.All(chosen, nnx.Any(lora.Quantized, nnx.Not(lora.is_float)))
-    for path, x in nnx.to_flat_state(nnx.state(model, fixed)):
+    has_fixed = jax.tree.leaves(nnx.state(model, fixed))
+    if has_fixed or not jax.tree.leaves(nnx.state(model, chosen)):
         raise ValueError(
-            f"wrt={wrt} matches {'.'.join(map(str, path))} ({x.dtype}), which belongs"
-            " to a quantized matrix or has no gradient. Leave wrt out; where the base"
-            " is quantized, train adapters: lora.add(model, rank)."
+            f"wrt={wrt} matches {'quantized matrices' if has_fixed else 'nothing'} of"
+            f" this {type(model).__name__}. Leave wrt out to train the adapters, or all"
+            " float parameters of a model without any; where the base is quantized,"
+            " add adapters first: lora.add(model, rank)."
         )
     return chosen
 
@@ -103,8 +99,9 @@ class TrainingState:
 
     def restore(self, arrays: dict[str, jax.Array]) -> None:
         """Goes on with `named_arrays` of a checkpoint."""
-        state = jax.tree_util.tree_map_with_path(
-            lambda path, _: arrays[jax.tree_util.keystr(path)], self._whole()
+        _, shape = jax.tree.flatten(self._whole())
+        state = jax.tree.unflatten(
+            shape, [arrays[name] for name in self.named_arrays()]
         )
         self.adopt(state["params"], state["optimizer"])
 

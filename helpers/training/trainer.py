@@ -9,39 +9,38 @@ share of the data. Process 0 writes the log and the record of a checkpoint.
 """
 
 import contextlib
+import dataclasses
+import os
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
-import optax
 from flax import nnx
 from jax.sharding import Mesh
 
 from helpers.batches.sources import BatchSource, require_fitting, require_readable
 from helpers.runtime import distributed
-from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_run
 from helpers.runtime.sharding import make_mesh, place_batch
 from helpers.training import optimizers
 from helpers.training.checkpoints import Checkpoints
 from helpers.training.errors import (
+    NothingToLearn,
+    nothing_learned,
     require_finite,
     require_finite_weights,
     require_same_policy,
-    warn_of_nothing_learned,
 )
-from helpers.training.logging import (
-    Callback,
-    Logger,
-    MetricsLog,
-    Progress,
-    StepLog,
-    evaluation_of,
-)
-from helpers.training.optimizers import Optimizer
+from helpers.training.logging import Callback, Logger, MetricsLog, Progress
 from helpers.training.state import TrainingState
 from helpers.training.update import Objective
 
+PATIENCE = 5  # batches in a row without any token that counts, before an error
 
+
+@dataclasses.dataclass(eq=False, repr=False)
 class Trainer:
     """Trains a model on batches; with a folder it can be killed and run again.
 
@@ -74,59 +73,50 @@ class Trainer:
       evaluate: `evaluate(model) -> dict` of numbers, which join the row of their step
         as "eval/…"; in every process. A resumed run keeps the numbers of its rows.
       evaluate_every: steps between evaluations; 0: never.
-      patience: how many batches in a row may have no token that counts.
       log: False prints no progress line.
       loggers: where rows go, besides the files in the folder.
       callbacks: called after every step, every checkpoint and at the end.
     """
 
-    def __init__(
-        self,
-        model: nnx.Module,
-        objective: Objective,
-        optimizer: Optimizer | optax.GradientTransformation,
-        *,
-        frozen: Sequence[nnx.Module] = (),
-        wrt=None,
-        mesh: Mesh | None = None,
-        minibatches: int = 1,
-        accumulate: int | None = None,
-        folder=None,
-        fresh: bool = False,
-        save_every: int = 0,
-        keep: int = 2,
-        evaluate: Callable[[nnx.Module], dict] | None = None,
-        evaluate_every: int = 0,
-        patience: int = 5,
-        log: bool = True,
-        loggers: Sequence[Logger] = (),
-        callbacks: Sequence[Callback] = (),
-    ):
-        if any(module is model for module in frozen):
+    model: nnx.Module
+    objective: Objective
+    optimizer: Any
+    _: dataclasses.KW_ONLY
+    frozen: Sequence[nnx.Module] = ()
+    wrt: Any = None
+    mesh: Mesh | None = None
+    minibatches: int = 1
+    accumulate: int | None = None
+    folder: str | os.PathLike | None = None
+    fresh: bool = False
+    save_every: int = 0
+    keep: int = 2
+    evaluate: Callable[[nnx.Module], dict] | None = None
+    evaluate_every: int = 0
+    log: dataclasses.InitVar[bool] = True
+    loggers: Sequence[Logger] = ()
+    callbacks: Sequence[Callback] = ()
+
+    def __post_init__(self, log):
+        if any(module is self.model for module in self.frozen):
             raise ValueError(
                 "frozen holds the model itself, which training changes. Pass"
                 " nnx.clone(model) to keep it as it is now."
             )
-        if (evaluate is None) != (evaluate_every == 0):
+        if (self.evaluate is None) != (self.evaluate_every == 0):
             raise ValueError(
-                f"evaluate={evaluate} with evaluate_every={evaluate_every}: pass both,"
-                " a function of the model and the steps between two calls, or neither."
+                f"evaluate={self.evaluate} with evaluate_every={self.evaluate_every}:"
+                " pass both, a function of the model and the steps between two calls."
             )
-        require_count("patience", patience)
-        require_count("evaluate_every", evaluate_every, least=0)
-        require_count("save_every", save_every, least=0)
-        self.model, self.objective = model, objective
-        self.optimizer = optimizers.of(optimizer)
-        self.mesh = make_mesh() if mesh is None else mesh
-        self.state = TrainingState(model, tuple(frozen), wrt, self.mesh)
-        self.minibatches, self.accumulate = minibatches, accumulate
-        self.checkpoints = None if folder is None else Checkpoints(folder, keep)
-        self.fresh, self.save_every = fresh, save_every
-        self.evaluate, self.evaluate_every = evaluate, evaluate_every
-        self.patience, self.loggers, self.callbacks = patience, loggers, callbacks
+        self.optimizer = optimizers.of(self.optimizer)
+        mesh = make_mesh() if self.mesh is None else self.mesh
+        self.state = TrainingState(self.model, self.frozen, self.wrt, mesh)
+        self.checkpoints = self.folder and Checkpoints(self.folder, self.keep)
         self.progress = Progress(log and distributed.is_first())
-        self.step, self.saved, self.resumed = 0, 0, False
+        self.metrics: MetricsLog | None = None  # from the first fit on
+        self.step, self.saved = 0, 0
         self.run: dict = {}  # what must be the same to resume
+        self.waiting: list[tuple] = []  # steps that are not logged yet
         # Whether an update was interrupted, whose arrays were already overwritten.
         self.interrupted = False
 
@@ -168,10 +158,9 @@ class Trainer:
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
             self.state.place()
-            if not self.resumed:
+            if self.metrics is None:
                 self.state.compile(self.objective, self.optimizer.transform)
-                self._resume(batches)
-                self.resumed = True
+                self.metrics = self._resume(batches)
             if self.step > steps:
                 raise ValueError(
                     f"{self.step} steps are done, more than steps={steps}. Pass at"
@@ -180,8 +169,8 @@ class Trainer:
                 )
             self._train(batches, steps)
         for callback in self.callbacks:
-            callback.on_end(self, self.log.rows)
-        return self.log.rows
+            callback.on_end(self, self.metrics.rows)
+        return self.metrics.rows
 
     def named_arrays(self) -> dict[str, jax.Array]:
         """Everything an update changes, parameters and optimizer state, by name."""
@@ -189,18 +178,19 @@ class Trainer:
 
     def _train(self, batches: BatchSource, steps: int):
         self.progress.start(self.step, steps)
-        self.step_log.start()
+        self.clock = time.monotonic(), time.process_time()
         self._log_steps(leave=0)  # those of a fit that was interrupted
         while self.step < steps and self._update(batches):
             saves = self.save_every and self.step % self.save_every == 0
             # While the devices work on this step, the host logs the one before, unless
             # the model of this step is needed now.
-            wanted = saves or self.callbacks or self.step_log.evaluates(self.step)
+            wanted = saves or self.callbacks or self._evaluates(self.step)
             self._log_steps(leave=0 if wanted else 1)
             if saves:
                 self._save(batches)
         self._log_steps(leave=0)
-        warn_of_nothing_learned(self.log.rows)
+        if text := nothing_learned(self.metrics.rows):
+            warnings.warn(text, stacklevel=3)
         if self.step > self.saved:
             self._save(batches)
 
@@ -215,7 +205,9 @@ class Trainer:
             rate = self.optimizer.learning_rate
             shown = {} if rate is None else {"learning_rate": float(rate(self.step))}
             require_finite({"step": self.step + 1} | shown, self._last_checkpoint())
-            batch = place_batch(batch, self.mesh, self.minibatches, self.accumulate)
+            batch = place_batch(
+                batch, self.state.mesh, self.minibatches, self.accumulate
+            )
             updated = self.state.updated(batch, shown.get("learning_rate", 1.0))
         except BaseException:  # also Ctrl-C: the next fit draws this batch again
             # An update that has begun has donated its arrays.
@@ -229,17 +221,51 @@ class Trainer:
         self.state.adopt(params, opt_state)
         self.step += 1
         row = {"step": self.step, **shown, **described}
-        self.step_log.add(row, metrics, batches.samples)
+        self.waiting.append((row, metrics, list(batches.samples)))
         self.interrupted = False
         return True
 
     def _log_steps(self, leave: int):
         """Waits for the numbers of all steps but the last `leave`, and logs them."""
-        for row in self.step_log.finished(leave):
+        rows = self.metrics.rows
+        while len(self.waiting) > leave:
+            row, metrics, samples = self.waiting[0]
+            if not (rows and rows[-1] is row):  # it is after a Ctrl-C
+                self._complete(row, metrics)
+                self.metrics.write(row, samples)
+            self.progress.update(row)
+            self.waiting.pop(0)
             for callback in self.callbacks:
                 callback.on_step(self, row)
+            if len(rows) >= PATIENCE and (text := nothing_learned(rows[-PATIENCE:])):
+                raise NothingToLearn(text)
 
-    def _resume(self, batches: BatchSource):
+    def _complete(self, row: dict, metrics: dict[str, jax.Array]):
+        """Adds numbers from the devices, sums, times and evaluation to a step's row."""
+        row |= {name: float(x) for name, x in jax.device_get(metrics).items()}
+        try:
+            require_finite(row, self._last_checkpoint())
+        except RuntimeError:
+            self.waiting.clear()
+            raise
+        now = time.monotonic(), time.process_time()
+        seconds, cpu_seconds = now[0] - self.clock[0], now[1] - self.clock[1]
+        total = sum(row["tokens_total"] for row in self.metrics.rows[-1:])
+        row["tokens_total"] = total + row["tokens"]
+        row |= {"seconds": seconds, "cpu_seconds": cpu_seconds}
+        row["tokens_per_second"] = row["tokens"] / seconds
+        if self._evaluates(row["step"]):
+            result = distributed.together(lambda: dict(self.evaluate(self.model)))
+            numbers = {f"eval/{name}": float(x) for name, x in result.items()}
+            row |= distributed.averaged(distributed.gather(numbers))
+            row["eval/seconds"] = time.monotonic() - now[0]
+        self.clock = time.monotonic(), time.process_time()
+
+    def _evaluates(self, step: int) -> bool:
+        return self.evaluate_every > 0 and step % self.evaluate_every == 0
+
+    def _resume(self, batches: BatchSource) -> MetricsLog:
+        """Goes on from the newest checkpoint, if there is one; returns its log."""
         position: dict = {}
         if self.checkpoints:
             if self.fresh:
@@ -256,19 +282,12 @@ class Trainer:
                 self.state.restore(arrays)  # last, after everything that may refuse
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
-        first = distributed.is_first()
-        loggers = self.loggers if first else ()
-        writes = self.checkpoints.run if self.checkpoints and first else None
-        self.log = MetricsLog(writes, position, self.step, loggers)
-        self.log.rows = distributed.gather(self.log.rows)[0]
-        self.step_log = StepLog(
-            self.log,
-            self.progress,
-            evaluation=evaluation_of(self.evaluate, self.model),
-            evaluate_every=self.evaluate_every,
-            patience=self.patience,
-            last_checkpoint=self._last_checkpoint,
-        )
+        folder, loggers = self.checkpoints and self.checkpoints.run, self.loggers
+        if not distributed.is_first():
+            folder, loggers = None, ()
+        log = MetricsLog(folder, position, self.step, loggers)
+        log.rows = distributed.gather(log.rows)[0]
+        return log
 
     def _save(self, batches: BatchSource):
         """Writes a checkpoint, if there is a folder; weights have to be numbers."""
@@ -277,7 +296,7 @@ class Trainer:
             record = {
                 "run": self.run,
                 "batches": distributed.gather(batches.get_state()),
-                "log": self.log.position(),
+                "log": self.metrics.position(),
             }
             path = self.checkpoints.save(self.step, self.named_arrays(), record)
             self.saved = self.step

@@ -14,7 +14,6 @@ import optax
 from flax import nnx
 
 from helpers.training import optimizers
-from helpers.training.optimizers import injected_rate
 
 
 class Objective(Protocol):
@@ -76,10 +75,7 @@ def build_update(objective: Objective, transform, graph, teacher_graphs):
             )
         else:
             state, metrics = jax.lax.scan(one_update, state, batch)
-        metrics = combine(metrics)
-        if (inside := injected_rate(state[1])) is not None:
-            metrics["learning_rate"] = rate * inside
-        return *state, metrics
+        return *state, combine(metrics)
 
     return update
 
@@ -282,7 +278,9 @@ def _look_or_learn(objective, model, frozen, params, piece, learns, is_first):
         return *backward(slope), metrics
 
     def look():
-        return _zeros(jax.eval_shape(learn))
+        return jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn)
+        )
 
     return *jax.lax.cond(learns, learn, look), now
 
@@ -297,10 +295,6 @@ def _no_scores(objective, model, params, batch):
     shapes = jax.eval_shape(scores, params, piece)
     cut = jax.tree.leaves(batch)[0].shape[:2]
     return {name: jnp.zeros(cut + x.shape, x.dtype) for name, x in shapes.items()}
-
-
-def _zeros(shapes):
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
 
 def _norm(tree):

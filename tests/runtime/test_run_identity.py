@@ -199,7 +199,7 @@ def test_an_edited_reward_is_refused_with_old_and_new_and_how_to_go_on():
     assert "reward 'short': default limit was 200, here it is 300. Pass fresh" in said
     said = refusal(one, rollouts({short(200): 0.1, correct: 1}))
     assert "reward 'short': its weight was 0.5, here it is 0.1" in said
-    assert "reward 'short' was short.short, here there is none" in refusal(
+    assert "reward 'short' was short.short, here it is nothing" in refusal(
         one, rollouts(correct)
     )
 
