@@ -3,8 +3,10 @@
 `FAMILY` at the end has the settings of GRPO and its relatives, one row for each method.
 """
 
+import csv
 import dataclasses
 import os
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -118,32 +120,7 @@ MODELS = {  # Gemma 3 is gated (its licence, and a token); the others are Apache
 # - A photo takes 282 of the prompt's tokens, the description of the tool about 150.
 # - Int8 matrices are decoded for each piece, and again for each matmul that is not
 #   kept, so v5e-1-gemma3-4b has two pieces that keep most of a layer.
-_TABLE = """
-task   name             model     dtype    lora_rank prompts packed prompt_tokens completion_tokens chunk sft      rl        minutes pieces sft_pieces remat     stored levels
-maths  laptop           tiny      float32  0         32      0      48            64                8192  12×3e-4  48×8e-4   3       1      -          layer     -      -
-maths  laptop-real      SmolLM2   float32  16        16      0      72            64                1024  40×1e-3  28×1e-4   45      16     4          none      -      1,2,3
-maths  v5e-1            Qwen2.5   bfloat16 32        64      16     256           256               1024  150×1e-4 150×5e-5  45      8      -          attention -      -
-maths  v5e-8            Qwen2.5   bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
-maths  v5e-1-gemma3-1b  Gemma3-1B bfloat16 32        16      0      256           256               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
-maths  v5e-8-gemma3-1b  Gemma3-1B bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
-maths  v5e-1-qwen3-1.7b Qwen3     bfloat16 32        12      0      256           256               1024  150×1e-4 150×5e-5  45      4      -          attention -      -
-maths  v5e-8-qwen3-1.7b Qwen3     bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      4      -          attention -      -
-maths  v5e-1-gemma3-4b  Qwen2.5   bfloat16 32        64      16     256           256               1024  150×1e-4 150×5e-5  45      8      -          attention -      -
-maths  v5e-8-gemma3-4b  Qwen2.5   bfloat16 64        64      0      256           512               1024  150×1e-4 150×5e-5  45      2      -          attention -      -
-food   laptop           tiny      float32  0         32      0      40            88                8192  24×2e-2  70×5e-4   3       1      -          layer     -      -
-food   v5e-1            Gemma4    bfloat16 32        8       0      448           128               1024  150×1e-4 150×5e-5  45      4      -          layer     -      -
-food   v5e-8            Gemma4    bfloat16 32        16      0      448           128               1024  150×1e-4 150×5e-5  45      1      -          layer     -      -
-food   v5e-1-gemma3-4b  Gemma3-4B bfloat16 32        8       0      384           128               1024  150×1e-4 150×5e-5  45      2      -          attention int8   -
-food   v5e-8-gemma3-4b  Gemma3-4B bfloat16 32        16      0      384           128               1024  150×1e-4 150×5e-5  45      1      -          attention -      -
-custom laptop-real      SmolLM2   float32  16        8       0      72            32                1024  20×1e-3  12×2.5e-4 10      4      2          none      -      1,2,3
-custom v5e-1            Gemma4    bfloat16 32        8       0      448           128               1024  40×1e-4  60×5e-5   45      4      -          layer     -      -
-custom v5e-8            Gemma4    bfloat16 32        16      0      448           128               1024  40×1e-4  60×5e-5   45      1      -          layer     -      -
-custom v5e-8-gemma3-4b  Gemma3-4B bfloat16 32        16      0      384           128               1024  40×1e-4  60×5e-5   45      1      -          attention -      -
-custom v5e-1-gemma3-1b  Gemma3-1B bfloat16 32        16      0      256           256               1024  40×1e-4  60×5e-5   45      2      -          attention -      -
-custom v5e-8-gemma3-1b  Gemma3-1B bfloat16 64        64      0      256           512               1024  40×1e-4  60×5e-5   45      2      -          attention -      -
-custom v5e-1-qwen3-1.7b Qwen3     bfloat16 32        12      0      256           256               1024  40×1e-4  60×5e-5   45      4      -          attention -      -
-custom v5e-8-qwen3-1.7b Qwen3     bfloat16 64        64      0      256           512               1024  40×1e-4  60×5e-5   45      4      -          attention -      -
-"""  # noqa: E501
+_TABLE = pathlib.Path(__file__).with_suffix(".csv")
 
 
 def _stage(cell: str) -> Stage:
@@ -151,22 +128,20 @@ def _stage(cell: str) -> Stage:
     return Stage(int(steps), float(rate))
 
 
-CONVERT: dict[str, Callable] = {  # cells of the other columns are whole numbers
-    **dict.fromkeys(("name", "dtype", "remat"), str),
+_CONVERT: dict[str, Callable] = {  # cells of the other columns are whole numbers
+    **dict.fromkeys(("name", "dtype", "remat", "stored"), str),
     **dict.fromkeys(("sft", "rl"), _stage),
     "model": MODELS.get,
-    "sft_pieces": lambda cell: None if cell == "-" else int(cell),
-    "stored": lambda cell: cell.strip("-"),
-    "levels": lambda cell: tuple(int(x) for x in cell.strip("-").split(",") if x),
+    "sft_pieces": lambda cell: int(cell) if cell else None,
+    "levels": lambda cell: tuple(map(int, cell.split(","))) if cell else (),
 }
 
 
 def _presets(task: str) -> dict[str, Preset]:
     """The rows of the table for one task, by name."""
-    header, *lines = (line.split() for line in _TABLE.strip().split("\n"))
-    rows = [dict(zip(header, line, strict=True)) for line in lines]
-    cells = [row for row in rows if row.pop("task") == task]
-    made = [{n: CONVERT.get(n, int)(x) for n, x in row.items()} for row in cells]
+    with _TABLE.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.pop("task") == task]
+    made = [{n: _CONVERT.get(n, int)(x) for n, x in row.items()} for row in rows]
     return {row["name"]: Preset(**row) for row in made}
 
 
@@ -202,9 +177,8 @@ def _preset_for(devices: Sequence[jax.Device]) -> str:
     return "v5e-1" if len(devices) < 8 else "v5e-8"
 
 
-CONSTANT_LENGTH = (
-    64  # tokens an answer may have on a laptop: the divisor of the constant mean
-)
+# The divisor of the constant mean: tokens an answer may have on a laptop.
+CONSTANT_LENGTH = 64
 
 
 class Method(NamedTuple):
@@ -265,21 +239,17 @@ def family_table() -> str:
     ]
     for name, method in FAMILY.items():
         switch: dict[str, Any] = _DEFAULTS | method.switches
-        low, high = switch["clip"]
+        (low, high), ratio = switch["clip"], switch["level"]
         clip = f"gain, −{low:g} to +{high:g}"
         if switch["clips"] == "weight":
             clip = f"weight, above {1 + high:g}"
-        ratio = switch["level"]
         if (low, high) == (0, 0):
             ratio = clip = "none"
-        paper = f"[{name}](https://arxiv.org/abs/{method.paper})"
+        link = f"[{name}](https://arxiv.org/abs/{method.paper})"
         again = f"drawn again, {method.resample} times at most"
         cells = [
-            paper if method.paper else name,
-            ratio,
-            clip,
-            _MEANS[switch["aggregate"]],
-            _ADVANTAGES[method.advantage],
+            link if method.paper else name,
+            *(ratio, clip, _MEANS[switch["aggregate"]], _ADVANTAGES[method.advantage]),
             f"{switch['beta']:g}",
             again if method.resample else "kept",
         ]
