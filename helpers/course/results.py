@@ -76,9 +76,9 @@ def _markdown(align: str, head: Sequence[str], rows: Sequence[Sequence]) -> str:
     return "\n".join([first, rule, *lines])
 
 
-def _span(values: Sequence[float]) -> str:
-    """The mean, and in brackets lowest to highest, in percent."""
-    if not values:
+def _span(runs: Sequence[Mapping], column: str) -> str:
+    """The mean of a column, and in brackets lowest to highest, in percent."""
+    if not (values := [row[column] for row in runs]):
         return "–"
     mean, low, high = sum(values) / len(values), min(values), max(values)
     return f"{mean:.1%} ({100 * low:.1f} to {100 * high:.1f})"
@@ -130,11 +130,10 @@ def record(row: dict) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         table = {(old["stage"], old["seed"]): old for old in rows()}
         table[clean["stage"], clean["seed"]] = clean
-        order = {stage: i for i, stage in enumerate(STAGES)}
-        rank = {key: (order.get(key[0], len(order)), *key) for key in table}
-        ordered = [table[key] for key in sorted(table, key=lambda key: rank[key])]
+        order = [*STAGES, *sorted({stage for stage, _ in table} - STAGES.keys())]
+        keys = sorted(table, key=lambda key: (order.index(key[0]), key[1]))
         partial = path().with_suffix(".partial")
-        partial.write_text(json.dumps(ordered, indent=1) + "\n")
+        partial.write_text(json.dumps([table[key] for key in keys], indent=1) + "\n")
         os.replace(partial, path())
 
 
@@ -149,15 +148,10 @@ def _check_shares(row, names, owner):
 
 def markdown(table: list[dict]) -> str:
     """Rows of one run as a Markdown table, as README and `make course` show them."""
+    form = "{params:,}|{greedy:.1%}|{low:.1%} – {high:.1%}|{pass1:.1%}|{pass8:.1%}"
+    form += "|{n}|{seconds:.0f}"
     lines = [
-        [
-            STAGES.get(row["stage"], row["stage"]),
-            f"{row['params']:,}",
-            f"{row['greedy']:.1%}",
-            f"{row['low']:.1%} – {row['high']:.1%}",
-            *(f"{row['pass1']:.1%}", f"{row['pass8']:.1%}"),
-            *(row["n"], f"{row['seconds']:.0f}"),
-        ]
+        [STAGES.get(row["stage"], row["stage"]), *form.format(**row).split("|")]
         for row in table
     ]
     head = "stage, parameters, pass@1 (greedy), 95% interval, pass@1 (sampled), pass@8"
@@ -170,11 +164,9 @@ def across_seeds(*stages: str) -> str:
     yours = {r["stage"]: r["greedy"] for r in rows() if r["seed"] == runtime.seed()}
     for stage in stages:
         runs = [row for row in table if row["stage"] == stage]
-        spans = [
-            _span([r[name] for r in runs]) for name in ("greedy", "pass1", "pass8")
-        ]
+        greedy, *sampled = (_span(runs, name) for name in ("greedy", "pass1", "pass8"))
         mine = f"{yours[stage]:.1%}" if stage in yours else "–"
-        lines.append([STAGES[stage], len(runs), spans[0], mine, *spans[1:]])
+        lines.append([STAGES[stage], len(runs), greedy, mine, *sampled])
     head = "stage, seeds, pass@1 (greedy), your run, pass@1 (sampled), pass@8"
     return _markdown("lrrrrr", head.split(", "), lines)
 
@@ -198,9 +190,7 @@ def preferences_across_seeds() -> str:
     table, lines = measured("preferences"), []
     for method in dict.fromkeys(row["method"] for row in table):
         runs = [row for row in table if row["method"] == method]
-        spans = [
-            _span([row[name] for row in runs]) for name in ("greedy", "names_kept")
-        ]
+        spans = [_span(runs, name) for name in ("greedy", "names_kept")]
         seconds = sum(row["seconds"] for row in runs) / len(runs)
         lines.append([method, len(runs), *spans, f"{seconds:.0f}"])
     head = ["method", "seeds", "right, greedy", "names kept", "CPU-seconds"]
@@ -212,12 +202,11 @@ def labels_by_compute() -> list[dict]:
 
     One row for each stop of these runs: `step`, `cpu_seconds`, `greedy`.
     """
-    table = measured("labels")
-    seconds = spread(table, "step", "cpu_seconds")
-    greedy = spread(table, "step", "greedy")
+    table, columns = measured("labels"), ("cpu_seconds", "greedy")
+    means = {name: spread(table, "step", name) for name in columns}
     return [
-        {"step": step, "cpu_seconds": seconds[step][0], "greedy": greedy[step][0]}
-        for step in sorted(seconds)
+        {"step": step} | {name: means[name][step][0] for name in columns}
+        for step in sorted(means["greedy"])
     ]
 
 
@@ -238,7 +227,7 @@ def real(seeds: Sequence[int] | None = None, **stages: str) -> str:
     def cell(stage, task):
         of_task = [row for row in table if row["task"] == task]
         runs = [row for row in of_task if row["stage"] == stage]
-        text = _span([row["greedy"] for row in runs])
+        text = _span(runs, "greedy")
         if len(runs) == 1:
             low, high = 100 * runs[0]["low"], 100 * runs[0]["high"]
             text = f"{runs[0]['greedy']:.1%} ({low:.1f} to {high:.1f})"
@@ -274,6 +263,11 @@ def compiled(preset: str, **columns) -> str:
     """
     wanted = {"topology": preset, **columns} if columns else {"preset": preset}
     lines = []
+    form = (
+        "{tokens:,}|{hbm_percent:.0f}%|{arguments_gb:.2f} GiB|{temporaries_gb:.2f} GiB"
+    )
+    form += "|{tflop:.1f} TFLOP|{modelled_ms:,.0f}{kernels} ms|{roofline_ms:,.0f} ms"
+    form += "|{unpriced_calls:,}|{modelled_peak_percent:.0f}%"
     for row in _tpu_fit():
         matches = all(str(row[name]) == str(value) for name, value in wanted.items())
         if not matches or ("trained" not in wanted and row["trained"].endswith("NF4")):
@@ -286,20 +280,7 @@ def compiled(preset: str, **columns) -> str:
             lines.append([*cells, "does not fit", *[""] * 8])
             continue
         kernels = f" + {row['kernels_ms']:,.0f}" if row["kernels_ms"] else ""
-        lines.append(
-            [
-                *cells,
-                f"{row['tokens']:,}",
-                f"{row['hbm_percent']:.0f}%",
-                f"{row['arguments_gb']:.2f} GiB",
-                f"{row['temporaries_gb']:.2f} GiB",
-                f"{row['tflop']:.1f} TFLOP",
-                f"{row['modelled_ms']:,.0f}{kernels} ms",
-                f"{row['roofline_ms']:,.0f} ms",
-                f"{row['unpriced_calls']:,}",
-                f"{row['modelled_peak_percent']:.0f}%",
-            ]
-        )
+        lines.append([*cells, *form.format(**row, kernels=kernels).split("|")])
     if not lines:
         return f"Not compiled yet for {preset}: `make tpu-check` asks the TPU compiler."
     head = "model, program, tokens, of HBM, arguments, temporaries, work, "
@@ -365,13 +346,12 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
       rows: as `results.rows()` has them; of several seeds the first is drawn.
       title: defaults to a sentence with the first and the best greedy share.
     """
-    first: dict[str, Mapping] = {}
+    seen: dict[str, Mapping] = {}
     for row in rows:
-        first.setdefault(row["stage"], row)
-    worlds: dict[str, list] = {"maths": [], "food": []}
-    for stage, row in first.items():
-        worlds["food" if stage.startswith("food_") else "maths"].append(row)
-    shown = worlds["maths"] + worlds["food"]
+        seen.setdefault(row["stage"], row)
+    food = [row for stage, row in seen.items() if stage.startswith("food_")]
+    worlds = {"maths": [row for row in seen.values() if row not in food], "food": food}
+    shown = worlds["maths"] + food
     best = max(worlds["maths"] or shown, key=lambda row: row["greedy"])
     gain = f"From {shown[0]['greedy']:.0%} to {best['greedy']:.0%}"
     title = title or f"{gain}: what each stage of post-training adds"
@@ -391,15 +371,9 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
         axes.plot(x, greedy, "o", color=blue, markersize=7)
         axes.plot(x, pass8, "D", markersize=7, **diamond)
         away = (9, -4 if pass8 - greedy > 8 else -9)
-        axes.annotate(
-            f"{greedy:.0f}",
-            (x, greedy),
-            xytext=away,
-            textcoords="offset points",
-            fontsize=10,
-            fontweight="bold",
-            color=blue,
-        )
+        style = {"fontsize": 10, "fontweight": "bold", "color": blue}
+        style |= {"xytext": away, "textcoords": "offset points"}
+        axes.annotate(f"{greedy:.0f}", (x, greedy), **style)
     names = [
         f"{STAGES.get(row['stage'], row['stage'])}\n{row['params'] / 1e6:.2f} M"
         for row in shown
