@@ -110,19 +110,16 @@ def next_of_all(batches):
         other shapes, of which each would compute an update of its own.
     """
     batch = together(lambda: next(batches, None))
-    metrics = shapes = None
-    if batch is not None:
-        metrics = {name: float(x) for name, x in batches.metrics.items()}
-        shapes = {name: [*getattr(x, "shape", ())] for name, x in batch.items()}
-    everyones, everyones_shapes = zip(*gather((metrics, shapes)), strict=True)
-    if None in everyones:
+    shapes = batch and {name: [*getattr(x, "shape", ())] for name, x in batch.items()}
+    if None in (everyones := gather(shapes)):
         return None, {}
-    if any(each != everyones_shapes[0] for each in everyones_shapes):
+    if any(each != everyones[0] for each in everyones):
         raise ValueError(
-            f"The processes have batches of other shapes: {everyones_shapes}. Pass "
+            f"The processes have batches of other shapes: {everyones}. Pass "
             "epochs=None, or a number of rows that they can share evenly."
         )
-    return batch, averaged(list(everyones))
+    metrics = {name: float(x) for name, x in batches.metrics.items()}
+    return batch, averaged(gather(metrics))
 
 
 def averaged(everyones: list[dict]) -> dict:

@@ -13,7 +13,6 @@ instead of the rows, and adds up activations at every layer.
 import contextlib
 import re
 from collections.abc import Sequence
-from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -112,12 +111,7 @@ def using(tree):
     layout = jax.tree.leaves(tree)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return contextlib.nullcontext()
-    return jax.set_mesh(_devices_of(layout))
-
-
-def _devices_of(layout: NamedSharding) -> Mesh:
-    """The mesh of arrays that are there, and so lie on devices."""
-    return cast(Mesh, layout.mesh)
+    return jax.set_mesh(layout.mesh)  # type: ignore[arg-type]
 
 
 def mesh_in_use():
@@ -199,17 +193,12 @@ def spread_rows(arrays, weights):
 
     Raises:
       ValueError: several processes, and rows that cannot be shared out evenly.
-      RuntimeError: inside of `using`.
     """
-    if mesh_in_use() is not None:
-        raise RuntimeError(
-            "Rows are spread before `using`: inside of it JAX lays what one process has"
-            " over the devices of all. Call spread_rows outside of the block."
-        )
+    assert mesh_in_use() is None, "call spread_rows outside of `using`"
     layout = jax.tree.leaves(weights)[0].sharding
     if not isinstance(layout, NamedSharding) or layout.mesh.size == 1:
         return arrays
-    rows, places = arrays[0].shape[0], local_places(_devices_of(layout))
+    rows, places = arrays[0].shape[0], local_places(layout.mesh)  # type: ignore[arg-type]
     layout_of_rows = NamedSharding(layout.mesh, PartitionSpec("data"))
     if rows % places == 0:
         return [_joined(x, layout_of_rows) for x in arrays]
