@@ -36,9 +36,11 @@ def run(source: str, names: dict) -> None:
 
 def path(number: str) -> pathlib.Path:
     """The file of a notebook; fails the test where it is missing."""
-    found = sorted(FOLDER.glob(f"{number}_*.ipynb"))
-    assert len(found) == 1, f"notebooks/{number}_*.ipynb: {len(found)} files, not one"
-    return found[0]
+    matches = sorted(FOLDER.glob(f"{number}_*.ipynb"))
+    assert len(matches) == 1, (
+        f"notebooks/{number}_*.ipynb: {len(matches)} files, not one"
+    )
+    return matches[0]
 
 
 def read(number: str) -> nbformat.NotebookNode:
@@ -65,27 +67,16 @@ def code_cells(notebook) -> list:
     ]
 
 
-def prose_words(notebook) -> int:
-    """Words a reader reads: markdown without fences, badges and the road."""
-    count = 0
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and not {"badges", "road"} & set(tags(cell)):
-            text = re.sub(r"```.*?```", " ", cell.source, flags=re.DOTALL)
-            text = re.sub(r"<[^>]+>|\]\([^)]*\)", " ", text)
-            count += len(re.findall(r"[^\W_][\w'’-]*", text))
-    return count
-
-
 def exercises(notebook) -> list[Exercise]:
     """The exercises in order: stub, check, and what is folded in the cells after."""
-    found = []
+    collected = []
     for i, cell in enumerate(notebook.cells):
         if "exercise" not in tags(cell):
             continue
         after = notebook.cells[i + 1 :]
         is_check = after and "check" in tags(after[0])
         folded = _folded(after[1:]) if is_check else ""
-        found.append(
+        collected.append(
             Exercise(
                 stub=cell.source,
                 check=after[0].source if is_check else "",
@@ -97,7 +88,7 @@ def exercises(notebook) -> list[Exercise]:
                 ],
             )
         )
-    return found
+    return collected
 
 
 def _folded(cells) -> str:

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 import toy_tools
 from flax import nnx
+from run_tables import without_times
 from safetensors.numpy import load_file
 from tiny_models import adapted
 from tiny_models import model as make
@@ -40,7 +41,6 @@ from helpers.runtime.sharding import make_mesh, place
 from helpers.text import chat
 from helpers.text.tokenizer import train_tokenizer
 from helpers.training import objectives
-from helpers.training.logging import is_timing
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -144,9 +144,7 @@ def train(name, folder=None, devices=8, wrapper=lambda source: source):
     ends = toy_tools.often_ends if name == "tools" else chat.eos_ids
     with mock.patch.object(chat, "eos_ids", ends):
         table = trainer.fit(wrapper(source_of(model)), STEPS)
-    return model, [
-        {key: x for key, x in row.items() if not is_timing(key)} for row in table
-    ]
+    return model, without_times(table)
 
 
 def close(table, expected, what):
@@ -173,8 +171,8 @@ def check_all_draw_as_many_prompts(model):
 
 def check_a_model_in_parts_is_saved_whole(folder):
     """Adapted int8 that lies in both processes; each reads it onto its own devices."""
-    own = adapted(lora.quantize(policy()), targets=("q", "down"))
-    graph, state = nnx.split(own)
+    alone = adapted(lora.quantize(policy()), targets=("q", "down"))
+    graph, state = nnx.split(alone)
     model = nnx.merge(graph, place(state, make_mesh()))
     assert not model.layers.q.is_fully_addressable
     weights.save(model, folder / "model")
@@ -183,20 +181,20 @@ def check_a_model_in_parts_is_saved_whole(folder):
         lora.save(model, folder / "adapters")
     back = weights.load(folder / "model")
     assert set(back.embed.devices()) <= set(jax.local_devices())
-    states = nnx.state(lora.merge(own)), nnx.state(back)
-    expected, found = (dict(named_arrays(state)) for state in states)
+    states = nnx.state(lora.merge(alone)), nnx.state(back)
+    expected, ours = (dict(named_arrays(state)) for state in states)
     for path, x in expected.items():
-        np.testing.assert_allclose(found[path], x, rtol=1e-6, atol=1e-6, err_msg=path)
+        np.testing.assert_allclose(ours[path], x, rtol=1e-6, atol=1e-6, err_msg=path)
     stored = load_file(folder / "adapters" / "adapter_model.safetensors")
     name = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
-    np.testing.assert_array_equal(stored[name], own.layers.q_b[...][1].T)
+    np.testing.assert_array_equal(stored[name], alone.layers.q_b[...][1].T)
 
 
 def one_of_two(folder):
     for name in LESSONS:
         model, table = train(name, folder / name)
-        own = folder / f"{name}-{jax.process_index()}.json"
-        own.write_text(json.dumps(table))
+        file = folder / f"{name}-{jax.process_index()}.json"
+        file.write_text(json.dumps(table))
         weights.save(model, folder / name / "model")
     check_all_draw_as_many_prompts(model)
     check_a_model_in_parts_is_saved_whole(folder)
@@ -236,8 +234,8 @@ def copy_of_step_3(folder, moved):
 
 def same_weights(*folders):
     """Those that were saved there, to 1e-4."""
-    found = (load_file(folder / "model" / "model.safetensors") for folder in folders)
-    one, other = found
+    files = (folder / "model" / "model.safetensors" for folder in folders)
+    one, other = map(load_file, files)
     assert one.keys() == other.keys()
     for name, x in one.items():
         np.testing.assert_allclose(x, other[name], rtol=1e-3, atol=1e-4)

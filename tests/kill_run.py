@@ -1,6 +1,6 @@
 """Trains a tiny lesson, killing it several times on the way; or without any kill.
 
-    python tests/kill_run.py sft|grpo|distillation FOLDER [--kills N] [--seed S]
+    python tests/kill_run.py sft|grpo FOLDER [--kills N] [--seed S]
 
 Each attempt is a forked process that starts JAX anew and runs the same command. The
 kills are SIGKILLs: one before training starts, one while a checkpoint is being
@@ -71,15 +71,11 @@ def trainer_and_batches(lesson, folder):
         return Trainer(model, objectives.sft(), optimizer, **settings), batches
     prompts = prompt_batches.prompts(rows, tokenizer, batch=4, buckets=(256,), seed=5)
     sampling = {"group": 4, "max_tokens": 8, "seed": 7, "mask_truncated": False}
-    if lesson == "grpo":
-        batches = Rollouts(
-            model, prompts, share_of_digits, tokenizer, resample=1, **sampling
-        )
-        objective, settings["minibatches"] = objectives.policy_gradient(), 2
-    else:
-        batches = Rollouts(model, prompts, None, tokenizer, **sampling)
-        objective, settings["frozen"] = objectives.distillation(), [tiny_model(1)]
-    return Trainer(model, objective, adamw(3e-3, steps=STEPS), **settings), batches
+    batches = Rollouts(
+        model, prompts, share_of_digits, tokenizer, resample=1, **sampling
+    )
+    objective, optimizer = objectives.policy_gradient(), adamw(3e-3, steps=STEPS)
+    return Trainer(model, objective, optimizer, minibatches=2, **settings), batches
 
 
 def train(lesson, folder):
@@ -143,7 +139,7 @@ def moments(folder, kills, rng):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("lesson", choices=["sft", "grpo", "distillation"])
+    parser.add_argument("lesson", choices=["sft", "grpo"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)

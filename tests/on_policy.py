@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from toy_training import Fixed
 
-from helpers.batches import BatchSource, prompt_batches
+from helpers.batches import prompt_batches
 from helpers.generation.rollouts import Rollouts
 from helpers.model import lora, weights
 from helpers.rewards.functions import correct
@@ -25,21 +26,6 @@ from helpers.training.optimizers import Optimizer, constant
 from helpers.training.trainer import Trainer
 
 SFT = Path(__file__).parents[1] / "data" / "tiny" / "sft"
-
-
-class Fixed(BatchSource):
-    """A batch source that gives the same batch for ever."""
-
-    metrics, samples = {}, []
-
-    def __init__(self, batch):
-        self.batch = batch
-
-    def __next__(self):
-        return self.batch
-
-    def get_state(self):
-        return {}
 
 
 def policy(rank, dtype):

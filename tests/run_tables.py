@@ -5,7 +5,12 @@ import json
 from helpers.training.logging import is_timing
 
 
+def without_times(table):
+    """Rows without what the clock decides."""
+    return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
+
+
 def read_table(folder, name="metrics.jsonl"):
     """The rows of a log without what the clock decides."""
-    rows = [json.loads(line) for line in (folder / name).read_text().splitlines()]
-    return [{k: x for k, x in row.items() if not is_timing(k)} for row in rows]
+    lines = (folder / name).read_text().splitlines()
+    return without_times(map(json.loads, lines))

@@ -36,11 +36,11 @@ def attend(query, piece, segments):
         @rematerialised("layer")
         def one_layer(query, is_global):
             reach = Reach(0, 50, is_global, segments)
-            found = attend_long(query, [piece], reach, interpret=True) * real
-            return query + found, found
+            result = attend_long(query, [piece], reach, interpret=True) * real
+            return query + result, result
 
-        _, found = jax.lax.scan(one_layer, query, jnp.array([True, False]))
-        return (found**2).sum(), found[-1]
+        _, result = jax.lax.scan(one_layer, query, jnp.array([True, False]))
+        return (result**2).sum(), result[-1]
 
     return jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(query, piece)
 
@@ -53,17 +53,17 @@ def main():
     mesh = make_mesh(jax.devices(), 2)
     spread = jax.device_put(given, NamedSharding(mesh, PartitionSpec("data")))
     with using(spread):
-        found = jax.jit(attend)(*spread)
-    heads = found[0][1].sharding.spec
+        result = jax.jit(attend)(*spread)
+    heads = result[0][1].sharding.spec
     assert heads[0] == "data" and heads[2] == "model", heads
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     patches = jax.random.normal(jax.random.key(1), (4, T, 2, 16))
     alone = attend_pictures(*[patches] * 3, interpret=True)
     spread = jax.device_put(patches, NamedSharding(mesh, PartitionSpec("data")))
     with using(spread):
-        found = jax.jit(lambda x: attend_pictures(x, x, x, interpret=True))(spread)
-    np.testing.assert_allclose(found, alone, atol=1e-5)
+        result = jax.jit(lambda x: attend_pictures(x, x, x, interpret=True))(spread)
+    np.testing.assert_allclose(result, alone, atol=1e-5)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ PATHS = os.pathsep.join(map(str, (TESTS / "quick", TESTS.parent, TESTS)))
 def environment(devices=8, **settings):
     """This process's, with that many devices and what is set."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count"
-    own = {"XLA_FLAGS": f"{flags}={devices}", "PYTHONPATH": PATHS}
-    return os.environ | own | {"JAX_PLATFORMS": "cpu"} | settings
+    variables = {"XLA_FLAGS": f"{flags}={devices}", "PYTHONPATH": PATHS}
+    return os.environ | variables | {"JAX_PLATFORMS": "cpu"} | settings
 
 
 def run(script, *arguments, devices=8):

@@ -79,6 +79,22 @@ class Rows(BatchSource):
         self.count = state["count"]
 
 
+class Fixed(BatchSource):
+    """A batch source that gives the same batch for ever."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return self.batch
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+
 def weights(model):
     """All parameters by name, as NumPy arrays."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(nnx.state(model, nnx.Param))

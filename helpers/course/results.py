@@ -59,12 +59,12 @@ def spread(rows: Sequence[Mapping], by: str, column: str) -> dict[str, tuple]:
     Args:
       by: the column that names the runs; they stay in the order in which they come.
     """
-    found: dict[str, list[float]] = {}
+    values_of: dict[str, list[float]] = {}
     for row in rows:
-        found.setdefault(row[by], []).append(row[column])
+        values_of.setdefault(row[by], []).append(row[column])
     return {
         name: (sum(values) / len(values), min(values), max(values))
-        for name, values in found.items()
+        for name, values in values_of.items()
     }
 
 

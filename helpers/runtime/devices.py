@@ -53,7 +53,9 @@ def jit(function, **settings):
     return run
 
 
-_OWN = jax.config.values["jax_default_matmul_precision"]  # the environment's, or None
+_PRECISION = jax.config.values[
+    "jax_default_matmul_precision"
+]  # the environment's, or None
 
 
 def multiply_as_written(wanted: bool = True) -> None:
@@ -64,7 +66,7 @@ def multiply_as_written(wanted: bool = True) -> None:
     compute in float32.
     """
     if jax.default_backend() != "cpu":
-        value = "highest" if wanted else _OWN
+        value = "highest" if wanted else _PRECISION
         jax.config.update("jax_default_matmul_precision", value)
 
 

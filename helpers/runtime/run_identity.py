@@ -260,9 +260,10 @@ def _source(function) -> str:
             raise OSError
     except (OSError, TypeError):
         raise ValueError(
-            f"The source of {_name(function)} cannot be read, so nobody would notice"
-            " when it changes. Define it in a file or in a notebook's cell, or say"
-            f' which one it is: {function.__name__}.version = "1".'
+            f"The source of {_name(function)} cannot be read, or its file was edited"
+            " since, so nobody would notice when it changes. Define it in a file or in"
+            " a notebook's cell and import it again, or say which one it is:"
+            f' {function.__name__}.version = "1".'
         ) from None
     try:
         tree = ast.parse(text)

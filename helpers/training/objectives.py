@@ -180,18 +180,18 @@ def distillation(divergence=reverse_kl, *, chunk: int = CHUNK) -> Objective:
                 "entry by entry, so both need the same tokenizer."
             )
         hidden, targets, mask = hidden_targets_mask(model, batch)
-        wise, _, _ = hidden_targets_mask(teacher, batch)
+        teacher_hidden, _, _ = hidden_targets_mask(teacher, batch)
 
-        def compare(table_VD, wise_table_VD, hidden_ND, wise_ND, targets_N):
+        def compare(table_VD, teacher_table_VD, hidden_ND, teacher_ND, targets_N):
             student_NV, chosen_N = all_logprobs(
                 hidden_ND, table_VD, targets_N, model.config.softcap
             )
             teacher_NV, _ = all_logprobs(
-                wise_ND, wise_table_VD, targets_N, teacher.config.softcap
+                teacher_ND, teacher_table_VD, targets_N, teacher.config.softcap
             )
             return divergence(student_NV, teacher_NV), chosen_N
 
-        flat = [x.reshape(-1, x.shape[-1]) for x in (hidden, wise)]
+        flat = [x.reshape(-1, x.shape[-1]) for x in (hidden, teacher_hidden)]
         both = model.table(), teacher.table()
         divergence_N, chosen_N = in_chunks(
             compare, *both, (*flat, targets.reshape(-1)), chunk

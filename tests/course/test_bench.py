@@ -56,13 +56,6 @@ def test_every_ratio_says_how_many_times_better_we_are():
     assert json.loads(line["versions"])["peer"] == {"jax": "0.10.2"}
 
 
-def test_the_first_round_is_the_cold_one():
-    runs = [figures(first=30.0), figures(first=3.0), figures(first=5.0)]
-    result = bench.summary(runs)
-    assert result["first_step_cold_s"] == 30.0
-    assert result["first_step_warm_s"] == 4.0
-
-
 def test_the_clocks_leave_out_the_warm_up():
     case = dataclasses.replace(TOY, warmup=1, steps=3)
     steps, rollouts = cases.Clock(), cases.Clock()
@@ -73,12 +66,12 @@ def test_the_clocks_leave_out_the_warm_up():
     for begin, end in zip(ends, ends[1:], strict=False):
         half = (begin + end) / 2
         rollouts.stamps += [(begin, begin / 2), (half, half / 2)]
-    found = cases.grpo_figures(case, steps, rollouts)
-    assert found["first_step_s"] == 10.0
-    assert found["grpo_wall_s"] == 2.0
-    assert found["grpo_cpu_s"] == 1.0
-    assert found["rollout_cpu_s"] == 0.5
-    assert found["rollout_tok_s"] == case.rows * case.answer / 1.0
+    result = cases.grpo_figures(case, steps, rollouts)
+    assert result["first_step_s"] == 10.0
+    assert result["grpo_wall_s"] == 2.0
+    assert result["grpo_cpu_s"] == 1.0
+    assert result["rollout_cpu_s"] == 0.5
+    assert result["rollout_tok_s"] == case.rows * case.answer / 1.0
     sft = cases.sft_figures(case, steps)
     assert sft["sft_cpu_s"] == pytest.approx(1.5)
     assert sft["sft_tok_s"] == pytest.approx(case.rows * case.length / 3.0)
@@ -87,12 +80,12 @@ def test_the_clocks_leave_out_the_warm_up():
 @pytest.mark.slow
 def test_ours_runs_in_small_and_reports_sane_figures(tmp_path):
     cache = tmp_path / "cache"
-    found = bench.measure("ours", sys.executable, TOY, cache)
-    assert found["case"] == dataclasses.asdict(TOY)
-    assert {"jax", "flax", "python"} <= found["versions"].keys()
-    assert 0 < found["rollout_cpu_s"] < found["grpo_cpu_s"] < found["first_step_s"]
-    assert found["rollout_tok_s"] > 0 and found["sft_tok_s"] > 0
-    assert 50 < found["peak_mb"] < 4000
+    result = bench.measure("ours", sys.executable, TOY, cache)
+    assert result["case"] == dataclasses.asdict(TOY)
+    assert {"jax", "flax", "python"} <= result["versions"].keys()
+    assert 0 < result["rollout_cpu_s"] < result["grpo_cpu_s"] < result["first_step_s"]
+    assert result["rollout_tok_s"] > 0 and result["sft_tok_s"] > 0
+    assert 50 < result["peak_mb"] < 4000
 
 
 def table():

@@ -65,7 +65,7 @@ def results(rows):
 
 
 @pytest.mark.slow
-def test_right_wrong_and_unwritten_answers_are_told_apart(rows):
+def test_right_wrong_and_unwritten_answers_get_their_own_result(rows):
     assert results(rows["right"]) == ["right", "right"]
     assert results(rows["stubs"]) == ["not written", "not written"]
     assert results(rows["wrong"]) == ["not yet", "not yet"]

@@ -15,17 +15,17 @@ PACKAGE = ROOT / "helpers"
 
 def imported_rooms(room):
     """The other rooms that the files of a room import, inside functions too."""
-    found = set()
+    rooms = set()
     for file in (PACKAGE / room).rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "helpers":
-                found |= {alias.name for alias in node.names}
+                rooms |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                found |= set(re.findall(r"^helpers\.(\w+)", node.module))
+                rooms |= set(re.findall(r"^helpers\.(\w+)", node.module))
             elif isinstance(node, ast.Import):
                 names = " ".join(alias.name for alias in node.names)
-                found |= set(re.findall(r"\bhelpers\.(\w+)", names))
-    return found - {room}
+                rooms |= set(re.findall(r"\bhelpers\.(\w+)", names))
+    return rooms - {room}
 
 
 def test_every_folder_is_a_room():

@@ -15,9 +15,8 @@ SIZE = dataclasses.replace(SIZE, prompt_tokens=6, completion_tokens=4)
 def test_arguments_are_the_weights_and_what_trains_them():
     config = tiny_models.config("qwen3", width=64, ff=256)
     parameters, arguments, temporaries = laptop_fit.fit(config, SIZE)
-    _, wide, _ = laptop_fit.fit(config, dataclasses.replace(SIZE, lora_rank=8))
     weights = 4 * parameters / 1e9
-    assert weights < arguments < wide < 3 * weights and temporaries > 0
+    assert weights < arguments < 3 * weights and temporaries > 0
     for row in results.measured("laptop_fit"):
         weights = 4 * row["parameters"] / 1e9
         assert weights < row["arguments_gb"] < 1.2 * weights + 0.1

@@ -16,7 +16,7 @@ from helpers.text import chat
 
 # How the cells that meet the file begin: rows, reader, rewards, ten answers.
 CELLS = "MINE = None", "limits = {", "def right(prompts", "good = [row"
-OWN_REWARD = """
+CUSTOM_REWARD = """
 def right(prompts, completions, answer=None, **columns):
     return [float("Town" in text) for text in completions]
 reward = RewardSet({right: 1.0})
@@ -63,8 +63,8 @@ def cells(monkeypatch, tmp_path):
 
 def cells_of(sources, starts):
     """The cells that begin so, one for each."""
-    found = [[s for s in sources if s.startswith(start)] for start in starts]
-    return [source for (source,) in found]
+    matches = [[s for s in sources if s.startswith(start)] for start in starts]
+    return [source for (source,) in matches]
 
 
 def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
@@ -77,7 +77,7 @@ def test_a_file_of_ones_own_is_read_tried_and_left_as_it_is(cells, tmp_path):
     path.write_text(text := "\n".join(map(json.dumps, rows)))
     assert sources[0].startswith("MINE = None")
     sources[0] = sources[0].replace("MINE = None", f"MINE = {str(path)!r}", 1)
-    sources.insert(3, OWN_REWARD)
+    sources.insert(3, CUSTOM_REWARD)
     for source in sources:
         course.run(source, names)
     assert path.read_text() == text
@@ -114,8 +114,8 @@ def test_a_reward_of_any_name_and_size_goes_the_whole_road(cells, tmp_path, caps
     (model,) = cells_of(sources, ["MODEL = os.environ"])
     for source in (model, *begin[:3], GRADED, begin[3], *cells_of(sources, REST)):
         course.run(source, names)
-    said = capsys.readouterr().out
-    assert "The plug was pulled." in said and "00000006" in said
+    output = capsys.readouterr().out
+    assert "The plug was pulled." in output and "00000006" in output
     looked = [row["eval/length"] for row in names["table"] if "eval/length" in row]
     assert len(looked) == 2
     assert {*names["bars"]} == {"length, as it came", "length, SFT", "length, GRPO"}

@@ -38,14 +38,6 @@ IMPORTED_AS = {
 }
 
 
-def environment_lines() -> list[tuple[Requirement, str]]:
-    """(requirement, comment) of each package under pip in environment.yml."""
-    text = (ROOT / "environment.yml").read_text()
-    after_pip = text.split("- pip:\n")[1]
-    lines = re.findall(r"^ {6}- (?!-e)(.+?)(?:  # (.*))?$", after_pip, re.MULTILINE)
-    return [(Requirement(requirement), comment) for requirement, comment in lines]
-
-
 def test_environment_yml_has_exactly_the_requirements_of_pyproject():
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
@@ -56,20 +48,6 @@ def test_environment_yml_has_exactly_the_requirements_of_pyproject():
     (python,) = [Requirement(e) for e in listed if str(e).startswith("python")]
     floor = SpecifierSet(PROJECT["project"]["requires-python"])
     assert {str(spec) for spec in floor} <= {str(spec) for spec in python.specifier}
-
-
-def test_every_package_says_who_needs_it_and_they_do():
-    lines = environment_lines()
-    assert len(lines) == len(CORE + APP + DEV + WATCH)
-    for requirement, comment in lines:
-        assert comment, f"{requirement.name}: a comment says which notebook needs it"
-        for name in re.findall(r"(?:helpers|notebooks|tests)/[\w/]+(?:\.py)?", comment):
-            path = ROOT / name
-            assert path.exists(), f"{requirement.name}: {name} does not exist"
-            files = [path] if path.is_file() else list(path.rglob("*.py"))
-            module = IMPORTED_AS.get(requirement.name, requirement.name)
-            used = set().union(*(imports_of(file) for file in files))
-            assert module in used, f"{name} does not import {module}"
 
 
 def imports_of(file: pathlib.Path) -> set[str]:
@@ -145,9 +123,9 @@ def test_set_up_installs_under_constraints_equal_to_what_is_there(
     clone, pip = run_setup(monkeypatch, tmp_path, on)
     assert publish.REPOSITORY in clone and publish.TAG in clone
     assert pip[pip.index("-c") + 1] == "keep.txt"
-    kept = dict(line.split("==") for line in (tmp_path / "keep.txt").open())
+    pinned = dict(line.split("==") for line in (tmp_path / "keep.txt").open())
     for name in ("jax", "jaxlib", "flax", "numpy"):
-        assert kept[name].strip() == importlib.metadata.version(name)
+        assert pinned[name].strip() == importlib.metadata.version(name)
 
 
 def test_set_up_stops_where_pip_fails(monkeypatch, tmp_path):
@@ -181,8 +159,8 @@ def test_importing_is_quick_and_touches_no_network():
 
 
 def test_every_package_folder_is_packaged_and_the_version_stands_once():
-    found = PROJECT["tool"]["setuptools"]["packages"]
-    assert found == {"find": {"include": ["helpers*"]}}, "all folders with a door"
+    packages = PROJECT["tool"]["setuptools"]["packages"]
+    assert packages == {"find": {"include": ["helpers*"]}}, "all folders with a door"
     for file in (ROOT / "helpers").rglob("*.py"):
         assert (file.parent / "__init__.py").exists(), file
     packaged = {
@@ -197,108 +175,6 @@ def test_every_package_folder_is_packaged_and_the_version_stands_once():
     assert helpers.__version__ == PROJECT["project"]["version"]
 
 
-def test_make_lists_every_target():
-    makefile = (ROOT / "Makefile").read_text()
-    (phony,) = re.findall(
-        r"^\.PHONY: (.*)$", makefile.replace("\\\n", ""), re.MULTILINE
-    )
-    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert re.findall(r"^  make ([\w-]+)", shown, re.MULTILINE) == phony.split()
-    assert set(
-        "env course test lab notebooks tiny seeds bench tpu-check colab-check".split()
-    ) <= set(phony.split())
-
-
-# Stands for every command that .ci/env starts; says what it was asked. A .venv that it
-# makes has pip where there is a file of that name beside its python.
-FAKE_PYTHON = """#!/bin/bash
-echo "$(basename "$0") $*" >> "$LOG"
-case "$*" in
-  *"import sys, venv"*) ;;
-  *"-m venv"*)
-    [[ "$*" == *--without-pip* || "$LACKS" != *ensurepip* ]] || exit 1
-    mkdir -p .venv/bin; cp "$0" .venv/bin/python
-    [[ "$*" == *--without-pip* ]] || touch .venv/bin/pip ;;
-  *"-m pip --version"*)
-    case "$0" in
-      .venv/*) [ -e .venv/bin/pip ] ;;
-      *) [[ "$LACKS" != *" pip" ]] ;;
-    esac ;;
-  *"pip --python"*) touch .venv/bin/pip ;;
-  --version) echo "Python 3.12.1" ;;
-  *"pip install"*)
-    echo "$PIP_SAYS"
-    [ -e .venv/bin/pip ] && [ "$(grep -c 'pip install' "$LOG")" -ge "$SUCCEEDS_AT" ] ;;
-esac
-"""
-
-
-@pytest.fixture
-def run_env(tmp_path):
-    """Runs .ci/env on made-up Pythons, in the folder it gives; returns what they got.
-
-    `lacks` names what the Pythons have not: "ensurepip", or "ensurepip, pip".
-    """
-    course_copy, commands = tmp_path / "the course", tmp_path / "bin"
-    (course_copy / ".ci").mkdir(parents=True)
-    commands.mkdir()
-    (course_copy / ".ci" / "env").write_text((ROOT / ".ci" / "env").read_text())
-    fakes = {
-        "python3.13": "#!/bin/bash\nexit 127\n",  # a shim with nothing behind it
-        "python3.12": FAKE_PYTHON,
-        "python3": FAKE_PYTHON,
-        "python3.11": "#!/bin/bash\nexit 127\n",
-        "python": "#!/bin/bash\nexit 127\n",
-        "sleep": "#!/bin/bash\n",
-    }
-    for name, text in fakes.items():
-        (commands / name).write_text(text)
-        (commands / name).chmod(0o755)
-
-    def run(*, succeeds_at=1, lacks="", pip_says="", **more):
-        log = tmp_path / "log"
-        log.write_text("")
-        environment = {
-            "PIP_SAYS": pip_says,
-            **more,
-            "PATH": f"{commands}:/usr/bin:/bin",
-            "LOG": str(log),
-            "SUCCEEDS_AT": str(succeeds_at),
-            "LACKS": lacks,
-        }
-        script = ["bash", str(course_copy / ".ci" / "env")]
-        done = subprocess.run(script, env=environment, capture_output=True, text=True)
-        return done, log.read_text()
-
-    run.folder, run.commands = course_copy, commands
-    return run
-
-
-@pytest.mark.parametrize("succeeds_at, code", [(1, 0), (3, 0), (9, 1)])
-def test_env_takes_the_newest_python_that_works_and_retries(run_env, succeeds_at, code):
-    done, asked = run_env(succeeds_at=succeeds_at)
-    assert done.returncode == code, done.stderr
-    assert "python3.12 -m venv .venv" in asked and "python3 -m venv" not in asked
-    assert asked.count("pip install") == min(succeeds_at, 4)
-
-
-def test_env_refuses_a_python_that_is_too_old_and_names_its_version(run_env):
-    old = run_env.commands / "python3.8"
-    old.write_text(
-        '#!/bin/bash\n[ "$1" = --version ] && echo Python 3.8.10 || exit 1\n'
-    )
-    old.chmod(0o755)
-    for there in (False, True):  # also where an environment is there already
-        done, asked = run_env(PYTHON="python3.8")
-        assert done.returncode == 1 and asked == ""
-        assert "PYTHON=python3.8 is Python 3.8.10" in done.stderr
-        assert "3.11 or newer" in done.stderr
-        assert (run_env.folder / ".venv").exists() == there
-        run_env()
-    done, _ = run_env(PYTHON=str(run_env.commands / "nothing"))
-    assert done.returncode == 1 and "nothing does not run" in done.stderr
-
-
 def test_make_test_runs_every_notebook_once():
     # The suite itself may be run by make, whose flags must not reach this one.
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
@@ -307,9 +183,9 @@ def test_make_test_runs_every_notebook_once():
     ).stdout.replace("\\\n", " ")
     assert "ruff check" in plan and "-m mypy" in plan and "-m slow" in plan
     listed = re.findall(r"notebooks/[\w]+\*?\.ipynb", plan[plan.index("--nbval-lax") :])
-    found = [path for name in listed for path in ROOT.glob(name)]
-    assert sorted(found) == sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert len(found) == len(LESSONS)
+    notebooks = [path for name in listed for path in ROOT.glob(name)]
+    assert sorted(notebooks) == sorted((ROOT / "notebooks").glob("*.ipynb"))
+    assert len(notebooks) == len(LESSONS)
 
 
 def test_pre_commit_has_the_ruff_of_pyproject():

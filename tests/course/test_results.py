@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import json
-import multiprocessing
 
 import pytest
 
@@ -43,16 +42,6 @@ def test_rows_stand_in_the_order_of_the_walk_whatever_ran_first():
     assert stages == ["base", "sft", "grpo", "student", "mine"]
 
 
-def test_the_file_has_the_fields_and_plain_types():
-    import numpy as np
-
-    arrays = {"greedy": np.float32(0.5), "n": np.int64(512), "seconds": 3}
-    results.record({**ROW, **arrays, "strict": 0.4})
-    (row,) = json.loads(results.path().read_text())
-    assert row["greedy"] == 0.5 and row["strict"] == 0.4
-    assert list(row)[: len(results.FIELDS)] == list(results.FIELDS)
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -60,7 +49,7 @@ def test_the_file_has_the_fields_and_plain_types():
         ({"pass8": float("nan")}, "pass8 = nan of 'sft'"),
     ],
 )
-def test_a_wrong_row_is_refused_and_the_table_kept(change, message):
+def test_a_wrong_row_is_refused_and_the_table_stays(change, message):
     results.record(ROW)
     before = results.path().read_bytes()
     with pytest.raises(ValueError, match=message):
@@ -78,18 +67,11 @@ def test_a_damaged_file_is_named():
 
 
 def test_two_notebooks_recording_at_once_both_keep_their_rows():
+    """Each opens the lock itself, so threads exclude each other as processes do."""
     rows = [{**ROW, "seed": seed} for seed in range(24)]
-    spawn = multiprocessing.get_context("spawn")  # JAX's threads do not survive fork
-    with concurrent.futures.ProcessPoolExecutor(3, mp_context=spawn) as pool:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(results.record, rows))
     assert [row["seed"] for row in results.rows()] == list(range(24))
-
-
-def test_the_table_shows_percentages():
-    table = results.markdown([{**ROW, "stage": "student"}])
-    assert "| student, distilled | 400,000 | 50.0% | 45.0% – 55.0% | 25.0%" in table
-    head, rule, row = table.splitlines()
-    assert head.count("|") == rule.count("|") == row.count("|")
 
 
 def test_seeds_are_averaged_beside_the_own_run(monkeypatch, tmp_path):
@@ -126,7 +108,7 @@ def test_stops_of_all_seeds_are_averaged(monkeypatch, tmp_path):
     assert last["cpu_seconds"] == 25 and last["greedy"] == pytest.approx(0.85)
 
 
-def test_programs_beside_a_base_in_nf4_are_shown_where_they_are_asked_for():
+def test_programs_beside_a_base_in_nf4_are_shown_on_request():
     on_chip = {"model": "google/gemma-3-4b-it", "program": "grpo", "prompts": 8}
     beside_int8 = results.compiled("v5e-1", **on_chip)
     beside_nf4 = results.compiled("v5e-1", **on_chip, trained="LoRA 32 on NF4")
@@ -165,14 +147,14 @@ def row_of(table, name):
 
 
 def test_what_the_compiler_estimates_is_called_modelled_and_the_longer_time_quoted():
-    said = results.compiled("v5e-1")
-    assert said.startswith("Modelled by the compiler for v5e-1, not measured")
+    table = results.compiled("v5e-1")
+    assert table.startswith("Modelled by the compiler for v5e-1, not measured")
     (row,) = [
         row
         for row in results._tpu_fit()
         if row["preset"] == "v5e-1" and row["program"] == "grpo"
     ]
-    assert f"{row['hbm_percent']:.0f}%" in said and f"{row['tokens']:,}" in said
+    assert f"{row['hbm_percent']:.0f}%" in table and f"{row['tokens']:,}" in table
     assert "Not compiled yet" in results.compiled("v5e-1", model="nobody/nothing")
     assert results.quoted_ms(row) == max(
         row["modelled_ms"] + (row["kernels_ms"] or 0), row["roofline_ms"]

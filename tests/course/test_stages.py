@@ -1,6 +1,5 @@
 """What a notebook prints first; finished models: whose are taken, which are damaged."""
 
-import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -50,20 +49,18 @@ def test_a_model_cut_short_is_not_taken(tmp_path_factory, share):
     assert not stages._is_whole(folder)
 
 
-@pytest.mark.parametrize(
-    "header", [b"garbage}", b"\xff" * 8, b"[]", b"7", b'{"a": 1}', b'{"a": {}}', b""]
-)
+@pytest.mark.parametrize("header", [b"garbage}", b"[]", b'{"a": {}}', b""])
 def test_damaged_weights_give_way_to_the_shipped_model(monkeypatch, tmp_path, header):
     monkeypatch.setattr(stages, "ROOT", tmp_path)
-    shipped, own = tmp_path / "data" / "tiny" / "sft", runtime.model_folder("sft")
+    shipped, learners = tmp_path / "data" / "tiny" / "sft", runtime.model_folder("sft")
     write_model(shipped)
-    write_model(own)
+    write_model(learners)
     size = len(header).to_bytes(8, "little")
-    (own / "model.safetensors").write_bytes(size + header + bytes(68))
+    (learners / "model.safetensors").write_bytes(size + header + bytes(68))
     assert stages.stage_folder("sft") == shipped
 
 
-def test_a_name_that_is_no_stage_is_told_which_there_are():
+def test_a_name_that_is_no_stage_lists_those_there_are():
     with pytest.raises(FileNotFoundError, match="no stage 'stf'.*base, sft, r1_zero"):
         stages.stage_folder("stf")
 
@@ -99,23 +96,8 @@ def test_banner_gives_the_minutes_of_the_preset(monkeypatch, capsys):
     assert stages.banner("07") == presets.PRESETS["v5e-1"]
     out = capsys.readouterr().out
     assert f"about {LESSONS['07'].minutes['v5e-1']} min (planned, not measured)" in out
-    stages.banner("06")
-    assert "time not measured here" in capsys.readouterr().out
     monkeypatch.setenv("COURSE_PRESET", "laptop")
     stages.banner("07")
     out = capsys.readouterr().out
     assert f"about {LESSONS['07'].minutes['laptop']} min" in out
     assert str(runtime.build_folder()) not in out, "no local folders in saved outputs"
-
-
-def test_banner_gives_the_memory_that_a_device_reports(monkeypatch, capsys):
-    class Chip:
-        platform, device_kind = "tpu", "TPU v5 lite"
-
-        def memory_stats(self):
-            return {"bytes_limit": int(15.75 * 2**30)}
-
-    for devices in "devices", "local_devices":
-        monkeypatch.setattr(jax, devices, lambda: [Chip()])
-    assert stages.banner("07").name == "v5e-1"
-    assert "1 × TPU v5 lite of 15.75 GiB" in capsys.readouterr().out

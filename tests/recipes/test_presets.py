@@ -26,14 +26,7 @@ def chips(count, platform="tpu"):
 
 @pytest.mark.parametrize(
     "devices, name",
-    [
-        (chips(1, "cpu"), "laptop"),
-        (chips(8, "cpu"), "laptop"),
-        (chips(1, "gpu"), "laptop"),
-        (chips(1), "v5e-1"),
-        (chips(4), "v5e-1"),
-        (chips(8), "v5e-8"),
-    ],
+    [(chips(8, "cpu"), "laptop"), (chips(4), "v5e-1"), (chips(8), "v5e-8")],
 )
 def test_the_preset_fits_the_devices(monkeypatch, devices, name):
     monkeypatch.setattr(jax, "devices", lambda: devices)
@@ -41,7 +34,7 @@ def test_the_preset_fits_the_devices(monkeypatch, devices, name):
 
 
 @pytest.mark.parametrize("mark", ["COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"])
-@pytest.mark.parametrize("platform, count", [("cpu", 1), ("gpu", 1), ("gpu", 2)])
+@pytest.mark.parametrize("platform, count", [("cpu", 1), ("gpu", 2)])
 def test_a_free_machine_without_a_tpu_trains_a_real_model(
     monkeypatch, mark, platform, count
 ):
@@ -95,23 +88,23 @@ def test_an_update_can_be_cut_into_its_pieces_on_its_machine(table):
 
 @pytest.mark.parametrize("name", ["v5e-1", "v5e-8"])
 def test_notebook_15_trains_gemma_4_with_the_sizes_that_were_compiled(name):
-    own = presets.CUSTOM[name]
-    assert own.model == "google/gemma-4-E2B-it" and own.remat == "layer"
+    custom = presets.CUSTOM[name]
+    assert custom.model == "google/gemma-4-E2B-it" and custom.remat == "layer"
     compiled = [
         case
         for case in tpu_cases.students()
-        if (case.model, case.topology, case.pictures) == (own.model, name, 0)
+        if (case.model, case.topology, case.pictures) == (custom.model, name, 0)
     ]
     assert {case.program for case in compiled} >= {"sft", "rollout", "grpo"}
     for case in compiled:
-        assert (case.rank, case.remat) == (own.lora_rank, own.remat)
-        assert case.prompt_tokens == own.prompt_tokens
-        assert case.completion_tokens == own.completion_tokens
+        assert (case.rank, case.remat) == (custom.lora_rank, custom.remat)
+        assert case.prompt_tokens == custom.prompt_tokens
+        assert case.completion_tokens == custom.completion_tokens
         if case.program == "evaluation":
             assert case.prompts == 64  # as many answers at a time as `score` asks for
             continue
-        assert (case.prompts, case.group) == (own.rows, own.group)
-        pieces = 1 if case.program == "rollout" else own.pieces
+        assert (case.prompts, case.group) == (custom.rows, custom.group)
+        pieces = 1 if case.program == "rollout" else custom.pieces
         assert case.pieces == pieces
 
 

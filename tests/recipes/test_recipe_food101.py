@@ -106,14 +106,14 @@ def test_the_sizes_are_those_of_the_programs_that_were_compiled(name, model):
     assert world.tools.width(world.turn) == case.completion_tokens
 
 
-def test_one_photo_in_six_of_each_class_is_held_out(there):
+def test_one_photo_in_six_of_each_class_is_for_the_test(there):
     for rows, count in ((there.train, 20), (there.test, 4)):
         foods = [row["foods"] for row in rows]
         assert foods.count(["pizza"]) == foods.count(["sushi"]) == count
     assert not {r["id"] for r in there.train} & {r["id"] for r in there.test}
 
 
-def test_the_first_held_out_photos_are_of_many_classes(monkeypatch):
+def test_the_first_test_photos_are_of_many_classes(monkeypatch):
     """Rows come sorted by class, and a look takes the first 64."""
     rows = [
         {"photo": b"", "foods": [food], "level": 1, "where": "", "id": f"{food}{i}"}
@@ -138,14 +138,14 @@ def test_demonstrations_are_right_conversations_with_their_own_photo(there):
     ):
         row = photos[image[0].tobytes()]
         (portion,) = row["portions"]
-        said = chat.decode(there.tokenizer, tokens[mask > 0])
+        answer = chat.decode(there.tokenizer, tokens[mask > 0])
         food = portion["food"].replace("_", " ")
         call = f'lookup_nutrition(food="{food}", grams={portion["grams"]})'
-        assert said.startswith(f"```tool_code\n{call}\n```")
-        assert said.endswith(f"#### {row['expected']:.0f}")
-        heard = chat.decode(there.tokenizer, tokens[(mask == 0) & (tokens > 0)])
-        assert f'{{"kcal": {row["expected"]:.0f}}}' in heard
-        assert food101.FORM_GEMMA3.ask in heard
+        assert answer.startswith(f"```tool_code\n{call}\n```")
+        assert answer.endswith(f"#### {row['expected']:.0f}")
+        context = chat.decode(there.tokenizer, tokens[(mask == 0) & (tokens > 0)])
+        assert f'{{"kcal": {row["expected"]:.0f}}}' in context
+        assert food101.FORM_GEMMA3.ask in context
 
 
 def test_gemma_4_demonstrates_with_its_own_tokens(gemma4_folder, photo_files):
@@ -166,10 +166,10 @@ def test_gemma_4_demonstrates_with_its_own_tokens(gemma4_folder, photo_files):
             f'<|tool_call>call:lookup_nutrition{{food:<|"|>{food}<|"|>,grams:'
             f"{portion['grams']}}}<tool_call|><|tool_response>#### {kcal}<turn|>"
         )
-        heard = tokenizer.decode(tokens[mask == 0])
-        assert f'value:<|"|>{{"kcal": {kcal}}}<|"|>}}<tool_response|>' in heard
-        assert heard.count("<|tool>declaration:lookup_nutrition") == 1
-        assert heard.count("<|image|>") == vision.count(image[0]) == 64
+        context = tokenizer.decode(tokens[mask == 0])
+        assert f'value:<|"|>{{"kcal": {kcal}}}<|"|>}}<tool_response|>' in context
+        assert context.count("<|tool>declaration:lookup_nutrition") == 1
+        assert context.count("<|image|>") == vision.count(image[0]) == 64
 
 
 def test_rollouts_look_at_photos_and_are_scored(there):

@@ -44,6 +44,11 @@ SMALL = dataclasses.replace(
 
 
 @pytest.fixture
+def there(gsm8k_files):
+    return maths.recipe(SMALL)
+
+
+@pytest.fixture
 def gsm8k_files(tmp_path, monkeypatch):
     """GSM8K's parquet files with generated problems; a question and a solution are
     far too long."""
@@ -58,27 +63,27 @@ def gsm8k_files(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
 
 
-def test_questions_that_do_not_fit_are_left_out_and_counted(gsm8k_files, capsys):
-    there = maths.recipe(SMALL)
-    said = capsys.readouterr().out
+def test_questions_that_do_not_fit_are_left_out_and_counted(there, capsys):
+    shown = capsys.readouterr().out
     assert len(there.train) == 39 and len(there.test) == 11
-    assert "39 questions; 1 longer than 128 tokens" in said
+    assert "39 questions; 1 longer than 128 tokens" in shown
     assert all(row["question"].endswith("#### 42.") for row in there.train)
     assert there.policy.layers.q_a.shape[-1] == 4
 
 
-def test_a_baseline_with_a_calculator_is_another(gsm8k_files, capsys):
-    plain, lent = (maths.recipe(SMALL, k) for k in (maths.Recipe, maths.WithCalculator))
-    told = []
-    for there in plain, plain, lent, lent:
-        there.before("grpo", 2)
-        told.append("measured before" in capsys.readouterr().out)
-    assert told == [False, True, False, True]
+def test_a_baseline_with_a_calculator_is_another(there, monkeypatch, capsys):
+    monkeypatch.setattr(maths, "FIRST", 1)
+    with_calculator = maths.WithCalculator(**vars(there))
+    repeated = []
+    for recipe in there, there, with_calculator, with_calculator:
+        recipe.before("grpo", 1)
+        repeated.append("measured before" in capsys.readouterr().out)
+    assert repeated == [False, True, False, True]
 
 
-def test_a_teacher_with_other_tokens_is_refused(gsm8k_files, tmp_path, monkeypatch):
+def test_a_teacher_with_other_tokens_is_refused(there, tmp_path, monkeypatch):
     """As many tokens as the student has, two of them exchanged."""
-    there, folder = maths.recipe(SMALL), tmp_path / "teacher"
+    folder = tmp_path / "teacher"
     shutil.copytree(TINY / "grpo", folder)
     monkeypatch.setitem(maths.TEACHERS, SMALL.model, str(folder))
     assert there.teacher().config == there.policy.config
@@ -91,29 +96,27 @@ def test_a_teacher_with_other_tokens_is_refused(gsm8k_files, tmp_path, monkeypat
         there.teacher()
 
 
-def test_what_the_calculator_writes_is_not_learned(gsm8k_files):
+def test_what_the_calculator_writes_is_not_learned(there):
     """The rest is, in the same rows; an annotation's result is what a call gives."""
-    plain, lent = (
-        maths.recipe(SMALL, kind).demonstrations(seed=0)
-        for kind in (maths.Recipe, maths.WithCalculator)
-    )
-    tokenizer = maths.recipe(SMALL).tokenizer
-    written = lambda batch, kept: "".join(  # noqa: E731
-        chat.decode(tokenizer, row[mask == kept])
-        for row, mask in zip(batch["tokens"], batch["loss_mask"], strict=True)
-    )
-    for _ in range(3):
-        all_of_it, own = next(plain), next(lent)
-        results = re.findall(r"=(-?\d+)>>", written(all_of_it, 1))
-        assert results and not re.findall(r"=-?\d+>>", written(own, 1))
-        assert own["loss_mask"].sum() < all_of_it["loss_mask"].sum()
+
+    def learned(batch):
+        rows = zip(batch["tokens"], batch["loss_mask"], strict=True)
+        return "".join(
+            chat.decode(there.tokenizer, row[mask == 1]) for row, mask in rows
+        )
+
+    plain = next(there.demonstrations(seed=0))
+    ours = next(maths.WithCalculator(**vars(there)).demonstrations(seed=0))
+    assert re.findall(r"=(-?\d+)>>", learned(plain))
+    assert not re.findall(r"=-?\d+>>", learned(ours))
+    assert ours["loss_mask"].sum() < plain["loss_mask"].sum()
 
 
-def test_answers_to_distil_from_count_though_they_are_cut_off(gsm8k_files):
-    there = maths.recipe(dataclasses.replace(SMALL, completion_tokens=2))
-    assert next(there.rollouts(None, seed=0, group=1))["loss_mask"].all()
-    scored = next(there.rollouts(any_length, seed=0))
-    assert not scored["loss_mask"].any()
+def test_answers_to_distil_from_count_though_they_are_truncated(there):
+    short = dataclasses.replace(SMALL, completion_tokens=2)
+    there = dataclasses.replace(there, preset=short)
+    assert next(there.rollouts(None, seed=0))["loss_mask"].all()
+    assert not next(there.rollouts(any_length, seed=0))["loss_mask"].any()
 
 
 def check_section(number, preset):
@@ -135,8 +138,7 @@ def adapters(policy):
     return [np.asarray(x) for x in jax.tree.leaves(nnx.state(policy, lora.Adapter))]
 
 
-def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
-    there = maths.recipe(SMALL)
+def test_a_stage_goes_on_where_the_one_before_it_ended(there, capsys):
     assert there.start("sft") is there
     assert "sft was not trained here" in capsys.readouterr().out
     noise = jax.random.key(3)
@@ -144,7 +146,7 @@ def test_a_stage_goes_on_where_the_one_before_it_ended(gsm8k_files, capsys):
     state = jax.tree.map(lambda x: jax.random.normal(noise, x.shape), state)
     nnx.update(there.policy, state)
     there.save_adapters("sft")
-    later = maths.recipe(SMALL).start("sft")
+    later = there.start("sft")
     assert "from sft" in capsys.readouterr().out
     for was, now in zip(adapters(there.policy), adapters(later.policy), strict=True):
         np.testing.assert_array_equal(was, now)
@@ -193,20 +195,19 @@ def any_length(prompts, completions, **columns):
     return [float(len(completion)) for completion in completions]
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_the_frozen_base_is_held_in_what_the_processor_multiplies(
-    fast, gsm8k_files, monkeypatch
+def test_the_frozen_base_is_stored_in_what_the_processor_multiplies(
+    gsm8k_files, monkeypatch
 ):
-    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: fast)
+    monkeypatch.setattr(maths, "multiplies_bfloat16", lambda: True)
     policy = maths.recipe(SMALL).policy
-    assert policy.layers.q.dtype == policy.embed.dtype == ("float32", "bfloat16")[fast]
+    assert policy.layers.q.dtype == policy.embed.dtype == "bfloat16"
     assert policy.layers.q_a.dtype == policy.activations == "float32"
     whole = dataclasses.replace(SMALL, lora_rank=0)
     assert maths.load(whole, whole.model).layers.q.dtype == "float32"
 
 
-@pytest.mark.parametrize("note", ["", "bfl", "int8"])
-def test_a_note_of_a_dtype_that_was_cut_off_is_written_anew(
+@pytest.mark.parametrize("note", ["", "bfl"])
+def test_a_note_of_a_dtype_that_is_incomplete_is_written_anew(
     note, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path))

@@ -34,9 +34,9 @@ def several(what, folder, count=2):
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     logs = [folder / f"{what}-{index}.log" for index in range(count)]
-    own = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
     return [
-        start(what, port, index, folder, devices=8 // count, log=log, **own)
+        start(what, port, index, folder, devices=8 // count, log=log, **cache)
         for index, log in enumerate(logs)
     ], logs
 

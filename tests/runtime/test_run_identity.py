@@ -82,8 +82,10 @@ def powered(power):
 
 def test_an_edited_objective_is_refused_with_old_and_new_and_how_to_go_on(tmp_path):
     train(tmp_path, 3, objective=powered(1))
-    said = "default power was 1, here it is 2.*fresh=True.*moved aside.*another folder"
-    with pytest.raises(CheckpointError, match=said):
+    expected = (
+        "default power was 1, here it is 2.*fresh=True.*moved aside.*another folder"
+    )
+    with pytest.raises(CheckpointError, match=expected):
         train(tmp_path, 3, objective=powered(2))
 
 
@@ -195,31 +197,21 @@ def short(limit):
 def test_an_edited_reward_is_refused_with_old_and_new_and_how_to_go_on():
     one = rollouts({short(200): 0.5, correct: 1})
     assert refusal(one, rollouts([(correct, 1.0), (short(200), 0.5)])) == ""
-    said = refusal(one, rollouts({short(300): 0.5, correct: 1}))
-    assert "reward 'short': default limit was 200, here it is 300. Pass fresh" in said
-    said = refusal(one, rollouts({short(200): 0.1, correct: 1}))
-    assert "reward 'short': its weight was 0.5, here it is 0.1" in said
+    expected = refusal(one, rollouts({short(300): 0.5, correct: 1}))
+    assert (
+        "reward 'short': default limit was 200, here it is 300. Pass fresh" in expected
+    )
+    expected = refusal(one, rollouts({short(200): 0.1, correct: 1}))
+    assert "reward 'short': its weight was 0.5, here it is 0.1" in expected
     assert "reward 'short' was short.short, here it is nothing" in refusal(
         one, rollouts(correct)
     )
 
 
-def weighed(weight):
-    def weighed(prompts, completions, **_):
-        return [weight for _ in completions]
-
-    return weighed
-
-
-def test_a_reward_s_own_weight_is_not_the_one_in_the_sum():
-    said = refusal(rollouts(weighed(1)), rollouts(weighed(2)))
-    assert "reward 'weighed': weight was 1, here it is 2" in said
-
-
 def test_with_other_gold_answers_the_old_rewards_do_not_come_back():
     others = [{**row, "answer": "#### 9"} for row in ROWS]
-    said = refusal(rollouts(correct), rollouts(correct, others))
-    assert "data: column 'answer'" in said and "another folder" in said
+    expected = refusal(rollouts(correct), rollouts(correct, others))
+    assert "data: column 'answer'" in expected and "another folder" in expected
 
 
 def test_another_tool_grammar_or_tokenizer_is_refused():
@@ -229,8 +221,8 @@ def test_another_tool_grammar_or_tokenizer_is_refused():
 
     one = rollouts(None, tools=use(1))
     assert refusal(one, rollouts(None, tools=use(1))) == ""
-    said = refusal(one, rollouts(None, tools=use(2)))
-    assert "price was 1, here it is 2" in said
+    expected = refusal(one, rollouts(None, tools=use(2)))
+    assert "price was 1, here it is 2" in expected
     shown = dataclasses.replace(nutrition.TINY, show=str)
     assert "grammar: show" in refusal(one, rollouts(None, tools=use(1, shown)))
     other = train_tokenizer(["What is Mia's dog called?"], 300)
@@ -250,30 +242,42 @@ def cell(source, **known):
 
 # Each reward depends on its 200; what a refusal says once that is 300.
 SOURCES = {
-    "limit was 200, here it is 300": """
-        class Short:
-            def __init__(self, limit): self.limit = limit
-            def __call__(self, prompts, completions): return self.limit
-        reward = Short(200)""",
-    "table: 'a': [0]: 'limit' was 200, here it is 300": """
-        import dataclasses
-        @dataclasses.dataclass(frozen=True)
-        class Short:
-            table: dict
-            def __call__(self, prompts, completions): return self.table
-        reward = Short({'a': [{'limit': 200}]})""",
-    "default soft was 200, here it is 300": """
-        def reward(prompts, completions, *, soft=200): return soft""",
-    "edge was 200, here it is 300": """
-        import functools
-        def short(prompts, completions, edge): return edge
-        reward = functools.partial(short, edge=200)""",
     "weights: [1] changed": """
         import jax.numpy as jnp, numpy as np
         def make(weights):
             def reward(prompts, completions): return weights
             return reward
         reward = make([np.arange(99), jnp.array([1, 200])])""",
+    "global even: code changed": """
+        def odd(n): return even(n - 1)
+        def even(n): return n == 200 or odd(n - 1)
+        def reward(prompts, completions): return even(len(prompts))""",
+    "class: bases: [0]: limit: code changed": """
+        class Base:
+            @property
+            def limit(self): return 200
+        class Grader(Base):
+            __slots__ = ()
+            def __call__(self, prompts, completions): return self.limit
+        reward = Grader()""",
+    "global short: limit was 200, here it is 300": """
+        class Short:
+            __slots__ = ("limit",)
+            def __call__(self, prompts, completions): return self.limit
+        short = Short()
+        short.limit = 200
+        def reward(prompts, completions): return short(prompts, completions)""",
+    "limit was 200, here it is 300": """
+        class Short:
+            def __init__(self, limit): self.limit = limit
+            def __call__(self, prompts, completions): return self.limit
+        reward = Short(200)""",
+    "default soft was 200, here it is 300": """
+        def reward(prompts, completions, *, soft=200): return soft""",
+    "edge was 200, here it is 300": """
+        import functools
+        def short(prompts, completions, edge): return edge
+        reward = functools.partial(short, edge=200)""",
     "global LIMIT was 200, here it is 300": """
         LIMIT = 200
         def reward(prompts, completions): return [LIMIT for _ in completions]""",
@@ -288,15 +292,6 @@ SOURCES = {
         def longest(text): return 200
         def middle(text): return longest(text)
         def reward(prompts, completions): return middle('')""",
-    "global even: code changed": """
-        def odd(n): return even(n - 1)
-        def even(n): return n == 200 or odd(n - 1)
-        def reward(prompts, completions): return even(len(prompts))""",
-    "count: code changed": """
-        def make(count):
-            def reward(prompts, completions): return count
-            return reward
-        reward = make(lambda text: len(text) * 200)""",
     "object: limit was 200, here it is 300": """
         class Grader:
             def __init__(self, limit): self.limit = limit
@@ -307,14 +302,6 @@ SOURCES = {
             def score(self, text): return 200
         grader = Grader()
         def reward(prompts, completions): return grader.score('')""",
-    "class: bases: [0]: limit: code changed": """
-        class Base:
-            @property
-            def limit(self): return 200
-        class Grader(Base):
-            __slots__ = ()
-            def __call__(self, prompts, completions): return self.limit
-        reward = Grader()""",
     "global inner: code changed": """
         import functools, jax
         @functools.lru_cache
@@ -327,19 +314,16 @@ SOURCES = {
         @functools.wraps(math.log)
         def log(x): return math.log(x) * LIMIT
         def reward(prompts, completions): return log(1)""",
-    "attribute limit was 200, here it is 300": """
-        def reward(prompts, completions): return reward.limit
-        reward.limit = 200""",
 }
 
 
-@pytest.mark.parametrize("said", SOURCES)
-def test_a_refusal_names_what_changed(said):
-    source = textwrap.dedent(SOURCES[said])
+@pytest.mark.parametrize("text", SOURCES)
+def test_a_refusal_names_what_changed(text):
+    source = textwrap.dedent(SOURCES[text])
     one, same = describe(cell(source)), describe(cell(source))
     other = describe(cell(source.replace("200", "300")))
     assert differences(one, same) == []
-    assert said in differences(json.loads(json.dumps(one)), other)
+    assert text in differences(json.loads(json.dumps(one)), other)
 
 
 def test_comments_docstrings_lines_and_names_of_no_use_do_not_count():
@@ -404,12 +388,12 @@ def test_a_description_is_the_same_in_every_process():
     assert not texts and "0x" not in text and str(ROOT) not in text
 
 
-def test_objectives_are_told_apart_by_their_settings():
+def test_objectives_differ_by_their_settings():
     usual, narrow = (
         objectives.policy_gradient(clip=clip) for clip in ((0.2, 0.28), (0.1, 0.3))
     )
-    said = ["loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"]
-    assert differences(describe(usual), describe(narrow)) == said
+    expected = ["loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"]
+    assert differences(describe(usual), describe(narrow)) == expected
     assert describe(usual) == describe(objectives.policy_gradient())
 
 

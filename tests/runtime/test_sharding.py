@@ -1,6 +1,5 @@
 import jax
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from helpers.runtime.sharding import (
     make_mesh,
     partition,
     place_batch,
-    spread_rows,
 )
 
 LAYERS = (jax.tree_util.GetAttrKey("layers"), jax.tree_util.GetAttrKey("up"))
@@ -69,13 +67,3 @@ def test_a_cpu_takes_as_few_rows_at_a_time_as_make_a_thousand_tokens(rows, width
     assert all(n * width < 1024 for n in smaller)
     placed = place_batch(batch, make_mesh(), accumulate=None)
     assert placed["tokens"].shape == (1, pieces, size, width)
-
-
-def test_rows_are_not_spread_where_jax_would_lay_them_over_all_processes():
-    mesh = jax.sharding.AbstractMesh((8, 1), ("data", "model"))
-    rows = [np.zeros((8, 2), np.int32)]
-    weights = {"up": jax.numpy.zeros(2)}
-    assert spread_rows(rows, weights) is rows
-    with jax.sharding.use_abstract_mesh(mesh):
-        with pytest.raises(RuntimeError, match="outside of the block"):
-            spread_rows(rows, weights)

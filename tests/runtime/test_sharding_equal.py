@@ -3,13 +3,12 @@
 import pytest
 import simulated_devices
 
-LESSONS = ("sampling", "sft", "mixed", "grpo", "calculator", "drafter", "dpo")
-LESSONS += ("distillation", "adapters", "cut")
+LESSONS = "sampling mixed grpo dpo distillation adapters cut".split()
 
 
 @pytest.fixture(scope="module")
 def lessons():
-    """What a process says that runs them all; it goes on after one that fails."""
+    """The output of a process that runs them all; it goes on after one that fails."""
     return simulated_devices.run("sharded_lessons.py", *LESSONS)
 
 
@@ -22,5 +21,5 @@ def test_eight_devices_are_one(lesson, lessons):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["vision", "saving"])
 def test_eight_devices_see_and_save_as_one(what):
-    said = simulated_devices.run(f"sharded_{what}.py", what)
-    assert said.strip().endswith("all the same")
+    output = simulated_devices.run(f"sharded_{what}.py", what)
+    assert output.strip().endswith("all the same")

@@ -55,7 +55,7 @@ def test_what_is_saved_comes_back_bit_by_bit(tmp_path):
     assert record["step"] == 7 and record["batches"] == {"count": 7}
 
 
-def test_the_newest_two_are_kept(tmp_path):
+def test_the_newest_two_stay(tmp_path):
     checkpoints = saved(tmp_path, 1, 2, 3, 10)
     assert [path.name for path in checkpoints.all()] == ["00000003", "00000010"]
 
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path, d
     assert_same(restored, arrays(1))
 
 
-def test_after_going_back_the_good_ones_are_kept_not_the_damaged_one(tmp_path):
+def test_after_going_back_the_good_ones_stay_not_the_damaged_one(tmp_path):
     checkpoints = saved(tmp_path, 10, 20)
     flip_a_bit(checkpoints.all()[-1])
     with pytest.warns(UserWarning):
@@ -127,11 +127,11 @@ def test_what_another_process_cannot_read_is_not_taken_by_this_one(
 ):
     """Or one would go on from step 2 and the other from step 1."""
     saved(tmp_path, 1, 2)
-    found = iter([[None, "cut off"], [None, None]])
+    damages = iter([[None, "truncated"], [None, None]])
     monkeypatch.setattr(
-        "helpers.training.checkpoints.gather", lambda damage: next(found)
+        "helpers.training.checkpoints.gather", lambda damage: next(damages)
     )
-    with pytest.warns(UserWarning, match="cut off.*Going back"):
+    with pytest.warns(UserWarning, match="truncated.*Going back"):
         restored, record = Checkpoints(tmp_path).restore(arrays(0), {})
     assert record["step"] == 1
     assert_same(restored, arrays(1))
@@ -171,18 +171,18 @@ def test_a_folder_of_another_run_is_refused_by_naming_what_differs(tmp_path):
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):
-    hold = (
+    program = (
         "import sys, time; from helpers.training.checkpoints import Checkpoints\n"
-        "with Checkpoints(sys.argv[1]).locked(): print('held', flush=True);"
+        "with Checkpoints(sys.argv[1]).locked(): print('locked', flush=True);"
         " time.sleep(60)"
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", hold, tmp_path],
+        [sys.executable, "-c", program, tmp_path],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert holder.stdout.readline() == "held\n"
+    assert holder.stdout.readline() == "locked\n"
     with pytest.raises(CheckpointError, match=f"Process {holder.pid} .*another folder"):
         with Checkpoints(tmp_path).locked():
             pass
@@ -192,7 +192,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
         pass
 
 
-def test_a_full_disk_is_said_so_and_the_last_checkpoint_is_kept(tmp_path):
+def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(tmp_path):
     checkpoints = saved(tmp_path, 1)
     big = arrays(2) | {"['params']['layers']": jnp.asarray(np.random.rand(300, 300))}
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -203,7 +203,7 @@ def test_a_full_disk_is_said_so_and_the_last_checkpoint_is_kept(tmp_path):
             checkpoints.save(2, big, {"run": {}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert [path.name for path in checkpoints.folder.iterdir()] == ["00000001"]
+    assert [path.name for path in checkpoints.all()] == ["00000001"]
     restored, _ = checkpoints.restore(arrays(0), {})
     assert_same(restored, arrays(1))
     checkpoints.save(2, arrays(2), {"run": {}})
@@ -231,7 +231,7 @@ def test_a_disk_without_locks_is_warned_of_and_used(tmp_path, monkeypatch):
         pass
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_so(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     checkpoints = Checkpoints(tmp_path / "file" / "run")
     with pytest.raises(CheckpointError, match="run.*Not a directory.*COURSE_BUILD"):

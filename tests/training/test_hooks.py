@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_tables import without_times
 from toy_training import Rows, Toy, assert_same_weights, squared_error, weights
 
-from helpers.training.logging import Callback, is_timing
+from helpers.training.logging import Callback
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
 
@@ -24,10 +25,6 @@ def largest(model):
     return {"largest": max(np.abs(x).max() for x in weights(model).values())}
 
 
-def without_times(table):
-    return [{k: x for k, x in row.items() if not is_timing(k)} for row in table]
-
-
 def after(step):
     """What `largest` says of the model after so many steps."""
     model = Toy()
@@ -37,8 +34,10 @@ def after(step):
 
 def test_evaluation_joins_the_row_of_its_step_and_sees_that_steps_model():
     table = trainer(evaluate=largest, evaluate_every=3).fit(Rows(), STEPS)
-    found = {row["step"]: row["eval/largest"] for row in table if "eval/largest" in row}
-    assert found == {3: after(3), 6: after(6)}
+    evaluated = {
+        row["step"]: row["eval/largest"] for row in table if "eval/largest" in row
+    }
+    assert evaluated == {3: after(3), 6: after(6)}
     plain = trainer().fit(Rows(), STEPS)
     assert [
         {k: x for k, x in row.items() if k != "eval/largest"}
@@ -67,14 +66,14 @@ def test_a_resumed_run_evaluates_again_only_what_was_lost(tmp_path):
 
 
 class Counting(Callback):
-    """Keeps what it is told, and the model at that time."""
+    """Notes every call, and the model at that time."""
 
     def __init__(self):
         self.steps, self.saved, self.table = {}, [], None
 
     def on_step(self, trainer, row):
         lines = (trainer.checkpoints.run / "metrics.jsonl").read_text().splitlines()
-        assert json.loads(lines[-1]) == row  # in the file before anybody is told
+        assert json.loads(lines[-1]) == row  # in the file before the call
         self.steps[row["step"]] = float(largest(trainer.model)["largest"])
 
     def on_save(self, trainer, folder):
@@ -85,13 +84,13 @@ class Counting(Callback):
         self.table = table
 
 
-def test_callbacks_are_told_of_steps_checkpoints_and_the_end(tmp_path):
-    told = Counting()
-    run = trainer(callbacks=[told], folder=tmp_path, save_every=3, keep=1)
+def test_callbacks_are_called_at_steps_checkpoints_and_the_end(tmp_path):
+    calls = Counting()
+    run = trainer(callbacks=[calls], folder=tmp_path, save_every=3, keep=1)
     table = run.fit(Rows(), STEPS)
-    assert told.steps[2] == after(2) and list(told.steps) == [*range(1, STEPS + 1)]
-    assert told.saved == [(3, "00000003"), (6, "00000006"), (7, "00000007")]
-    assert told.table is table is run.log.rows
+    assert calls.steps[2] == after(2) and list(calls.steps) == [*range(1, STEPS + 1)]
+    assert calls.saved == [(3, "00000003"), (6, "00000006"), (7, "00000007")]
+    assert calls.table is table
     assert [x.name for x in (tmp_path / "checkpoints").glob("0*")] == ["00000007"]
 
 
@@ -112,7 +111,7 @@ def test_what_a_callback_raises_passes_through_and_the_run_goes_on(hook, tmp_pat
 
 
 class Recorder:
-    """A logger that keeps what it is given."""
+    """A logger that notes every call."""
 
     def __init__(self):
         self.starts, self.rows, self.samples = [], [], []
@@ -125,13 +124,10 @@ class Recorder:
         self.samples += samples
 
 
-@pytest.mark.parametrize("in_folder", [False, True])
-def test_a_logger_gets_every_row_and_where_a_run_goes_on(in_folder, tmp_path):
-    recorder, folder = Recorder(), tmp_path if in_folder else None
-    table = trainer(loggers=[recorder], folder=folder).fit(Rows(), 4)
-    assert recorder.starts == [0] and recorder.rows == table
-    assert [sample["prompt"] for sample in recorder.samples][:2] == ["row 1", "row 2"]
-    if in_folder:
-        again = Recorder()
-        table = trainer(loggers=[again], folder=folder).fit(Rows(), STEPS)
-        assert again.starts == [4] and again.rows == table[4:]
+def test_a_logger_gets_every_row_and_where_a_run_goes_on(tmp_path):
+    first, again = Recorder(), Recorder()
+    table = trainer(loggers=[first], folder=tmp_path).fit(Rows(), 4)
+    assert first.starts == [0] and first.rows == table
+    assert [sample["prompt"] for sample in first.samples][:2] == ["row 1", "row 2"]
+    table = trainer(loggers=[again], folder=tmp_path).fit(Rows(), STEPS)
+    assert again.starts == [4] and again.rows == table[4:]

@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from helpers.training.logging import MetricsLog, Progress
+from helpers.training.logging import MetricsLog
 
 
 def row(step, **more):
@@ -49,14 +49,3 @@ def test_a_damaged_line_is_named_with_what_to_do(tmp_path):
     path.write_text(path.read_text().replace('{"step": 2', '{"step" 2 '))
     with pytest.raises(ValueError, match=r"Line 2 of .*metrics.jsonl is damaged.*out"):
         MetricsLog(tmp_path, log.position(), 3)
-
-
-def test_time_left_leaves_out_the_first_step_which_compiled():
-    progress = Progress(True)
-    progress.start(0, 61)
-    assert "left" not in progress.line(row(1) | {"seconds": 30.0})
-    assert progress.line(row(2)).endswith("1,234 tokens/s · 1:58 left")
-    slower = progress.line(row(3) | {"seconds": 4.5})  # 0.8 · 2.0 + 0.2 · 4.5 = 2.5
-    assert slower.endswith(" · 2:25 left")
-    evaluated = progress.line(row(4) | {"eval/seconds": 5.5})  # 0.8 · 2.5 + 0.2 · 7.5
-    assert evaluated.endswith(" · 3:20 left")

@@ -149,16 +149,6 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_nothing_else(whole, tmp
     assert_ends_like(whole, tmp_path, model)
 
 
-def test_no_good_checkpoint_is_an_error_not_a_start_from_scratch(tmp_path):
-    train(tmp_path, 5)
-    for record in tmp_path.glob("checkpoints/*/checkpoint.json"):
-        record.unlink()
-    before = read_table(tmp_path)
-    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="damaged"):
-        train(tmp_path, 12)
-    assert read_table(tmp_path) == before
-
-
 class OnAFullDisk(Rows):
     """From batch `full_at` on, no file of this process may grow beyond a limit."""
 
@@ -207,42 +197,20 @@ def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
                 log.write({"step": step, "loss": 1.0}, [])
 
 
-def test_an_update_that_was_begun_and_cut_off_is_not_gone_on_with(
-    tmp_path, monkeypatch
-):
-    """Its arrays were given away: the next fit says so, and from where it goes on."""
+def test_an_interrupted_update_is_not_continued(tmp_path, monkeypatch):
+    """Its arrays were donated: the next fit says so, and from where it goes on."""
     settings = {"folder": tmp_path, "save_every": 2, "log": False}
     trainer, batches = Trainer(Toy(), squared_error, adamw(3e-2), **settings), Rows()
     trainer.fit(batches, 2)
     update = trainer.state.updated
 
-    def cut_off(*given):
-        update(*given)
+    def interrupted(*arguments):
+        update(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.state, "updated", cut_off)
+        patch.setattr(trainer.state, "updated", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.fit(batches, 4)
     with pytest.raises(ValueError, match="in the middle of an update.*00000002"):
         trainer.fit(batches, 4)
-
-
-def test_a_folder_of_another_lesson_or_model_is_refused_untouched(tmp_path):
-    train(tmp_path, 5)
-    before = read_table(tmp_path)
-
-    def other_objective(model, batch):
-        return squared_error(model, batch)
-
-    with pytest.raises(CheckpointError, match="objective was squared_error.*another"):
-        train(tmp_path, 12, objective=other_objective)
-    with pytest.raises(CheckpointError, match=r"table.*float32\(200, 200\)"):
-        train(tmp_path, 12, model=model_with_a_table())
-    with pytest.raises(CheckpointError, match="minibatches was 1, here it is 2"):
-        train(tmp_path, 12, minibatches=2)
-    with pytest.raises(
-        CheckpointError, match="learning rate: peak was 0.03, here it is 0.01"
-    ):
-        train(tmp_path, 12, peak=1e-2)
-    assert read_table(tmp_path) == before

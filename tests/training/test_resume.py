@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_tables import without_times
 from tiny_models import VOCAB
 from tiny_models import model as make
 
@@ -20,7 +21,6 @@ from helpers.batches.prompt_batches import packed_rows
 from helpers.model import lora, quantized
 from helpers.runtime.devices import jit
 from helpers.runtime.sharding import make_mesh
-from helpers.training.logging import is_timing
 from helpers.training.objectives import sft
 from helpers.training.optimizers import adamw, muon
 from helpers.training.trainer import Trainer
@@ -96,7 +96,7 @@ def train(kind, folder, stop=-1, save_every=0):
         patch.setattr("helpers.training.state.jit", once)
         table = trainer.fit(Stopping(batches(), stop), STEPS)
     arrays = {name: np.asarray(x) for name, x in trainer.named_arrays().items()}
-    return arrays, [{k: x for k, x in r.items() if not is_timing(k)} for r in table]
+    return arrays, without_times(table)
 
 
 @settings(deadline=None, max_examples=4)

@@ -64,7 +64,7 @@ def test_a_resumed_run_has_not_forgotten_what_was_rounded_away(tmp_path):
 def test_parameters_of_float32_carry_nothing_beside_them():
     params = {"w": jnp.ones(3)}
     transform = optax.adam(1e-3)
-    kept = optimizers.first_state(transform, params)
-    assert jax.tree.structure(kept) == jax.tree.structure(transform.init(params))
+    state = optimizers.first_state(transform, params)
+    assert jax.tree.structure(state) == jax.tree.structure(transform.init(params))
     both = optimizers.first_state(transform, params | {"v": jnp.ones(3, jnp.bfloat16)})
     assert len(jax.tree.leaves(both.lost)) == 1

@@ -1,0 +1,93 @@
+"""How programs are compiled and stored, and how exactly they multiply."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from helpers.runtime import devices
+
+KEEPS = """
+import sys
+import jax, jax.numpy as jnp
+from helpers.runtime.devices import jit, keep_programs
+jnp.ones(3).sum()  # JAX has compiled something before
+keep_programs(sys.argv[1], least_seconds=0.0)
+def heavy(x):
+    return jnp.sort(jnp.tanh(x @ x))
+print(jit(heavy)(jnp.ones((8, 8))).sum())
+"""
+
+
+def gram(x):
+    return jnp.tanh(x @ x.T).sum(axis=0)
+
+
+def test_a_cpu_optimises_less_and_another_device_as_usual(monkeypatch):
+    compiled = []
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+
+    def fake(function, **settings):
+        return lambda *args: compiled.append(settings.get("compiler_options"))
+
+    monkeypatch.setattr(jax, "jit", fake)
+    program = devices.jit(gram)
+    for backend in "cpu", "tpu":
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        program(1)
+    program.plain(1)
+    assert compiled == [devices.CPU_OPTIONS, None, None]
+
+
+def test_programs_are_stored_unless_the_environment_names_a_folder(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    ours, named = tmp_path / "ours", tmp_path / "named"
+    for variable in ({}, {"JAX_COMPILATION_CACHE_DIR": str(named)}):
+        environment = {k: v for k, v in os.environ.items() if "JAX_C" not in k}
+        command = [sys.executable, "-c", KEEPS, str(ours)]
+        subprocess.run(command, env=environment | variable, check=True)
+        assert list((named if variable else ours).glob("jit_heavy*"))
+    assert len(list(ours.glob("jit_heavy*"))) <= 2, "only what ran without a variable"
+
+
+def test_small_models_multiply_in_float32_on_accelerators(monkeypatch):
+    before = jax.config.values["jax_default_matmul_precision"]
+    ones = jnp.ones((2, 2))
+
+    def is_exact():
+        return "HIGHEST" in str(jax.make_jaxpr(lambda x: x @ x)(ones))
+
+    devices.multiply_as_written()
+    assert not is_exact(), "a CPU needs no setting"
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    try:
+        devices.multiply_as_written()
+        assert is_exact()
+        devices.multiply_as_written(False)
+        assert not is_exact()
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
+
+
+@pytest.mark.parametrize(
+    "cpuinfo, has",
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 vaes\n", True),
+        ("processor\t: 0\nflags\t\t: fpu amx_tile amx_bf16\n", True),
+        ("flags\t\t: fpu avx2 avx512f\nbugs\t\t: amx_bf16\n", False),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", False),
+    ],
+)
+def test_the_flags_of_a_processor_tell_whether_it_has_bfloat16(
+    cpuinfo, has, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(devices, "CPUINFO", tmp_path / "cpuinfo")
+    assert not devices.multiplies_bfloat16()
+    devices.CPUINFO.write_text(cpuinfo)
+    has = has and jax.__version_info__ >= (0, 8)
+    assert devices.multiplies_bfloat16() is has
