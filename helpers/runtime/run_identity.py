@@ -322,7 +322,9 @@ def _owner(thing) -> str:
 
     A function's module is where its globals are: `functools.wraps` copies other names.
     """
-    names = getattr(thing, "__globals__", {"__name__": thing.__module__})
+    names = getattr(
+        thing, "__globals__", {"__name__": getattr(thing, "__module__", "")}
+    )
     return _owner_of_module(names.get("__name__") or "__main__")
 
 

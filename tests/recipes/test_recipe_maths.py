@@ -63,7 +63,7 @@ def gsm8k_files(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_BUILD", str(tmp_path / "build"))
 
 
-def test_questions_that_do_not_fit_are_left_out_and_counted(there, capsys):
+def test_questions_that_do_not_fit_are_left_out_and_counted(capsys, there):
     shown = capsys.readouterr().out
     assert len(there.train) == 39 and len(there.test) == 11
     assert "39 questions; 1 longer than 128 tokens" in shown
