@@ -94,7 +94,7 @@ bench: $(READY)  ## measure against google-tunix and TRL, into data/results/benc
 parity: $(READY)  ## compare with transformers and peft, in an environment made for it
 	$(PY) tests/golden/parity.py
 
-serve: $(READY)  ## serve a model folder with vLLM (SERVE_ARGS="FOLDER --engine own")
+serve: $(READY)  ## serve a model folder with vLLM (SERVE_ARGS="FOLDER --engine course")
 	$(PY) -m scripts.serve $(SERVE_ARGS)
 
 ENGINE ?= transformers

@@ -25,9 +25,9 @@ def main(arguments=None):
     parser.add_argument("--server", action="append", nargs="+", default=[])
     parser.add_argument("--photos", action="store_true")
     parser.add_argument("--share", action="store_true")
-    asked = parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
     choices = models.course_models()
-    for server in asked.server:
+    for server in chosen.server:
         if len(server) not in (3, 4):
             parser.error("--server takes NAME ADDRESS MODEL, and perhaps KEY.")
         name, address, model, *variables = server
@@ -35,12 +35,12 @@ def main(arguments=None):
         if None in keys:
             parser.error(f"--server {name}: {variables[0]} is not in the environment.")
         choices[name] = models.on_server(address, model, *keys)
-    if asked.photos:
+    if chosen.photos:
         sizes = presets.FOOD[presets.preset().name]
         if not sizes.real:
             parser.error("--photos needs a TPU, or COURSE_PRESET with one's sizes.")
         choices |= models.on_real_weights(sizes)
-    where = {"host": asked.host, "port": asked.port, "share": asked.share}
+    where = {"host": chosen.host, "port": chosen.port, "share": chosen.share}
     page.launch(page.app(choices), **where, wait=True)
 
 

@@ -4,10 +4,9 @@
     python -m scripts.app_picture --check    whether docs/app.png still says the same
 
 It opens the very app of `make app`, with the shipped models, in a headless Chromium as
-narrow as a phone, and asks about the picture that is there: once, so that the model's
-programs are compiled, and once more on a fresh page, which is kept from its heading to
-the plot of the meal, in few colours. What the page says is kept in the file, too, for
-those who do not see it (`views.app_picture`).
+narrow as a phone, and asks about the picture that is there. The page is cut from its
+heading to the plot of the meal, and stored in few colours. What it says is stored in
+the file, too, for those who do not see it (`views.app_picture`).
 """
 
 import io
@@ -28,11 +27,10 @@ LARGEST = 150_000  # bytes; README is loaded on telephones, too
 COLOURS = 64
 SERVE = ("-m", "scripts.app", "--port")
 PLOT = "document.querySelector('img[alt^=\"Bars of the energy\"]')"
-KEPT = f"""[document.querySelector('h1').getBoundingClientRect().top,
+FROM_TO = f"""[document.querySelector('h1').getBoundingClientRect().top,
   {PLOT}.getBoundingClientRect().bottom]"""
 VALUE = "document.querySelector(`[aria-label={!r}]`).value"
 CHAT = "document.querySelector('.food-chat')"
-READY = f"{CHAT} && !{CHAT}.querySelector('.food-answer')"  # not asked yet
 TITLES = f"[...{CHAT}.querySelectorAll('summary')].map(e => e.innerText)"
 ROWS = "[...document.querySelector('.food-table table').rows].map(r => r.innerText)"
 
@@ -51,14 +49,14 @@ def main(arguments) -> None:
     program = chromium.find()
     if program is None:
         sys.exit("Install Chromium first, such as `apt-get install chromium`.")
-    data, said = taken(program)
+    data, words = taken(program)
     if arguments:
-        assert said == views.app_picture()[1], f"docs/app.png is old, now: {said}"
+        assert words == views.app_picture()[1], f"docs/app.png is old, now: {words}"
         print("docs/app.png says what the app says.")
         return
     views.APP_PICTURE.parent.mkdir(exist_ok=True)
     views.APP_PICTURE.write_bytes(data)
-    print(f"{views.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {said}")
+    print(f"{views.APP_PICTURE.name}: {len(data) / 1e3:.0f} kB. {words}")
 
 
 def taken(program):
@@ -76,19 +74,17 @@ def taken(program):
             chromium.opened(program, address, *SIZE, scale=SCALE) as page,
         ):
             page.call("Emulation.setScrollbarsHidden", hidden=True)
-            for _ in ("compiles", "is kept"):
-                page.call("Page.navigate", url=address)
-                page.wait(f"{READY} && {check.PHOTO}", seconds=180)
-                check.press(page, "Ask")
-                page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
-                page.wait(f"{PLOT}?.naturalWidth")
+            page.wait(f"{CHAT} && {check.PHOTO}", seconds=180)
+            check.press(page, "Ask")
+            page.wait(f"{CHAT}.querySelector('.food-answer')", seconds=180)
+            page.wait(f"{PLOT}?.naturalWidth")
             page.look("document.activeElement.blur(); scrollTo(0, 0)")
-            top, bottom = page.look(KEPT)
-            said = in_words(page)
+            top, bottom = page.look(FROM_TO)
+            words = in_words(page)
             page.screenshot(build / "page.png")
         whole = Image.open(build / "page.png")
         box = (0, top - EDGE, SIZE[0], bottom + EDGE)
-        return small(whole.crop([SCALE * side for side in box]), said), said
+        return small(whole.crop([SCALE * side for side in box]), words), words
 
 
 def in_words(page) -> str:
@@ -96,7 +92,7 @@ def in_words(page) -> str:
     drawn = app_page.example_rows()[0]["foods"]
     steps = " and ".join(f"“{title}”" for title in page.look(TITLES))
     answer = page.look(f"{CHAT}.querySelector('.food-answer').innerText")
-    asked = page.look(f"{CHAT}.querySelector('.food-asked p').innerText")
+    question = page.look(f"{CHAT}.querySelector('.food-asked p').innerText")
     table = ", ".join(" ".join(row.split()) for row in page.look(ROWS))
     return (
         "The app as a page on a phone, from top to bottom: the heading “What is on the "
@@ -104,18 +100,18 @@ def in_words(page) -> str:
         f"take one; eight drawings to choose from; two menus of models, at “"
         f"{page.look(VALUE.format('Model'))}” and “"
         f"{page.look(VALUE.format('Beside it'))}”; what the model has seen; the "
-        f"question and the button Ask; a chat: “{asked}”, the folded step {steps}, and "
-        f"the answer “{answer}”; a table of this meal: {table}. "
+        f"question and the button Ask; a chat: “{question}”, the folded step {steps}, "
+        f"and the answer “{answer}”; a table of this meal: {table}. "
         f"{page.look(f'{PLOT}.alt')}"
     )
 
 
-def small(picture: Image.Image, said: str) -> bytes:
+def small(picture: Image.Image, words: str) -> bytes:
     """A screenshot as a PNG of few colours, with its words."""
-    file, words = io.BytesIO(), PngImagePlugin.PngInfo()
-    words.add_itxt("Description", said)
+    file, info = io.BytesIO(), PngImagePlugin.PngInfo()
+    info.add_itxt("Description", words)
     few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    few.save(file, "PNG", optimize=True, pnginfo=words)
+    few.save(file, "PNG", optimize=True, pnginfo=info)
     assert file.tell() < LARGEST, f"{file.tell()} bytes are too many for README"
     return file.getvalue()
 

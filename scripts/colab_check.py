@@ -81,9 +81,9 @@ def find_python(versions: list[str]) -> str:
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     for version in versions:
         # pyenv's own name on the PATH works only for versions it was told to use.
-        found = [shutil.which(f"python{version}")]
-        found += sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))
-        for python in filter(None, found):
+        pythons = [shutil.which(f"python{version}")]
+        pythons += sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))
+        for python in filter(None, pythons):
             works = [python, "-c", "import ensurepip, venv"]
             if not subprocess.run(works, capture_output=True).returncode:
                 return str(python)
@@ -100,9 +100,9 @@ def run(command: list, error: type[Exception], **options) -> str:
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, **options)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()[-200:]
+        output = (done.stdout + done.stderr).strip().splitlines()[-200:]
         shown = " ".join(word for word in words if "\n" not in word)
-        raise error("\n".join([f"{shown} ended with {done.returncode}:", *said]))
+        raise error("\n".join([f"{shown} ended with {done.returncode}:", *output]))
     return done.stdout
 
 
@@ -245,9 +245,9 @@ def check(platform: str, numbers=()) -> None:
         replaced(before, here.packages(), pins)
         for number in numbers:
             with timed(f"{platform}: notebook {number}"):
-                said = here.execute(number, released)
-            if f"\n{platform}: " not in said or f"jax {before['jax']}" not in said:
-                raise Failed(f"Notebook {number} did not run on {platform}:\n{said}")
+                output = here.execute(number, released)
+            if f"\n{platform}: " not in output or f"jax {before['jax']}" not in output:
+                raise Failed(f"Notebook {number} did not run on {platform}:\n{output}")
         replaced(before, here.packages(), pins)
 
 

@@ -36,7 +36,7 @@ def named(row):
     return " and ".join(food.replace("_", " ") for food in row["foods"]) or "no food"
 
 
-def told(row, rng):
+def question_about(row, rng):
     """(question, answer) about a picture: a caption, names, or names with grams."""
     kind = rng.random()
     if kind < 0.2:
@@ -53,23 +53,23 @@ def told(row, rng):
 def repeated(rng):
     """(question, answer): a number of one to four digits, said again in its form."""
     number = rng.randrange(10 ** rng.randint(1, 4))
-    said = rng.choice(FORMS).format(number) if rng.random() < 0.5 else str(number)
-    return rng.choice(REPEAT).format(said), said
+    text = rng.choice(FORMS).format(number) if rng.random() < 0.5 else str(number)
+    return rng.choice(REPEAT).format(text), text
 
 
 def tiny_calls(rows):
     """Questions about pictures with their calls and answers, and errors: texts."""
     texts = []
     for row in food_traces.ask(rows, seed=0):
-        said = [message["content"] for message in food_traces.demonstration(row)[1:]]
-        texts.append("\n".join([row["text"], *said]))
+        turns = [message["content"] for message in food_traces.demonstration(row)[1:]]
+        texts.append("\n".join([row["text"], *turns]))
     return texts + [TINY.show({"error": ""})] * 100
 
 
 def make_tokenizer(rows, size=640):
     """A byte-complete BPE of at most `size` entries, trained on `pictures`' texts."""
     rng = random.Random(0)
-    texts = [" ".join(told(row, rng)) for row in rows[:4000]]
+    texts = [" ".join(question_about(row, rng)) for row in rows[:4000]]
     texts += [" ".join(repeated(rng)) for _ in range(500)]
     return train_tokenizer(texts + tiny_calls(rows[:2000]), size)
 
@@ -100,14 +100,14 @@ def talk(tokenizer, vision, rows, seed=0):
         caption = food_traces.caption(row, seed=rng.random())
         encoded.append(_beside(tokenizer, vision, row, f" {caption}"))
     seen = rows[len(encoded) :]
-    asked = [told(row, rng) for row in seen]
-    said = [repeated(rng) for _ in range(NUMBERS)]
+    descriptions = [question_about(row, rng) for row in seen]
+    numbers = [repeated(rng) for _ in range(NUMBERS)]
     questions = [
         images.shaped(food_traces.shown(question), [row["image"]])
-        for row, (question, _) in zip(seen, asked, strict=True)
+        for row, (question, _) in zip(seen, descriptions, strict=True)
     ]
-    questions += [question for question, _ in said]
-    answers = [answer for _, answer in [*asked, *said]]
+    questions += [question for question, _ in numbers]
+    answers = [answer for _, answer in [*descriptions, *numbers]]
     talks = chat.examples_tokens(tokenizer, questions, answers, vision=vision)
     return encoded + talks, _shows(rows, vision)
 
@@ -123,6 +123,6 @@ def _beside(tokenizer, vision, row, text):
     """(tokens, loss mask) of a row's picture and the text beside it."""
     image = [vision.image_token] * vision.takes({"shape": row["image"].shape[:2]})
     before = [tokenizer.bos_token_id, vision.begin_token, *image, vision.end_token]
-    own = tokenizer(text, add_special_tokens=False)["input_ids"]
-    own = [*own, tokenizer.eos_token_id]
-    return before + own, [0] * len(before) + [1] * len(own)
+    answer = tokenizer(text, add_special_tokens=False)["input_ids"]
+    answer = [*answer, tokenizer.eos_token_id]
+    return before + answer, [0] * len(before) + [1] * len(answer)

@@ -58,8 +58,8 @@ def main():
     size, rows = presets.CUSTOM["laptop"], []
     for name in {row["model"] for row in results.fits()}:
         # As in notebook 15, only the small one saves all for the backward pass.
-        own = size if name == size.model else dataclasses.replace(size, remat="layer")
-        parameters, arguments, temporaries = fit(KNOWN[name], own)
+        sizes = size if name == size.model else dataclasses.replace(size, remat="layer")
+        parameters, arguments, temporaries = fit(KNOWN[name], sizes)
         row = {"model": name, "parameters": parameters}
         row |= {"prompts": size.prompts, "group": size.group}
         row |= {"arguments_gb": round(arguments, 2)}

@@ -30,38 +30,38 @@ def problems(root: pathlib.Path) -> list[str]:
     tag, repository = f"v{project['version']}", project["urls"]["Repository"]
     github = repository.removeprefix("https://github.com/")
     texts = {"README.md": (root / "README.md").read_text()}
-    found = []
+    faults = []
     for path in sorted((root / "notebooks").glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         opening = "\n".join(cell.source for cell in cells[:8])
         texts[path.name] = opening
         for line in (f'TAG = "{tag}"', f'REPOSITORY = "{repository}"'):
             if line not in opening:
-                found.append(f"{path.name}: the set-up cell lacks {line}")
+                faults.append(f"{path.name}: the set-up cell lacks {line}")
         for name in ("README.md", path.name):
             if f"{github}/blob/{tag}/notebooks/{path.name}" not in texts[name]:
-                found.append(f"{name}: no badge opens {path.name} at {tag}")
+                faults.append(f"{name}: no badge opens {path.name} at {tag}")
     for name, text in texts.items():
         for old in set(re.findall(r"/blob/(v[\d.]+)/notebooks", text)) - {tag}:
-            found.append(f"{name}: a badge opens {old}")
+            faults.append(f"{name}: a badge opens {old}")
     if not git(root, "rev-parse", "-q", "--verify", f"refs/tags/{tag}^{{commit}}"):
-        return [*found, f"git has no tag {tag}: run `git tag {tag}` at the end"]
+        return [*faults, f"git has no tag {tag}: run `git tag {tag}` at the end"]
     changed = git(root, "diff", "--name-only", tag, "--", *RELEASED).splitlines()
     changed += git(root, "ls-files", "-o", "--exclude-standard", *RELEASED).splitlines()
     if changed:
-        found.append(
+        faults.append(
             f"{', '.join(changed[:3])} and perhaps more differ from the commit of "
             f"{tag}. Commit them, raise the version, and run "
             "`python notebooks/publish.py --no-run` and `make results`."
         )
-    return found
+    return faults
 
 
 def main() -> None:
     """Prints what is wrong, and ends with 1 where something is."""
-    found = problems(ROOT)
-    if found:
-        sys.exit("\n".join(["This state cannot be released:", *found]))
+    faults = problems(ROOT)
+    if faults:
+        sys.exit("\n".join(["This state cannot be released:", *faults]))
     print("Tag, badges and set-up cells agree. Push commit and tag to release it.")
 
 

@@ -164,11 +164,11 @@ def environment(home=ROOT / "build" / "scale") -> pathlib.Path:
 
 def process_environment() -> dict:
     """Environment variables of trainer and workers: one thread each, our programs."""
-    own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    ours = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     # Ray's workers yield to all other work, unless they are told otherwise.
-    own |= {"RAY_raylet_start_wait_time_s": "60", "RAY_worker_niceness": "5"}
-    own |= dict.fromkeys(("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS"), "1")
-    return os.environ | own
+    ours |= {"RAY_raylet_start_wait_time_s": "60", "RAY_worker_niceness": "5"}
+    ours |= dict.fromkeys(("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS"), "1")
+    return os.environ | ours
 
 
 class Head:
@@ -324,9 +324,9 @@ class Run:
         assert not self.due, f"not all workers were hit: {self.due} is left"
         if self.workers:
             self.require_once(result)
-        own = {"run": self.name, "seed": self.seed, "workers": self.workers}
-        own |= {"kills": self.kills, "seconds": sum(self.seconds.values())}
-        return {name: {**result, **own}[name] for name in FIELDS}
+        columns = {"run": self.name, "seed": self.seed, "workers": self.workers}
+        columns |= {"kills": self.kills, "seconds": sum(self.seconds.values())}
+        return {name: {**result, **columns}[name] for name in FIELDS}
 
     def require_once(self, result) -> None:
         """Every piece was learned once or is yet due."""
@@ -357,19 +357,19 @@ def main():
     parser.add_argument("--train", type=pathlib.Path, help=argparse.SUPPRESS)
     for flag in ("workers", "limit", "steps", "questions"):
         parser.add_argument(f"--{flag}", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.train:
-        settings = asked.workers, asked.limit, asked.steps, asked.questions
+    given = parser.parse_args()
+    if given.train:
+        settings = given.workers, given.limit, given.steps, given.questions
         try:
-            train(asked.train, asked.seeds[0], *settings)
+            train(given.train, given.seeds[0], *settings)
         except RunStopped as error:
             say(str(error))
             sys.exit(STOPPED)
         return
     python = environment()
-    steps, questions = (8, 60) if asked.quick else (48, 500)
-    for seed in asked.seeds:
-        for name in asked.runs:
+    steps, questions = (8, 60) if given.quick else (48, 500)
+    for seed in given.seeds:
+        for name in given.runs:
             folder = ROOT / "build" / "scale-runs" / str(seed) / name
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -382,7 +382,7 @@ def main():
                 head.kill()
                 shutil.rmtree(head.folder, ignore_errors=True)
             say(", ".join(f"{n} {x}" for n, x in row.items()))
-            if not asked.quick:
+            if not given.quick:
                 row = {n: f"{x:.4g}" if type(x) is float else x for n, x in row.items()}
                 tables.put(TABLE, [row], ("run", "seed"), FIELDS)
 

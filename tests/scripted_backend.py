@@ -31,9 +31,9 @@ class _Conversation:
         if self.backend.food is None:
             return Verdict(text="#### no food")
         if self.results is None:
-            asked = {"food": self.backend.food, "grams": self.grams}
+            arguments = {"food": self.backend.food, "grams": self.grams}
             seen = f"I see {self.backend.food} in {self.size[1]} x {self.size[0]}."
-            return Verdict(calls=(Call("lookup_nutrition", asked),), text=seen)
+            return Verdict(calls=(Call("lookup_nutrition", arguments),), text=seen)
         return Verdict(text=f"#### {self.results[0]['kcal']}")
 
     def append_results(self, verdict, results):

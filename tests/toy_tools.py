@@ -4,16 +4,13 @@ import zlib
 
 from helpers.text import chat
 from helpers.tools.calls import Call, Verdict
-from helpers.tools.grammars import Short
-from helpers.tools.tool import Tool
+from helpers.tools.tool import Tool, schema_of
 
 
 def make(name, run, **kinds):
     """A Tool whose arguments, all required, are of these types: n="integer"."""
-    properties = {key: {"type": kind} for key, kind in kinds.items()}
-    parameters = {"type": "object", "properties": properties, "required": list(kinds)}
-    function = {"name": name, "description": "A toy.", "parameters": parameters}
-    return Tool({"type": "function", "function": function}, run)
+    arguments = {key: {"type": kind} for key, kind in kinds.items()}
+    return Tool(schema_of(name, "A toy.", **arguments), run)
 
 
 def to_grams(amount, unit):
@@ -22,25 +19,14 @@ def to_grams(amount, unit):
 
 
 GRAMS = Tool(
-    {
-        "type": "function",
-        "function": {
-            "name": "to_grams",
-            "description": "A weight in grams.",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "amount": {"type": "integer", "minimum": 1, "maximum": 1000},
-                    "unit": {"type": "string", "enum": ["ounces", "pounds"]},
-                },
-                "required": ["amount", "unit"],
-                "additionalProperties": False,
-            },
-        },
-    },
+    schema_of(
+        "to_grams",
+        "A weight in grams.",
+        amount={"type": "integer", "minimum": 1, "maximum": 1000},
+        unit={"type": "string", "enum": ["ounces", "pounds"]},
+    ),
     to_grams,
 )
-GRAMS_IN_SHORT = Short("weigh", GRAMS.schema, example="5 ounces", field="grams")
 
 TWICE = make("twice", lambda n: {"twice": 2 * n}, n="integer")
 

@@ -76,18 +76,19 @@ def converse(
         for left in reversed(range(TURNS)):
             verdict = conversation.next_turn()
             if not verdict.calls and not verdict.error:
-                if verdict.text:
-                    yield Event("answer", verdict.text)
-                else:
-                    yield Event(
-                        "error",
-                        "The model ended its turn without a word. Ask in other words.",
+                if not verdict.text:
+                    raise BackendError(
+                        "The model ended its turn without a word. Ask in other words."
                     )
+                yield Event("answer", verdict.text)
                 return
-            if said := "\n".join(filter(None, (verdict.thought, verdict.text))):
-                yield Event("said", said)
+            if words := "\n".join(filter(None, (verdict.thought, verdict.text))):
+                yield Event("said", words)
             if not left:
-                break
+                raise BackendError(
+                    f"No answer after {TURNS} turns: the model goes on calling. Ask "
+                    "again in other words, or choose another model."
+                )
             results = []
             for call in verdict.calls:
                 yield Event("call", call=call)
@@ -99,12 +100,6 @@ def converse(
             conversation.append_results(verdict, results)
     except BackendError as error:
         yield Event("error", str(error))
-        return
-    yield Event(
-        "error",
-        f"No answer after {TURNS} turns: the model goes on calling. Ask again in other "
-        "words, or choose another model.",
-    )
 
 
 def portions(events) -> list[dict]:
@@ -113,10 +108,9 @@ def portions(events) -> list[dict]:
     Returns:
       list of dicts with "food", "grams" and `nutrition.NUTRIENTS`.
     """
-    found: list[dict] = []
+    results: list[dict] = []
     for event in events:
         is_lookup = event.call is not None and event.call.name == nutrition.TOOL.name
         if is_lookup and event.result and "error" not in event.result:
-            if event.result not in found:
-                found.append(event.result)
-    return found
+            results += [event.result] if event.result not in results else []
+    return results

@@ -7,15 +7,13 @@ the place where one eats: times are local, with their offset.
 
 import contextlib
 import datetime
-import math
 import pathlib
 import sqlite3
 from typing import NamedTuple
 
 from helpers import runtime
-from helpers.tools.nutrition import LONGEST_NAME, MOST_GRAMS, NUTRIENTS
+from helpers.tools.nutrition import MOST_GRAMS, NUTRIENTS
 
-LONGEST_MODEL = 200
 WAIT = 10.0  # seconds for another window to finish writing
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS meals (
@@ -23,7 +21,6 @@ CREATE TABLE IF NOT EXISTS meals (
   grams REAL NOT NULL, per REAL NOT NULL, {" REAL NOT NULL, ".join(NUTRIENTS)} REAL NOT
   NULL
 )"""
-_COLUMNS = ", ".join(("id", "time", "food", "model", "grams", "per", *NUTRIENTS))
 
 
 class MealLogError(RuntimeError):
@@ -66,11 +63,6 @@ def total(portions):
     return {name: sum(portion[name] for portion in portions) for name in NUTRIENTS}
 
 
-def today():
-    """The local date, "2026-11-21"."""
-    return datetime.date.today().isoformat()
-
-
 class MealLog:
     """The log in one file, made on first use.
 
@@ -92,7 +84,7 @@ class MealLog:
         Returns:
           The new Meal's id.
         Raises:
-          ValueError: no name, or numbers that nobody eats.
+          ValueError: grams that nobody eats.
           MealLogError: the file cannot be written.
         """
         grams = portion["grams"] if grams is None else grams
@@ -104,16 +96,15 @@ class MealLog:
         Takes and raises what `add` does.
         """
         when = (time or datetime.datetime.now()).astimezone()
-        name = str(model)[:LONGEST_MODEL].encode(errors="replace").decode()
-        logged = when.isoformat(timespec="seconds"), name
-        rows = [_row(portion, grams, *logged) for portion, grams in eaten]
+        ids = []
         with self._open() as connection:
-            return [
-                connection.execute(
-                    f"INSERT INTO meals VALUES (NULL{', ?' * len(row)})", row
-                ).lastrowid
-                for row in rows
-            ]
+            for portion, grams in eaten:
+                _check_grams(grams)
+                row = [when.isoformat(timespec="seconds"), portion["food"], model]
+                row += [grams, portion["grams"], *(portion[n] for n in NUTRIENTS)]
+                statement = f"INSERT INTO meals VALUES (NULL{', ?' * len(row)})"
+                ids.append(connection.execute(statement, row).lastrowid)
+        return ids
 
     def edit(self, meal, grams):
         """Correct the weight of the meal with this id.
@@ -135,9 +126,9 @@ class MealLog:
 
     def day(self, date=None):
         """The Meals of a day in order; `date` as "2026-11-21", None: today."""
-        query = f"SELECT {_COLUMNS} FROM meals WHERE substr(time, 1, 10) = ? "
+        query = "SELECT * FROM meals WHERE substr(time, 1, 10) = ? ORDER BY id"
         with self._open() as connection:
-            rows = connection.execute(query + "ORDER BY id", (date or today(),))
+            rows = connection.execute(query, (str(date or datetime.date.today()),))
             return [_meal(*row) for row in rows]
 
     def totals(self, date=None):
@@ -171,19 +162,9 @@ class MealLog:
             ) from error
 
 
-def _row(portion, grams, time, model):
-    """The columns of a meal without its id."""
-    food, numbers = portion["food"], [portion[name] for name in NUTRIENTS]
-    if not 0 < len(food) <= LONGEST_NAME or not all(0 <= n < math.inf for n in numbers):
-        raise ValueError(f"This is no result of the nutrition tool: {portion!r:.200}.")
-    _check_grams(grams)
-    _check_grams(portion["grams"])
-    return time, food, model, grams, portion["grams"], *numbers
-
-
 def _check_grams(grams):
-    is_number = isinstance(grams, int | float) and not isinstance(grams, bool)
-    if not is_number or not 0 < grams <= MOST_GRAMS:
+    # A field of the page that is empty gives None.
+    if not isinstance(grams, int | float) or not 0 < grams <= MOST_GRAMS:
         raise ValueError(f"grams are above 0 and at most {MOST_GRAMS}, not {grams!r}.")
 
 

@@ -5,15 +5,14 @@ training drawings; `data/results/doubt.csv` has what it finds on others.
 """
 
 import contextlib
+import dataclasses
 import functools
-import math
 import threading
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from safetensors import safe_open
 
 from helpers import runtime
 from helpers.app.chat import TURNS, Backend, BackendError
@@ -23,11 +22,13 @@ from helpers.course import stages
 from helpers.generation import sessions
 from helpers.generation.tool_use import result_turn, turn_text
 from helpers.model import weights
+from helpers.model.transformer import Transformer
 from helpers.runtime.ranges import TextTooLong
 from helpers.runtime.sharding import local_rows
 from helpers.text import chat
 from helpers.tools import nutrition
-from helpers.tools.tool import by_name
+from helpers.tools.calls import Grammar
+from helpers.tools.tool import Tool
 
 # Lengths of prompts, so that few are compiled; the last has room for the largest
 # picture of a Gemma 4, 1,120 tokens, and a question.
@@ -66,14 +67,11 @@ def course_models() -> dict[str, Choice]:
     """
     choices = {}
     for name, stage in STUDENTS.items():
-        folder = stages.stage_folder(stage)
-        with safe_open(folder / "model.safetensors", framework="numpy") as file:
-            count = sum(math.prod(file.get_slice(n).get_shape()) for n in file.keys())
-        shipped = folder.is_relative_to(runtime.ROOT / "data")
+        shipped = stages.stage_folder(stage).is_relative_to(runtime.ROOT / "data")
         whose = "shipped with the course" if shipped else "of your own run"
         choices[name] = Choice(
             functools.cache(functools.partial(load, stage, name)),
-            f"on this computer: {stage}, {count:,} weights, {whose}",
+            f"on this computer: {stage}, {whose}",
             DRAWINGS,
             SURE[stage],
             threading.Lock(),
@@ -139,31 +137,27 @@ def _load_gemma(preset, stage, name):
     )
 
 
-def load(stage, name, **budgets):
-    """A model of this course: the learner's own, else the shipped one.
+def load(stage, name):
+    """A model of this course, the learner's own or else the shipped one, as a backend.
 
     Args:
-      stage: such as "food_grpo"; it knows the nutrition tool. name, budgets: as of
-        LocalModel.
+      stage: such as "food_grpo". name: what people call the model.
     Raises:
-      BackendError: there is none; says which notebook makes it.
+      FileNotFoundError: there is none; says which notebook makes it.
     """
-    try:
-        folder = stages.stage_folder(stage)
-    except FileNotFoundError as error:
-        raise BackendError(str(error)) from error
-    model = weights.load(folder, vision=True)
-    tokenizer = chat.load_tokenizer(folder)
-    return LocalModel(model, tokenizer, nutrition.TINY, name, **budgets)
+    folder = stages.stage_folder(stage)
+    model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
+    return LocalModel(model, tokenizer, nutrition.TINY, name)
 
 
+@dataclasses.dataclass(eq=False)
 class LocalModel:
     """A backend that asks a model in this process, one conversation at a time.
 
     Args:
       model: a Transformer, with vision if it is to see pictures.
       tokenizer: from `chat.load_tokenizer`.
-      grammar: of the model's family, from `helpers.tools.calls`.
+      grammar: of the model's family, from `helpers.tools.grammars`.
       name: what people call the model.
       tools: list of `tool.Tool` for its chat template, where that takes any.
       max_tokens: budget of one turn.
@@ -171,22 +165,19 @@ class LocalModel:
       question_end: what it was trained to read after each question.
     """
 
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        grammar,
-        name,
-        *,
-        tools=(),
-        max_tokens=48,
-        max_result_tokens=64,
-        question_end="",
-    ):
-        self.model, self.tokenizer, self.grammar = model, tokenizer, grammar
-        self.name, self.max_tokens = name, max_tokens
-        self.max_result_tokens, self.question_end = max_result_tokens, question_end
-        self.schemas = grammar.schemas(by_name(tools).values())
+    model: Transformer
+    tokenizer: Any
+    grammar: Grammar
+    name: str
+    tools: Sequence[Tool] = ()
+    max_tokens: int = 48
+    max_result_tokens: int = 64
+    question_end: str = ""
+
+    @property
+    def schemas(self):
+        """What the chat template is told of the tools."""
+        return self.grammar.schemas(self.tools)
 
     def begin(self, question, picture):
         """See `helpers.app.chat.Backend`.
@@ -223,53 +214,46 @@ class LocalModel:
             messages = images.shaped(messages, [picture])
             fitted = images.fit_for(picture, vision)
             settings |= {"pictures": lambda row: [fitted], "vision": vision}
+        settings |= {"batch": 1, "buckets": BUCKETS, "seed": 0}
         rows = [{"question": messages}]
         try:
-            prompts = prompt_batches.prompts(
-                rows, self.tokenizer, batch=1, buckets=BUCKETS, seed=0, **settings
-            )
-            return _LocalConversation(self, next(prompts), turns)
-        except prompt_batches.PromptTooLong as error:
+            prompt = next(prompt_batches.prompts(rows, self.tokenizer, **settings))
+            return _LocalConversation(self, prompt, turns)
+        except (prompt_batches.PromptTooLong, TextTooLong) as error:
             raise BackendError(
-                f"The question is too long for {self.name}, which reads at most "
-                f"{BUCKETS[-1]} tokens. Ask in fewer words."
+                f"The question is too long for {self.name}. Ask in fewer words."
             ) from error
-        except TextTooLong as error:
-            raise BackendError(f"{self.name} cannot take this. {error}") from error
 
 
 class Turn(NamedTuple):
     """What a model wrote in one turn.
 
     text: without the token that ends it. tokens: int32, that token included. ended:
-    whether there is one. read: tokens of the conversation before it. logprobs: float32,
-    of each of the tokens, in nats.
+    whether there is one. read: tokens of the conversation before it.
     """
 
     text: str
     tokens: np.ndarray
     ended: bool
     read: int
-    logprobs: np.ndarray
 
     def cut(self, budget, tokenizer):
-        """The turn as it would be with this budget of tokens, at least one."""
-        if self.tokens.size <= budget:
+        """The turn as it would be with this budget of tokens; None: no other one."""
+        if budget is None or self.tokens.size <= budget:
             return self
-        tokens, logprobs = self.tokens[:budget], self.logprobs[:budget]
-        text = turn_text(tokenizer, tokens, False)
-        return Turn(text, tokens, False, self.read, logprobs)
+        tokens = self.tokens[:budget]
+        return Turn(turn_text(tokenizer, tokens, False), tokens, False, self.read)
 
 
 class _LocalConversation:
     """One conversation: a session with one answer, always the likeliest token.
 
-    tokens: how many it has written. certainty: the probability that it gave to all of
-    its first turn, 0 to 1; None before that. ended: the last token it has written.
+    certainty: the probability that it gave to all of its first turn, 0 to 1; None
+    before that. last: the last token it has written.
     """
 
     def __init__(self, backend, prompt, turns):
-        self.tokens, self.certainty, self.ended = 0, None, None
+        self.certainty, self.last = None, None
         self.backend, self.read = backend, int(prompt["prompt_mask"].sum())
         self.session = sessions.prefill(
             backend.model,
@@ -302,22 +286,18 @@ class _LocalConversation:
             temperature=0,
         )
         tokens, mask, logprobs, ended = (a[0, 0] for a in local_rows(completions))
-        tokens, logprobs = tokens[mask > 0], logprobs[mask > 0]
-        self.tokens += tokens.size
-        self.ended = int(tokens[-1])
+        tokens, self.last = tokens[mask > 0], int(tokens[mask > 0][-1])
         if self.certainty is None:
-            self.certainty = float(np.exp(logprobs.sum()))
+            self.certainty = float(np.exp(logprobs[mask > 0].sum()))
         text = turn_text(backend.tokenizer, tokens, ended)
-        return Turn(text, tokens, bool(ended), self.read, logprobs)
+        return Turn(text, tokens, bool(ended), self.read)
 
     def append_results(self, verdict, results):
         backend = self.backend
         try:
-            ids = result_turn(
-                backend, backend.tokenizer, verdict, results, self.ended
-            ).tokens
+            turn = result_turn(backend, backend.tokenizer, verdict, results, self.last)
         except ValueError as error:
             raise BackendError(f"{backend.name}: {error}") from error
         tokens, real = np.zeros((2, 1, 1, backend.max_result_tokens), np.int32)
-        tokens[..., : len(ids)], real[..., : len(ids)] = ids, 1
+        tokens[..., : len(turn.tokens)], real[..., : len(turn.tokens)] = turn.tokens, 1
         self.session = sessions.append_tokens(backend.model, self.session, tokens, real)

@@ -10,32 +10,19 @@ import datetime
 import html
 import pathlib
 import re
-import time
 
 import numpy as np
 
 from helpers import runtime
-from helpers.app import meal_log
+from helpers.app import meal_log, views
 from helpers.app.chat import converse, portions
-from helpers.app.meal_log import MealLog
 from helpers.app.models import DRAWINGS
-from helpers.app.views import (
-    call_text,
-    macros,
-    picture_html,
-    result_text,
-    shortened,
-    table,
-    week,
-    words,
-)
 from helpers.plots import plotting
 from helpers.rewards import food_rewards
 from helpers.tasks.food import food_pictures, food_traces, photos
 from helpers.tools.nutrition import TOOL
 
 LARGEST_FILE = 16_000_000  # bytes
-FONT = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
 CSS = pathlib.Path(__file__).with_name("page.css")
 QUESTION = food_traces.ONE_FOOD[0].format(150)
 MOST_SHOWN = 24  # parts of a chat, before the next
@@ -53,13 +40,10 @@ def _gradio():
     """Gradio, or an ImportError that says how to get it."""
     try:
         import gradio
-
-        if int(gradio.__version__.split(".")[0]) < 6:
-            raise ImportError(f"gradio {gradio.__version__} is older.")
     except ImportError as error:
         raise ImportError(
-            "The page needs the package gradio, 6.0 or newer. Install it with `pip "
-            f"install -U 'gradio>=6.0'`, and restart the kernel. {error}"
+            "The page needs the package gradio. Install it with `pip install -U "
+            "'gradio>=6.0'`, and restart the kernel."
         ) from error
     return gradio
 
@@ -74,10 +58,10 @@ def app(choices, *, log=None, examples=None):
     Returns:
       A gradio.Blocks.
     Raises:
-      ImportError: gradio is missing or too old; says what to do.
+      ImportError: gradio is missing; says what to do.
     """
-    shown = examples or [row["image"] for row in example_rows()]
-    return Page(_gradio(), choices, log or MealLog(), shown).blocks
+    examples = examples or [row["image"] for row in example_rows()]
+    return Page(choices, log or meal_log.MealLog(), examples).blocks
 
 
 def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
@@ -92,13 +76,14 @@ def launch(page, *, share=False, host="127.0.0.1", port=None, wait=False):
     Returns:
       Its address.
     """
-    soft = _gradio().themes.Soft
+    fonts = ["system-ui", "sans-serif"]  # the reader's own: none is fetched
+    look = {"primary_hue": "emerald", "neutral_hue": "stone", "font": fonts}
     _, address, public = page.launch(
         share=share,
         server_name=host,
         server_port=port,
         prevent_thread_lock=not wait,
-        theme=soft(primary_hue="emerald", neutral_hue="stone", font=FONT),
+        theme=_gradio().themes.Soft(**look),
         css_paths=CSS,
         max_file_size=LARGEST_FILE,
         footer_links=[],
@@ -121,23 +106,22 @@ def example_rows(count=8):
 class Page:
     """The page as `blocks`; see `app` for what it takes."""
 
-    def __init__(self, gradio, choices, log, examples):
-        self.gr, self.log, self.examples = gradio, log, examples
-        self.choices = choices
-        gr, names = gradio, list(choices)
+    def __init__(self, choices, log, examples):
+        self.gr = gr = _gradio()
+        self.choices, self.log, self.examples = choices, log, examples
+        # Photos are stored for an hour.
         with gr.Blocks(
-            title=TITLE,
-            analytics_enabled=False,
-            delete_cache=(600, 3600),  # photos are stored for an hour
+            title=TITLE, analytics_enabled=False, delete_cache=(600, 3600)
         ) as self.blocks:
             gr.HTML(f"<h1>{TITLE}</h1><p>Show it, ask, correct the grams, log it.</p>")
             past, meal, changed = gr.State([[], []]), gr.State({}), gr.State(0)
             with gr.Row():
                 with gr.Column(scale=2, min_width=320):
-                    photo, others = self._plate(), [NOBODY, *names]
+                    photo, others = self._plate(), [NOBODY, *choices]
                     with gr.Row():
-                        pick = gr.Dropdown(names, label="Model", min_width=220)
-                        other = gr.Dropdown(others, label="Beside it", min_width=220)
+                        size = {"min_width": 220}
+                        pick = gr.Dropdown(others[1:], label="Model", **size)
+                        other = gr.Dropdown(others, label="Beside it", **size)
                     status = gr.HTML()
                     question = gr.Textbox(QUESTION, label="Question", max_length=2000)
                     ask = gr.Button("Ask", variant="primary")
@@ -145,15 +129,16 @@ class Page:
                     with gr.Row(elem_id="chats"):
                         look = {"min_width": 280, "max_height": 460, "autoscroll": True}
                         chats = [gr.HTML(chat_html([]), **look) for _ in range(2)]
-                    gr.render(meal)(lambda found: self._meal(found, changed))
+                    gr.render(meal)(lambda shown: self._meal(shown, changed))
             gr.render(changed)(lambda _: self._diary(changed))
-            who, shown = [pick, other], [chats[1], status]
+            names, shown = [pick, other], [chats[1], status]
             choosing = [self.blocks.load, pick.change, other.change]
             at_once = {"trigger_mode": "always_last", "show_progress": "hidden"}
-            gr.on(choosing, self.choose, who, shown, **at_once)
-            asking, given = [ask.click, question.submit], [past, photo, question, *who]
+            gr.on(choosing, self.choose, names, shown, **at_once)
+            asking, given = [ask.click, question.submit], [past, photo, question]
             changing = [*chats, past, meal]
-            gr.on(asking, self.ask, given, changing, concurrency_limit=AT_ONCE)
+            limit = {"concurrency_limit": AT_ONCE}
+            gr.on(asking, self.ask, [*given, *names], changing, **limit)
             ask.click(js=TO_CHATS)
 
     @contextlib.contextmanager
@@ -168,16 +153,15 @@ class Page:
     def _plate(self):
         """The picture that is asked about, and the drawings to choose from."""
         gr, drawings = self.gr, self.examples
-        photo = gr.Image(
-            drawings[0], label="Your plate", format="png", buttons=[], elem_id="photo"
-        )
+        look = {"format": "png", "buttons": []}
+        photo = gr.Image(drawings[0], label="Your plate", elem_id="photo", **look)
         photo.alt_text = "The picture that is asked about"  # Gradio 6.0 takes none
         # The file as it is: `photos.decode` checks it, and says what is wrong with it.
         photo.preprocess = lambda payload: payload and payload.path
         upload = gr.UploadButton("Upload a photo, or take one", file_types=["image"])
         upload.upload(lambda path: path, upload, photo)
-        look = {"allow_preview": False, "buttons": [], "elem_id": "drawings"}
-        gallery = gr.Gallery(drawings, label="Or a drawing", format="png", **look)
+        look |= {"allow_preview": False, "elem_id": "drawings"}
+        gallery = gr.Gallery(drawings, label="Or a drawing", **look)
 
         def take(event: gr.SelectData):  # type: ignore[name-defined]
             return drawings[event.index]
@@ -185,23 +169,23 @@ class Page:
         gallery.select(take, None, photo)
         return photo
 
-    def choose(self, *who):
+    def choose(self, *names):
         """Whether there is a second chat; who answers, where, and what it has seen."""
         lines = [
-            f"{n}: {c.runs}. {c.seen}" for n, c in self.choices.items() if n in who
+            f"{n}: {c.runs}. {c.seen}" for n, c in self.choices.items() if n in names
         ]
         status = "".join(f"<p>{escaped(line)}</p>" for line in lines)
-        return self.gr.update(visible=who[1] in self.choices), status
+        return self.gr.update(visible=names[1] in self.choices), status
 
-    def ask(self, past, path, question, *who):
+    def ask(self, past, path, question, *names):
         """Both chats, their content, and the meal, as they grow, for one session."""
         with self.notes():
             if not path:
                 raise ValueError(NO_PICTURE)
             picture = photos.decode(photos.uploaded(path), where="The picture")
-        drawn = any(np.array_equal(picture, seen) for seen in self.examples)
+        drawn = any(np.array_equal(picture, drawing) for drawing in self.examples)
         chats, meal = list(past), {}
-        for turn, name in enumerate(who):
+        for turn, name in enumerate(names):
             if name not in self.choices:
                 continue
             choice = self.choices[name]
@@ -209,31 +193,34 @@ class Page:
             guess = "" if drawn or choice.seen != DRAWINGS else "It has seen no photo."
             if guess:
                 before.append(alert(NOTICE.format(name, choice.seen)))
-            for answer, found, doubt in conversation(choice, question, picture):
+            for answer, looked_up, doubt in conversation(choice, question, picture):
                 chats[turn] = [*before, answer]
                 if turn == 0:
-                    meal = {"found": found, "model": name, "why": guess or doubt}
+                    meal = {"portions": looked_up, "model": name, "why": guess or doubt}
                 yield *map(chat_html, chats), chats, meal
 
     def _meal(self, meal, changed):
-        """What was found, with grams to correct, and a button that logs it."""
-        gr, found = self.gr, meal.get("found")
-        gr.HTML("<h2>This meal</h2>" + ("" if found else "<p>Not looked up yet.</p>"))
-        if not found:
+        """What was looked up, with grams to correct, and a button that logs it."""
+        gr, shown = self.gr, meal.get("portions")
+        gr.HTML("<h2>This meal</h2>" + ("" if shown else "<p>Not looked up yet.</p>"))
+        if not shown:
             return
-        text, plot = _drawn(found)
+        text, plot = _drawn(shown)
         with gr.Row():
             text, plot = gr.Markdown(text, elem_classes="food-table"), gr.HTML(plot)
         with gr.Row():
-            grams = [(p["grams"], f"Grams of {words(p['food'])}") for p in found]
-            fields = [gr.Number(n, label=of, interactive=True) for n, of in grams]
+            labels = [f"Grams of {views.words(p['food'])}" for p in shown]
+            fields = [
+                gr.Number(p["grams"], label=label, interactive=True)
+                for p, label in zip(shown, labels, strict=True)
+            ]
         check = f"{meal['why']} I have looked at it myself: log it."
         yes = gr.Checkbox(label=check, visible=bool(meal["why"]), interactive=True)
         save = gr.Button("Log this meal", variant="primary")
 
         def correct(*grams):
             with self.notes():
-                return _drawn(list(map(meal_log.scaled, found, grams)))
+                return _drawn(list(map(meal_log.scaled, shown, grams)))
 
         def log(count, agreed, *grams):
             with self.notes():
@@ -245,10 +232,10 @@ class Page:
         save.click(log, [changed, yes, *fields], [changed, save])
 
     def log_meal(self, meal, agreed, grams):
-        """Logs what was found in these grams; ValueError where a yes is missing."""
+        """Logs what was looked up in these grams; ValueError where a yes is missing."""
         if meal["why"] and not agreed:
             raise ValueError(f"Not logged: {meal['why']} Say yes above, or ask anew.")
-        self.log.add_all(zip(meal["found"], grams, strict=True), meal["model"])
+        self.log.add_all(zip(meal["portions"], grams, strict=True), meal["model"])
 
     def _diary(self, changed):
         """Today's meals, each to be corrected or deleted, their sum, and the week.
@@ -268,21 +255,21 @@ class Page:
                     self._logged(meal, changed)
                 sums = ("in all today", meal_log.total([m.portion for m in meals]))
                 look = {"elem_classes": "food-table", "visible": bool(meals)}
-                gr.Markdown(table([sums]), **look)
+                gr.Markdown(views.table([sums]), **look)
             with gr.Column(scale=2, min_width=320, visible=any(energy.values())):
-                gr.HTML(f"<h2>The week</h2>{plotting.image(*week(energy))}")
+                gr.HTML(f"<h2>The week</h2>{plotting.image(*views.week(energy))}")
 
     def _logged(self, meal, changed):
-        gr, food, logged = self.gr, words(meal.portion["food"]), meal.portion["grams"]
+        gr, food = self.gr, views.words(meal.portion["food"])
         label = f"{meal.time[11:16]} {food}, grams ({meal.model})"
         with gr.Row():  # with a key, a control keeps the focus when it is shown anew
-            grams = gr.Number(
-                logged, label=label, key=meal.id, scale=3, interactive=True
-            )
-            delete = gr.Button(f"Delete {food}", size="sm", key=-meal.id, min_width=120)
+            look = {"label": label, "key": meal.id, "scale": 3, "interactive": True}
+            grams = gr.Number(meal.portion["grams"], **look)
+            look = {"size": "sm", "key": -meal.id, "min_width": 120}
+            delete = gr.Button(f"Delete {food}", **look)
 
         def correct(count, grams):
-            if grams == logged:
+            if grams == meal.portion["grams"]:
                 return count
             with self.notes():
                 self.log.edit(meal.id, grams)
@@ -297,23 +284,21 @@ class Page:
         delete.click(remove, changed, changed)
 
 
-def _drawn(found):
-    """Table and plot of a meal."""
-    columns = [(f"{words(p['food'])}, {p['grams']:g} g", p) for p in found]
-    if len(found) > 1:
-        columns.append(("together", meal_log.total(found)))
-    return table(columns), plotting.image(*macros(found))
+def _drawn(shown):
+    """Table and plot of the portions of a meal."""
+    columns = [(f"{views.words(p['food'])}, {p['grams']:g} g", p) for p in shown]
+    if len(shown) > 1:
+        columns.append(("together", meal_log.total(shown)))
+    return views.table(columns), plotting.image(*views.macros(shown))
 
 
 class _Lazy:
-    """The backend of a choice, made when it is asked.
+    """The backend of a choice, made when it is asked, and its last conversation."""
 
-    talk: its conversation, once there is one, which may know `tokens` and `certainty`.
-    """
+    name, talk = "", None
 
     def __init__(self, choice):
-        self.choice, self.talk = choice, None
-        self.name = ""
+        self.choice = choice
 
     def begin(self, question, picture):
         self.talk = self.choice.make().begin(question, picture)
@@ -321,60 +306,54 @@ class _Lazy:
 
 
 def conversation(choice, question, picture):
-    """Asks a model; its clock stands while it waits for others.
+    """Asks a model.
 
     Args:
       choice: a `models.Choice`. question, picture: see `chat.converse`.
     Yields:
       Before and with each event: (what has happened so far, as HTML; the portions that
-      were found; why they are in doubt, or "").
+      were looked up; why they are in doubt, or "").
     """
-    backend, seconds = _Lazy(choice), 0.0
-    events: list = []
-    shown: list[str] = []
-    coming = converse(backend, question, picture, [TOOL])
+    backend, events, shown, doubt = _Lazy(choice), [], [], ""
+    steps = converse(backend, question, picture, [TOOL])
     yield "<p>Looks at the plate …</p>", [], ""
     while not events or events[-1].kind not in ("answer", "error"):
         with choice.lock:
-            start = time.perf_counter()
-            events.append(next(coming))
-            seconds += time.perf_counter() - start
-        certainty = getattr(backend.talk, "certainty", None)
-        tokens = getattr(backend.talk, "tokens", None)
-        unsure = certainty is not None and certainty < choice.sure
-        spent = f"{seconds:.1f} s, {'unknown' if tokens is None else tokens} tokens"
+            events.append(next(steps))
+        # A server does not tell how certain its model is.
+        if getattr(backend.talk, "certainty", None) is not None:
+            doubt = "It is not sure." if backend.talk.certainty < choice.sure else ""
         if events[-1].kind == "result" and events[-1].call is not None:
             shown.pop()  # the call, which is shown with its result
-        shown.append(message(events, unsure, spent))
-        yield "".join(shown), portions(events), "It is not sure." if unsure else ""
+        shown.append(message(events, doubt))
+        yield "".join(shown), portions(events), doubt
 
 
-def message(events, unsure=False, spent=""):
+def message(events, doubt=""):
     """The last of a conversation's events: a step that folds, or the end.
 
     Args:
       events: of `chat.converse`, in order.
-      unsure: whether the model is in doubt.
-      spent: time and tokens, below the end.
+      doubt: why the model is in doubt, or "".
     """
-    event, found = events[-1], _foods(events[-1:])
+    event, looked_up = events[-1], _foods(events[-1:])
     if event.kind == "answer":
-        answer = escaped(("I am not sure. " if unsure else "") + sentence(events))
-        return f"<p class='food-answer'>{answer}</p><p class='food-spent'>{spent}</p>"
+        answer = ("I am not sure. " if doubt else "") + sentence(events)
+        return f"<p class='food-answer'>{escaped(answer)}</p>"
     if event.kind == "error":
         return alert(f"That did not work. {event.text}")
     if event.kind == "said":
         return _step("Said first", event.text)
-    call = call_text(event.call)
+    call = views.call_text(event.call)
     if event.kind == "call":
         return _step("Looks it up …", call, "open")
-    title = f"Looked up {found}" if found else "The look-up failed"
-    return _step(title, f"{call}\n→ {result_text(event.result)}")
+    title = f"Looked up {looked_up}" if looked_up else "The look-up failed"
+    return _step(title, f"{call}\n→ {views.result_text(event.result)}")
 
 
 def escaped(text):
     """A text without a letter that HTML or a template of Gradio would act on."""
-    return html.escape(shortened(text)).replace("{", "&#123;")
+    return html.escape(views.shortened(text)).replace("{", "&#123;")
 
 
 def alert(text):
@@ -384,8 +363,8 @@ def alert(text):
 
 def question_html(question, picture, name):
     """What a person asked, with the picture, and whom."""
-    shown = picture_html(picture, "Your plate", width=110)
-    whom = f"<p class='food-spent'>to {escaped(name)}</p>"
+    shown = views.picture_html(picture, "Your plate", width=110)
+    whom = f"<p class='food-whom'>to {escaped(name)}</p>"
     return f"<div class='food-asked'>{shown}<p>{escaped(question)}</p>{whom}</div>"
 
 
@@ -407,22 +386,20 @@ def sentence(events):
 
     Where the model's number differs from the table's, both are said.
     """
-    text, found = events[-1].text.strip(), portions(events)
+    text, looked_up = events[-1].text.strip(), portions(events)
     if text == food_rewards.NO_FOOD:
         return "I see no food in this picture."
     if not (number := NUMBER.fullmatch(text.rpartition("\n")[2].strip())):
         return text
-    if not found:
+    if not looked_up:
         return f"I say {number[1]} kcal, but I looked nothing up: do not rely on it."
-    kcal = meal_log.total(found)["kcal"]
+    kcal, foods = meal_log.total(looked_up)["kcal"], _foods(events)
     if abs(float(number[1].replace(",", "")) - kcal) < 0.5:
-        return f"There are {kcal:g} kcal in {_foods(events)}."
-    return (
-        f"I wrote {number[1]} kcal, which is wrong: the table has {kcal:g} kcal for "
-        f"{_foods(events)}."
-    )
+        return f"There are {kcal:g} kcal in {foods}."
+    wrong = f"I wrote {number[1]} kcal, which is wrong"
+    return f"{wrong}: the table has {kcal:g} kcal for {foods}."
 
 
 def _foods(events):
-    found = portions(events)
-    return " and ".join(f"{p['grams']:g} g of {words(p['food'])}" for p in found)
+    foods = [f"{p['grams']:g} g of {views.words(p['food'])}" for p in portions(events)]
+    return " and ".join(foods)

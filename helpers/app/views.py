@@ -22,20 +22,25 @@ LONGEST_SHOWN = 2_000  # characters of one event
 MACROS = {"carbohydrate": 4, "fat": 9, "protein": 4}  # kcal per gram (Atwater)
 
 
+def png_url(picture, side):
+    """A picture, uint8 (H, W, 3), as the URL of a PNG of at most `side` pixels."""
+    image, file = Image.fromarray(picture), io.BytesIO()
+    image.thumbnail((side, side))
+    image.save(file, "PNG")
+    return _url(file.getvalue())
+
+
 def picture_html(picture, alt, *, width=240):
     """A picture, uint8 (H, W, 3), as wide as the screen allows, `width` at most."""
-    image, file = Image.fromarray(picture), io.BytesIO()
-    image.thumbnail((2 * width, 2 * width))
-    image.save(file, "PNG")
-    drawn = "image-rendering:pixelated" if image.width < 100 else ""
-    return _img(file.getvalue(), alt, f"width:{width}px;{drawn}")
+    drawn = "image-rendering:pixelated" if picture.shape[1] < 100 else ""
+    return _img(png_url(picture, 2 * width), alt, f"width:{width}px;{drawn}")
 
 
 def app_picture():
     """The picture of the app that comes with the course: (HTML, what it shows)."""
     data = APP_PICTURE.read_bytes()
     alt = Image.open(io.BytesIO(data)).info["Description"]
-    return _img(data, alt, f"width:{APP_WIDTH}px"), alt
+    return _img(_url(data), alt, f"width:{APP_WIDTH}px"), alt
 
 
 def event_html(event):
@@ -69,12 +74,13 @@ def beside_html(picture, alt, events_by_model):
     )
 
 
-def _img(data, alt, style):
-    encoded = base64.b64encode(data).decode()
-    return (
-        f'<img alt="{html.escape(alt, quote=True)}" style="max-width:100%;'
-        f'background:white;{style}" src="data:image/png;base64,{encoded}">'
-    )
+def _url(png):
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _img(url, alt, style):
+    style = f"max-width:100%;background:white;{style}"
+    return f'<img alt="{html.escape(alt, quote=True)}" style="{style}" src="{url}">'
 
 
 def words(food):
@@ -97,8 +103,8 @@ def call_text(call):
 
 def result_text(result):
     """The result of a tool, or its error, on one line."""
-    if not result or "error" in result:
-        return f"an error: {(result or {}).get('error', 'nothing')}"
+    if result is None or "error" in result:
+        return f"an error: {(result or {}).get('error', '')}"
     return ", ".join(f"{name} {value}" for name, value in result.items())
 
 

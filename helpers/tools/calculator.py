@@ -14,7 +14,7 @@ import operator
 import re
 from fractions import Fraction
 
-from helpers.tools.tool import Tool
+from helpers.tools.tool import Tool, schema_of
 
 LONGEST_SUM = 120  # characters
 LONGEST_VALUE = 15
@@ -24,7 +24,7 @@ _SUM_TOKEN = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+|//|[-+*/()]")
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _OPERATORS |= {"/": operator.truediv, "//": operator.floordiv}
 _SIGNS = {"+": "plus", "-": "minus"}  # before a number
-_BINDS = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
+_BINDS = {")": 0, "+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "plus": 3, "minus": 3}
 
 
 def calculate(expression):
@@ -69,8 +69,8 @@ def _sum(tokens):
     Dijkstra's two stacks in place of recursion: whether parentheses are too many must
     not hang on the stack that the caller has left.
     """
-    values, waiting, wants_number = [], [], True
-    for token in tokens:
+    values, waiting, wants_number = [], ["("], True
+    for token in [*tokens, ")"]:
         if wants_number and (token == "(" or token in _SIGNS):
             waiting.append(_SIGNS.get(token, token))
         elif wants_number:
@@ -78,20 +78,16 @@ def _sum(tokens):
                 return None
             values.append(Fraction(token))
             wants_number = False
-        elif token == ")":
-            while waiting[-1] != "(":
-                _apply(waiting.pop(), values)
-            waiting.pop()
-        elif token in _OPERATORS:
-            while waiting and _BINDS.get(waiting[-1], 0) >= _BINDS[token]:
-                _apply(waiting.pop(), values)
-            waiting.append(token)
-            wants_number = True
         else:
-            return None
-    while waiting:
-        _apply(waiting.pop(), values)
-    return None if wants_number else values[0]
+            binds = _BINDS[token]  # a KeyError for what is no operator
+            while waiting[-1] != "(" and _BINDS[waiting[-1]] >= binds:
+                _apply(waiting.pop(), values)
+            if token == ")":
+                waiting.pop()
+            else:
+                waiting.append(token)
+                wants_number = True
+    return None if waiting or wants_number else values[0]
 
 
 def _apply(operation, values):
@@ -107,34 +103,23 @@ OPEN, STOP, CLOSE = "<<", "=", ">>"
 REFUSED = "?"
 LONGEST_RESULT = LONGEST_VALUE + len(CLOSE)  # characters
 
-SCHEMA = {
-    "type": "function",
-    "function": {
-        "name": "calculate",
-        "description": "The value of a sum: numbers joined by + - * / // and ().",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "expression": {
-                    "type": "string",
-                    "description": "Such as (16-3-4)*2.",
-                    "minLength": 1,
-                    "maxLength": LONGEST_SUM,
-                },
-            },
-            "required": ["expression"],
-            "additionalProperties": False,
-        },
+SCHEMA = schema_of(
+    "calculate",
+    "The value of a sum: numbers joined by + - * / // and ().",
+    expression={
+        "type": "string",
+        "description": "Such as (16-3-4)*2.",
+        "minLength": 1,
+        "maxLength": LONGEST_SUM,
     },
-}
+)
 
 
 def _run(expression):
     value = calculate(expression)
-    if value is None:
-        return {"error": "this is no sum of plain numbers, or it has no value"}
-    if (text := written(value)) is None:
-        return {"error": "the value is too large or too small to be written down"}
+    text = None if value is None else written(value)
+    if text is None:
+        return {"error": "this is no sum of plain numbers, or its value is not short"}
     return {"value": text}
 
 

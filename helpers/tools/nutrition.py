@@ -8,12 +8,12 @@ call is told to the model, which may do better in its next one.
 import csv
 import difflib
 import functools
-import io
+import re
 import unicodedata
 
 from helpers import runtime
-from helpers.tools import grammars
-from helpers.tools.tool import Tool
+from helpers.tools.calls import Grammar, Malformed
+from helpers.tools.tool import Tool, schema_of
 
 TABLE = runtime.ROOT / "data" / "nutrition.csv"
 NUTRIENTS = ("kcal", "protein", "fat", "carbohydrate", "sugar", "fibre", "salt")
@@ -22,32 +22,22 @@ DIGITS = {"kcal": None, "salt": 2}  # all others: 1
 LONGEST_NAME = 60
 MOST_GRAMS = 5000
 
-SCHEMA = {
-    "type": "function",
-    "function": {
-        "name": "lookup_nutrition",
-        "description": "Total nutrition of a portion of one food: kcal, and grams of "
-        "protein, fat, carbohydrate, sugar, fibre and salt.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "food": {
-                    "type": "string",
-                    "description": "Name of the food, for example pizza.",
-                    "maxLength": LONGEST_NAME,
-                },
-                "grams": {
-                    "type": "number",
-                    "description": "Weight of the portion in grams.",
-                    "exclusiveMinimum": 0,
-                    "maximum": MOST_GRAMS,
-                },
-            },
-            "required": ["food", "grams"],
-            "additionalProperties": False,
-        },
+SCHEMA = schema_of(
+    "lookup_nutrition",
+    "Total nutrition of a portion of one food: kcal, and grams of protein, fat, "
+    "carbohydrate, sugar, fibre and salt.",
+    food={
+        "type": "string",
+        "description": "Name of the food, for example pizza.",
+        "maxLength": LONGEST_NAME,
     },
-}
+    grams={
+        "type": "number",
+        "description": "Weight of the portion in grams.",
+        "exclusiveMinimum": 0,
+        "maximum": MOST_GRAMS,
+    },
+)
 
 
 def lookup_nutrition(food, grams):
@@ -88,54 +78,30 @@ def _look_up(food, grams):
 
 TOOL = Tool(SCHEMA, _look_up)
 
-# How the course's tiny models call it.
-TINY_SHORT = grammars.Short("lookup", SCHEMA, example="pizza 150", field="kcal")
-TINY = grammars.tiny_grammar([TINY_SHORT])
-
 
 def canonical(food):
     """The Food-101 class that a name stands for; None: it stands for none."""
     return names().get(_key(food))
 
 
+@functools.cache
 def foods():
-    """The table as it is now: {Food-101 class: dict}, per 100 g, "serving" in grams.
-
-    Raises:
-      FileNotFoundError: data/nutrition.csv is missing.
-    """
-    return _foods(TABLE.read_bytes())
-
-
-@functools.lru_cache(maxsize=4)
-def _foods(table):
-    rows = list(csv.DictReader(io.StringIO(table.decode("utf-8"), newline="")))
-    for row in rows:
+    """The table: {Food-101 class: dict}, per 100 g, "serving" in grams."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    for row in rows.values():
         row.update({column: float(row[column]) for column in COLUMNS})
-        row["aliases"] = tuple(filter(None, row["aliases"].split(";")))
-    return {row["name"]: row for row in rows}
+    return rows
 
 
+@functools.cache
 def names():
-    """{every name, as keys are written: the Food-101 class it stands for}.
-
-    Raises:
-      ValueError: a name stands for two.
-    """
-    return _names(TABLE.read_bytes())
-
-
-@functools.lru_cache(maxsize=4)
-def _names(table):
-    known: dict[str, str] = {}
-    for food, row in _foods(table).items():
-        for name in (food, *row["aliases"]):
-            if known.setdefault(_key(name), food) != food:
-                raise ValueError(
-                    f"{name!r} stands for both {known[_key(name)]} and {food} in "
-                    f"{TABLE}. Take it out of the aliases of one."
-                )
-    return known
+    """{every name, as keys are written: the Food-101 class it stands for}."""
+    return {
+        _key(name): food
+        for food, row in foods().items()
+        for name in (food, *filter(None, row["aliases"].split(";")))
+    }
 
 
 def suggestions(key):
@@ -157,3 +123,36 @@ def _key(food):
     letters = (c for c, kind in zip(plain, kinds, strict=True) if kind != "M")
     words = "".join(letters).replace("_", " ").replace("-", " ").split()
     return " ".join(words) or None
+
+
+# --- how the course's tiny models call it: short, and read letter by letter ---
+
+_LETTER = r"[^<>\s\ud800-\udfff]"  # no half of a character
+_LOOKUP = re.compile(
+    rf"<<lookup ({_LETTER}+(?: {_LETTER}+){{0,7}}) ([1-9][0-9]{{0,3}})>>"
+)
+
+
+def _read(text, position):
+    call = _LOOKUP.match(text, position, position + 100)
+    if call is None:
+        raise Malformed("it is not lookup, a food and whole grams, between << and >>")
+    return [(TOOL.name, {"food": call[1], "grams": int(call[2])})], call.end()
+
+
+def _shown(result, call=None):
+    if "kcal" in result:
+        return f"kcal {result['kcal']}"
+    close = result.get("suggestions")
+    return f"error, try {close[0].replace('_', ' ')}" if close else "error"
+
+
+TINY = Grammar(
+    name="The tiny model",
+    begin=re.compile(r"<<(?![-+.(0-9])"),  # <<48/2=24>> is a calculation
+    read=_read,
+    write=lambda name, of: f"<<lookup {of['food']} {of['grams']}>>",
+    form="<<lookup pizza 150>>",
+    between="",
+    show=_shown,
+)

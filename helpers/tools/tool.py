@@ -7,16 +7,22 @@ a result with an "error" that the model can learn from; nothing is raised.
 
 import functools
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.tools.calls import Call, Verdict
+from helpers.tools.calls import Call, Verdict, strict_json
 
 LONGEST_RESULT = 20_000  # characters of JSON
 LONGEST_ERROR = 160  # characters of a message about arguments
+_NO_SCHEMA = (
+    "This is no schema of a tool: {}. Write "
+    '{{"type": "function", "function": {{"name": …, "description": …, '
+    '"parameters": {{"type": "object", "properties": …}}}}}}.'
+)
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,10 @@ class Tool:
     def __post_init__(self):
         try:
             parameters = self.schema["function"]["parameters"]
-            names = [self.name, *parameters.get("properties", {})]
-            if parameters["type"] != "object":
-                raise ValueError("its parameters are no object")
-            if bad := [n for n in names if not (n.isidentifier() and len(n) <= 64)]:
-                raise ValueError(f"{bad[0]!r:.80} is no name of 64 letters, digits, _")
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            names = [self.name, *parameters["properties"]]
+            if not all(re.fullmatch(r"\w{1,64}", name) for name in names):
+                raise ValueError("names are letters, digits and _, 64 at most")
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(_NO_SCHEMA.format(error)) from None
 
     @property
@@ -60,30 +64,19 @@ class Tool:
         Returns:
           What `run` gave, a dict of strict JSON; or {"error": what to do better}.
         """
-        arguments, error = self._checked(arguments)
-        if error:
-            return {"error": error[:LONGEST_ERROR]}
+        arguments, _ = _json_copy(arguments)
+        if arguments is None:
+            return {"error": f"{self.name}: the arguments are no JSON"}
+        for problem in self.validator().iter_errors(arguments):
+            where = ".".join(map(str, problem.absolute_path)) or self.name
+            return {"error": f"{where}: {problem.message}"[:LONGEST_ERROR]}
         try:
-            result = self.run(**arguments)
+            result, text = _json_copy(self.run(**arguments))
         except (Exception, SystemExit) as error:
             return {"error": f"the tool failed: {type(error).__name__}"}
-        result, text = _json_copy(result)
-        if not isinstance(result, dict):
-            return {"error": "the tool failed: its result is no JSON object"}
-        if len(text) > LONGEST_RESULT:
-            return {"error": "the tool failed: its result is too long"}
+        if not isinstance(result, dict) or len(text) > LONGEST_RESULT:
+            return {"error": "the tool failed: its result is no JSON object, or long"}
         return result
-
-    def _checked(self, arguments):
-        """(a copy of the arguments, what is wrong with them or None)."""
-        copy, _ = _json_copy(arguments)
-        if copy is None:
-            return None, f"{self.name}: the arguments are no JSON"
-        first = next(iter(self.validator().iter_errors(copy)), None)
-        if first is None:
-            return copy, None
-        where = ".".join(map(str, first.absolute_path)) or self.name
-        return None, f"{where}: {first.message}"
 
     def validator(self):
         """What checks arguments; a ValueError where the schema is none."""
@@ -94,19 +87,12 @@ class Tool:
 def _validator(parameters):
     from jsonschema import Draft202012Validator, SchemaError  # takes three seconds
 
-    schema = json.loads(parameters) | {"additionalProperties": False}
+    schema = json.loads(parameters) | {"type": "object", "additionalProperties": False}
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(_NO_SCHEMA.format(error.message)) from None
     return Draft202012Validator(schema)
-
-
-_NO_SCHEMA = (
-    "This is no schema of a tool: {}. Write "
-    '{{"type": "function", "function": {{"name": …, "description": …, '
-    '"parameters": {{"type": "object", "properties": …}}}}}}.'
-)
 
 
 def tool(function) -> Tool:
@@ -122,11 +108,22 @@ def tool(function) -> Tool:
     return Tool(schema, function)
 
 
+def schema_of(name: str, description: str, **arguments: dict) -> dict:
+    """The schema of a tool whose arguments, {name: JSON schema}, are all required."""
+    parameters = {
+        "type": "object",
+        "properties": arguments,
+        "required": list(arguments),
+        "additionalProperties": False,
+    }
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 def _json_copy(value):
     """(what a reader of the value's JSON has, the JSON); (None, "") if that differs."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode()
+        text = strict_json(value)
         copy = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None, ""
@@ -137,13 +134,10 @@ def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     """{name: tool} of tools, in their order.
 
     Raises:
-      TypeError: one is no Tool.
       ValueError: two have the same name, or one has no valid schema.
     """
     named: dict[str, Tool] = {}
     for each in tools:
-        if not isinstance(each, Tool):
-            raise TypeError(f"{each!r} is no tool: pass a list of Tool(schema, run).")
         each.validator()
         if named.setdefault(each.name, each) is not each:
             raise ValueError(f"Two tools are called {each.name}: rename one of them.")
@@ -160,7 +154,7 @@ def run_call(tools: Iterable[Tool], call: Call) -> dict:
 
 
 def run_side_by_side(
-    tools: Iterable[Tool], calls: Sequence[Call], seconds: float
+    tools: Sequence[Tool], calls: Sequence[Call], seconds: float
 ) -> list[dict]:
     """The results of calls that run at once, one per call.
 
@@ -169,7 +163,6 @@ def run_side_by_side(
       calls: in any number.
       seconds: for all of them together; a late result is an error.
     """
-    tools = by_name(tools).values()
     results = [{"error": f"no result within {seconds:g} s"} for _ in calls]
 
     def run(index, call):
@@ -177,7 +170,7 @@ def run_side_by_side(
 
     # Daemons: a tool that hangs must not keep the process from ending.
     threads = [
-        threading.Thread(target=functools.partial(run, *item), daemon=True)
+        threading.Thread(target=run, args=item, daemon=True)
         for item in enumerate(calls)
     ]
     for thread in threads:

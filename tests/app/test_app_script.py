@@ -5,7 +5,7 @@ import pytest
 from helpers.app import models, page
 from scripts import app
 
-ASKED = ["--server", "the teacher", "http://127.0.0.1:9/v1", "big"]
+SERVER = ["--server", "the teacher", "http://127.0.0.1:9/v1", "big"]
 
 
 @pytest.fixture
@@ -19,36 +19,27 @@ def opened(monkeypatch):
     return calls
 
 
-def test_servers_stand_beside_the_courses_models(opened):
-    app.main(["--port", "7000", *ASKED, "--server", "b", "http://b/v1", "small"])
+def test_servers_stand_beside_the_courses_models(opened, monkeypatch):
+    monkeypatch.setenv("TEACHERS_KEY", "secret")
+    words = [*SERVER, "TEACHERS_KEY", "--server", "b", "http://b/v1", "small"]
+    app.main(["--port", "7000", *words])
     (((choices,), how),) = opened
     assert list(choices) == [*models.STUDENTS, "the teacher", "b"]
-    backend = choices["the teacher"].make()
+    backend, other = choices["the teacher"].make(), choices["b"].make()
     assert (backend.base_url, backend.model) == ("http://127.0.0.1:9/v1", "big")
-    assert backend.key == "" and choices["b"].make().model == "small"
+    assert backend.key == "secret", "that of the environment"
+    assert other.key == "" and other.model == "small"
     assert how == {"host": "127.0.0.1", "port": 7000, "share": False, "wait": True}
 
 
-def test_a_key_is_that_of_the_environment_and_of_its_own_server(opened, monkeypatch):
-    monkeypatch.setenv("TEACHERS_KEY", "secret")
-    app.main([*ASKED, "TEACHERS_KEY", "--server", "b", "http://b/v1", "small"])
-    (((choices,), _),) = opened
-    assert choices["the teacher"].make().key == "secret"
-    assert choices["b"].make().key == ""
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (ASKED[:-1], "NAME ADDRESS MODEL"),
-        ([*ASKED, "KEY", "more"], "NAME ADDRESS MODEL"),
-        ([*ASKED, "NO_SUCH_KEY"], "NO_SUCH_KEY is not in the environment"),
-    ],
-)
-def test_what_is_no_server_is_refused(opened, capsys, words, said):
-    with pytest.raises(SystemExit):
-        app.main(words)
-    assert said in capsys.readouterr().err and not opened
+def test_what_is_no_server_is_refused(opened, capsys):
+    for words, reason in (
+        (SERVER[:-1], "NAME ADDRESS MODEL"),
+        ([*SERVER, "NO_SUCH_KEY"], "NO_SUCH_KEY is not in the environment"),
+    ):
+        with pytest.raises(SystemExit):
+            app.main(words)
+        assert reason in capsys.readouterr().err and not opened
 
 
 def test_a_model_for_photos_is_offered_where_there_is_a_tpu(

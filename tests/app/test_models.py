@@ -22,7 +22,7 @@ from helpers.app.chat import converse
 from helpers.app.models import LocalModel
 from helpers.batches import images, prompt_batches
 from helpers.generation.tool_use import ToolUse
-from helpers.model import count_params, lora, weights
+from helpers.model import lora, weights
 from helpers.model.vision_config import BUDGETS
 from helpers.recipes import food101, maths, presets
 from helpers.tasks.food import food_traces
@@ -31,7 +31,7 @@ from helpers.text.tokenizer import train_tokenizer
 from helpers.tools import GEMMA4, Call, Verdict, nutrition
 
 TOKENIZER = train_tokenizer(["How many kcal are in 150 g of this?"] * 3, size=300)
-BUDGET, HEARD = 6, 120
+BUDGET, RESULTS = 6, 120
 
 
 class Chatty:
@@ -79,7 +79,7 @@ def often_ends(monkeypatch):
 
 
 def backend(sees=True, grammar=None, seed=0, **settings):
-    settings = {"max_tokens": BUDGET, "max_result_tokens": HEARD} | settings
+    settings = {"max_tokens": BUDGET, "max_result_tokens": RESULTS} | settings
     return LocalModel(
         model(sees, seed), TOKENIZER, grammar or Chatty(), "tiny", **settings
     )
@@ -100,7 +100,7 @@ def rolled_out(question, picture, seed):
             vision=vision,
         )
     )
-    use = ToolUse(Chatty(), TOOLS, turns=models.TURNS, max_result_tokens=HEARD)
+    use = ToolUse(Chatty(), TOOLS, turns=models.TURNS, max_result_tokens=RESULTS)
     keys = jax.random.split(jax.random.key(0), (1, 1))
     answers = use.answers(
         model(True, seed), TOKENIZER, prompt, keys, max_tokens=BUDGET, temperature=0
@@ -110,11 +110,10 @@ def rolled_out(question, picture, seed):
 
 def test_it_says_what_the_rollouts_say(often_ends):
     endings, texts = set(), {}
-    for seed, shown in itertools.product(range(6), range(2)):
+    for seed, shown in itertools.product(range(4), range(2)):
         picture = tiny_vision.pictures(seed=shown)
         trace, ended = rolled_out("What is it?", picture, seed)
-        talk = converse(backend(seed=seed), "What is it?", picture, TOOLS)
-        happened = list(talk)
+        happened = list(converse(backend(seed=seed), "What is it?", picture, TOOLS))
         calls = [(e.call, e.result) for e in happened if e.kind == "result" and e.call]
         assert tuple(calls) == trace.calls
         endings.add(happened[-1].kind)
@@ -123,26 +122,17 @@ def test_it_says_what_the_rollouts_say(often_ends):
             assert happened[-1].text == trace.answer
         elif not ended:
             assert "did not end its turn" in happened[-1].text
-    assert any(len(said) > 1 for said in texts.values()), "it does not look"
+    assert any(len(seen) > 1 for seen in texts.values()), "it does not look"
     assert endings == {"answer", "error"}
-    assert any("tool:" in text for said in texts.values() for text in said)
+    assert any("tool:" in text for seen in texts.values() for text in seen)
 
 
-def test_a_model_that_cannot_see_says_so():
+def test_what_cannot_be_asked_says_so():
     (event,) = converse(backend(sees=False), "What is it?", tiny_vision.pictures(), [])
     assert event.kind == "error" and "cannot see" in event.text
-
-
-def test_a_question_that_is_too_long_says_so():
     words = "kcal " * models.BUCKETS[-1]
     (event,) = converse(backend(), words, tiny_vision.pictures(), [])
     assert event.kind == "error" and "fewer words" in event.text
-
-
-def test_an_endless_turn_says_so(monkeypatch):
-    monkeypatch.setattr(chat, "eos_ids", lambda tokenizer: ())
-    (event,) = converse(backend(), "What is it?", tiny_vision.pictures(), [])
-    assert event.kind == "error" and "within 6 tokens" in event.text
 
 
 def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
@@ -161,33 +151,24 @@ def test_a_long_result_is_an_error_and_a_short_limit_is_told(often_ends):
 
 
 def test_certainty_is_the_probability_of_the_first_turn():
-    """Held to the decoder in NumPy, token by token."""
+    """Compared with the decoder in NumPy, token by token."""
     folder = runtime.ROOT / "data" / "tiny" / "sft"
-    tokenizer, hf = (
-        chat.load_tokenizer(folder),
-        json.loads((folder / "config.json").read_text()),
-    )
-    asked = [{"role": "user", "content": "Tom has 2 pens and 3 pens. How many?"}]
+    tokenizer = chat.load_tokenizer(folder)
+    hf = json.loads((folder / "config.json").read_text())
+    question = "Tom has 2 pens and 3 pens. How many?"
     local = LocalModel(
         weights.load(folder), tokenizer, nutrition.TINY, "tiny", max_tokens=6
     )
-    talk = local.begin(asked[0]["content"], None)
-    assert talk.certainty is None and talk.tokens == 0
-    turn, certainty = talk.write(), talk.certainty
-    prompt = next(
-        prompt_batches.prompts(
-            [{"question": asked}], tokenizer, batch=1, buckets=(64,), seed=0
-        )
-    )
-    ids = prompt["prompt"][prompt["prompt_mask"] > 0].tolist()
+    talk = local.begin(question, None)
+    assert talk.certainty is None
+    turn = talk.write()
+    ids = list(chat.prompt_tokens(tokenizer, question))
+    assert turn.read == len(ids)
     tensors = load_file(folder / "model.safetensors")
     whole = naive_decoder.logprobs(tensors, hf, ids + turn.tokens.tolist())
-    own = whole[-turn.tokens.size :]
-    np.testing.assert_allclose(turn.logprobs, own, atol=1e-3)
-    assert certainty == pytest.approx(np.exp(own.sum()), rel=1e-3)
-    assert talk.tokens == turn.tokens.size == turn.logprobs.size
-    cut = turn.cut(2, tokenizer)
-    np.testing.assert_array_equal(cut.logprobs, turn.logprobs[:2])
+    expected = np.exp(whole[-turn.tokens.size :].sum())
+    assert talk.certainty == pytest.approx(expected, rel=1e-3)
+    assert turn.cut(2, tokenizer).tokens.tolist() == turn.tokens[:2].tolist()
 
 
 def test_the_largest_picture_leaves_room_for_a_question(families, monkeypatch):
@@ -212,28 +193,24 @@ def test_the_courses_models_are_told_of(monkeypatch, tmp_path):
     assert list(choices) == list(models.STUDENTS)
     for choice, stage in zip(choices.values(), models.STUDENTS.values(), strict=True):
         assert choice.seen == models.DRAWINGS and "not one photo" in choice.seen
-        model = weights.load(runtime.ROOT / "data" / "tiny" / stage, vision=True)
-        assert f"{count_params(model):,} weights, shipped" in choice.runs
+        assert choice.runs == f"on this computer: {stage}, shipped with the course"
         assert choice.sure == models.SURE[stage]
     first, second = choices.values()
     assert first.make() is first.make(), "it is loaded once"
     assert first.make().name == list(choices)[0]
     with first.lock:
         assert not first.lock.acquire(blocking=False), "it works for one at a time"
-        assert second.lock.acquire(blocking=False), (
-            "which is not the other one's matter"
-        )
+        assert second.lock.acquire(blocking=False), "which is no matter of the other's"
 
 
-@pytest.mark.parametrize("name", ["food_grpo", "gemma-3-4b-it"])
-def test_a_server_is_told_of_by_the_name_of_its_model(name):
-    choice = models.on_server("http://localhost:8000/v1", name, "secret")
-    known = name in models.STUDENTS.values()
-    assert choice.seen == (models.DRAWINGS if known else models.UNKNOWN)
-    assert choice.runs == f"on the server at http://localhost:8000/v1, as {name}"
-    assert "secret" not in repr(choice)
-    backend = choice.make()
-    assert (backend.model, backend.key) == (name, "secret")
+def test_a_server_is_told_of_by_the_name_of_its_model():
+    seen = {"food_grpo": models.DRAWINGS, "gemma-3-4b-it": models.UNKNOWN}
+    for name, sentence in seen.items():
+        choice = models.on_server("http://localhost:8000/v1", name, "secret")
+        assert choice.seen == sentence and "secret" not in repr(choice)
+        assert choice.runs == f"on the server at http://localhost:8000/v1, as {name}"
+        backend = choice.make()
+        assert (backend.model, backend.key) == (name, "secret")
 
 
 # A Gemma on real weights.
@@ -262,31 +239,30 @@ def save_adapters(preset, stage, value):
 
 
 @pytest.mark.slow
-def test_the_last_stage_that_was_trained_here_is_asked(preset):
+def test_the_last_stage_that_was_trained_here_is_asked(preset, monkeypatch):
     for stage, value in (("food_sft", 0.25), ("food_grpo", 0.5)):
         wanted = save_adapters(preset, stage, value)
         (choice,) = models.on_real_weights(preset).values()
         assert choice.runs.endswith(f"with the adapters of {stage}")
         assert choice.seen == models.TRAINED
-        backend = choice.make()
-        assert backend is choice.make(), "it is loaded once"
-        got = jax.tree.leaves(nnx.state(backend.model, lora.Adapter))
-        assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+    backend = choice.make()
+    assert backend is choice.make(), "it is loaded once"
+    got = jax.tree.leaves(nnx.state(backend.model, lora.Adapter))
+    assert all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+    monkeypatch.setattr(models, "_LocalConversation", lambda _, prompt, turns: prompt)
+    reads_what_the_lesson_lets_it_read(backend, preset)
 
 
-@pytest.mark.slow
-def test_it_reads_what_the_lesson_lets_it_read(preset):
+def reads_what_the_lesson_lets_it_read(backend, preset):
     """Token for token: picture, question, its end, and the tool in the template."""
-    (choice,) = models.on_real_weights(preset).values()
-    backend, picture = choice.make(), np.full((60, 90, 3), 90, np.uint8)
+    picture = np.full((60, 90, 3), 90, np.uint8)
     there = food101.Recipe(preset, backend.model, backend.tokenizer, [], [])
-    use = there.tools
+    use, sees = there.tools, backend.model.config.vision
     assert backend.grammar == use.grammar and backend.max_tokens == there.turn
     assert backend.max_result_tokens == use.max_result_tokens
     assert backend.schemas == use.schemas
     text = QUESTION + food101.form_of(backend.model.config).ask
     messages = images.shaped(food_traces.shown(text), [picture])
-    sees = backend.model.config.vision
     wanted = next(
         prompt_batches.prompts(
             [{"question": messages}],
@@ -299,17 +275,6 @@ def test_it_reads_what_the_lesson_lets_it_read(preset):
             tools=[nutrition.TOOL.schema],
         )
     )
-    read = []
-    backend._read = lambda messages, picture, turns=4, may_call=True: read.append(
-        messages
-    )
-    backend.begin(QUESTION, picture)
-    (told,) = read
-    ids = chat.prompt_tokens(
-        backend.tokenizer,
-        images.shaped(told, [picture]),
-        tools=backend.schemas,
-        vision=sees,
-    )
-    real = wanted["prompt"][wanted["prompt_mask"] > 0]
-    assert list(ids) == real.tolist()
+    prompt = backend.begin(QUESTION, picture)
+    ids = prompt["prompt"][prompt["prompt_mask"] > 0]
+    assert ids.tolist() == wanted["prompt"][wanted["prompt_mask"] > 0].tolist()

@@ -36,7 +36,7 @@ def test_what_models_say_is_escaped_in_a_notebook():
 
 
 def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
-    """Its words are those of a conversation that is held anew."""
+    """Its words are those of a new conversation."""
     folder = runtime.ROOT / "data" / "tiny" / "food_grpo"
     model, tokenizer = weights.load(folder, vision=True), chat.load_tokenizer(folder)
     student = models.LocalModel(model, tokenizer, nutrition.TINY, "student")
@@ -46,8 +46,8 @@ def test_the_picture_of_the_app_shows_what_the_shipped_student_does():
     assert [event.kind for event in events] == ["call", "result", "answer"]
     html, alt = views.app_picture()
     spoken = page.sentence(events)
-    for said in (question, *row["foods"], next(iter(models.STUDENTS)), spoken):
-        assert said in alt
+    for words in (question, *row["foods"], next(iter(models.STUDENTS)), spoken):
+        assert words in alt
     for row in views.table([("x", events[1].result)]).splitlines()[2:]:
         assert " ".join(row.replace("|", " ").split()) in alt
     size = Image.open(views.APP_PICTURE).size

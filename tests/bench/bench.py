@@ -22,7 +22,6 @@ megabytes are theirs divided by ours, tokens per second ours divided by theirs.
 """
 
 import argparse
-import csv
 import dataclasses
 import datetime
 import itertools
@@ -40,6 +39,10 @@ from case import Case
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts import tables  # noqa: E402
+
 TABLE = ROOT / "data" / "results" / "bench_cpu.csv"
 
 # What pip installs for each peer, in this order. PyTorch comes first: trl would ask
@@ -65,13 +68,6 @@ RATIOS = {
     "first_step_warm_ratio": ("first_step_warm_s", True),
     "peak_ratio": ("peak_mb", True),
 }
-# What the course set out to reach; the table says where it did.
-TARGETS = {
-    ("tunix", "64+64"): {"grpo_step_ratio": 3, "sft_ratio": 1.5, "peak_ratio": 1},
-    ("tunix", "256+64"): {"grpo_step_ratio": 5, "sft_ratio": 1.5, "peak_ratio": 1},
-    ("trl", "64+64"): {"grpo_step_ratio": 2, "sft_ratio": 1.5, "peak_ratio": 1},
-    ("trl", "256+64"): {"grpo_step_ratio": 3, "sft_ratio": 1.5, "peak_ratio": 1},
-}
 
 
 class BenchError(RuntimeError):
@@ -95,19 +91,15 @@ def environment(peer, requirements, folder=None, base="python3.11"):
         return python
     print(f"installing {peer} into {home} …", flush=True)
     made_with = shutil.which(base) or sys.executable
+    pip = [str(python), "-m", "pip", "install"]
     commands = [[made_with, "-m", "venv", "--clear", str(home)]]
-    commands += [
-        [str(python), "-m", "pip", "install", *names] for names in requirements
-    ]
-    for command in commands:
+    for command in commands + [[*pip, *names] for names in requirements]:
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
-            said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-15:])
             raise BenchError(
-                f"{peer} could not be installed, so it cannot be compared.\n"
-                f"This ended with {run.returncode}: {' '.join(command)}\n{said}\n"
-                "Mend the cause (network? disk? Python 3.11?) and run it again, or "
-                "leave this peer out with --peers."
+                f"{peer} could not be installed: {' '.join(command)}\n"
+                f"{(run.stdout + run.stderr)[-2000:]}\nMend the cause, or leave this "
+                "peer out with --peers."
             )
     done.write_text(json.dumps(list(requirements)))
     return python
@@ -124,7 +116,7 @@ def measure(library, python, case, cache):
     Raises:
       BenchError: the script failed; the message ends with its last lines.
     """
-    command = [str(python), str(HERE / SCRIPTS[library]), *case.flags()]
+    command = [str(python), str(HERE / SCRIPTS[library]), json.dumps(vars(case))]
     settings = {
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(cache),
@@ -135,10 +127,7 @@ def measure(library, python, case, cache):
         command, env=os.environ | settings, capture_output=True, text=True
     )
     if run.returncode:
-        said = "\n".join(run.stderr.strip().splitlines()[-15:])
-        raise BenchError(
-            f"{library} ended with {run.returncode}: {' '.join(command)}\n{said}"
-        )
+        raise BenchError(f"{' '.join(command)}\n{run.stderr[-2000:]}")
     figures = json.loads(run.stdout.strip().splitlines()[-1])
     print(
         f"  {library:5}  GRPO step {figures['grpo_cpu_s']:.2f} CPU-s, first "
@@ -211,36 +200,6 @@ def compare(case, pythons, rounds, cores):
     return [row(peer, case, *both, cores) for peer, both in runs.items()]
 
 
-def write(rows, path):
-    """Write the table, to the side first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    with aside.open("w", newline="") as file:
-        table = csv.DictWriter(file, rows[0], lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    aside.rename(path)
-
-
-def show(rows):
-    """Print the ratios, and which targets they reach."""
-    print("\nHow many times better we are (targets in brackets):")
-    print("peer   width lengths  GRPO step  rollout      SFT     memory  first step")
-    for line in rows:
-        targets = TARGETS.get((line["peer"], line["lengths"]), {})
-        cells = []
-        for name in ("grpo_step_ratio", "rollout_ratio", "sft_ratio", "peak_ratio"):
-            goal = f" [{targets[name]:g}]" if name in targets else ""
-            cells.append(f"{line[name]:.2f}{goal}")
-        first = f"{line['ours_first_step_cold_s']:.1f} s cold, "
-        first += f"{line['ours_first_step_warm_s']:.1f} s warm [15, 3]"
-        print(
-            f"{line['peer']:6} {line['width']:5} {line['lengths']:>7}  "
-            + "  ".join(f"{cell:>9}" for cell in cells)
-            + f"  {first}"
-        )
-
-
 def pin(core):
     """Keep this process and its children on one core; the cores they may use.
 
@@ -254,25 +213,17 @@ def pin(core):
     return sorted(os.sched_getaffinity(0))
 
 
-def read(argv=None):
-    """The command line."""
+def main(argv=None):
+    """Install, measure, write the table and print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--widths", nargs="+", type=int, default=[128, 256])
     parser.add_argument("--lengths", nargs="+", default=["64+64", "256+64"])
-    parser.add_argument("--rounds", type=int, default=2, help="2 or more")
+    parser.add_argument("--rounds", type=int, default=2, help="the first compiles")
     parser.add_argument("--steps", type=int, default=Case.steps)
     parser.add_argument("--core", type=int, help="default: the last one")
     parser.add_argument("--out", type=pathlib.Path, default=TABLE)
     choice = parser.parse_args(argv)
-    if choice.rounds < 2:
-        parser.error("--rounds must be 2 or more: the first one compiles, cold.")
-    return choice
-
-
-def main(argv=None):
-    """Install, measure, write the table and print it."""
-    choice = read(argv)
     try:
         pythons = {peer: environment(peer, PEERS[peer]) for peer in choice.peers}
         pythons["ours"] = sys.executable
@@ -283,11 +234,15 @@ def main(argv=None):
                 Case(), width=width, prompt=prompt, answer=answer, steps=choice.steps
             )
             rows += compare(case, pythons, choice.rounds, cores)
-            write(rows, choice.out)
+            tables.write(choice.out, rows)
     except BenchError as error:
         raise SystemExit(f"bench: {error}") from None
-    show(rows)
-    print(f"\nwritten: {choice.out}")
+    for line in rows:
+        better = " ".join(
+            f"{name.removesuffix('_ratio')} {line[name]}" for name in RATIOS
+        )
+        print(f"{line['peer']} {line['width']} {line['lengths']}: {better}")
+    print(f"Numbers say how many times better we are; written: {choice.out}")
 
 
 if __name__ == "__main__":

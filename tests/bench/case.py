@@ -3,7 +3,7 @@
 Standard library only: the same file is imported in each library's own environment.
 """
 
-import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -63,18 +63,6 @@ class Case:
     def total(self):
         """Steps that are run: the warm-up ones are not timed."""
         return self.warmup + self.steps
-
-    def flags(self):
-        """The case as a command line, for `read`."""
-        return [f"--{k}={v}" for k, v in dataclasses.asdict(self).items()]
-
-
-def read(argv=None):
-    """The case from the command line, one flag per field."""
-    parser = argparse.ArgumentParser()
-    for field in dataclasses.fields(Case):
-        parser.add_argument(f"--{field.name}", type=field.type, default=field.default)
-    return Case(**vars(parser.parse_args(argv)))
 
 
 def words(case, seed, count, length):
@@ -188,8 +176,17 @@ def sft_figures(case, clock):
     return {"sft_cpu_s": cpu, "sft_tok_s": case.rows * case.length / wall}
 
 
-def report(library, case, packages, **figures):
-    """Print the run as one JSON line, with the versions it was made with."""
+def run(library, packages, *parts):
+    """Runs the case of the command line, and prints its figures as one line of JSON.
+
+    Args:
+      library: its name. packages: whose versions are printed.
+      parts: functions (case) -> figures.
+    """
+    case, figures = Case(**json.loads(sys.argv[1])), {}
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for that line
+        for part in parts:
+            figures |= part(case)
     versions = {name: metadata.version(name) for name in packages}
     versions["python"] = ".".join(map(str, sys.version_info[:3]))
     line = {

@@ -19,7 +19,6 @@ from 5.8 to 6.2 CPU-seconds (width 256, 64+64, one run each on a machine with ot
 tenants).
 """
 
-import contextlib
 import os
 import sys
 from unittest import mock
@@ -156,13 +155,5 @@ def sft(case):
     )
 
 
-def main():
-    """Run the case of the command line and print its figures as JSON."""
-    case = bench.read()
-    with contextlib.redirect_stdout(sys.stderr):
-        figures = grpo(case) | sft(case)
-    bench.report("ours", case, PACKAGES, **figures)
-
-
 if __name__ == "__main__":
-    main()
+    bench.run("ours", PACKAGES, grpo, sft)

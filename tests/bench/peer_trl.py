@@ -6,9 +6,7 @@ it would only cost TRL time), nothing is saved. beta is 0, so there is no refere
 model; one optimizer step per rollout; the loss is TRL's default, `dapo`.
 """
 
-import contextlib
 import os
-import sys
 import tempfile
 import warnings
 
@@ -18,6 +16,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 warnings.filterwarnings("ignore")
+
+PACKAGES = ("trl", "torch", "transformers", "accelerate")
 
 
 def model(case):
@@ -44,10 +44,10 @@ def model(case):
     return Qwen3ForCausalLM(config).float()
 
 
-def settings(case, folder):
+def settings(case):
     """The training arguments both trainers share."""
     return {
-        "output_dir": folder,
+        "output_dir": tempfile.mkdtemp(),
         "max_steps": case.total,
         "learning_rate": case.learning_rate,
         "lr_scheduler_type": "constant",
@@ -80,7 +80,7 @@ def step_clock():
     return clock, Stamp()
 
 
-def grpo(case, folder):
+def grpo(case):
     """Train with GRPO; returns the figures."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -92,7 +92,7 @@ def grpo(case, folder):
         model=model(case),
         reward_funcs=bench.low_words,
         args=GRPOConfig(
-            **settings(case, folder),
+            **settings(case),
             num_generations=case.group,
             max_completion_length=case.answer,
             temperature=1.0,
@@ -116,7 +116,7 @@ def grpo(case, folder):
     return bench.grpo_figures(case, clock, rollouts)
 
 
-def sft(case, folder):
+def sft(case):
     """Train on random rows; returns the figures."""
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
@@ -125,7 +125,7 @@ def sft(case, folder):
     clock, stamp = step_clock()
     trainer = SFTTrainer(
         model=model(case),
-        args=SFTConfig(**settings(case, folder), max_length=case.length, packing=False),
+        args=SFTConfig(**settings(case), max_length=case.length, packing=False),
         train_dataset=Dataset.from_list([{"input_ids": bench.ids(t)} for t in texts]),
         processing_class=bench.word_tokenizer(case),
         callbacks=[stamp],
@@ -134,17 +134,5 @@ def sft(case, folder):
     return bench.sft_figures(case, clock)
 
 
-def main():
-    """Run the case of the command line and print its figures as JSON."""
-    case = bench.read()
-    # The trainers log on stdout; it is kept for the one line of figures.
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.redirect_stdout(sys.stderr),
-    ):
-        figures = grpo(case, folder) | sft(case, folder)
-    bench.report("trl", case, ("trl", "torch", "transformers", "accelerate"), **figures)
-
-
 if __name__ == "__main__":
-    main()
+    bench.run("trl", PACKAGES, grpo, sft)

@@ -5,10 +5,8 @@ full length; the KV cache has exactly the tokens needed (its notebooks add 256);
 micro-batch. beta is 0 and there is no reference model; one optimizer step per rollout.
 """
 
-import contextlib
 import logging
 import os
-import sys
 import warnings
 
 import case as bench
@@ -194,14 +192,6 @@ def sft(case):
     return bench.sft_figures(case, clock)
 
 
-def main():
-    """Run the case of the command line and print its figures as JSON."""
-    logging.disable(logging.WARNING)
-    case = bench.read()
-    with contextlib.redirect_stdout(sys.stderr):
-        figures = grpo(case) | sft(case)
-    bench.report("tunix", case, PACKAGES, **figures)
-
-
 if __name__ == "__main__":
-    main()
+    logging.disable(logging.WARNING)
+    bench.run("tunix", PACKAGES, grpo, sft)

@@ -6,7 +6,6 @@ Both are compiled by the same libtpu for the same answers, not run: memory is wh
 compiler reserves, times are its model. Table: data/results/tpu_peers.csv.
 """
 
-import csv
 import json
 import os
 import pathlib
@@ -62,8 +61,8 @@ def main():
         sys.exit("The TPU compiler is not here: run `make tpu-check` first.")
     tunix = bench.environment("tunix", bench.PEERS["tunix"])
     pythons = {"ours": sys.executable, "tunix": tunix}
-    found = next(metadata.distributions(path=[str(libtpu)]))
-    common = f"jax {metadata.version('jax')}, libtpu {found.version}"
+    compiler = next(metadata.distributions(path=[str(libtpu)]))
+    common = f"jax {metadata.version('jax')}, libtpu {compiler.version}"
     lines = []
     for rows in ROWS:
         for library, python in pythons.items():
@@ -71,15 +70,7 @@ def main():
             name = bench.PEERS["tunix"][0][0] if library == "tunix" else "the course"
             lines.append(row(library, rows, report, f"{name}, {common}"))
             print({k: v for k, v in lines[-1].items() if v != ""}, flush=True)
-            write(lines)
-
-
-def write(lines):
-    """Replaces the table by the lines so far."""
-    with open(TABLE, "w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+            bench.tables.write(TABLE, lines)
 
 
 if __name__ == "__main__":

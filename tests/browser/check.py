@@ -38,8 +38,7 @@ LABELLED = """[...document.querySelectorAll('label')]
 TOGETHER = """[...document.querySelectorAll('.food-table')].at(-1)
   .innerText.replace(/^(?!.*in all today)[^]*/, '')"""
 PHOTO = "document.querySelector('#photo img')?.src"
-CONTROLS = """[...document.querySelectorAll('button, input, textarea, summary')]
-  .filter(e => e.offsetParent && !e.disabled && e.tabIndex >= 0 && e.type != 'file')"""
+ANSWERS = f"{CHATS}[0].querySelectorAll('.food-answer, .food-alert').length"
 NOT_OURS = "{exclude: [['.toast-header']]}"  # Gradio's own notes
 FETCHED = """performance.getEntriesByType('resource').map(r => r.name)
   .filter(name => /^https?:/.test(name) && !name.startsWith(location.origin))"""
@@ -106,13 +105,12 @@ def served(*command, build=BUILD):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {"COURSE_TESTS": str(HERE.parent), "COURSE_BUILD": str(build)}
-    own |= {"JAX_PLATFORMS": "cpu"}
     paths = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
-    own["PYTHONPATH"] = os.pathsep.join(paths)
+    env = {"COURSE_TESTS": str(HERE.parent), "COURSE_BUILD": str(build)}
+    env |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(paths)}
     words = [sys.executable, *map(str, command), str(port)]
     with open(build / "page.log", "w") as log:
-        page = subprocess.Popen(words, cwd=ROOT, env=os.environ | own, stdout=log)
+        page = subprocess.Popen(words, cwd=ROOT, env=os.environ | env, stdout=log)
         try:
             address = f"http://127.0.0.1:{port}/"
             _wait_for(address, page)
@@ -156,12 +154,10 @@ def desk(page):
     choose(page, "Beside it", "pizza")
     ask(page, "There are 142 kcal in 150 g of ramen.")
     page.wait(f"{BESIDE}?.includes('402 kcal')")
-    assert page.look(CHAT).count(" s, ") == 3, "each answer says its time"
     press(page, "Delete ramen")
     page.wait(f"!({BUTTON.format('Delete ramen')})")
     enter(page, LABELLED.format("pizza, grams"), "150")
     page.wait(f"{TOGETHER}.includes('402 kcal')")
-    tab_reaches_all(page)
 
 
 def tablet(page):
@@ -192,12 +188,6 @@ def phone(page):
     page.wait(PHOTO)
     ask(page, "I see pizza in")
     table_and_plot_show(page, "pizza, 150 g", "402 kcal")
-    for name, left, right, height in page.look(
-        f"""{CONTROLS}.map(e => {{const b = e.getBoundingClientRect();
-        return [e.innerText || e.ariaLabel, b.left, b.right, b.height]}})"""
-    ):
-        assert left >= 0 and right <= PHONE[0], f"{name!r}: {left} to {right}"
-        assert height >= 24, f"{name!r} is {height} pixels high"
 
 
 def photo(width, height, turned=False):
@@ -222,19 +212,20 @@ def upload(page, name, data, shown=True):
     time.sleep(0 if shown else 2)
 
 
-def ask(page, said):
-    """Presses Ask by keyboard; sees the steps come one by one."""
-    before = page.look(f"{CHAT}.split(' s, ').length")
+def ask(page, words):
+    """Presses Ask by keyboard; sees the steps come one by one, and these words."""
+    steps = f"{CHATS}[0].querySelectorAll('.food-step').length"
+    before, counts = page.look(ANSWERS), [page.look(steps)]
     page.look(f"{BUTTON.format('Ask')}.focus()")
     page.press("Enter")
-    counts, deadline = [], time.monotonic() + 60
-    while page.look(f"{CHAT}.split(' s, ').length") == before:
+    deadline = time.monotonic() + 60
+    while page.look(f"{ANSWERS} == {before} || {steps} < {counts[0]} + 2"):
         assert time.monotonic() < deadline, page.look(CHAT)
-        counts.append(page.look(f"{CHATS}[0].querySelectorAll('.food-step').length"))
+        counts.append(page.look(steps))
         time.sleep(0.05)
-    assert counts[0] < counts[-1], f"steps came at once: {counts}"
+    assert counts[0] + 1 in counts, f"steps came at once: {counts}"
     page.look("[...document.querySelectorAll('summary')].forEach(s => s.click())")
-    page.wait(f"{CHAT}.includes({said!r})")
+    page.wait(f"{CHAT}.includes({words!r})")
     page.wait(f"{BUTTON.format('Log this meal')}")
 
 
@@ -257,8 +248,8 @@ def press(page, text):
 def choose(page, label, name):
     """Opens a menu, and takes the entry with this name."""
     field = FIELD.format(label)
-    own = f"{field}.closest('.block').querySelectorAll('[role=option]')"
-    entries = f"[...{own}]"  # of this menu, for another one may still be open
+    # Of this menu, for another one may still be open.
+    entries = f"[...{field}.closest('.block').querySelectorAll('[role=option]')]"
     page.look(f"{field}.focus()")
     page.press("ArrowDown")  # opens it, where the focus alone does not yet
     page.wait(f"{entries}.length > 1")
@@ -281,27 +272,13 @@ def barriers(page, axe):
     if axe is None:
         return
     page.look(axe + "; 0")
-    found = page.look(f"axe.run({NOT_OURS}).then(r => JSON.stringify(r.violations))")
+    rules = page.look(f"axe.run({NOT_OURS}).then(r => JSON.stringify(r.violations))")
     lines = [
         f"{rule['impact']} {rule['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for rule in json.loads(found)
+        for rule in json.loads(rules)
         for node in rule["nodes"]
     ]
     assert not lines, "\n".join(lines)
-
-
-def tab_reaches_all(page):
-    """The Tab key goes through every control in the page's order, and shows where."""
-    wanted = page.look(f"{CONTROLS}.length")
-    page.look("document.activeElement.blur(); scrollTo(0, 0)")
-    page.look(f"window.all = {CONTROLS}; all[0].focus()")
-    places = []
-    for _ in range(wanted + 2):  # the two chats, which scroll, are stops, too
-        places.append(page.look("all.indexOf(document.activeElement)"))
-        page.press("Tab")
-    assert sorted(set(places) - {-1}) == list(range(wanted)), places
-    order = [place for place in places if place >= 0]
-    assert order == sorted(order), places
 
 
 if __name__ == "__main__":

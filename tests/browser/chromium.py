@@ -16,7 +16,7 @@ import urllib.request
 import websocket
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowUp": 38, "ArrowDown": 40}
+KEYS = {"Tab": 9, "Enter": 13, "ArrowDown": 40}
 
 
 def find():
@@ -91,15 +91,15 @@ class Page:
         message = {"id": self.count, "method": method, "params": params}
         self.socket.send(json.dumps(message))
         while True:
-            heard = json.loads(self.socket.recv())
-            if heard.get("method") == "Runtime.exceptionThrown":
-                self.complaints.append(heard["params"]["exceptionDetails"])
-            if heard.get("method") == "Page.fileChooserOpened":
-                self.choosers.append(heard["params"])
-            if heard.get("id") == self.count:
-                if "error" in heard:
-                    raise RuntimeError(f"{method}: {heard['error']}")
-                return heard["result"]
+            event = json.loads(self.socket.recv())
+            if event.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(event["params"]["exceptionDetails"])
+            if event.get("method") == "Page.fileChooserOpened":
+                self.choosers.append(event["params"])
+            if event.get("id") == self.count:
+                if "error" in event:
+                    raise RuntimeError(f"{method}: {event['error']}")
+                return event["result"]
 
     def look(self, script):
         """The value of a JavaScript expression, which may be a promise."""
@@ -136,15 +136,13 @@ class Page:
         node = self.choosers.pop()["backendNodeId"]
         self.call("DOM.setFileInputFiles", files=[str(path)], backendNodeId=node)
 
-    def press(self, key, times=1):
+    def press(self, key):
         """Presses and lets go of one of KEYS, as a keyboard does."""
-        stroke = {"key": key, "code": "Space" if key == " " else key}
-        stroke |= {"windowsVirtualKeyCode": KEYS[key]}
-        text = {"Enter": "\r", " ": " "}.get(key)
-        for _ in range(times):
-            down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
-            self.call("Input.dispatchKeyEvent", **stroke, **down)
-            self.call("Input.dispatchKeyEvent", **stroke, type="keyUp")
+        stroke = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
+        down = {"type": "keyDown", "text": "\r"} if key == "Enter" else {}
+        down = {"type": "rawKeyDown"} | down
+        self.call("Input.dispatchKeyEvent", **stroke, **down)
+        self.call("Input.dispatchKeyEvent", **stroke, type="keyUp")
 
     def type(self, text):
         """Types text into what has the focus."""

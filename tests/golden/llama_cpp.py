@@ -263,7 +263,7 @@ def main():
             print(f"found out: {str(error)[:300]}", flush=True)
         else:
             raise SystemExit(f"Nothing is wrong, they say, with: {mutant.name}.")
-    bench.write(lines, TABLE)
+    bench.tables.write(TABLE, lines)
     print(f"llama.cpp answers as this course does: {TABLE.relative_to(ROOT)}")
 
 

@@ -45,14 +45,14 @@ def serving(python, log):
         yield f"http://127.0.0.1:{port}/v1"
 
 
-def check(address, name, own, questions, unknown=True):
+def check(address, name, ours, questions, unknown=True):
     """Raises AssertionError where server and decoder differ, or a refusal is mute."""
     settings = {"max_tokens": BUDGET, "timeout": 600.0}
     served = OpenAIServer(address, name, **settings)
     answered = 0
     for question in questions:
         here, there = (
-            list(converse(backend, question, None, [])) for backend in (own, served)
+            list(converse(backend, question, None, [])) for backend in (ours, served)
         )
         print(f"ours:   {here[-1]}\nserver: {there[-1]}", flush=True)
         if here[-1].kind == "answer":
@@ -66,10 +66,10 @@ def check(address, name, own, questions, unknown=True):
         assert refused.kind == "error" and "The server refuses" in refused.text
 
 
-def own_model(folder):
+def our_model(folder):
     """Our decoder on a folder, as the app asks it."""
     tokenizer, model = chat.load_tokenizer(folder), weights.load(folder)
-    return LocalModel(model, tokenizer, TINY, "own", max_tokens=BUDGET)
+    return LocalModel(model, tokenizer, TINY, "ours", max_tokens=BUDGET)
 
 
 def transformers(scratch):
@@ -83,7 +83,7 @@ def transformers(scratch):
     questions, log = [row["question"] for row in rows], scratch / "log"
     with serving(python, log) as address:
         try:
-            check(address, str(folder), own_model(folder), questions)
+            check(address, str(folder), our_model(folder), questions)
         except BaseException:
             print(log.read_text()[-4000:], file=sys.stderr)
             raise
@@ -96,11 +96,11 @@ def llama(scratch):
 
     python = environment("llama-cpp", llama_cpp.NEEDS, engines.ROOT / "build")
     folder = hub.fetch(llama_cases.REAL)
-    own, file = own_model(folder), scratch / "model.gguf"
-    gguf.save(own.model, file, own.tokenizer, "F32")
+    ours, file = our_model(folder), scratch / "model.gguf"
+    gguf.save(ours.model, file, ours.tokenizer, "F32")
     with llama_cpp.serving(python, file) as address:
         # It has one model, and answers whatever name it is called.
-        check(f"{address}/v1", "model", own, REAL_QUESTIONS, unknown=False)
+        check(f"{address}/v1", "model", ours, REAL_QUESTIONS, unknown=False)
 
 
 def main(engine="transformers", *more):

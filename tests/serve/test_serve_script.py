@@ -126,7 +126,7 @@ def test_what_cannot_be_served_is_refused(tmp_path):
         serve.main([str(tmp_path)])
     for more in (["--host", "0.0.0.0"], ["--", "--enable-lora"]):
         with pytest.raises(SystemExit, match="listens here only"):
-            serve.main([str(FOOD), "--engine", "own", *more])
+            serve.main([str(FOOD), "--engine", "course", *more])
 
 
 def test_the_courses_server_gives_a_maths_model_room_to_end():
@@ -134,7 +134,7 @@ def test_the_courses_server_gives_a_maths_model_room_to_end():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "scripts.serve", str(MATHS), "--engine", "own"]
+    command = [sys.executable, "-m", "scripts.serve", str(MATHS), "--engine", "course"]
     server = subprocess.Popen(
         [*command, "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )

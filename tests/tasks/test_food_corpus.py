@@ -24,7 +24,7 @@ def tokenizer():
 def test_what_is_said_about_a_picture_is_what_is_on_it():
     rng, asked = random.Random(0), 0
     for row in ROWS:
-        question, answer = food_corpus.told(row, rng)
+        question, answer = food_corpus.question_about(row, rng)
         words = re.sub(r"[^a-z]", " ", answer)
         foods = [food.replace("_", " ") for food in row["foods"]]
         if question in food_corpus.DESCRIBE:

@@ -23,7 +23,7 @@ REAL = Path(
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d{0,3}[1-9])?")
 
 
-def asked(expression):
+def replied(expression):
     """What the machine writes after `<<expression=`."""
     return reply(TOOL.call({"expression": expression}))
 
@@ -40,26 +40,35 @@ def asked(expression):
     ],
 )  # fmt: skip
 def test_values_are_written_as_gsm8k_writes_them(expression, text):
-    assert asked(expression) == f"{text}>>"
+    assert replied(expression) == f"{text}>>"
 
 
 REFUSALS = ["", " ", "1/0", "1//0", "x*2", "two", "2*(3", "2)", "()", "1 2", "2**3"]
 REFUSALS += ["20%*50", "$5*2", "1,000+1", "1e3", "٣+1", "４８/2", "²", "1=1", "<5", "½"]
-REFUSALS += ["(" * 400 + "1" + ")" * 400, "1" * 121, "9*" * 59 + "9", "0.00001"]
+REFUSALS += [
+    "1(2)",
+    "2)+(3",
+    "1 2 3",
+    "2+",
+    "(" * 400 + "1" + ")" * 400,
+    "1" * 121,
+    "9*" * 59 + "9",
+    "0.00001",
+]
 REFUSALS += ["__import__('os')", "\ud800", "\x00", "nan", "inf", "True"]
 
 
-@pytest.mark.parametrize("expression", REFUSALS, ids=lambda text: ascii(text)[:20])
-def test_what_is_no_sum_or_cannot_be_written_is_refused(expression):
-    result = TOOL.call({"expression": expression})
-    assert set(result) == {"error"} and reply(result) == "?>>"
+def test_what_is_no_sum_or_cannot_be_written_is_refused():
+    for expression in REFUSALS:
+        result = TOOL.call({"expression": expression})
+        assert set(result) == {"error"} and reply(result) == "?>>", expression
 
 
 @given(expressions)
 def test_values_are_those_of_pythons_fractions(item):
     """To four decimals, and then what is said to hold holds."""
     expression, value = item
-    text = asked(expression)
+    text = replied(expression)
     if value is None or len(expression) > calculator.LONGEST_SUM:
         assert text == "?>>"
     elif text == "?>>":
@@ -74,8 +83,8 @@ def test_values_are_those_of_pythons_fractions(item):
 
 
 @given(st.text() | st.text("0123456789.+-*/() $%,", max_size=140))
-def test_anything_may_be_asked(expression):
-    text = asked(expression)
+def test_anything_may_be_replied(expression):
+    text = replied(expression)
     assert text == "?>>" or NUMBER.fullmatch(text.removesuffix(">>"))
     assert len(text) <= calculator.LONGEST_RESULT
 
@@ -124,8 +133,8 @@ def test_real_solutions_are_cut_at_every_annotation_and_say_the_same():
         assert list(map(calculator.calculate, results)) == list(
             map(calculator.calculate, written)
         )
-        said = "".join(own + reply(result) for own, result in pieces) + rest
-        assert all(annotations(said)) and said.count("<<") == len(written)
+        whole = "".join(text + reply(result) for text, result in pieces) + rest
+        assert all(annotations(whole)) and whole.count("<<") == len(written)
         count += len(written)
     assert count > 23_000
 
@@ -150,11 +159,3 @@ def test_sums_do_not_hang_on_the_stack_that_is_left():
         )
 
     assert value(0) == value(sys.getrecursionlimit() - 250) == (1, -1)
-
-
-NOT_SUMS = ("", "()", "2*(3", "2)", "1 2", "2**3", "1/0", "1//0", "2+", "a", "1e3")
-
-
-@pytest.mark.parametrize("expression", NOT_SUMS)
-def test_what_is_no_sum_has_no_value(expression):
-    assert calculate(expression) is None

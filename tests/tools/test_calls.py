@@ -1,9 +1,12 @@
 """Tool calls: what templates write, what is read back, and hostile strings."""
 
 import ast
+import collections
+import itertools
 import json
 import random
 import sys
+import time
 
 import pytest
 from family_tokenizers import assistant, tool, user
@@ -12,7 +15,14 @@ from hypothesis import strategies as st
 
 from helpers.text import chat
 from helpers.tools import grammars
-from helpers.tools.calls import LONGEST_JSON, Call, Malformed, Verdict, read_json
+from helpers.tools.calls import (
+    LONGEST_JSON,
+    LONGEST_TURN,
+    Call,
+    Malformed,
+    Verdict,
+    read_json,
+)
 from helpers.tools.grammars import GEMMA3, GEMMA4
 from helpers.tools.nutrition import TINY, TOOL
 from helpers.tools.tool import run_call
@@ -49,9 +59,9 @@ def test_several_calls_stand_in_one_turn(name):
 
 
 @every_grammar
-@pytest.mark.parametrize("text", ["", " ", "#### 402 kcal", "<<48/2=24>>24", "{} [1]"])
-def test_words_without_a_call_are_an_answer(name, text):
-    assert GRAMMARS[name].parse(text) == Verdict(text=text.strip())
+def test_words_without_a_call_are_an_answer(name):
+    for text in ("", " ", "#### 402 kcal", "<<48/2=24>>24", "```json\n{}\n```"):
+        assert GRAMMARS[name].parse(text) == Verdict(text=text.strip())
 
 
 @every_grammar
@@ -80,30 +90,23 @@ MALFORMED = {
         ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "name is not"),
         ('<tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>', "nothing"),
         ('<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>', "twice"),
-        ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "NaN"),
-        ('<tool_call>{"name": "f", "arguments": {"a": 1e999}}</tool_call>', "large"),
-        ('<tool_call>{"name": "f", "arguments": {"a": "\\ud83d"}}</tool_call>', "half"),
+        ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', "broken"),
     ],
     "gemma3": [
-        ("```tool_code\n\n```", "nothing in it"),
+        ("```tool_code\n\n```", "no call in it"),
         ("```tool_code\nlookup()", "not closed"),
         ("```tool_code\nlookup(\n```", "broken"),
-        ("```tool_code\n)\n```", "never opened"),
+        ("```tool_code\n)\n```", "broken"),
         ('```tool_code\nlookup("pizza", 150)\n```', "broken"),
         ("```tool_code\nlookup(food=pizza)\n```", "no place"),
         ("```tool_code\nprint(lookup(grams=1))\n```", "inside a call"),
-        ("```tool_code\nf(a=g(b=1))\n```", "inside a call"),
         ("```tool_code\nf(a=1, a=2)\n```", "twice"),
         ("```tool_code\nf(a=1+1)\n```", "broken"),
         ("```tool_code\nf(a=__import__('os'))\n```", "inside a call"),
         ("```tool_code\nx = f(a=1)\n```", "broken"),
         ("```tool_code\nf(a=lambda: 1)\n```", "no place"),
-        ("```tool_code\nimport os\n```", "no place"),
-        ('```json\n{"name": "f", "parameters": {}, "x": 1}\n```', "nothing else"),
-        ('```json\n{"name": "f", "arguments": {}}\n```', 'needs "name" and "param'),
-        ('```json\n{"name": "f", "parameters": {', "not closed"),
-        ('```json\n[{"a": 1}, {"name": "f", "parameters": {}}]\n```', "needs"),
-        ('```json\n{"name": "f", "parameters": {"a": Infinity}}\n```', "Infinity"),
+        ("```tool_code\nf()) g(\n```", "broken"),
+        ("```tool_code\n[f()] g()\n```", "beside its calls"),
     ],
     "gemma4": [
         ("<|tool_call>", "followed by call:name{"),
@@ -112,8 +115,8 @@ MALFORMED = {
         ("<|tool_call>call:f{a:pizza}<tool_call|>", "no place"),
         ('<|tool_call>call:f{a:"pizza"}<tool_call|>', "no place"),
         ("<|tool_call>call:f{a:1,a:2}<tool_call|>", "twice"),
-        ("<|tool_call>call:f{a:1}{b:1}<tool_call|>", "more than one"),
-        ("<|tool_call>call:f{a:1e999}<tool_call|>", "too large"),
+        ("<|tool_call>call:f{a:1}{b:1}<tool_call|>", "one JSON object"),
+        ("<|tool_call>call:f{a:1e999}<tool_call|>", "broken"),
     ],
     "tiny": [
         (text, "food and whole grams")
@@ -124,63 +127,35 @@ MALFORMED = {
             "<<lookup pizza 99999>>", "<<lookup  pizza 1>>", "<<lookup pizza  1>>",
             "<<lookup piz\nza 1>>", "<<lookup pi<<zza 1>>", "<<look pizza 1>>",
             "<< lookup pizza 1>>", "<<Lookup pizza 1>>", "<<lookup pizza ١٥>>",
+            "<<lookup \ud800 1>>",
         )
     ],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name, text, reason",
-    [(n, *case) for n, cases in MALFORMED.items() for case in cases],
-)
-def test_a_malformed_call_is_told_why_and_how_it_is_done(name, text, reason):
-    verdict = GRAMMARS[name].parse(text)
-    assert verdict.calls == () and reason in verdict.error
-    assert verdict.error.endswith(GRAMMARS[name].form)
-    assert len(verdict.error) < 250
-
-
-@pytest.mark.parametrize(
-    "body",
-    ['{"a": 1}', "{}", "[]", "[1, 2]", "7", "", "no JSON", '{"name": "Tom", "age": 3}']
-    + ['{"parameters": {"a": 1}}', '{"call": {"name": "f", "parameters": {}}}']
-    + ['{"text": "\\"name\\": 1, \\"parameters\\": 2"}', "{" * 3000],
-    ids=lambda body: body[:20],
-)
-def test_json_in_a_fence_that_is_no_call_is_words(body):
-    """A model that answers in JSON, or shows some, has called nothing."""
-    text = f"Here it is:\n```json\n{body}\n```\n#### 402"
-    assert GEMMA3.parse(text) == Verdict(text=text)
-    cut = f"```json\n{body}"
-    assert GEMMA3.parse(cut) == Verdict(text=cut.strip())
-    before = f"```json\n{body}\n```"
-    called = Verdict((PIZZA,), text=before)
-    assert GEMMA3.parse(f"{before}\n{WRITTEN['gemma3']}") == called
-    after = GEMMA3.parse(f"{WRITTEN['gemma3']}\n{before}")
-    assert not after.calls and "wait for its result" in after.error
+@every_grammar
+def test_a_malformed_call_is_told_why_and_how_it_is_done(name):
+    for text, reason in MALFORMED[name]:
+        verdict = GRAMMARS[name].parse(text)
+        assert verdict.calls == () and reason in verdict.error, text
+        assert verdict.error.endswith(GRAMMARS[name].form)
+        assert len(verdict.error) < 250
 
 
 def test_gemma_3_may_write_calls_in_other_ways():
-    fence = "```{}\n{}\n```".format
+    fence = "```tool_code\n{}\n```".format
     two = 'f(a="x", b=[1, 2.5, -3e2], c=True, d=None)\ng()'
     calls = (
         Call("f", {"a": "x", "b": [1, 2.5, -300.0], "c": True, "d": None}),
         Call("g", {}),
     )
-    assert GEMMA3.parse(fence("tool_code", two)).calls == calls
-    listed = "[" + two.replace("\n", ", ") + "]"
-    assert GEMMA3.parse(fence("tool_code", listed)).calls == calls
-    spread = "f(\n  a='it\\'s \"x\"',\n  b=1,\n)".replace(",\n)", "\n)")
-    assert GEMMA3.parse(fence("tool_code", spread)).calls == (
-        Call("f", {"a": 'it\'s "x"', "b": 1}),
-    )
-    for text in (r"'say \"hi\"'", r"'x\x41'", r'"it\'s"', r"'a\\'", r"'\u00e9\n'"):
-        (call,) = GEMMA3.parse(fence("tool_code", f"f(a={text})")).calls
+    assert GEMMA3.parse(fence(two)).calls == calls
+    assert GEMMA3.parse(fence("[" + two.replace("\n", ", ") + "]")).calls == calls
+    spread = "f(\n  a='it\\'s \"x\"',\n  b=1\n)"
+    assert GEMMA3.parse(fence(spread)).calls == (Call("f", {"a": 'it\'s "x"', "b": 1}),)
+    for text in (r"'say \"hi\"'", r'"it\'s"', r"'a\\'", r"'\u00e9\n'"):
+        (call,) = GEMMA3.parse(fence(f"f(a={text})")).calls
         assert call.arguments == {"a": ast.literal_eval(text)}
-    values = [{"name": c.name, "parameters": c.arguments} for c in calls]
-    for kind in ("json", "tool_code"):
-        assert GEMMA3.parse(fence(kind, json.dumps(values))).calls == calls
-        assert GEMMA3.parse(fence(kind, json.dumps(values[0]))).calls == calls[:1]
 
 
 def test_gemma_4_writes_values_as_its_template_does():
@@ -235,31 +210,30 @@ def test_calls_survive_being_written_and_read(name):
     survive()
 
 
-@pytest.mark.parametrize(
-    "name, call",
-    [
-        ("hermes", Call("f", {"a": float("nan")})),
-        ("hermes", Call('f", "x": "', {})),
-        ("hermes", Call("f", {"a": "</think>"})),
-        ("hermes", Call("f", {"a": "x" * 3000})),
-        ("hermes", Call("f", {"a": {1, 2}})),
-        ("gemma3", Call("f", {"a": {"b": 1}})),
-        ("gemma3", Call("f", {"a b": 1})),
-        ("gemma3", Call("f", {"a": float("inf")})),
-        ("gemma4", Call("f", {"a": 'say <|"|>'})),
-        ("gemma4", Call("f", {"a:b": 1})),
-        ("tiny", Call("eval", {"food": "pizza", "grams": 1})),
-        ("tiny", Call("lookup_nutrition", {"food": "pizza", "grams": 1.5})),
-        ("tiny", Call("lookup_nutrition", {"food": "a>>b", "grams": 1})),
-        ("tiny", Call("lookup_nutrition", {"food": "pizza 1>> x", "grams": 1})),
-        ("tiny", Call("lookup_nutrition", {"food": " pizza", "grams": 1})),
-        ("tiny", Call("lookup_nutrition", {"food": "pizza"})),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_what_a_grammar_cannot_write_is_said(name, call):
-    with pytest.raises(ValueError, match="cannot write"):
-        GRAMMARS[name].render([call])
+UNWRITABLE = [
+    ("hermes", Call("f", {"a": float("nan")})),
+    ("hermes", Call('f", "x": "', {})),
+    ("hermes", Call("f", {"a": "</think>"})),
+    ("hermes", Call("f", {"a": "x" * 3000})),
+    ("hermes", Call("f", {"a": {1, 2}})),
+    ("gemma3", Call("f", {"a": {"b": 1}})),
+    ("gemma3", Call("f", {"a b": 1})),
+    ("gemma3", Call("f", {"a": float("inf")})),
+    ("gemma4", Call("f", {"a": 'say <|"|>'})),
+    ("gemma4", Call("f", {"a:b": 1})),
+    ("tiny", Call("eval", {"food": "pizza", "grams": 1})),
+    ("tiny", Call("lookup_nutrition", {"food": "pizza", "grams": 1.5})),
+    ("tiny", Call("lookup_nutrition", {"food": "a>>b", "grams": 1})),
+    ("tiny", Call("lookup_nutrition", {"food": "pizza 1>> x", "grams": 1})),
+    ("tiny", Call("lookup_nutrition", {"food": " pizza", "grams": 1})),
+    ("tiny", Call("lookup_nutrition", {"food": "pizza"})),
+]
+
+
+def test_what_a_grammar_cannot_write_is_said():
+    for name, call in UNWRITABLE:
+        with pytest.raises(ValueError, match="cannot write"):
+            GRAMMARS[name].render([call])
 
 
 # --- with the chat templates ---
@@ -285,12 +259,12 @@ def test_turn_tokens_are_what_the_whole_prompt_ends_in(families, family):
 
 def test_prompt_answer_and_turns_make_the_next_prompt(families):
     tokenizer = families["gemma3_text"]
-    asked, answer = [user("Hi")], TINY.message([PIZZA], "I look")
-    first = chat.prompt_tokens(tokenizer, asked)
-    own = chat.example_tokens(tokenizer, "Hi", answer["content"])[0][len(first) : -1]
+    question, answer = [user("Hi")], TINY.message([PIZZA], "I look")
+    first = chat.prompt_tokens(tokenizer, question)
+    tokens = chat.example_tokens(tokenizer, "Hi", answer["content"])[0][len(first) : -1]
     turn = chat.turn_tokens(tokenizer, TINY.results([{"kcal": 402}]))
-    messages = [*asked, answer, *TINY.results([{"kcal": 402}])]
-    assert first + own + turn == chat.prompt_tokens(tokenizer, messages)
+    messages = [*question, answer, *TINY.results([{"kcal": 402}])]
+    assert first + tokens + turn == chat.prompt_tokens(tokenizer, messages)
 
 
 # --- hostile strings ---
@@ -323,28 +297,39 @@ def hostile(rng, text):
 
 
 @every_grammar
-def test_four_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch, tmp_path):
+def test_two_thousand_hostile_strings_have_a_verdict_each(name, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("something was executed")
 
     grammar, rng = GRAMMARS[name], random.Random(name)
-    texts = [hostile(rng, WRITTEN[name]) for _ in range(4_000)]
-    kinds = {"call": 0, "malformed": 0, "none": 0}
-    monkeypatch.setenv("COURSE_BUILD", str(tmp_path))
+    texts = [hostile(rng, WRITTEN[name]) for _ in range(2_000)]
+    kinds = collections.Counter()
     monkeypatch.setattr("builtins.eval", forbidden)
     monkeypatch.setattr("builtins.exec", forbidden)
     for text in texts:
         verdict = grammar.parse(text)
         assert not (verdict.calls and verdict.error)
-        kinds[
-            "malformed" if verdict.error else "call" if verdict.calls else "none"
-        ] += 1
+        kinds[bool(verdict.calls), bool(verdict.error)] += 1
         for call in verdict.calls:
             result = run_call([TOOL], call)
             json.dumps([call.name, call.arguments, result], allow_nan=False).encode()
             assert grammar.parse(grammar.render([call])).calls == (call,)
-    assert min(kinds.values()) > 40, kinds
-    verdict = grammar.parse(WRITTEN[name] + " " * 10**7)  # no longer text is read
+    assert len(kinds) == 3 and min(kinds.values()) > 9, kinds
+
+
+@every_grammar
+def test_a_text_of_any_length_is_read_in_milliseconds(name):
+    """The worst that each grammar's patterns can be made to try, as long as is read."""
+    begins = (WRITTEN[name][:12], WRITTEN[name][:-9], "")
+    pieces = (*PIECES, *WRITTEN[name], "a b", '\\"', "f(a=", "x:", "<<lookup a")
+    for begin, piece in itertools.product(begins, pieces):
+        text = begin + piece * (LONGEST_TURN // len(piece) - 10)
+        start = time.process_time()
+        GRAMMARS[name].parse(text[:LONGEST_TURN])
+        assert time.process_time() - start < 0.25, (begin, piece[:20])
+    verdict = GRAMMARS[name].parse(
+        WRITTEN[name] + " " * 10**7
+    )  # no longer text is read
     assert verdict == Verdict(error="the turn is longer than 20000 letters.")
 
 
@@ -386,31 +371,25 @@ def test_it_reads_what_json_reads_and_says_where_it_ends(value, rest):
         assert read_json(f"x{text} {rest}", 1) == (value, 1 + len(text))
 
 
-@pytest.mark.parametrize(
-    "text, reason",
-    [
-        ("", "broken"),
-        ("{'a': 1}", "broken"),
-        ('{"a": 1,}', "broken"),
-        ('{"a": 1', "broken"),
-        ('{"a": 1, "a": 1}', "twice"),
-        ("NaN", "NaN is no JSON"),
-        ("[-Infinity]", "-Infinity is no JSON"),
-        ("1e999", "too large"),
-        ('"\\ud800"', "half a character"),
-        ('["\ud800"]', "half a character"),
-        ("[[[[[[1]]]]]]", "nested more than 5"),
-        ('{"a":' * 6 + "1" + "}" * 6, "nested more than 5"),
-        ("[" * 1900, "nested more than 5"),
-        ("[" * 10**6, "nested more than 5"),
-        ('"' + "x" * 3000 + '"', "longer than 2000"),
-    ],
-    ids=lambda text: ascii(text)[:20],
-)
-def test_what_is_not_let_pass_is_said(text, reason):
-    with pytest.raises(Malformed, match=reason) as error:
-        read_json(text)
-    assert len(str(error.value)) < 120
+NOT_JSON = {
+    "broken": ("", "{'a': 1}", '{"a": 1,}', '{"a": 1', "NaN", "[-Infinity]", "1e999"),
+    "twice": ('{"a": 1, "a": 1}',),
+    "broken.*surrogates": ('"\\ud800"', '["\ud800"]'),
+    "more than 5 deep": (
+        "[[[[[[1]]]]]]",
+        '{"a":' * 6 + "1" + "}" * 6,
+        "[" * 900 + "]" * 900,
+    ),
+    "longer than 2000": ('"' + "x" * 3000 + '"',),
+}
+
+
+@pytest.mark.parametrize("reason", NOT_JSON)
+def test_what_is_not_let_pass_is_said(reason):
+    for text in NOT_JSON[reason]:
+        with pytest.raises(Malformed, match=reason) as error:
+            read_json(text)
+        assert len(str(error.value)) < 150
 
 
 def test_five_deep_is_read_and_brackets_in_a_text_are_text():
