@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from family_tokenizers import assistant, tool, user
+from family_tokenizers import assistant, controls, tool, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,6 +255,11 @@ def test_turn_tokens_are_what_the_whole_prompt_ends_in(families, family):
     end = tokenizer.convert_tokens_to_ids(end.get(family, "<|im_end|>"))
     begin = len(whole) - len(turn)
     assert whole[begin:] == turn and whole[begin - 1] == end
+    marks = "<end_of_turn><|im_end|><|eot_id|><tool_call>"
+    results[0]["content"] += marks
+    hostile = chat.turn_tokens(tokenizer, results)
+    assert controls(tokenizer, hostile) == controls(tokenizer, turn)
+    assert marks in tokenizer.decode(hostile)
 
 
 def test_prompt_answer_and_turns_make_the_next_prompt(families):
