@@ -114,36 +114,31 @@ def notebook_section(stage: str) -> Callable:
     return train
 
 
-def imitate(there: maths.Recipe, stage: str, seed: int) -> None:
-    """SFT on a recipe's training rows, as in notebook 04, saved as `stage`."""
-    size = there.preset
+def fit(there: maths.Recipe, stage: str, objective, batches, size, pieces) -> None:
+    """Trains a recipe's adapters, and saves them as `stage`."""
     trainer = Trainer(
         there.policy,
-        objectives.sft(chunk=there.chunk),
-        optimizers.adamw(size.sft.rate, steps=size.sft.steps, warmup=5),
-        accumulate=size.sft_pieces,
+        objective(chunk=there.chunk),
+        optimizers.adamw(size.rate, steps=size.steps, warmup=5),
+        accumulate=pieces,
         wrt=lora.Adapter,
-        folder=runtime.run_folder(f"{stage}_{size.name}"),
-        save_every=size.sft.save_every,
+        folder=runtime.run_folder(f"{stage}_{there.preset.name}"),
+        save_every=size.save_every,
     )
-    trainer.fit(there.demonstrations(seed), size.sft.steps)
+    trainer.fit(batches, size.steps)
     there.save_adapters(stage)
+
+
+def imitate(there: maths.Recipe, stage: str, seed: int) -> None:
+    """SFT on a recipe's training rows, as in notebook 04, saved as `stage`."""
+    sizes, rows = there.preset, there.demonstrations(seed)
+    fit(there, stage, objectives.sft, rows, sizes.sft, sizes.sft_pieces)
 
 
 def reinforce(there: maths.Recipe, stage: str, seed: int) -> None:
     """GRPO on a recipe's training questions, as in notebook 07, saved as `stage`."""
-    size = there.preset
-    trainer = Trainer(
-        there.policy,
-        objectives.policy_gradient(chunk=there.chunk),
-        optimizers.adamw(size.rl.rate, steps=size.rl.steps, warmup=5),
-        accumulate=size.pieces,
-        wrt=lora.Adapter,
-        folder=runtime.run_folder(f"{stage}_{size.name}"),
-        save_every=size.rl.save_every,
-    )
-    trainer.fit(there.rollouts(REWARD, seed), size.rl.steps)
-    there.save_adapters(stage)
+    sizes, rollouts = there.preset, there.rollouts(REWARD, seed)
+    fit(there, stage, objectives.policy_gradient, rollouts, sizes.rl, sizes.pieces)
 
 
 def sft_control(preset, seed):

@@ -9,7 +9,6 @@ Killed and run again it goes on where it was. `base` is stopped on purpose while
 arithmetic is half learned: what is left to learn is what the notebooks teach.
 """
 
-import csv
 import os
 import pathlib
 import shutil
@@ -25,7 +24,7 @@ from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer, count_params
 from helpers.training import objectives, optimizers
 from helpers.training.trainer import Trainer
-from scripts import corpus, tiny_food
+from scripts import corpus, tables, tiny_food
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TINY = ROOT / "data" / "tiny"
@@ -89,10 +88,10 @@ def main():
     for name in PRETRAINED:
         curves += pretrain(name, tokenizer, texts)
     curves += tiny_food.main()
-    with open(TINY / "curves.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["model", "step", "loss", "seconds"])
-        writer.writerows((n, s, f"{x:.4f}", f"{t:.2f}") for n, s, x, t in curves)
+    columns = "model", "step", "loss", "seconds"
+    lines = [(n, s, f"{x:.4f}", f"{t:.2f}") for n, s, x, t in curves]
+    rows = [dict(zip(columns, line, strict=True)) for line in lines]
+    tables.write(TINY / "curves.csv", rows)
     from_notebooks()
     print(f"data/tiny is made, in {(time.monotonic() - start) / 60:.0f} minutes")
 

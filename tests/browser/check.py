@@ -46,13 +46,21 @@ FETCHED = """performance.getEntriesByType('resource').map(r => r.name)
 
 def main():
     """Raises AssertionError or TimeoutError where the app is not as it should be."""
-    program = chromium.find() or _install()
-    if program is None:
-        _without("Chromium, from apt-get")
+    apt = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    apt += ["apt-get", "-q"]
+    install = [*apt, "install", "-y", "--no-install-recommends", "chromium"]
+    program = installed("Chromium", chromium.find, [*apt, "update"], install)
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4"]
+    AXE.parents[2].mkdir(parents=True, exist_ok=True)
+    axe = installed(
+        "axe-core",
+        lambda: AXE.exists() and AXE.read_text(),
+        [*npm, "--prefix", str(AXE.parents[2])],
+    )
+    if not program:
         return
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
-    axe = _axe()
     with served(HERE / "app.py") as address:
         for look_at, size in ((desk, DESK), (tablet, TABLET), (phone, PHONE)):
             mobile = look_at is phone
@@ -69,34 +77,17 @@ def main():
     print(f"The app works on desk, tablet and phone; screenshots are in {BUILD}.")
 
 
-def _without(what):
-    message = f"{what}, is not here and could not be installed"
-    if os.environ.get("COURSE_CI"):
-        sys.exit(f"{message}: in CI it has to be there.")
-    print(f"{message}: what needs it was not looked at.")
-
-
-def _install():
-    if shutil.which("apt-get") is None:
-        return None
-    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+def installed(name, find, *commands):
+    """What `find` finds, after these commands where it finds nothing at first."""
+    for command in commands if not find() else ():
         with contextlib.suppress(OSError):
-            subprocess.run([*sudo, "apt-get", "-q", *words], check=False)
-    return chromium.find()
-
-
-def _axe():
-    """The script of axe-core, or None."""
-    if not AXE.exists() and shutil.which("npm"):
-        folder = AXE.parents[2]
-        folder.mkdir(parents=True, exist_ok=True)
-        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "axe-core@4"]
-        subprocess.run(words, cwd=folder, check=False)
-    if AXE.exists():
-        return AXE.read_text()
-    _without("axe-core, from npm")
-    return None
+            subprocess.run(command, check=False)
+    if not find():
+        message = f"{name} is not here and could not be installed"
+        if os.environ.get("COURSE_CI"):
+            sys.exit(f"{message}: in CI it has to be there.")
+        print(f"{message}: what needs it was not looked at.")
+    return find()
 
 
 @contextlib.contextmanager
@@ -269,7 +260,7 @@ def enter(page, field, text):
 
 def barriers(page, axe):
     """What axe-core finds: names, contrast, order of headings, alt texts, roles."""
-    if axe is None:
+    if not axe:
         return
     page.look(axe + "; 0")
     rules = page.look(f"axe.run({NOT_OURS}).then(r => JSON.stringify(r.violations))")
