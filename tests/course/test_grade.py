@@ -10,8 +10,8 @@ from scripts import grade
 
 STUBS = ("guess = None  # your turn", "def twice(x):\n    raise NotImplementedError")
 CHECKS = (
-    'check.judge(("be 1", lambda: guess == 1))',
-    'check.judge(("double 3", lambda: twice(3) == 6))',
+    'check.check_properties({"be 1": lambda: guess == 1})',
+    'check.check_properties({"double 3": lambda: twice(3) == 6})',
 )
 STUDENTS = {
     "right": ("guess = 1", "def twice(x):\n    return 2 * x"),
