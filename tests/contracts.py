@@ -19,7 +19,7 @@ from helpers.rewards.functions import Reward
 from helpers.scale import FromWorkers
 from helpers.tools import Tool, calculator, nutrition
 from helpers.training import Trainer, objectives, optimizers
-from helpers.training.logging import Callback, JsonLines, Logger, TensorBoard
+from helpers.training.logging import Callback, Logger, TensorBoard
 from helpers.training.update import Objective
 
 MADE: list[Objective] = [
@@ -51,8 +51,8 @@ def dialogues(tools: ToolUse) -> list[Dialogue]:
     return [Dialogue(), tools, CalculatorUse(calls=9)]
 
 
-def loggers(board: TensorBoard, lines: JsonLines, live: Live) -> list[Logger]:
-    return [board, lines, live]
+def loggers(board: TensorBoard, live: Live) -> list[Logger]:
+    return [board, live]
 
 
 def backends(local: LocalModel, server: OpenAIServer) -> list[Backend]:
