@@ -167,7 +167,7 @@ def _described(thing, seen):
         return {"": _shortened(f"{{{', '.join(lines)}}}")}
     if type(thing) in (list, tuple) and all(isinstance(x, PLAIN) for x in thing):
         return {"": _shortened(repr(thing))}
-    if isinstance(thing, re.Pattern):  # it cannot be reduced
+    if isinstance(thing, re.Pattern):  # its repr is truncated
         return {"": _shortened(f"/{thing.pattern}/ flags {thing.flags}")}
     if hasattr(type(thing), "backend_tokenizer"):
         return {"": _tokenizer(thing)}
@@ -255,8 +255,8 @@ def _source(function) -> str:
         if code.co_filename in NO_FILES:  # linecache may hold another program's lines
             raise OSError
         text = textwrap.dedent(inspect.getsource(code)).strip()
-        start = "lambda" if code.co_name == "<lambda>" else f"def {code.co_name}"
-        if start not in text:  # the file was edited after it was imported
+        name = "lambda" if code.co_name == "<lambda>" else f"def {code.co_name}"
+        if not re.search(rf"\b{name}\b", text):  # the file was edited since
             raise OSError
     except (OSError, TypeError):
         raise ValueError(
@@ -292,8 +292,10 @@ def _class(cls) -> dict:
     for name, value in sorted(vars(cls).items()):
         for wrapper in ("__func__", "fget", "func"):  # static methods, properties, …
             value = getattr(value, wrapper, value)
-        # A decorator has written the special methods of a dataclass but this one.
-        if not name.startswith("__") or name == "__call__":
+        # Special methods count if they were written, not made by a decorator.
+        code = getattr(value, "__code__", None)
+        written = code and code.co_name == name and code.co_filename not in NO_FILES
+        if written or not name.startswith("__"):
             parts[name] = value
     return parts
 

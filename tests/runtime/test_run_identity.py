@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
-from helpers.batches.prompt_batches import packed_rows, prompts
+from helpers.batches.prompt_batches import prompts
 from helpers.generation.rollouts import Rollouts
 from helpers.generation.tool_use import ToolUse
 from helpers.rewards.functions import correct
-from helpers.runtime import run_identity
 from helpers.runtime.platform import ROOT
 from helpers.runtime.run_identity import describe, differences, fingerprint
 from helpers.text import chat
@@ -89,23 +88,20 @@ def test_an_edited_objective_is_refused_with_old_and_new_and_how_to_go_on(tmp_pa
         train(tmp_path, 3, objective=powered(2))
 
 
-def test_a_refused_model_keeps_its_weights(tmp_path):
-    """Or who goes on in another folder would start from the trained ones."""
+class OtherRows(Rows):
+    """Rows that refuse to go on."""
+
+    def set_state(self, state):
+        raise ValueError("other data")
+
+
+def test_a_model_whose_data_is_refused_keeps_its_weights(tmp_path):
+    """Or a run in another folder would start from the trained ones."""
     model = Toy()
-    train(tmp_path, 3, batches=packed(), objective=weigh)
-    for batches in (packed(mask=0), packed(1)):
-        with pytest.raises(ValueError, match="tokens|masks"):
-            train(tmp_path, 3, model, batches=batches, objective=weigh)
-        assert_same_weights(model, Toy())
-
-
-def packed(first=2, mask=1):
-    examples = [([first, 3, 5], [0, mask, 1]), ([4, 6], [0, 1])]
-    return packed_rows(examples, batch=8, length=5, seed=0)
-
-
-def weigh(model, batch):
-    return squared_error(model, batch | {"target": batch["positions"] * 1.0})
+    train(tmp_path, 3)
+    with pytest.raises(ValueError, match="other data"):
+        train(tmp_path, 3, model, batches=OtherRows())
+    assert_same_weights(model, Toy())
 
 
 class Scaled(Toy):
@@ -158,7 +154,7 @@ def test_fresh_starts_again_and_moves_the_old_run_aside(tmp_path):
     assert_same_weights(again, old)
 
 
-def test_fewer_steps_than_are_done_are_refused(tmp_path):
+def test_fewer_steps_than_are_done_are_an_error(tmp_path):
     """Or a short run would return a longer one's table and weights."""
     train(tmp_path, 5)
     with pytest.raises(ValueError, match="5 steps are done, more than steps=3"):
@@ -272,8 +268,6 @@ SOURCES = {
             def __init__(self, limit): self.limit = limit
             def __call__(self, prompts, completions): return self.limit
         reward = Short(200)""",
-    "default soft was 200, here it is 300": """
-        def reward(prompts, completions, *, soft=200): return soft""",
     "edge was 200, here it is 300": """
         import functools
         def short(prompts, completions, edge): return edge
@@ -288,15 +282,19 @@ SOURCES = {
         import re
         NUMBER = re.compile('200')
         def reward(prompts, completions): return NUMBER""",
-    "global middle: global longest: code changed": """
-        def longest(text): return 200
-        def middle(text): return longest(text)
-        def reward(prompts, completions): return middle('')""",
     "object: limit was 200, here it is 300": """
         class Grader:
             def __init__(self, limit): self.limit = limit
             def score(self, prompts, completions): return self.limit
         reward = Grader(200).score""",
+    "class: __contains__: code changed": """
+        import dataclasses
+        @dataclasses.dataclass
+        class Words:
+            words: tuple
+            def __contains__(self, word): return word in self.words[:200]
+            def __call__(self, prompts, completions): return 'a' in self
+        reward = Words(('a', 'b'))""",
     "global grader: class: score: code changed": """
         class Grader:
             def score(self, text): return 200
@@ -308,12 +306,6 @@ SOURCES = {
         @jax.jit
         def inner(x): return x * 200
         def reward(prompts, completions): return inner(1)""",
-    "global log: global LIMIT was 200, here it is 300": """
-        import functools, math
-        LIMIT = 200
-        @functools.wraps(math.log)
-        def log(x): return math.log(x) * LIMIT
-        def reward(prompts, completions): return log(1)""",
 }
 
 
@@ -395,18 +387,6 @@ def test_objectives_differ_by_their_settings():
     expected = ["loss: clip was (0.2, 0.28), here it is (0.1, 0.3)"]
     assert differences(describe(usual), describe(narrow)) == expected
     assert describe(usual) == describe(objectives.policy_gradient())
-
-
-def test_a_large_array_is_read_once(monkeypatch):
-    read, whole = [], run_identity.whole
-    monkeypatch.setattr(
-        run_identity, "whole", lambda x: read.append(x.shape) or whole(x)
-    )
-    weights = jnp.arange(40_000.0)
-    for _ in range(3):
-        describe([weights, {"again": weights}])
-    assert read == [(40_000,)]
-    assert describe([weights]) != describe([weights.at[7].set(8)])
 
 
 def test_a_tokenizer_counts_by_what_it_does_not_by_how_it_was_used(tmp_path):
