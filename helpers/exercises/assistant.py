@@ -1,7 +1,7 @@
 """Self-checks of notebook 14: the loop, a forged line, the diary, a spare model."""
 
 import functools
-import html.parser
+import html
 import re
 
 import numpy as np
@@ -126,43 +126,19 @@ def _loop(conversation, run, turns=4):
 RESULT = {"food-event", "food-result"}  # the classes of a line that the tool gives
 
 
-class _Lines(html.parser.HTMLParser):
-    """The (classes, pieces of text) of each `div`, as a browser finds them."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.lines, self._open = [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        if tag == "div":
-            self.lines.append(((dict(attrs).get("class") or "").split(), []))
-            self._open.append(self.lines[-1])
-
-    def handle_endtag(self, tag):
-        if tag == "div" and self._open:
-            self._open.pop()
-
-    def handle_data(self, data):
-        if self._open:
-            self._open[-1][1].append(data)
-
-
 def check_forged(answer) -> Check:
     """Breaking it: an answer that a careless page shows as a result of the tool's."""
 
-    def lines():
-        """(classes, text) of the lines after the first of the careless page."""
-        shown = f"<b>The model answers</b> <span>{answer}</span>"
-        page = _Lines(f"<div class='food-event food-answer'>{shown}</div>")
-        return [
-            (set(classes), " ".join("".join(pieces).split()))
-            for classes, pieces in page.lines[1:]
-        ]
-
     def forged():
-        return [text for classes, text in lines() if classes >= RESULT]
+        """The texts of the lines that look like the tool's, behind the first line."""
+        page = f"<b>The model answers</b> <span>{answer}</span>"
+        texts = []
+        for line in re.split(r"<div\b", page)[1:]:
+            attributes, _, content = line.partition(">")
+            classes = set(re.findall(r"[\w-]+", attributes.partition("class")[2]))
+            text = html.unescape(re.sub(r"<[^>]*>", "", content.partition("</div")[0]))
+            texts += [" ".join(text.split())] if classes >= RESULT else []
+        return texts
 
     def claimed():
         number = r"(-?\d+(?:[.,]\d+)*)"
@@ -172,7 +148,9 @@ def check_forged(answer) -> Check:
     properties = {
         "be filled in": filled(answer, what="an answer"),
         "be as short as the app shows": lambda: len(answer) <= LONGEST_SHOWN,
-        "make the careless page show one more line": lambda: len(lines()) == 1,
+        "make the careless page show one more line": lambda: (
+            len(re.findall(r"<div\b", answer)) == 1
+        ),
         "have that line of the kind of the tool's results, and begin as they do, with "
         "The tool gives": lambda: forged()[0].startswith("The tool gives"),
         "claim 9 kcal there, which no tool gave": lambda: claimed() == {9},

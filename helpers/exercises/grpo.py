@@ -68,15 +68,15 @@ def check_diagnosis(answer) -> Check:
     """Reading curves: one healthy run, and five that have one mistake each."""
     unpaid = "a reward that no answer gets"
     keys = "one random key for all eight answers"
-    hints = {
-        unpaid: ("tell the two that learn nothing apart by what is paid", "C"),
-        "old log-probabilities taken anew before every update": (
-            ("know that a KL of 0 means that every ratio is 1", "B")
+    old = "old log-probabilities taken anew before every update"
+    truth = {
+        "tell the two that learn nothing apart by what is paid": (unpaid, "C"),
+        "know that a KL of 0 means that every ratio is 1": (old, "B"),
+        "blame the rate where the policy leaps from the one that sampled": (
+            "rate 12 times too high",
+            "A",
         ),
-        "rate 12 times too high": (
-            ("blame the rate where the policy leaps from the one that sampled", "A")
-        ),
-        "healthy": ("call the run that climbs healthy", "D"),
+        "call the run that climbs healthy": ("healthy", "D"),
     }
     properties: dict = {
         "be filled in": filled(answer, what="the letter of a run"),
@@ -85,7 +85,7 @@ def check_diagnosis(answer) -> Check:
             lambda: {answer[unpaid], answer[keys]} == {"C", "F"}
         ),
     }
-    for what, (hint, run) in hints.items():
+    for hint, (what, run) in truth.items():
         properties[hint] = lambda what=what, run=run: answer[what] == run
     return check_properties(properties)
 

@@ -381,18 +381,19 @@ def _lengths(rows, tokenizer) -> list[tuple[int, int, int]]:
 
 def _too_long(lengths, prompt_tokens, completion_tokens) -> str:
     """Says which limit the lengths of a row are over; "" if none."""
-    prompt_tokens = math.inf if prompt_tokens is None else prompt_tokens
-    completion_tokens = math.inf if completion_tokens is None else completion_tokens
+    most_prompt = math.inf if prompt_tokens is None else prompt_tokens
+    most_answer = math.inf if completion_tokens is None else completion_tokens
+    most_both = most_prompt + most_answer
     prompt, answer, both = lengths
-    if prompt > prompt_tokens:
-        what = f"a prompt of more than {prompt_tokens} tokens"
-    elif answer > completion_tokens:
-        what = f"an answer of more than {completion_tokens} tokens, its end included"
-    elif both > prompt_tokens + completion_tokens:
-        what = f"more than {prompt_tokens + completion_tokens} tokens with its template"
-    else:
-        return ""
-    return what + ": shorten it, or raise the limit"
+    over = {
+        f"a prompt of more than {most_prompt} tokens": prompt > most_prompt,
+        f"an answer of more than {most_answer} tokens, its end included": (
+            answer > most_answer
+        ),
+        f"more than {most_both} tokens with its template": both > most_both,
+    }
+    reasons = (f"{what}: shorten it, or raise the limit" for what in over if over[what])
+    return next(reasons, "")
 
 
 def plain(text: str) -> str:
@@ -431,15 +432,14 @@ def split(rows: list[dict], share: float = 0.1) -> tuple[list[dict], list[dict]]
     """
     share = require("share", share, least=0, most=1)
     hashed = sorted(((_hash(row["question"]), row) for row in rows), key=lambda x: x[0])
-    parts: tuple[list[dict], list[dict]] = [], []
-    for number, row in hashed:
-        parts[number < share * 2**64].append(row)
-    if not all(parts):
+    train = [row for number, row in hashed if number >= share * 2**64]
+    test = [row for number, row in hashed if number < share * 2**64]
+    if not train or not test:
         raise ValueError(
-            f"{len(rows)} rows and a share of {share} leave {len(parts[0])} to train on"
-            f" and {len(parts[1])} held out. Take more rows, or another share."
+            f"{len(rows)} rows and a share of {share} leave {len(train)} to train on"
+            f" and {len(test)} held out. Take more rows, or another share."
         )
-    return parts
+    return train, test
 
 
 def _hash(question):

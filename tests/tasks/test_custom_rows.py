@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import batches, runtime
-from helpers.evaluation import evaluate
 from helpers.generation import Rollouts
 from helpers.model import weights
 from helpers.rewards import correct, extract_strict
@@ -51,8 +50,7 @@ def as_arrow(path):
 FILES = {
     "rows.jsonl": lambda p: write(p, b"\xef\xbb\xbf" + json.dumps(ROWS[0]).encode(),
                                   b"  ", *ROWS[1:], b""),
-    "utf-16.jsonl": lambda p: p.write_text(
-        "\n".join(map(json.dumps, ROWS)), "utf-16"),
+    "utf-16.jsonl": lambda p: p.write_text("\n".join(map(json.dumps, ROWS)), "utf-16"),
     "array.json": lambda p: p.write_text(json.dumps(ROWS, indent=2)),
     "title.json": lambda p: p.write_text(json.dumps({"title": "mine", "data": ROWS})),
     "rows.csv": lambda p: pandas.DataFrame(ROWS).to_csv(p, index=False),
@@ -84,9 +82,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("form", TABLES)
-def test_every_form_of_table_gives_the_same_rows(form):
-    assert custom_rows.check(TABLES[form]).rows == ROWS
+def test_every_form_of_table_gives_the_same_rows():
+    for form, table in TABLES.items():
+        assert custom_rows.check(table).rows == ROWS, form
 
 
 Q, A = "What is 2?", "#### 2"
@@ -101,11 +99,11 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_rows_as_other_data_sets_have_them_are_converted(form):
-    (row,) = custom_rows.check([FORMS[form]]).rows
-    expected = "What is\n\n2?" if form == "alpaca" else Q
-    assert row == {"question": expected, "answer": A}
+def test_rows_as_other_data_sets_have_them_are_converted():
+    for form, record in FORMS.items():
+        expected = "What is\n\n2?" if form == "alpaca" else Q
+        rows = custom_rows.check([record]).rows
+        assert rows == [{"question": expected, "answer": A}], form
 
 
 def test_numbers_and_names_of_a_users_own_are_converted():
@@ -246,20 +244,16 @@ def test_a_question_that_was_left_out_did_not_come_before(tokenizer):
         custom_rows.check([GOOD], prompt_tokens=48)
 
 
-def test_its_rows_are_answered_rewarded_and_graded(tokenizer, tmp_path):
+def test_its_rows_are_answered_and_rewarded(tokenizer, tmp_path):
     made = word_problems.generate(12, seed=1, levels=(1,))
     lines = [{name: row[name] for name in custom_rows.COLUMNS} for row in made]
     path = write(tmp_path / "mine.jsonl", *lines)
     rows = custom_rows.read(path, tokenizer, gold=extract_strict).rows
     model = weights.load(runtime.ROOT / "data" / "tiny" / "sft")
     prompts = batches.prompts(rows, tokenizer, batch=12, buckets=(48,), seed=0)
-    limits = {"max_tokens": 32, "seed": 0}
-    batch = next(Rollouts(model, prompts, correct, tokenizer, group=2, **limits))
+    limits = {"max_tokens": 32, "group": 2, "seed": 0}
+    batch = next(Rollouts(model, prompts, correct, tokenizer, **limits))
     assert 0 < batch["rewards"].mean() < 1
-    report = evaluate(
-        model, tokenizer, rows, samples=0, buckets=(48,), log=False, **limits
-    )
-    assert report.n == 12 and 0 < report.greedy < 1
 
 
 # --- the split ---
@@ -308,22 +302,15 @@ def test_questions_that_look_alike_are_one_question(data, text):
     assert [row["question"] for row in loaded.rows] == [text.strip()]
 
 
-@pytest.mark.parametrize("pair", ["5² 52", "x₂ x2", "1½ 11⁄2", "2① 21", "é e", "の ノ"])
-def test_questions_that_look_different_are_two(pair):
-    rows = [{"question": f"What is {x}?", "answer": "a"} for x in pair.split()]
-    assert custom_rows.check(rows).rows == rows
+def test_questions_that_look_different_are_two():
+    for pair in ["5² 52", "x₂ x2", "1½ 11⁄2", "2① 21", "é e", "の ノ"]:
+        rows = [{"question": f"What is {x}?", "answer": "a"} for x in pair.split()]
+        assert custom_rows.check(rows).rows == rows
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["train-00000-of-00002.parquet"],
-        ["train-00000-of-00001.parquet", "train-00000-of-00002.parquet"],
-        ["train-00000-of-00002.parquet", "train-00002-of-00003.parquet"],
-    ],
-)
-def test_a_part_of_a_split_is_not_taken_for_all_of_it(names, tmp_path):
-    for name in names:
-        (tmp_path / name).touch()
+@pytest.mark.parametrize("parts", ["0-of-2", "0-of-1 0-of-2", "0-of-2 2-of-3"])
+def test_a_part_of_a_split_is_not_taken_for_all_of_it(parts, tmp_path):
+    for part in parts.split():
+        (tmp_path / f"train-{part}.parquet").touch()
     with pytest.raises(FileNotFoundError, match="not all of one"):
         custom_rows.split_files(tmp_path, "train", "main")

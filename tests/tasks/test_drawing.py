@@ -62,11 +62,3 @@ def test_a_frame_is_moved_scaled_and_turned_clockwise(x, y, size, angle):
     radians = math.radians(angle)  # y points down: clockwise to the eye
     wanted = x + 0.7 * size * math.cos(radians), y + 0.7 * size * math.sin(radians)
     assert middle(ink) == pytest.approx(wanted, abs=0.03)
-
-
-def test_a_ring_has_a_hole_and_a_line_has_its_width():
-    ring = drawn(lambda pen: pen.sector(1.0, 0, 360, INK, hole=0.5))
-    assert not ring[200, 200] and ring[200, 275] and ring[125, 200]
-    line = drawn(lambda pen: pen.line(((-1, 0), (1, 0)), 0.2, INK))
-    assert line[:, 200].sum() == pytest.approx(20, abs=1)
-    assert line[200].sum() == pytest.approx(220, abs=3)  # round ends reach beyond

@@ -1,4 +1,4 @@
-"""What the food base reads is true of its pictures, and numbers are said again."""
+"""What the food base reads is true of its pictures, and it meets no tool."""
 
 import random
 import re
@@ -13,7 +13,7 @@ from helpers.tools.calls import Call
 from helpers.tools.nutrition import TINY
 from scripts import food_corpus, tiny_food
 
-ROWS = food_pictures.generate(300, seed=1, levels=(1, 2), no_food=0.3)
+ROWS = food_pictures.generate(120, seed=1, levels=(1, 2), no_food=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -22,30 +22,20 @@ def tokenizer():
 
 
 def test_what_is_said_about_a_picture_is_what_is_on_it():
-    rng, asked = random.Random(0), 0
+    rng, count = random.Random(0), 0
     for row in ROWS:
         question, answer = food_corpus.question_about(row, rng)
         words = re.sub(r"[^a-z]", " ", answer)
         foods = [food.replace("_", " ") for food in row["foods"]]
         if question in food_corpus.DESCRIBE:
             continue  # captions have tests of their own
-        asked += 1
+        count += 1
         others = {f.replace("_", " ") for f in food_pictures.FOODS} - set(foods)
         assert all(food in answer for food in foods)
         assert not any(f" {other} " in f" {words} " for other in others)
         assert ("no food" in answer) == (not foods)
         assert re.findall(r"\d+", answer) == re.findall(r"\d+", question)
-    assert asked > 150
-
-
-def test_numbers_are_repeated_and_all_lengths_come():
-    rng, lengths = random.Random(1), set()
-    for _ in range(200):
-        question, answer = food_corpus.repeated(rng)
-        (number,) = re.findall(r"\d+", question)
-        assert answer in question and re.findall(r"\d+", answer) == [number]
-        lengths.add(len(number))
-    assert lengths == {1, 2, 3, 4}
+    assert count > 50
 
 
 def test_the_base_has_met_no_tool(tokenizer):

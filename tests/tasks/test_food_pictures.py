@@ -47,17 +47,12 @@ def test_the_labels_are_those_of_the_hub():
 def test_a_row_is_what_it_says_and_the_same_again(seed, index, split, size, levels):
     options = {"split": split, "size": size, "levels": levels, "no_food": 0.3}
     row, again = (picture(seed, index, **options) for _ in range(2))
-    image = row.pop("image")
+    image, foods = row.pop("image"), row["foods"]
     assert image.shape == (size, size, 3) and image.dtype == np.uint8
     assert image.flags.c_contiguous and np.array_equal(image, again.pop("image"))
-    assert row == again
-    assert (
-        row["level"] in levels
-        and len(row["foods"]) in {1: (0, 1), 2: (2,)}[row["level"]]
-    )
-    assert len(set(row["foods"])) == len(row["foods"]) and set(row["foods"]) <= set(
-        FOODS
-    )
+    assert row == again and row["level"] in levels
+    assert len(foods) in {1: (0, 1), 2: (2,)}[row["level"]]
+    assert len(set(foods)) == len(foods) and set(foods) <= set(FOODS)
     assert set(row["beside"]) <= set(drawing.THINGS) and len(row["beside"]) <= 2
     assert food_pictures.in_test(row["id"]) == (split == "test")
     assert image.std() > 5  # something is there
@@ -80,11 +75,11 @@ def test_pictures_do_not_depend_on_the_process_or_on_those_before():
 def test_no_combination_and_no_picture_is_in_both_splits():
     """The splits are compared by what rows say and by pixels, not by their ids."""
     options = {"size": 16, "levels": (1, 2), "no_food": 0.3, "foods": FOODS[:3]}
-    train = [row for s in (0, 1) for row in generate(700, seed=s, **options)]
-    test = [r for s in (0, 1) for r in generate(700, seed=s, split="test", **options)]
+    train = [row for s in (0, 1) for row in generate(400, seed=s, **options)]
+    test = [r for s in (0, 1) for r in generate(400, seed=s, split="test", **options)]
     assert not {words(row) for row in train} & {words(row) for row in test}
     assert not {digest([row]) for row in train} & {digest([row]) for row in test}
-    assert len({digest([row]) for row in train + test}) == 2800
+    assert len({digest([row]) for row in train + test}) == 1600
 
 
 @unhurried
@@ -112,10 +107,8 @@ def test_two_foods_are_named_from_left_to_right(index):
         ({"split": "validation"}, "'validation'"),
         ({"size": 8}, "16 to 256 pixels, not 8"),
         ({"levels": (3,)}, r"\(1, 2\), not \(3,\)"),
-        ({"levels": ()}, "levels"),
         ({"foods": ("pizza", "soup")}, "No drawing of .'soup'"),
         ({"foods": ("pizza",), "levels": (2,)}, "Level 2 needs 2 foods"),
-        ({"foods": ()}, "Level 1 needs 1 foods"),
         ({"no_food": 1.2}, "share from 0 to 1"),
     ],
 )
@@ -131,7 +124,7 @@ def test_a_drawing_stays_near_its_place():
     """Every food fills its disc and does not cover the things beside the dish."""
     back = (1, 2, 3)
     for food in FOODS:
-        for seed in range(20):
+        for seed in range(8):
             image = Image.new("RGB", (300, 300), back)
             pen = Pen(ImageDraw.Draw(image), 150 + 150j, 100)
             food_pictures.DRAWINGS[food](pen, random.Random(seed))

@@ -1,14 +1,21 @@
-"""Captions say what is drawn and nothing else; questions ask for what is expected."""
+"""Captions, questions and demonstrations say what is drawn, and nothing else."""
 
 import re
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.tasks.food import drawing, food_pictures
+from helpers.rewards import food_rewards
+from helpers.tasks.food import drawing, food_pictures, food_traces
 from helpers.tasks.food.food_traces import GRAMS, caption, questions
+from helpers.tools.calls import Call
+from helpers.tools.grammars import GEMMA3, HERMES
+from helpers.tools.nutrition import TINY, TOOL
+from helpers.tools.tool import trace
 
-unhurried = settings(deadline=None, max_examples=100)
+unhurried = settings(deadline=None, max_examples=50)
 NAMED = {  # a word by which a caption names a food
     "chocolate_cake": "cake",
     "croque_madame": "croque",
@@ -38,8 +45,8 @@ def named(text):
     plain = text.replace("_", " ").replace("chocolate cake", "chocolate")
     plain = plain.replace("cup cake", "cupcake")  # else it names a cup
     words = {**NAMED, "cup_cakes": "cupcake", "chocolate_cake": "chocolate"}
-    found = {plain.index(word): food for food, word in words.items() if word in plain}
-    return plain, [found[place] for place in sorted(found)]
+    places = {plain.index(word): food for food, word in words.items() if word in plain}
+    return plain, [places[place] for place in sorted(places)]
 
 
 @unhurried
@@ -68,9 +75,9 @@ def kcal(food, grams):
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_a_question_asks_for_the_grams_whose_kcal_are_expected(indices, seed):
     rows = [arrangement(index) for index in indices]
-    asked = questions(rows, kcal, seed=seed)
-    assert asked == questions(rows, kcal, seed=seed)
-    for row, task in zip(rows, asked, strict=True):
+    tasks = questions(rows, kcal, seed=seed)
+    assert tasks == questions(rows, kcal, seed=seed)
+    for row, task in zip(rows, tasks, strict=True):
         assert {name: task[name] for name in row} == row
         numbers = [int(n) for n in re.findall(r"\d+", task["question"])]
         assert set(numbers) <= set(GRAMS) and "kcal" in task["question"]
@@ -79,10 +86,8 @@ def test_a_question_asks_for_the_grams_whose_kcal_are_expected(indices, seed):
             assert len(numbers) == 1
         else:
             assert task["grams"] == numbers and len(numbers) == len(row["foods"])
-            by_hand = 0
-            for food, grams in zip(row["foods"], numbers, strict=True):
-                by_hand += len(food) * grams
-            assert task["expected"] == by_hand
+            lengths = map(len, row["foods"])
+            assert task["expected"] == np.dot(list(lengths), numbers)
             assert not any(f in task["question"].lower() for f in row["foods"])
         if len(row["foods"]) == 2:
             question = task["question"]
@@ -98,3 +103,54 @@ def test_questions_without_food_read_like_those_with():
         form = re.sub(r"\d+", "N", task["question"])
         forms[bool(task["foods"])].add(form)
     assert forms[True] == forms[False] and len(forms[True]) >= 3
+
+
+# --- demonstrations ---
+
+PICTURES = food_pictures.generate(40, seed=3, size=16, levels=(1, 2), no_food=0.3)
+ROWS = food_traces.ask(PICTURES, seed=4)
+
+
+@pytest.mark.parametrize("grammar", [TINY, HERMES, GEMMA3], ids=lambda g: g.name)
+def test_demonstrations_are_solved_and_call_nothing_needless(grammar):
+    kinds = set()
+    for row in ROWS:
+        _, *messages = food_traces.demonstration(row, grammar)
+        turns = [
+            grammar.render(called(m)) if m.get("tool_calls") else m["content"]
+            for m in messages
+            if m["role"] == "assistant"
+        ]
+        conversation = trace(grammar, turns, [TOOL])
+        given = [""], [conversation]
+        columns = {"portions": [row["portions"]]}
+        assert food_rewards.solved(*given, **columns) == [1.0], (row["text"], turns)
+        assert food_rewards.final_format(*given, **columns) == [1.0]
+        assert food_rewards.needless_calls(*given, **columns) == [0.0]
+        results = [text for role, text in conversation.segments if role == "tool"]
+        assert results == [m["content"] for m in messages if m["role"] != "assistant"]
+        kinds.add(len(conversation.calls))
+    assert kinds == {0, 1, 2}
+
+
+def test_what_a_picture_shows_can_be_read():
+    alts = food_traces.alts(ROWS)
+    for row in ROWS:
+        text = alts[row["image"].tobytes()].lower()
+        assert row["place"] in text or not row["foods"], (text, row["place"])
+        assert ("no food" in text) == (not row["foods"])
+    assert len(alts) == len(ROWS)
+
+
+def called(message):
+    functions = [call["function"] for call in message["tool_calls"]]
+    return [Call(f["name"], f["arguments"]) for f in functions]
+
+
+def test_rows_ask_about_what_is_on_the_picture():
+    for row, drawn in zip(ROWS, PICTURES, strict=True):
+        assert [p["food"] for p in row["portions"]] == drawn["foods"]
+        assert all(str(p["grams"]) in row["text"] for p in row["portions"])
+        image, words = row["question"][0]["content"]
+        assert image == {"type": "image"} and words["text"] == row["text"]
+        assert food_traces.pictures(row)[0] is drawn["image"]

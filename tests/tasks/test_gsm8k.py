@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import types
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow
@@ -48,15 +49,12 @@ def write_parquet(path, records=RECORDS):
         ("train.parquet", write_parquet),
         ("train-00000-of-00001.parquet", write_parquet),
         ("main/train-00000-of-00001.parquet", write_parquet),
-        ("main/train.jsonl", write_jsonl),
-        ("main/train.parquet", write_parquet),
     ],
 )
 def test_every_layout_gives_the_same_rows(tmp_path, name, write):
     write(tmp_path / name)
-    rows = gsm8k.load(tmp_path)
+    rows = gsm8k.load(str(tmp_path))
     assert rows == [{**RECORDS[0], "level": 2}, {**RECORDS[1], "level": 0}]
-    assert gsm8k.load(str(tmp_path), "train") == rows
 
 
 def test_shards_are_read_in_order_and_splits_are_not_mixed(tmp_path):
@@ -92,9 +90,7 @@ def test_a_missing_split_says_what_to_pass(tmp_path):
         {"prompt": "Q?", "response": "#### 1"},
         ["Q?", "#### 1"],
         {"question": "Q?", "answer": 72},
-        {"question": "Q?", "answer": "It is 72."},
         {"question": "Q?", "answer": "#### 72\nor so"},
-        {"question": "Q?", "answer": "#### two\n"},
         {"question": "Q?", "answer": "#### 1 or 2"},
     ],
 )
@@ -118,15 +114,13 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
         gsm8k.load(tmp_path)
 
 
-def fake_datasets(load_dataset):
-    return types.SimpleNamespace(load_dataset=load_dataset)
-
-
 def test_no_network_says_how_to_pass_a_folder(monkeypatch):
     def load_dataset(*args, **options):
         raise ConnectionError("Couldn't reach 'openai/gsm8k' on the Hub")
 
-    monkeypatch.setitem(sys.modules, "datasets", fake_datasets(load_dataset))
+    monkeypatch.setitem(
+        sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset)
+    )
     with pytest.raises(ConnectionError, match=r"Couldn't reach.*gsm8k.load\(folder\)"):
         gsm8k.load()
 
@@ -139,5 +133,8 @@ def test_all_the_real_rows_load_and_their_annotations_are_counted():
     counted = [len(re.findall(r"<<[^<>]+>>", row["answer"])) for row in rows]
     assert [row["level"] for row in rows] == counted
     assert all(re.search(r"\n#### -?[\d,.]+$", row["answer"]) for row in rows)
+    for row in rows:
+        (number,) = re.findall(r"#### (.*)", row["answer"].replace(",", ""))
+        assert gold_number(row["answer"]) == Fraction(number), row
     written = (REAL / "test.jsonl").read_text(encoding="utf-8").split("\n")[0]
     assert json.loads(written).items() <= test[0].items()
