@@ -8,10 +8,4 @@ from helpers.handover.manifests import (
     pathways_command,
 )
 
-__all__ = [
-    "Order",  # a row: model, slice, image, bucket, algorithm
-    "OrderRefused",  # a value has no place in a command
-    "as_text",  # a manifest as text
-    "jobset",  # the manifest without Pathways
-    "pathways_command",  # XPK's command
-]
+__all__ = ["Order", "OrderRefused", "as_text", "jobset", "pathways_command"]

@@ -64,27 +64,26 @@ def as_trace(completion, grammar, tools) -> Trace:
     calls: list[tuple[Call, dict]] = []
     due: list[tuple[dict, Call | None]] = []  # results that the model must see next
     for message in completion:
-        text = completion_text([message | {"role": "assistant"}])
-        segments.append((message["role"], text))
-        if message["role"] == "tool":
+        role, text = message["role"], completion_text([message | {"role": "assistant"}])
+        segments.append((role, text))
+        if role == "tool":
             _match_results(text, due, grammar)
             continue
-        if message["role"] != "assistant":
+        if role != "assistant":
             raise ConversationRefused(
-                f"A message of role {message['role']!r}: only the assistant's and the "
-                "tools' belong in a completion."
+                f"A message of role {role!r}: only the assistant's and the tools' "
+                "belong in a completion."
             )
         if due or turns and not (turns[-1].calls or turns[-1].error):
             raise ConversationRefused(
                 f"The turn {text[:40]!r} follows an answer, or {len(due)} calls have "
                 "no result."
             )
-        verdict = _verdict(message, text, grammar)
-        results = [run_call(tools, call) for call in verdict.calls]
-        calls += zip(verdict.calls, results, strict=True)
-        due = list(zip(results, verdict.calls, strict=True))
-        due += [({"error": verdict.error}, None)] if verdict.error else []
-        turns.append(verdict)
+        turn = _turn(message, text, grammar)
+        due = [(run_call(tools, call), call) for call in turn.calls]
+        calls += [(call, result) for result, call in due]
+        due += [({"error": turn.error}, None)] if turn.error else []
+        turns.append(turn)
     if due and segments[-1][0] == "tool":  # at the end all calls may be cut off
         raise ConversationRefused(
             f"{len(due)} calls have no result, and it ends there."
@@ -92,33 +91,32 @@ def as_trace(completion, grammar, tools) -> Trace:
     return Trace(tuple(segments), tuple(turns), tuple(calls))
 
 
-def _verdict(message, text, grammar):
+def _turn(message, text, grammar):
     """A turn of the model, read: its calls are in the text or beside it."""
-    verdict = grammar.parse(text)
+    turn = grammar.parse(text)
     if thought := message.get("reasoning_content"):
-        verdict = dataclasses.replace(verdict, thought=thought)
-    beside = message.get("tool_calls") or []
+        turn = dataclasses.replace(turn, thought=thought)
+    beside = message.get("tool_calls")
     if not beside:
-        return verdict
-    if verdict.calls or verdict.error:
+        return turn
+    if turn.calls or turn.error:
         raise ConversationRefused(f"Calls in the text and beside it: {text[:60]!r}.")
     try:
         if len(beside) > MOST_CALLS:
             raise Malformed(f"there are more than {MOST_CALLS} calls")
-        calls = tuple(_call(each["function"]) for each in beside)
+        calls = tuple(_call(**each["function"]) for each in beside)
     except Malformed as reason:
-        return dataclasses.replace(verdict, error=f"This is no call: {reason}.")
-    return dataclasses.replace(verdict, calls=calls)
+        return dataclasses.replace(turn, error=f"This is no call: {reason}.")
+    return dataclasses.replace(turn, calls=calls)
 
 
-def _call(function):
+def _call(name, arguments, **_):
     """A call whose arguments are a dict, or JSON of one."""
-    arguments = function["arguments"]
     if isinstance(arguments, str):
         arguments = read_json(arguments)[0]
     if not isinstance(arguments, dict):
         raise Malformed("the arguments are no object")
-    return Call(function["name"], arguments)
+    return Call(name, arguments)
 
 
 def _match_results(text, due, grammar):
@@ -126,24 +124,20 @@ def _match_results(text, due, grammar):
     if not due:
         raise ConversationRefused(f"The tool's {text[:60]!r} answers no call.")
     ours = grammar.results(*map(list, zip(*due, strict=True)))
-    if len(ours) == 1 and text == ours[0]["content"]:
+    if [text] == [message["content"] for message in ours]:
         due.clear()
         return
     result, _ = due.pop(0)
-    same = text == str(result) or _json(text) == result
-    if not same and not ("error" in result and _is_error(text)):
+    value = _json(text)
+    if isinstance(value, dict):
+        fails = list(value) == ["error"]
+    else:  # engines have their own words for a failed call
+        fails = re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE)
+    if value != result and text != str(result) and not ("error" in result and fails):
         raise ConversationRefused(
             f"The model was shown {text[:80]!r}, and the tool returns {result} here: it"
             " would be scored by what it did not see."
         )
-
-
-def _is_error(text):
-    """Whether a text is an engine's own words for a failed call, and nothing else."""
-    value = _json(text)
-    if isinstance(value, dict):
-        return list(value) == ["error"]
-    return re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE) is not None
 
 
 def _json(text):

@@ -6,7 +6,9 @@ made: what could be a command there, or anything else than a text, is refused.
 
 import dataclasses
 import json
+import pathlib
 import re
+import string
 from typing import NamedTuple
 
 
@@ -31,39 +33,40 @@ SLICES = {
     "v5p-8": SliceKind("tpu-v5p-slice", "2x2x1", 1, 4),
     "v5p-128": SliceKind("tpu-v5p-slice", "4x4x4", 16, 4),
 }
-# MaxText's defaults are two answers to a question, a KL, a clip at 0.2 for both (which
-# never binds GSPO's ratio) and top-k 50, with which the ratio is another policy's.
-SHARED = {
-    "rl.num_generations": "8",
-    "rl.grpo_beta": "0.0",
-    "decode_sampling_temperature": "1.0",
-    "decode_sampling_top_k": "-1",
-    "decode_sampling_nucleus_p": "1.0",
+# In MaxText's image, where this course is /course. MaxText's own rows ask for <answer>
+# tags, which no reward here reads. Its defaults are two answers to a question, a KL, a
+# clip at 0.2 for both (which never binds GSPO's ratio) and top-k 50, with which the
+# ratio is another policy's.
+TRAIN = """
+python3 -m maxtext.trainers.post_train.rl.train_rl
+model_name=$model tokenizer_path=$tokenizer
+load_parameters_path=$bucket/$model/0/items base_output_directory=$bucket/results
+run_name=$name chips_per_vm=$chips_per_host use_pathways=$pathways
+rl.num_generations=8 rl.grpo_beta=0.0 decode_sampling_temperature=1.0
+decode_sampling_top_k=-1 decode_sampling_nucleus_p=1.0 $loss
+dataset_processor_path=/course/helpers/handover/rewards.py
+reward_functions_path=/course/helpers/handover/rewards.py
+reward_functions=correct,format_reward
+"""
+LOSSES = {
+    "grpo": "rl.loss_algo=grpo rl.grpo_epsilon=0.2 rl.epsilon_high=0.28 "
+    "rl.loss_agg_mode=token-mean",
+    "gspo-token": "rl.loss_algo=gspo-token rl.grpo_epsilon=3e-4 rl.epsilon_high=4e-4 "
+    "rl.loss_agg_mode=sequence-mean-token-mean",
 }
-ALGORITHMS = {
-    "grpo": {
-        "rl.loss_algo": "grpo",
-        "rl.grpo_epsilon": "0.2",
-        "rl.epsilon_high": "0.28",
-        "rl.loss_agg_mode": "token-mean",
-    },
-    "gspo-token": {
-        "rl.loss_algo": "gspo-token",
-        "rl.grpo_epsilon": "3e-4",
-        "rl.epsilon_high": "4e-4",
-        "rl.loss_agg_mode": "sequence-mean-token-mean",
-    },
-}
-# In the image. MaxText's own rows ask for <answer> tags, which no reward here reads.
-REWARDS = "/course/helpers/handover/rewards.py"
-TRAIN = "maxtext.trainers.post_train.rl.train_rl"
-TOKEN = "hf-token"  # the Secret of the cluster, and its key "token"
-RESTARTS = 4  # a host that is preempted restarts the job, which resumes
+PATHWAYS = """
+xpk workload create-pathways --workload=$name --cluster=$cluster --project=$project
+--zone=$zone --tpu-type=$slice --num-slices=1 --docker-image=$image
+--pathways-gcs-location=$bucket/pathways
+"""
+# A host that is preempted restarts the job, which resumes. HF_TOKEN comes from the
+# cluster's Secret "hf-token".
+JOBSET = pathlib.Path(__file__).with_name("jobset.json")
 
 _NAME = "[a-z]([-a-z0-9]{0,26}[a-z0-9])?"  # with Kueue's additions 63 letters at most
 _PATH = r"[A-Za-z0-9][\w.-]*([/:@][A-Za-z0-9][\w.-]*)*"
 PATTERNS = {"name": _NAME, "cluster": _NAME, "bucket": f"gs://{_PATH}"}
-CHOICES: dict[str, list[str]] = {"slice": [*SLICES], "algorithm": [*ALGORITHMS]}
+CHOICES: dict[str, list[str]] = {"slice": [*SLICES], "algorithm": [*LOSSES]}
 # Words, numbers and dates are no texts in YAML 1.1.
 NO_TEXT = re.compile(
     "y|n|yes|no|on|off|true|false|null|0x[0-9a-f_]+|[0-9][0-9._:te+-]*z?", re.IGNORECASE
@@ -119,22 +122,13 @@ class Order:
         Args:
           pathways: whether one process drives all chips through Pathways.
         """
-        settings = {
-            "model_name": self.model,
-            "tokenizer_path": self.tokenizer,
-            "load_parameters_path": f"{self.bucket}/{self.model}/0/items",
-            "base_output_directory": f"{self.bucket}/results",
-            "run_name": self.name,
-            "chips_per_vm": str(self.kind.chips_per_host),
-            "use_pathways": str(pathways).lower(),
-            **SHARED,
-            **ALGORITHMS[self.algorithm],
-            "dataset_processor_path": REWARDS,
-            "reward_functions_path": REWARDS,
-            "reward_functions": "correct,format_reward",
-        }
-        words = [f"{name}={value}" for name, value in settings.items()]
-        return ["python3", "-m", TRAIN, *words]
+        loss = LOSSES[self.algorithm]
+        return self.filled(TRAIN, pathways=str(pathways).lower(), loss=loss).split()
+
+    def filled(self, template: str, **values) -> str:
+        """A template with this order's values, which need no quotes, and others."""
+        values |= vars(self) | self.kind._asdict()
+        return string.Template(template).substitute(values)
 
 
 def _require_plain(name, value):
@@ -143,19 +137,19 @@ def _require_plain(name, value):
             f"{name} is no text, or looks like a secret, which would be read by all who"
             " see the manifest. Keep it in a Secret of the cluster."
         )
-    if name in CHOICES and value not in CHOICES[name]:
-        raise OrderRefused(
-            f"{name}={value!r} is not known here. Choose one of"
-            f" {', '.join(CHOICES[name])}, or add it to helpers/handover/manifests.py."
+    known, pattern = CHOICES.get(name, [value]), PATTERNS.get(name, _PATH)
+    if value not in known:
+        problem = f"is not known here. Choose one of {', '.join(known)}"
+    elif not re.fullmatch(pattern, value, re.ASCII):
+        problem = (
+            f"is refused: it must be written like {pattern}. In a shell or in YAML "
+            "other characters could be commands"
         )
-    pattern = PATTERNS.get(name, _PATH)
-    if not re.fullmatch(pattern, value, re.ASCII):
-        raise OrderRefused(
-            f"{name}={value!r} is refused: it must be written like {pattern}. In a "
-            "shell or in YAML other characters could be commands."
-        )
-    if NO_TEXT.fullmatch(value):
-        raise OrderRefused(f"{name}={value!r} is no text in YAML; choose another.")
+    elif NO_TEXT.fullmatch(value):
+        problem = "is no text in YAML; choose another"
+    else:
+        return
+    raise OrderRefused(f"{name}={value!r} {problem}.")
 
 
 def pathways_command(order: Order, manifest: str | None = None) -> list[str]:
@@ -165,58 +159,18 @@ def pathways_command(order: Order, manifest: str | None = None) -> list[str]:
       order: what to train.
       manifest: file that XPK writes its JobSet to, and starts nothing; None: it starts.
     """
-    settings = {
-        "workload": order.name,
-        "cluster": order.cluster,
-        "project": order.project,
-        "zone": order.zone,
-        "tpu-type": order.slice,
-        "num-slices": "1",
-        "docker-image": order.image,
-        "pathways-gcs-location": f"{order.bucket}/pathways",
-        "command": " ".join(order.training(pathways=True)),
-    }
-    words = [f"--{name}={value}" for name, value in settings.items()]
+    command = " ".join(order.training(pathways=True))
+    words = [*order.filled(PATHWAYS).split(), f"--command={command}"]
     if manifest is not None:
         words += ["--dry-run", "--skip-validation"]
         words += [f"--output-manifest-file={manifest}"]
-    return ["xpk", "workload", "create-pathways", *words]
+    return words
 
 
 def jobset(order: Order) -> dict:
     """The manifest without Pathways: every host of the slice runs the same program."""
-    kind = order.kind
-    secret = {"secretKeyRef": {"name": TOKEN, "key": "token", "optional": True}}
-    container = {
-        "name": "train",
-        "image": order.image,
-        "command": order.training(pathways=False),
-        "env": [{"name": "HF_TOKEN", "valueFrom": secret}],
-        "resources": {"limits": {"google.com/tpu": str(kind.chips_per_host)}},
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "nodeSelector": {
-            "cloud.google.com/gke-tpu-accelerator": kind.accelerator,
-            "cloud.google.com/gke-tpu-topology": kind.topology,
-        },
-        "tolerations": [{"key": "google.com/tpu", "operator": "Exists"}],
-        "containers": [container],
-    }
-    job = {
-        "parallelism": kind.hosts,
-        "completions": kind.hosts,
-        "completionMode": "Indexed",
-        "backoffLimit": 0,
-        "template": {"spec": pod},
-    }
-    jobs = [{"name": "slice", "replicas": 1, "template": {"spec": job}}]
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": order.name},
-        "spec": {"failurePolicy": {"maxRestarts": RESTARTS}, "replicatedJobs": jobs},
-    }
+    command = json.dumps(order.training(pathways=False))
+    return json.loads(order.filled(JOBSET.read_text(), command=command))
 
 
 def as_text(manifest: dict) -> str:

@@ -32,11 +32,11 @@ def correct(prompts, completions, tmvp_config=None, *, answer, **_):
     for completion, given in zip(completions, answer, strict=True):
         if isinstance(given, str) and given.lstrip().startswith("["):
             given = json.loads(given)
-        golds = [str(x) for x in given] if isinstance(given, list) else [str(given)]
+        golds = [*map(str, given)] if isinstance(given, list) else [str(given)]
         if not golds:
             raise ValueError("An empty list of gold answers: nothing could be right.")
-        count = len(golds)
-        scores.append(max(rewards.correct([""] * count, [completion] * count, golds)))
+        same = [completion] * len(golds)
+        scores.append(max(rewards.correct(same, same, golds)))
     return scores
 
 
@@ -61,17 +61,12 @@ def food(prompts, completions, tmvp_config=None, *, portions, **_):
     model = str(getattr(tmvp_config, "model_name", None))
     family = next((name for name in GRAMMARS if model.startswith(name)), None)
     if family is None:
-        raise ValueError(
-            f"How {model} writes calls is not known: only {[*GRAMMARS]} are."
-        )
+        raise ValueError(f"{model} writes calls in another way than {[*GRAMMARS]}.")
     weighted = {
         on_conversations(reward, GRAMMARS[family], [nutrition.TOOL]): weight
         for reward, weight in food_rewards.WEIGHTS.items()
     }
-    totals, _means = rewards.RewardSet(weighted)(
-        prompts, completions, portions=portions
-    )
-    return totals
+    return rewards.RewardSet(weighted)(prompts, completions, portions=portions)[0]
 
 
 def process_data(dataset_name, model_tokenizer, template_config, tmvp_config, x):
