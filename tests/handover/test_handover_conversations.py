@@ -21,16 +21,15 @@ WELL_FORMED = [
     for name, (_, texts, _) in CASES.items()
     if not any(TINY.parse(text).error for text in texts)
 ]
-SAID = {"role": "assistant", "content": "#### 402"}
 
 
 def scores(completion, portions, grammar):
     """All nine rewards of a completion, as an engine calls them."""
     rewards = [getattr(fr, name) for name in NAMES if name != "thinks"]
     rewards.insert(NAMES.index("thinks"), fr.thinks(200))
-    judged = [on_conversations(reward, grammar, [TOOL]) for reward in rewards]
-    assert tuple(reward.__name__ for reward in judged) == NAMES
-    return [f([""], [completion], portions=[portions], level=[1])[0] for f in judged]
+    wrapped = [on_conversations(reward, grammar, [TOOL]) for reward in rewards]
+    assert tuple(reward.__name__ for reward in wrapped) == NAMES
+    return [f([""], [completion], portions=[portions], level=[1])[0] for f in wrapped]
 
 
 def as_trl_has_it(texts):
@@ -42,8 +41,8 @@ def as_trl_has_it(texts):
             {"function": {"name": c.name, "arguments": c.arguments}} for c in turn.calls
         ]
         # It takes the thought out as well.
-        said = {"role": "assistant", "content": turn.text, "tool_calls": calls}
-        messages.append(said | {"reasoning_content": turn.thought})
+        message = {"role": "assistant", "content": turn.text, "tool_calls": calls}
+        messages.append(message | {"reasoning_content": turn.thought})
         for call in turn.calls:
             content = str(lookup_nutrition(**call.arguments))
             messages.append({"role": "tool", "name": call.name, "content": content})
@@ -66,88 +65,72 @@ def test_our_own_messages_earn_what_is_written(name):
     assert got == pytest.approx(list(expected))
 
 
-def test_a_call_whose_result_nobody_told_is_a_call_without_an_answer():
+def test_a_call_without_a_result_is_scored_as_a_call_without_an_answer():
     """Tunix and MaxText stop there: looked up, and never solved."""
     call = GEMMA3.render([Call("lookup_nutrition", {"food": "pizza", "grams": 150})])
     got = dict(zip(NAMES, scores(f"Pizza. {call}", PIZZA, GEMMA3), strict=True))
     assert (got["right_grams"], got["solved"], got["final_format"]) == (1, 0, 0)
 
 
-def test_arguments_may_be_json_and_what_is_none_is_no_call():
-    def called(arguments):
-        call = {"function": {"name": "lookup_nutrition", "arguments": arguments}}
-        return [{"role": "assistant", "content": "Hm.", "tool_calls": [call]}]
+def assistant(content, *calls):
+    """A turn; calls beside it are (name, arguments)."""
+    calls = [{"function": {"name": name, "arguments": a}} for name, a in calls]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
 
-    right = as_trace(called('{"food": "pizza", "grams": 150}'), HERMES, [TOOL])
+
+def tool(content):
+    return {"role": "tool", "content": str(content)}
+
+
+def test_arguments_may_be_json_and_what_is_none_is_no_call():
+    def called(*arguments):
+        turn = assistant("Hm.", *((TOOL.name, each) for each in arguments))
+        return as_trace([turn], HERMES, [TOOL])
+
+    right = called('{"food": "pizza", "grams": 150}')
     assert right.calls[0][1] == lookup_nutrition("pizza", 150)
     for broken in ('{"food": ', "[1]", '{"a": NaN}'):
-        assert as_trace(called(broken), HERMES, [TOOL]).turns[0].error
-    five = as_trace(
-        [
-            called({"food": "pizza", "grams": 1})[0]
-            | {"tool_calls": called({})[0]["tool_calls"] * 5}
-        ],
-        HERMES,
-        [TOOL],
-    )
+        assert called(broken).turns[0].error
+    five = called(*[{}] * 5)
     assert "more than 4 calls" in five.turns[0].error and not five.calls
 
 
-@pytest.mark.parametrize("told", [None, "", "{}"])
-def test_portions_that_are_missing_are_not_no_food(told):
-    judged = on_conversations(fr.declined, TINY, [TOOL])
-    assert judged([""], ["#### no food"], portions=["[]"]) == [1.0]
+@pytest.mark.parametrize("portions", [None, "", "{}"])
+def test_portions_that_are_missing_are_not_no_food(portions):
+    declined = on_conversations(fr.declined, TINY, [TOOL])
+    assert declined([""], ["#### no food"], portions=["[]"]) == [1.0]
     with pytest.raises(ConversationRefused, match="portions are"):
-        judged([""], ["#### no food"], portions=[told])
+        declined([""], ["#### no food"], portions=[portions])
 
 
 def test_errors_of_an_engine_have_its_own_words():
-    asked = {"role": "assistant", "content": "Hm. <<lookup moon dust 5>>"}
-    told = {"role": "tool", "content": "{'error': 'Tool failed.'}"}
-    assert "error" in as_trace([asked, told, SAID], TINY, [TOOL]).calls[0][1]
+    turns = [MOON, tool("{'error': 'Tool failed.'}"), END]
+    assert "error" in as_trace(turns, TINY, [TOOL]).calls[0][1]
 
 
-ASKED = {"role": "assistant", "content": "<<lookup pizza 150>>"}
-MOON = {"role": "assistant", "content": "Hm. <<lookup moon dust 5>>"}
-TOLD = {"role": "tool", "content": str(lookup_nutrition("pizza", 150))}
-CALL = {"function": {"name": TOOL.name, "arguments": {"food": "pizza", "grams": 150}}}
-TWICE = {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}
+PIZZA_CALL = (TOOL.name, {"food": "pizza", "grams": 150})
+CALL, MOON, END = map(
+    assistant, ("<<lookup pizza 150>>", "Hm. <<lookup moon dust 5>>", "#### 402")
+)
+RESULT = tool(lookup_nutrition("pizza", 150))
+TWICE = assistant("", PIZZA_CALL, PIZZA_CALL)
 
 
 @pytest.mark.parametrize(
     "messages, reason",
     [
         ([{"role": "user", "content": "more"}], "role 'user'"),
-        ([SAID, SAID], "follows an answer"),
-        ([{"role": "tool", "content": "{}"}], "answers no call"),
-        (
-            [
-                {"role": "assistant", "content": "<<lookup pizza 150>>"},
-                {"role": "tool", "content": "{'kcal': 1}"},
-                SAID,
-            ],
-            "did not see",
-        ),
-        ([ASKED, SAID], "1 calls have no result"),
-        ([TWICE, TOLD, SAID], "1 calls have no result"),
-        ([TWICE, TOLD], "1 calls have no result, and it ends"),
-        (
-            [MOON, {"role": "tool", "content": "no error: kcal 402"}, SAID],
-            "did not see",
-        ),
-        ([MOON, {"role": "tool", "content": '{"error": 1, "kcal": 2}'}], "did not see"),
-        (
-            [
-                {
-                    "role": "assistant",
-                    "content": "<<lookup pizza 150>>",
-                    "tool_calls": [{"function": {"name": "x", "arguments": {}}}],
-                }
-            ],
-            "and beside it",
-        ),
+        ([END, END], "follows an answer"),
+        ([tool({})], "answers no call"),
+        ([CALL, tool({"kcal": 1}), END], "did not see"),
+        ([CALL, END], "1 calls have no result"),
+        ([TWICE, RESULT, END], "1 calls have no result"),
+        ([TWICE, RESULT], "1 calls have no result, and it ends"),
+        ([MOON, tool("no error: kcal 402"), END], "did not see"),
+        ([MOON, tool('{"error": 1, "kcal": 2}')], "did not see"),
+        ([assistant("<<lookup pizza 150>>", PIZZA_CALL)], "and beside it"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(messages, reason):
+def test_what_cannot_be_scored_is_refused(messages, reason):
     with pytest.raises(ConversationRefused, match=reason):
         as_trace(messages, TINY, [TOOL])

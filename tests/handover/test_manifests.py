@@ -48,17 +48,14 @@ def test_hostile_values_are_refused_in_every_field(field):
             order(**{field: value})
 
 
-@pytest.mark.parametrize("value", ["on", "no", "null", "12", "2024-01-01", "0x1F"])
-def test_what_is_no_text_in_yaml_is_refused(value):
-    assert not isinstance(yaml.safe_load(value), str)
-    with pytest.raises(OrderRefused, match="no text in YAML"):
-        order(tokenizer=value)
-
-
-@pytest.mark.parametrize("value", ["1.5b-chat", "4chan", "org/12", "2e-model"])
-def test_names_that_begin_like_numbers_are_names(value):
-    assert isinstance(yaml.safe_load(value), str)
-    assert order(tokenizer=value).tokenizer == value
+def test_what_is_no_text_in_yaml_is_refused_and_what_begins_like_a_number_is_not():
+    for value in ("on", "no", "null", "12", "2024-01-01", "0x1F"):
+        assert not isinstance(yaml.safe_load(value), str)
+        with pytest.raises(OrderRefused, match="no text in YAML"):
+            order(tokenizer=value)
+    for value in ("1.5b-chat", "4chan", "org/12", "2e-model"):
+        assert isinstance(yaml.safe_load(value), str)
+        assert order(tokenizer=value).tokenizer == value
 
 
 @pytest.mark.parametrize(
@@ -97,15 +94,6 @@ def test_whatever_is_accepted_means_itself_in_a_shell_and_in_yaml(fields):
     for value in fields.values():
         assert yaml.safe_load(f"key: {value}") == {"key": value}
     assert yaml.safe_load(as_text(jobset(made))) == jobset(made)
-
-
-@given(st.text(max_size=12), st.sampled_from(sorted(LLAMA)))
-def test_no_text_gets_through_that_a_shell_would_read_otherwise(text, field):
-    try:
-        made = order(**{field: text})
-    except OrderRefused:
-        return
-    assert shlex.split(text) == [text] and jobset(made)["kind"] == "JobSet"
 
 
 def test_the_recipe_has_the_settings_of_the_paper_and_a_secret_by_reference():
