@@ -31,16 +31,15 @@ def holders(array) -> dict[tuple, list[int]]:
 
     Chips are numbered along the mesh, from 0. An axis that is not cut spans its length.
     """
-    found: dict[tuple, list[int]] = {}
+    blocks: dict[tuple, list[int]] = {}
     where = array.sharding.devices_indices_map(array.shape)
-    order = [device.id for device in array.sharding.mesh.devices.flat]
-    for device, cut in where.items():
+    for chip, device in enumerate(array.sharding.mesh.devices.flat):
         (top, bottom, _), (left, right, _) = (
-            part.indices(size) for part, size in zip(cut, array.shape, strict=True)
+            part.indices(size)
+            for part, size in zip(where[device], array.shape, strict=True)
         )
-        block = (top, bottom, left, right)
-        found.setdefault(block, []).append(order.index(device.id))
-    return {block: sorted(chips) for block, chips in sorted(found.items())}
+        blocks.setdefault((top, bottom, left, right), []).append(chip)
+    return dict(sorted(blocks.items()))
 
 
 def draw(arrays: Mapping[str, jax.Array], *, title: str) -> Figure:
@@ -61,10 +60,7 @@ def draw(arrays: Mapping[str, jax.Array], *, title: str) -> Figure:
         axes.text(x + 0.5, y + 1.04, name, ha="center", va="top", fontsize=SIZE)
     axes.set_xlim(-0.02, 2.17)
     axes.set_ylim(1.45 * math.ceil(len(arrays) / 2), -0.02)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
+    axes.set_axis_off()
     return fig
 
 
@@ -85,10 +81,8 @@ def _draw_one(axes, array, x, y):
 
 def _colours(chips, count):
     """(fill, text) of a block that some of `count` chips hold."""
-    everybody = len(chips) == count > 1
-    fill = (
-        EVERYBODY if everybody else to_hex(SHADES(np.mean(chips) / max(count - 1, 1)))
-    )
+    shade = to_hex(SHADES(np.mean(chips) / max(count - 1, 1)))
+    fill = EVERYBODY if len(chips) == count > 1 else shade
     bright = np.dot((0.2126, 0.7152, 0.0722), np.power(to_rgb(fill), 2.2))
     return fill, "white" if bright < 0.18 else "black"
 

@@ -49,21 +49,19 @@ class Live:
                 print(answer, flush=True)
             return
         if answer:
-            if "reward" in sample:
-                answer += f" (reward {sample['reward']:.2f})"
+            reward = f" (reward {sample['reward']:.2f})" if "reward" in sample else ""
             style = "color:black;background:white;white-space:pre-wrap"
-            answer = f"<pre style='{style}'>{html.escape(answer)}</pre>"
+            answer = f"<pre style='{style}'>{html.escape(answer + reward)}</pre>"
         if points := self._points():
             self._show(plotting.image(*self._figure(points)) + answer)
 
     def _points(self):
         """{name: (steps, values)} of the columns that have rows yet."""
-        found = {}
+        points = {}
         for label, column in self.shown.items():
-            rows = [row for row in self.rows if column in row]
-            if rows:
-                found[label] = [r["step"] for r in rows], [r[column] for r in rows]
-        return found
+            if rows := [row for row in self.rows if column in row]:
+                points[label] = [r["step"] for r in rows], [r[column] for r in rows]
+        return points
 
     def _figure(self, points):
         """The curves, and their alt text."""

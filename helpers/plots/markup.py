@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -28,6 +29,21 @@ def display_markdown(text: str) -> None:
     IPython.display.display(IPython.display.Markdown(text))
 
 
+def image(data: bytes, alt: str, width: int, style="max-width:100%;background:white"):
+    """A PNG file as an `<img>` element.
+
+    Raises:
+      ValueError: there is no alt text.
+    """
+    if not alt.strip():
+        raise ValueError("A figure needs alt text: say what it shows and finds.")
+    text = base64.b64encode(data).decode()
+    return (
+        f'<img alt="{html.escape(alt)}" width="{width}" '
+        f'style="{style}" src="data:image/png;base64,{text}">'
+    )
+
+
 def in_notebook() -> bool:
     """Whether output is displayed: a kernel runs this, and not a script."""
     ipython = sys.modules.get("IPython")
@@ -42,9 +58,7 @@ def show_answers(samples: Sequence[Mapping], columns: Sequence[str]) -> None:
       columns: the keys to show, left to right; floats are set to three digits.
     """
     cell = "text-align:left;vertical-align:top;white-space:pre-wrap;max-width:32em"
-    head = "".join(
-        f"<th style='text-align:left'>{html.escape(name)}</th>" for name in columns
-    )
+    head = [f"<th style='text-align:left'>{html.escape(name)}</th>" for name in columns]
     body = ""
     for sample in samples:
         values = [sample[name] for name in columns]
@@ -53,17 +67,11 @@ def show_answers(samples: Sequence[Mapping], columns: Sequence[str]) -> None:
         body += f"<tr>{''.join(cells)}</tr>"
     display(
         "<table style='color:black;background:white;border-collapse:collapse'>"
-        f"<tr>{head}</tr>{body}</table>"
+        f"<tr>{''.join(head)}</tr>{body}</table>"
     )
 
 
-def show_tokens(
-    tokens: Sequence[str],
-    values: Sequence[float],
-    *,
-    title: str,
-    limit: float | None = None,
-) -> None:
+def show_tokens(tokens, values, *, title: str, limit: float | None = None) -> None:
     """Tokens of one answer, coloured by a number each, such as their advantage.
 
     Blue is positive, orange negative. The number under each token says it without
@@ -75,13 +83,11 @@ def show_tokens(
     """
     limit = limit or max((abs(value) for value in values), default=0.0) or 1.0
     written = ".0f" if {*values} <= {0, 1} else "+.2f"
-    boxes = "".join(
-        token_box(token, float(value), limit, written)
-        for token, value in zip(tokens, values, strict=True)
-    )
+    pairs = zip(tokens, values, strict=True)
+    boxes = [token_box(token, float(x), limit, written) for token, x in pairs]
     display(
         "<div style='color:black;background:white;padding:6px'>"
-        f"<b>{html.escape(title)}</b><br>{boxes}</div>"
+        f"<b>{html.escape(title)}</b><br>{''.join(boxes)}</div>"
     )
 
 
@@ -130,12 +136,10 @@ def views(
       batch: from `Rollouts`, rewards included.
       alts: what pictures show, by their bytes, as from `food_traces.alts`.
     """
-    found = []
+    shown = []
     for p, g in list(np.ndindex(batch["completion"].shape[:2]))[:most]:
-        tokens, mask, logprobs = (
-            np.asarray(batch[name][p, g])
-            for name in ("completion", "loss_mask", "logprobs")
-        )
+        names = ("completion", "loss_mask", "logprobs")
+        tokens, mask, logprobs = (np.asarray(batch[name][p, g]) for name in names)
         used = np.flatnonzero((mask > 0) | (tokens != 0))
         end = used[-1] + 1 if len(used) else 0
         texts = [tokenizer.decode([token]) for token in tokens[:end].tolist()]
@@ -144,54 +148,52 @@ def views(
         picture = batch["images"][p] if "images" in batch else None
         if picture is not None and picture.ndim == 4:
             picture = picture[0]
-        found.append(
+        shown.append(
             View(
-                tokenizer.decode(prompt, skip_special_tokens=True).strip(),
-                list(zip(texts, wrote, logprobs[:end].tolist(), strict=True)),
-                float(batch["rewards"][p, g]),
-                float(batch["advantages"][p, g]),
-                picture,
-                ALT if picture is None else (alts or {}).get(picture.tobytes(), ALT),
+                question=tokenizer.decode(prompt, skip_special_tokens=True).strip(),
+                pieces=list(zip(texts, wrote, logprobs[:end].tolist(), strict=True)),
+                reward=float(batch["rewards"][p, g]),
+                advantage=float(batch["advantages"][p, g]),
+                picture=picture,
+                alt=ALT
+                if picture is None
+                else (alts or {}).get(picture.tobytes(), ALT),
             )
         )
-    return found
+    return shown
 
 
 def trace_html(view: View, shade: str = "advantage") -> str:
     """A conversation token by token, beside its picture.
 
-    Tokens that the model wrote are coloured by `shade`, one of `SHADES`. What it heard,
+    Tokens that the model wrote are coloured by `shade`, one of `SHADES`. Other text,
     such as tool results, is grey: no loss is on it.
     """
-    parts, heard = [], ""
-    for text, wrote, logprob in [*view.pieces, ("", True, 0.0)]:
-        if not wrote:
-            heard += text
-            continue
-        if heard:
+    parts = []
+    for wrote, group in itertools.groupby(view.pieces, key=lambda piece: piece[1]):
+        pieces = list(group)
+        if wrote and shade == SHADES[0]:
+            parts += [token_box(text, view.advantage, 1.0) for text, _, _ in pieces]
+        elif wrote:
+            parts += [token_box(text, logprob, 3.0) for text, _, logprob in pieces]
+        else:
+            text = html.escape("".join(text for text, _, _ in pieces))
             parts.append(
                 "<span style='display:inline-block;border:1px solid #595959;margin:1px;"
                 "padding:1px 5px;background:#eeeeee;white-space:pre-wrap'><small>heard"
                 "</small> <code style='color:black;background:none'>"
-                f"{html.escape(heard)}</code></span>"
+                f"{text}</code></span>"
             )
-            heard = ""
-        value, limit = (view.advantage, 1.0) if shade == SHADES[0] else (logprob, 3.0)
-        parts.append(token_box(text, value, limit))
     picture = ""
     if view.picture is not None:
         file = io.BytesIO()
         Image.fromarray(np.asarray(view.picture)).save(file, "PNG")
-        data = base64.b64encode(file.getvalue()).decode()
-        picture = (
-            f'<img alt="{html.escape(view.alt)}" width="160" '
-            f'style="image-rendering:pixelated" src="data:image/png;base64,{data}">'
-        )
+        picture = image(file.getvalue(), view.alt, 160, "image-rendering:pixelated")
     return (
         "<div style='color:black;background:white;padding:8px;max-width:48em'>"
         f"{picture}<p><b>{html.escape(view.question)}</b></p>"
         f"<p>reward {view.reward:.2f}, advantage {view.advantage:+.2f}; "
-        f"coloured by {shade}</p>{''.join(parts[:-1])}</div>"
+        f"coloured by {shade}</p>{''.join(parts)}</div>"
     )
 
 

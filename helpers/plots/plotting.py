@@ -6,9 +6,8 @@ shows, so it is always an argument. `drawing` shows a committed schematic.
 """
 
 import base64
-import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,13 +18,8 @@ from helpers.plots import markup
 from helpers.plots.labels import label_ends, label_peaks
 from helpers.runtime.platform import ROOT
 
-BLUE, ORANGE, GREEN, PINK, BLACK = COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#000000",
-)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+BLUE, ORANGE, GREEN, PINK, BLACK = COLOURS
 DASHES = ("-", (0, (6, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#595959"
@@ -33,9 +27,7 @@ PIXELS_PER_INCH = 96  # as shown; drawn at 1.5 times that, for sharp text
 DRAWINGS = ROOT / "data" / "drawings"
 
 
-def figure(
-    title: str, *, x: str, y: str, width: float = 7.0, height: float = 3.6
-) -> tuple[Figure, Axes]:
+def figure(title, *, x, y, width=7.0, height=3.6) -> tuple[Figure, Axes]:
     """An empty figure in the course's style.
 
     Args:
@@ -73,7 +65,7 @@ def show(fig: Figure, alt: str) -> None:
 
 def image(fig: Figure, alt: str) -> str:
     """The figure as an `<img>` element, as wide as the screen allows."""
-    return _element(png(fig), alt, round(fig.get_figwidth() * PIXELS_PER_INCH))
+    return markup.image(png(fig), alt, round(fig.get_figwidth() * PIXELS_PER_INCH))
 
 
 def drawing(name: str) -> None:
@@ -91,29 +83,13 @@ def drawing(name: str) -> None:
     markup.display(
         '<picture><source type="image/svg+xml" '
         f'srcset="data:image/svg+xml;base64,{source}">'
-        f"{_element(pixels, f'{title}. {words}', int(root.attrib['width']))}</picture>"
-    )
-
-
-def _element(data: bytes, alt: str, width: int) -> str:
-    if not alt.strip():
-        raise ValueError("A figure needs alt text: say what it shows and finds.")
-    text = base64.b64encode(data).decode()
-    return (
-        f'<img alt="{html.escape(alt, quote=True)}" width="{width}" '
-        f'style="max-width:100%;background:white" src="data:image/png;base64,{text}">'
+        f"{markup.image(pixels, f'{title}. {words}', int(root.attrib['width']))}"
+        "</picture>"
     )
 
 
 def lines(
-    x: Sequence[float],
-    series: Mapping[str, Sequence[float]],
-    *,
-    title: str,
-    xlabel: str,
-    ylabel: str,
-    from_zero: bool = False,
-    colours: Sequence[str] = COLOURS,
+    x, series, *, title, xlabel, ylabel, from_zero=False, colours=COLOURS
 ) -> Figure:
     """One line per entry of `series` over the same `x`, each labelled at its end.
 
@@ -124,37 +100,21 @@ def lines(
       colours: of the lines in their order; after the last one the first comes again.
     """
     runs = {name: (x, y) for name, y in series.items()}
-    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "colours": colours}
-    return _draw_lines(runs, **axes, from_zero=from_zero)
+    return _draw_lines(runs, title, xlabel, ylabel, colours, from_zero=from_zero)
 
 
 def densities(
-    x: Sequence[float],
-    series: Mapping[str, Sequence[float]],
-    *,
-    title: str,
-    xlabel: str,
-    ylabel: str = "probability density",
-    colours: Sequence[str] = COLOURS,
+    x, series, *, title, xlabel, ylabel="probability density", colours=COLOURS
 ) -> Figure:
     """Like `lines`, with each line labelled at its highest point."""
     runs = {name: (x, y) for name, y in series.items()}
-    axes = {"title": title, "xlabel": xlabel, "ylabel": ylabel, "colours": colours}
-    fig = _draw_lines(runs, **axes, label=label_peaks)
+    fig = _draw_lines(runs, title, xlabel, ylabel, colours, label=label_peaks)
     fig.axes[0].set_ylim(0, 1.12 * max(max(y) for y in series.values()))
     return fig
 
 
 def curves(
-    runs: Mapping[str, Sequence[Mapping[str, float]]],
-    y: str,
-    *,
-    title: str,
-    ylabel: str,
-    x: str = "step",
-    xlabel: str | None = None,
-    smooth: int = 1,
-    colours: Sequence[str] = COLOURS,
+    runs, y, *, title, ylabel, x="step", xlabel=None, smooth=1, colours=COLOURS
 ) -> Figure:
     """Learning curves: one column of the trainer's metrics tables.
 
@@ -171,12 +131,11 @@ def curves(
             known = sorted({key for row in table for key in row})
             raise KeyError(f"The run {name!r} has no {x!r} and {y!r}, but {known}.")
         points[name] = [row[x] for row in rows], [row[y] for row in rows]
-    axes = {"title": title, "xlabel": xlabel or x, "ylabel": ylabel, "colours": colours}
     if smooth <= 1:
-        return _draw_lines(points, **axes)
+        return _draw_lines(points, title, xlabel or x, ylabel, colours)
     means = {name: (at, _mean(of, smooth)) for name, (at, of) in points.items()}
-    axes["ylabel"] = f"{ylabel}, mean of {smooth}"
-    return _draw_lines(means, raw=points, **axes)
+    ylabel = f"{ylabel}, mean of {smooth}"
+    return _draw_lines(means, title, xlabel or x, ylabel, colours, raw=points)
 
 
 def _mean(values, window):
@@ -188,32 +147,25 @@ def _mean(values, window):
 
 
 def _draw_lines(
-    runs, *, title, xlabel, ylabel, colours, label=None, from_zero=False, raw=None
+    runs, title, x, y, colours, *, label=label_ends, from_zero=False, raw=None
 ):
-    fig, axes = figure(title, x=xlabel, y=ylabel)
+    fig, axes = figure(title, x=x, y=y)
     # All is drawn before the names, which are laid out by the height of the axis.
-    for i, (x, y) in enumerate((raw or {}).values()):
-        colour = colours[i % len(colours)]
-        axes.plot(x, y, color=colour, alpha=0.25, linewidth=1, zorder=1)
+    for i, points in enumerate((raw or {}).values()):
+        look = {"color": colours[i % len(colours)], "alpha": 0.25, "linewidth": 1}
+        axes.plot(*points, **look, zorder=1)
     drawn = []
-    for i, (name, (x, y)) in enumerate(runs.items()):
+    for i, (name, points) in enumerate(runs.items()):
         colour, dash = colours[i % len(colours)], DASHES[i % len(DASHES)]
-        axes.plot(x, y, color=colour, linestyle=dash, linewidth=2)
-        drawn.append((x, y, name, colour))
+        axes.plot(*points, color=colour, linestyle=dash, linewidth=2)
+        drawn.append((*points, name, colour))
     if from_zero:
         axes.set_ylim(0, 1.1 * max(max(y) for _, y in runs.values()))
-    (label or label_ends)(axes, drawn)
+    label(axes, drawn)
     return fig
 
 
-def bars(
-    values: Mapping[str, tuple[float, float, float]],
-    *,
-    title: str,
-    xlabel: str,
-    percent: bool = True,
-    cycle: int = len(COLOURS),
-) -> Figure:
+def bars(values, *, title, xlabel, percent=True, cycle=5) -> Figure:
     """Horizontal bars with intervals, one per entry, top to bottom.
 
     Args:
@@ -223,8 +175,7 @@ def bars(
       cycle: after how many bars the colours come again, where these belong together.
     """
     scale, unit = (100, "%") if percent else (1, "")
-    height = 1.1 + 0.42 * len(values)
-    fig, axes = figure(title, x=xlabel, y="", height=height)
+    fig, axes = figure(title, x=xlabel, y="", height=1.1 + 0.42 * len(values))
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", color="#E0E0E0", linewidth=0.8)
     left = min(0, *(low for _, low, _ in values.values())) * scale
@@ -243,10 +194,8 @@ def bars(
     return fig
 
 
-def standing_bars(
-    values: Mapping[str, float], labels: Sequence[str], *, title: str, ylabel: str
-) -> Figure:
-    """Bars from zero, left to right; `labels` are written on top of them."""
+def standing_bars(values, labels, *, title, ylabel) -> Figure:
+    """Bars from zero, left to right, {name: height}; `labels` are written on top."""
     fig, axes = figure(title, x="", y=ylabel, width=5.4, height=2.6)
     axes.bar(list(values), list(values.values()), color=GREEN, width=0.62)
     for i, (value, label) in enumerate(zip(values.values(), labels, strict=True)):
@@ -265,17 +214,17 @@ def roofline(machines, points, *, title: str) -> Figure:
     fig, axes = figure(title, x="FLOPs per byte moved", y="FLOP/s", height=4.0)
     text = {"textcoords": "offset points"}
     for machine, colour, dash in zip(machines, COLOURS, DASHES, strict=False):
-        ridge, peak = machine.ridge, machine.flops
-        at = [0.3, ridge, 3000]
+        ridge, at = machine.ridge, [0.3, machine.ridge, 3000]
         roof = [machine.reach(x) for x in at]
         axes.plot(at, roof, color=colour, linestyle=dash, linewidth=2)
-        axes.plot(ridge, peak, "o", color=colour)
+        axes.plot(ridge, machine.flops, "o", color=colour)
         label = f"{machine.name}\nridge at {ridge:.0f} FLOP/byte"
-        look = {"color": colour, "fontsize": 9}
-        axes.annotate(label, (ridge, peak), xytext=(4, 6), **text, **look)
+        text |= {"color": colour, "fontsize": 9}
+        axes.annotate(label, (ridge, machine.flops), xytext=(4, 6), **text)
+    text |= {"color": BLACK, "fontsize": 8}
     for label, intensity, flops in points:
         axes.plot(intensity, flops, "D", color=BLUE, fillstyle="none")
-        axes.annotate(label, (intensity, flops), xytext=(5, -11), fontsize=8, **text)
+        axes.annotate(label, (intensity, flops), xytext=(5, -11), **text)
     axes.set_xscale("log")
     axes.set_yscale("log")
     lowest = min((flops for _, _, flops in points), default=1e9)
@@ -283,9 +232,7 @@ def roofline(machines, points, *, title: str) -> Figure:
     return fig
 
 
-def timeline(
-    lanes: Mapping[str, Sequence[tuple[float, float]]], *, title: str
-) -> Figure:
+def timeline(lanes, *, title) -> Figure:
     """What ran when: lanes below each other over one axis of time.
 
     Args:
@@ -310,11 +257,11 @@ def timeline(
 
 def merged(lane: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The same times as (start, seconds) that do not overlap, in order."""
-    found: list[list[float]] = []
+    spans: list[tuple[float, float]] = []  # (start, end)
     for start, seconds in sorted(lane):
         end = start + seconds
-        if found and start <= found[-1][1]:
-            found[-1][1] = max(found[-1][1], end)
-        else:
-            found.append([start, end])
-    return [(start, end - start) for start, end in found]
+        if spans and start <= spans[-1][1]:
+            start, before = spans.pop()
+            end = max(before, end)
+        spans.append((start, end))
+    return [(start, end - start) for start, end in spans]

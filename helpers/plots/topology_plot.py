@@ -1,6 +1,7 @@
 """A slice as a picture: chips in space with their links, and how many hops away."""
 
 import html
+import re
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,22 +27,17 @@ def picture(part: Slice, chip: int = 0) -> Figure:
       part: from `topology.named`.
       chip: its number; circled, and the start of the hops.
     """
-    tall = _layers_apart(part.shape) > 1
-    height = 7.4 if tall else 5.6
+    height = 7.4 if _layers_apart(part.shape) > 1 else 5.6
     fig = Figure(figsize=(WIDTH, height), facecolor="white")
-    heading = (
-        title(part).replace(" hosts, ", " hosts,\n").replace(" host, ", " host,\n")
-    )
+    heading = re.sub("(hosts?,) ", r"\1\n", title(part))
     fig.suptitle(heading, x=0.02, y=0.99, ha="left", fontsize=11, fontweight="bold")
-    bottom = 2.5 / height  # of the picture in space; the bars are below
-    top = 1 - 0.45 / height
+    bottom, top = 2.5 / height, 1 - 0.45 / height  # in space; the bars are below
     place = (0.0, bottom, 1.0, top - bottom)
     space = fig.add_axes(place, projection="3d", computed_zorder=False)
     _draw_links(space, part, chip)
     _draw_chips(space, part, chip)
     _set_view(space, part)
-    bars = fig.add_axes((0.16, 0.5 / height, 0.78, 1.9 / height))
-    _draw_hops(bars, part, chip)
+    _draw_hops(fig.add_axes((0.16, 0.5 / height, 0.78, 1.9 / height)), part, chip)
     return fig
 
 
@@ -56,11 +52,13 @@ def caption(part: Slice, chip: int = 0) -> str:
     """The picture in words: totals, rings and hops; alt text and caption in one."""
     axes = [name for name, ring in zip("xyz", part.rings, strict=True) if ring]
     rings = f"rings along {' and '.join(axes)}" if axes else "no ring: edges end"
+    hops = part.hops(chip)
+    mean = hops.sum() / max(part.chips - 1, 1)
     return (
         f"{title(part)} in bfloat16; {rings}. Above, the chips in space with their "
         "links, those within a host thick, and the chosen chip circled; below, bars of "
         f"how many chips are how many hops away. From chip {chip} the farthest chip is "
-        f"{part.hops(chip).max()} hops away, the mean is {_mean_hops(part, chip):.1f}; "
+        f"{hops.max()} hops away, the mean is {mean:.1f}; "
         f"no two chips are more than {part.diameter} apart."
     )
 
@@ -69,25 +67,18 @@ def _count(number, name):
     return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
-def _mean_hops(part, chip):
-    return part.hops(chip).sum() / max(part.chips - 1, 1)
-
-
 def _set_view(space, part):
     """The same scale along x and y; how far it goes is said at three corners."""
-    apart = _layers_apart(part.shape)
-    spans = np.maximum(np.array(part.shape) - 1, 1)
+    last = np.array(part.shape) - 1
+    spans = np.maximum(last, 1)
     spans = np.maximum(spans, 0.3 * spans.max())
-    middle = (np.array(part.shape) - 1) / 2
-    limits = zip(
-        ("xlim", "ylim", "zlim"), middle - spans / 2, middle + spans / 2, strict=True
-    )
-    space.set(**{name: (low, high) for name, low, high in limits})
+    for axis, span, end in zip("xyz", spans, last, strict=True):
+        space.set(**{f"{axis}lim": (end / 2 - span / 2, end / 2 + span / 2)})
     flat = part.shape[2] == 1
-    space.set_box_aspect(spans * [1, 1, apart], zoom=1.1 if flat else 0.9)
+    aspect = spans * [1, 1, _layers_apart(part.shape)]
+    space.set_box_aspect(aspect, zoom=1.1 if flat else 0.9)
     space.view_init(elev=38 if flat else 24, azim=-62)
     space.set_axis_off()
-    last = np.array(part.shape) - 1
     for axis, name in enumerate("xyz"):
         if last[axis]:
             corner = [*last[: axis + 1], 0, 0][:3]
@@ -108,21 +99,18 @@ def _draw_links(space, part, chip):
     places = part.coordinates.astype(float)
     within = (part.host_of[pairs[:, 0]] == part.host_of[pairs[:, 1]]) & ~closing
     thick = 2.0 if part.chips <= 64 else 1.2
-    for chosen, colour, width in (
-        (~within & ~closing, "#A0A0A0", 0.7),
-        (within, plotting.BLUE, thick),
-    ):
-        lines = places[pairs[chosen]]
-        if len(lines):
+    between = (~within & ~closing, "#A0A0A0", 0.7)
+    for chosen, colour, width in (between, (within, plotting.BLUE, thick)):
+        if chosen.any():
             drawn = {"colors": colour, "linewidths": width, "clip_on": False}
-            space.add_collection(Line3DCollection(lines, zorder=1, **drawn))
+            lines = Line3DCollection(places[pairs[chosen]], zorder=1, **drawn)
+            space.add_collection(lines)
     rings = places[pairs[closing]]
     across = rings[:, 0] != rings[:, 1]  # the axis that each closes
     mine = rings[(across | (rings[:, 0] == places[chip])).all(axis=1)]
+    drawn = {"color": plotting.ORANGE, "linewidth": 1.6, "clip_on": False}
     for start, end in mine:
-        arc = _arc(start, end, part.shape)
-        drawn = {"color": plotting.ORANGE, "linewidth": 1.6, "clip_on": False}
-        space.plot(*arc, "--", zorder=2, **drawn)
+        space.plot(*_arc(start, end, part.shape), "--", zorder=2, **drawn)
 
 
 def _arc(start, end, shape):
@@ -183,15 +171,11 @@ def explorer(start: str = "v5e:2x4"):
     kinds = ipywidgets.Dropdown(
         options=list(topology.SHAPES), value=kind, description="chip"
     )
+    late = {"continuous_update": False}
     shapes = ipywidgets.SelectionSlider(
-        options=topology.SHAPES[kind],
-        value=shape,
-        description="slice",
-        continuous_update=False,
+        options=topology.SHAPES[kind], value=shape, description="slice", **late
     )
-    chips = ipywidgets.IntSlider(
-        0, 0, part.chips - 1, description="from chip", continuous_update=False
-    )
+    chips = ipywidgets.IntSlider(0, 0, part.chips - 1, description="from chip", **late)
     shown = ipywidgets.HTML()
 
     def draw(_=None):
