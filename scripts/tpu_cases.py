@@ -114,13 +114,8 @@ class Case:
 
     def objective(self, chips):
         """The objective of its notebook."""
-        makers = {
-            "sft": objectives.sft,
-            "gspo": objectives.gspo,
-            "distillation": objectives.distillation,
-        }
-        make = makers.get(self.program, objectives.policy_gradient)
-        return make(chunk=self.chunk * chips)
+        name = self.program if self.program != "grpo" else "policy_gradient"
+        return getattr(objectives, name)(chunk=self.chunk * chips)
 
     def frozen_teacher(self):
         """The teacher as shapes."""

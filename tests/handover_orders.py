@@ -14,7 +14,7 @@ LLAMA = dict(
     project="my-project",
     zone="us-east5-a",
 )
-OWN = LLAMA | dict(
+QWEN = LLAMA | dict(
     name="qwen-gspo",
     model="qwen3-0.6b",
     tokenizer="Qwen/Qwen3-0.6B",

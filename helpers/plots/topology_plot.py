@@ -44,8 +44,9 @@ def picture(part: Slice, chip: int = 0) -> Figure:
 def title(part: Slice) -> str:
     """What a slice has in all, in one line."""
     chips, hosts = _count(part.chips, "chip"), _count(part.hosts, "host")
-    memory = f"{part.hbm_gb:,.0f} GB of HBM"
-    return f"{part.name}: {chips}, {hosts}, {memory}, {part.pflops:,.1f} PFLOP/s"
+    memory = f"{part.chips * part.chip.hbm_gb:,.0f} GB of HBM"
+    pflops = part.chips * part.chip.tflops / 1000
+    return f"{part.name}: {chips}, {hosts}, {memory}, {pflops:,.1f} PFLOP/s"
 
 
 def caption(part: Slice, chip: int = 0) -> str:

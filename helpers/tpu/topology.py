@@ -109,16 +109,6 @@ class Slice:
         return self.chips // int(np.prod(self._host))
 
     @property
-    def hbm_gb(self) -> float:
-        """Memory of all chips together, in GB, as published."""
-        return self.chips * self.chip.hbm_gb
-
-    @property
-    def pflops(self) -> float:
-        """Peak of bfloat16 products of all chips together, in PFLOP/s."""
-        return self.chips * self.chip.tflops / 1000
-
-    @property
     def rings(self) -> tuple[bool, bool, bool]:
         """Along which axes the last chip is linked to the first.
 

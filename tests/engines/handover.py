@@ -30,7 +30,7 @@ import other_engines  # noqa: E402
 import weights_out  # noqa: E402
 from ask import run_step  # noqa: E402
 from bench import PEERS, environment  # noqa: E402
-from handover_orders import LLAMA, OWN  # noqa: E402
+from handover_orders import LLAMA, QWEN  # noqa: E402
 
 from helpers.handover import Order, pathways_command  # noqa: E402
 from helpers.rewards import correct, format_reward, length_penalty  # noqa: E402
@@ -84,7 +84,7 @@ def step(engine, python, scratch):
 
 def manifests(python, scratch):
     """XPK's JobSets of two rows, and whether they say what the rows say."""
-    for number, row in enumerate((LLAMA, LLAMA | {"algorithm": "gspo-token"}, OWN)):
+    for number, row in enumerate((LLAMA, LLAMA | {"algorithm": "gspo-token"}, QWEN)):
         order, file = Order(**row), scratch / f"{number}.yaml"
         words = pathways_command(order, str(file))
         # XPK keeps settings in the home folder; here it gets one of its own.

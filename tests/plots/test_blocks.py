@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import simulated_devices
 from jax.sharding import NamedSharding, PartitionSpec
-from matplotlib.colors import to_rgb
 
 from helpers.plots import blocks
 from helpers.runtime.sharding import make_mesh
@@ -62,24 +61,3 @@ def test_one_device_holds_all():
 def test_blocks_and_compiled_layouts_on_eight_devices():
     environment = simulated_devices.environment()
     subprocess.run([sys.executable, "-c", ON_EIGHT], check=True, env=environment)
-
-
-@pytest.mark.parametrize(
-    "chips, shown",
-    [([3], "3"), ([0, 1], "0, 1"), ([0, 1, 2, 3], "0–3"), ([0, 2, 4], "0, 2, 4")],
-)
-def test_chips_are_named_shortly(chips, shown):
-    assert blocks._named(chips) == shown
-
-
-def test_more_chips_are_darker_and_their_numbers_can_be_read():
-    def lightness(colour):
-        return np.power(to_rgb(colour), 2.2) @ (0.2126, 0.7152, 0.0722)
-
-    fills, inks = zip(*(blocks._colours([chip], 8) for chip in range(8)), strict=True)
-    light = [lightness(fill) for fill in fills]
-    assert light == sorted(light, reverse=True)
-    for fill, ink in zip(light, map(lightness, inks), strict=True):
-        assert (max(fill, ink) + 0.05) / (min(fill, ink) + 0.05) > 4.3
-    red, _, blue = to_rgb(blocks._colours(list(range(8)), 8)[0])
-    assert red > blue, "what all chips hold is orange"

@@ -75,13 +75,6 @@ def test_what_an_interrupted_run_wrote_is_drawn_again(places, tmp_path):
     assert [each["reward"] for each in run.rows] == [0.1, 0.2, 0.9]
 
 
-def test_a_run_without_these_columns_draws_nothing(places, tmp_path):
-    run = live.Live({"test": "eval/right"}, title="Mine", folder=tmp_path)
-    run.start(0)
-    run.write(row(1), [])
-    assert places == []
-
-
 def test_a_script_prints_the_answers(capsys, tmp_path):
     run = live.Live(SHOWN, title="Mine", folder=tmp_path)
     run.start(0)
@@ -90,21 +83,8 @@ def test_a_script_prints_the_answers(capsys, tmp_path):
     assert capsys.readouterr().out == "2 < 3?\n→ yes & no\n"
 
 
-@pytest.mark.parametrize(
-    "rewards, limits",
-    [
-        ([0.0, 0.4], (0, 1.02)),
-        ([0.5, 3.0], (0, 3.06)),
-        ([-1.0, 0.5], (-1.04, 1.04)),
-        ([-3.0, 7.0, float("nan")], (-3.2, 7.2)),
-    ],
-)
-def test_a_reward_beyond_0_to_1_is_drawn_inside_the_picture(rewards, limits, tmp_path):
+def test_a_reward_beyond_0_to_1_is_drawn_inside_the_picture(tmp_path):
     run = live.Live(SHOWN, title="Mine", folder=tmp_path)
-    run.start(0)
-    for step, reward in enumerate(rewards, start=1):
-        run.write(row(step, reward=reward), [])
+    run.rows = [row(1, reward=-3.0), row(2, reward=7.0), row(3, reward=float("nan"))]
     fig, _ = run._figure(run._points())
-    (axes,) = fig.axes
-    assert axes.get_ylim() == pytest.approx(limits)
-    assert axes.get_ylabel() == ("share" if limits == (0, 1.02) else "mean")
+    assert fig.axes[0].get_ylim() == pytest.approx((-3.2, 7.2))

@@ -46,17 +46,17 @@ def traced_by_the_trainer(
 
 def counts(traced):
     """How often a traced program has each operation, with the shapes it works on."""
-    found = collections.Counter()
+    total = collections.Counter()
     for equation, times in equations(traced.jaxpr):
         shapes = [(x.aval.shape, str(x.aval.dtype)) for x in equation.outvars]
-        found[equation.primitive.name, *shapes] += times
-    return found
+        total[equation.primitive.name, *shapes] += times
+    return total
 
 
 @pytest.mark.parametrize("rank, minibatches", [(0, 1), (4, 2)])
 def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
-    held = jnp.bfloat16 if rank else jnp.float32
-    real = Transformer(CONFIG, nnx.Rngs(0), held, activations=jnp.bfloat16)
+    dtype = jnp.bfloat16 if rank else jnp.float32
+    real = Transformer(CONFIG, nnx.Rngs(0), dtype, activations=jnp.bfloat16)
     real = lora.add(real, rank) if rank else real
     batch = programs.group_batch(*SIZES)
     objective = objectives.policy_gradient()
@@ -69,9 +69,9 @@ def test_an_update_is_the_very_one_that_the_trainer_compiles(rank, minibatches):
     function, arguments = programs.update(
         model, objective, ADAMW, batch, one_device(), **split
     )
-    found = counts(function.trace(*arguments))
-    assert found.total() > 100
-    assert found == counts(expected)
+    compiled = counts(function.trace(*arguments))
+    assert compiled.total() > 100
+    assert compiled == counts(expected)
 
 
 def test_a_rollout_is_the_very_one_that_the_sampler_compiles():

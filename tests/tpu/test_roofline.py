@@ -40,17 +40,6 @@ def test_the_roof_is_the_lower_of_the_two_limits():
     assert roofline.published("v5e").ridge == pytest.approx(197e12 / 819e9)
 
 
-def test_the_best_of_several_calls_counts_and_the_first_does_not(monkeypatch):
-    waits, clock = iter([0.0, 0.3, 0.05, 0.2]), [0.0]
-    monkeypatch.setattr(roofline.time, "perf_counter", lambda: clock[0])
-
-    def call():
-        clock[0] += next(waits)
-        return jnp.zeros(1)
-
-    assert roofline.best_seconds(call, tries=3) == pytest.approx(0.05)
-
-
 # One layer, so that no loop hides anything from XLA's count; so narrow that attention
 # and adapters are a large part of it.
 CONFIG = ModelConfig("qwen3", 192, 32, 1, 4, 2, 32, 48)
@@ -105,23 +94,23 @@ def test_products_are_those_of_the_traced_program_and_its_gradient(rank):
 
 @settings(deadline=None)
 @given(st.integers(0, 20), st.integers(1, 20), st.one_of(st.none(), st.integers(1, 30)))
-def test_pairs_are_those_of_the_models_own_mask(before, own, window):
-    positions = np.arange(before + own)[None, None]
+def test_pairs_are_those_of_the_models_mask(before, tokens, window):
+    positions = np.arange(before + tokens)[None, None]
     piece = KV(None, None, positions, np.ones_like(positions))
     mine = positions[..., before:]
     allowed, distance = visible(mine, np.ones_like(mine), piece)
     if window is not None:
         allowed = allowed & (distance < window)
-    assert roofline.visible_pairs(before, own, window) == allowed.sum()
+    assert roofline.visible_pairs(before, tokens, window) == allowed.sum()
 
 
 def test_flops_of_gemma_4_are_those_of_the_traced_program():
     """A layer of each kind, and one that shares: all loops have one round."""
-    own = Gemma4Config(
+    gemma4 = Gemma4Config(
         ("local", "full") * 2, 64, 8, True, 2, double_wide=True, per_layer=48
     )
     config = ModelConfig(
-        "gemma4_text", 512, 128, 4, 8, 8, 32, 128, window=8, gemma4=own
+        "gemma4_text", 512, 128, 4, 8, 8, 32, 128, window=8, gemma4=gemma4
     )
     model, T = lora.add(Transformer(config, nnx.Rngs(0)), RANK), 32
     graph, state = nnx.split(model)
@@ -139,10 +128,10 @@ def test_flops_of_gemma_4_are_those_of_the_traced_program():
     assert matmul_flops(program) == sum(forward)
 
 
-def counted_one_by_one(config, before, own, asked, rank):
+def counted_one_by_one(config, before, tokens, needed, rank):
     """(base, adapters, attention) of what the last tokens rest on, by following it.
 
-    From what is asked back to what it was made of: a token after a layer needs itself
+    From what is needed back to what it was made of: a token after a layer needs itself
     before it, and keys of all it sees, which are made of their tokens before the layer
     that makes them.
     """
@@ -156,8 +145,8 @@ def counted_one_by_one(config, before, own, asked, rank):
         else max(j for j in range(first_sharing) if full[j] == full[i])
         for i in range(c.layers)
     ]
-    last = before + own
-    todo = [("after", c.layers - 1, t) for t in range(last - asked, last)]
+    last = before + tokens
+    todo = [("after", c.layers - 1, t) for t in range(last - needed, last)]
     done, base, thin, pairs = set(), 0, 0, 0
     while todo:
         if (one := todo.pop()) in done or one[1] < 0 or one[2] < before:
@@ -184,20 +173,20 @@ def counted_one_by_one(config, before, own, asked, rank):
     return 2 * base, 2 * rank * thin, 4 * pairs
 
 
-@pytest.mark.parametrize("asked", [1, 12])
+@pytest.mark.parametrize("needed", [1, 12])
 @pytest.mark.parametrize("shares", [False, True])
-def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, asked):
+def test_of_a_prompt_counts_what_its_last_tokens_rest_on(shares, needed):
     """After the layers that make keys, nothing reads what the others become."""
-    own = Gemma4Config(
+    gemma4 = Gemma4Config(
         ("local", "full") * 3, 32, 1, sharing=4, double_wide=True, per_layer=6
     )
     sizes = (64, 24, 6, 4, 2, 16, 40)
     config = ModelConfig("qwen3", *sizes)
     if shares:
-        config = ModelConfig("gemma4_text", *sizes, window=5, gemma4=own)
-    found = roofline.forward_flops(config, [Texts(3, 2, 12, asked)], 0, RANK)
-    by_hand = counted_one_by_one(config, 2, 12, asked, RANK)
-    assert (found.base, found.adapters, found.attention) == tuple(
+        config = ModelConfig("gemma4_text", *sizes, window=5, gemma4=gemma4)
+    counted = roofline.forward_flops(config, [Texts(3, 2, 12, needed)], 0, RANK)
+    by_hand = counted_one_by_one(config, 2, 12, needed, RANK)
+    assert (counted.base, counted.adapters, counted.attention) == tuple(
         3 * x for x in by_hand
     )
 

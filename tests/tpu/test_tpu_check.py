@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from helpers.model.config import KNOWN
-from helpers.recipes.presets import FOOD, PRESETS
+from helpers.recipes.presets import PRESETS
 from helpers.tpu import compiler, topology
 from scripts import tables, tpu_cases, tpu_check
 
@@ -123,34 +123,22 @@ def test_every_preset_has_its_programs_with_its_own_sizes():
             prompts = preset.rows if case.program == "sft" else preset.prompts
             assert (case.model, case.remat) == (preset.model, preset.remat)
             assert case.prompts == prompts * rows and case.rank == preset.lora_rank
-    names = {case.preset for case in tpu_cases.larger()}
-    photos = {name for name in FOOD if name.endswith("gemma3-4b")}
-    on_tpus = {name for name in PRESETS if name.startswith("v5e")}
-    assert names | set(topology.SLICES) | photos == on_tpus
-    for case in tpu_cases.larger():
-        assert case.preset.startswith(case.topology + "-")
 
 
-@pytest.mark.parametrize("program", ["grpo", "rollout", "evaluation", "distillation"])
-def test_only_the_last_token_of_a_prompt_needs_all_layers(program):
+def test_only_the_last_token_of_a_prompt_needs_all_layers():
     """One more token of it adds no matmul in the layers that only read keys."""
-    sizes = {"prompts": 1, "group": 1, "completion_tokens": 1, "pictures": 0}
-    sizes |= {"rank": 0, "teacher": tpu_cases.LARGEST}
+    sizes = {"prompts": 1, "group": 1, "completion_tokens": 1, "pictures": 0, "rank": 0}
 
     def more(program):
         few, many = (
-            tpu_cases.gemma4(
-                tpu_cases.E2B, program, "v5e-1", **sizes, prompt_tokens=tokens
-            )
-            for tokens in (8, 9)
+            tpu_cases.gemma4(tpu_cases.E2B, program, "v5e-1", **sizes, prompt_tokens=n)
+            for n in (8, 9)
         )
         return many.flops() - few.flops()
 
     forward = 2 * 1.9e9  # with the 1.9 billion weights of all layers
     assert more("sft") > 3 * forward
-    passes = 1 if program in ("rollout", "evaluation") else 3
-    of_teacher = 2 * 30e9 if program == "distillation" else 0
-    assert more(program) - of_teacher < 0.5 * passes * forward
+    assert more("rollout") < 0.5 * forward and more("grpo") < 1.5 * forward
 
 
 def test_committed_rows_are_of_models_and_slices_that_there_are():
