@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from helpers.model.config import KINDS, Gemma4Config, ModelConfig
 from helpers.model.ops import Stretch
 
-OWN = Gemma4Config.__dataclass_fields__
+FIELDS = {*Gemma4Config.__dataclass_fields__}
 LETTERS = {kind[0]: kind for kind in KINDS.values()}
 
 
@@ -16,10 +16,10 @@ def config(kinds="llfllf", *, turned=None, **changes):
       kinds: a letter for each layer.
       turned: (share, factor) of proportional rope; None: full layers turn whole heads.
     """
-    own = {name: changes.pop(name) for name in list(changes) if name in OWN}
+    of_gemma4 = {name: changes.pop(name) for name in FIELDS & {*changes}}
     sizes = {"heads": 4, "kv_heads": 2, "head_dim": 6} | changes
     full = {"full_head_dim": sizes["head_dim"], "full_kv_heads": sizes["kv_heads"]}
-    gemma4 = Gemma4Config(tuple(LETTERS[kind] for kind in kinds), **full | own)
+    gemma4 = Gemma4Config(tuple(LETTERS[kind] for kind in kinds), **full | of_gemma4)
     share, factor = turned or (None, None)
     return ModelConfig(
         "gemma4_text",
@@ -63,12 +63,11 @@ E2B |= {"full_head_dim": 10, "turned": (0.25, 1.0), "softcap": 2.0}
 @st.composite
 def together(draw):
     """Arguments of `config` with any switches on."""
-    own = draw(st.text("lf", min_size=1, max_size=5))
-    rest = draw(st.text("".join(set(own)), max_size=4))
-    kinds = own + rest
-    sharing = len(rest)
+    first = draw(st.text("lf", min_size=1, max_size=5))
+    rest = draw(st.text("".join(set(first)), max_size=4))
+    kinds, sharing = first + rest, len(rest)
     if not kinds.endswith("f"):
-        kinds, sharing = f"{own}f{rest}f", len(rest) + 1
+        kinds, sharing = f"{first}f{rest}f", len(rest) + 1
     values = draw(st.booleans())
     turned = st.tuples(st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([1.0, 8.0]))
     return {

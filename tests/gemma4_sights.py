@@ -3,12 +3,9 @@
 import dataclasses
 
 import gemma4_shapes
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
+import tiny_models
 
-from helpers.model.transformer import Transformer
 from helpers.model.vision_config import Gemma4VisionConfig
 
 IMAGE, BEGIN, END, PAD = 18, 17, 16, 1
@@ -41,25 +38,19 @@ def of_config(config, seed=0, unbound=False):
     Args:
       unbound: bounds are infinite, as in a model that nobody calibrated.
     """
-    graph, state = nnx.split(nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0))))
-    rng = np.random.default_rng(seed)
 
-    def random(path, x):
-        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+    def random(name, noise, x):
         if "_min" in name or "_max" in name:  # most of what it bounds lies within
             sign = -1 if "_min" in name else 1
-            noise = sign * (0.7 + 0.1 * np.abs(noise))
-            noise = np.full(x.shape, sign * np.inf) if unbound else noise
-        elif "norm" in name or "scale" in name:
+            return sign * (
+                np.full(x.shape, np.inf) if unbound else 0.7 + 0.1 * abs(noise)
+            )
+        if "norm" in name or "scale" in name:
             narrow = "'q_norm'" in name or "'k_norm'" in name
-            noise = (1 + 0.3 * noise) * (0.6 if narrow else 1)
-        elif "bias" in name:
-            noise *= 0.5
-        else:
-            noise *= x.shape[1] ** -0.5
-        return jnp.asarray(noise, jnp.float32)
+            return (1 + 0.3 * noise) * (0.6 if narrow else 1)
+        return noise * (0.5 if "bias" in name else x.shape[1] ** -0.5)
 
-    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+    return tiny_models.randomised(config, random, seed)
 
 
 def place(vision, strip):
@@ -93,8 +84,8 @@ def batch(vision, seed=0):
         [],
         [picture(1, vision.budget)],
     ]
-    found = [[vision.strip(x) for x in row] for row in pixels]
-    places = [[place(vision, x) for x in row] for row in found]
+    shown = [[vision.strip(x) for x in row] for row in pixels]
+    places = [[place(vision, x) for x in row] for row in shown]
     rows = [
         text(5) + places[0][0] + text(9),
         text(3) + places[1][0] + text(2) + places[1][1] + text(6),
@@ -105,6 +96,6 @@ def batch(vision, seed=0):
     strips = np.zeros((4, 2, (vision.budget + 1) * side, side, 3), np.uint8)
     for i, row in enumerate(rows):
         tokens[i, : len(row)], mask[i, : len(row)] = row, 1
-        for slot, strip in enumerate(found[i]):
+        for slot, strip in enumerate(shown[i]):
             strips[i, slot] = strip
     return tokens, mask, pixels, strips

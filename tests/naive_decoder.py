@@ -1,11 +1,14 @@
-"""The truth for the decoder: plain NumPy in float64, one token and one head at a time.
+"""The truth for the decoder: plain NumPy in float64, one text at a time.
 
-Written from the papers and from what Hugging Face files mean (names, matrices stored
-(out, in)); it shares no code with the package. Slow, and meant to be read.
+Written from the papers, from what Hugging Face files mean (names, matrices stored
+(out, in)) and from what transformers' Gemma 4 was seen to do; it shares no code with
+the package. tests/model/test_parity.py holds it to logits of transformers.
+Axes: T tokens, N heads, H head width.
 """
 
-import naive_gemma4
 import numpy as np
+
+FULL = "full_attention"
 
 
 def logits(tensors, hf, tokens):
@@ -18,20 +21,26 @@ def logits(tensors, hf, tokens):
     Returns:
       (T, V) float64.
     """
-    gemma = hf["model_type"] == "gemma3_text"
     t = {name: np.asarray(value, np.float64) for name, value in tensors.items()}
-    if hf["model_type"] == "gemma4_text":
-        return naive_gemma4.logits(t, hf, tokens)
+    kind, D = hf["model_type"], hf["hidden_size"]
+    plus = 1.0 if kind == "gemma3_text" else 0.0  # Gemma 3 stores norms less one
     embed = t["model.embed_tokens.weight"]
-    rows = [
-        embed[token] * (hf["hidden_size"] ** 0.5 if gemma else 1) for token in tokens
-    ]
+    x = embed[list(tokens)] * (D**0.5 if kind.startswith("gemma") else 1)
+    inputs, made_before = per_layer_inputs(t, hf, tokens, x), {}
     for layer in range(hf["num_hidden_layers"]):
-        own = Names(t, f"model.layers.{layer}.")
-        rows = block(rows, own, hf, layer, gemma)
-    rows = [rms(row, t["model.norm.weight"], hf, gemma) for row in rows]
+        prefix = f"model.layers.{layer}."
+        w = {n.removeprefix(prefix): y for n, y in t.items() if n.startswith(prefix)}
+        w |= {name: y + plus for name, y in w.items() if "norm." in name}
+        x = block(x, w, hf, layer, made_before)
+        if inputs is not None:
+            gated = gelu(x @ w["per_layer_input_gate.weight"].T) * inputs[:, layer]
+            added = gated @ w["per_layer_projection.weight"].T
+            x = x + rms(added, hf, w["post_per_layer_input_norm.weight"])
+        x = x * w.get("layer_scalar", 1.0)
     head = embed if hf["tie_word_embeddings"] else t["lm_head.weight"]
-    return np.array([head @ row for row in rows])
+    scores = rms(x, hf, t["model.norm.weight"] + plus) @ head.T
+    cap = hf.get("final_logit_softcapping")
+    return cap * np.tanh(scores / cap) if cap else scores
 
 
 def log_softmax(scores):
@@ -43,117 +52,114 @@ def log_softmax(scores):
 def logprobs(tensors, hf, tokens):
     """Log-probability of tokens[1:], each given all before it, (T-1,)."""
     scores = log_softmax(logits(tensors, hf, tokens))
-    return np.array([scores[i, token] for i, token in enumerate(tokens[1:])])
+    return scores[np.arange(len(tokens) - 1), list(tokens[1:])]
 
 
-class Names:
-    """The tensors of one layer, by the rest of their name; None where there is none."""
+def per_layer_inputs(t, hf, tokens, x):
+    """Gemma 4's small vector of each token for each layer, (T, layers, E), or None."""
+    E = hf.get("hidden_size_per_layer_input")
+    if not E:
+        return None
+    looked_up = t["model.embed_tokens_per_layer.weight"][list(tokens)] * E**0.5
+    made = x @ t["model.per_layer_model_projection.weight"].T / x.shape[1] ** 0.5
+    looked_up, made = (y.reshape(len(tokens), -1, E) for y in (looked_up, made))
+    weight = t["model.per_layer_projection_norm.weight"]
+    return (rms(made, hf, weight) + looked_up) / 2**0.5
 
-    def __init__(self, tensors, prefix):
-        self.tensors, self.prefix = tensors, prefix
 
-    def __getitem__(self, name):
-        return self.tensors.get(self.prefix + name)
-
-
-def block(rows, own, hf, layer, gemma):
-    """One decoder block on a list of T vectors."""
-    normed = [rms(row, own["input_layernorm.weight"], hf, gemma) for row in rows]
-    attended = attention(normed, own, hf, layer, gemma)
+def block(x, w, hf, layer, made_before):
+    """One decoder block on T vectors."""
+    gemma = hf["model_type"].startswith("gemma")
+    attended = attention(
+        rms(x, hf, w["input_layernorm.weight"]), w, hf, layer, made_before
+    )
     if gemma:
-        weight = own["post_attention_layernorm.weight"]
-        attended = [rms(row, weight, hf, gemma) for row in attended]
-    rows = [row + new for row, new in zip(rows, attended, strict=True)]
+        attended = rms(attended, hf, w["post_attention_layernorm.weight"])
+    x = x + attended
     before = "pre_feedforward" if gemma else "post_attention"
-    result = []
-    for row in rows:
-        x = rms(row, own[f"{before}_layernorm.weight"], hf, gemma)
-        gate = own["mlp.gate_proj.weight"] @ x
-        gate = gelu_tanh(gate) if gemma else gate / (1 + np.exp(-gate))
-        fed = own["mlp.down_proj.weight"] @ (gate * (own["mlp.up_proj.weight"] @ x))
-        if gemma:
-            fed = rms(fed, own["post_feedforward_layernorm.weight"], hf, gemma)
-        result.append(row + fed)
-    return result
+    y = rms(x, hf, w[f"{before}_layernorm.weight"])
+    gate = y @ w["mlp.gate_proj.weight"].T
+    gate = gelu(gate) if gemma else gate / (1 + np.exp(-gate))
+    fed = gate * (y @ w["mlp.up_proj.weight"].T) @ w["mlp.down_proj.weight"].T
+    return x + (rms(fed, hf, w["post_feedforward_layernorm.weight"]) if gemma else fed)
 
 
-def attention(rows, own, hf, layer, gemma):
-    """Grouped-query attention; each head looks back at the tokens it may see."""
-    heads, groups = hf["num_attention_heads"], hf["num_key_value_heads"]
-    size = hf["head_dim"]
-    local = gemma and hf["layer_types"][layer] == "sliding_attention"
-    theta, stretch = theta_of(hf, local), stretch_of(hf, local)
-    scale = (hf["query_pre_attn_scalar"] if gemma else size) ** -0.5
+def attention(x, w, hf, layer, made_before):
+    """Each head looks back at the tokens it may see; keys may be another layer's."""
+    kind = hf["layer_types"][layer] if "layer_types" in hf else FULL
+    gemma4, N = hf["model_type"] == "gemma4_text", hf["num_attention_heads"]
+    size, groups = sizes(hf, kind) if gemma4 else (hf["head_dim"], None)
+    groups = groups or hf["num_key_value_heads"]
+    rope = rope_of(hf, kind)
 
-    def project(name, count, norm, position, x):
-        y = own[f"self_attn.{name}_proj.weight"] @ x
-        bias = own[f"self_attn.{name}_proj.bias"]
-        parts = (y if bias is None else y + bias).reshape(count, size)
-        if norm:
-            weight = own[f"self_attn.{name}_norm.weight"]
-            if weight is not None:
-                parts = np.array([rms(part, weight, hf, gemma) for part in parts])
-            parts = np.array([rope(part, position, theta, stretch) for part in parts])
-        return parts
+    def heads(name, count):
+        y = x @ w[f"self_attn.{name}_proj.weight"].T
+        y = y + w.get(f"self_attn.{name}_proj.bias", 0.0)
+        return y.reshape(len(x), count, size)
 
-    q = [project("q", heads, True, i, x) for i, x in enumerate(rows)]
-    k = [project("k", groups, True, i, x) for i, x in enumerate(rows)]
-    v = [project("v", groups, False, i, x) for i, x in enumerate(rows)]
-    result = []
-    for now in range(len(rows)):
-        first = max(0, now - hf["sliding_window"] + 1) if local else 0
-        mixed = []
-        for head in range(heads):
-            group = head // (heads // groups)
-            seen = range(first, now + 1)
-            scores = np.array([q[now][head] @ k[past][group] * scale for past in seen])
-            p = np.exp(scores - scores.max())
-            p = p / p.sum()
-            mixed.append(
-                sum(w * v[past][group] for w, past in zip(p, seen, strict=True))
-            )
-        result.append(own["self_attn.o_proj.weight"] @ np.concatenate(mixed))
-    return result
+    def turned(y, name):
+        if f"self_attn.{name}_norm.weight" in w:
+            y = rms(y, hf, w[f"self_attn.{name}_norm.weight"])
+        return rotated(y, rope)
+
+    if layer < hf["num_hidden_layers"] - (hf.get("num_kv_shared_layers") or 0):
+        k = v = heads("k", groups)
+        if not (gemma4 and hf["attention_k_eq_v"] and kind == FULL):
+            v = heads("v", groups)
+        v = rms(v, hf, 1.0) if gemma4 else v
+        made_before[kind] = turned(k, "k"), v
+    k, v = (np.repeat(y, N // groups, axis=1) for y in made_before[kind])
+    scale = 1.0 if gemma4 else hf.get("query_pre_attn_scalar", size) ** -0.5
+    scores = np.einsum("qnh,knh->nqk", turned(heads("q", N), "q"), k) * scale
+    distance = np.arange(len(x))[:, None] - np.arange(len(x))
+    window = len(x) if kind == FULL else hf["sliding_window"]
+    allowed = (distance >= 0) & (distance < window)
+    p = np.exp(log_softmax(np.where(allowed, scores, -np.inf)))
+    mixed = np.einsum("nqk,knh->qnh", p, v).reshape(len(x), -1)
+    return mixed @ w["self_attn.o_proj.weight"].T
 
 
-def theta_of(hf, local):
-    """The rotary base, as transformers 4 or 5 writes it."""
+def sizes(hf, kind):
+    """(head width, key heads) of Gemma 4's layers, as either release writes them."""
+    size, groups = hf["head_dim"], hf["num_key_value_heads"]
+    if kind != FULL:
+        return size, groups
+    if "per_layer_config" in hf:
+        here = hf["per_layer_config"][str(hf["layer_types"].index(FULL))]
+        return here.get("head_dim", size), here.get("num_key_value_heads", groups)
+    few = hf["num_global_key_value_heads"] if hf["attention_k_eq_v"] else None
+    return hf["global_head_dim"], few or groups
+
+
+def rope_of(hf, kind):
+    """Base and scaling of a kind of layer, as transformers 4 or 5 writes them."""
     if "rope_parameters" in hf:
-        rope = hf["rope_parameters"]
-        kind = "sliding_attention" if local else "full_attention"
-        return rope.get(kind, rope)["rope_theta"]
-    return hf["rope_local_base_freq" if local else "rope_theta"]
+        return hf["rope_parameters"].get(kind, hf["rope_parameters"])
+    if kind != FULL:
+        return {"rope_theta": hf["rope_local_base_freq"]}
+    return {"rope_theta": hf["rope_theta"]} | (hf.get("rope_scaling") or {})
 
 
-def stretch_of(hf, local):
-    """The rope_scaling of a kind of layer, as transformers 4 or 5 writes it."""
-    if "rope_parameters" in hf:
-        kind = "sliding_attention" if local else "full_attention"
-        rope = hf["rope_parameters"]
-        return rope.get(kind, rope)
-    return {} if local else hf.get("rope_scaling") or {}
+def rotated(x, rope):
+    """Turns each plane (x[i], x[i + half]) of (T, N, H) by position · its frequency."""
+    half = x.shape[-1] // 2
+    share = int(rope.get("partial_rotary_factor", 1.0) * 2 * half) // 2
+    frequency = [
+        stretched(rope["rope_theta"] ** (-i / half), rope) if i < share else 0.0
+        for i in range(half)
+    ]
+    turn = np.exp(1j * np.arange(len(x))[:, None, None] * np.array(frequency))
+    y = (x[..., :half] + 1j * x[..., half:]) * turn
+    return np.concatenate([y.real, y.imag], axis=-1)
 
 
-def rope(x, position, theta, stretch):
-    """Turns the plane (x[i], x[i + half]) by position · its frequency."""
-    half = len(x) // 2
-    turned = np.empty(half, complex)
-    for i in range(half):
-        frequency = stretched(theta ** (-i / half), stretch)
-        turned[i] = (x[i] + 1j * x[i + half]) * np.exp(1j * position * frequency)
-    return np.concatenate([turned.real, turned.imag])
-
-
-def stretched(frequency, stretch):
+def stretched(frequency, rope):
     """A frequency after rope_scaling, in the words of Llama 3.1's release."""
-    kind = stretch.get("rope_type", "default")
-    if kind == "default":
-        return frequency
-    slow = frequency / stretch["factor"]
-    if kind == "linear":
+    slow = frequency / rope.get("factor", 1.0)
+    if rope.get("rope_type") != "llama3":
         return slow
-    low, high = stretch["low_freq_factor"], stretch["high_freq_factor"]
-    original = stretch["original_max_position_embeddings"]
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    original = rope["original_max_position_embeddings"]
     wavelength = 2 * np.pi / frequency
     if wavelength > original / low:
         return slow
@@ -163,12 +169,12 @@ def stretched(frequency, stretch):
     return (1 - smooth) * slow + smooth * frequency
 
 
-def rms(x, weight, hf, gemma):
-    """x divided by its root mean square, times the weight (Gemma: 1 + weight)."""
-    scale = weight + 1 if gemma else weight
-    return x / np.sqrt(np.mean(x**2) + hf["rms_norm_eps"]) * scale
+def rms(x, hf, weight):
+    """x divided by its root mean square over the last axis, times the weight."""
+    size = np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + hf["rms_norm_eps"])
+    return x / size * weight
 
 
-def gelu_tanh(x):
+def gelu(x):
     """GELU in its tanh approximation (1606.08415)."""
     return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))

@@ -11,7 +11,7 @@ if hasattr(jax, "enable_x64"):
 else:
     from jax.experimental import enable_x64 as float64  # noqa: F401
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 seeds = st.integers(0, 2**31)
 
 

@@ -9,7 +9,7 @@ import gemma4_sights
 import jax
 import numpy as np
 import tiny_models
-from tiny_vision import Same
+from tiny_models import Same
 from toy_training import assert_same_weights
 
 from helpers.generation.sampling import generate, row_keys

@@ -8,7 +8,8 @@ import tempfile
 import jax
 import numpy as np
 from flax import nnx
-from tiny_vision import IMAGE, PICTURE, Same, model, pictures
+from tiny_models import Same
+from tiny_vision import IMAGE, PICTURE, model, pictures
 
 from helpers.generation.sampling import generate, row_keys
 from helpers.model import weights

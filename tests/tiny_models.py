@@ -12,7 +12,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file
 
-from helpers.model import lora, weights
+from helpers.batches import BatchSource
+from helpers.model import lora, ops, weights
 from helpers.model.config import ModelConfig
 from helpers.model.transformer import Transformer
 
@@ -55,12 +56,8 @@ def model(family="gemma3_text", seed=0, *, dtype=jnp.float32, sharpness=1.0, **c
 
 def of_config(config, seed=0, dtype=jnp.float32, sharpness=1.0):
     """`model`, of any config."""
-    shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
-    graph, state = nnx.split(shapes)
-    rng = np.random.default_rng(seed)
 
-    def random(path, x):
-        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+    def random(name, noise, x):
         if "norm" in name or "scale" in name:
             scale = (1 + 0.3 * noise) * (sharpness if "final" in name else 1)
             if config.gemma4 and ("q_norm" in name or "k_norm" in name):
@@ -68,9 +65,22 @@ def of_config(config, seed=0, dtype=jnp.float32, sharpness=1.0):
             noise = scale - 1 if config.norm_plus_one else scale
         else:
             noise *= 0.5 if "bias" in name else x.shape[1] ** -0.5
-        return jnp.asarray(noise, dtype)
+        return noise
 
-    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+    return randomised(config, random, seed, dtype)
+
+
+def randomised(config, random, seed=0, dtype=jnp.float32):
+    """A model whose every weight is `random(its name, noise, its shape)`."""
+    shapes = nnx.eval_shape(lambda: Transformer(config, nnx.Rngs(0), dtype))
+    graph, state = nnx.split(shapes)
+    rng = np.random.default_rng(seed)
+
+    def made(path, x):
+        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+        return jnp.asarray(random(name, noise, x), dtype)
+
+    return nnx.merge(graph, jax.tree_util.tree_map_with_path(made, state))
 
 
 def adapted(model, noise=0.3, **settings):
@@ -169,23 +179,33 @@ def random_groups(P=3, G=2, longest_prompt=9, longest_answer=7, seed=0):
     return prompts, completions
 
 
-def walked_both_ways(model, module, token, place, prefix, monkeypatch):
+def walked_both_ways(model, token, place, prefix, monkeypatch):
     """What a model makes of single tokens, layer by layer and then by its scan.
 
     Args:
-      module: where `decodes` is asked.
       token: (P, G, 1), each at this place behind the prefix, a KV.
     """
-    asked = []
+    results, calls, places = [], [], np.full(token.shape, place)
+    for decodes in True, False:
+        monkeypatch.setattr(
+            ops, "decodes", lambda x, decodes=decodes: calls.append(x) or decodes
+        )
+        step = nnx.jit(lambda model: model(token, places, earlier=(prefix,)))
+        results.append(step(model))
+    assert len(calls) == 2
+    return results
 
-    def step(decodes):
-        def answer(x):
-            asked.append(decodes and x.shape[-2] == 1)
-            return asked[-1]
 
-        monkeypatch.setattr(module, "decodes", answer)
-        return model(token, np.full(token.shape, place), earlier=(prefix,))
+class Same(BatchSource):
+    """A batch source of one batch."""
 
-    found = step(True), step(False)
-    assert asked == [True, False]
-    return found
+    metrics, samples = {}, []
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __next__(self):
+        return dict(self.batch)
+
+    def get_state(self):
+        return {}

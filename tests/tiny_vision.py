@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from tiny_models import VOCAB, config, group_batch
+from tiny_models import VOCAB, config, group_batch, randomised
 
-from helpers.batches import BatchSource
-from helpers.model.transformer import Transformer
 from helpers.model.vision_config import VisionConfig
 
 IMAGE, BEGIN, END = VOCAB - 1, VOCAB - 2, VOCAB - 3
@@ -31,22 +29,14 @@ PICTURE = [BEGIN, *SOFT, END]
 
 def model(seed=0, vision=SEES, *, dtype=jnp.float32, **changes):
     """As `tiny_models.model`, with a tower; its windows are shorter than an image."""
-    made = config(vision=vision, **changes)
-    graph, state = nnx.split(
-        nnx.eval_shape(lambda: Transformer(made, nnx.Rngs(0), dtype))
-    )
-    rng = np.random.default_rng(seed)
 
-    def random(path, x):
-        name, noise = jax.tree_util.keystr(path), rng.normal(size=x.shape)
+    def random(name, noise, x):
         tower_norm = "_norm'" in name and "vision" in name and "soft" not in name
         if "norm" in name or "bias" in name:
-            noise = 0.3 * noise + tower_norm
-        else:
-            noise *= x.shape[-2] ** -0.5
-        return jnp.asarray(noise, dtype)
+            return 0.3 * noise + tower_norm
+        return noise * x.shape[-2] ** -0.5
 
-    return nnx.merge(graph, jax.tree_util.tree_map_with_path(random, state))
+    return randomised(config(vision=vision, **changes), random, seed, dtype)
 
 
 cached_model = functools.cache(model)
@@ -101,18 +91,3 @@ def groups(G=2, answer=6, seed=0):
     images[0, 1:], images[2] = 0, 0
     batch = group_batch(prompts, completions, garbage=IMAGE)
     return prompts, completions, batch | {"images": jnp.asarray(images)}
-
-
-class Same(BatchSource):
-    """A batch source of one batch."""
-
-    metrics, samples = {}, []
-
-    def __init__(self, batch):
-        self.batch = batch
-
-    def __next__(self):
-        return self.batch
-
-    def get_state(self):
-        return {}

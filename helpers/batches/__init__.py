@@ -1,14 +1,8 @@
 """Rows to batches: packed, padded, shuffled, resumable."""
 
 import importlib
-from typing import TYPE_CHECKING
 
 from helpers.batches.sources import BatchSource, ImageMismatch, Source
-
-if TYPE_CHECKING:
-    from helpers.batches.packing import packed_rows
-    from helpers.batches.preference_pairs import pairs
-    from helpers.batches.prompt_batches import pad_prompts, prompts
 
 __all__ = [
     "BatchSource",  # where the trainer's batches come from

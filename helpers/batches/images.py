@@ -15,41 +15,27 @@ from helpers.runtime.run_identity import describe_pictures
 
 
 def fit_for(picture, vision):
-    """A picture as a model with this `config.vision` sees it: `fit` or `fit_whole`."""
-    keeps_shape = hasattr(vision, "strip")
-    return fit_whole(picture, vision) if keeps_shape else fit(picture, vision.size)
+    """A picture as a model with this `config.vision` sees it.
 
-
-def shaped(messages, pictures):
-    """The messages, whose images now say the shapes of their pictures.
+    Gemma 3's is stretched to a square (`fit`). Gemma 4's keeps its shape, is resized
+    bicubically and laid out in a strip: the same as the processor of transformers with
+    Pillow, within 1 step of 255 in the tests. Its usual one, with torchvision, differs
+    by up to 2 for noise.
 
     Args:
-      messages: for a chat template, with {"type": "image"} for each picture.
-      pictures: list of what `fit` takes, not fitted yet, in the order of the images.
+      picture: as for `fit`.
     Returns:
-      new messages, with {"type": "image", "shape": [height, width]}: in pixels, as the
-      upright picture has them.
+      uint8 `vision.shape`, the same for every picture.
     Raises:
-      ImageMismatch: there are more or fewer pictures than images.
+      ValueError: see `fit`; or a picture too narrow for Gemma 4's budget.
     """
-    shapes = [[upright.height, upright.width] for upright in map(_upright, pictures)]
-    left, images, result = iter(shapes), 0, []
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, list):
-            is_image = [part["type"] == "image" for part in content]
-            content = [
-                {**part, "shape": next(left, None)} if image else part
-                for part, image in zip(content, is_image, strict=True)
-            ]
-            images += sum(is_image)
-        result.append({**message, "content": content})
-    if images != len(shapes):
-        raise ImageMismatch(
-            f"The messages have {images} images, and {len(shapes)} pictures were "
-            "given. Give one picture for every image in the question."
-        )
-    return result
+    if not hasattr(vision, "strip"):
+        return fit(picture, vision.size)
+    rgb = _upright(picture)
+    height, width = vision.target(rgb.height, rgb.width)
+    return vision.strip(
+        np.asarray(rgb.resize((width, height), Image.Resampling.BICUBIC))
+    )
 
 
 def fit(picture, size):
@@ -66,44 +52,20 @@ def fit(picture, size):
       ValueError: an array of another shape or dtype, a PIL image of more bits, or a
         picture without pixels.
     """
-    resized = _upright(picture).resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(resized)
-
-
-def fit_whole(picture, vision):
-    """A picture as Gemma 4 sees it: upright RGB, its shape kept, bicubic, in a strip.
-
-    The same as the Gemma 4 processor of transformers with Pillow, within 1 step of 255
-    in the tests. Its usual one, with torchvision, differs by up to 2 for noise.
-
-    Args:
-      picture: as for `fit`.
-      vision: the model's Gemma4VisionConfig; its budget says how large.
-    Returns:
-      uint8 (H, W, 3), as `helpers.model.vision_config` lays it out: the same shape
-      for every picture.
-    Raises:
-      ValueError: see `fit`; or a picture too narrow for the budget.
-    """
-    rgb = _upright(picture)
-    height, width = vision.target(rgb.height, rgb.width)
-    if rgb.size != (width, height):
-        rgb = rgb.resize((width, height), Image.Resampling.BICUBIC)
-    return vision.strip(np.asarray(rgb))
+    return np.asarray(_upright(picture).resize((size, size), Image.Resampling.BILINEAR))
 
 
 def _upright(picture):
     """An RGB image of PIL, from whatever `fit` takes."""
     if not isinstance(picture, Image.Image):
         picture = np.asarray(picture)
-        if picture.dtype != np.uint8 or not (
-            picture.ndim == 2 or picture.ndim == 3 and picture.shape[2] == 3
-        ):
+        is_rgb = picture.ndim == 2 or picture.shape[2:] == (3,)
+        if picture.dtype != np.uint8 or not is_rgb or 0 in picture.shape:
             raise ValueError(
                 f"A picture is {picture.dtype}{picture.shape}: pass a PIL image, or "
                 "uint8 (H, W, 3) with values from 0 to 255."
             )
-        picture = Image.fromarray(picture) if picture.size else Image.new("RGB", (0, 0))
+        picture = Image.fromarray(picture)
     if 0 in picture.size:
         raise ValueError(f"A picture of {picture.size} has no pixels: leave it out.")
     if picture.mode[0] in "IF":  # Pillow would cut all above 255 off, to white
@@ -112,6 +74,37 @@ def _upright(picture):
             "its file with tasks.photos.decode, or scale its values to 0 to 255."
         )
     return ImageOps.exif_transpose(picture).convert("RGB")
+
+
+def shaped(messages, pictures):
+    """The messages, whose images now say the shapes of their pictures.
+
+    Args:
+      messages: for a chat template, with {"type": "image"} for each picture.
+      pictures: list of what `fit` takes, not fitted yet, in the order of the images.
+    Returns:
+      new messages, with {"type": "image", "shape": [height, width]}: in pixels, as the
+      upright picture has them.
+    Raises:
+      ImageMismatch: there are more or fewer pictures than images.
+    """
+    shapes = [[x.height, x.width] for x in map(_upright, pictures)]
+    result, images = [], 0
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = [dict(part) for part in content]
+            for part in content:
+                if part["type"] == "image":
+                    part["shape"] = shapes[images] if images < len(shapes) else None
+                    images += 1
+        result.append({**message, "content": content})
+    if images != len(shapes):
+        raise ImageMismatch(
+            f"The messages have {images} images, and {len(shapes)} pictures were "
+            "given. Give one picture for every image in the question."
+        )
+    return result
 
 
 def counts(token_lists, vision):
@@ -125,7 +118,9 @@ def counts(token_lists, vision):
     """
     result: list[list[int]] = []
     for index, tokens in enumerate(token_lists):
-        runs = _runs(tokens, vision)
+        is_image = np.pad(np.asarray(tokens) == vision.image_token, 1).astype(np.int8)
+        starts, ends = (np.flatnonzero(np.diff(is_image) == step) for step in (1, -1))
+        runs = (ends - starts).tolist()  # lengths of unbroken runs of image tokens
         try:
             result.append(sum(map(vision.images_in, runs), []))
         except ValueError as error:
@@ -134,13 +129,6 @@ def counts(token_lists, vision):
                 "cut, or written for another model."
             ) from error
     return result
-
-
-def _runs(tokens, vision):
-    """The lengths of the unbroken runs of image tokens in a prompt, a list of int."""
-    is_image = np.pad(np.asarray(tokens) == vision.image_token, 1).astype(np.int8)
-    starts, ends = (np.flatnonzero(np.diff(is_image) == step) for step in (1, -1))
-    return (ends - starts).tolist()
 
 
 def stack(pictures, counts, slots, vision):
@@ -160,27 +148,28 @@ def stack(pictures, counts, slots, vision):
     """
     images = np.zeros((len(pictures), slots, *vision.shape), np.uint8)
     for index, (shown, places) in enumerate(zip(pictures, counts, strict=True)):
-        if len(shown) != len(places):
-            raise ImageMismatch(
-                f"Prompt {index} has tokens for {len(places)} images, and {len(shown)} "
-                "were given for it. Give one picture for every image in the question."
-            )
-        for slot, (picture, tokens) in enumerate(zip(shown, places, strict=True)):
-            picture = np.asarray(picture)
+        for slot, picture in enumerate(map(np.asarray, shown)):
             if picture.shape != vision.shape or picture.dtype != np.uint8:
                 raise ImageMismatch(
                     f"Picture {slot} of prompt {index} is {picture.dtype}"
                     f"{picture.shape}, the model sees uint8{vision.shape}: pass it "
                     "through images.fit_for(picture, vision)."
                 )
-            if vision.count(picture) != tokens:
-                raise ImageMismatch(
-                    f"Picture {slot} of prompt {index} takes {vision.count(picture)} "
-                    f"tokens, and its place has {tokens}: the question says another "
-                    "shape. Write it with images.shaped(messages, pictures)."
-                )
-            images[index, slot] = picture
+        _check_places(index, places, shown, vision)
+        if places:
+            images[index, : len(places)] = shown
     return images
+
+
+def _check_places(index, places, shown, vision):
+    """Raises ImageMismatch unless each picture takes as many tokens as its place."""
+    takes = [vision.count(picture) for picture in shown]
+    if takes != places:
+        raise ImageMismatch(
+            f"Prompt {index} has images of {places} tokens, and its pictures take"
+            f" {takes}: pass one picture for every image in the question, in their"
+            " order, and write their shapes with images.shaped(messages, pictures)."
+        )
 
 
 class Pictures:
@@ -222,19 +211,13 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
     Args:
       prompt_PT, mask_PT: right-padded prompts, int32.
       images: uint8 (P, H, W, 3) or (P, N, H, W, 3), or None.
-      vision: the model's VisionConfig, None if it has no vision.
+      vision: the model's `config.vision`.
     Raises:
       ImageMismatch: tokens without picture, a picture (other than black) without
-        tokens, an image cut in two, pictures for a model that cannot see, or numbers
-        that are not uint8.
+        tokens, an image cut in two, or numbers that are not uint8.
     """
-    if vision is None:
-        raise ImageMismatch(
-            "Pictures were given to a model without vision. Load one that has it, with "
-            "weights.load(folder, vision=True), or leave the pictures out."
-        )
-    prompt_PT, real_PT = np.asarray(prompt_PT), np.asarray(mask_PT) > 0
-    rows = [row[real] for row, real in zip(prompt_PT, real_PT, strict=True)]
+    real_PT = np.asarray(mask_PT) > 0
+    rows = [x[real] for x, real in zip(np.asarray(prompt_PT), real_PT, strict=True)]
     images = np.zeros((len(rows), 0, 1, 2, 3), np.uint8) if images is None else images
     images = np.asarray(images)
     images = images[:, None] if images.ndim == 4 else images
@@ -242,16 +225,9 @@ def check_prompts(prompt_PT, mask_PT, images, vision):
         raise ImageMismatch(
             f"{len(rows)} prompts, but {len(images)} rows of images in {images.dtype}:"
             " the model takes uint8, 0 to 255, and normalises them itself. Make them"
-            " with images.fit and images.stack."
+            " with images.fit_for and images.stack."
         )
-    for index, (places, pictures) in enumerate(
-        zip(counts(rows, vision), images, strict=True)
-    ):
-        takes = [vision.count(picture) for picture in pictures]
-        unused = pictures[len(places) :]
-        if takes[: len(places)] != places or unused.any():
-            raise ImageMismatch(
-                f"Prompt {index} has images of {places} tokens, and its pictures take"
-                f" {takes}: pass one picture for every image in the question, in their"
-                " order, and black ones after them."
-            )
+    for index, places in enumerate(counts(rows, vision)):
+        unused = images[index, len(places) :]
+        shown = images[index] if unused.any() else images[index, : len(places)]
+        _check_places(index, places, shown, vision)

@@ -8,7 +8,6 @@ import numpy as np
 
 from helpers.batches import images
 from helpers.batches.sources import Source
-from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count
 from helpers.runtime.run_identity import describe_lists
 
@@ -69,71 +68,44 @@ def packed_rows(
     """
     require_count("length", length)
     require_count("slots", slots)
-    examples = [
-        _checked(index, tokens, mask, length)
-        for index, (tokens, mask) in enumerate(examples)
-    ]
-    shard = list(shard or distributed.share())
-    run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
-    if not vision:
+    examples = [_checked(i, *example, length) for i, example in enumerate(examples)]
+    run, shown = {"batch": batch, "length": length, "seed": seed, "shard": shard}, None
+    if vision:
+        counts = images.counts([tokens for tokens, _ in examples], vision)
         if pictures:
-            raise ValueError("pictures= needs vision=, the model's config.vision.")
-        return _PackedRows(examples, run, epochs, None)
-    counts = images.counts([tokens for tokens, _ in examples], vision)
-    if any(counts) and not pictures:
-        raise images.ImageMismatch(
-            f"{sum(map(bool, counts))} examples have images, and no pictures were given"
-            " for them: the model would learn of placeholders. Pass pictures=, a"
-            " function of an example's index that gives the list of its pictures."
-        )
-    shown = None
-    if pictures:
-        indices = range(len(examples))
-        shown, run["slots"] = (
-            images.Pictures(pictures, indices, counts, slots, vision),
-            slots,
-        )
-    return _PackedRows(examples, run, epochs, shown)
+            run["slots"], indices = slots, range(len(examples))
+            shown = images.Pictures(pictures, indices, counts, slots, vision)
+        elif any(counts):
+            raise images.ImageMismatch(
+                f"{sum(map(bool, counts))} examples have images, and no pictures were "
+                "given for them: the model would learn of placeholders. Pass pictures=,"
+                " a function of an example's index that gives the list of its pictures."
+            )
+    elif pictures:
+        raise ValueError("pictures= needs vision=, the model's config.vision.")
+
+    def describe():
+        tokens, masks = map(describe_lists, zip(*examples, strict=True))
+        return {"tokens": tokens, "loss masks": masks}
+
+    def make(rows):
+        arrays = _arrays([[examples[i] for i in row] for row in rows], (batch, length))
+        packing = float((arrays["segment_ids"] > 0).mean())
+        return arrays, {"packing": packing, "examples": float(sum(map(len, rows)))}
+
+    lengths = [len(tokens) for tokens, _ in examples]
+    return _PackedRows(run, epochs, lengths, make, describe, shown)
 
 
 class _PackedRows(Source):
-    def __init__(self, examples, run, epochs, pictures):
-        super().__init__(len(examples), run, epochs)
-        self._data, self._pictures = examples, pictures
-        self.longest = max(len(tokens) for tokens, _ in examples)
-
-    def describe_data(self):
-        tokens, masks = zip(*self._data, strict=True)
-        described: dict = {
-            "tokens": describe_lists(tokens),
-            "loss masks": describe_lists(masks),
-        }
-        if self._pictures:
-            described["pictures"] = self._pictures.describe()
-        return described
-
-    def __next__(self):
-        rows = self._fill()
-        if not any(rows):
-            raise StopIteration
-        arrays = self._arrays(rows)
-        if self._pictures:
-            arrays["images"] = self._pictures.of_rows(rows)
-        self.metrics = {
-            "packing": float((arrays["segment_ids"] > 0).mean()),
-            "examples": float(sum(map(len, rows))),
-            "epoch": self._epoch(),
-        }
-        return arrays
-
-    def _fill(self):
-        """Choose the examples of each row: those that wait first, then new ones."""
+    def _draw(self):
+        """The examples of each row: those that wait first, then new ones."""
         room = [self._run["length"]] * self._run["batch"]
         slots = [self._run.get("slots", 0)] * len(room)
         rows: list[list[int]] = [[] for _ in room]
 
         def place(index):
-            size = len(self._data[index][0])
+            size = self._lengths[index]
             number = len(self._pictures.counts[index]) if self._pictures else 0
             for row, free in enumerate(room):
                 if size <= free and number <= slots[row]:
@@ -152,46 +124,39 @@ class _PackedRows(Source):
                 self._waiting.append(index)
         return rows
 
-    def _arrays(self, rows):
-        shape = self._run["batch"], self._run["length"]
-        tokens, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
-        loss_mask = np.zeros(shape, np.float32)
-        for row, indices in enumerate(rows):
-            start = 0
-            for segment, index in enumerate(indices, start=1):
-                ids, mask = self._data[index]
-                here = slice(start, start + len(ids))
-                tokens[row, here] = ids
-                segments[row, here] = segment
-                positions[row, here] = np.arange(len(ids))
-                loss_mask[row, here] = mask
-                start = here.stop
-        return {
-            "tokens": tokens,
-            "segment_ids": segments,
-            "positions": positions,
-            "loss_mask": loss_mask,
-        }
+
+def _arrays(rows, shape):
+    """Rows of (tokens, mask) examples, side by side, as the arrays of a batch."""
+    tokens, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
+    loss_mask = np.zeros(shape, np.float32)
+    for row, examples in enumerate(rows):
+        start = 0
+        for segment, (ids, mask) in enumerate(examples, start=1):
+            here = row, slice(start, start + len(ids))
+            tokens[here], loss_mask[here] = ids, mask
+            segments[here], positions[here] = segment, np.arange(len(ids))
+            start += len(ids)
+    return {
+        "tokens": tokens,
+        "segment_ids": segments,
+        "positions": positions,
+        "loss_mask": loss_mask,
+    }
 
 
 def _checked(index, tokens, mask, length):
     """An example as (int32, float32); the first token is no target."""
     tokens, mask = np.asarray(tokens), np.array(mask, np.float32)
-    if len(tokens) == 0 or tokens.shape != mask.shape:
+    if not len(tokens) or tokens.shape != mask.shape or tokens.dtype.kind not in "iu":
         raise ValueError(
-            f"Example {index} has {len(tokens)} tokens and a loss mask of "
-            f"{len(mask)}: give both, equally long and not empty."
+            f"Example {index} has {len(tokens)} tokens of {tokens.dtype} and a loss "
+            f"mask of {len(mask)}: give whole numbers, as many in both, at least one."
         )
-    if tokens.dtype.kind not in "iu" or tokens.max() > np.iinfo(np.int32).max:
+    if not (np.isin(mask, (0, 1)).all() and 0 <= tokens.min() <= tokens.max() < 2**31):
         raise ValueError(
-            f"Example {index} has tokens of {tokens.dtype}, or past int32: give token"
-            " ids, whole numbers."
-        )
-    if not np.isin(mask, (0, 1)).all() or tokens.min() < 0:
-        raise ValueError(
-            f"Example {index} has tokens from {tokens.min()} and a loss mask from "
-            f"{mask.min():g} to {mask.max():g}: tokens are 0 or more, and a mask is"
-            " 1 for what is learned, else 0. Give (tokens, mask), in this order."
+            f"Example {index} has tokens from {tokens.min()} to {tokens.max()} and a "
+            f"loss mask from {mask.min():g} to {mask.max():g}: tokens are ids, and a "
+            "mask is 1 for what is learned, else 0. Give (tokens, mask), in this order."
         )
     if len(tokens) > length:
         raise ExampleTooLong(

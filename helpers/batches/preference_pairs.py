@@ -11,7 +11,6 @@ import numpy as np
 from helpers.batches.packing import ExampleTooLong
 from helpers.batches.prompt_batches import pad_prompts
 from helpers.batches.sources import Source
-from helpers.runtime import distributed
 from helpers.runtime.run_identity import describe_lists
 from helpers.text import chat
 
@@ -54,22 +53,35 @@ def pairs(
       ValueError: no rows, an empty answer, or two answers that are the same.
     """
     questions = [row["question"] for row in rows]
-    prompts = chat.prompts_tokens(tokenizer, questions)
-    answers = [
-        [
-            [t for t, learned in zip(*example, strict=True) if learned]
-            for example in examples
-        ]
-        for examples in (
-            chat.examples_tokens(tokenizer, questions, [row[side] for row in rows])
-            for side in SIDES
-        )
-    ]
-    both = list(zip(*answers, strict=True))
+    prompts, sides = chat.prompts_tokens(tokenizer, questions), []
+    for side in SIDES:
+        texts = [row[side] for row in rows]
+        examples = chat.examples_tokens(tokenizer, questions, texts)
+        sides.append([list(itertools.compress(*example)) for example in examples])
+    both = list(zip(*sides, strict=True))
     _check(rows, both, max_tokens)
-    run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
+
+    def make(drawn):
+        prompt, prompt_mask = pad_prompts([prompts[i] for (i,) in drawn], buckets)
+        completion = np.zeros((len(drawn), 2, max_tokens), np.int32)
+        loss_mask = np.zeros(completion.shape, np.float32)
+        for row, (index,) in enumerate(drawn):
+            for side, answer in enumerate(both[index]):
+                completion[row, side, : len(answer)] = answer
+                loss_mask[row, side, : len(answer)] = 1
+        arrays = {"prompt": prompt, "prompt_mask": prompt_mask}
+        arrays |= {"completion": completion, "loss_mask": loss_mask}
+        return arrays, {"answer_tokens": float(loss_mask.sum(-1).mean())}
+
+    def describe():
+        texts = zip(("prompts", *SIDES), (prompts, *sides), strict=True)
+        return {name: describe_lists(lists) for name, lists in texts}
+
+    run = {"batch": batch, "seed": seed, "shard": shard}
     run |= {"max_tokens": max_tokens, "buckets": list(buckets)}
-    source = _Pairs(prompts, both, run, epochs)
+    longest = (max(map(len, pair)) for pair in both)
+    lengths = [len(p) + n for p, n in zip(prompts, longest, strict=True)]
+    source = Source(run, epochs, lengths, make, describe)
     pad_prompts(prompts, buckets)  # refuses one that is too long, before any training
     return source
 
@@ -91,63 +103,16 @@ def matched(answers):
     return [(a["text"], b["text"]) for a, b in both if a["bare"] == b["bare"]]
 
 
-class _Pairs(Source):
-    def __init__(self, prompts, both, run, epochs):
-        super().__init__(len(both), run, epochs)
-        self._prompts, self._both = prompts, both
-        self.longest = max(
-            len(prompt) + len(answer)
-            for prompt, pair in zip(prompts, both, strict=True)
-            for answer in pair
-        )
-
-    def describe_data(self):
-        described = {"prompts": describe_lists(self._prompts)}
-        for side, answers in zip(SIDES, zip(*self._both, strict=True), strict=True):
-            described[side] = describe_lists(answers)
-        return described
-
-    def __next__(self):
-        drawn = self._draw(self._run["batch"])
-        if not drawn:
-            raise StopIteration
-        prompt, prompt_mask = pad_prompts(
-            [self._prompts[i] for i in drawn], self._run["buckets"]
-        )
-        completion = np.zeros((len(drawn), 2, self._run["max_tokens"]), np.int32)
-        loss_mask = np.zeros(completion.shape, np.float32)
-        for row, index in enumerate(drawn):
-            for side, answer in enumerate(self._both[index]):
-                completion[row, side, : len(answer)] = answer
-                loss_mask[row, side, : len(answer)] = 1
-        self.metrics = {
-            "answer_tokens": float(loss_mask.sum(-1).mean()),
-            "epoch": self._epoch(),
-        }
-        return {
-            "prompt": prompt,
-            "prompt_mask": prompt_mask,
-            "completion": completion,
-            "loss_mask": loss_mask,
-        }
-
-
 def _check(rows, both, max_tokens):
     """Refuses pairs of equal or empty answers, and answers that are too long."""
     for index, (row, pair) in enumerate(zip(rows, both, strict=True)):
-        for side, answer in zip(SIDES, pair, strict=True):
-            if not row[side].strip():
-                raise ValueError(
-                    f"The {side} answer of pair {index} is empty: its end alone would "
-                    "be learned. Give both answers a text, or drop the pair."
-                )
-            if len(answer) > max_tokens:
-                raise ExampleTooLong(
-                    f"The {side} answer of pair {index} has {len(answer)} tokens, "
-                    f"max_tokens is {max_tokens}. Pass more, or drop the pair."
-                )
-        if pair[0] == pair[1]:
+        if pair[0] == pair[1] or not all(row[side].strip() for side in SIDES):
             raise ValueError(
-                f"The two answers of pair {index} are the same: they compare nothing, "
-                "and their gradients cancel. Drop the pair."
+                f"The two answers of pair {index} are the same, or one is empty: "
+                "nothing is compared. Give both answers a text, or drop the pair."
+            )
+        if (longest := max(map(len, pair))) > max_tokens:
+            raise ExampleTooLong(
+                f"An answer of pair {index} has {longest} tokens, max_tokens is "
+                f"{max_tokens}. Pass more, or drop the pair."
             )

@@ -14,11 +14,7 @@ import numpy as np
 from helpers.batches import images
 from helpers.batches.packing import ExampleTooLong, packed_rows
 from helpers.batches.sources import Source
-from helpers.runtime import distributed
-from helpers.runtime.run_identity import (
-    describe_lists,
-    describe_rows,
-)
+from helpers.runtime.run_identity import describe_lists, describe_rows
 from helpers.text import chat
 
 __all__ = ["ExampleTooLong", "PromptTooLong", "packed_rows", "pad_prompts", "prompts"]
@@ -71,13 +67,25 @@ def prompts(
     questions = [row["question"] for row in rows]
     tokens = chat.prompts_tokens(tokenizer, questions, tools=tools, vision=vision)
     _check_lengths(tokens, buckets)
-    run = {"batch": batch, "seed": seed, "shard": list(shard or distributed.share())}
     shown = None
     if pictures:
         counts = images.counts(tokens, vision)
         slots = max(1, *map(len, counts))
         shown = images.Pictures(pictures, rows, counts, slots, vision)
-    return _Prompts(rows, tokens, run, epochs, tuple(buckets), shown)
+
+    def make(drawn):
+        prompt, mask = pad_prompts([tokens[i] for (i,) in drawn], buckets)
+        arrays = {"prompt": prompt, "prompt_mask": mask}
+        arrays["rows"] = [rows[i] for (i,) in drawn]
+        return arrays, {"prompt_tokens": float(mask.sum(1).mean())}
+
+    def describe():
+        ids = describe_lists(np.asarray(t, np.int32) for t in tokens)
+        return {"tokens": ids} | describe_rows(rows)
+
+    run = {"batch": batch, "seed": seed, "shard": shard}
+    lengths = [len(t) for t in tokens]
+    return Source(run, epochs, lengths, make, describe, shown)
 
 
 def pad_prompts(token_lists, buckets):
@@ -90,7 +98,6 @@ def pad_prompts(token_lists, buckets):
       (prompt, prompt_mask): int32 arrays (P, Tp); padding is id 0 with mask 0.
     Raises:
       PromptTooLong: a prompt does not fit in the largest bucket.
-      ValueError: a prompt without tokens.
     """
     _check_lengths(token_lists, buckets)
     longest = max(map(len, token_lists))
@@ -103,41 +110,9 @@ def pad_prompts(token_lists, buckets):
     return prompt, mask
 
 
-class _Prompts(Source):
-    def __init__(self, rows, tokens, run, epochs, buckets, pictures):
-        super().__init__(len(rows), run, epochs)
-        self._rows, self._tokens, self._buckets = rows, tokens, buckets
-        self._pictures = pictures
-        self.longest = max(map(len, tokens))
-
-    def describe_data(self):
-        tokens = describe_lists(np.asarray(t, np.int32) for t in self._tokens)
-        described: dict = {"tokens": tokens, **describe_rows(self._rows)}
-        if self._pictures:
-            described["pictures"] = self._pictures.describe()
-        return described
-
-    def __next__(self):
-        drawn = self._draw(self._run["batch"])
-        if not drawn:
-            raise StopIteration
-        prompt, mask = pad_prompts([self._tokens[i] for i in drawn], self._buckets)
-        self.metrics = {
-            "prompt_tokens": float(mask.sum(1).mean()),
-            "epoch": self._epoch(),
-        }
-        rows = [self._rows[i] for i in drawn]
-        batch = {"prompt": prompt, "prompt_mask": mask, "rows": rows}
-        if self._pictures:
-            batch["images"] = self._pictures.of_rows([[i] for i in drawn])
-        return batch
-
-
 def _check_lengths(token_lists, buckets):
     largest = max(buckets)
     for index, tokens in enumerate(token_lists):
-        if len(tokens) == 0:
-            raise ValueError(f"Prompt {index} has no tokens: nothing can follow it.")
         if len(tokens) > largest:
             raise PromptTooLong(
                 f"Prompt {index} has {len(tokens)} tokens, the largest bucket is "

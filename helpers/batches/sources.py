@@ -13,6 +13,7 @@ from typing import Any
 import grain
 import numpy as np
 
+from helpers.runtime import distributed
 from helpers.runtime.ranges import require_count, require_positions
 from helpers.runtime.run_identity import REMEDY, differences, listed
 
@@ -59,9 +60,8 @@ class BatchSource:
     def set_states(self, states: list[dict]) -> None:
         """Goes on where another number of processes stopped, from all their states."""
         raise ValueError(
-            f"The saved data positions are those of {len(states)} processes, and"
-            f" {type(self).__name__} cannot share out what is left to another number."
-            f" Start {len(states)} processes, or give this run another folder."
+            f"{type(self).__name__} cannot share out anew what {len(states)} processes"
+            f" left. Start {len(states)}, or give this run another folder."
         )
 
     def send(self, wrt) -> None:
@@ -69,36 +69,59 @@ class BatchSource:
 
 
 class Source(BatchSource):
-    """A batch source over examples in memory; subclasses say what a batch is.
+    """A batch source over examples in memory.
 
     Args:
-      count: number of examples.
       run: what must be the same to continue: "batch" (per process), "seed", "shard"
-        (index, count) and more; what JSON can hold.
+        (index, count) or None, and more; what JSON can hold.
       epochs: how often to go through the examples; None for ever.
+      lengths: how many tokens each example has.
+      make: (rows) -> (batch, metrics); rows are lists of indices of examples.
+      describe: () -> {name: text} of all that batches are made of; checksums suffice.
+      pictures: an `images.Pictures`, which come with the batches; None: there are none.
     Raises:
       ValueError: no examples, or a number among the arguments that is no count.
     """
 
-    def __init__(self, count, run, epochs):
-        for name, number in {"batch": run["batch"], "epochs": epochs}.items():
-            if number is not None:
-                require_count(name, number)
+    def __init__(self, run, epochs, lengths, make, describe, pictures=None):
+        require_count("batch", run["batch"])
+        require_count("epochs", 1 if epochs is None else epochs)
+        if not lengths:
+            raise ValueError("There is no data: the list of examples or rows is empty.")
         self.metrics: dict[str, float] = {}
         self.samples: list[dict] = []
-        self._run, self._examples = run | {"epochs": epochs}, count
-        self._example_at = _shuffled(count, run["seed"])
+        self.longest, self._lengths = max(lengths), lengths
+        self._make, self._describe, self._pictures = make, describe, pictures
+        shard = list(run["shard"] or distributed.share())
+        self._run = run | {"shard": shard, "epochs": epochs}
         self._waiting: list[int] = []  # examples that are due before those of the order
-        self._order = _order(count, epochs, run["shard"], self._example_at)
+        self._order = self._shuffled()
 
-    def describe_data(self) -> dict:
-        """Return {name: text} of all that batches are made of; checksums suffice."""
-        raise NotImplementedError
+    def __next__(self):
+        rows = self._draw()
+        if not any(rows):
+            raise StopIteration
+        batch, metrics = self._make(rows)
+        if self._pictures:
+            batch["images"] = self._pictures.of_rows(rows)
+        taken, count = self._order.get_state()["next_index"], self._run["shard"][1]
+        self.metrics = metrics | {"epoch": taken * count / len(self._lengths)}
+        return batch
+
+    def _draw(self):
+        """The rows of the next batch, of one example each; fewer at the end."""
+        size = self._run["batch"]
+        drawn, self._waiting = self._waiting[:size], self._waiting[size:]
+        drawn += itertools.islice(self._order, size - len(drawn))
+        return [[index] for index in drawn]
 
     @functools.cached_property
     def _identity(self):
         """What must be the same to continue; described once, when first asked for."""
-        return self._run | {"data": self.describe_data()}
+        data = self._describe()
+        if self._pictures:
+            data["pictures"] = self._pictures.describe()
+        return self._run | {"data": data}
 
     def get_state(self):
         """Return a JSON-able dict that says where this source stands."""
@@ -128,87 +151,49 @@ class Source(BatchSource):
         Every example still comes once per epoch: what is left is shared out anew. The
         global batch, `batch` times processes, must be as large as it was.
 
+        Args:
+          states: of process 0, 1, … of the saved run.
         Raises:
           ValueError: the states are those of other data or other arguments.
         """
         index, count = self._run["shard"]
-        shards = [state["run"]["shard"] for state in states]
-        if shards != [[i, len(states)] for i in range(len(states))]:
-            raise ValueError(
-                f"The saved data positions are those of the shares {shards}, which are"
-                " not all there are of one run."
-            )
-        end, late = _progress([state["order"]["next_index"] for state in states])
-        lists = [state["waiting"] for state in states]
-        in_turn = itertools.chain(*itertools.zip_longest(*lists))
-        waiting = [example for example in in_turn if example is not None]
+        taken, n = [state["order"]["next_index"] for state in states], len(states)
+        # Process i took the first taken[i] of the positions i, i + n, i + 2n, …: those
+        # before the last one taken that nobody took are due first.
+        end = max(0, *(i + n * (k - 1) + 1 for i, k in enumerate(taken)))
+        late = [p for p in range(n * min(taken), end) if p // n >= taken[p % n]]
+        in_turn = itertools.zip_longest(*(state["waiting"] for state in states))
+        waiting = [x for turn in in_turn for x in turn if x is not None]
         waiting += map(self._example_at, late)
         run = states[0]["run"]
-        batch, rest = divmod(run["batch"] * len(states), count)
-        batch += rest / count
-        self.set_state(
-            {
-                "run": run | {"shard": self._run["shard"], "batch": batch},
-                "order": {"next_index": len(range(index, end, count))},
-                "waiting": waiting[index::count],
-            }
-        )
+        run = run | {"shard": [index, count], "batch": run["batch"] * n / count}
+        order = {"next_index": len(range(index, end, count))}
+        self.set_state({"run": run, "order": order, "waiting": waiting[index::count]})
 
-    def _draw(self, count):
-        """The next `count` examples, or as many as are left."""
-        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
-        return drawn + list(itertools.islice(self._order, count - len(drawn)))
+    def _shuffled(self):
+        """Grain's iterator over this process's share of the examples."""
+        (index, count), epochs = self._run["shard"], self._run["epochs"]
+        if not 0 <= index < count:
+            raise ValueError(
+                f"shard is {(index, count)}: the index must be in [0, {count})."
+            )
+        length = sys.maxsize if epochs is None else epochs * len(self._lengths)
+        positions = grain.MapDataset.range(length)[index::count]
+        in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        return iter(positions.map(self._example_at).to_iter_dataset(in_memory))
 
-    def _epoch(self):
-        count = self._run["shard"][1]
-        return self._order.get_state()["next_index"] * count / self._examples
-
-
-def _progress(taken):
-    """Where to go on after n processes took `taken[i]` of the positions i, i + n, ….
-
-    Returns:
-      The first position after all that were taken, and those before it that were not.
-    """
-    n = len(taken)
-    end = max(0, *(i + n * (k - 1) + 1 for i, k in enumerate(taken)))
-    late = [p for p in range(n * min(taken), end) if p // n >= taken[p % n]]
-    return end, late
-
-
-def _shuffled(count, seed):
-    """Return the function from a position to its example, shuffled every epoch.
-
-    The permutation is NumPy's, because Grain's own `shuffle` takes 10 ms per index
-    for two examples and 0.1 ms for three hundred (measured, 0.2.18).
-    """
-    if count == 0:
-        raise ValueError("There is no data: the list of examples or rows is empty.")
-
-    @functools.lru_cache(maxsize=2)
-    def permutation(epoch):
-        return np.random.default_rng([seed, epoch]).permutation(count)
-
-    def example_at(position):
+    def _example_at(self, position):
+        """The example at a position; the order is another in every epoch."""
+        count = len(self._lengths)
         epoch, offset = divmod(position, count)
-        return int(permutation(epoch)[offset])
-
-    return example_at
+        return int(_permutation(self._run["seed"], epoch, count)[offset])
 
 
-def _order(count, epochs, shard, example_at):
-    """Return Grain's iterator over this share of the examples."""
-    index, processes = shard
-    if not 0 <= index < processes:
-        raise ValueError(
-            f"shard is {tuple(shard)}: the index must be in [0, {processes})."
-        )
-    positions = grain.MapDataset.range(
-        sys.maxsize if epochs is None else epochs * count
-    )
-    in_memory = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    order = positions[index::processes].map(example_at)
-    return iter(order.to_iter_dataset(in_memory))
+@functools.lru_cache(maxsize=8)
+def _permutation(seed, epoch, count):
+    # NumPy's, because Grain's own `shuffle` takes 10 ms per index for two examples and
+    # 0.1 ms for three hundred (measured, 0.2.18).
+    return np.random.default_rng([seed, epoch]).permutation(count)
 
 
 def require_fitting(models, batches: BatchSource) -> None:
@@ -258,6 +243,7 @@ def require_readable(config, batch: dict) -> None:
         check_right_padded(ids["prompt"], batch["prompt_mask"], vocab)
     vision = getattr(config, "vision", None)
     if vision and "images" not in batch:
+        # What a model says is no picture: its completions are not looked at.
         given = [tokens for name, tokens in ids.items() if name != "completion"]
         if any((tokens == vision.image_token).any() for tokens in given):
             raise ImageMismatch(
@@ -314,5 +300,5 @@ def check_prompts(tokens, mask, config, room):
 def _check_rows(fine, message):
     """Raises the message with the index of the first row that is not fine."""
     if not fine.all():
-        index = [int(i) for i in np.argwhere(~fine)[0]]
-        raise ValueError(message.format(index[0] if len(index) == 1 else tuple(index)))
+        index = tuple(map(int, np.argwhere(~fine)[0]))
+        raise ValueError(message.format(index if len(index) > 1 else index[0]))

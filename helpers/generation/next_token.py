@@ -43,10 +43,6 @@ class Chooser(NamedTuple):
         chosen = jnp.take_along_axis(logits_PGV, token_PG[..., None], axis=-1)[..., 0]
         return token_PG, chosen - total_PG
 
-    def of_rows(self, rows):
-        """The chooser of some of the answers, which are moved together."""
-        return self._replace(keys_PG=self.keys_PG[rows])
-
 
 def draw(logits, uniform):
     """One token per row, with the probability its logits give it.

@@ -1,9 +1,8 @@
 """Generation with a KV cache: each prompt is computed once, then answers grow together.
 
 One compiled program per shape: prefill, then `lax.while_loop` until every answer has
-ended; on CPUs a second one, of half the rows, where it pays (`batch_compaction`).
-Nothing goes back to the host in between, the cache is exactly prompt + budget long, and
-the log-probability of every sampled token comes out beside it.
+ended. Nothing goes back to the host in between, the cache is exactly prompt + budget
+long, and the log-probability of every sampled token comes out beside it.
 """
 
 import functools
@@ -17,7 +16,6 @@ from helpers.batches import sources
 from helpers.batches.images import check_prompts
 from helpers.generation.next_token import Chooser, tempering
 from helpers.model.attention import KV
-from helpers.model.fast import batch_compaction
 from helpers.model.fast.unrolled import for_decoding, stacked
 from helpers.model.scoring import prefill
 from helpers.runtime.devices import jit
@@ -96,9 +94,8 @@ def generate(
     graph, weights, rows = prepared(
         model, prompt_PT, prompt_mask_PT, max_tokens, keys_PG, images=images
     )
-    halves = batch_compaction.pays(weights, keys_PG.shape, max_tokens)
     with using(weights):
-        return _generate(graph, weights, rows, tempering(temperature), limits, halves)
+        return _generate(graph, weights, rows, tempering(temperature), limits)
 
 
 def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
@@ -115,7 +112,7 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
       ValueError, ImageMismatch: see `generate`.
     """
     sources.check_prompts(prompt_PT, prompt_mask_PT, model.config, room)
-    if images is not None or model.config.vision:
+    if model.config.vision:
         check_prompts(prompt_PT, prompt_mask_PT, images, model.config.vision)
     graph, weights = nnx.split(model)
     rows = [*(jnp.asarray(x, jnp.int32) for x in (prompt_PT, prompt_mask_PT)), *keys]
@@ -123,8 +120,8 @@ def prepared(model, prompt_PT, prompt_mask_PT, room, *keys, images=None):
     return graph, weights, spread_rows(rows, weights)
 
 
-@functools.partial(jit, static_argnames=("graph", "limits", "halves"))
-def _generate(graph, weights, rows, temperature, limits, halves=False):
+@functools.partial(jit, static_argnames=("graph", "limits"))
+def _generate(graph, weights, rows, temperature, limits):
     prompt_PT, prompt_mask_PT, keys_PG, *images = rows
     model = gathered_model(graph, weights)
     choose = Chooser(keys_PG, 0 if limits.greedy else temperature)
@@ -132,7 +129,7 @@ def _generate(graph, weights, rows, temperature, limits, halves=False):
     length_PG = jnp.broadcast_to(prompt_mask_PT.sum(axis=1)[:, None], keys_PG.shape)
     kv = prefix, empty_cache(prefix, keys_PG.shape[1], limits.max_tokens)
     state = last_PD[:, None], length_PG, jnp.ones(keys_PG.shape, bool)
-    return decode_turn(model, kv, 0, state, limits, choose, halves)[0]
+    return decode_turn(model, kv, 0, state, limits, choose)[0]
 
 
 def gathered_model(graph, weights):
@@ -141,7 +138,7 @@ def gathered_model(graph, weights):
     return nnx.merge(graph, gathered(weights, activations))
 
 
-def decode_turn(model, kv, start, state, limits, choose, halves=False):
+def decode_turn(model, kv, start, state, limits, choose):
     """Decodes every active answer until its EOS, all of them in one loop.
 
     Args:
@@ -150,8 +147,6 @@ def decode_turn(model, kv, start, state, limits, choose, halves=False):
       state: (hidden, length, active): the activations (P, g, D) that predict the next
         tokens, the positions (P, G) of these, and which answers go on (P, G).
       choose: a `Chooser`.
-      halves: whether the last answers go on in half the rows (`batch_compaction`), in
-        a second loop; they leave no cache.
     Returns:
       (Completions of this turn, cache). The cache lacks each answer's last token.
     """
@@ -160,24 +155,21 @@ def decode_turn(model, kv, start, state, limits, choose, halves=False):
     layers, (prefix, cache) = for_decoding(model, *kv)
     read, eos = model.reader(), jnp.asarray(limits.eos_ids, jnp.int32)
 
-    def loop(going_on, prefix, length_PG, choose, carry):
-        def going(carry):
-            return (carry[0] < max_tokens) & going_on(carry[2].ended)
+    def going(carry):
+        return (carry[0] < max_tokens) & ~carry[2].ended.all()
 
-        def one_token(carry):
-            t, token_PG, out, cache = carry
-            hidden, new = model(
-                token_PG[..., None],
-                (length_PG + t - 1)[..., None],
-                (~out.ended).astype(jnp.int32)[..., None],
-                earlier=(prefix, cache),
-                layers=layers and functools.partial(layers, at=start + t - 1),
-            )
-            cache = append(cache, new, start + t - 1, is_in=bool(layers))
-            token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
-            return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
-
-        return jax.lax.while_loop(going, one_token, carry)
+    def one_token(carry):
+        t, token_PG, out, cache = carry
+        hidden, new = model(
+            token_PG[..., None],
+            (length_PG + t - 1)[..., None],
+            (~out.ended).astype(jnp.int32)[..., None],
+            earlier=(prefix, cache),
+            layers=layers and functools.partial(layers, at=start + t - 1),
+        )
+        cache = append(cache, new, start + t - 1, is_in=bool(layers))
+        token_PG, logprob_PG = choose(read(hidden[:, :, 0]), start + t)
+        return t + 1, token_PG, _record(out, t, token_PG, logprob_PG, eos), cache
 
     logits_PgV = read(hidden_PgD)
     shape = *length_PG.shape, logits_PgV.shape[-1]
@@ -185,12 +177,8 @@ def decode_turn(model, kv, start, state, limits, choose, halves=False):
     numbers = jnp.zeros((*length_PG.shape, max_tokens), jnp.int32)
     empty = Completions(numbers, numbers, numbers.astype(jnp.float32), ~active_PG)
     out = _record(empty, 0, token_PG, logprob_PG, eos)
-    begun = prefix, length_PG, choose, (1, token_PG, out, cache)
-    if halves:
-        return batch_compaction.generate_compacted(
-            loop, *begun, axis=0 if layers else 1
-        ), None
-    _, _, out, cache = loop(lambda ended_PG: ~ended_PG.all(), *begun)
+    carry = jax.lax.while_loop(going, one_token, (1, token_PG, out, cache))
+    _, _, out, cache = carry
     return out, stacked(cache) if layers else cache
 
 

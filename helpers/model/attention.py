@@ -37,7 +37,7 @@ class KV(NamedTuple):
 
 
 def write_kv(room, new, at):
-    """Keys and values with new tokens' own from column `at` on, in place in a loop.
+    """Keys and values with those of new tokens from column `at` on, in place in a loop.
 
     A column of ones behind the values (`summing`) stays.
     """
@@ -84,18 +84,15 @@ def attend(query_PGKRTH, pieces, masks):
 
 
 def _attend_forward(query, pieces, masks):
-    mixed, total = named(*mixed_and_total(query, pieces, masks))
+    mixed, total = mixed_and_total(query, pieces, masks)
+    # What is kept for the backward pass, by the names that `ops.REMAT` knows.
+    mixed = checkpoint_name(mixed, "attended")
+    total = checkpoint_name(total, "attention_total")
     return mixed, (query, pieces, masks, mixed, total)
 
 
-def named(mixed, total):
-    """What is kept for the backward pass, by the names that `ops.REMAT` knows."""
-    mixed = checkpoint_name(mixed, "attended")
-    return mixed, checkpoint_name(total, "attention_total")
-
-
 def mixed_and_total(query, pieces, masks):
-    """What queries find, and the logarithm of each one's total."""
+    """Each query's mean of the values, and the logarithm of its total."""
     scores = [
         _masked_scores(query, keys, mask)
         for (keys, _), mask in zip(pieces, masks, strict=True)
@@ -120,7 +117,7 @@ def mixed_and_total(query, pieces, masks):
     return mixed, (highest + jnp.log(total))[..., 0]  # a last axis of 1 would be padded
 
 
-def attend_backward(saved, gradient):
+def _attend_backward(saved, gradient):
     """The rule of a softmax: a weight gains by how far its value beats the mean.
 
     Of a query that sees nothing, such as padding, the total rounds to the mask's own
@@ -142,7 +139,7 @@ def attend_backward(saved, gradient):
     return for_query.astype(query.dtype), for_pieces, None
 
 
-attend.defvjp(_attend_forward, attend_backward)
+attend.defvjp(_attend_forward, _attend_backward)
 
 
 def summing(values, H):
@@ -167,11 +164,12 @@ def _product(axes, x, piece):
     A piece that a group shares is one product for the whole group, which becomes more
     queries: 1.15 times as fast as repeating the piece, and less memory.
     """
-    own, rest = axes.split(",")
-    its, out = rest.split("->")
+    of_x, rest = axes.split(",")
+    of_piece, out = rest.split("->")
     if piece.shape[1] == x.shape[1]:
-        return _sums(f"pgkrt{own},pgk{its}->pgkrt{out}", x, piece)
-    product = _sums(f"pgkq{own},pgk{its}->pgkq{out}", _fold(x, piece.shape[1]), piece)
+        return _sums(f"pgkrt{of_x},pgk{of_piece}->pgkrt{out}", x, piece)
+    folded = _fold(x, piece.shape[1])
+    product = _sums(f"pgkq{of_x},pgk{of_piece}->pgkq{out}", folded, piece)
     return _unfold(product, (*x.shape[:-1], product.shape[-1]))
 
 
@@ -211,12 +209,12 @@ class Reach(NamedTuple):
     """How far the queries of a layer look at most; the rest need not be computed.
 
     ahead: later tokens that one may see after all, inside an image.
-    back: tokens that one sees, the last of them itself, as a local layer's window; 0
-      is all of them.
-    whole: whether this layer looks at all in spite of `back`, () bool: where layers of
-      both kinds are one program.
     segments: of the tokens, (P, G, T) int32, if they look at nothing earlier: then long
       rows may go through a kernel. Within a segment positions rise by one.
+    back: for the kernel: tokens that one sees, the last of them itself, as a local
+      layer's window; 0 is all of them.
+    whole: for the kernel: whether this layer looks at all in spite of `back`, () bool:
+      where layers of both kinds are one program.
     """
 
     ahead: int = 0
@@ -240,8 +238,8 @@ def attend_causally(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     return jax.lax.platform_dependent(
         query_PGKRTH,
         pieces,
-        tpu=lambda query, own_kv: splash_attention.attend_long(query, own_kv, reach),
-        default=lambda query, own_kv: in_blocks(query, own_kv, masks, reach),
+        tpu=lambda query, pieces: splash_attention.attend_long(query, pieces, reach),
+        default=lambda query, pieces: in_blocks(query, pieces, masks, reach),
     )
 
 
@@ -249,11 +247,11 @@ def in_blocks(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     """`attend_causally` by blocks of queries, each with the keys up to its own end.
 
     A token sees nothing after itself, so almost half of a long text's scores are never
-    computed. Where a layer is local, nor are those of keys before its window.
+    computed.
     """
     G, T = query_PGKRTH.shape[1], query_PGKRTH.shape[4]
     if T >= JOINED and len(pieces) > 1:
-        pieces, masks = [_joined(pieces, G)], [_side_by_side(masks, G)]
+        pieces, masks = _joined(pieces, masks, G)
     size = max(BLOCK, -(-T // BLOCKS))
     *earlier, (keys, values) = pieces
     before = keys.shape[-1] - T
@@ -261,104 +259,22 @@ def in_blocks(query_PGKRTH, pieces, masks, reach=EVERYTHING):
     for start in range(0, T, size):
         end = min(start + size, T)
         last = before + min(end + reach.ahead, T)
-        own_kv = keys[..., :last], values[..., :last, :]
+        seen = [*earlier, (keys[..., :last], values[..., :last, :])]
         allowed = [mask[:, :, start:end] for mask in masks[:-1]]
         allowed.append(masks[-1][:, :, start:end, :last])
-        query = query_PGKRTH[..., start:end, :]
-        unseen = max(start - reach.back + 1, 0) // BLOCK * BLOCK if reach.back else 0
-        if unseen and reach.whole is not True:
-            between = before, before + unseen
-            seen = query, [*earlier, own_kv], allowed
-            mixed_values = attend_near(*seen, jnp.asarray(reach.whole), between)
-        else:
-            mixed_values = attend(query, [*earlier, own_kv], allowed)
-        blocks.append(mixed_values)
+        blocks.append(attend(query_PGKRTH[..., start:end, :], seen, allowed))
     return jnp.concatenate(blocks, axis=4) if len(blocks) > 1 else blocks[0]
 
 
-def _joined(pieces, G):
-    """Several pieces as one, each repeated for every row of the group."""
-    keys, values = (
-        [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in each]
-        for each in zip(*pieces, strict=True)
-    )
-    if len({x.shape[-1] for x in values}) > 1:  # those kept for long may be `summing`
-        values = [summing(x, keys[0].shape[-2]) for x in values]
-    return jnp.concatenate(keys, axis=-1), jnp.concatenate(values, axis=-2)
+def _joined(pieces, masks, G):
+    """Several pieces and masks as one of each, repeated for every row of the group."""
 
+    def side_by_side(parts, axis):
+        parts = [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in parts]
+        return jnp.concatenate(parts, axis=axis)
 
-def _side_by_side(masks, G):
-    wide = [
-        jnp.broadcast_to(mask, (mask.shape[0], G, *mask.shape[2:])) for mask in masks
-    ]
-    return jnp.concatenate(wide, axis=-1)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def attend_near(query, pieces, masks, whole, unseen):
-    """`attend`, but for the keys of the last piece that a local layer does not see.
-
-    Args:
-      whole: () bool, whether the layer sees them after all; False: it never does.
-      unseen: (first, last) of them; the masks of a local layer allow none.
-    """
-    return _near_forward(query, pieces, masks, whole, unseen)[0]
-
-
-def _near_forward(query, pieces, masks, whole, unseen):
-    mixed, total = jax.lax.cond(
-        whole,
-        lambda: mixed_and_total(query, pieces, masks),
-        lambda: mixed_and_total(query, *_seen(pieces, masks, unseen)),
-    )
-    mixed, total = named(mixed, total)
-    return mixed, (query, pieces, masks, whole, mixed, total)
-
-
-def _near_backward(unseen, saved, gradient):
-    query, pieces, masks, whole, mixed, total = saved
-
-    def far():
-        saved = query, pieces, masks, mixed, total
-        return attend_backward(saved, gradient)[:2]
-
-    def near():
-        seen = _seen(pieces, masks, unseen)
-        saved = query, *seen, mixed, total
-        for_query, (*rest, own_kv) = attend_backward(saved, gradient)[:2]
-        return for_query, [
-            *rest,
-            (_put(own_kv[0], unseen, -1), _put(own_kv[1], unseen, -2)),
-        ]
-
-    return *jax.lax.cond(whole, far, near), None, None
-
-
-attend_near.defvjp(_near_forward, _near_backward)
-
-
-def _seen(pieces, masks, unseen):
-    """Pieces and masks without the unseen keys of the last one."""
-    (*rest, (keys, values)), (*others, mask) = pieces, masks
-    own_kv = _without(keys, unseen, -1), _without(values, unseen, -2)
-    return [*rest, own_kv], [*others, _without(mask, unseen, -1)]
-
-
-def _without(x, unseen, axis):
-    first, last = unseen
-    after = jax.lax.slice_in_dim(x, last, None, axis=axis)
-    if not first:
-        return after
-    before = jax.lax.slice_in_dim(x, 0, first, axis=axis)
-    return jnp.concatenate([before, after], axis=axis)
-
-
-def _put(gradient, unseen, axis):
-    """A gradient with zeros for the keys that were not seen."""
-    first, last = unseen
-    before = jax.lax.slice_in_dim(gradient, 0, first, axis=axis)
-    after = jax.lax.slice_in_dim(gradient, first, None, axis=axis)
-    shape = list(gradient.shape)
-    shape[axis] = last - first
-    nothing = jnp.zeros(shape, gradient.dtype)
-    return jnp.concatenate([before, nothing, after], axis=axis)
+    all_keys, all_values = zip(*pieces, strict=True)
+    if len({x.shape[-1] for x in all_values}) > 1:  # some are `summing`, as in caches
+        all_values = [summing(x, all_keys[0].shape[-2]) for x in all_values]
+    joined = side_by_side(all_keys, -1), side_by_side(all_values, -2)
+    return [joined], [side_by_side(masks, -1)]

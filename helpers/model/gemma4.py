@@ -10,6 +10,7 @@ compiled, at most, however many there are. Only decoding on TPUs has no scan
 """
 
 import dataclasses
+import functools
 import inspect
 from typing import Any
 
@@ -19,11 +20,11 @@ import numpy as np
 from flax import nnx
 from jax.experimental.compute_on import compute_on
 
+from helpers.model import ops
 from helpers.model.attention import EVERYTHING
 from helpers.model.config import Gemma4Config, ModelConfig
 from helpers.model.families import SHARING
 from helpers.model.layer import Layer
-from helpers.model.ops import decodes, frequencies, matmul, picked, rms_norm, rotary
 from helpers.runtime.sharding import everywhere, gathered, spread
 
 
@@ -60,9 +61,9 @@ class Gemma4Layer(Layer):
             del self.v
         D, E = config.width, gemma4_of(config).per_layer
         if E:
-            self.input_gate = random_matrix(rngs, D, E, dtype)
-            self.input_out = random_matrix(rngs, E, D, dtype)
-            self.input_norm = nnx.Param(jnp.ones((D,), dtype))
+            self.input_gate = ops.random_matrix(rngs, (D, E), dtype)
+            self.input_out = ops.random_matrix(rngs, (E, D), dtype)
+            self.input_norm = ops.vector(D, 1.0, dtype)
         self.scale = Fixed(jnp.ones((1,), dtype))
 
     def __call__(  # type: ignore[override]
@@ -97,7 +98,9 @@ class Gemma4Layer(Layer):
 
     def pieces(self, k_PGKTH, v_PGKTH, cos_sin):
         """As `Layer.pieces`; values are normalised, too, without a weight."""
-        v_PGKTH = rms_norm(v_PGKTH, jnp.ones(()), self.config.norm_eps, plus_one=False)
+        v_PGKTH = ops.rms_norm(
+            v_PGKTH, jnp.ones(()), self.config.norm_eps, plus_one=False
+        )
         return super().pieces(k_PGKTH, v_PGKTH, cos_sin)
 
 
@@ -106,17 +109,9 @@ class Gemma4Layers(nnx.Module):
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         self.config = config
-
-        def stack(name, layers):
-            @nnx.split_rngs(splits=len(layers))
-            @nnx.vmap(in_axes=0, out_axes=0)
-            def made(rngs):
-                return Gemma4Layer(config, name, rngs, dtype)
-
-            return made(rngs)
-
         for name, layers in gemma4_of(config).stacks.items():
-            setattr(self, name, stack(name, layers))
+            make = functools.partial(Gemma4Layer, config, name, dtype=dtype)
+            setattr(self, name, ops.stack(make, len(layers), rngs))
 
     def __call__(
         self, x, inputs_LPGTE, positions_PGT, seen, pieces, reach, remat, last_PG=None
@@ -133,7 +128,7 @@ class Gemma4Layers(nnx.Module):
             where there are any: x has (P, G, 1, D) of it behind them. None: all do.
         """
         walk = _Walk(self, positions_PGT, seen, reach, remat)
-        if decodes(x):
+        if ops.decodes(x):
             return walk.one_by_one(x, inputs_LPGTE, pieces)
         made: dict[str, list] = {}
         shared: dict[str, list] = {}
@@ -141,21 +136,14 @@ class Gemma4Layers(nnx.Module):
         for span in gemma4_of(self.config).spans:
             if span.shares and not shared:
                 pieces = [*pieces, _joined(made)]
-                shared = {
-                    kind: [
-                        (keys[kind][-1], values[kind][-1]) for keys, values in pieces
-                    ]
-                    for kind in made
-                }
+                shared = {kind: _at(_of_kind(pieces, kind), -1) for kind in made}
                 if last_PG is not None:
+                    last = functools.partial(ops.picked, at_PG=last_PG)
                     x, positions, last_seen = jax.tree.map(
-                        lambda a: picked(a, last_PG), (x, positions_PGT, seen)
+                        last, (x, positions_PGT, seen)
                     )
                     walk = _Walk(self, positions, last_seen, reach, remat)
-                    if inputs_LPGTE is not None:
-                        inputs_LPGTE = jax.vmap(picked, (0, None))(
-                            inputs_LPGTE, last_PG
-                        )
+                    inputs_LPGTE = jax.tree.map(jax.vmap(last), inputs_LPGTE)
             x, new_kv = walk.span(span, x, used, inputs_LPGTE, pieces, shared)
             for kind, kv in new_kv.items():
                 made.setdefault(kind, []).append(kv)
@@ -170,11 +158,11 @@ class _Walk:
         self.stacks = {name: nnx.split(getattr(layers, name)) for name in gemma4.stacks}
         self.gemma4, self.layers, self.remat = gemma4, gemma4.stacks, remat
         self.reach = {"full": reach, "local": reach._replace(back=c.window)}
-        full = frequencies(gemma4.full_head_dim, c.rope_theta, c.stretch)
-        local = frequencies(c.head_dim, c.rope_local_theta)
+        full = ops.frequencies(gemma4.full_head_dim, c.rope_theta, c.stretch)
+        local = ops.frequencies(c.head_dim, c.rope_local_theta)
         self.ropes = {
-            "full": rotary(positions_PGT, full),
-            "local": rotary(positions_PGT, local),
+            "full": ops.rotary(positions_PGT, full),
+            "local": ops.rotary(positions_PGT, local),
         }
         self.masks = {
             # Only local layers see an image in both directions.
@@ -183,7 +171,7 @@ class _Walk:
         }
 
     def span(self, span, x, used, inputs_LPGTE, pieces, shared):
-        """Groups that repeat: the new x, and {kind: (keys, values)} of those that own.
+        """Groups that repeat: the new x, and {kind: (keys, values)} that they made.
 
         Args:
           used: how many layers of each stack have been walked; counted on.
@@ -194,13 +182,11 @@ class _Walk:
             name = (SHARING if span.shares else "") + kind
             if count:
                 order.append(name)
-                first = used[name]
-                used[name] = last = first + span.repeats * count
-                numbers = np.array(self.layers[name][first:last])
+                first, used[name] = used[name], used[name] + span.repeats * count
+                here = slice(first, used[name])
                 earlier = [] if span.shares else _of_kind(pieces, kind)
-                inputs = None if inputs_LPGTE is None else inputs_LPGTE[numbers]
-                stacked = (self.stacks[name][1], earlier)
-                stacked = jax.tree.map(lambda a, i=first, j=last: a[i:j], stacked)
+                inputs = _at(inputs_LPGTE, np.array(self.layers[name][here]))
+                stacked = _at((self.stacks[name][1], earlier), here)
                 runs[name] = jax.tree.map(
                     lambda a, n=count: a.reshape(span.repeats, n, *a.shape[1:]),
                     (*stacked, inputs),
@@ -209,7 +195,8 @@ class _Walk:
         def group(x, runs):
             new_kv = {}
             for name in order:
-                x, new_kv[name] = self.run(name, x, runs[name], shared)
+                layer = self.layer(name, shared)
+                x, new_kv[name] = jax.lax.scan(layer, x, runs[name])
             return x, new_kv
 
         x, new_kv = jax.lax.scan(group, x, runs)
@@ -225,33 +212,33 @@ class _Walk:
             name = self.gemma4.stack_of(number)
             i = self.layers[name].index(number)
             earlier = [] if name.startswith(SHARING) else _of_kind(pieces, kind)
-            inputs = None if inputs_LPGTE is None else inputs_LPGTE[number]
-            stacked = jax.tree.map(lambda a, i=i: a[i], (self.stacks[name][1], earlier))
-            x, kv = self.layer(name, shared)(x, (*stacked, inputs))
+            inputs = _at(inputs_LPGTE, number)
+            weights, earlier = _at((self.stacks[name][1], earlier), i)
+            x, kv = self.layer(name, shared)(x, (weights, earlier, inputs))
             if kv is not None:
-                made.setdefault(kind, []).append(jax.tree.map(lambda a: a[None], kv))
-                shared[kind] = [*stacked[1], kv]
+                made.setdefault(kind, []).append(_at(kv, None))
+                shared[kind] = [*earlier, kv]
         return x, _joined(made)
-
-    def run(self, name, x, layers, shared):
-        """Layers of one kind, next to each other, in one scan."""
-        return jax.lax.scan(self.layer(name, shared), x, layers)
 
     def layer(self, name, shared):
         """What one layer of a stack does: to x, and (weights, pieces, vectors)."""
         kind, graph = name.removeprefix(SHARING), self.stacks[name][0]
-        cos_sin, masks = self.ropes[kind], self.masks[kind]
+        cos_sin, masks, reach = self.ropes[kind], self.masks[kind], self.reach[kind]
 
         @self.remat
         def one_layer(x, layer_inputs):
             weights, earlier, inputs = layer_inputs
             layer = nnx.merge(graph, gathered(weights, x.dtype))
             earlier = shared[kind] if layer.shares else earlier
-            reach = self.reach[kind]
             x, kv = layer(spread(x), inputs, cos_sin, earlier, masks, reach)
             return spread(x), kv
 
         return one_layer
+
+
+def _at(tree, index):
+    """Each array of a tree at an index of its first axis; None stays None."""
+    return jax.tree.map(lambda a: a[index], tree)
 
 
 def _of_kind(pieces, kind):
@@ -266,12 +253,6 @@ def _joined(made):
             whole = parts[0] if len(parts) == 1 else jnp.concatenate(parts)
             all_layers[kind] = whole
     return both
-
-
-def random_matrix(rngs, rows, columns, dtype, size=None):
-    """A parameter (rows, columns) of noise with a deviation of 1 / √size, or √rows."""
-    noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
-    return nnx.Param((noise * (size or rows) ** -0.5).astype(dtype))
 
 
 class OnHost(nnx.Variable):
@@ -291,19 +272,19 @@ class PerLayer(nnx.Module):
         self.config = config
         V, D, L = config.vocab_size, config.width, config.layers
         E = gemma4_of(config).per_layer
-        self.vectors = random_matrix(rngs, V, L * E, dtype, E)
-        self.projection = random_matrix(rngs, L * E, D, dtype, D)
-        self.norm = nnx.Param(jnp.ones((E,), dtype))
+        self.vectors = ops.random_matrix(rngs, (V, L * E), dtype, E)
+        self.projection = ops.random_matrix(rngs, (L * E, D), dtype, D)
+        self.norm = ops.vector(E, 1.0, dtype)
 
     def __call__(self, tokens_PGT, x_PGTD):
         """(L, P, G, T, E), of tokens and what they are embedded as."""
         c, L, E = self.config, self.config.layers, gemma4_of(self.config).per_layer
         rows = spread(self.rows(tokens_PGT)).astype(x_PGTD.dtype)
         weights = gathered({"projection": self.projection[...]}, x_PGTD.dtype)
-        made = matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)
+        made = ops.matmul(x_PGTD, weights["projection"].astype(x_PGTD.dtype).T)
         rows, made = (y.reshape(*y.shape[:-1], L, E) for y in (rows, made))
         made = made * jnp.asarray(c.width**-0.5, made.dtype)
-        made = rms_norm(made, self.norm[...], c.norm_eps, plus_one=False)
+        made = ops.rms_norm(made, self.norm[...], c.norm_eps, plus_one=False)
         both = (made + rows * jnp.asarray(E**0.5, rows.dtype)) * 2**-0.5
         return jnp.moveaxis(both, -2, 0)
 
@@ -338,8 +319,7 @@ def keep_on_host(model):
     Args:
       model: a Transformer of Gemma 4; stays as it is.
     Raises:
-      ValueError: the model has no such table, it is there already, or it is spread
-        over several devices.
+      ValueError: the model has no such table, or it is there already.
     """
     if not hasattr(getattr(model, "per_layer", None), "vectors"):
         raise ValueError(
@@ -348,16 +328,9 @@ def keep_on_host(model):
         )
     moved = nnx.merge(*nnx.split(model))
     table = moved.per_layer.vectors[...]
-    layout = getattr(table, "sharding", None)  # shapes alone have none
-    if layout is not None and len(layout.device_set) > 1:
-        raise ValueError(
-            f"The model is spread over {len(layout.device_set)} devices: a table in the"
-            " host's memory serves one."
-        )
     place = jax.memory.Space.Host  # of shapes; arrays stay where they are in jax 0.7
     if not isinstance(table, jax.core.Tracer):
         place = table.sharding.with_memory_kind("pinned_host")
-    table = jax.device_put(table, place)
-    moved.per_layer.host_vectors = OnHost(table)
+    moved.per_layer.host_vectors = OnHost(jax.device_put(table, place))
     del moved.per_layer.vectors
     return moved

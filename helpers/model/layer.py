@@ -8,10 +8,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from helpers.model import quantized
+from helpers.model import ops, quantized
 from helpers.model.attention import EVERYTHING, attend_causally, write_kv
 from helpers.model.config import ModelConfig
-from helpers.model.ops import lora_matmuls, matmul, rms_norm, rotate
 from helpers.runtime.sharding import cut_over_model
 
 # Tokens in all, and in each row, from which on matrices are put side by side. Decoding
@@ -24,37 +23,31 @@ class Layer(nnx.Module):
 
     def __init__(self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         D, F, H = config.width, config.ff, config.head_dim
-        N, K = config.heads, config.kv_heads
+        N, K = config.heads * H, config.kv_heads * H
         self.config = config
         self.adapters: tuple[str, ...] = ()  # helpers.model.lora fills these
         self.adapter_scale = 1.0
         self.joined: Callable | None = None  # helpers.model.fast.unrolled sets it
 
-        def matrix(rows, columns):
-            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
-            return nnx.Param((noise * rows**-0.5).astype(dtype))
+        def norm(size):  # starts as one
+            return ops.vector(size, 0.0 if config.norm_plus_one else 1.0, dtype)
 
-        def vector(size, value):
-            return nnx.Param(jnp.full((size,), value, dtype))
-
-        one = 0.0 if config.norm_plus_one else 1.0
-        self.attention_norm, self.ff_norm = vector(D, one), vector(D, one)
-        self.q, self.k, self.v = matrix(D, N * H), matrix(D, K * H), matrix(D, K * H)
-        self.o = matrix(N * H, D)
-        self.gate, self.up, self.down = matrix(D, F), matrix(D, F), matrix(F, D)
+        shapes = {"q": (D, N), "k": (D, K), "v": (D, K), "o": (N, D)}
+        shapes |= {"gate": (D, F), "up": (D, F), "down": (F, D)}
+        for name, shape in shapes.items():
+            setattr(self, name, ops.random_matrix(rngs, shape, dtype))
+        self.attention_norm, self.ff_norm = norm(D), norm(D)
         if config.is_gemma:
-            self.post_attention_norm = vector(D, one)
-            self.post_ff_norm = vector(D, one)
+            self.post_attention_norm, self.post_ff_norm = norm(D), norm(D)
         if config.qk_norm:
-            self.q_norm, self.k_norm = vector(H, one), vector(H, one)
-        if config.qkv_bias:
-            self.q_bias, self.k_bias = vector(N * H, 0.0), vector(K * H, 0.0)
-            self.v_bias = vector(K * H, 0.0)
+            self.q_norm, self.k_norm = norm(H), norm(H)
+        for name in "qkv" if config.qkv_bias else ():
+            setattr(self, f"{name}_bias", ops.vector(shapes[name][1], 0.0, dtype))
 
     def norm(self, x, weight):
         """The family's RMS norm over the last axis."""
         c = self.config
-        return rms_norm(x, weight[...], c.norm_eps, c.norm_plus_one)
+        return ops.rms_norm(x, weight[...], c.norm_eps, c.norm_plus_one)
 
     def __call__(self, x_PGTD, cos_sin, earlier, masks, reach=EVERYTHING, at=None):
         """Returns the new x, and this layer's keys (P, G, K, H, T) and values.
@@ -91,7 +84,7 @@ class Layer(nnx.Module):
         """Keys (P, G, K, H, T) and values (P, G, K, T, H) as caches have them."""
         if self.config.qk_norm:
             k_PGKTH = self.norm(k_PGKTH, self.k_norm)
-        return rotate(k_PGKTH, cos_sin).swapaxes(3, 4), v_PGKTH
+        return ops.rotate(k_PGKTH, cos_sin).swapaxes(3, 4), v_PGKTH
 
     def look(self, q_PGNTH, cos_sin, pieces, masks, reach=EVERYTHING):
         """What queries find in the pieces, of which the last is their own."""
@@ -99,7 +92,7 @@ class Layer(nnx.Module):
         P, G, _, T, H = q_PGNTH.shape
         if c.qk_norm:
             q_PGNTH = self.norm(q_PGNTH, self.q_norm)
-        q_PGNTH = rotate(q_PGNTH, cos_sin) * c.attention_scale
+        q_PGNTH = ops.rotate(q_PGNTH, cos_sin) * c.attention_scale
         q_PGKRTH = q_PGNTH.reshape(P, G, c.kv_heads, -1, T, H)
         out_PGKRTH = attend_causally(q_PGKRTH, pieces, masks, reach)
         out_PGTD = out_PGKRTH.transpose(0, 1, 4, 2, 3, 5).reshape(P, G, T, -1)
@@ -146,7 +139,7 @@ class Layer(nnx.Module):
             outputs = [_beside(x, weight, adapter) for weight, adapter in pairs]
         else:
             given = jax.tree.map(lambda y: y.astype(x.dtype), (weights, adapters))
-            outputs = lora_matmuls(x, *given, widens)
+            outputs = ops.lora_matmuls(x, *given, widens)
         return [
             checkpoint_name(y, name) for y, name in zip(outputs, names, strict=True)
         ]
@@ -166,8 +159,8 @@ class Layer(nnx.Module):
 
 
 def _beside(x, weight, adapter):
-    y = matmul(x, weight)
+    y = ops.matmul(x, weight)
     if not adapter:
         return y
     a, b = (part.astype(x.dtype) for part in adapter)
-    return y + matmul(matmul(x, a), b)
+    return y + ops.matmul(ops.matmul(x, a), b)

@@ -96,31 +96,31 @@ def all_logprobs(hidden_ND, table_VD, targets_N, softcap=0.0):
       (logprobs_NV, those of the targets (N)).
     """
     _, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
-    held_NV = jnp.minimum(above_NV, CLAMP)
-    above_NV += jax.lax.stop_gradient(held_NV - above_NV)
+    clamped_NV = jnp.minimum(above_NV, CLAMP)
+    above_NV += jax.lax.stop_gradient(clamped_NV - above_NV)
     total_N = jnp.log(jnp.exp(above_NV).sum(axis=-1))
     return above_NV - total_N[:, None], -total_N
 
 
 def _above(hidden_ND, table_VD, targets_N, softcap):
     """The target's own score (N), and how far all words are above it (N, V)."""
-    own_N = capped(_product("nd,nd->n", hidden_ND, table_VD[targets_N]), softcap)
-    own_N = jax.lax.stop_gradient(own_N)
-    above_NV = logits(hidden_ND, table_VD, softcap) - own_N[:, None]
-    return own_N, above_NV
+    target_N = capped(_product("nd,nd->n", hidden_ND, table_VD[targets_N]), softcap)
+    target_N = jax.lax.stop_gradient(target_N)
+    above_NV = logits(hidden_ND, table_VD, softcap) - target_N[:, None]
+    return target_N, above_NV
 
 
 def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
-    own_N, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
-    held_NV = jnp.minimum(above_NV, CLAMP)
-    odds_NV = jnp.exp(held_NV)
+    target_N, above_NV = _above(hidden_ND, table_VD, targets_N, softcap)
+    clamped_NV = jnp.minimum(above_NV, CLAMP)
+    odds_NV = jnp.exp(clamped_NV)
     total_N = odds_NV.sum(axis=-1)
-    entropy_N = jnp.log(total_N) - (odds_NV * held_NV).sum(axis=-1) / total_N
+    entropy_N = jnp.log(total_N) - (odds_NV * clamped_NV).sum(axis=-1) / total_N
     values = -jnp.log(total_N), entropy_N
     bend_N, dtype = None, hidden_ND.dtype
     if softcap:  # the slope of the cap, which falls to 0 where it holds scores back
-        bend_N = (1 - (own_N / softcap) ** 2).astype(dtype)
-        odds_NV = odds_NV * (1 - ((above_NV + own_N[:, None]) / softcap) ** 2)
+        bend_N = (1 - (target_N / softcap) ** 2).astype(dtype)
+        odds_NV = odds_NV * (1 - ((above_NV + target_N[:, None]) / softcap) ** 2)
     return values, (
         hidden_ND,
         table_VD,
@@ -139,7 +139,11 @@ def _chosen_backward(_, saved, gradients):
     rounding of two large terms.
     """
     hidden_ND, table_VD, targets_N, odds_NV, total_N, bend_N = saved
-    gradient_N1, bent = gradients[0][:, None], _bent(bend_N)
+    gradient_N1 = gradients[0][:, None]
+
+    def bent(rows):  # times the slope of the cap, if there is one
+        return rows if bend_N is None else bend_N[:, None] * rows
+
     mean_ND = _product("nv,vd->nd", odds_NV, table_VD) / total_N[:, None]
     for_hidden = gradient_N1 * (bent(table_VD[targets_N]) - mean_ND)
     is_target_NV = jnp.arange(table_VD.shape[0]) == targets_N[:, None]
@@ -147,11 +151,6 @@ def _chosen_backward(_, saved, gradients):
     pull_NV = pull_NV.astype(hidden_ND.dtype)
     for_table = _product("nv,nd->vd", pull_NV, hidden_ND)
     return for_hidden.astype(hidden_ND.dtype), for_table.astype(table_VD.dtype), None
-
-
-def _bent(bend_N):
-    """Multiplies each token's row by the slope of the cap, if there is one."""
-    return lambda rows: rows if bend_N is None else bend_N[:, None] * rows
 
 
 chosen_logprobs.defvjp(_chosen_forward, _chosen_backward)

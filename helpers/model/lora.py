@@ -7,7 +7,6 @@ QLoRA (2305.14314), a quarter.
 """
 
 import functools
-import math
 import warnings
 
 import jax
@@ -59,23 +58,16 @@ def add(model: Transformer, rank, *, targets=ATTENTION + MLP, alpha=None, seed=0
       seed: of the random first matrix; the second starts at zero.
     Raises:
       ValueError: a target is not one of the seven, there are none, rank is not a whole
-        number above 0, alpha not a finite one, or the model has adapters already.
+        number above 0, alpha not above 0, or the model has adapters already.
     """
     targets = set(targets)
-    if unknown := targets - {*ATTENTION, *MLP}:
-        raise ValueError(
-            f"No such targets: {sorted(unknown)}; see lora.ATTENTION, MLP."
-        )
+    if not targets or targets - {*ATTENTION, *MLP}:
+        raise ValueError(f"targets are {sorted(targets)}: choose of {ATTENTION + MLP}.")
     require_count("rank", rank)
     alpha = 2 * rank if alpha is None else require("alpha", alpha, above=0)
-    if not (alpha < math.inf and targets):
+    if names := adapters(model):
         raise ValueError(
-            f"alpha {alpha} must be finite, and targets {sorted(targets)} at least "
-            "one: nothing could be learned."
-        )
-    if has := adapters(model):
-        raise ValueError(
-            f"The model has adapters on {', '.join(has)} already, "
+            f"The model has adapters on {', '.join(names)} already, "
             "which new ones would replace. Pass lora.merge(model) to add to what they "
             "have learned, or lora.remove(model) to begin anew."
         )
@@ -103,8 +95,8 @@ def matrices(layers) -> tuple[str, ...]:
 
 def adapters(model: Transformer) -> tuple[str, ...]:
     """The names of matrices that have adapters, in any stack of layers."""
-    has = {name for layers in model.stacks().values() for name in layers.adapters}
-    return tuple(name for name in ATTENTION + MLP if name in has)
+    names = {name for layers in model.stacks().values() for name in layers.adapters}
+    return tuple(name for name in ATTENTION + MLP if name in names)
 
 
 def remove(model: Transformer) -> Transformer:
@@ -124,12 +116,12 @@ def merge(model: Transformer) -> Transformer:
     They are in the base's dtype: in bfloat16 each entry is off by up to 1/256 of it.
     """
     merged = remove(model)
-    scales, stacks = beside(merged), merged.stacks()
+    stacks = merged.stacks()
+    for *stack, name in beside(merged):
+        delattr(stacks[tuple(stack)], name)
     for path, layers in stacks.items():
         for name in matrices(layers):
             setattr(layers, name, nnx.Param(matrix(model, (*path, name))))
-    for *stack, name in scales:
-        delattr(stacks[tuple(stack)], name)
     return merged
 
 
@@ -190,31 +182,19 @@ def _joined(stored, adapters, factor, dtype):
 
 def beside(model: Transformer) -> set[tuple[str, ...]]:
     """Paths of what `matrix` takes in: adapters, and scales of codes."""
-    paths = set()
-    for path, layers in model.stacks().items():
-        paths |= {(*path, f"{n}_{part}") for n in layers.adapters for part in "ab"}
-        paths |= {
-            (*path, name + end)
-            for name in matrices(layers)
-            for end in quantized.ENDS
-            if hasattr(layers, name + end)
-        }
-    return paths
-
-
-def _kinds(model):
-    """{path of a matrix: one of `quantized.KINDS`} of those that are quantized."""
-    kinds = {
-        (*path, name): quantized.kind_of(layers, name)
+    return {
+        (*path, name + end)
         for path, layers in model.stacks().items()
         for name in matrices(layers)
+        for end in ("_a", "_b", *quantized.ENDS)
+        if hasattr(layers, name + end)
     }
-    return {path: kind for path, kind in kinds.items() if kind}
 
 
 def _kind(model):
     """How the model's matrices are quantized, all alike; "" if they are not."""
-    return next(iter(_kinds(model).values()), "")
+    (layers, *_) = model.stacks().values()
+    return quantized.kind_of(layers, "q")
 
 
 def quantize(model: Transformer, kind="int8") -> Transformer:
@@ -222,8 +202,7 @@ def quantize(model: Transformer, kind="int8") -> Transformer:
 
     An int8 entry is off by at most 1/254 of the largest of its column, an NF4 one by at
     most 0.152 of the largest of its 64, and by the rounding of that where it is stored
-    in 8 bits. What that does to logits and answers of the shipped models is in
-    data/results/quantized.csv. Adapters stay as they are.
+    in 8 bits. Adapters stay as they are.
 
     Args:
       kind: one of `quantized.KINDS`: int8; nf4, 4.5 bits a number; nf4 double, 4.13.
@@ -270,8 +249,7 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
         raise ValueError(
             "The model has no adapters (were they merged?). Save it with weights.save."
         )
-    kind = _kind(model)
-    if kind:
+    if kind := _kind(model):
         warnings.warn(
             f"The adapters in {folder} were trained beside {kind} matrices, and on the "
             "exact base answer a little differently. weights.save(lora.remove(model), "
@@ -285,11 +263,10 @@ def save(model: Transformer, folder, base="", fingerprint="", started="") -> Non
     }
     first, *_ = arrays.values()
     (factor,) = {layers.adapter_scale for layers in model.stacks().values()}
-    words = quantized.KINDS.get(kind, "")
-    stored = peft_folder.Adapters(first[0].shape[-1], factor, words, arrays)
-    peft_folder.save(
-        folder, stored, model.config, str(base or ""), fingerprint, started
-    )
+    rank, base_kind = first[0].shape[-1], quantized.KINDS.get(kind, "")
+    stored = peft_folder.Adapters(rank, factor, base_kind, arrays)
+    base = str(base or "")
+    peft_folder.save(folder, stored, model.config, base, fingerprint, started)
 
 
 def load(model: Transformer, folder, base: str | None = None) -> Transformer:

@@ -9,7 +9,30 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
+
+
+def random_matrix(rngs, shape, dtype, size=None):
+    """A parameter of noise with a deviation of 1 / √size; None: of 1 / √rows."""
+    noise = jax.random.normal(rngs.params(), shape, jnp.float32)
+    return nnx.Param((noise * (size or shape[0]) ** -0.5).astype(dtype))
+
+
+def vector(size, value, dtype):
+    """A parameter (size,) of equal numbers."""
+    return nnx.Param(jnp.full((size,), value, dtype))
+
+
+def stack(make, count, rngs):
+    """`count` modules from `make(rngs)` as one, whose weights carry a leading axis."""
+
+    @nnx.split_rngs(splits=count)
+    @nnx.vmap(in_axes=0, out_axes=0)
+    def made(rngs):
+        return make(rngs)
+
+    return made(rngs)
 
 
 @jax.custom_vjp
@@ -81,18 +104,16 @@ def picked(x_PGT, at_PG):
 # feed-forward gave, which Gemma normalises; only what is no product with a weight; or
 # nothing. Of a name that the backward pass does not ask for, nothing is kept.
 _policies = jax.checkpoint_policies
-_found = "attended", "attention_total"
-_FOUND = _policies.save_only_these_names(*_found)
-_ATTENTION = _policies.save_only_these_names(
-    *_found, "q", "k", "v", "o", "down", "inner"
-)
-_PRODUCTS = _policies.save_from_both_policies(
-    _FOUND, _policies.dots_with_no_batch_dims_saveable
+_attended = "attended", "attention_total"
+_layer = _policies.save_only_these_names(*_attended)
+_attention = _policies.save_only_these_names(*_attended, *"qkvo", "down", "inner")
+_cheap = _policies.save_from_both_policies(
+    _layer, _policies.dots_with_no_batch_dims_saveable
 )
 REMAT: dict[str, Callable] = {
-    "layer": functools.partial(jax.checkpoint, policy=_FOUND),
-    "attention": functools.partial(jax.checkpoint, policy=_ATTENTION),
-    "cheap": functools.partial(jax.checkpoint, policy=_PRODUCTS),
+    "layer": functools.partial(jax.checkpoint, policy=_layer),
+    "attention": functools.partial(jax.checkpoint, policy=_attention),
+    "cheap": functools.partial(jax.checkpoint, policy=_cheap),
     "none": lambda function: function,
 }
 
@@ -121,11 +142,11 @@ def decodes(x_PGTD):
 
 def one_by_one(layer, x, layers):
     """What `jax.lax.scan` finds, with each step compiled by itself."""
-    found = []
+    results = []
     for i in range(len(jax.tree.leaves(layers)[0])):
         x, made = layer(x, jax.tree.map(lambda a, i=i: a[i], layers))
-        found.append(made)
-    return x, jax.tree.map(lambda *each: jnp.stack(each), *found)
+        results.append(made)
+    return x, jax.tree.map(lambda *each: jnp.stack(each), *results)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -264,13 +285,11 @@ def frequencies(head_dim: int, theta: float, stretch: Stretch | None = None):
     if stretch.kind == "linear":
         return frequency / stretch.factor
     if stretch.kind == "proportional":
-        turned = int(stretch.share * head_dim // 2)
-        return (
-            np.where(np.arange(head_dim // 2) < turned, frequency, 0) / stretch.factor
-        )
+        turned = np.arange(head_dim // 2) < int(stretch.share * head_dim // 2)
+        return np.where(turned, frequency, 0) / stretch.factor
     waves = stretch.original * frequency / (2 * math.pi)  # in the original length
-    kept = np.clip((waves - stretch.low) / (stretch.high - stretch.low), 0, 1)
-    return kept * frequency + (1 - kept) * frequency / stretch.factor
+    fast = np.clip((waves - stretch.low) / (stretch.high - stretch.low), 0, 1)
+    return fast * frequency + (1 - fast) * frequency / stretch.factor
 
 
 def rotary(positions_PGT, frequency):

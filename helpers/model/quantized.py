@@ -26,20 +26,18 @@ class Quantized(nnx.Variable):
 
 
 def kind_of(layers, name) -> str:
-    """How a layer's matrix is stored, one of KINDS; "" if as it is, or not there."""
-    held = getattr(layers, name, None)
-    if held is None or held.dtype not in (jnp.int8, jnp.uint8):
-        return ""
-    if held.dtype == jnp.int8:
-        return "int8"
-    is_double = getattr(layers, f"{name}_scale").dtype == jnp.int8
-    return "nf4 double" if is_double else "nf4"
+    """How a layer's matrix is stored, one of KINDS; "" if as it is."""
+    dtype = getattr(layers, name).dtype
+    if dtype == jnp.uint8:
+        scale = getattr(layers, f"{name}_scale")
+        return "nf4 double" if scale.dtype == jnp.int8 else "nf4"
+    return "int8" if dtype == jnp.int8 else ""
 
 
 def parts(layers, name) -> dict:
     """The arrays that a quantized matrix is made of, by what follows its name."""
-    names = {end: getattr(layers, name + end, None) for end in ("", *ENDS)}
-    return {end: held[...] for end, held in names.items() if held is not None}
+    ends = [end for end in ("", *ENDS) if hasattr(layers, name + end)]
+    return {end: getattr(layers, name + end)[...] for end in ends}
 
 
 def shape(layers, name) -> tuple[int, ...]:

@@ -31,9 +31,8 @@ def answer_hidden(model, batch):
     completion_PGT = batch["completion"]
     P, G, Tc = completion_PGT.shape
     prompt_hidden, prefix = prefill(model, prompt_PT, mask_PT, batch.get("images"))
-    first = jnp.broadcast_to(
-        prompt_hidden[:, None, None], (P, G, 1, prompt_hidden.shape[-1])
-    )
+    shape = P, G, 1, prompt_hidden.shape[-1]
+    first = jnp.broadcast_to(prompt_hidden[:, None, None], shape)
     length_P = mask_PT.sum(axis=1)
     positions = length_P[:, None, None] + jnp.arange(Tc)
     positions_PGT = jnp.broadcast_to(positions, (P, G, Tc))
@@ -51,13 +50,8 @@ def prefill(model, prompt_PT, mask_PT, images=None):
     positions_P1T = jnp.broadcast_to(jnp.arange(prompt_PT.shape[1]), tokens_P1T.shape)
     segments_P1T = mask_PT[:, None].astype(jnp.int32)
     images_PID = None if images is None else model.see(images)
-    hidden, prefix = model(
-        tokens_P1T,
-        positions_P1T,
-        segments_P1T,
-        images_PID=images_PID,
-        only_last=True,
-    )
+    given = tokens_P1T, positions_P1T, segments_P1T
+    hidden, prefix = model(*given, images_PID=images_PID, only_last=True)
     if hidden.shape[2] == 1:  # the last, alone
         return hidden[:, 0, 0], prefix
     last_P = mask_PT.sum(axis=1).astype(jnp.int32) - 1
@@ -65,27 +59,22 @@ def prefill(model, prompt_PT, mask_PT, images=None):
     return last_PD, prefix
 
 
-def row_hidden(model, batch):
-    """Hidden states of packed rows, (B, 1, T-1, D): entry t predicts token t+1.
+def hidden_targets_mask(model, batch):
+    """(hidden, target tokens, loss mask) of packed rows or of groups, axes alike.
 
     Args:
-      batch: `tokens`, `positions`, `segment_ids`, each (B, T), and `images` of rows in
-        the order of their image tokens.
+      batch: groups, as `answer_hidden`'s with a `loss_mask`. Or packed rows: `tokens`,
+        `positions`, `segment_ids` and `loss_mask`, each (B, T), and `images` of rows in
+        the order of their image tokens; entry t of (B, 1, T-1, …) predicts token t+1.
     """
-    tokens, positions, segments = (
-        batch[name][:, None] for name in ("tokens", "positions", "segment_ids")
-    )
-    images_PID = model.see(batch["images"]) if "images" in batch else None
-    hidden, _ = model(tokens, positions, segments, images_PID=images_PID)
-    return hidden[..., :-1, :]
-
-
-def hidden_targets_mask(model, batch):
-    """(hidden, target tokens, loss mask) of packed rows or of groups, axes alike."""
     if "completion" in batch:
         return answer_hidden(model, batch), batch["completion"], batch["loss_mask"]
     targets, mask = (batch[name][:, None, 1:] for name in ("tokens", "loss_mask"))
-    return row_hidden(model, batch), targets, mask
+    given = (batch[name][:, None] for name in ("tokens", "positions", "segment_ids"))
+    tokens, positions, segments = given
+    images_PID = model.see(batch["images"]) if "images" in batch else None
+    hidden, _ = model(tokens, positions, segments, images_PID=images_PID)
+    return hidden[..., :-1, :], targets, mask
 
 
 def token_logprobs(model, hidden, targets, chunk=CHUNK, mask=None):

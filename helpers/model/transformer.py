@@ -1,7 +1,6 @@
 """The decoder: Gemma 3 and 4, Qwen2.5, Qwen3, Llama 3 in one small Flax NNX module.
 
-Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vision`,
-`helpers.model.vision`).
+Gemma 3 and 4 may have a tower that sees beside their decoder (`helpers.model.vision`).
 
 All layers are one `Layer` whose weights carry a leading layer axis, walked by
 `lax.scan`: compiling takes as long for 80 layers as for 4. (Decoding on TPUs walks them
@@ -9,7 +8,6 @@ one by one, which is faster: `helpers.model.fast.unrolled`, `ops.decodes`.) Gemm
 several kinds of layer, and a stack of each (`helpers.model.gemma4`).
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -17,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from helpers.model import quantized
+from helpers.model import ops, quantized
 from helpers.model.attention import KV, Reach, visible
 from helpers.model.config import ModelConfig
 from helpers.model.gemma4 import Gemma4Layers, PerLayer
 from helpers.model.layer import Layer
 from helpers.model.logprobs import logits
-from helpers.model.ops import decodes, one_by_one, rematerialised, rms_norm, rotaries
 from helpers.model.vision import Gemma4Vision, Vision, image_runs, put_in
 from helpers.model.vision_config import Gemma4VisionConfig
 from helpers.runtime.sharding import gathered, spread
@@ -43,61 +40,54 @@ class Transformer(nnx.Module):
       remat: what the backward pass computes again instead of keeping it, one of
         `ops.REMAT`; set it before the trainer is made. It changes memory and time, not
         the result.
-      unroll: layers in one turn of the loop over them, not for Gemma 4; set it before
-        the trainer is made. With all in one a TPU copies no layer's weights, but the
-        program takes 5 to 10 times as long to compile, and may need more memory.
     """
 
     def __init__(
         self, config: ModelConfig, rngs: nnx.Rngs, dtype=jnp.float32, activations=None
     ):
-        self.config, self.remat, self.unroll = config, "layer", 1
+        self.config, self.remat = config, "layer"
         self.activations = jnp.dtype(activations or dtype).name
         V, D = config.vocab_size, config.width
 
-        def table():
-            noise = jax.random.normal(rngs.params(), (V, D), jnp.float32)
-            return nnx.Param((noise * D**-0.5).astype(dtype))
-
-        self.embed = table()
+        self.embed = ops.random_matrix(rngs, (V, D), dtype, D)
         if not config.tied:
-            self.head = table()
-        self.final_norm = nnx.Param(
-            jnp.full((D,), 0.0 if config.norm_plus_one else 1.0, dtype)
-        )
-
-        @nnx.split_rngs(splits=config.layers)
-        @nnx.vmap(in_axes=0, out_axes=0)
-        def stack(rngs):
-            return Layer(config, rngs, dtype)
-
+            self.head = ops.random_matrix(rngs, (V, D), dtype, D)
+        self.final_norm = ops.vector(D, 0.0 if config.norm_plus_one else 1.0, dtype)
         if config.gemma4:
             self.layers: Any = Gemma4Layers(config, rngs, dtype)
             if config.gemma4.per_layer:
                 self.per_layer = PerLayer(config, rngs, dtype)
         else:
-            self.layers = stack(rngs)
-        if isinstance(config.vision, Gemma4VisionConfig):
-            self.vision: Any = Gemma4Vision(config.vision, D, rngs, dtype)
-        elif config.vision:
-            self.vision = Vision(config.vision, D, rngs, dtype)
+            self.layers = ops.stack(
+                lambda rngs: Layer(config, rngs, dtype), config.layers, rngs
+            )
+        if config.vision:
+            is_gemma4 = isinstance(config.vision, Gemma4VisionConfig)
+            tower: Any = Gemma4Vision if is_gemma4 else Vision
+            self.vision = tower(config.vision, D, rngs, dtype)
 
     def see(self, images):
         """Image embeddings for `__call__`, (P, N·M, D): N pictures, M tokens each.
 
         Args:
           images: uint8 (P, H, W, 3), or (P, N, H, W, 3): one row of pictures a prompt,
-            as `batches.images.fit` makes them, of Gemma 4 as `fit_whole` does: then M
-            is the most tokens of a picture, and a row's own come first.
+            as `batches.images.fit_for` makes them. Of Gemma 4 M is the most tokens of a
+            picture, and a row's own come first.
         Raises:
-          ValueError: pictures of another size, or a model without vision.
+          ValueError: pictures of another size or dtype, or a model without vision.
         """
         if self.config.vision is None:
             raise ValueError(
                 "Pictures were given to a model without vision. Load one that has it, "
                 "with weights.load(folder, vision=True), or leave the pictures out."
             )
-        return self.vision(images, self.activations, rematerialised(self.remat))
+        shape = self.config.vision.shape
+        if images.shape[-3:] != shape or images.ndim > 5 or images.dtype != jnp.uint8:
+            raise ValueError(
+                f"Pictures are {images.dtype}{images.shape}: this model sees uint8 of "
+                f"{shape}, and normalises it. Pass them through images.fit_for first."
+            )
+        return self.vision(images, self.activations, ops.rematerialised(self.remat))
 
     def __call__(
         self,
@@ -150,22 +140,29 @@ class Transformer(nnx.Module):
                 reach = reach._replace(ahead=images_PID.shape[1])
         seen.append(visible(positions_PGT, segments_PGT, new, runs))
         pieces = [(kv.keys, kv.values) for kv in earlier]
-        last_PG = None
-        if only_last and c.gemma4 and c.gemma4.sharing:
-            last_PG = (segments_PGT > 0).sum(axis=-1) - 1
-        kinds = functools.partial(self._walk_kinds, last_PG)
-        walk = layers or (kinds if c.gemma4 else self._walk)
-        x, (keys, values) = walk(x, tokens_PGT, positions_PGT, seen, pieces, reach)
-        hidden = rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
+        if layers is not None:
+            x, (keys, values) = layers(x, positions_PGT, seen, pieces, reach)
+        elif c.gemma4:
+            last_PG = None
+            if only_last and c.gemma4.sharing:
+                last_PG = (segments_PGT > 0).sum(axis=-1) - 1
+            inputs = self.per_layer(tokens_PGT, x) if c.gemma4.per_layer else None
+            given = x, inputs, positions_PGT, seen, pieces, reach
+            x, (keys, values) = self.layers(
+                *given, ops.rematerialised(self.remat), last_PG
+            )
+        else:
+            x, (keys, values) = self._walk(x, positions_PGT, seen, pieces, reach)
+        hidden = ops.rms_norm(x, self.final_norm[...], c.norm_eps, c.norm_plus_one)
         return hidden, new._replace(keys=keys, values=values)
 
-    def _walk(self, x, _, positions_PGT, seen, pieces, reach):
+    def _walk(self, x, positions_PGT, seen, pieces, reach):
         """All layers, one after the other: the new x, and their keys and values."""
         c = self.config
-        ropes, window = rotaries(positions_PGT, c), c.window if c.pattern > 1 else 0
+        ropes, window = ops.rotaries(positions_PGT, c), c.window if c.pattern > 1 else 0
         graph, weights = nnx.split(self.layers)
 
-        @rematerialised(self.remat)
+        @ops.rematerialised(self.remat)
         def one_layer(x, layer_inputs):
             weights, is_global, earlier = layer_inputs
             cos_sin, masks = ropes[0], [allowed for allowed, _ in seen]
@@ -176,28 +173,16 @@ class Transformer(nnx.Module):
                     for allowed, distance in seen
                 ]
             layer = nnx.merge(graph, gathered(weights, x.dtype))
-            own = reach._replace(back=window, whole=is_global)
-            x, kv = layer(spread(x), cos_sin, earlier, masks, own)
+            here = reach._replace(back=window, whole=is_global)
+            x, kv = layer(spread(x), cos_sin, earlier, masks, here)
             return spread(x), kv
 
         is_global = np.array([c.is_global(i) for i in range(c.layers)])
         in_few_bits = nnx.filter_state(weights, quantized.Quantized)
         layers = weights, is_global, pieces
-        if in_few_bits and decodes(x):
-            return one_by_one(one_layer, x, layers)
-        return jax.lax.scan(one_layer, x, layers, unroll=self.unroll)
-
-    def _walk_kinds(self, last_PG, x, tokens_PGT, positions_PGT, seen, pieces, reach):
-        """`_walk` for Gemma 4; keys and values are by kind of layer."""
-        if self.unroll != 1:
-            raise ValueError(
-                f"unroll is {self.unroll}: Gemma 4's layers are of several kinds, and "
-                "walked as these repeat. Leave it at 1."
-            )
-        inputs = self.per_layer(tokens_PGT, x) if hasattr(self, "per_layer") else None
-        remat = rematerialised(self.remat)
-        given = x, inputs, positions_PGT, seen, pieces, reach, remat
-        return self.layers(*given, last_PG)
+        if in_few_bits and ops.decodes(x):
+            return ops.one_by_one(one_layer, x, layers)
+        return jax.lax.scan(one_layer, x, layers)
 
     def stacks(self) -> dict[tuple[str, ...], Layer]:
         """The stacks of like layers by their path: one, or one of each kind."""

@@ -1,28 +1,28 @@
-"""What Gemma 3 sees with: a SigLIP tower, and the way from its patches to the decoder.
+"""What Gemma 3 and 4 see with: a tower, and the way from its patches to the decoder.
 
 A picture is cut into patches, which look at each other in every layer of the tower
 (SigLIP, 2303.15343); squares of neighbours are then averaged to a few image tokens of
-the decoder's width (Gemma 3, 2503.19786). As in the decoder, all layers are one whose
-weights carry a leading layer axis.
+the decoder's width (Gemma 3, 2503.19786). Gemma 4 keeps a picture's shape, and its
+patches' places are rotary. As in the decoder, all layers are one whose weights carry a
+leading layer axis.
 Axes: B pictures, S patches, N heads, H head width, C tower width, D decoder width.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from helpers.model import ops
 from helpers.model.families import BOUNDS, MATRICES
 from helpers.model.fast import splash_attention
 from helpers.model.gemma4 import Fixed
-from helpers.model.ops import frequencies, matmul, rms_norm
 from helpers.model.vision_config import Gemma4VisionConfig, VisionConfig, grids
 from helpers.runtime.sharding import gathered, spread
 
 QUERIES = 256  # patches whose attention scores exist at once
-# What to train, as an nnx filter, to leave the tower and the projection as they are. Of
-# a model with adapters that is the base as well: for these alone take lora.Adapter.
-TEXT_HALF = nnx.All(nnx.Param, nnx.Not(nnx.PathContains("vision")))
 
 
 def layer_norm(x, scale, bias, eps):
@@ -79,21 +79,13 @@ class SeeingLayer(nnx.Module):
     def __init__(self, config: VisionConfig, rngs: nnx.Rngs, dtype=jnp.float32):
         C, F = config.width, config.ff
         self.config = config
-
-        def matrix(rows, columns):
-            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
-            return nnx.Param((noise * rows**-0.5).astype(dtype))
-
-        def vector(size, value=0.0):
-            return nnx.Param(jnp.full((size,), value, dtype))
-
-        self.attention_norm, self.attention_norm_bias = vector(C, 1.0), vector(C)
-        self.ff_norm, self.ff_norm_bias = vector(C, 1.0), vector(C)
-        self.q, self.k, self.v, self.o = (matrix(C, C) for _ in range(4))
-        self.q_bias, self.k_bias, self.v_bias = vector(C), vector(C), vector(C)
-        self.o_bias = vector(C)
-        self.up, self.down = matrix(C, F), matrix(F, C)
-        self.up_bias, self.down_bias = vector(F), vector(C)
+        for name in "attention_norm", "ff_norm":
+            setattr(self, name, ops.vector(C, 1.0, dtype))
+            setattr(self, f"{name}_bias", ops.vector(C, 0.0, dtype))
+        shapes = dict.fromkeys("qkvo", (C, C)) | {"up": (C, F), "down": (F, C)}
+        for name, shape in shapes.items():
+            setattr(self, name, ops.random_matrix(rngs, shape, dtype))
+            setattr(self, f"{name}_bias", ops.vector(shape[1], 0.0, dtype))
 
     def __call__(self, x_BSC):
         """Returns the new x."""
@@ -117,10 +109,33 @@ class SeeingLayer(nnx.Module):
     def project(self, x, name):
         """x times the matrix called `name`, plus its bias."""
         weight, bias = (getattr(self, n)[...] for n in (name, f"{name}_bias"))
-        return matmul(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
+        return ops.matmul(x, weight.astype(x.dtype)) + bias.astype(x.dtype)
 
 
-class Vision(nnx.Module):
+class Tower(nnx.Module):
+    """What both towers share: a walk over their layers, and weights outside of them."""
+
+    config: Any
+    layers: nnx.Module
+
+    def walk(self, x_BSC, remat, *given):
+        """All layers, one after the other; each is wrapped by `remat`."""
+        graph, weights = nnx.split(self.layers)
+
+        @remat
+        def one_layer(x, weights):
+            layer = nnx.merge(graph, gathered(weights, x.dtype))
+            return spread(layer(spread(x), *given)), None
+
+        return jax.lax.scan(one_layer, x_BSC, weights)[0]
+
+    def whole(self, dtype, *names):
+        """The weights called so outside the layers, gathered, by name."""
+        weights = gathered({name: getattr(self, name)[...] for name in names}, dtype)
+        return {name: x.astype(dtype) for name, x in weights.items()}
+
+
+class Vision(Tower):
     """Pictures in, image tokens of the decoder out.
 
     Args:
@@ -131,25 +146,17 @@ class Vision(nnx.Module):
     def __init__(self, config: VisionConfig, width, rngs: nnx.Rngs, dtype=jnp.float32):
         c, C = config, config.width
         self.config = config
-
-        def noise(rows, *columns):
-            numbers = jax.random.normal(rngs.params(), (rows, *columns), jnp.float32)
-            return nnx.Param((numbers * rows**-0.5).astype(dtype))
-
-        def vector(value):
-            return nnx.Param(jnp.full((C,), value, dtype))
-
-        self.patch, self.patch_bias = noise(3 * c.patch**2, C), vector(0.0)
-        self.positions = noise(c.grid**2, C)
-
-        @nnx.split_rngs(splits=c.layers)
-        @nnx.vmap(in_axes=0, out_axes=0)
-        def stack(rngs):
-            return SeeingLayer(config, rngs, dtype)
-
-        self.layers = stack(rngs)
-        self.final_norm, self.final_norm_bias = vector(1.0), vector(0.0)
-        self.soft_norm, self.projection = vector(0.0), noise(C, width)
+        self.patch = ops.random_matrix(rngs, (3 * c.patch**2, C), dtype)
+        self.patch_bias = ops.vector(C, 0.0, dtype)
+        self.positions = ops.random_matrix(rngs, (c.grid**2, C), dtype)
+        self.layers = ops.stack(
+            lambda rngs: SeeingLayer(config, rngs, dtype), c.layers, rngs
+        )
+        self.final_norm = ops.vector(C, 1.0, dtype)
+        self.final_norm_bias, self.soft_norm = (
+            ops.vector(C, 0.0, dtype) for _ in range(2)
+        )
+        self.projection = ops.random_matrix(rngs, (C, width), dtype)
 
     def __call__(self, images, activations, remat):
         """uint8 pictures (P, H, W, 3) or (P, N, H, W, 3) to (P, N·M, D).
@@ -157,31 +164,11 @@ class Vision(nnx.Module):
         Args:
           activations: dtype of everything between the weights.
           remat: wraps one layer, see `ops.REMAT`.
-        Raises:
-          ValueError: pictures of another size or dtype.
         """
-        c = self.config
-        if images.shape[-3:] != (c.size, c.size, 3) or images.ndim not in (4, 5):
-            raise ValueError(
-                f"Pictures of shape {images.shape}: this model sees (P, {c.size}, "
-                f"{c.size}, 3) or (P, N, {c.size}, {c.size}, 3). Pass them through "
-                "helpers.batches.images.fit first."
-            )
-        if images.dtype != jnp.uint8:
-            raise ValueError(
-                f"Pictures are {images.dtype}: pass uint8, they are normalised here."
-            )
-        P = images.shape[0]
-        pixels = images.reshape(-1, c.size, c.size, 3).astype(jnp.float32)
+        P, size = images.shape[0], self.config.size
+        pixels = images.reshape(-1, size, size, 3).astype(jnp.float32)
         x_BSC = self.embed(spread(pixels / 127.5 - 1.0).astype(activations))
-        graph, weights = nnx.split(self.layers)
-
-        @remat
-        def one_layer(x, weights):
-            layer = nnx.merge(graph, gathered(weights, x.dtype))
-            return spread(layer(spread(x))), None
-
-        x_BSC, _ = jax.lax.scan(one_layer, x_BSC, weights)
+        x_BSC = self.walk(x_BSC, remat)
         return self.tokens(x_BSC).reshape(P, -1, self.projection.shape[-1])
 
     def embed(self, pixels_BHWc):
@@ -190,7 +177,7 @@ class Vision(nnx.Module):
         w = self.whole(pixels_BHWc.dtype, "patch", "patch_bias", "positions")
         cut = pixels_BHWc.reshape(-1, c.grid, c.patch, c.grid, c.patch, 3)
         patches = cut.swapaxes(2, 3).reshape(-1, c.grid**2, 3 * c.patch**2)
-        return matmul(patches, w["patch"]) + w["patch_bias"] + w["positions"]
+        return ops.matmul(patches, w["patch"]) + w["patch_bias"] + w["positions"]
 
     def tokens(self, x_BSC):
         """Averages squares of patches and turns them to the decoder's width."""
@@ -202,13 +189,8 @@ class Vision(nnx.Module):
         squares = x_BSC.reshape(-1, c.side, k, c.side, k, c.width)
         mean = squares.astype(jnp.float32).mean(axis=(2, 4)).astype(x_BSC.dtype)
         mean = mean.reshape(-1, c.tokens, c.width)
-        soft = rms_norm(mean, self.soft_norm[...], c.norm_eps, plus_one=True)
-        return matmul(soft, projection)
-
-    def whole(self, dtype, *names):
-        """The weights called so outside the layers, gathered, by name."""
-        weights = gathered({name: getattr(self, name)[...] for name in names}, dtype)
-        return {name: x.astype(dtype) for name, x in weights.items()}
+        soft = ops.rms_norm(mean, self.soft_norm[...], c.norm_eps, plus_one=True)
+        return ops.matmul(soft, projection)
 
 
 def image_runs(is_image_PGT):
@@ -234,27 +216,16 @@ class Gemma4SeeingLayer(nnx.Module):
     """One block of the tower: attention, then a gated feed-forward, each added to x."""
 
     def __init__(self, config: Gemma4VisionConfig, rngs: nnx.Rngs, dtype=jnp.float32):
-        c, C, H = config, config.width, config.head_dim
-        N, K = c.heads, c.kv_heads
+        c, C, F, H = config, config.width, config.ff, config.head_dim
+        N, K = c.heads * H, c.kv_heads * H
         self.config = config
-
-        def matrix(rows, columns):
-            noise = jax.random.normal(rngs.params(), (rows, columns), jnp.float32)
-            return nnx.Param((noise * rows**-0.5).astype(dtype))
-
-        def ones(size):
-            return nnx.Param(jnp.ones((size,), dtype))
-
-        self.attention_norm, self.post_attention_norm = ones(C), ones(C)
-        self.ff_norm, self.post_ff_norm = ones(C), ones(C)
-        self.q_norm, self.k_norm = ones(H), ones(H)
-        self.q, self.k, self.v = matrix(C, N * H), matrix(C, K * H), matrix(C, K * H)
-        self.o = matrix(N * H, C)
-        self.gate, self.up, self.down = (
-            matrix(C, c.ff),
-            matrix(C, c.ff),
-            matrix(c.ff, C),
-        )
+        for name in "attention_norm", "post_attention_norm", "ff_norm", "post_ff_norm":
+            setattr(self, name, ops.vector(C, 1.0, dtype))
+        self.q_norm, self.k_norm = (ops.vector(H, 1.0, dtype) for _ in range(2))
+        shapes = {"q": (C, N), "k": (C, K), "v": (C, K), "o": (N, C)}
+        shapes |= {"gate": (C, F), "up": (C, F), "down": (F, C)}
+        for name, shape in shapes.items():
+            setattr(self, name, ops.random_matrix(rngs, shape, dtype))
         for name in MATRICES if c.clipped else ():
             for bound in BOUNDS:
                 widest = jnp.inf if bound.endswith("max") else -jnp.inf
@@ -262,8 +233,8 @@ class Gemma4SeeingLayer(nnx.Module):
 
     def __call__(self, x_BSC, cos_sin, there_BS):
         """Returns the new x; nobody looks at patches that are not there."""
-        found = self.attention(self.norm(x_BSC, "attention_norm"), cos_sin, there_BS)
-        x_BSC = x_BSC + self.norm(found, "post_attention_norm")
+        mixed = self.attention(self.norm(x_BSC, "attention_norm"), cos_sin, there_BS)
+        x_BSC = x_BSC + self.norm(mixed, "post_attention_norm")
         fed = self.norm(x_BSC, "ff_norm")
         gate = jax.nn.gelu(self.project(fed, "gate"), approximate=True)
         fed = self.project(gate * self.project(fed, "up"), "down")
@@ -275,25 +246,25 @@ class Gemma4SeeingLayer(nnx.Module):
         heads = (*x_BSC.shape[:2], -1, c.head_dim)
         q, k, v = (self.project(x_BSC, name).reshape(heads) for name in "qkv")
         q, k = self.norm(q, "q_norm"), self.norm(k, "k_norm")
-        v = rms_norm(v, jnp.ones(()), c.norm_eps, plus_one=False)
+        v = ops.rms_norm(v, jnp.ones(()), c.norm_eps, plus_one=False)
         q, k = turned(q, cos_sin), turned(k, cos_sin)
         k, v = (jnp.repeat(y, c.heads // c.kv_heads, axis=2) for y in (k, v))
-        found = attend_to_all(q, k, v, scale=1.0, there_BS=there_BS)
-        return self.project(found.reshape(*x_BSC.shape[:2], -1), "o")
+        mixed = attend_to_all(q, k, v, scale=1.0, there_BS=there_BS)
+        return self.project(mixed.reshape(*x_BSC.shape[:2], -1), "o")
 
     def norm(self, x, name):
         """RMS norm with the weights called `name`."""
-        return rms_norm(x, getattr(self, name)[...], self.config.norm_eps, False)
+        return ops.rms_norm(x, getattr(self, name)[...], self.config.norm_eps, False)
 
     def project(self, x, name):
         """x times the matrix called `name`; both ends within its bounds, if any."""
         weight = getattr(self, name)[...].astype(x.dtype)
         if not self.config.clipped:
-            return matmul(x, weight)
+            return ops.matmul(x, weight)
         low, high, least, most = (
             getattr(self, f"{name}_{bound}")[...].astype(x.dtype) for bound in BOUNDS
         )
-        return jnp.clip(matmul(jnp.clip(x, low, high), weight), least, most)
+        return jnp.clip(ops.matmul(jnp.clip(x, low, high), weight), least, most)
 
 
 def turned(x_BSNH, cos_sin):
@@ -305,7 +276,7 @@ def turned(x_BSNH, cos_sin):
     return jnp.stack(both, axis=-2).reshape(x_BSNH.shape)
 
 
-class Gemma4Vision(nnx.Module):
+class Gemma4Vision(Tower):
     """Pictures in, image tokens of the decoder out.
 
     Args:
@@ -318,24 +289,16 @@ class Gemma4Vision(nnx.Module):
     ):
         c, C = config, config.width
         self.config = config
-
-        def noise(*shape):
-            numbers = jax.random.normal(rngs.params(), shape, jnp.float32)
-            return nnx.Param((numbers * shape[-1] ** -0.5).astype(dtype))
-
-        self.patches = noise(C, 3 * c.patch**2)
-        self.positions = noise(2, c.positions, C)
-
-        @nnx.split_rngs(splits=c.layers)
-        @nnx.vmap(in_axes=0, out_axes=0)
-        def stack(rngs):
-            return Gemma4SeeingLayer(config, rngs, dtype)
-
-        self.layers = stack(rngs)
+        pixels = 3 * c.patch**2
+        self.patches = ops.random_matrix(rngs, (C, pixels), dtype, pixels)
+        self.positions = ops.random_matrix(rngs, (2, c.positions, C), dtype, C)
+        self.layers = ops.stack(
+            lambda rngs: Gemma4SeeingLayer(config, rngs, dtype), c.layers, rngs
+        )
         if c.standardized:
             self.token_bias = Fixed(jnp.zeros((C,), dtype))
             self.token_scale = Fixed(jnp.ones((C,), dtype))
-        self.projection = noise(width, C)
+        self.projection = ops.random_matrix(rngs, (width, C), dtype, C)
 
     def __call__(self, images, activations, remat):
         """Strips (P, H, W, 3) or (P, N, H, W, 3) to (P, N·M, D).
@@ -344,13 +307,10 @@ class Gemma4Vision(nnx.Module):
         each has; what follows them stands for nothing.
 
         Args:
-          images: uint8, from `batches.images.fit_whole`; black where there is none.
+          images: uint8, from `batches.images.fit_for`; black where there is none.
           activations: dtype of everything between the weights.
           remat: wraps one layer, see `ops.REMAT`.
-        Raises:
-          ValueError: no strips, of another dtype, or of more squares than positions.
         """
-        self._check(images)
         strips = images[:, None] if images.ndim == 4 else images
         P, N = strips.shape[:2]
         grids_PN2 = grids(strips)
@@ -359,37 +319,9 @@ class Gemma4Vision(nnx.Module):
         places, there_BM = squares_of(grids_PN2.reshape(P * N, 2), squares.shape[1])
         x_BSC, cos_sin = self.embed(spread(squares), places, activations)
         there_BS = jnp.repeat(there_BM, self.config.pool**2, axis=1)
-        graph, weights = nnx.split(self.layers)
-
-        @remat
-        def one_layer(x, weights):
-            layer = nnx.merge(graph, gathered(weights, x.dtype))
-            return spread(layer(spread(x), cos_sin, there_BS)), None
-
-        x_BSC, _ = jax.lax.scan(one_layer, x_BSC, weights)
-        tokens = self.tokens(x_BSC)
+        tokens = self.tokens(self.walk(x_BSC, remat, cos_sin, there_BS))
         tokens = tokens.reshape(P, N, -1, tokens.shape[-1])
         return without_gaps(tokens, grids_PN2.prod(axis=-1))
-
-    def _check(self, images):
-        side, pool = self.config.side, self.config.pool
-        shape = images.shape[-3:]
-        if images.ndim not in (4, 5) or shape[0] % side or shape[1:] != (side, 3):
-            raise ValueError(
-                f"Pictures of shape {images.shape}: this model sees strips (P, H, "
-                f"{side}, 3) or (P, N, H, {side}, 3), H a multiple of {side}. Pass "
-                "pictures through helpers.batches.images.fit_whole first."
-            )
-        if images.dtype != jnp.uint8:
-            raise ValueError(
-                f"Pictures are {images.dtype}: pass uint8, they are normalised here."
-            )
-        if (shape[0] // side - 1) * pool > self.config.positions:
-            raise ValueError(
-                f"Strips of {shape[0] // side - 1} squares: a picture that long may "
-                f"have more patches in a row than {self.config.positions} positions. "
-                "Take a smaller budget."
-            )
 
     def embed(self, squares, places_BM2, activations):
         """Squares to patches (B, S, C), and the cosines and sines of their places."""
@@ -401,10 +333,10 @@ class Gemma4Vision(nnx.Module):
         places = places_BM2[:, :, None, None] * c.pool + inside
         places_BS2 = places.reshape(B, -1, 2)
         w = self.whole(activations, "patches", "positions")
-        x_BSC = matmul(pixels.astype(activations), w["patches"].T)
+        x_BSC = ops.matmul(pixels.astype(activations), w["patches"].T)
         columns, rows = w["positions"]
         x_BSC = x_BSC + (columns[places_BS2[..., 0]] + rows[places_BS2[..., 1]])
-        frequency = frequencies(c.head_dim // 2, c.rope_theta).astype(np.float32)
+        frequency = ops.frequencies(c.head_dim // 2, c.rope_theta).astype(np.float32)
         angle = places_BS2[..., None].astype(jnp.float32) * frequency
         return x_BSC, (jnp.cos(angle), jnp.sin(angle))
 
@@ -419,13 +351,8 @@ class Gemma4Vision(nnx.Module):
             )
             mean = (mean - bias) * scale
         mean = mean.astype(x_BSC.dtype)
-        soft = rms_norm(mean, jnp.ones(()), c.norm_eps, plus_one=False)
-        return matmul(soft, self.whole(x_BSC.dtype, "projection")["projection"].T)
-
-    def whole(self, dtype, *names):
-        """The weights called so outside the layers, gathered, by name."""
-        weights = gathered({name: getattr(self, name)[...] for name in names}, dtype)
-        return {name: x.astype(dtype) for name, x in weights.items()}
+        soft = ops.rms_norm(mean, jnp.ones(()), c.norm_eps, plus_one=False)
+        return ops.matmul(soft, self.whole(x_BSC.dtype, "projection")["projection"].T)
 
 
 def squares_of(grids_B2, squares):

@@ -5,9 +5,8 @@ import types
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_models import VOCAB, cached_model
+from tiny_models import VOCAB, Same, cached_model
 
-from helpers.batches import BatchSource
 from helpers.batches.images import ImageMismatch
 from helpers.batches.sources import require_readable
 from helpers.training import Trainer, objectives
@@ -39,20 +38,23 @@ def groups():
     }
 
 
-@pytest.mark.parametrize("batch", [rows(), groups(), {}, {"target": np.ones(3)}])
-def test_what_is_right_passes(batch):
-    require_readable(CONFIG, batch)
-    require_readable(CONFIG, {name: jnp.asarray(x) for name, x in batch.items()})
-    require_readable(None, batch)
+def test_what_is_right_passes():
+    for batch in (rows(), groups(), {}, {"target": np.ones(3)}):
+        require_readable(CONFIG, batch)
+        require_readable(CONFIG, {name: jnp.asarray(x) for name, x in batch.items()})
+        require_readable(None, batch)
+    require_readable(CONFIG, rows() | {"loss_mask": rows()["loss_mask"] > 0})
+    require_readable(SEES, rows() | {"images": np.zeros((1, 1, 2, 2, 3), np.uint8)})
+    require_readable(SEES, groups())  # what a model says is no picture
 
 
 @pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
-@pytest.mark.parametrize("name, token", [("tokens", 10**6), ("tokens", -1)])
-def test_foreign_tokens_are_refused_in_arrays_of_either_kind(kind, name, token):
+@pytest.mark.parametrize("token", [10**6, -1])
+def test_foreign_tokens_are_refused_in_arrays_of_either_kind(kind, token):
     batch = rows()
-    batch[name][0, 1] = token
-    with pytest.raises(ValueError, match=f"token {token} in '{name}'"):
-        require_readable(CONFIG, batch | {name: kind(batch[name])})
+    batch["tokens"][0, 1] = token
+    with pytest.raises(ValueError, match=f"token {token} in 'tokens'"):
+        require_readable(CONFIG, batch | {"tokens": kind(batch["tokens"])})
 
 
 @pytest.mark.parametrize("share", [0.5, -1, 2, np.nan])
@@ -63,48 +65,19 @@ def test_a_loss_mask_of_shares_is_refused(share):
     for config in (CONFIG, None):
         with pytest.raises(ValueError, match="loss mask has .*advantages"):
             require_readable(config, batch)
-    require_readable(CONFIG, rows() | {"loss_mask": rows()["loss_mask"] > 0})
 
 
-def test_prompts_padded_on_the_left_are_refused():
+def test_padding_on_the_left_and_image_tokens_without_images_are_refused():
     batch = groups()
-    batch["prompt"], batch["prompt_mask"] = (
-        batch[name][:, ::-1] for name in ("prompt", "prompt_mask")
-    )
+    for name in ("prompt", "prompt_mask"):
+        batch[name] = batch[name][:, ::-1]
     with pytest.raises(ValueError, match="Prompt 1 is not padded on the right"):
         require_readable(CONFIG, batch)
-
-
-def test_image_tokens_without_images_are_refused():
     with pytest.raises(ImageMismatch, match="pictures= and vision="):
         require_readable(SEES, rows())
-    require_readable(SEES, rows() | {"images": np.zeros((1, 1, 2, 2, 3), np.uint8)})
-    require_readable(SEES, groups())  # what a model says is no picture
 
 
-class Fixed(BatchSource):
-    """A batch source that gives the same batch for ever."""
-
-    def __init__(self, batch):
-        self.batch = batch
-
-    def __next__(self):
-        return dict(self.batch)
-
-
-@pytest.mark.parametrize(
-    "objective, batch, message",
-    [
-        (objectives.sft(), rows() | {"loss_mask": rows()["loss_mask"] / 2}, "has 0.5"),
-        (
-            objectives.policy_gradient(),
-            groups() | {"prompt_mask": groups()["prompt_mask"][:, ::-1]},
-            "padded on the right",
-        ),
-        (objectives.sft(), rows() | {"tokens": jnp.full((1, 4), VOCAB)}, "token 19"),
-    ],
-)
-def test_the_trainer_refuses_them(objective, batch, message):
-    trainer = Trainer(cached_model(), objective, adamw(1e-3), log=False)
-    with pytest.raises(ValueError, match=message):
-        trainer.fit(Fixed(batch), 1)
+def test_the_trainer_refuses_them():
+    trainer = Trainer(cached_model(), objectives.sft(), adamw(1e-3), log=False)
+    with pytest.raises(ValueError, match="token 19"):
+        trainer.fit(Same(rows() | {"tokens": jnp.full((1, 4), VOCAB)}), 1)

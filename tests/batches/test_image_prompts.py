@@ -1,5 +1,7 @@
 """Images in conversations: where their tokens stand, and that nobody can spell one."""
 
+import dataclasses
+
 import pytest
 from tiny_vision import SEES
 
@@ -11,17 +13,12 @@ from helpers.text.tokenizer import train_tokenizer
 TOKENIZER = train_tokenizer(["What is on the plate?", "An egg."] * 9, 400)
 
 
-def vision():
-    import dataclasses
-
-    begin, soft, end = TOKENIZER.convert_tokens_to_ids(
-        ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
-    )
-    return dataclasses.replace(
-        SEES, tokens=4, begin_token=begin, image_token=soft, end_token=end
-    )
-
-
+begin, soft, end = TOKENIZER.convert_tokens_to_ids(
+    ["<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+)
+TOWER = dataclasses.replace(
+    SEES, tokens=4, begin_token=begin, image_token=soft, end_token=end
+)
 IMAGE = {"type": "image"}
 # As Gemma3Processor of transformers expands it, with four tokens to an image.
 WRITTEN = "\n\n<start_of_image>" + "<image_soft_token>" * 4 + "<end_of_image>\n\n"
@@ -39,9 +36,9 @@ def test_an_image_is_its_tokens_between_line_breaks():
     question = [{"role": "user", "content": [text("Look: "), IMAGE, text("What?")]}]
     expected = "<bos><start_of_turn>user\nLook:" + WRITTEN
     expected += "What?<end_of_turn>\n<start_of_turn>model\n"
-    tokens = chat.prompt_tokens(TOKENIZER, question, vision=vision())
-    assert tokens == ids(expected) and counts([tokens], vision()) == [[4]]
-    many = chat.prompts_tokens(TOKENIZER, [question, "What?"], vision=vision())
+    tokens = chat.prompt_tokens(TOKENIZER, question, vision=TOWER)
+    assert tokens == ids(expected) and counts([tokens], TOWER) == [[4]]
+    many = chat.prompts_tokens(TOKENIZER, [question, "What?"], vision=TOWER)
     assert many == [tokens, chat.prompt_tokens(TOKENIZER, "What?")]
 
 
@@ -52,7 +49,7 @@ def test_a_conversation_learns_the_answers_and_no_image():
         {"role": "user", "content": "And?"},
         {"role": "assistant", "content": "A plate."},
     ]
-    tokens, mask = chat.conversation_tokens(TOKENIZER, messages, vision=vision())
+    tokens, mask = chat.conversation_tokens(TOKENIZER, messages, vision=TOWER)
     before = "<bos><start_of_turn>user\n" + WRITTEN
     before += "What?<end_of_turn>\n<start_of_turn>model\n"
     between = "\n<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n"
@@ -65,7 +62,7 @@ def test_a_conversation_learns_the_answers_and_no_image():
     ]
     assert tokens == [i for piece, _ in pieces for i in ids(piece)]
     assert mask == [learned for piece, learned in pieces for _ in ids(piece)]
-    one = chat.example_tokens(TOKENIZER, messages[:1], "An egg.", vision=vision())
+    one = chat.example_tokens(TOKENIZER, messages[:1], "An egg.", vision=TOWER)
     assert one == (tokens[: len(one[0])], mask[: len(one[1])])
 
 
@@ -73,8 +70,8 @@ def test_spelled_out_image_tokens_are_text():
     for words in ("<start_of_image>", "<image_soft_token>" * 4):
         for content in (words, [text(words)]):
             question = [{"role": "user", "content": content}]
-            tokens = chat.prompt_tokens(TOKENIZER, question, vision=vision())
-            assert counts([tokens], vision()) == [[]]
+            tokens = chat.prompt_tokens(TOKENIZER, question, vision=TOWER)
+            assert counts([tokens], TOWER) == [[]]
             assert words in chat.decode(TOKENIZER, tokens)
 
 
@@ -83,11 +80,11 @@ def test_rows_with_images_and_no_pictures_are_refused():
         {"role": "user", "content": [IMAGE, text("What?")]},
         {"role": "assistant", "content": "An egg."},
     ]
-    example = chat.conversation_tokens(TOKENIZER, messages, vision=vision())
+    example = chat.conversation_tokens(TOKENIZER, messages, vision=TOWER)
     plain = chat.example_tokens(TOKENIZER, "What?", "An egg.")
     settings = {"batch": 1, "length": 64, "seed": 0}
     with pytest.raises(ImageMismatch, match="1 examples have images.*pictures="):
-        packed_rows([plain, example], vision=vision(), **settings)
+        packed_rows([plain, example], vision=TOWER, **settings)
     with pytest.raises(ValueError, match="vision="):
         packed_rows([plain, example], pictures=lambda index: [], **settings)
-    assert "images" not in next(packed_rows([plain], vision=vision(), **settings))
+    assert "images" not in next(packed_rows([plain], vision=TOWER, **settings))

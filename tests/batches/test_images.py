@@ -1,5 +1,7 @@
 """Pictures on their way to the model: the right size, and one for every image token."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,32 +30,29 @@ def test_a_photo_that_was_held_sideways_is_seen_upright():
 
 
 @pytest.mark.parametrize(
-    "picture, said",
+    "picture, message",
     [
         (Image.fromarray(np.full((8, 8), 300, np.uint16)), "more than 8 bits"),
         (Image.new("I", (8, 8), 70_000), "more than 8 bits"),
         (Image.new("F", (8, 8), 0.5), "more than 8 bits"),
         (np.zeros((3, 8, 8), np.uint8), "uint8"),
         (np.zeros((8, 8, 3)), "float64"),
-        (np.zeros((0, 8, 3), np.uint8), "no pixels"),
+        (np.zeros((0, 8, 3), np.uint8), "uint8"),
     ],
 )
-def test_what_is_no_picture_is_refused(picture, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_picture_is_refused(picture, message):
+    with pytest.raises(ValueError, match=message):
         images.fit(picture, 24)
 
 
-@pytest.mark.parametrize(
-    "tokens, said",
-    [
+def test_cut_images_are_refused():
+    for tokens, runs in (
         (SOFT[:-1], r"\[8\]"),
         ([*SOFT[:4], 3, *SOFT[:5]], r"\[4, 5\]"),  # nine in all, but in two pieces
         ([*PICTURE, *SOFT, *SOFT[:1]], r"\[9, 10\]"),
-    ],
-)
-def test_cut_images_are_refused(tokens, said):
-    with pytest.raises(ImageMismatch, match=f"Prompt 1 .*{said}"):
-        images.counts([PICTURE, tokens], SEES)
+    ):
+        with pytest.raises(ImageMismatch, match=f"Prompt 1 .*{runs}"):
+            images.counts([PICTURE, tokens], SEES)
 
 
 def mismatches():
@@ -68,12 +67,8 @@ def mismatches():
     mask = batch["prompt_mask"]
     return {
         "no pictures": (mask, None, r"Prompt 0 has .*pictures take \[\]"),
-        "too few": (
-            mask,
-            right[:, :1],
-            "Prompt 1 has images of .*pass one picture",
-        ),
-        "too many": (mask, too_many, "Prompt 0 has .*black ones after"),
+        "too few": (mask, right[:, :1], "Prompt 1 has images of .*pass one picture"),
+        "too many": (mask, too_many, "Prompt 0 has .*pass one picture"),
         "one for a text": (mask, beside_text, r"Prompt 2 has images of \[\]"),
         "a row missing": (mask, right[:2], "3 prompts, but 2 rows"),
         "a cut prompt": (cut, right, "Prompt 1 has runs"),
@@ -81,14 +76,13 @@ def mismatches():
     }
 
 
-@pytest.mark.parametrize("wrong", mismatches())
-def test_a_mismatch_is_refused_before_anything_is_computed(wrong):
-    mask, given, said = mismatches()[wrong]
-    with pytest.raises(ImageMismatch, match=said):
-        generate(
-            cached_model(), groups()[2]["prompt"], mask, KEYS,
-            max_tokens=2, eos_ids=(), images=given,
-        )  # fmt: skip
+def test_a_mismatch_is_refused_before_anything_is_computed():
+    for mask, shown, message in mismatches().values():
+        with pytest.raises(ImageMismatch, match=message):
+            generate(
+                cached_model(), groups()[2]["prompt"], mask, KEYS,
+                max_tokens=2, eos_ids=(), images=shown,
+            )  # fmt: skip
 
 
 TOKENIZER = train_tokenizer(["What is on the plate?", "I see an egg."], 300)
@@ -109,13 +103,11 @@ ROWS = [
 SHOWN = pictures(len(ROWS), 2, seed=5)
 
 
-def own(row):
+def pictures_of(row):
     return list(SHOWN[row["name"], : row["shown"]])
 
 
 def model():
-    import dataclasses
-
     names = "begin_token", "image_token", "end_token"
     vision = dataclasses.replace(SEES, **dict(zip(names, CONTROL, strict=True)))
     made = cached_model(vocab=len(TOKENIZER), layers=2)
@@ -123,7 +115,7 @@ def model():
     return made
 
 
-def source(pictures=own, **settings):
+def source(pictures=pictures_of, **settings):
     settings = {"batch": 3, "seed": 0, "buckets": (32, 56)} | settings
     vision = model().config.vision
     return prompt_batches.prompts(ROWS, TOKENIZER, pictures=pictures, vision=vision,
@@ -138,8 +130,8 @@ def test_prompts_come_with_their_own_pictures():
         for row, tokens, shown in zip(
             batch["rows"], batch["prompt"], batch["images"], strict=True
         ):
-            assert (tokens == CONTROL[1]).sum() == 9 * row["shown"]
             n = row["shown"]
+            assert (tokens == CONTROL[1]).sum() == 9 * n
             np.testing.assert_array_equal(shown[:n], SHOWN[row["name"], :n])
             assert not shown[n:].any()
     blind = [row for row in ROWS if not row["shown"]]

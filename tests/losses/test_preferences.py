@@ -39,121 +39,87 @@ def log_sigmoid(x):
     return -np.log1p(np.exp(-x))
 
 
-def by_hand(r, judge):
+def by_hand(r, compare):
     """(mean over the pairs with two answers of `judge(...)`, their number)."""
-    found = []
+    compared = []
     for p in range(len(r["mask"])):
         where = [np.flatnonzero(r["mask"][p, side]) for side in (0, 1)]
         if all(map(len, where)):
             new = [[r["new"][p, side, t] for t in where[side]] for side in (0, 1)]
             old = [[r["reference"][p, side, t] for t in where[side]] for side in (0, 1)]
-            found.append(judge(new, old))
-    return (np.mean(found) if found else 0.0), len(found)
+            compared.append(compare(new, old))
+    return (np.mean(compared) if compared else 0.0), len(compared)
 
 
-def dpo_by_hand(r, beta):
-    def judge(new, old):
+def dpo_by_hand(r, beta, imitate=0.0):
+    def compare(new, old):
         gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
-        return -log_sigmoid(beta * (gained[0] - gained[1]))
+        margin = beta * (gained[0] - gained[1])
+        return -log_sigmoid(margin) - imitate * np.mean(new[0])
 
-    return by_hand(r, judge)
-
-
-def imitating_dpo_by_hand(r, imitate):
-    def judge(new, old):
-        gained = [sum(a) - sum(b) for a, b in zip(new, old, strict=True)]
-        return -log_sigmoid(0.3 * (gained[0] - gained[1])) - imitate * np.mean(new[0])
-
-    return by_hand(r, judge)
+    return by_hand(r, compare)
 
 
 def orpo_by_hand(r, strength):
-    def judge(new, _):
+    def compare(new, _):
         p = [np.exp(np.mean(answer)) for answer in new]
         odds = [x / (1 - x) for x in p]
         prefers = log_sigmoid(np.log(odds[0] / odds[1]))
         return -np.log(p[0]) - strength * prefers
 
-    return by_hand(r, judge)
+    return by_hand(r, compare)
 
 
-@partial(jax.jit, static_argnames="beta")
-def dpo(new, r, beta=0.1):
-    return _slope(
-        lambda x: preferences.dpo_loss(x, r["reference"], r["mask"], beta=beta), new
-    )
+@partial(jax.jit, static_argnames=("name", "weight"))
+def slope(name, new, r, weight=0.1):
+    def loss(new):
+        if name == "orpo":
+            return preferences.orpo_loss(new, r["mask"], strength=weight)
+        how = {"beta": weight} if name == "dpo" else {"beta": 0.3, "imitate": weight}
+        return preferences.dpo_loss(new, r["reference"], r["mask"], **how)
 
-
-@partial(jax.jit, static_argnames="imitate")
-def imitating_dpo(new, r, imitate=0.2):
-    settings = {"beta": 0.3, "imitate": imitate}
-    return _slope(
-        lambda x: preferences.dpo_loss(x, r["reference"], r["mask"], **settings), new
-    )
-
-
-@partial(jax.jit, static_argnames="strength")
-def orpo(new, r, strength=0.1):
-    return _slope(lambda x: preferences.orpo_loss(x, r["mask"], strength=strength), new)
-
-
-def _slope(loss, new):
     (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(new)
     return value, metrics, gradient
 
 
-CASES = {
-    "dpo": (dpo, dpo_by_hand),
-    "imitating": (imitating_dpo, imitating_dpo_by_hand),
-    "orpo": (orpo, orpo_by_hand),
-}
-each = pytest.mark.parametrize("name", CASES)
+BY_HAND = {"dpo": dpo_by_hand, "orpo": orpo_by_hand}
+BY_HAND["imitating"] = lambda r, weight: dpo_by_hand(r, 0.3, weight)
+each = pytest.mark.parametrize("name", BY_HAND)
 
 
 @each
 @few
 @given(r=drawn, weight=weights)
-def test_loss_and_slope_are_those_of_the_equation(name, r, weight):
-    ours, reference = CASES[name]
-    value, metrics, gradient = ours(r["new"], r, weight)
-    expected, pairs = reference(r, weight)
+def test_loss_slope_and_metrics_are_those_of_the_equation(name, r, weight):
+    value, metrics, gradient = slope(name, r["new"], r, weight)
+    expected, pairs = BY_HAND[name](r, weight)
     same(value, expected, 1e-8)
-    assert metrics["weight"] == pairs
-    same(
-        gradient, slopes(lambda x: reference(r | {"new": x}, weight)[0], r["new"]), 1e-6
-    )
+    assert metrics["weight"] == pairs and 0 <= metrics["pair/ranked"] <= 1
 
+    def moved(new):
+        return BY_HAND[name](r | {"new": new}, weight)[0]
 
-@each
-@few
-@given(r=drawn)
-def test_what_is_said_of_the_pairs_is_a_mean_over_them(name, r):
-    _, metrics, _ = CASES[name][0](r["new"], r)
+    same(gradient, slopes(moved, r["new"]), 1e-6)
     for side, what in enumerate(("chosen", "rejected")):
         expected, _ = by_hand(r, lambda new, _, side=side: sum(new[side]))
         same(metrics[f"pair/{what}"], expected, 1e-9)
-    assert 0 <= metrics["pair/ranked"] <= 1
 
 
 @each
 @few
 @given(r=drawn)
 def test_what_the_mask_leaves_out_has_no_say(name, r):
-    ours = CASES[name][0]
     off = r["mask"] == 0
     changed = {what: np.where(off, np.nan, r[what]) for what in ("new", "reference")}
-    value, metrics, gradient = ours(r["new"], r)
-    other, others, same_gradient = ours(changed["new"], r | changed)
-    same(value, other)
-    same(gradient, same_gradient)
-    assert (np.asarray(gradient)[off] == 0).all()
-    same(metrics["pair/margin"], others["pair/margin"])
+    clean = slope(name, r["new"], r)
+    jax.tree.map(same, slope(name, changed["new"], r | changed), clean)
+    assert (np.asarray(clean[2])[off] == 0).all()
 
 
 def test_dpo_starts_at_the_logarithm_of_two_and_pulls_the_answers_apart():
     r = sampled(1)
     r["mask"][:] = 1
-    value, metrics, gradient = dpo(r["reference"], r, 0.4)
+    value, metrics, gradient = slope("dpo", r["reference"], r, 0.4)
     same(value, np.log(2))
     assert metrics["pair/margin"] == 0 == metrics["pair/ranked"]
     same(gradient[:, 0], -0.4 / 2 / 3)  # every token of an answer alike
@@ -182,10 +148,10 @@ def test_dpo_of_three_judges_of_four_is_best_where_its_margin_is_the_log_of_thre
         logprobs, mask = four_judges(start + jnp.array([1.0, 0.0]) * shift)
         return preferences.dpo_loss(logprobs, reference, mask, beta=beta)[0]
 
-    slope = jax.jit(jax.grad(loss))
+    rises = jax.jit(jax.grad(loss))
     best = np.log(3) / beta
-    same(slope(best), 0.0)
-    assert slope(0.9 * best) < -1e-4 * beta and slope(1.1 * best) > 1e-4 * beta
+    same(rises(best), 0.0)
+    assert rises(0.9 * best) < -1e-4 * beta and rises(1.1 * best) > 1e-4 * beta
     same(loss(best), -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
 
 
@@ -206,9 +172,9 @@ def test_orpo_of_three_judges_of_four_is_best_where_its_equation_says(strength):
         logprobs, mask = four_judges(jnp.array([1.0, 0.0]) * z)
         return preferences.orpo_loss(logprobs, mask, strength=strength)[0]
 
-    slope = jax.jit(jax.grad(loss))
-    same(slope(low), 0.0, 1e-8)
-    assert slope(0.9 * low) < -1e-3 and slope(1.1 * low) > 1e-3
+    rises = jax.jit(jax.grad(loss))
+    same(rises(low), 0.0, 1e-8)
+    assert rises(0.9 * low) < -1e-3 and rises(1.1 * low) > 1e-3
     assert np.log(3) / 2 < low <= np.log(3) + 1e-9
 
 
@@ -226,41 +192,32 @@ def test_long_answers_of_bfloat16_are_summed_in_float32():
     logprobs[:, 1] *= 1.01
     half = jnp.asarray(logprobs, jnp.bfloat16)
     exact = np.asarray(half, np.float64).sum(axis=-1)
-    found = preferences.answer_sums(half, np.ones(half.shape))
-    assert found.dtype == jnp.float32
-    same(found, exact, 1e-5)
+    sums = preferences.answer_sums(half, np.ones(half.shape))
+    assert sums.dtype == jnp.float32
+    same(sums, exact, 1e-5)
 
 
 @each
 def test_pieces_combined_by_weight_are_the_whole(name):
     r = sampled(5, pairs=6)
-    whole, metrics, _ = CASES[name][0](r["new"], r)
-    pieces = [
-        CASES[name][0](piece["new"], piece)
-        for piece in ({what: x[i : i + 2] for what, x in r.items()} for i in (0, 2, 4))
-    ]
-    counts = [float(said["weight"]) for _, said, _ in pieces]
+    whole, metrics, _ = slope(name, r["new"], r)
+    pieces = [{what: x[i : i + 2] for what, x in r.items()} for i in (0, 2, 4)]
+    parts = [slope(name, piece["new"], piece) for piece in pieces]
+    counts = [float(part[1]["weight"]) for part in parts]
     assert sum(counts) == metrics["weight"] > 0
-    same(
-        whole,
-        sum(c * v for c, (v, *_) in zip(counts, pieces, strict=True)) / sum(counts),
-    )
+    same(whole, np.dot(counts, [part[0] for part in parts]) / sum(counts))
 
 
 def test_what_is_no_pair_is_refused():
-    three = np.zeros((2, 3, 4))
-    for loss in (
-        lambda x: preferences.dpo_loss(x, x, x),
-        lambda x: preferences.orpo_loss(x, x),
+    three, pair = np.zeros((2, 3, 4)), np.zeros((2, 2, 4))
+    dpo, orpo = preferences.dpo_loss, preferences.orpo_loss
+    for call, message in (
+        (lambda: dpo(three, three, three), r"\(2, 3, 4\).*chosen answer first"),
+        (lambda: orpo(three, three), r"\(2, 3, 4\).*chosen answer first"),
+        (lambda: dpo(pair, three, pair), "mask entry per token"),
+        (lambda: dpo(pair, pair, pair, beta=0), "beta=0"),
+        (lambda: dpo(pair, pair, pair, imitate=-1), "imitate=-1"),
+        (lambda: orpo(pair, pair, strength=-1), "strength=-1"),
     ):
-        with pytest.raises(ValueError, match=r"\(2, 3, 4\).*chosen answer first"):
-            loss(three)
-    pair = np.zeros((2, 2, 4))
-    with pytest.raises(ValueError, match="mask entry per token"):
-        preferences.dpo_loss(pair, three, pair)
-    with pytest.raises(ValueError, match="beta=0"):
-        preferences.dpo_loss(pair, pair, pair, beta=0)
-    with pytest.raises(ValueError, match="imitate=-1"):
-        preferences.dpo_loss(pair, pair, pair, imitate=-1)
-    with pytest.raises(ValueError, match="strength=-1"):
-        preferences.orpo_loss(pair, pair, strength=-1)
+        with pytest.raises(ValueError, match=message):
+            call()

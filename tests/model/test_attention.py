@@ -41,14 +41,11 @@ def plain(query, pieces, masks):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bound"), [(jnp.float32, 3e-6), (jnp.bfloat16, 0.03)]
-)
-@pytest.mark.parametrize(
-    ("lengths", "shared", "T"),
+    ("lengths", "shared", "T", "dtype", "bound"),
     [
-        ((7,), (False,), 7),
-        ((5, 4, 3), (True, False, False), 1),
-        ((9, 6), (True, False), 6),
+        ((7,), (False,), 7, jnp.bfloat16, 0.03),
+        ((5, 4, 3), (True, False, False), 1, jnp.float32, 3e-6),
+        ((9, 6), (True, False), 6, jnp.float32, 3e-6),
     ],
 )
 def test_values_and_slopes_are_those_of_a_plain_softmax(
@@ -63,10 +60,10 @@ def test_values_and_slopes_are_those_of_a_plain_softmax(
         )
         return out, backward(pull)
 
-    found = jax.jit(with_slopes, static_argnums=0)(attention.attend, query, pieces)
+    mixed = jax.jit(with_slopes, static_argnums=0)(attention.attend, query, pieces)
     wide = jax.tree.map(lambda x: x.astype(jnp.float32), (query, pieces))
     expected = jax.jit(with_slopes, static_argnums=0)(plain, *wide)
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (mixed, expected)), strict=True):
         largest = float(jnp.abs(other).max())
         one = np.asarray(one, np.float32)
         np.testing.assert_allclose(one, other, atol=bound * largest)
@@ -81,8 +78,8 @@ def test_pieces_side_by_side_say_what_each_on_its_own_says(T, monkeypatch):
     expected = plain(query, pieces, masks)
     for joined in (1, 10**6):
         monkeypatch.setattr(attention, "JOINED", joined)
-        found = jax.jit(attention.attend_causally)(query, pieces, masks)
-        np.testing.assert_allclose(found, expected, atol=3e-6)
+        mixed = jax.jit(attention.attend_causally)(query, pieces, masks)
+        np.testing.assert_allclose(mixed, expected, atol=3e-6)
 
 
 @pytest.mark.parametrize("T", [1, attention.JOINED])
@@ -91,10 +88,10 @@ def test_a_column_of_ones_that_values_keep_sums_weights_up(T):
     query, pieces, masks = case((7, 12), (True, False), T, jnp.float32)
     (keys, values), there = pieces[1], slice(4, 6)
     new = keys[..., :2] + 1, values[..., :2, :] + 1
-    kept = [(k, attention.summing(v, H)) for k, v in pieces]
-    kept[1] = attention.write_kv(kept[1], new, there.start)
+    cached = [(k, attention.summing(v, H)) for k, v in pieces]
+    cached[1] = attention.write_kv(cached[1], new, there.start)
     keys = keys.at[..., there].set(new[0])
     pieces[1] = keys, values.at[..., there, :].set(new[1])
-    assert kept[1][1].shape[-1] == H + 1
-    found = jax.jit(attention.attend)(query, kept, masks)
-    np.testing.assert_allclose(found, plain(query, pieces, masks), atol=3e-6)
+    assert cached[1][1].shape[-1] == H + 1
+    mixed = jax.jit(attention.attend)(query, cached, masks)
+    np.testing.assert_allclose(mixed, plain(query, pieces, masks), atol=3e-6)

@@ -9,13 +9,12 @@ import pathlib
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 from safetensors.numpy import load_file, save_file
 from tiny_vision import forward, see
 
 from helpers.batches import images
 from helpers.generation import sampling
-from helpers.model import vision_config, weights
+from helpers.model import weights
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "gemma4_vision"
 STORED = dict(np.load(GOLDEN / "vision.npz"))
@@ -65,33 +64,6 @@ def test_greedy_answers_are_those_of_transformers(model):
     alike = np.cumsum(ours == model.config.vision.image_token, axis=1) == 0
     assert alike.sum() >= 46
     np.testing.assert_array_equal(ours[alike], greedy[alike])
-
-
-@pytest.mark.parametrize(
-    "shape", ["wide", "tall", "grey", "small", "narrow", "large", "same"]
-)
-def test_patches_are_those_of_the_image_processor(shape, model):
-    """Run here, on this Pillow: 12 and 13 resize by up to 3 steps of 255 apart."""
-    module = pytest.importorskip(
-        "transformers.models.gemma4.image_processing_pil_gemma4"
-    )
-    processor = module.Gemma4ImageProcessorPil.from_pretrained(GOLDEN)
-    vision, picture = model.config.vision, STORED[f"picture_{shape}"]
-    strip = images.fit_whole(picture, vision)
-    out = processor(Image.fromarray(picture), return_tensors="np")
-    places, theirs = out["image_position_ids"][0], out["pixel_values"][0]
-    np.testing.assert_array_equal(places, STORED[f"places_{shape}"])
-    there = places[:, 0] >= 0
-    columns, rows = (places[there].max(axis=0) + 1) // vision.pool
-    assert vision_config.grids(strip).tolist() == [columns, rows]
-    side, patch = vision.side, vision.patch
-    squares = strip[side:].reshape(-1, side, side, 3)
-    whole = squares[: rows * columns].reshape(rows, columns, side, side, 3)
-    whole = whole.swapaxes(1, 2).reshape(rows * side, columns * side, 3)
-    for (column, row), pixels in zip(places[there], theirs[there], strict=True):
-        top, left = row * patch, column * patch
-        ours = whole[top : top + patch, left : left + patch].reshape(-1) / 255
-        np.testing.assert_allclose(ours, pixels, atol=1 / 255 + 1e-6)
 
 
 def test_a_folder_comes_back_and_its_audio_tower_is_named(model, tmp_path, capsys):

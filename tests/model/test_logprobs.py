@@ -46,21 +46,21 @@ def ours(hidden, table, targets, weights, chunk, train_table):
     """The same four, in chunks; without a slope of the table unless it is trained."""
 
     def total(hidden, table):
-        found = logprobs.in_chunks(of_targets, table, None, (hidden, targets), chunk)
-        return (weights * found[0]).sum() + 0 * found[1].sum(), found
+        values = logprobs.in_chunks(of_targets, table, None, (hidden, targets), chunk)
+        return (weights * values[0]).sum() + 0 * values[1].sum(), values
 
-    moved = (0, 1) if train_table else 0
-    slopes, found = jax.grad(total, moved, has_aux=True)(hidden, table)
-    return *found, *(slopes if train_table else (slopes, None))
+    moved = (0, 1) if train_table else (0,)
+    slopes, values = jax.grad(total, moved, has_aux=True)(hidden, table)
+    return *values, *slopes
 
 
 @pytest.mark.parametrize("train_table", [False, True])
-@pytest.mark.parametrize("chunk", [1, 4, 11, 100])
+@pytest.mark.parametrize("chunk", [1, 4, 100])
 def test_values_and_slopes_are_those_of_the_transcription(chunk, train_table):
     """Chunks that divide the tokens and that do not; the table frozen, and trained."""
     expected = truth(*case())
-    found = ours(*case(), chunk, train_table)
-    for x, y in zip(found[: 3 + train_table], expected, strict=False):
+    values = ours(*case(), chunk, train_table)
+    for x, y in zip(values, expected, strict=False):
         np.testing.assert_allclose(x, y, atol=2e-6)
 
 
@@ -70,16 +70,16 @@ def test_capped_scores_have_the_values_and_slopes_of_the_transcription(softcap, 
     hidden, table, targets, weights = case(size=size)
 
     @jax.jit
-    def found(hidden, table):
+    def capped(hidden, table):
         def total(hidden, table):
-            found = logprobs.chosen_logprobs(hidden, table, targets, softcap)
-            return (weights * found[0]).sum(), found
+            values = logprobs.chosen_logprobs(hidden, table, targets, softcap)
+            return (weights * values[0]).sum(), values
 
-        slopes, found = jax.grad(total, (0, 1), has_aux=True)(hidden, table)
-        return *found, *slopes
+        slopes, values = jax.grad(total, (0, 1), has_aux=True)(hidden, table)
+        return *values, *slopes
 
     expected = truth(hidden, table, targets, weights, softcap)
-    for x, y in zip(found(hidden, table), expected, strict=True):
+    for x, y in zip(capped(hidden, table), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-5)
     scores = logprobs.logits(hidden, table, softcap)
     assert np.abs(scores).max() <= softcap
@@ -127,8 +127,7 @@ DIVERGENCES = {
 }
 
 
-@pytest.mark.parametrize("softcap", [0.0, 2.0])
-@pytest.mark.parametrize("train_table", [False, True])
+@pytest.mark.parametrize("softcap, train_table", [(0.0, False), (2.0, True)])
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap):
     """From a teacher of another width: the equation, and its central differences."""
@@ -146,11 +145,11 @@ def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap)
 
     def total(hidden, table):
         given = hidden, wise, targets
-        found = logprobs.in_chunks(compare, table, wise_table, given, 4)
-        return (weights * found[0]).sum(), found
+        values = logprobs.in_chunks(compare, table, wise_table, given, 4)
+        return (weights * values[0]).sum(), values
 
-    moved = (0, 1) if train_table else 0
-    slopes, found = jax.jit(jax.grad(total, moved, has_aux=True))(hidden, table)
+    moved = (0, 1) if train_table else (0,)
+    slopes, values = jax.jit(jax.grad(total, moved, has_aux=True))(hidden, table)
 
     def softmax(hidden, table):
         scores = hidden @ table.T
@@ -167,10 +166,10 @@ def test_a_divergence_of_all_words_has_its_slope_too(name, train_table, softcap)
     def exact(hidden, table):
         return equation(softmax(hidden, table), teacher).sum(axis=1)
 
-    np.testing.assert_allclose(found[0], exact(*at), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(values[0], exact(*at), rtol=1e-5, atol=1e-6)
     chosen = np.log(softmax(*at)[np.arange(N), targets])
-    np.testing.assert_allclose(found[1], chosen, rtol=1e-5)
-    for i, slope in enumerate(slopes if train_table else (slopes,)):
+    np.testing.assert_allclose(values[1], chosen, rtol=1e-5)
+    for i, slope in enumerate(slopes):
         direction = rng.normal(size=at[i].shape)
         ends = [[*at], [*at]]
         for end, step in zip(ends, (1e-5, -1e-5), strict=True):

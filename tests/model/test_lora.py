@@ -1,7 +1,6 @@
 """LoRA: an adapted model against plain matrices, its base untouched, its folder."""
 
 import contextlib
-import functools
 import json
 import re
 
@@ -15,10 +14,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from small_disk import disk_of
 from test_model import forward
-from tiny_models import FAMILIES, adapted, cached_model, flat_batch, texts
+from tiny_models import Same, adapted, cached_model, flat_batch, texts
 from tiny_models import model as make
 
-from helpers.batches import BatchSource
 from helpers.model import lora, quantized, weights
 from helpers.model.weights import WeightsError
 from helpers.training import objectives, optimizers
@@ -37,7 +35,7 @@ def trained(family="gemma3_text", **settings):
     return adapted(cached_model(family), **settings)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
 def test_fresh_adapters_change_nothing_and_merged_ones_the_same(family):
     base = cached_model(family)
     np.testing.assert_allclose(logits(lora.add(base, 2)), logits(base), atol=1e-5)
@@ -58,8 +56,8 @@ def test_the_merged_matrix_is_base_plus_scaled_product():
         expected = expected + 12 / 3 * np.stack(
             [x @ y for x, y in zip(a, b, strict=True)]
         )
-        found = getattr(merged.layers, name)[...]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        joined = getattr(merged.layers, name)[...]
+        np.testing.assert_allclose(joined, expected, atol=1e-5)
     np.testing.assert_array_equal(merged.layers.up[...], cached_model().layers.up[...])
 
 
@@ -67,39 +65,27 @@ def test_training_moves_the_adapters_only_and_base_arrays_are_shared():
     base = cached_model()
     before = jax.tree.map(np.array, nnx.to_pure_dict(nnx.state(base)))
     model = lora.add(base, 2, targets=lora.ATTENTION)
-    batch = {name: x[:, :] for name, x in flat_batch(TOKENS.tolist()).items()}
-
-    class Source(BatchSource):
-        metrics, samples = {}, []
-
-        def __next__(self):
-            return batch
-
-        def get_state(self):
-            return {}
-
+    batch = flat_batch(TOKENS.tolist())
     trainer = Trainer(model, objectives.sft(), optimizers.adamw(1e-2), log=False)
-    table = trainer.fit(Source(), steps=20)
+    table = trainer.fit(Same(batch), steps=20)
     assert table[-1]["loss"] < 0.8 * table[0]["loss"]
     trained_count = sum(x.size for x in jax.tree.leaves(trainer.state.params))
     moments = [x for x in jax.tree.leaves(trainer.state.opt_state) if x.ndim]
     assert sum(x.size for x in moments) == 2 * trained_count
-    assert trained_count == sum(
-        np.prod(w.shape[:1]) * 2 * (w.shape[1] + w.shape[2])
-        for w in (base.layers.q, base.layers.k, base.layers.v, base.layers.o)
-    )
+    layers = base.layers
+    shapes = [w.shape for w in (layers.q, layers.k, layers.v, layers.o)]
+    assert trained_count == sum(L * 2 * (rows + out) for L, rows, out in shapes)
     after = nnx.to_pure_dict(nnx.state(lora.remove(model)))
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.parametrize(
-    ("family", "kind"), zip(FAMILIES[1:], quantized.KINDS, strict=False)
-)
-def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(
-    family, kind
-):
-    """Of the largest of its column, which is a block here; the scale's step besides."""
-    base = cached_model(family)
+@pytest.mark.parametrize("kind", quantized.KINDS)
+def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(kind):
+    """Of the largest of its column, which is a block here; the scale's step besides.
+
+    Quantized before or after adapters are added, the model is the same.
+    """
+    base = cached_model("llama")
     small = lora.quantize(base, kind)
     share, dtype = (1 / 254, "int8") if kind == "int8" else (0.152, "uint8")
     for name in lora.ATTENTION + lora.MLP:
@@ -113,18 +99,15 @@ def test_a_quantized_matrix_is_off_by_at_most_half_a_step_and_takes_adapters(
     gap = np.abs(logits(small) - logits(base))
     most = 0.1 if kind == "int8" else 1
     assert 0 < gap.max() < most * np.abs(logits(base)).max()
-    adapted = lora.add(small, 2)
-    np.testing.assert_allclose(logits(adapted), logits(small), atol=1e-5)
-    assert not [
-        p for p, _ in nnx.to_flat_state(nnx.state(adapted, nnx.Param)) if "q" in p
-    ]
+    before, after = adapted(small), lora.quantize(trained("llama"), kind)
+    np.testing.assert_allclose(logits(before), logits(after), atol=1e-5)
+    paths = [p for p, _ in nnx.to_flat_state(nnx.state(before, nnx.Param))]
+    assert not [path for path in paths if "q" in path]
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [("int8", jnp.bfloat16), ("nf4 double", jnp.float32)]
-)
-def test_adapters_learn_beside_codes_as_beside_what_they_stand_for(kind, dtype):
-    small = lora.quantize(make("qwen2", dtype=dtype), kind)
+@pytest.mark.parametrize("kind", ["int8"])
+def test_adapters_learn_beside_codes_as_beside_what_they_stand_for(kind):
+    small = lora.quantize(make("qwen2", dtype=jnp.bfloat16), kind)
     small.activations = "float32"
     plain = lora.merge(small)
     for name in lora.ATTENTION + lora.MLP:  # as the decoded matrices are
@@ -156,16 +139,7 @@ def test_the_folder_is_what_peft_documents(tmp_path):
     assert len(tensors) == 2 * 2 * model.config.layers
 
 
-@pytest.mark.parametrize(
-    "base",
-    [
-        "google/gemma-4-E2B-it",
-        "google/gemma-4-E2B",
-        "me/mine",
-        "with towers",
-        "of texts",
-    ],
-)
+@pytest.mark.parametrize("base", ["google/gemma-4-E2B-it", "with towers", "of texts"])
 def test_adapters_of_a_text_half_are_named_as_in_the_base_that_transformers_opens(
     base, tmp_path
 ):
@@ -173,8 +147,8 @@ def test_adapters_of_a_text_half_are_named_as_in_the_base_that_transformers_open
     model = trained("gemma4_text")
     if base.startswith("with"):
         (tmp_path / "base").mkdir()
-        said = {"model_type": "gemma4", "text_config": {}}
-        (tmp_path / "base" / "config.json").write_text(json.dumps(said))
+        config = {"model_type": "gemma4", "text_config": {}}
+        (tmp_path / "base" / "config.json").write_text(json.dumps(config))
         base = tmp_path / "base"
     elif base.startswith("of"):
         base = tmp_path / "base"
@@ -221,7 +195,7 @@ def test_what_is_trainable_is_the_adapters_or_every_float_that_is_no_scale(kind)
 
 @pytest.mark.parametrize(
     ("kind", "stored"),
-    [("llama", None), ("llama", "int8"), ("bfloat16", "nf4"), ("seeing", None)],
+    [("llama", None), ("bfloat16", "nf4"), ("seeing", None)],
 )
 def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     """By PEFT's formula, W + lora_alpha / r · B A, on the base that is saved beside."""
@@ -232,8 +206,8 @@ def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     }[kind]()
     model = lora.quantize(base, stored) if stored else base
     model = adapted(model, targets=("v", "down"))
-    said = pytest.warns(UserWarning, match=f"beside {stored} .*base that they fit")
-    with said if stored else contextlib.nullcontext():
+    warned = pytest.warns(UserWarning, match=f"beside {stored} .*base that they fit")
+    with warned if stored else contextlib.nullcontext():
         lora.save(model, tmp_path / "adapters")
     weights.save(lora.remove(model), tmp_path / "base")
     weights.save(model, tmp_path / "merged")
@@ -241,21 +215,23 @@ def test_the_folder_beside_its_base_is_the_merged_model(kind, stored, tmp_path):
     with safe_open(path, "numpy") as file:
         assert file.metadata().get("base") == quantized.KINDS.get(stored)
     settings = json.loads((path.parent / "adapter_config.json").read_text())
-    found = {
+    tensors = {
         name.removeprefix("base_model.model."): x for name, x in load_file(path).items()
     }
     expected, merged = (
         load_file(tmp_path / name / "model.safetensors") for name in ("base", "merged")
     )
-    for name in [name for name in found if "lora_A" in name]:
-        a, b = found[name], found[name.replace("lora_A", "lora_B")]
+    for name in [name for name in tensors if "lora_A" in name]:
+        a, b = tensors[name], tensors[name.replace("lora_A", "lora_B")]
         assert a.dtype == b.dtype == np.float32
-        name = name.removeprefix("base_model.model.").replace("lora_A.", "")
+        name = name.replace("lora_A.", "")
         if kind == "seeing":  # inside the model it has another name than in its folder
             name = name.replace("model.language_model", "language_model.model")
         change = settings["lora_alpha"] / settings["r"] * (b @ a)
         expected[name] = expected[name].astype(np.float32) + change
-    assert len(found) == 2 * 2 * base.config.layers and expected.keys() == merged.keys()
+    assert (
+        len(tensors) == 2 * 2 * base.config.layers and expected.keys() == merged.keys()
+    )
     # In bfloat16 the saved base is rounded, and so is the merged model.
     tolerance = dict.fromkeys(("rtol", "atol"), 1 / 128 if kind == "bfloat16" else 1e-5)
     for name, x in merged.items():
@@ -273,44 +249,36 @@ def test_adapters_of_a_folder_are_there_whole_or_not_at_all(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("kind", quantized.KINDS)
-def test_adapters_and_codes_come_in_either_order(kind):
-    first, then = lora.quantize(cached_model("llama"), kind), trained("llama")
-    one, other = logits(adapted(first)), logits(lora.quantize(then, kind))
-    np.testing.assert_allclose(one, other, atol=1e-5)
-    assert np.abs(one - logits(then)).max() > 1e-3
-
-
 def test_what_cannot_be_adapted_is_said():
-    with pytest.raises(ValueError, match=r"\['embed'\]"):
-        lora.add(cached_model(), 2, targets=("q", "embed"))
-    for wrong in {"alpha": np.inf}, {"targets": ()}:
-        with pytest.raises(ValueError, match="nothing could be learned"):
-            lora.add(cached_model(), 2, **wrong)
-    with pytest.raises(ValueError, match="rank=.*: pass a whole number from 1"):
-        lora.add(cached_model(), 0)
-    with pytest.raises(ValueError, match="adapters on q, up already.*lora.merge"):
-        lora.add(trained(targets=("up", "q")), 2, targets=("v",))
-    with pytest.raises(ValueError, match="int8 already.*scales would be lost"):
-        lora.quantize(lora.quantize(cached_model(), "int8"), "nf4")
-    with pytest.raises(ValueError, match="'int4'. Choose of int8, nf4, nf4 double"):
-        lora.quantize(cached_model(), "int4")
+    base, small = cached_model(), lora.quantize(cached_model(), "int8")
+    for call, message in (
+        (
+            lambda: lora.add(base, 2, targets=("q", "embed")),
+            r"\['embed', 'q'\].*'down'",
+        ),
+        (lambda: lora.add(base, 2, targets=()), "choose of"),
+        (lambda: lora.add(base, 2, alpha=0), "alpha=0"),
+        (lambda: lora.add(base, 0), "rank=.*: pass a whole number from 1"),
+        (lambda: lora.add(trained(targets=("up", "q")), 2), "on q, up already.*merge"),
+        (lambda: lora.quantize(small, "nf4"), "int8 already.*scales would be lost"),
+        (lambda: lora.quantize(base, "int4"), "'int4'. Choose of int8, nf4, nf4 doub"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
-def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path):
-    lora.save(trained(), tmp_path, base="org/one")
-    assert lora.load(cached_model(), tmp_path, base="org/one").layers.adapters
-    assert lora.load(cached_model(), tmp_path).layers.adapters
-    with pytest.raises(WeightsError, match="trained on org/one, not on org/another"):
-        lora.load(cached_model(), tmp_path, base="org/another")
-
-
-def test_a_base_that_is_a_folder_goes_by_its_place(tmp_path, monkeypatch):
-    (tmp_path / "base").mkdir()
-    (tmp_path / "other").mkdir()
-    lora.save(trained(), tmp_path / "adapters", base=str(tmp_path / "base"))
-    monkeypatch.chdir(tmp_path)
-    load = functools.partial(lora.load, cached_model(), tmp_path / "adapters")
-    assert load(base="base").layers.adapters
-    with pytest.raises(WeightsError, match="were trained on"):
-        load(base="other")
+def test_adapters_of_another_base_are_refused_where_it_is_named(tmp_path, monkeypatch):
+    """A base that is a folder goes by its place."""
+    for base, same, other in (
+        ("org/one", "org/one", "org/other"),
+        (str(tmp_path / "base"), "base", "other"),
+    ):
+        for name in ("base", "other", "adapters"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "adapters"
+        lora.save(trained(), folder, base=base)
+        for right in (same, None):
+            assert lora.load(cached_model(), folder, base=right).layers.adapters
+        with pytest.raises(WeightsError, match="trained on .*, not on .*other"):
+            lora.load(cached_model(), folder, base=other)

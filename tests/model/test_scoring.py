@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import naive_decoder
 import numpy as np
 import pytest
+import traced
 from flax import nnx
 from tiny_models import (
     VOCAB,
@@ -19,12 +20,10 @@ from tiny_models import (
     tensors,
     texts,
 )
+from tiny_models import model as make
 
 from helpers.model.ops import REMAT
-from helpers.model.scoring import (
-    hidden_targets_mask,
-    token_logprobs,
-)
+from helpers.model.scoring import hidden_targets_mask, token_logprobs
 
 PROMPTS, COMPLETIONS = random_groups()
 PAIRS = [
@@ -73,7 +72,7 @@ def weight_of(batch):
 SLOW = [pytest.param(shape, marks=pytest.mark.slow) for shape in gemma4_shapes.NAMED]
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *SLOW])
+@pytest.mark.parametrize("family", ["gemma3_text", *SLOW])
 def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
     """Prompts and answers of unequal length; the entropy of each prediction too."""
     truth, hf = cached_tensors(family)
@@ -87,7 +86,7 @@ def test_every_answer_scores_as_its_text_in_a_plain_transcription(family):
         np.testing.assert_allclose(entropy[p, g, : len(at)], spread, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *SLOW])
+@pytest.mark.parametrize("family", ["gemma3_text", *SLOW])
 def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_answer(
     family,
 ):
@@ -95,8 +94,8 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     rows = flat_batch([text for _, _, text in PAIRS])
     weight = np.zeros((len(PAIRS), 1, rows["tokens"].shape[1] - 1), np.float32)
     for row, (p, g, text) in enumerate(PAIRS):
-        own = len(text) - len(PROMPTS[p])
-        weight[row, 0, len(text) - 1 - own : len(text) - 1] = WEIGHT[p, g, :own]
+        size = len(text) - len(PROMPTS[p])
+        weight[row, 0, len(text) - 1 - size : len(text) - 1] = WEIGHT[p, g, :size]
     model = cached_model(family)
     value, ours = gradient(model, groups, weight_of(groups))
     expected, theirs = gradient(model, rows, weight)
@@ -105,7 +104,7 @@ def test_a_prompt_computed_once_gives_the_gradient_of_computing_it_for_every_ans
     assert_same_gradient(ours, theirs, 2e-4 if "gemma4" in family else 2e-5)
 
 
-@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", *gemma4_shapes.NAMED])
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2", "gemma4_text"])
 def test_the_gradient_is_the_slope_of_the_transcription(family):
     """Along a random direction through all weights, by central differences, float64."""
     model, (truth, hf) = cached_model(family), cached_tensors(family)
@@ -130,25 +129,14 @@ def test_the_gradient_is_the_slope_of_the_transcription(family):
     assert abs(expected) > 0.1 * size
 
 
-def test_padding_changes_neither_values_nor_gradients():
-    """A larger bucket, a larger budget, other ids in the padding: all the same."""
+def test_neither_padding_nor_chunks_change_values_or_gradients():
+    """A larger bucket and budget, other ids in the padding; 72 tokens, 5 at a time."""
     model = cached_model()
     tight = group_batch(PROMPTS, COMPLETIONS)
     loose = group_batch(PROMPTS, COMPLETIONS, bucket=16, budget=12, garbage=11)
     value, ours = gradient(model, tight, weight_of(tight))
-    other, theirs = gradient(model, loose, weight_of(loose))
+    other, theirs = gradient(model, loose, weight_of(loose), 5)
     np.testing.assert_allclose(value, other, rtol=1e-5)
-    assert_same_gradient(ours, theirs)
-
-
-@pytest.mark.parametrize("chunk", [1, 5, 14])
-def test_chunks_of_any_size_give_the_same_values_and_gradients(chunk):
-    """42 tokens in chunks that divide them, and in chunks that do not."""
-    model, groups = cached_model(), group_batch(PROMPTS, COMPLETIONS)
-    assert groups["completion"].size == 42
-    value, ours = gradient(model, groups, weight_of(groups), chunk)
-    expected, theirs = gradient(model, groups, weight_of(groups))
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
     assert_same_gradient(ours, theirs)
 
 
@@ -156,23 +144,12 @@ def test_logits_of_more_than_a_chunk_never_exist():
     """Neither in the forward nor in the backward pass, by reading the program."""
     graph, state = nnx.split(cached_model())
     groups, chunk = group_batch(PROMPTS, COMPLETIONS), 6
-    traced = jax.make_jaxpr(
+    program = jax.make_jaxpr(
         lambda state: _gradient(graph, state, groups, weight_of(groups), chunk)
     )(state)
-    sizes = [shape for shape in _shapes(traced.jaxpr) if shape[-1:] == (VOCAB,)]
-    assert max(int(np.prod(shape)) for shape in sizes) == chunk * VOCAB
-
-
-def _shapes(jaxpr):
-    """Shapes of everything a program computes, inner programs included."""
-    for equation in jaxpr.eqns:
-        yield from (variable.aval.shape for variable in equation.outvars)
-        for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
-        ):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from _shapes(inner)
+    computed = [x.aval for each, _ in traced.equations(program) for x in each.outvars]
+    sizes = [x.size for x in computed if x.shape[-1:] == (VOCAB,)]
+    assert max(sizes) == chunk * VOCAB
 
 
 def test_packed_rows_predict_each_target_from_its_own_example():
@@ -196,10 +173,11 @@ def test_packed_rows_predict_each_target_from_its_own_example():
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("remat", REMAT)
-def test_what_is_recomputed_changes_memory_and_not_the_gradient(remat):
-    model, groups = cached_model("qwen3"), group_batch(PROMPTS, COMPLETIONS)
-    other = nnx.merge(*nnx.split(model))
-    other.remat = remat
-    ours, expected = (gradient(m, groups, weight_of(groups))[1] for m in (other, model))
-    assert_same_gradient(ours, expected)
+def test_what_is_recomputed_changes_memory_and_not_the_gradient():
+    groups, gradients = group_batch(PROMPTS, COMPLETIONS), []
+    for remat in REMAT:
+        model = make("qwen3", layers=1)
+        model.remat = remat
+        gradients.append(gradient(model, groups, weight_of(groups))[1])
+    for other in gradients[1:]:
+        assert_same_gradient(other, gradients[0])

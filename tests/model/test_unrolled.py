@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny_models
 from flax import nnx
-from tiny_models import FAMILIES, VOCAB
+from tiny_models import VOCAB
 
 from helpers.generation.sampling import append, generate, row_keys
 from helpers.model import lora
@@ -24,11 +24,11 @@ def tokens(seed, *shape):
 
 
 def pieces(model):
-    """What was said before: a prompt that a group shares, then own tokens."""
+    """What came before: a prompt that a group shares, then tokens of each answer."""
     positions = jnp.broadcast_to(jnp.arange(SEEN), (P, G, SEEN))
     _, prefix = model(tokens(0, P, 1, SEEN), positions[:, :1])
-    _, own = model(tokens(1, P, G, 2), positions[..., :2] + SEEN, earlier=(prefix,))
-    return prefix, own
+    _, rest = model(tokens(1, P, G, 2), positions[..., :2] + SEEN, earlier=(prefix,))
+    return prefix, rest
 
 
 def with_room(kv, room):
@@ -43,27 +43,26 @@ def with_room(kv, room):
     return KV(*(wider(a, x, y) for x, (a, y) in zip(kv, fillings, strict=True)))
 
 
-@pytest.mark.parametrize("adapters", [None, SOME])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family, adapters", [("gemma3_text", SOME), ("qwen2", None)])
 def test_layers_apart_compute_what_the_stack_does(family, adapters):
     model = tiny_models.model(family)
     if adapters:
         model = tiny_models.adapted(model, targets=adapters)
     graph, state = nnx.split(model)
-    asked = tokens(2, P, G, 1), jnp.full((P, G, 1), SEEN + 2)
+    last = tokens(2, P, G, 1), jnp.full((P, G, 1), SEEN + 2)
 
     @jax.jit
     def both(state):
         model = nnx.merge(graph, state)
         prefix, cache = pieces(model)
-        hidden, new = model(*asked, earlier=(prefix, cache))
+        hidden, new = model(*last, earlier=(prefix, cache))
         cache = with_room(cache, 3)
         truth = hidden, append(cache, new, 2), hidden
         split = unrolled.apart(prefix), unrolled.apart(cache)
         layers = unrolled.Unrolled(model)
-        beside, _ = model(*asked, earlier=split, layers=layers)
+        beside, _ = model(*last, earlier=split, layers=layers)
         layers = functools.partial(layers, at=2)
-        hidden, new = model(*asked, earlier=split, layers=layers)
+        hidden, new = model(*last, earlier=split, layers=layers)
         new = unrolled.stacked(append(split[1], new, 2, is_in=True))
         return truth, (hidden, new, beside)
 
@@ -102,13 +101,9 @@ def test_what_gains_nothing_or_has_no_room_stays_a_stack(monkeypatch):
     def made(family="qwen3", dtype=jnp.bfloat16):
         return tiny_models.model(family, dtype=dtype)
 
-    assert unrolled.pays(made()) and unrolled.pays(tiny_models.adapted(made()))
-    assert not unrolled.pays(made(dtype=jnp.float32))
-    assert not unrolled.pays(made("gemma4_text"))
-    for kind in ("int8", "nf4"):
-        assert not unrolled.pays(lora.quantize(tiny_models.adapted(made()), kind))
+    assert unrolled.pays(tiny_models.adapted(made()))
+    for other in (made(dtype=jnp.float32), made("gemma4_text"), lora.quantize(made())):
+        assert not unrolled.pays(other)
     numbers = sum(x.size for x in jax.tree.leaves(nnx.state(made().layers)))
-    monkeypatch.setattr(unrolled, "ROOM", 2 * numbers)
-    assert unrolled.pays(made())
     monkeypatch.setattr(unrolled, "ROOM", 2 * numbers - 1)
     assert not unrolled.pays(made())

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from tiny_models import Same
 from tiny_vision import (
     IMAGE,
     PICTURE,
-    Same,
     cached_model,
     forward,
     groups,
@@ -19,7 +19,6 @@ from tiny_vision import model as make
 
 from helpers.model import attention, lora
 from helpers.model.scoring import group_logprobs, hidden_targets_mask, token_logprobs
-from helpers.model.vision import TEXT_HALF
 from helpers.training import objectives
 from helpers.training.optimizers import adamw
 from helpers.training.trainer import Trainer
@@ -120,51 +119,30 @@ def arrays(model, part):
     )
 
 
-@pytest.mark.parametrize("kind", ["all", "text", "lora"])
-def test_a_policy_gradient_with_pictures_moves_what_is_trained(kind):
-    """A frozen tower has no moments and stays bit for bit as it was."""
-    model = make()
-    if kind == "lora":
-        model = lora.add(model, 2)
-    batch = groups()[2]
+def test_a_policy_gradient_of_adapters_with_pictures_leaves_the_tower_as_it_was():
+    """Bit for bit, and without moments; an answer with an advantage gets likelier."""
+    model, batch = lora.add(make(layers=2), 2), groups()[2]
     before = {part: arrays(model, part) for part in ("tower", "text")}
-    batch["logprobs"], _ = jax.jit(lambda: group_logprobs(model, batch))()
+    score = nnx.jit(lambda model: group_logprobs(model, batch)[0])
+    batch["logprobs"] = score(model)
     batch["advantages"] = jnp.array([[1.0, -1.0]] * 3)
-    wrt = {"all": nnx.Param, "text": TEXT_HALF, "lora": lora.Adapter}[kind]
-    trainer = Trainer(
-        model, objectives.policy_gradient(), adamw(1e-2), wrt=wrt, log=False
-    )
+    trainer = Trainer(model, objectives.policy_gradient(), adamw(1e-2), log=False)
     table = trainer.fit(Same(jax.tree.map(np.asarray, batch)), 3)
     assert table[0]["logprob_gap"] < 1e-6
-    logprobs, _ = jax.jit(lambda: group_logprobs(model, batch))()
-    rise = ((logprobs - batch["logprobs"]) * batch["loss_mask"]).sum(axis=-1)
+    rise = ((score(model) - batch["logprobs"]) * batch["loss_mask"]).sum(axis=-1)
     assert rise[:, 0].mean() > rise[:, 1].mean() + 0.05
-    moved = {
-        part: [
-            np.abs(old - new).max()
-            for old, new in zip(before[part], arrays(model, part), strict=True)
-        ]
-        for part in before
-    }
+    for part, weights in before.items():
+        jax.tree.map(np.testing.assert_array_equal, weights, arrays(model, part))
     trained = sum(x.size for x in jax.tree.leaves(trainer.state.params))
     moments = sum(x.size for x in jax.tree.leaves(trainer.state.opt_state) if x.ndim)
     assert moments == 2 * trained
-    tower, text = (sum(x.size for x in before[part]) for part in ("tower", "text"))
-    if kind == "all":
-        assert trained == tower + text and max(moved["tower"]) > 1e-3
-    else:
-        assert not any(moved["tower"])
-    if kind == "text":
-        assert trained == text and min(moved["text"]) > 0
-    if kind == "lora":
-        assert not any(moved["text"])
-        paths = [path for path, _ in nnx.to_flat_state(trainer.state.params)]
-        assert {path[0] for path in paths} == {"layers"} and len(paths) == 14
+    paths = [path for path, _ in nnx.to_flat_state(trainer.state.params)]
+    assert {path[0] for path in paths} == {"layers"} and len(paths) == 14
 
 
 def test_pictures_that_do_not_fit_are_refused():
     model, right = cached_model(), pictures(1)
     with pytest.raises(ValueError, match="images.fit"):
         model.see(jnp.asarray(right[:, :20]))
-    with pytest.raises(ValueError, match="float32: pass uint8"):
+    with pytest.raises(ValueError, match="float32.*sees uint8"):
         model.see(jnp.asarray(right, jnp.float32))

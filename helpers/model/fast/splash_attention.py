@@ -18,6 +18,9 @@ from helpers.runtime.sharding import mesh_in_use
 LONG = 2048  # tokens of a row from which on the kernel is taken
 WIDEST = 256  # heads: blocks of wider ones would not fit beside each other on the chip
 BLOCKS = 512, 256, 128  # queries and keys of a block: the first that divides the row
+IN_BLOCKS = "block_q", "block_kv"  # of the forward pass, and of both backward ones
+IN_BLOCKS += "block_q_dkv", "block_kv_dkv", "block_kv_dkv_compute"
+IN_BLOCKS += "block_q_dq", "block_kv_dq"
 
 
 def fits(query_PGKRTH, pieces, reach) -> bool:
@@ -64,25 +67,25 @@ def attend_long(query_PGKRTH, pieces, reach, interpret=False):
     keys, values = pieces[0]
     look = functools.partial(_by_reach, reach.back, reach.whole, interpret)
     given = query_PGKRTH, keys.swapaxes(3, 4), values, reach.segments
-    return _on_own_devices(look, *given)
+    return _on_their_devices(look, *given)
 
 
 def attend_pictures(q_BSNH, k_BSNH, v_BSNH, interpret=False):
     """What `vision.attend_to_all` finds, where `fits_pictures`; queries are scaled."""
     look = functools.partial(_by_kernel, _everyone, None, interpret)
-    pictures = [x.swapaxes(1, 2)[:, None] for x in (q_BSNH, k_BSNH, v_BSNH)]
-    output = _on_own_devices(look, pictures[0][:, :, :, None], *pictures[1:])
+    q, k, v = (x.swapaxes(1, 2)[:, None] for x in (q_BSNH, k_BSNH, v_BSNH))
+    output = _on_their_devices(look, q[:, :, :, None], k, v)
     return output[:, 0, :, 0].swapaxes(1, 2)
 
 
-def _on_own_devices(look, query, keys, values, segments=None):
+def _on_their_devices(look, *given):
     """The compiler cannot cut a kernel by itself: each device takes its own part.
 
     Args:
-      look: what finds (P, G, K, R, T, H) for queries of that shape, keys and values
-        (P, G, K, T, H) and segments (P, G, T).
+      look: what finds (P, G, K, R, T, H) for what is given.
+      given: queries of that shape, keys and values (P, G, K, T, H) and, of a text,
+        segments (P, G, T).
     """
-    given = query, keys, values, *([] if segments is None else [segments])
     if mesh_in_use() is None:
         return look(*given)
     rows, heads = PartitionSpec("data"), PartitionSpec("data", None, "model")
@@ -114,8 +117,8 @@ def _everyone(T, size):
     return splash.FullMask((T, T)), T * T
 
 
-def _by_kernel(who, saved_as, interpret, query, keys, values, segments=None):
-    """The rows and heads of one device; shapes as in `_on_own_devices`.
+def _by_kernel(who, saved_as, interpret, query, *given):
+    """The rows and heads of one device; shapes as in `_on_their_devices`.
 
     Args:
       who: `_before` or `_everyone`, which tell who sees whom.
@@ -127,37 +130,20 @@ def _by_kernel(who, saved_as, interpret, query, keys, values, segments=None):
     mask, looked_at = who(T, size)
     attend = splash.make_splash_mha_single_device(
         splash.MultiHeadMask([mask] * (K * R)),
-        block_sizes=_blocks(size),
+        block_sizes=splash.BlockSizes(**dict.fromkeys(IN_BLOCKS, size)),
         residual_checkpoint_name=saved_as,
         interpret=interpret,
     )
 
-    def row(query, keys, values, segments=None):
-        segment_ids = (
-            None if segments is None else splash.SegmentIds(segments, segments)
-        )
-        return attend(query, keys, values, segment_ids)
+    def row(query, keys, values, *segments):
+        ids = splash.SegmentIds(*segments, *segments) if segments else None
+        return attend(query, keys, values, ids)
 
-    flat = [query.reshape(P * G, K * R, T, H)]
-    for x in (keys, values, *([] if segments is None else [segments])):
-        flat.append(x.reshape(P * G, *x.shape[2:]))
+    flat = [x.reshape(P * G, *x.shape[2:]) for x in given]
     # The compiler has no price for a kernel: `helpers.tpu` reads what it does here.
     with jax.named_scope(f"pairs_{P * G * K * R * looked_at}_wide_{H}"):
-        output = jax.vmap(row)(*flat)
-    return output.reshape(query.shape).astype(values.dtype)
-
-
-def _blocks(size):
-    """Queries and keys of a block, forward and in the two backward passes."""
-    return splash.BlockSizes(
-        block_q=size,
-        block_kv=size,
-        block_q_dkv=size,
-        block_kv_dkv=size,
-        block_kv_dkv_compute=size,
-        block_q_dq=size,
-        block_kv_dq=size,
-    )
+        output = jax.vmap(row)(query.reshape(P * G, K * R, T, H), *flat)
+    return output.reshape(query.shape).astype(given[1].dtype)
 
 
 def pairs(T: int, size: int, back: int = 0) -> int:

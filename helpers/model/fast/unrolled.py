@@ -56,7 +56,7 @@ class Unrolled:
             layer.joined = functools.partial(_products, ready)
             self.layers.append(layer)
 
-    def __call__(self, x, _, positions_PGT, seen, pieces, reach, at=None):
+    def __call__(self, x, positions_PGT, seen, pieces, reach, at=None):
         """All layers: the new x, and lists of their keys and values.
 
         Args:
