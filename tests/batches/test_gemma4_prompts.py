@@ -147,24 +147,20 @@ def test_batches_carry_strips_in_the_order_of_their_tokens(families):
     tokenizer = families["gemma4"]
     tower = vision(tokenizer)
     shown = [[picture(30, 20), picture(20, 30, 1)], [], [picture(9, 60, 2)]]
+    fitted = [[images.fit_for(x, tower) for x in some] for some in shown]
     rows = [
-        {
-            "question": images.shaped(
-                [user([IMAGE] * len(shown_here) + [text("Hi")])], shown_here
-            )
-        }
-        | {"own": shown_here}
-        for shown_here in shown
+        {"question": images.shaped([user([IMAGE] * len(x) + [text("Hi")])], x), "i": i}
+        for i, x in enumerate(shown)
     ]
     source = prompt_batches.prompts(
         rows, tokenizer, batch=3, buckets=(256,), seed=0, vision=tower,
-        pictures=lambda row: [images.fit_for(x, tower) for x in row["own"]],
+        pictures=lambda row: fitted[row["i"]],
     )  # fmt: skip
     batch = next(source)
     assert batch["images"].shape == (3, 2, *tower.shape)
     images.check_prompts(batch["prompt"], batch["prompt_mask"], batch["images"], tower)
     for row, strips in zip(batch["rows"], batch["images"], strict=True):
-        wanted = [images.fit_for(x, tower) for x in row["own"]]
+        wanted = fitted[row["i"]]
         np.testing.assert_array_equal(strips[: len(wanted)], wanted or strips[:0])
         assert not strips[len(wanted) :].any()
     examples = [
@@ -173,7 +169,7 @@ def test_batches_carry_strips_in_the_order_of_their_tokens(families):
     ]
     packed = prompt_batches.packed_rows(
         examples, batch=1, length=512, seed=0, epochs=1, slots=3, vision=tower,
-        pictures=lambda i: [images.fit_for(x, tower) for x in shown[i]],
+        pictures=fitted.__getitem__,
     )  # fmt: skip
     row = next(packed)
     images.check_prompts(row["tokens"], row["segment_ids"], row["images"], tower)
@@ -196,9 +192,7 @@ def test_what_does_not_fit_is_refused(families):
     shaped = images.shaped(question, [picture(30, 30)])
     counts = images.counts([chat.prompt_tokens(tokenizer, shaped, vision=tower)], tower)
     assert counts == [[64]]
-    with pytest.raises(
-        ImageMismatch, match=r"images of \[64\] tokens, and its pictures take \[66\]"
-    ):
+    with pytest.raises(ImageMismatch, match=r"images of \[64\] .* take \[66\]"):
         images.stack([[other]], counts, 1, tower)
     with pytest.raises(ImageMismatch, match=r"sees uint8\(284, 4, 3\).*fit_for"):
         images.stack([[picture(30, 30)]], counts, 1, tower)

@@ -42,30 +42,6 @@ def test_an_image_is_its_tokens_between_line_breaks():
     assert many == [tokens, chat.prompt_tokens(TOKENIZER, "What?")]
 
 
-def test_a_conversation_learns_the_answers_and_no_image():
-    messages = [
-        {"role": "user", "content": [IMAGE, text("What?")]},
-        {"role": "assistant", "content": "An egg."},
-        {"role": "user", "content": "And?"},
-        {"role": "assistant", "content": "A plate."},
-    ]
-    tokens, mask = chat.conversation_tokens(TOKENIZER, messages, vision=TOWER)
-    before = "<bos><start_of_turn>user\n" + WRITTEN
-    before += "What?<end_of_turn>\n<start_of_turn>model\n"
-    between = "\n<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n"
-    pieces = [
-        (before, 0),
-        ("An egg.<end_of_turn>", 1),
-        (between, 0),
-        ("A plate.<end_of_turn>", 1),
-        ("\n", 0),
-    ]
-    assert tokens == [i for piece, _ in pieces for i in ids(piece)]
-    assert mask == [learned for piece, learned in pieces for _ in ids(piece)]
-    one = chat.example_tokens(TOKENIZER, messages[:1], "An egg.", vision=TOWER)
-    assert one == (tokens[: len(one[0])], mask[: len(one[1])])
-
-
 def test_spelled_out_image_tokens_are_text():
     for words in ("<start_of_image>", "<image_soft_token>" * 4):
         for content in (words, [text(words)]):

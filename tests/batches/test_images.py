@@ -122,24 +122,6 @@ def source(pictures=pictures_of, **settings):
                             **settings)  # fmt: skip
 
 
-def test_prompts_come_with_their_own_pictures():
-    prompts = source(epochs=1)
-    for _ in range(2):
-        batch = next(prompts)
-        assert batch["images"].shape == (3, 2, 24, 24, 3)
-        for row, tokens, shown in zip(
-            batch["rows"], batch["prompt"], batch["images"], strict=True
-        ):
-            n = row["shown"]
-            assert (tokens == CONTROL[1]).sum() == 9 * n
-            np.testing.assert_array_equal(shown[:n], SHOWN[row["name"], :n])
-            assert not shown[n:].any()
-    blind = [row for row in ROWS if not row["shown"]]
-    assert "images" not in next(
-        prompt_batches.prompts(blind, TOKENIZER, batch=2, seed=0)
-    )
-
-
 def odd_ones_tie(prompts, completions, name, **_):
     """Whatever is said: equal for rows with an odd name, different for the others."""
     return [1.0 if number % 2 else i / 100 for i, number in enumerate(name)]

@@ -29,8 +29,7 @@ def distributions(seed, tokens, words):
     return log_softmax(2 * rng.standard_normal((2, tokens, words)))
 
 
-sizes = st.sampled_from(((1, 2), (4, 7)))
-pairs = st.builds(lambda seed, size: distributions(seed, *size), seeds, sizes)
+pairs = st.builds(lambda seed: distributions(seed, 4, 7), seeds)
 
 
 # -------------------------------------------------------------------- divergences
@@ -159,29 +158,6 @@ def test_words_ruled_out_by_a_model_make_no_nan():
         assert np.isfinite(value) and np.isfinite(gradient).all()
     assert mean(narrow, wide, distillation.forward_kl) == np.inf
     assert mean(wide, narrow, distillation.reverse_kl) == np.inf
-
-
-def test_alpha_chooses_between_label_and_teacher_and_t_squared_keeps_the_gradient():
-    student, teacher = map(jnp.asarray, distributions(3, 4, 6))
-    labels = jnp.asarray(LABELS)
-    only_labels = distillation.ce_plus_kl(student, teacher, labels, alpha=0.0)
-    only_teacher = distillation.ce_plus_kl(student, teacher, labels, alpha=1.0)
-    same(only_labels, -student[jnp.arange(4), labels])
-    same(only_teacher, distillation.forward_kl(student, teacher))
-
-    def gradient(temperature):
-        def mean(logits):
-            return distillation.ce_plus_kl(
-                jax.nn.log_softmax(logits),
-                teacher,
-                labels,
-                alpha=1.0,
-                temperature=temperature,
-            ).mean()
-
-        return jnp.linalg.norm(jax.grad(mean)(student))
-
-    assert gradient(100.0) / gradient(1000.0) == pytest.approx(1, abs=0.05)
 
 
 # ------------------------------------------------------------- from samples alone
