@@ -69,7 +69,8 @@ def packed_rows(
     require_count("length", length)
     require_count("slots", slots)
     examples = [_checked(i, *example, length) for i, example in enumerate(examples)]
-    run, shown = {"batch": batch, "length": length, "seed": seed, "shard": shard}, None
+    run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
+    shown = None
     if vision:
         counts = images.counts([tokens for tokens, _ in examples], vision)
         if pictures:

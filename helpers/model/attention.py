@@ -269,12 +269,11 @@ def in_blocks(query_PGKRTH, pieces, masks, reach=EVERYTHING):
 def _joined(pieces, masks, G):
     """Several pieces and masks as one of each, repeated for every row of the group."""
 
-    def side_by_side(parts, axis):
-        parts = [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in parts]
-        return jnp.concatenate(parts, axis=axis)
+    def wide(parts):
+        return [jnp.broadcast_to(x, (x.shape[0], G, *x.shape[2:])) for x in parts]
 
-    all_keys, all_values = zip(*pieces, strict=True)
-    if len({x.shape[-1] for x in all_values}) > 1:  # some are `summing`, as in caches
-        all_values = [summing(x, all_keys[0].shape[-2]) for x in all_values]
-    joined = side_by_side(all_keys, -1), side_by_side(all_values, -2)
-    return [joined], [side_by_side(masks, -1)]
+    keys, values = map(wide, zip(*pieces, strict=True))
+    if len({x.shape[-1] for x in values}) > 1:  # some are `summing`, as in caches
+        values = [summing(x, keys[0].shape[-2]) for x in values]
+    joined = jnp.concatenate(keys, axis=-1), jnp.concatenate(values, axis=-2)
+    return [joined], [jnp.concatenate(wide(masks), axis=-1)]

@@ -139,10 +139,11 @@ def _by_kernel(who, saved_as, interpret, query, *given):
         ids = splash.SegmentIds(*segments, *segments) if segments else None
         return attend(query, keys, values, ids)
 
-    flat = [x.reshape(P * G, *x.shape[2:]) for x in given]
+    flat = [query.reshape(P * G, K * R, T, H)]
+    flat += [x.reshape(P * G, *x.shape[2:]) for x in given]
     # The compiler has no price for a kernel: `helpers.tpu` reads what it does here.
     with jax.named_scope(f"pairs_{P * G * K * R * looked_at}_wide_{H}"):
-        output = jax.vmap(row)(query.reshape(P * G, K * R, T, H), *flat)
+        output = jax.vmap(row)(*flat)
     return output.reshape(query.shape).astype(given[1].dtype)
 
 
