@@ -68,7 +68,8 @@ def packed_rows(
     """
     require_count("length", length)
     require_count("slots", slots)
-    examples = [_checked(i, *example, length) for i, example in enumerate(examples)]
+    numbered = enumerate(examples)
+    examples = [_checked(i, tokens, mask, length) for i, (tokens, mask) in numbered]
     run = {"batch": batch, "length": length, "seed": seed, "shard": shard}
     shown = None
     if vision:

@@ -56,9 +56,10 @@ class Gemma4Layer(Layer):
         super().__init__(config_of(config, stack), rngs, dtype)
         self.shares = stack.startswith(SHARING)
         if self.shares:
-            del self.k, self.v, self.k_norm
+            for name in "k", "v", "k_norm":
+                delattr(self, name)
         elif stack.endswith("full") and gemma4_of(config).keys_are_values:
-            del self.v
+            delattr(self, "v")
         D, E = config.width, gemma4_of(config).per_layer
         if E:
             self.input_gate = ops.random_matrix(rngs, (D, E), dtype)

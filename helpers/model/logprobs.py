@@ -121,14 +121,8 @@ def _chosen_forward(hidden_ND, table_VD, targets_N, softcap):
     if softcap:  # the slope of the cap, which falls to 0 where it holds scores back
         bend_N = (1 - (target_N / softcap) ** 2).astype(dtype)
         odds_NV = odds_NV * (1 - ((above_NV + target_N[:, None]) / softcap) ** 2)
-    return values, (
-        hidden_ND,
-        table_VD,
-        targets_N,
-        odds_NV.astype(dtype),
-        total_N,
-        bend_N,
-    )
+    odds_NV = odds_NV.astype(dtype)
+    return values, (hidden_ND, table_VD, targets_N, odds_NV, total_N, bend_N)
 
 
 def _chosen_backward(_, saved, gradients):
@@ -281,9 +275,7 @@ def masked_in_chunks(function, table, arrays, mask_N, chunk=MASKED_CHUNK):
             return tuple(jnp.where(mask, x, jnp.zeros_like(x)) for x in outputs)
 
         def leave_out():
-            return jax.tree.map(
-                lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(compute)
-            )
+            return jax.tree.map(jnp.zeros_like, jax.eval_shape(compute))
 
         return jax.lax.cond(mask.any(), compute, leave_out)
 

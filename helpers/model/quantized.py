@@ -162,11 +162,8 @@ def _encode_scales(scale):
     step = jnp.abs(away).max(axis=-1) / 127
     codes = jnp.round(away / jnp.maximum(step, 1e-30)[..., None]).astype(jnp.int8)
     codes = codes.reshape(*flat.shape[:-1], -1)[..., : flat.shape[-1]]
-    return {
-        "_scale": codes.reshape(scale.shape),
-        "_scale_step": step,
-        "_scale_mean": mean,
-    }
+    codes = codes.reshape(scale.shape)
+    return {"_scale": codes, "_scale_step": step, "_scale_mean": mean}
 
 
 def _decode_scales(parts):

@@ -8,6 +8,7 @@ of queries and a block of keys at a time, adds up as it goes (Dao et al. 2022,
 """
 
 import functools
+from typing import Any
 
 import jax
 from jax.experimental.pallas.ops.tpu import splash_attention as splash
@@ -18,9 +19,9 @@ from helpers.runtime.sharding import mesh_in_use
 LONG = 2048  # tokens of a row from which on the kernel is taken
 WIDEST = 256  # heads: blocks of wider ones would not fit beside each other on the chip
 BLOCKS = 512, 256, 128  # queries and keys of a block: the first that divides the row
-IN_BLOCKS = "block_q", "block_kv"  # of the forward pass, and of both backward ones
-IN_BLOCKS += "block_q_dkv", "block_kv_dkv", "block_kv_dkv_compute"
-IN_BLOCKS += "block_q_dq", "block_kv_dq"
+# What has that size, in the forward pass and in both backward ones.
+IN_BLOCKS = "block_q block_kv block_q_dkv block_kv_dkv block_kv_dkv_compute block_q_dq"
+IN_BLOCKS += " block_kv_dq"
 
 
 def fits(query_PGKRTH, pieces, reach) -> bool:
@@ -128,9 +129,10 @@ def _by_kernel(who, saved_as, interpret, query, *given):
     P, G, K, R, T, H = query.shape
     size = next(block for block in BLOCKS if T % block == 0)
     mask, looked_at = who(T, size)
+    sizes: Any = dict.fromkeys(IN_BLOCKS.split(), size)
     attend = splash.make_splash_mha_single_device(
         splash.MultiHeadMask([mask] * (K * R)),
-        block_sizes=splash.BlockSizes(**dict.fromkeys(IN_BLOCKS, size)),
+        block_sizes=splash.BlockSizes(**sizes),
         residual_checkpoint_name=saved_as,
         interpret=interpret,
     )
