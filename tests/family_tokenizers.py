@@ -128,7 +128,7 @@ def tool(text):
     return {"role": "tool", "content": text}
 
 
-def hold(tokenizer, got, *parts):
+def assert_turns(tokenizer, got, *parts):
     """The tokens are the texts `parts`; the mask is 1 on every second one."""
     tokens, mask = got
     pairs = zip(mask, tokens, strict=True)

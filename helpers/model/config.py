@@ -234,12 +234,12 @@ class ModelConfig:
 
     @property
     def attention_scale(self) -> float:
-        """What query-key products are multiplied by (1/√head_dim unless said)."""
+        """What query-key products are multiplied by (usually 1/√head_dim)."""
         return (self.query_scale or self.head_dim) ** -0.5
 
     @property
     def softcap(self) -> float:
-        """What the size of logits is kept below (Gemma 4); 0: nothing."""
+        """The size that logits stay below (Gemma 4); 0: any."""
         return self.gemma4.softcap if self.gemma4 else 0.0
 
     def is_global(self, layer: int) -> bool:
@@ -377,11 +377,15 @@ def _check_fields(hf, family):
                 "change what the model computes. If it does not, delete it from "
                 "config.json."
             )
-    activation = ("hidden_activation", "gelu_pytorch_tanh")
-    field, usual = activation if family.gemma else ("hidden_act", "silu")
-    only = {"is_causal": (True,), "partial_rotary_factor": (1,), field: (usual,)}
-    # Pictures may see both ways, texts are causal.
-    only["use_bidirectional_attention"] = (False, "vision")
+    field, activation = "hidden_act", "silu"
+    if family.gemma:
+        field, activation = "hidden_activation", "gelu_pytorch_tanh"
+    only: dict[str, tuple] = {
+        "is_causal": (True,),
+        "use_bidirectional_attention": (False, "vision"),  # of pictures alone
+        "partial_rotary_factor": (1,),
+        field: (activation,),
+    }
     require_values(hf, only)
     types, layers = hf.get("layer_types") or (), hf["num_hidden_layers"]
     kinds = set(LAYERS if family.gemma else LAYERS[:1])

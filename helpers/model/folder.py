@@ -10,7 +10,7 @@ import shutil
 import tempfile
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from helpers.model.families import BOUNDS
 from helpers.runtime.distributed import on_first
@@ -92,6 +92,26 @@ def require_finite(array, name):
                 " make it again; or take bfloat16 or float32, which hold larger ones "
                 "than float16."
             )
+
+
+@contextlib.contextmanager
+def opened(path):
+    """A file of safetensors, to read from.
+
+    Raises:
+      WeightsError: it is missing, or damaged, be it where its tensors are read.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except FileNotFoundError:
+        raise WeightsError(
+            f"{path.parent} has no {path.name}. Fetch it again."
+        ) from None
+    except SafetensorError as error:
+        raise WeightsError(
+            f"{path} is damaged ({error}). Delete it and fetch or make it again."
+        ) from None
 
 
 def place_of(model):

@@ -16,6 +16,7 @@ from helpers.model.families import FAMILIES
 from helpers.model.folder import (
     INDEX,
     MODEL,
+    WeightsError,
     aside_in,
     write,
     write_json,
@@ -67,13 +68,13 @@ def to_folder(path, folder) -> pathlib.Path:
                 f"{path} has {len(tokenizer)} entries of its tokenizer, and embeddings "
                 f"of {config.vocab_size}: they do not belong together. {FETCH}"
             )
-        ends = tokenizer.eos_token_id
-        if tokenizer.chat_template:
-            ends = list(chat.eos_ids(tokenizer))
+        ids = weights.token_ids(tokenizer)
         shapes = weights.file_shapes(config)
         places = gguf_file.names_of(config, shapes)
-        _check_tensors(file, places, shapes, config)
-    except GGUFError:
+        expected = {places[ours]: shape for ours, shape in shapes.items()}
+        redundant = gguf_file.redundant(config)
+        weights.check_shapes(file.shapes, expected, redundant, path)
+    except WeightsError:
         raise
     except Exception as error:  # damaged metadata, or a template, may raise anything
         raise GGUFError(
@@ -83,11 +84,6 @@ def to_folder(path, folder) -> pathlib.Path:
 
     def fill(aside):
         chat.save_tokenizer(tokenizer, aside)
-        ids = {
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": ends,
-            "pad_token_id": tokenizer.pad_token_id,
-        }
         write_json(ids, aside / "generation_config.json")
         write_json(content | ids | {"torch_dtype": "float32"}, aside / MODEL)
         index: dict[str, str] = {}
@@ -119,22 +115,6 @@ def _parts(file, places):
         part.append((ours, theirs))
         size += more
     yield part
-
-
-def _check_tensors(file, places, shapes, config):
-    """Each weight is there in its shape, and nothing else is."""
-    for ours, theirs in places.items():
-        if (shape := file.shapes.get(theirs)) != shapes[ours]:
-            raise GGUFError(
-                f"{file.path}: {theirs} should have shape {shapes[ours]}, and has "
-                f"{shape or 'none'}. {FETCH}"
-            )
-    known = set(places.values()) | gguf_file.redundant(config)
-    if extra := sorted(file.shapes.keys() - known):
-        raise GGUFError(
-            f"{file.path} has {len(extra)} tensors that a {config.family} has no place "
-            f"for, first {extra[0]!r:.80}. Take the model's folder of safetensors."
-        )
 
 
 def save(model, path, tokenizer, kind: str = "F16") -> None:

@@ -94,10 +94,12 @@ def _from_hub(model):
         token = runtime.token()
     except TokenMissing:
         token = None
-    options = {"token": token, "endpoint": os.environ.get("HF_ENDPOINT")}
+    endpoint = os.environ.get("HF_ENDPOINT")
 
     def download(files):
-        path = huggingface_hub.snapshot_download(model, allow_patterns=files, **options)
+        path = huggingface_hub.snapshot_download(
+            model, allow_patterns=files, token=token, endpoint=endpoint
+        )
         return pathlib.Path(path)
 
     try:

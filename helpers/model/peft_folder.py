@@ -1,12 +1,10 @@
 """Folders of adapters as `peft` has them: a JSON of settings, and safetensors."""
 
-import contextlib
 import json
 import pathlib
 from typing import NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from helpers.model import families
@@ -16,6 +14,7 @@ from helpers.model.folder import (
     FLOATS,
     MODEL,
     WeightsError,
+    opened,
     read_json,
     require_finite,
     write,
@@ -166,11 +165,12 @@ def read(folder, config: ModelConfig, targets) -> Adapters:
         pairs = [[tensors.pop((name, x), None) for x in "AB"] for name in names]
         shapes = (rank, rows), (columns, rank)
         for name, pair in zip(names, pairs, strict=True):
-            if [getattr(x, "shape", None) for x in pair] != [*shapes]:
+            if tuple(getattr(x, "shape", None) for x in pair) != shapes:
+                has = " and ".join(str(getattr(x, "shape", "none")) for x in pair)
                 raise WeightsError(
                     f"{folder}: {name} should have adapters of shape {shapes}, and has "
-                    f"{[getattr(x, 'shape', 'none') for x in pair]}: some are missing, "
-                    "or they are of another model. Fetch the folder again."
+                    f"{has}: some are missing, or they are of another model. Fetch the "
+                    "folder again."
                 )
         arrays[path] = tuple(
             np.stack([part.T for part in parts]).astype(np.float32)
@@ -229,25 +229,16 @@ def _tensors(folder):
         return tensors, file.metadata() or {}
 
 
-@contextlib.contextmanager
 def _opened(folder):
     """The file of weights, to read from."""
     path = folder / WEIGHTS
-    if not path.is_file():
-        fix = "Fetch the folder or make it again."
-        if (folder / PICKLE).is_file():
-            fix = (
-                f"{PICKLE} is a pickle, which is never opened here. Load it with peft "
-                "if you trust it: save_pretrained(folder) writes safetensors."
-            )
-        raise WeightsError(f"{folder} has no {WEIGHTS}. {fix}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            yield file
-    except SafetensorError as error:
+    if (folder / PICKLE).is_file() and not path.is_file():
         raise WeightsError(
-            f"{path} is damaged ({error}). Fetch it or make it again."
-        ) from None
+            f"{folder} has no {WEIGHTS}. {PICKLE} is a pickle, which is never opened "
+            "here. Load it with peft if you trust it: save_pretrained(folder) writes "
+            "safetensors."
+        )
+    return opened(path)
 
 
 def read_settings(folder: pathlib.Path) -> dict:

@@ -70,7 +70,7 @@ def image_tokens(tower) -> dict:
     """The ids of an image's tokens, by what transformers calls their entries.
 
     Gemma 4's processor (5.23) takes no picture where nothing is named that stands
-    around sounds. No sound is heard all the same: there is no "audio_token" here.
+    around sounds. Our models still read no sounds: there is no "audio_token" here.
     """
     if tower is None:
         return {}
@@ -269,7 +269,7 @@ class Gemma4VisionConfig:
     columns and rows have an embedding for each of `positions` numbers; squares of
     `pool` × `pool` patches are averaged to one image token each.
 
-    clipped: what goes into a product and comes out of it is kept within bounds.
+    clipped: what goes into a product and comes out of it is clipped to bounds.
     standardized: a fixed vector is taken off image tokens, and another one scales them.
     both_ways: in the decoder's local layers, tokens of one image see each other in both
       directions; else, and in full layers always, they see as text does.

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from helpers.model import families, lora, quantized
@@ -28,6 +27,7 @@ from helpers.model.folder import (
     MODEL,
     WHOLE,
     WeightsError,
+    opened,
     read_json,
     require_finite,
     write,
@@ -77,7 +77,9 @@ def load(folder, *, vision=False, mesh=None, dtype=jnp.float32, activations=None
     with _opened(folder) as (tensors, has_audio):
         text = {name: x for name, x in tensors.items() if not families.is_vision(name)}
         tensors = tensors if vision else text
-        _check_tensors(tensors, config, folder)
+        stored = {name: tuple(x.get_shape()) for name, x in tensors.items()}
+        redundant = families.redundant_names(config)
+        check_shapes(stored, file_shapes(config), redundant, folder)
         weights = _read(tensors, shapes, config, dtype, mesh)
     if has_audio:
         print(f"{folder} has an audio tower, which is left out: give it no sounds.")
@@ -110,11 +112,7 @@ def save(model, folder, tokenizer=None):
         ids = {}
         if tokenizer is not None:
             chat.save_tokenizer(tokenizer, aside, image_tokens(vision))
-            ids = {
-                "bos_token_id": tokenizer.bos_token_id,
-                "eos_token_id": list(chat.eos_ids(tokenizer)),
-                "pad_token_id": tokenizer.pad_token_id,
-            }
+            ids = token_ids(tokenizer)
             write_json(ids, aside / "generation_config.json")  # for their generate()
         if vision:
             settings = vision.preprocessor()
@@ -125,6 +123,16 @@ def save(model, folder, tokenizer=None):
         save_file(tensors, aside / "model.safetensors", metadata={"format": "pt"})
 
     write(folder, MODEL, fill)
+
+
+def token_ids(tokenizer) -> dict:
+    """What config.json says of a tokenizer: which ids begin and end a text, or pad."""
+    ends = tokenizer.eos_token_id
+    return {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": [*chat.eos_ids(tokenizer)] if tokenizer.chat_template else ends,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
 
 
 def folder_tensors(model) -> dict[str, np.ndarray]:
@@ -258,51 +266,43 @@ def _opened(folder):
     tensors: dict = {}
     has_audio = False
     with contextlib.ExitStack() as stack:
-        try:
-            for path, listed in weight_files(folder):
-                file = stack.enter_context(safe_open(path, framework="numpy"))
-                # Files of two downloads may have a tensor twice: the index decides.
-                for name in file.keys() if listed is None else sorted(listed):
-                    tensor, ours = file.get_slice(name), families.our_name(name)
-                    if families.is_audio(ours):
-                        has_audio = True
-                        continue
-                    if tensor.get_dtype() not in FLOATS:
-                        raise WeightsError(
-                            f"{path} has {name} in {tensor.get_dtype()}: a quantized "
-                            "model. Fetch one in bfloat16."
-                        )
-                    tensors[ours] = tensor
-            yield tensors, has_audio
-        except FileNotFoundError:
-            raise WeightsError(f"{folder} has no {path.name}.") from None
-        except SafetensorError as error:
-            raise WeightsError(
-                f"{path} is damaged ({error}). Delete it and fetch or make it again."
-            ) from None
+        for path, listed in weight_files(folder):
+            file = stack.enter_context(opened(path))
+            # Files of two downloads may have a tensor twice: the index decides.
+            for name in file.keys() if listed is None else sorted(listed):
+                tensor, ours = file.get_slice(name), families.our_name(name)
+                if families.is_audio(ours):
+                    has_audio = True
+                    continue
+                if tensor.get_dtype() not in FLOATS:
+                    raise WeightsError(
+                        f"{path} has {name} in {tensor.get_dtype()}: a quantized "
+                        "model. Fetch one in bfloat16."
+                    )
+                tensors[ours] = tensor
+        yield tensors, has_audio
 
 
-def _check_tensors(tensors, config, folder):
-    """Refuses a folder without some of a config's tensors, or with others."""
-    expected = file_shapes(config)
-    if missing := sorted(expected.keys() - tensors.keys()):
+def check_shapes(shapes, expected, redundant, place):
+    """Refuses tensors that are not those of a config.
+
+    Args:
+      shapes, expected: {name: shape}.
+      redundant: names that may be there, too.
+      place: where they are, for the message.
+    """
+    missing = sorted(expected.keys() - shapes.keys())
+    extra = sorted(shapes.keys() - expected.keys() - redundant)
+    extra = [name for name in extra if not FREQUENCIES.fullmatch(name)]
+    wrong = [name for name in expected if shapes.get(name) != expected[name]]
+    if names := missing or extra or wrong:
+        has, should = (x.get(names[0], "none") for x in (shapes, expected))
         raise WeightsError(
-            f"The weights in {folder} lack {len(missing)} tensors that config.json "
-            f"asks for, first {missing[0]}."
+            f"The weights in {place} and its config do not belong together: "
+            f"{len(missing)} tensors are missing, and there is no place for "
+            f"{len(extra)}: {names[0]:.80} should have shape {should}, and has {has}. "
+            "Fetch it again."
         )
-    extra = tensors.keys() - expected.keys() - families.redundant_names(config)
-    if extra := sorted(name for name in extra if not FREQUENCIES.fullmatch(name)):
-        raise WeightsError(
-            f"The weights in {folder} have {len(extra)} tensors this model has no "
-            f"place for, first {extra[0]}: config.json and weights do not belong "
-            "together."
-        )
-    for name, shape in expected.items():
-        if (stored := tuple(tensors[name].get_shape())) != shape:
-            raise WeightsError(
-                f"{name} has shape {stored}, config.json asks for {shape}: they do not "
-                "belong together."
-            )
 
 
 def _read(tensors, shapes, config, dtype, mesh):
@@ -342,7 +342,7 @@ def _kernel(shape):
 
 
 def _stacked(slices, shape, dtype, index):
-    """A part of a weight whose layers are tensors of their own, matrices transposed."""
+    """A part of a weight whose layers are separate tensors, matrices transposed."""
     ranges = [range(size)[i] for size, i in zip(shape, index, strict=True)]
     stacked = np.empty([len(r) for r in ranges], dtype)
     for slot, layer in enumerate(ranges[0]):  # a bound is one number a layer
@@ -386,14 +386,9 @@ def adapters_fingerprint(folder) -> str:
 def _fingerprint(paths):
     digests: dict[str, bytes] = {}
     for path in paths:
-        try:
-            with safe_open(path, framework="numpy") as file:
-                for name in file.keys():
-                    digests[families.our_name(name)] = _digest(file.get_slice(name))
-        except (FileNotFoundError, SafetensorError) as error:
-            raise WeightsError(
-                f"{path} is missing or damaged ({error}). Fetch it or make it again."
-            ) from None
+        with opened(path) as file:
+            for name in file.keys():
+                digests[families.our_name(name)] = _digest(file.get_slice(name))
     total = hashlib.sha256()
     for name in sorted(digests):
         total.update(name.encode() + b"\0" + digests[name])

@@ -1,4 +1,4 @@
-"""Text to tokens and back: tokenizers, chat templates, who said what."""
+"""Text to tokens and back: tokenizers, chat templates, loss masks."""
 
 from helpers.text import chat
 from helpers.text.chat import require_same_tokens

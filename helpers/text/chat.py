@@ -1,4 +1,4 @@
-"""Text to tokens and back: the tokenizer, the chat template, and who said what.
+"""Text to tokens and back: the tokenizer, the chat template and the loss mask.
 
 A chat model reads one flat row of tokens. The *chat template* turns a conversation
 into that row, the *tokenizer* cuts it into ids, and the *loss mask* remembers which

@@ -63,7 +63,9 @@ def to_tokenizer(fields: dict):
     from tokenizers import Tokenizer
 
     readers = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece}
-    readers[PIECES] = lambda fields, *parts: _of_pieces(*parts, _merges(fields))
+    readers[PIECES] = lambda fields, entries, kinds: _of_pieces(
+        entries, kinds, _merges(fields)
+    )
     model = fields["tokenizer.ggml.model"]
     if model not in readers:
         raise ValueError(f"tokenizer.ggml.model is {model!r:.40}: not supported.")

@@ -30,7 +30,7 @@ def vision_of(folder):
     return ModelConfig.from_hf(weights.read_config(folder), True).vision
 
 
-def holds(folder):
+def assert_read_alike(folder):
     """Whether both read a conversation with a picture alike: ids, places and pixels."""
     tokenizer, vision = chat.load_tokenizer(folder), vision_of(folder)
     ours = chat.prompt_tokens(tokenizer, MESSAGES, vision=vision)
@@ -47,7 +47,7 @@ def holds(folder):
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_autoprocessor_reads_the_shipped_food_models(folder):
-    holds(folder)
+    assert_read_alike(folder)
 
 
 def test_autoprocessor_reads_what_is_saved_here_again_and_again(tmp_path):
@@ -56,7 +56,7 @@ def test_autoprocessor_reads_what_is_saved_here_again_and_again(tmp_path):
         model = weights.load(source, vision=True)
         weights.save(model, tmp_path / name, chat.load_tokenizer(source))
         source = tmp_path / name
-        holds(source)
+        assert_read_alike(source)
     for file in SHIPPED[0].iterdir():
         assert (source / file.name).read_bytes() == file.read_bytes(), file.name
 

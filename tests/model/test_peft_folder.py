@@ -74,26 +74,6 @@ def change(folder, **settings):
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
 
-def test_a_folder_as_peft_writes_it_is_read(folder):
-    """Many settings that are off, tensors in another order, and rank-stabilised."""
-    read = lora.load(BASES["llama"], folder)
-    change(
-        folder,
-        use_rslora=True,
-        use_dora=False,
-        bias="none",
-        rank_pattern={},
-        modules_to_save=None,
-        layers_to_transform=None,
-        inference_mode=True,
-        lora_alpha=12,
-        init_lora_weights=True,
-    )
-    stable = lora.load(BASES["llama"], folder)
-    assert_same(stable, read)
-    assert stable.layers.adapter_scale == pytest.approx(12 / 3**0.5)
-
-
 def case(place):
     return place.parent.name
 
@@ -155,7 +135,7 @@ NAME = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight"
 
 HEAD = "base_model.model.lm_head.lora_{}.weight"
 EDITS = {
-    "q_proj.weight should have .*'none'": lambda t: t.pop(NAME),
+    "q_proj.weight should have .* has none": lambda t: t.pop(NAME),
     "of shape .*and has .*3, 5.": lambda t: t.update({NAME: np.ones((3, 5))}),
     "adapters of q in .* has numbers that are not finite": lambda t: t.update(
         {NAME: np.full_like(t[NAME], np.nan)}

@@ -1,4 +1,4 @@
-"""Hugging Face folders: bit for bit in and out, and what is said when one is broken."""
+"""Hugging Face folders: bit for bit in and out, and clear errors when one is broken."""
 
 import json
 import shutil
@@ -113,14 +113,14 @@ def test_tensors_that_do_not_belong_are_named(folder):
     name = "model.layers.1.mlp.up_proj.weight"
     extra = "model.layers.1.mlp.experts.weight"
     rewrite(folder, **{name: np.zeros((20, 15), np.float32)})
-    with pytest.raises(WeightsError, match=r"up_proj.*\(20, 15\).*\(20, 16\)"):
+    with pytest.raises(WeightsError, match=r"up_proj.*\(20, 16\).*\(20, 15\)"):
         weights.load(folder)
     rewrite(folder, **{name: None})
-    with pytest.raises(WeightsError, match=f"lack 1 tensors.*{name}"):
+    with pytest.raises(WeightsError, match=f"1 tensors are missing.*{name}"):
         weights.load(folder)
     up = np.zeros((20, 16), np.float32)
     rewrite(folder, **{name: up, extra: up})
-    with pytest.raises(WeightsError, match=f"1 tensors.*no place.*{extra}"):
+    with pytest.raises(WeightsError, match=f"no place for 1: {extra}"):
         weights.load(folder)
     embed = load_file(folder / "model.safetensors")["model.embed_tokens.weight"]
     rewrite(folder, **{extra: None, "lm_head.weight": embed})
@@ -198,7 +198,7 @@ def test_numbers_that_are_none_are_neither_loaded_nor_saved(name, strange, folde
         weights.save(model, folder)
 
 
-def test_numbers_too_large_for_the_dtype_that_is_asked_for_are_named(folder):
+def test_numbers_too_large_for_the_chosen_dtype_are_named(folder):
     tensor = load_file(folder / "model.safetensors")[UP].copy()
     tensor.flat[-1] = 1e5
     rewrite(folder, **{UP: tensor})
@@ -267,7 +267,7 @@ def test_a_fingerprint_is_of_the_weights_alone(folder, tmp_path):
     weights.save(make(dtype=jnp.bfloat16), copied)
     assert weights.fingerprint(copied) != before
     (folder / "model.safetensors").write_bytes(b"cut")
-    with pytest.raises(WeightsError, match="missing or damaged"):
+    with pytest.raises(WeightsError, match="is damaged"):
         weights.fingerprint(folder)
 
 
@@ -275,12 +275,3 @@ def test_ropes_frequencies_in_an_older_file_are_passed_over(folder):
     name = "model.layers.0.self_attn.rotary_emb.inv_freq"
     rewrite(folder, **{name: np.ones(4, np.float32)})
     assert_same_bits(weights.load(folder), cached_model())
-
-
-def test_what_is_no_model_folder_says_what_to_do_with_it(tmp_path):
-    (tmp_path / "ok.gguf").write_bytes(b"GGUF")
-    with pytest.raises(WeightsError, match=r"gguf.to_folder\("):
-        weights.load(tmp_path)
-    (tmp_path / "ok.gguf").rename(tmp_path / "adapter_config.json")
-    with pytest.raises(WeightsError, match="lora.load"):
-        weights.load(tmp_path)

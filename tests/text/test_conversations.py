@@ -6,9 +6,9 @@ from family_tokenizers import (
     CALL,
     QWEN_HI,
     TOOLS,
+    assert_turns,
     assistant,
     controls,
-    hold,
     system,
     tool,
     user,
@@ -141,7 +141,7 @@ def test_earlier_answers_that_qwen3_rewrites_are_refused_and_learned_one_by_one(
     messages = [user("Hi"), assistant("Yo"), user("Hi"), assistant("Ciao")]
     with pytest.raises(ValueError, match=r"message 1 differently.*\[:2\].*last_only"):
         chat.conversation_tokens(tokenizer, messages, False)
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, messages, False, last_only=True),
         QWEN_HI + "Yo<|im_end|>\n" + QWEN_HI + "<think>\n\n</think>\n\n",
@@ -193,7 +193,7 @@ def test_tools_that_a_template_ignores_are_refused(families):
         ("qwen2", {"reasoning_content": "Hmm"}, "reasoning_content"),
     ],
 )
-def test_a_part_that_the_template_leaves_out_is_said(families, family, answer, part):
+def test_a_part_that_the_template_leaves_out_is_named(families, family, answer, part):
     messages = [user("Hi"), assistant("Yo", **answer)]
     with pytest.raises(ValueError, match=f"leaves out the {part} of message 1"):
         chat.conversation_tokens(families[family], messages)

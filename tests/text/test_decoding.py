@@ -20,7 +20,7 @@ def decoded(tokenizer, text):
     )
 
 
-def test_what_gemma_4_thought_can_be_told_from_what_it_says(tokenizer):
+def test_gemma_4s_thoughts_stay_apart_from_its_answer(tokenizer):
     thought = "<|channel>thought\n#### 5\n<channel|>"
     assert decoded(tokenizer, thought + "No idea.<turn|>") == thought + "No idea."
     assert correct([""], [decoded(tokenizer, thought + "No idea.<turn|>")], ["5"]) == [

@@ -1,7 +1,7 @@
 """Turns of real families, held to texts written by hand.
 
 The texts follow the published formats that helpers/text/tokenizer.py names. In the
-parts that `hold` gets, what the model reads and what it writes take turns.
+parts that `assert_turns` gets, what the model reads and what it writes take turns.
 """
 
 import pytest
@@ -9,8 +9,8 @@ from family_tokenizers import (
     CALL,
     QWEN_HI,
     TOOLS,
+    assert_turns,
     assistant,
-    hold,
     system,
     text_of,
     tool,
@@ -25,7 +25,7 @@ TWO_TURNS += [assistant("Ciao")]
 
 def test_gemma_turns(families):
     tokenizer = families["gemma3_text"]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
         "<bos><start_of_turn>user\nBe brief\n\nHi<end_of_turn>\n<start_of_turn>model\n",
@@ -41,7 +41,7 @@ def test_gemma_turns(families):
 
 def test_qwen2_turns(families):
     tokenizer = families["qwen2"]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
         "<|im_start|>system\nBe brief<|im_end|>\n" + QWEN_HI,
@@ -73,7 +73,7 @@ def test_qwen3_prompts_with_thinking_on_and_off(families, thinking, block):
     prompt = chat.prompt_tokens(tokenizer, "Hi", thinking)
     assert text_of(tokenizer, prompt) == QWEN_HI + block
     example = chat.example_tokens(tokenizer, "Hi", "Yo", thinking)
-    hold(tokenizer, example, QWEN_HI + block, "Yo<|im_end|>", "\n")
+    assert_turns(tokenizer, example, QWEN_HI + block, "Yo<|im_end|>", "\n")
 
 
 def test_qwen3_empty_think_block_is_the_prompts_only_with_thinking_off(families):
@@ -82,9 +82,9 @@ def test_qwen3_empty_think_block_is_the_prompts_only_with_thinking_off(families)
     block = "<think>\n\n</think>\n\n"
     yo = "Yo<|im_end|>"
     off = chat.conversation_tokens(tokenizer, messages, thinking=False)
-    hold(tokenizer, off, QWEN_HI + block, yo, "\n")
+    assert_turns(tokenizer, off, QWEN_HI + block, yo, "\n")
     on = chat.conversation_tokens(tokenizer, messages)
-    hold(tokenizer, on, QWEN_HI, block + yo, "\n")
+    assert_turns(tokenizer, on, QWEN_HI, block + yo, "\n")
 
 
 QWEN_TOOLS = """\
@@ -125,7 +125,7 @@ def test_qwen3_thinks_calls_a_tool_and_answers(families):
         tool("Bye"),
         assistant("<think>\nHmm easy\n</think>\n\nMilk"),
     ]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
         QWEN_TOOLS + QWEN_HI,
@@ -140,7 +140,7 @@ def test_qwen2_says_something_and_calls_two_tools(families):
     tokenizer = families["qwen2"]
     calls = assistant("I look it up", tool_calls=[CALL, CALL])
     messages = [system("Be brief"), user("Hi"), calls, tool("Milk"), assistant("Yo")]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
         QWEN_TOOLS + QWEN_HI,
@@ -157,7 +157,7 @@ def header(role):
 
 def test_llama_turns(families):
     tokenizer = families["llama"]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, TWO_TURNS),
         f"<|begin_of_text|>{header('system')}Be brief<|eot_id|>{header('user')}Hi"
@@ -192,7 +192,7 @@ def test_llama_calls_a_tool(families):
     tokenizer = families["llama"]
     messages = [user("Hi"), assistant(None, tool_calls=[CALL]), tool("Milk")]
     messages += [assistant("Yo")]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, messages, tools=TOOLS),
         LLAMA_TOOLS + header("assistant"),

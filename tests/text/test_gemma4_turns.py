@@ -1,8 +1,8 @@
 """Gemma 4's turns, held to texts written by hand.
 
 The texts follow ai.google.dev, "Gemma 4 prompt formatting" and "Function calling with
-Gemma 4". In the parts that `hold` gets, what the model reads and what it writes take
-turns: it writes the begin of a response after a call, and reads what follows it.
+Gemma 4". In the parts that `assert_turns` gets, what the model reads and what it writes
+take turns: it writes the begin of a response after a call, and reads what follows it.
 """
 
 import copy
@@ -12,9 +12,9 @@ import pytest
 from family_tokenizers import (
     CALL,
     TOOLS,
+    assert_turns,
     assistant,
     controls,
-    hold,
     system,
     text_of,
     tool,
@@ -43,7 +43,7 @@ def named(text, name="lookup"):
 
 def test_turns(tokenizer):
     messages = [system("Be brief"), user("Hi"), assistant(" Yo\n"), user("Bye")]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, [*messages, assistant("Ciao")]),
         ("<bos><|turn>system\nBe brief<turn|>\n" + TURN),
@@ -57,7 +57,7 @@ def test_turns(tokenizer):
 
 def test_a_call_its_result_and_the_answer_are_one_turn(tokenizer):
     messages = [user("Hi"), assistant("", tool_calls=[CALL]), named("Milk")]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, [*messages, assistant("Yo")]),
         ASKED,
@@ -74,7 +74,7 @@ def test_two_calls_twice_and_another_question(tokenizer):
     messages = [user("Hi"), assistant("", tool_calls=[CALL, CALL])]
     messages += [named("Milk"), named("Milk"), assistant("", tool_calls=[CALL])]
     messages += [named("Milk"), assistant("Yo"), user("Bye"), assistant("Ciao")]
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, messages),
         ASKED,
@@ -137,9 +137,9 @@ def test_a_result_has_its_own_calls_name_where_the_template_looks_it_up(
     assert mask[at - 1] == 1 and not any(mask[at : at + len(tokens)])
 
 
-def test_thinking_is_asked_for_and_stands_before_a_call(tokenizer):
+def test_thinking_is_switched_on_and_stands_before_a_call(tokenizer):
     thought = assistant("", reasoning_content="Hmm easy", tool_calls=[CALL])
-    hold(
+    assert_turns(
         tokenizer,
         chat.conversation_tokens(tokenizer, [user("Hi"), thought], thinking=True),
         ("<bos><|turn>system\n<|think|>\n<turn|>\n" + TURN),
@@ -173,9 +173,11 @@ def test_an_empty_thought_is_the_prompts_and_the_answer_stands_behind(
 ):
     larger = ending(tokenizer, AT_ONCE)
     parts = (ASKED + NONE), "Yo<turn|>", "\n"
-    hold(larger, chat.example_tokens(larger, "Hi", "Yo", thinking), *parts)
+    assert_turns(larger, chat.example_tokens(larger, "Hi", "Yo", thinking), *parts)
     messages = [user("Hi"), assistant("Yo"), user("Bye"), assistant("Ciao")]
-    hold(larger, chat.conversation_tokens(larger, messages[:2], thinking), *parts)
+    assert_turns(
+        larger, chat.conversation_tokens(larger, messages[:2], thinking), *parts
+    )
     tokens, mask = chat.conversation_tokens(larger, messages, thinking, last_only=True)
     prompt = chat.prompt_tokens(larger, messages[:3], thinking)
     assert tokens[: mask.index(1)] == prompt
@@ -187,13 +189,13 @@ def test_an_empty_thought_that_is_dropped_later_is_one_examples(tokenizer):
     larger = ending(tokenizer, AT_ONCE)
     called = [user("Hi"), assistant("", tool_calls=[CALL])]
     answered = [*called, named("Milk"), assistant("Yo")]
-    hold(
+    assert_turns(
         larger,
         chat.conversation_tokens(larger, called),
         (ASKED + NONE),
         (CALLED + "<|tool_response>"),
     )
-    hold(
+    assert_turns(
         larger,
         chat.conversation_tokens(larger, answered, last_only=True),
         (ASKED + CALLED + "<|tool_response>" + MILK),
@@ -216,7 +218,7 @@ def test_an_answer_is_not_put_into_a_thought_that_is_open(tokenizer):
         chat.conversation_tokens(newer, [*messages, assistant("Yo")], thinking=True)
     behind = ASKED + CALLED + "<|tool_response>" + MILK
     parts = behind, "Yo<turn|>", "\n"
-    hold(newer, chat.example_tokens(newer, messages, "Yo"), *parts)
+    assert_turns(newer, chat.example_tokens(newer, messages, "Yo"), *parts)
 
 
 DECLARED = """\

@@ -110,7 +110,7 @@ def test_a_saved_tokenizer_is_the_same_and_others_can_read_it(tokenizer, tmp_pat
         assert loaded.pad_token_id == 0
 
 
-def test_what_is_wrong_with_a_folder_is_said(tokenizer, tmp_path):
+def test_what_is_wrong_with_a_folder_is_named(tokenizer, tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder.*make tiny"):
         chat.load_tokenizer(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
@@ -178,7 +178,7 @@ def test_a_folders_own_template_wins(tmp_path):
     assert chat.load_tokenizer(tmp_path).chat_template == template
 
 
-def test_a_model_that_is_not_to_think_is_asked_so_everywhere_and_after_saving(tmp_path):
+def test_a_model_that_is_not_to_think_never_does_also_after_saving(tmp_path):
     thinks = chat.load_tokenizer(family_tokenizers.save(tmp_path, "qwen3"))
     settled = chat.without_thinking(thinks)
     prompt = chat.prompt_tokens(thinks, "Hi", thinking=False)
