@@ -6,7 +6,7 @@ Patterson, 2009). Numbers of a machine are published ones, or measured by `measu
 """
 
 import dataclasses
-import time
+import timeit
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -60,13 +60,9 @@ def matmul(B: int, D: int, F: int, size: int = 2) -> tuple[int, int]:
 
 def best_seconds(call, tries: int = 5) -> float:
     """The shortest of several calls, each waited for; a first one compiles."""
-    jax.block_until_ready(call())
-    seconds = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    ready = jax.block_until_ready
+    ready(call())
+    return min(timeit.repeat(lambda: ready(call()), number=1, repeat=tries))
 
 
 def measure(dtype, side: int = 2048, numbers: int = 2**26) -> Machine:
