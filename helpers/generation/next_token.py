@@ -35,8 +35,8 @@ class Chooser(NamedTuple):
             total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
         else:
             heat = self.temperature
-            noise_PG = _uniform(self.keys_PG, jnp.broadcast_to(t, self.keys_PG.shape))
             warm = logits_PGV if heat is None else logits_PGV / heat
+            noise_PG = _uniform(self.keys_PG, jnp.broadcast_to(t, self.keys_PG.shape))
             token_PG, total_PG = _draw(warm, noise_PG)
             if heat is not None:
                 total_PG = jax.nn.logsumexp(logits_PGV, axis=-1)
@@ -76,8 +76,9 @@ def _draw(logits, uniform):
     edges = jnp.cumsum(weights.sum(axis=-1), axis=-1)
     target = uniform[..., None] * edges[..., -1:]
     block = _first_above(edges, target)
+    is_later = block > 0
     before = jnp.take_along_axis(edges, jnp.maximum(block - 1, 0), axis=-1)
-    before = jnp.where(block > 0, before, 0.0)
+    before = jnp.where(is_later, before, 0.0)
     inside = jnp.take_along_axis(blocks, block[..., None], axis=-2)[..., 0, :]
     inside = jnp.exp(inside - highest[..., None])
     place = _first_above(jnp.cumsum(inside, axis=-1), target - before)

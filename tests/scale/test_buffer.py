@@ -168,3 +168,13 @@ def test_what_grows_too_old_while_it_waits_is_dropped_too():
     assert [a.number for a in buffer.take()] == [0], "of equal age the first"
     buffer.learned()
     assert buffer.dropped == 1 and list(buffer.due) == [1]
+
+
+def test_only_the_latest_attempt_counts():
+    buffer = Buffer(itertools.count().__next__)
+    first = buffer.issue()
+    buffer.give_back(first)
+    second = buffer.issue()
+    assert second.number == first.number
+    assert not buffer.push(first, 0, "late") and not buffer.give_back(first)
+    assert buffer.push(second, 0, "in time")
