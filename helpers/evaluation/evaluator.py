@@ -232,7 +232,7 @@ def score(
     table = [dict(zip(columns, row, strict=True)) for row in cells]
     parts = {name: math.fsum(x) / len(x) for name, x in scores.items()}
     # Described after its first call, which may set something up for good.
-    inputs = {"rows": run_identity.describe_rows(rows)}
+    inputs: dict = {"rows": run_identity.describe_rows(rows)}
     for name, function, weight in reward.rewards:
         described = run_identity.describe(function) | {"its weight": weight}
         inputs[f"reward {name!r}"] = described

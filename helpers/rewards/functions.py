@@ -95,8 +95,9 @@ class RewardSet:
     def __init__(
         self, rewards: Reward | Mapping[Any, float] | Sequence[tuple[Reward, float]]
     ):
+        if isinstance(rewards, Mapping):
+            rewards = list(rewards.items())
         pairs = [(rewards, 1.0)] if callable(rewards) else rewards
-        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         self.rewards = [(_name(function), function, w) for function, w in pairs]
         names = [name for name, _, _ in self.rewards]
         if not names or len(set(names)) < len(names):

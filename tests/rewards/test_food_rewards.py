@@ -8,7 +8,7 @@ import toy_tools
 from food_conversations import CASES, NAMES, PIZZA
 
 from helpers.rewards import food_rewards as fr
-from helpers.rewards.functions import RewardSet, completion_text, correct
+from helpers.rewards.functions import RewardSet
 from helpers.tools.calls import Call
 from helpers.tools.grammars import GEMMA3, GEMMA4, HERMES
 from helpers.tools.nutrition import TINY, TOOL
@@ -98,9 +98,3 @@ def test_another_tools_kcal_are_not_the_nutrition_tools():
     done = trace(HERMES, [call, "#### 402"], [TOOL, guess])
     assert fr.tools_numbers([""], [done]) == [0.0]
     assert fr.well_formed([""], [done], portions=[PIZZA]) == [0.0]
-
-
-def test_the_rewards_of_text_read_what_the_model_wrote_of_a_trace():
-    done = trace(TINY, ["Hm. <<lookup pho 100>>", "#### 55"], [TOOL])
-    assert completion_text(done) == "Hm. <<lookup pho 100>>\n#### 55"
-    assert correct([""], [done], answer=["55"]) == [1.0]

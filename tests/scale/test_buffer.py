@@ -145,18 +145,6 @@ def test_whoever_answers_in_order_is_never_too_late(pieces, limit, data):
     assert buffer.dropped == 0
 
 
-def test_nobody_runs_ahead_with_limit_0():
-    buffer = Buffer(itertools.count().__next__)
-    lease = buffer.issue()
-    assert buffer.issue() is None, "one is out"
-    buffer.push(lease, 0, "a")
-    assert buffer.issue() is None, "it waits for the trainer"
-    assert [a.content for a in buffer.take()] == ["a"]
-    assert buffer.issue() is None, "the trainer learns from it"
-    buffer.learned()
-    assert buffer.issue().number == 1
-
-
 def test_what_grows_too_old_while_it_waits_is_dropped_too():
     buffer = Buffer(itertools.count().__next__, limit=2)
     first, second = buffer.issue(), buffer.issue()  # two stragglers
