@@ -23,8 +23,8 @@ class ToolUse(Dialogue):
 
     Args:
       grammar: of the model's family, from `helpers.tools.calls`.
-      tools: list of `tool.Tool`. A family whose chat template has tools is told of them
-        in its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
+      tools: list of `tool.Tool`. A family whose chat template has tools needs them in
+        its prompts: pass `tools=use.schemas` to `prompt_batches.prompts`.
       turns: most turns of an answer; a call in the last one is not run.
       max_result_tokens: most tokens of results between two turns; longer ones are
         errors.
