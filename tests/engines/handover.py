@@ -1,24 +1,24 @@
 """`make handover-check`: our rewards, weights and rows in the engines of clusters.
 
-    python tests/engines/handover.py [trl] [tunix] [xpk] [maxtext]
-
-Without a word all of them but MaxText, which wants Python 3.12 and 2 GB.
+    python tests/engines/handover.py [trl] [tunix] [xpk]      all without words
 
 Each engine has an environment of its own under build/engines, made here with pip. In
 TRL and Tunix a model that the course wrote takes one real step of GRPO, rewarded by
 `correct`, `format_reward` and `length_penalty` as they are; their scores are compared
-with what they say here, and food rewards with what is written of conversations. Tunix's
+with those given here, and food rewards with what is written of conversations. Tunix's
 loaders read our weights, and we read theirs. XPK makes the JobSets of rows (it starts
 nothing), compared with the slices of `helpers.handover`, and with JobSet's schema where
 COURSE_JOBSET_SCHEMA names it.
 """
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,9 +26,8 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 sys.path.append(str(ROOT / "tests" / "handover"))
 
-import other_engines  # noqa: E402
 import weights_out  # noqa: E402
-from ask import run_step  # noqa: E402
+from ask import run, run_step  # noqa: E402
 from bench import PEERS, environment  # noqa: E402
 from handover_orders import LLAMA, QWEN  # noqa: E402
 
@@ -39,8 +38,8 @@ NEEDS = {
     "trl": (*PEERS["trl"], ["jax==0.10.2"]),  # helpers.rewards looks where it runs
     "tunix": PEERS["tunix"],
     "xpk": (["xpk==1.16.0"],),
-    "maxtext": other_engines.MAXTEXT,
 }
+CLOSE = 1e-4  # of logits
 QUESTIONS = 4
 SIZES = {"group": 4, "max_tokens": 24}
 
@@ -80,6 +79,28 @@ def step(engine, python, scratch):
         f"{results['moved']:.1e}; food rewards of {results['conversations']} "
         "hand-written conversations as written"
     )
+
+
+def through_tunix(python, scratch):
+    """Our folders by Tunix's loaders, and what it writes, by ours: the same logits."""
+    folders = [scratch / "weights" / name for name in weights_out.SHAPES]
+    for folder in folders:
+        weights_out.write(folder.name, folder)
+    run(python, scratch, "tunix_weights.py", *folders)
+    results = json.loads((scratch / "weights" / "results.json").read_text())
+    for folder in folders:
+        there = results["gaps"][folder.name]
+        assert there < CLOSE, f"Tunix reads our {folder.name} otherwise: {there}"
+        text = f"tunix: our {folder.name} there {there:.1e} from ours"
+        back = folder.with_name(f"{folder.name}-back")
+        if back.is_dir():
+            theirs = np.load(back / "logits.npy")
+            moved = np.abs(theirs - np.load(folder / "logits.npy")).max()
+            apart = np.abs(weights_out.read(back) - theirs).max()
+            assert apart < CLOSE < moved, f"{folder.name}: {apart}, moved {moved}"
+            text += f"; back with adapters merged, which move logits by {moved:.1f},"
+            text += f" {apart:.1e}"
+        print(text)
 
 
 def manifests(python, scratch):
@@ -126,20 +147,17 @@ def validated(made):
 
 def main():
     """Checks the engines of the command line."""
-    for engine in sys.argv[1:] or [name for name in NEEDS if name != "maxtext"]:
-        base = "python3.12" if engine == "maxtext" else "python3.11"
+    for engine in sys.argv[1:] or NEEDS:
         folder = ROOT / "build" / "engines"
-        python = environment(engine, NEEDS[engine], folder, base)
+        python = environment(engine, NEEDS[engine], folder, "python3.11")
         with tempfile.TemporaryDirectory() as made:
             scratch = pathlib.Path(made)
             if engine in ("trl", "tunix"):
                 step(engine, python, scratch)
             if engine == "tunix":
-                other_engines.through_tunix(python, scratch)
+                through_tunix(python, scratch)
             if engine == "xpk":
                 manifests(python, scratch)
-            if engine == "maxtext":
-                other_engines.in_maxtext(python, scratch)
 
 
 if __name__ == "__main__":
