@@ -10,28 +10,24 @@ import ast
 import copy
 from collections.abc import Iterator
 
+
+def _pairs(text):
+    return dict(pair.split() for pair in text.split(", "))
+
+
+# What takes the place of what.
 OPERATORS = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
+    getattr(ast, before): getattr(ast, after)
+    for before, after in _pairs(
+        "Add Sub, Sub Add, Mult Add, Div Mult, FloorDiv Mult, Mod FloorDiv, Pow Mult, "
+        "Lt LtE, LtE Lt, Gt GtE, GtE Gt, Eq NotEq, NotEq Eq, In NotIn, NotIn In, "
+        "And Or, Or And"
+    ).items()
 }
-NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "mean": "sum"}
-NAMES |= {"minimum": "maximum", "maximum": "minimum", "ceil": "floor", "exp": "log"}
-NAMES |= {"partition": "rpartition", "rpartition": "partition", "psum": "pmean"}
+NAMES = _pairs(
+    "min max, max min, any all, all any, mean sum, minimum maximum, maximum minimum, "
+    "ceil floor, exp log, partition rpartition, rpartition partition, psum pmean"
+)
 
 
 def mutants(source: str) -> Iterator[tuple[str, str]]:
@@ -56,9 +52,8 @@ def _changes(node):
             yield {"op": OPERATORS[type(node.op)]()}
     elif isinstance(node, ast.Compare):
         for i, op in enumerate(node.ops):
-            if type(op) in OPERATORS:
-                changed = OPERATORS[type(op)]()
-                yield {"ops": [*node.ops[:i], changed, *node.ops[i + 1 :]]}
+            if other := OPERATORS.get(type(op)):
+                yield {"ops": [*node.ops[:i], other(), *node.ops[i + 1 :]]}
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield {"value": node.value + 1}
     elif isinstance(node, ast.Call):

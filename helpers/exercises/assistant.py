@@ -169,7 +169,6 @@ _CONVERSATIONS = (
 
 def check_diary(guess) -> Check:
     """A prediction: the kcal that the diary is offered after each conversation."""
-
     hints = {
         0: "hold for the first: ask who is trusted with the number",
         2: "hold for the third: ask what was looked up",
@@ -193,7 +192,6 @@ def check_diary(guess) -> Check:
 
 def check_reserve(answer) -> Check:
     """A backend made of two: the second is asked where the first cannot be."""
-
     helps = [RAMEN, SUSHI, EIGHT]
 
     def run(first, talks=1):
@@ -203,27 +201,25 @@ def check_reserve(answer) -> Check:
         events = [_talk(both, f"{QUESTION} {i}", PICTURE + i) for i in range(talks)]
         return [*zip(*events, strict=True)], *two
 
-    def alone(*turns, talks=1):
-        """The events of a backend with these turns."""
-        return [(event,) * talks for event in _talk(ScriptedBackend(*turns))]
-
-    def helped(first, before=(), talks=1):
-        """Whether the second takes over after these events of the first."""
-        events, _, second = run(first, talks)
-        whole = events == [*before, *alone(*helps, talks=talks)]
-        return whole and all(
-            (c.question, c.picture.max(), [verdict for verdict, _ in c.results])
-            == (f"{QUESTION} {i}", 7 + i, helps[:2])
-            for i, c in enumerate(second.conversations)
-        )
+    def alone(*turns):
+        """The events of a backend with these turns, and the results it is told."""
+        backend = ScriptedBackend(*turns)
+        return list(_talk(backend)), backend.conversations[0].results
 
     def leaves_the_second_alone():
-        events, first, second = run([PIZZA, SUSHI, SEVEN])
-        (talk,) = first.conversations
-        return (
-            events == alone(PIZZA, SUSHI, SEVEN)
-            and [verdict for verdict, _ in talk.results] == [PIZZA, SUSHI]
-            and not second.conversations
+        events, first, second = run(turns := [PIZZA, SUSHI, SEVEN])
+        given = [event for (event,) in events], first.conversations[0].results
+        return given == alone(*turns) and not second.conversations
+
+    def helped(first, before=0, talks=1):
+        """Whether the second takes over after so many events of the first."""
+        events, _, second = run(first, talks)
+        all_events, results = alone(*helps)
+        all_events = alone(PIZZA, SEVEN)[0][:before] + all_events
+        return events == [(event,) * talks for event in all_events] and all(
+            (c.question, c.picture.max(), c.results)
+            == (f"{QUESTION} {i}", PICTURE.max() + i, results)
+            for i, c in enumerate(second.conversations)
         )
 
     def lets_faults_through():
@@ -240,11 +236,9 @@ def check_reserve(answer) -> Check:
         "ask the second where the first cannot begin, or fails in its turn": lambda: (
             helped([]) and helped([CUT])
         ),
-        "tell each of the two what its own calls gave": lambda: helped(
-            [PIZZA, CUT], alone(PIZZA, SEVEN)[:2]
-        ),
+        "tell each of the two what its own calls gave": lambda: helped([PIZZA, CUT], 2),
         "keep two conversations apart that are open together": lambda: helped(
-            [PIZZA, CUT], alone(PIZZA, SEVEN, talks=2)[:2], talks=2
+            [PIZZA, CUT], 2, talks=2
         ),
         "catch only what a person can mend, a BackendError": lets_faults_through,
     }

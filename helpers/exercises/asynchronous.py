@@ -82,7 +82,6 @@ def check_decoupled_gain(answer) -> Check:
 
 def check_lost(after_worker, after_trainer, lost) -> Check:
     """A prediction: what a killed worker and a killed trainer cost."""
-
     answers = after_worker, after_trainer, lost
     properties = {
         "be filled in": filled(*answers, what="the numbers of pieces"),
