@@ -9,7 +9,7 @@
 Cells tagged `badges`, `road` and `setup`, and the two lines about time of the cell
 tagged `card`, are written by this program, so that the repository's address, the
 release tag, the road and the minutes each stand in one place (pyproject.toml,
-helpers/course/syllabus.py, and WORDS, LINES and EXERCISE below).
+helpers/course/syllabus.csv, and WORDS, LINES and EXERCISE below).
 """
 
 import argparse

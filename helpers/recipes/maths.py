@@ -21,7 +21,7 @@ from helpers.generation.calculator_use import CalculatorUse
 from helpers.generation.dialogue import Dialogue
 from helpers.generation.rollouts import Rollouts
 from helpers.model import hub, lora, peft_folder, weights
-from helpers.model.folder import ADAPTERS, WeightsError, place_of
+from helpers.model.folder import ADAPTERS, WeightsError
 from helpers.model.transformer import Transformer
 from helpers.plots.live import Live
 from helpers.recipes.presets import Preset
@@ -53,8 +53,7 @@ class Recipe:
         alone, which is what the budgets are for.
       train, test: rows {"question", "answer", "level"} whose question fits the preset's
         budget. GSM8K's questions end by asking for the final line that is graded.
-      fingerprint: of the model's weights as they were read, saved with its adapters;
-        "": `start` compares the model's name.
+      fingerprint: of the model's weights as they were read, saved with its adapters.
       started: the stage that the policy goes on from, and a fingerprint of its
         adapters; "": none.
     """
@@ -285,15 +284,13 @@ def require_same_base(folder, model: str, fingerprint: str):
 
     Args:
       folder: of the adapters.
-      fingerprint: of the model's weights. Without one on both sides names are compared.
+      model: its name, for the message.
+      fingerprint: of its weights.
     Raises:
       WeightsError: they were.
     """
-    base, saved = peft_folder.base_of(folder), peft_folder.fingerprint_of(folder)
-    pair = (saved, fingerprint)
-    if not all(pair):
-        pair = place_of(base), place_of(model)
-    if pair[0] != pair[1]:
+    if peft_folder.fingerprint_of(folder) != fingerprint:
+        base = peft_folder.base_of(folder)
         raise WeightsError(
             f"{folder} has adapters of {base}, whose weights are not those of {model}. "
             "Put back the weights that they were trained on, or train the stage with "

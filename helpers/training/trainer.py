@@ -111,10 +111,12 @@ class Trainer:
         self.optimizer = optimizers.of(self.optimizer)
         mesh = make_mesh() if self.mesh is None else self.mesh
         self.state = TrainingState(self.model, self.frozen, self.wrt, mesh)
-        self.checkpoints = self.folder and Checkpoints(self.folder, self.keep)
+        self.checkpoints: Checkpoints | None = None
+        if self.folder is not None:
+            self.checkpoints = Checkpoints(self.folder, self.keep)
         self.progress = Progress(log and distributed.is_first())
-        self.metrics: MetricsLog | None = None  # from the first fit on
-        self.step, self.saved = 0, 0
+        self.metrics = MetricsLog(None, {}, 0)
+        self.step, self.saved, self.resumed = 0, 0, False
         self.run: dict = {}  # what must be the same to resume
         self.waiting: list[tuple] = []  # steps that are not logged yet
         # Whether an update was interrupted, whose arrays were already overwritten.
@@ -158,9 +160,10 @@ class Trainer:
             self.checkpoints.locked() if self.checkpoints else contextlib.nullcontext()
         ):
             self.state.place()
-            if self.metrics is None:
+            if not self.resumed:
                 self.state.compile(self.objective, self.optimizer.transform)
-                self.metrics = self._resume(batches)
+                self._resume(batches)
+                self.resumed = True
             if self.step > steps:
                 raise ValueError(
                     f"{self.step} steps are done, more than steps={steps}. Pass at"
@@ -254,8 +257,9 @@ class Trainer:
         row["tokens_total"] = total + row["tokens"]
         row |= {"seconds": seconds, "cpu_seconds": cpu_seconds}
         row["tokens_per_second"] = row["tokens"] / seconds
-        if self._evaluates(row["step"]):
-            result = distributed.together(lambda: dict(self.evaluate(self.model)))
+        evaluate = self.evaluate
+        if evaluate and self._evaluates(row["step"]):
+            result = distributed.together(lambda: dict(evaluate(self.model)))
             numbers = {f"eval/{name}": float(x) for name, x in result.items()}
             row |= distributed.averaged(distributed.gather(numbers))
             row["eval/seconds"] = time.monotonic() - now[0]
@@ -264,8 +268,8 @@ class Trainer:
     def _evaluates(self, step: int) -> bool:
         return self.evaluate_every > 0 and step % self.evaluate_every == 0
 
-    def _resume(self, batches: BatchSource) -> MetricsLog:
-        """Goes on from the newest checkpoint, if there is one; returns its log."""
+    def _resume(self, batches: BatchSource):
+        """Goes on from the newest checkpoint and its log, if there is one."""
         position: dict = {}
         if self.checkpoints:
             if self.fresh:
@@ -285,9 +289,8 @@ class Trainer:
         folder, loggers = self.checkpoints and self.checkpoints.run, self.loggers
         if not distributed.is_first():
             folder, loggers = None, ()
-        log = MetricsLog(folder, position, self.step, loggers)
-        log.rows = distributed.gather(log.rows)[0]
-        return log
+        self.metrics = MetricsLog(folder, position, self.step, loggers)
+        self.metrics.rows = distributed.gather(self.metrics.rows)[0]
 
     def _save(self, batches: BatchSource):
         """Writes a checkpoint, if there is a folder; weights have to be numbers."""

@@ -234,7 +234,8 @@ def save_adapters(preset, stage, value):
     policy = lora.add(food101.load(preset), preset.lora_rank)
     adapters = jax.tree.map(lambda x: x + value, nnx.state(policy, lora.Adapter))
     nnx.update(policy, adapters)
-    lora.save(policy, maths.adapters_folder(stage, preset), base=preset.model)
+    base = preset.model, weights.fingerprint(preset.model)
+    lora.save(policy, maths.adapters_folder(stage, preset), *base)
     return jax.tree.leaves(adapters)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import tiny_models
 from flax import nnx
 from tiny_models import needs_bfloat16
 
@@ -166,19 +165,6 @@ def test_weights_are_compared_and_not_what_they_are_called(
     shutil.copy(TINY / "grpo" / "model.safetensors", "moved")
     with pytest.raises(WeightsError, match="whose weights are not those of moved"):
         maths.recipe(dataclasses.replace(sizes, model="moved")).start("sft")
-
-
-def test_without_fingerprints_names_are_compared(tmp_path, monkeypatch):
-    """As earlier versions saved adapters; an id of the hub is no place."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    model = tiny_models.adapted(tiny_models.model("llama"), targets=("q",))
-    lora.save(model, tmp_path / "adapters", "model")
-    for spelled in "model", "./model/", str(tmp_path / "model"):
-        maths.require_same_base(tmp_path / "adapters", spelled, "bbbb")
-    for other in "other", "org/model", str(tmp_path):
-        with pytest.raises(WeightsError, match="adapters of model"):
-            maths.require_same_base(tmp_path / "adapters", other, "")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@ import asyncio
 import errno
 import fcntl
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_disk import disk_of
 
 from helpers.training.checkpoints import CheckpointError, Checkpoints
 
@@ -195,14 +195,9 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
 def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(tmp_path):
     checkpoints = saved(tmp_path, 1)
     big = arrays(2) | {"['params']['layers']": jnp.asarray(np.random.rand(300, 300))}
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Files may not grow beyond 60 kB: the write fails half-way, as on a full disk.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limit[1]))
-    try:
+    with disk_of(60_000):  # the write fails half-way
         with pytest.raises(CheckpointError, match="step 2.*File too large.*00000001"):
             checkpoints.save(2, big, {"run": {}})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert [path.name for path in checkpoints.all()] == ["00000001"]
     restored, _ = checkpoints.restore(arrays(0), {})
     assert_same(restored, arrays(1))

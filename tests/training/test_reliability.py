@@ -1,7 +1,6 @@
 """What must survive: kills, damaged checkpoints, full disks, two runs in one folder."""
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import simulated_devices
 from flax import nnx
 from run_tables import read_table
+from small_disk import disk_of
 from toy_training import Rows, Toy, assert_same_weights, squared_error
 
 from helpers.training.checkpoints import CheckpointError
@@ -22,26 +22,10 @@ from helpers.training.trainer import Trainer
 HERE = Path(__file__).parents[1]
 
 
-def train(
-    folder,
-    steps,
-    batches=None,
-    model=None,
-    objective=squared_error,
-    peak=3e-2,
-    **settings,
-):
-    model = model or Toy()
-    optimizer = adamw(peak, steps=12, warmup=2)
-    trainer = Trainer(
-        model,
-        objective,
-        optimizer,
-        folder=folder,
-        save_every=4,
-        log=False,
-        **settings,
-    )
+def train(folder, steps, batches=None, model=None):
+    model, optimizer = model or Toy(), adamw(3e-2, steps=12, warmup=2)
+    settings = {"folder": folder, "save_every": 4, "log": False}
+    trainer = Trainer(model, squared_error, optimizer, **settings)
     return model, trainer.fit(batches or Rows(), steps)
 
 
@@ -149,27 +133,6 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_nothing_else(whole, tmp
     assert_ends_like(whole, tmp_path, model)
 
 
-class OnAFullDisk(Rows):
-    """From batch `full_at` on, no file of this process may grow beyond a limit."""
-
-    def __init__(self, full_at, limit):
-        super().__init__()
-        self.full_at, self.limit = full_at, limit
-        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def __next__(self):
-        if self.count == self.full_at:
-            limits = (self.limit, self.before[1])
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        return super().__next__()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
-
-
 def model_with_a_table():
     """A model whose checkpoint is larger than its logs."""
     model = Toy()
@@ -179,9 +142,9 @@ def model_with_a_table():
 
 
 def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(tmp_path):
-    with OnAFullDisk(full_at=6, limit=60_000) as batches:
-        with pytest.raises(CheckpointError, match="step 8 .*00000004"):
-            train(tmp_path / "full", 12, batches, model_with_a_table())
+    train(tmp_path / "full", 5, model=model_with_a_table())
+    with disk_of(60_000), pytest.raises(CheckpointError, match="step 8 .*00000005"):
+        train(tmp_path / "full", 12, model=model_with_a_table())
     model, _ = train(tmp_path / "full", 12, model=model_with_a_table())
     straight, _ = train(tmp_path / "whole", 12, model=model_with_a_table())
     assert_same_weights(model, straight)
@@ -190,8 +153,7 @@ def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(tmp_path):
 
 def test_a_log_that_cannot_be_written_says_what_to_do(tmp_path):
     log = MetricsLog(tmp_path, {}, 0)
-    with OnAFullDisk(full_at=0, limit=2_000) as disk:
-        next(disk)
+    with disk_of(2_000):
         with pytest.raises(OSError, match="log of step.*Free some space.*checkpoint"):
             for step in range(100):
                 log.write({"step": step, "loss": 1.0}, [])
