@@ -371,7 +371,7 @@ def walk(rows: Sequence[Mapping], title: str | None = None) -> Figure:
         axes.plot(x, greedy, "o", color=blue, markersize=7)
         axes.plot(x, pass8, "D", markersize=7, **diamond)
         away = (9, -4 if pass8 - greedy > 8 else -9)
-        style = {"fontsize": 10, "fontweight": "bold", "color": blue}
+        style: dict = {"fontsize": 10, "fontweight": "bold", "color": blue}
         style |= {"xytext": away, "textcoords": "offset points"}
         axes.annotate(f"{greedy:.0f}", (x, greedy), **style)
     names = [

@@ -286,7 +286,9 @@ class Trainer:
                 self.state.restore(arrays)  # last, after everything that may refuse
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
-        folder, loggers = self.checkpoints and self.checkpoints.run, self.loggers
+        folder, loggers = None, self.loggers
+        if self.checkpoints:
+            folder = self.checkpoints.run
         if not distributed.is_first():
             folder, loggers = None, ()
         self.metrics = MetricsLog(folder, position, self.step, loggers)
