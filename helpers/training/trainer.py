@@ -286,9 +286,8 @@ class Trainer:
                 self.state.restore(arrays)  # last, after everything that may refuse
                 self.step, position = record["step"], record["log"]
         self.saved = self.step
-        folder, loggers = None, self.loggers
-        if self.checkpoints:
-            folder = self.checkpoints.run
+        folder = self.checkpoints.run if self.checkpoints else None
+        loggers = self.loggers
         if not distributed.is_first():
             folder, loggers = None, ()
         self.metrics = MetricsLog(folder, position, self.step, loggers)
