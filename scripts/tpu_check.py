@@ -168,7 +168,8 @@ def record(rows):
             )
             continue
         table[place(row)] = row
-        tables.write(TABLE, list(table.values()), row)
+        columns = next(iter(table.values())) | row  # in the order of the file
+        tables.write(TABLE, list(table.values()), columns)
     return problems
 
 
