@@ -238,6 +238,18 @@ class ModelConfig:
         return (self.query_scale or self.head_dim) ** -0.5
 
     @property
+    def positions(self) -> int:
+        """Tokens of the longest text that it was made for; 0 where nobody says.
+
+        A linear stretch comes on top of the number in config.json (so transformers'
+        documentation), but in a Gemma 3, whose number is that of stretched texts.
+        `helpers.runtime.ranges.require_positions` reads it.
+        """
+        linear = self.stretch and self.stretch.kind == "linear" and not self.is_gemma
+        factor = self.stretch.factor if self.stretch and linear else 1
+        return int(self.max_positions * factor)
+
+    @property
     def softcap(self) -> float:
         """The size that logits stay below (Gemma 4); 0: any."""
         return self.gemma4.softcap if self.gemma4 else 0.0
