@@ -174,7 +174,7 @@ def scores(model, prompts, answers):
     ]
 
 
-def judged(kind, mine, theirs, scores_TV):
+def compare_answer(kind, mine, theirs, scores_TV):
     """The figures of one answer; raises Differs where it is another one."""
     tokens = theirs.tokens
     both = min(len(mine), len(tokens))
@@ -217,7 +217,7 @@ def compared(python, case, kind, folder):
         answers = [answer(address, prompt) for prompt in prompts]
     mine = greedy(model, prompts, chat.eos_ids(tokenizer))
     rows = [
-        judged(kind, *row)
+        compare_answer(kind, *row)
         for row in zip(mine, answers, scores(model, prompts, answers), strict=True)
     ]
     counts = {name: sum(row[name] for row in rows) for name in COUNTED}
