@@ -132,7 +132,7 @@ def _match_results(text, due, grammar):
     if isinstance(value, dict):
         fails = list(value) == ["error"]
     else:  # engines have their own words for a failed call
-        fails = re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE)
+        fails = bool(re.match(r"\W*([\w.]*Error\b|error\b)", text, re.IGNORECASE))
     if value != result and text != str(result) and not ("error" in result and fails):
         raise ConversationRefused(
             f"The model was shown {text[:80]!r}, and the tool returns {result} here: it"

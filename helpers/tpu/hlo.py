@@ -89,10 +89,8 @@ class Program:
         """
         for part in self.parts[name or self.entry]:
             yield part, times
-            if part.opcode == "while":
-                loop = re.search(
-                    r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", part.line
-                )
+            loop = re.search(r"condition=%?([\w.\-]+), body=%?([\w.\-]+)", part.line)
+            if loop:
                 yield from self.walk(loop[2], times * self._trips(loop[1]))
             if part.opcode == "conditional":
                 names = re.findall(r"%([\w.\-]+)", part.line)
@@ -136,7 +134,8 @@ def kernel_flops(line: str) -> int:
 
 def collectives(text: str) -> dict[str, tuple[int, float]]:
     """{kind: (how many run, GiB that their results take on one chip)} of a program."""
-    program, totals = Program(text), {}
+    program = Program(text)
+    totals: dict[str, tuple[int, float]] = {}
     for part, times in program.walk():
         kind = part.opcode.removesuffix("-start")
         if kind in COLLECTIVES:
