@@ -43,10 +43,8 @@ def scales_in_numpy(parts):
     if scale.dtype == np.float32:
         return scale.astype(np.float64)
     steps, (mean,) = (np.asarray(parts[f"_scale_{x}"]) for x in ("step", "mean"))
-    block_values = [
-        int(code) * float(steps[i // 256]) for i, code in enumerate(scale.flat)
-    ]
-    return np.maximum(np.reshape(block_values, scale.shape) + mean, 0)
+    away = [int(code) * float(steps[i // 256]) for i, code in enumerate(scale.flat)]
+    return np.maximum(np.reshape(away, scale.shape) + mean, 0)
 
 
 @st.composite

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from tiny_models import Same
+from tiny_models import Same, flat_batch
 from tiny_vision import (
     IMAGE,
     PICTURE,
@@ -42,11 +42,8 @@ def test_who_notices_a_changed_image_token(pattern, window):
         noticed = np.flatnonzero(np.any(before[0] != after[0], axis=-1))
         at = places[changed]
         its_image = places[changed // 9 * 9 : changed // 9 * 9 + 9]
-        expected = [
-            q
-            for q in range(tokens.shape[1])
-            if (q >= at or q in its_image) and (window is None or q - at < window)
-        ]
+        looks = [q for q in range(tokens.shape[1]) if q >= at or q in its_image]
+        expected = [q for q in looks if window is None or q - at < window]
         assert noticed.tolist() == expected
 
 
@@ -66,28 +63,20 @@ def test_an_image_across_blocks_of_queries_is_seen_whole(first, monkeypatch):
     np.testing.assert_allclose(in_blocks, at_once, atol=2e-5)
 
 
-def flat_batch(prompts, completions, images):
+def rows_of(prompts, completions, images):
     """Every answer a row of its own, spelt out after its own prompt and pictures."""
-    rows = [
-        (p, prompt + answer)
-        for p, prompt in enumerate(prompts)
-        for answer in completions[p]
-    ]
-    length = max(len(row) for _, row in rows)
-    names = ("tokens", "positions", "segment_ids", "loss_mask")
-    batch = {name: np.zeros((len(rows), length), np.int32) for name in names}
-    for i, (p, row) in enumerate(rows):
-        batch["tokens"][i, : len(row)], batch["segment_ids"][i, : len(row)] = row, 1
-        batch["positions"][i] = np.arange(length)
-        batch["loss_mask"][i, len(prompts[p]) : len(row)] = 1
-    images = np.stack([images[p] for p, _ in rows])
-    return jax.tree.map(jnp.asarray, batch | {"images": images})
+    pairs = [(p, answer) for p, some in enumerate(completions) for answer in some]
+    batch = flat_batch([prompts[p] + answer for p, answer in pairs])
+    lengths = np.array([len(prompts[p]) for p, _ in pairs])
+    is_answer = np.arange(batch["tokens"].shape[1]) >= lengths[:, None]
+    images = jnp.stack([images[p] for p, _ in pairs])
+    return batch | {"loss_mask": batch["loss_mask"] * is_answer, "images": images}
 
 
 def test_a_prompt_seen_once_has_the_values_and_gradients_of_one_seen_every_time():
     """Of the decoder's weights and the tower's; rows without a picture among them."""
     prompts, completions, batch = groups(G=2)
-    flat = flat_batch(prompts, completions, np.asarray(batch["images"]))
+    flat = rows_of(prompts, completions, batch["images"])
     graph, state = nnx.split(cached_model())
 
     def total(state, batch):
@@ -99,10 +88,9 @@ def test_a_prompt_seen_once_has_the_values_and_gradients_of_one_seen_every_time(
     value, gradient = jax.jit(jax.value_and_grad(total))(state, batch)
     expected, flat_gradient = jax.jit(jax.value_and_grad(total))(state, flat)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
+    slopes = jax.tree_util.tree_leaves_with_path(gradient)
     for (path, ours), theirs in zip(
-        jax.tree_util.tree_leaves_with_path(gradient),
-        jax.tree.leaves(flat_gradient),
-        strict=True,
+        slopes, jax.tree.leaves(flat_gradient), strict=True
     ):
         scale = np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * scale)
@@ -113,10 +101,8 @@ def test_a_prompt_seen_once_has_the_values_and_gradients_of_one_seen_every_time(
 def arrays(model, part):
     """The weights of the tower, or those of the rest, without adapters."""
     state = nnx.to_pure_dict(nnx.state(lora.remove(model)))
-    tower = state.pop("vision")
-    return jax.tree.leaves(
-        jax.tree.map(np.array, {"tower": tower, "text": state}[part])
-    )
+    parts = {"tower": state.pop("vision"), "text": state}
+    return jax.tree.leaves(jax.tree.map(np.array, parts[part]))
 
 
 def test_a_policy_gradient_of_adapters_with_pictures_leaves_the_tower_as_it_was():
