@@ -153,7 +153,7 @@ class Page:
     def _plate(self):
         """The picture that is asked about, and the drawings to choose from."""
         gr, drawings = self.gr, self.examples
-        look = {"format": "png", "buttons": []}
+        look: dict = {"format": "png", "buttons": []}
         photo = gr.Image(drawings[0], label="Your plate", elem_id="photo", **look)
         photo.alt_text = "The picture that is asked about"  # Gradio 6.0 takes none
         # The file as it is: `photos.decode` checks it, and says what is wrong with it.
@@ -238,11 +238,7 @@ class Page:
         self.log.add_all(zip(meal["portions"], grams, strict=True), meal["model"])
 
     def _diary(self, changed):
-        """Today's meals, each to be corrected or deleted, their sum, and the week.
-
-        Args:
-          changed: a gradio.State, a count that goes up with every change of the log.
-        """
+        """Today's meals, to be corrected or deleted; `changed` counts what changed."""
         gr, today = self.gr, datetime.date.today()
         days = [str(today - datetime.timedelta(days)) for days in reversed(range(7))]
         with self.notes():
@@ -314,15 +310,18 @@ def conversation(choice, question, picture):
       Before and with each event: (what has happened so far, as HTML; the portions that
       were looked up; why they are in doubt, or "").
     """
-    backend, events, shown, doubt = _Lazy(choice), [], [], ""
+    backend, doubt = _Lazy(choice), ""
+    events: list = []
+    shown: list[str] = []
     steps = converse(backend, question, picture, [TOOL])
     yield "<p>Looks at the plate …</p>", [], ""
     while not events or events[-1].kind not in ("answer", "error"):
         with choice.lock:
             events.append(next(steps))
         # A server does not tell how certain its model is.
-        if getattr(backend.talk, "certainty", None) is not None:
-            doubt = "It is not sure." if backend.talk.certainty < choice.sure else ""
+        certainty = getattr(backend.talk, "certainty", None)
+        if certainty is not None:
+            doubt = "It is not sure." if certainty < choice.sure else ""
         if events[-1].kind == "result" and events[-1].call is not None:
             shown.pop()  # the call, which is shown with its result
         shown.append(message(events, doubt))
@@ -330,12 +329,7 @@ def conversation(choice, question, picture):
 
 
 def message(events, doubt=""):
-    """The last of a conversation's events: a step that folds, or the end.
-
-    Args:
-      events: of `chat.converse`, in order.
-      doubt: why the model is in doubt, or "".
-    """
+    """The last of the events of `chat.converse`: a step that folds, or the end."""
     event, looked_up = events[-1], _foods(events[-1:])
     if event.kind == "answer":
         answer = ("I am not sure. " if doubt else "") + sentence(events)

@@ -205,7 +205,7 @@ def read_messages(messages, grammar):
         calls, results = [], []
         for made in message.get("tool_calls", []):
             calls.append(_call(**made["function"]))
-            result = next(waiting, {})
+            result: dict = next(waiting, {})
             if result.get("tool_call_id") != made["id"]:
                 raise Refused(400, "Each call needs its result next, in order.")
             results.append(read_object(result["content"]))

@@ -111,7 +111,8 @@ def _read_gemma3(text, position):
 
 def _python_to_json(body):
     """f(food="pizza") becomes {"name": "f", "arguments": {"food": "pizza"}}."""
-    pieces, is_open = [], False
+    pieces: list[str] = []
+    is_open = False
     for kind, token in _tokens(_PYTHON, body):
         if kind == "call":
             if is_open:
@@ -178,7 +179,8 @@ def _read_gemma4(text, position):
     begin = _GEMMA4_CALL.match(text, position)
     if begin is None:
         raise Malformed("<|tool_call> must be followed by call:name{")
-    pieces, end = [], begin.end()
+    pieces: list[str] = []
+    end = begin.end()
     for kind, token in _tokens(_GEMMA4, text[end : end + LONGEST_JSON]):
         end += len(token)
         if kind == "end":
