@@ -32,7 +32,7 @@ def sampled(seed, pairs=3, length=4):
 
 
 drawn = st.builds(sampled, seeds)
-weights = st.sampled_from((0.02, 0.1, 1.0, 5.0))
+weights = st.sampled_from((0.1, 2.0))  # each is compiled anew
 
 
 def log_sigmoid(x):
