@@ -33,6 +33,11 @@ from helpers.tools.grammars import GEMMA3, GEMMA4
 
 RESULT_TOKENS = 64  # of the tokens of an answer, most that tools may take
 EACH, HELD_OUT = 24, 6  # photos of a class; every sixth is test
+# The chat template of Gemma 4 tells the model of the tool, Gemma 3's does not.
+SPELT = (
+    ': write\n```tool_code\nlookup_nutrition(food="pizza", grams=150)\n```\nwith the '
+    "right food and grams, and wait for the result. "
+)
 END = "Then end with a line such as #### 402, the kcal."
 
 
@@ -49,21 +54,12 @@ class Form(NamedTuple):
     ask: str
 
 
-FORM_GEMMA3 = Form(
-    dataclasses.replace(GEMMA3, show=_shown),
-    "\nFirst look the food up: write\n```tool_code\nlookup_nutrition(food="
-    '"pizza", grams=150)\n```\nwith the right food and grams, and wait for the result. '
-    + END,
-)
-# Its chat template tells the model of the tool.
-FORM_GEMMA4 = Form(
-    dataclasses.replace(GEMMA4, show=_shown), "\nFirst look the food up. " + END
-)
-
-
 def form_of(config) -> Form:
     """The Form of a model by its ModelConfig."""
-    return FORM_GEMMA4 if config.gemma4 else FORM_GEMMA3
+    grammar, how = (GEMMA4, ". ") if config.gemma4 else (GEMMA3, SPELT)
+    return Form(
+        dataclasses.replace(grammar, show=_shown), f"\nFirst look the food up{how}{END}"
+    )
 
 
 class Recipe(maths.Recipe):
@@ -101,11 +97,11 @@ class Recipe(maths.Recipe):
         return [images.fit_for(food101.with_image(row, None)["image"], tower)]
 
     def evaluate(self, n=256):
-        """A FoodReport on the photos `test_rows(n)`, greedily."""
+        """A FoodReport on the first n test photos, greedily."""
         return evaluate_food(
             self.policy,
             self.tokenizer,
-            self.test_rows(n),
+            self.test[:n],
             self.tools,
             max_tokens=self.turn,
             pictures=self.pictures,

@@ -6,10 +6,11 @@ and generated problems of one to three steps, for GSM8K is beyond it.
 """
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import jax
 
@@ -60,7 +61,7 @@ class Recipe:
 
     preset: Preset
     policy: Transformer
-    tokenizer: object
+    tokenizer: Any
     train: list[dict]
     test: list[dict]
     fingerprint: str = ""
@@ -102,30 +103,29 @@ class Recipe:
             print(f"{stage} was not trained here: from {self.preset.model} untrained")
             return self
         folder = adapters_folder(stage, self.preset)
-        require_same_base(folder, self.preset.model, self.fingerprint)
+        if peft_folder.fingerprint_of(folder) != self.fingerprint:
+            raise WeightsError(
+                f"{folder} has adapters of {peft_folder.base_of(folder)}, whose weights"
+                f" are not those of {self.preset.model}. Set COURSE_BUILD to another "
+                "folder and train the stage with this model."
+            )
         print(f"from {stage}, {folder}")
         policy = lora.load(lora.remove(self.policy), folder)
-        return dataclasses.replace(
-            self, policy=policy, started=adapters_id(stage, self.preset)
-        )
+        started = f"{stage} {weights.adapters_fingerprint(folder)}"
+        return dataclasses.replace(self, policy=policy, started=started)
 
     def save_adapters(self, stage: str) -> pathlib.Path:
         """Saves the policy's adapters as those of a stage; returns their folder."""
-        folder = adapters_folder(stage, self.preset)
-        about = self.preset.model, self.fingerprint, self.started
-        lora.save(self.policy, folder, *about)
+        folder, base = adapters_folder(stage, self.preset), self.preset.model
+        lora.save(self.policy, folder, base, self.fingerprint, self.started)
         return folder
 
-    def test_rows(self, n=None) -> list[dict]:
-        """The first n test questions; None: all."""
-        return self.test[:n]
-
     def evaluate(self, n=None):
-        """Greedy answers to the questions `test_rows(n)`, graded."""
+        """Greedy answers to the first n test questions, graded; None: to all."""
         return evaluate(
             self.policy,
             self.tokenizer,
-            self.test_rows(n),
+            self.test[:n],
             max_tokens=self.preset.completion_tokens,
             samples=0,
             batch=self.preset.prompts * self.preset.group,  # as many as rollouts have
@@ -149,8 +149,7 @@ class Recipe:
           every: steps between two pictures.
         """
         shown = {"training": self.TRAINING, "held out": "eval/right"}
-        name = f"{stage}_{self.preset.name}"
-        folder = runtime.run_folder(name)
+        folder = runtime.run_folder(f"{stage}_{self.preset.name}")
         title = f"{stage}, {self.preset.model}: share of right answers"
         return Live(shown, title=title, folder=folder, every=every)
 
@@ -170,7 +169,7 @@ class Recipe:
         about = {
             "model": run_identity.describe(self.policy),
             "tokenizer": run_identity.describe(self.tokenizer),
-            "questions": run_identity.describe_rows(self.test_rows(n)),
+            "questions": run_identity.describe_rows(self.test[:n]),
             "budget": budget | {"completion": self.preset.completion_tokens},
             "tools": self.tools.describe() if self.tools else None,
             "graded by": [run_identity.describe(f) for f in self.GRADED_BY],
@@ -192,18 +191,17 @@ class Recipe:
             GRPO ended with, which was not trained here.
         """
         if larger := TEACHERS.get(self.preset.model):
-            both: list[Any] = [chat.load_tokenizer(hub.fetch(larger)), self.tokenizer]
-            if both[0].get_vocab() != both[1].get_vocab():
+            tokenizer: Any = chat.load_tokenizer(hub.fetch(larger))
+            if tokenizer.get_vocab() != self.tokenizer.get_vocab():
                 raise WeightsError(
                     f"{larger} cuts text into other tokens than {self.preset.model}: "
-                    "it cannot teach it token by token. Take a teacher of its family."
+                    "it cannot teach it token by token."
                 )
             return load(self.preset, larger)
         if not trained_here("grpo", self.preset):
             raise WeightsError(
-                f"{self.preset.model} has no larger teacher that fits here: the teacher"
-                " is the model that GRPO ended with, and it was not trained on this "
-                "machine. Run the last section of notebook 07 first."
+                f"The teacher of {self.preset.model} is the model that GRPO ended with,"
+                " not trained here yet: run the last section of notebook 07 first."
             )
         return self.start("grpo").policy  # a merge would round in bfloat16
 
@@ -212,10 +210,8 @@ class Recipe:
 
         A few solutions are too long for both budgets together; says how many.
         """
-        questions, answers = (
-            [row[name] for row in self.train] for name in ("question", "answer")
-        )
-        examples = self.examples_tokens(questions, answers)
+        columns = ([row[name] for row in self.train] for name in ("question", "answer"))
+        examples = self.examples_tokens(*columns)
         length = self.preset.prompt_tokens + self.preset.completion_tokens
         fitting = [example for example in examples if len(example[0]) <= length]
         print(
@@ -261,9 +257,6 @@ class Recipe:
         )
 
 
-R = TypeVar("R", bound=Recipe)
-
-
 def adapters_folder(stage: str, preset: Preset) -> pathlib.Path:
     """Where a preset's adapters of a stage are saved on this machine."""
     return runtime.model_folder(f"{stage}_{preset.name}")
@@ -272,30 +265,6 @@ def adapters_folder(stage: str, preset: Preset) -> pathlib.Path:
 def trained_here(stage: str, preset: Preset) -> bool:
     """Whether a stage of a preset has been trained on this machine."""
     return (adapters_folder(stage, preset) / ADAPTERS).is_file()
-
-
-def adapters_id(stage: str, preset: Preset) -> str:
-    """A stage and a fingerprint of its adapters, saved with those that follow it."""
-    return f"{stage} {weights.adapters_fingerprint(adapters_folder(stage, preset))}"
-
-
-def require_same_base(folder, model: str, fingerprint: str):
-    """Refuses adapters that were trained on other weights than a model's.
-
-    Args:
-      folder: of the adapters.
-      model: its name, for the message.
-      fingerprint: of its weights.
-    Raises:
-      WeightsError: they were.
-    """
-    if peft_folder.fingerprint_of(folder) != fingerprint:
-        base = peft_folder.base_of(folder)
-        raise WeightsError(
-            f"{folder} has adapters of {base}, whose weights are not those of {model}. "
-            "Put back the weights that they were trained on, or train the stage with "
-            "this model, with COURSE_BUILD set to another folder."
-        )
 
 
 def frozen_dtype(preset) -> str:
@@ -353,7 +322,7 @@ class WithCalculator(Recipe):
         return self.tools.examples_tokens(self.tokenizer, questions, answers)
 
 
-def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
+def recipe(preset, kind: type[Recipe] = Recipe) -> Recipe:
     """Fetches model and data of a preset, and says what it has.
 
     Args:
@@ -370,11 +339,8 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     for split in gsm8k.SPLITS:
         rows = problems(preset, split)
         prompts = chat.prompts_tokens(tokenizer, [row["question"] for row in rows])
-        splits[split] = [
-            row
-            for row, prompt in zip(rows, prompts, strict=True)
-            if len(prompt) <= preset.prompt_tokens
-        ]
+        short = [len(prompt) <= preset.prompt_tokens for prompt in prompts]
+        splits[split] = list(itertools.compress(rows, short))
         print(
             f"{split}: {len(splits[split])} questions; {len(rows) - len(splits[split])}"
             f" longer than {preset.prompt_tokens} tokens are left out"
@@ -384,6 +350,5 @@ def recipe(preset, kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     print(f"{preset.model} with adapters of rank {preset.lora_rank}")
     print(chat.describe_template(tokenizer))
     print(preset.disconnect)
-    return kind(
-        preset, policy, tokenizer, **splits, fingerprint=weights.fingerprint(folder)
-    )
+    splits["fingerprint"] = weights.fingerprint(folder)
+    return kind(preset, policy, tokenizer, **splits)

@@ -1,14 +1,11 @@
-"""The sizes of everything: one row for each kind of machine and task.
-
-`FAMILY` at the end has the settings of GRPO and its relatives, one row for each method.
-"""
+"""The sizes of everything: one row of presets.csv for each kind of machine and task."""
 
 import csv
 import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -120,7 +117,13 @@ MODELS = {  # Gemma 3 is gated (its licence, and a token); the others are Apache
 # - A photo takes 282 of the prompt's tokens, the description of the tool about 150.
 # - Int8 matrices are decoded for each piece, and again for each matmul that is not
 #   kept, so v5e-1-gemma3-4b has two pieces that keep most of a layer.
-_TABLE = pathlib.Path(__file__).with_suffix(".csv")
+
+
+def _rows(table: str) -> list[dict[str, str]]:
+    """The rows of a CSV file beside this one, as text."""
+    path = pathlib.Path(__file__).with_name(f"{table}.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _stage(cell: str) -> Stage:
@@ -139,8 +142,7 @@ _CONVERT: dict[str, Callable] = {  # cells of the other columns are whole number
 
 def _presets(task: str) -> dict[str, Preset]:
     """The rows of the table for one task, by name."""
-    with _TABLE.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.pop("task") == task]
+    rows = [row for row in _rows("presets") if row.pop("task") == task]
     made = [{n: _CONVERT.get(n, int)(x) for n, x in row.items()} for row in rows]
     return {row["name"]: Preset(**row) for row in made}
 
@@ -177,81 +179,19 @@ def _preset_for(devices: Sequence[jax.Device]) -> str:
     return "v5e-1" if len(devices) < 8 else "v5e-8"
 
 
-# The divisor of the constant mean: tokens an answer may have on a laptop.
-CONSTANT_LENGTH = 64
-
-
-class Method(NamedTuple):
-    """One member of the family.
-
-    Attributes:
-      paper: its number at arxiv.org; empty for this course's own choice.
-      advantage: kind of `losses.advantages`.
-      resample: how often tied groups may be drawn again.
-      switches: arguments of `training.objectives.policy_gradient`.
-    """
-
-    paper: str
-    advantage: str
-    resample: int
-    switches: dict[str, Any]
-
-
-_EVEN = {"clip": (0.2, 0.2)}
-_SUM = {"aggregate": "constant", "constant_length": CONSTANT_LENGTH}
-_GSPO = {"clip": (3e-4, 4e-4), "aggregate": "sequence-mean"}
-_NO_RATIO = {"clips": "weight", "clip": (0.0, 0.0)}
-_KL = {"aggregate": "sequence-mean", "beta": 0.04}
+# GRPO and its relatives: one row for each method, named as in data/results/family.csv.
 # Clips: DAPO and GSPO name theirs, CISPO does not, GRPO's is PPO's usual 0.2; RLOO has
 # neither a ratio nor a clip.
-FAMILY = {
-    "GRPO": Method("2402.03300", "mean-std", 0, _EVEN | _KL),
-    "Dr. GRPO": Method("2503.20783", "mean", 0, _EVEN | _SUM),
-    "DAPO": Method("2503.14476", "mean-std", 2, {"clip": (0.2, 0.28)}),
-    "GSPO": Method("2507.18071", "mean-std", 0, _GSPO | {"level": "sequence"}),
-    "GSPO-token": Method(
-        "2507.18071", "mean-std", 0, _GSPO | {"level": "sequence-token"}
-    ),
-    "CISPO": Method(
-        "2506.13585", "mean-std", 0, {"clips": "weight", "clip": (1.0, 0.28)}
-    ),
-    "RLOO": Method("2402.14740", "leave-one-out", 0, _NO_RATIO | _SUM),
-    "this course": Method("", "mean", 0, {"clip": (0.2, 0.28)}),
-}
-_DEFAULTS = {"level": "token", "clips": "gain", "aggregate": "token-mean", "beta": 0}
-_MEANS = {
-    "token-mean": "tokens",
-    "sequence-mean": "answers",
-    "constant": "sum / constant",
-}
-_ADVANTAGES = {
-    "mean": "r − mean",
-    "mean-std": "(r − mean) / std",
-    "leave-one-out": "r − mean of the others",
-}
+FAMILY = {row["method"]: row for row in _rows("family")}
 
 
 def family_table() -> str:
-    """The family as a Markdown table, read off the switches that are run."""
-    lines = [
-        "| method | ratio | clip | mean over | advantage | KL | tied groups |",
-        "|---|---|---|---|---|--:|---|",
-    ]
-    for name, method in FAMILY.items():
-        switch: dict[str, Any] = _DEFAULTS | method.switches
-        (low, high), ratio = switch["clip"], switch["level"]
-        clip = f"gain, −{low:g} to +{high:g}"
-        if switch["clips"] == "weight":
-            clip = f"weight, above {1 + high:g}"
-        if (low, high) == (0, 0):
-            ratio = clip = "none"
-        link = f"[{name}](https://arxiv.org/abs/{method.paper})"
-        again = f"drawn again, {method.resample} times at most"
-        cells = [
-            link if method.paper else name,
-            *(ratio, clip, _MEANS[switch["aggregate"]], _ADVANTAGES[method.advantage]),
-            f"{switch['beta']:g}",
-            again if method.resample else "kept",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The family as a Markdown table, each name a link to its paper."""
+    lines = []
+    for row in FAMILY.values():
+        name, paper, *cells = row.values()
+        link = f"[{name}](https://arxiv.org/abs/{paper})" if paper else name
+        lines.append(f"| {' | '.join([link, *cells])} |")
+    head = [column for column in FAMILY["GRPO"] if column != "paper"]
+    rule = "|---|---|---|---|---|--:|---|"
+    return "\n".join([f"| {' | '.join(head)} |", rule, *lines])

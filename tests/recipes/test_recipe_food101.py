@@ -145,7 +145,7 @@ def test_demonstrations_are_right_conversations_with_their_own_photo(there):
         assert answer.endswith(f"#### {row['expected']:.0f}")
         context = chat.decode(there.tokenizer, tokens[(mask == 0) & (tokens > 0)])
         assert f'{{"kcal": {row["expected"]:.0f}}}' in context
-        assert food101.FORM_GEMMA3.ask in context
+        assert food101.form_of(there.policy.config).ask in context
 
 
 def test_gemma_4_demonstrates_with_its_own_tokens(gemma4_folder, photo_files):
