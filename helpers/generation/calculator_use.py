@@ -98,13 +98,6 @@ class CalculatorUse(Dialogue):
           ValueError: not as many answers as questions, or one has a call that is
             refused.
         """
-        if len(questions) != len(answers):
-            raise ValueError(
-                f"{len(questions)} questions but {len(answers)} answers: pass one "
-                "answer per question."
-            )
-        if not questions:
-            return []
         rendering.check_answers_follow_prompts(tokenizer, thinking)
         prompts = chat.prompts_tokens(tokenizer, questions, thinking)
         end, after = rendering.turn_end(tokenizer)

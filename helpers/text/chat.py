@@ -18,33 +18,21 @@ import copy
 from jinja2 import TemplateError
 
 from helpers.text import rendering
-from helpers.text.decoding import decode
+from helpers.text.decoding import decode as decode
 from helpers.text.encoding import controls_of, encode, encode_plain, escape
-from helpers.text.rendering import (
-    FAMILY_ENDS,
-    MARKER,
-    THOUGHT,
-    require_messages,
-    switches_of,
-)
-from helpers.text.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
+from helpers.text.rendering import MARKER, THOUGHT, require_messages, switches_of
+from helpers.text.tokenizer import load_tokenizer as load_tokenizer
+from helpers.text.tokenizer import save_tokenizer as save_tokenizer
+from helpers.text.tokenizer import train_tokenizer as train_tokenizer
 
-__all__ = [
-    "conversation_tokens",
-    "decode",
-    "describe_template",
-    "eos_ids",
-    "example_tokens",
-    "examples_tokens",
-    "load_tokenizer",
-    "prompt_tokens",
-    "prompts_tokens",
-    "require_same_tokens",
-    "save_tokenizer",
-    "train_tokenizer",
-    "turn_tokens",
-    "without_thinking",
-]
+# By the token that ends a turn: the tokens that end a text and, where the family writes
+# results into the model's own turn, a call. A tokenizer's eos_token is one of them.
+FAMILY_ENDS = {
+    "<end_of_turn>": ["<eos>"],
+    "<|im_end|>": ["<|endoftext|>"],
+    "<|eot_id|>": ["<|end_of_text|>"],
+    "<turn|>": ["<eos>", "<|tool_response>"],
+}
 
 
 def without_thinking(tokenizer):
@@ -148,13 +136,6 @@ def examples_tokens(
       ValueError: not as many answers as questions; or the prompt leaves a think block
         open, in which an answer would stand.
     """
-    if len(questions) != len(answers):
-        raise ValueError(
-            f"{len(questions)} questions but {len(answers)} answers: pass one answer "
-            "per question."
-        )
-    if not questions:
-        return []
     rendering.check_answers_follow_prompts(tokenizer, thinking, tools)
     prompts = prompts_tokens(tokenizer, questions, thinking, tools, vision)
     (thought,) = encode(tokenizer, [THOUGHT])
@@ -196,7 +177,7 @@ def conversation_tokens(
       ValueError: nobody answers; the template leaves out a part of an answer, or
         writes an answer differently once the conversation goes on.
     """
-    require_messages(messages)
+    messages = require_messages(messages)
     answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     if not answers or answers[0] == 0:
         raise ValueError(
@@ -204,7 +185,10 @@ def conversation_tokens(
             "there is no answer to a prompt in it. Put a question before an answer."
         )
     learned = answers[-1:] if last_only else answers
-    messages = [_trimmed(m) if i in learned else m for i, m in enumerate(messages)]
+    for i in learned:
+        content = messages[i].get("content")
+        if isinstance(content, str):
+            messages[i] = {**messages[i], "content": content.strip()}
     switches = switches_of(tokenizer, thinking, tools, vision)
     messages, switches, escaped = escape(controls_of(tokenizer), messages, switches)
     whole = rendering.render(tokenizer, messages, False, **switches)
@@ -264,7 +248,7 @@ def turn_tokens(tokenizer, messages, thinking=None, tools=None, ended=None):
       ValueError: the template leaves out a message.
     """
     switches = switches_of(tokenizer, thinking, tools)
-    require_messages(messages)
+    messages = require_messages(messages)
     turns, end = rendering.after_answer(tokenizer, messages, ended)
     turns = [rendering.QUESTION, *turns]
     turns, switches, escaped = escape(controls_of(tokenizer), turns, switches)
@@ -284,11 +268,9 @@ def eos_ids(tokenizer):
       tuple of int without repeats.
     """
     end = rendering.turn_end(tokenizer)[0][-1]
-    text_end, call_end = FAMILY_ENDS.get(
-        tokenizer.convert_ids_to_tokens(end), (None, None)
-    )
+    others = FAMILY_ENDS.get(tokenizer.convert_ids_to_tokens(end), [])
     added = tokenizer.get_added_vocab()
-    ids = [end, tokenizer.eos_token_id, added.get(text_end), added.get(call_end)]
+    ids = [end, tokenizer.eos_token_id, *map(added.get, others)]
     ids.append(rendering.call_end(tokenizer))
     return tuple(dict.fromkeys(i for i in ids if i is not None))
 
@@ -332,20 +314,15 @@ def require_same_tokens(student, teacher) -> None:
     ours, theirs = student.get_vocab(), teacher.get_vocab()
     probe = "Tom has 1,205 eggs.\n#### -3.5 é 🥚"
     different = [word for word in ours if theirs.get(word) != ours[word]]
-    prompts, ends = (
-        [read(student), read(teacher)]
-        for read in (lambda tokenizer: prompt_tokens(tokenizer, probe), eos_ids)
-    )
+    reads = [(prompt_tokens(t, probe), eos_ids(t)) for t in (student, teacher)]
     if len(ours) != len(theirs):
         why = f"the student's has {len(ours)} entries, the teacher's {len(theirs)}"
     elif different:
         word = min(different, key=ours.get)
         place = theirs.get(word, "in none")
         why = f"{word!r} is entry {ours[word]} for the student, {place} for the teacher"
-    elif prompts[0] != prompts[1]:
-        why = "they split or wrap the same question differently"
-    elif ends[0] != ends[1]:
-        why = f"answers end with {ends[0]} for the student, {ends[1]} for the teacher"
+    elif reads[0] != reads[1]:
+        why = "they split or wrap the same question, or end an answer, differently"
     else:
         return
     raise ValueError(
@@ -358,10 +335,3 @@ def _messages(question):
     if isinstance(question, str):
         return [{"role": "user", "content": question}]
     return require_messages(question)
-
-
-def _trimmed(message):
-    content = message.get("content")
-    if not isinstance(content, str):
-        return message
-    return {**message, "content": content.strip()}

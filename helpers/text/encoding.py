@@ -68,8 +68,7 @@ def escape(controls, messages, switches):
         if "content" in message:
             answer = message.get("role") == "assistant"
             pattern = controls.special if answer else controls.every
-            content = _substitute(message["content"], pattern, stand_in)
-            safe["content"] = _split_parts(content, pattern, stand_in)
+            safe["content"] = _substitute(message["content"], pattern, stand_in)
         safe_messages.append(safe)
     safe_switches = _substitute(switches, controls.every, stand_in)
     escaped = {character: text for text, character in stand_ins.items()}
@@ -88,30 +87,6 @@ def _substitute(value, pattern, stand_in):
             for key, item in value.items()
         }
     return value
-
-
-# The first letter of a text that is no stand-in.
-_LETTER = re.compile("[^\\s\U000f0000-\U000fffff]")
-
-
-def _split_parts(content, pattern, stand_in):
-    """Keeps the parts of a content from spelling a control token together.
-
-    Templates write the texts of parts right after each other, some of them stripped.
-    Where that spells a token, the first letter of all later parts is a stand-in.
-    """
-    if not isinstance(content, list):
-        return content
-    texts = [part.get("text") or "" for part in content]
-    joined = "".join(texts), "".join(text.strip() for text in texts)
-    if not any(map(pattern.search, joined)):
-        return content
-    later = (_LETTER.sub(stand_in, text, count=1) for text in texts[1:])
-    safe = [texts[0], *later]
-    return [
-        part | {"text": text} if "text" in part else part
-        for part, text in zip(content, safe, strict=True)
-    ]
 
 
 def encode(tokenizer, texts, escaped=None):

@@ -62,10 +62,11 @@ def to_tokenizer(fields: dict):
     """
     from tokenizers import Tokenizer
 
-    readers = {BYTE_PAIRS: _byte_pairs, SENTENCE_PIECE: _sentence_piece}
-    readers[PIECES] = lambda fields, entries, kinds: _of_pieces(
-        entries, kinds, _merges(fields)
-    )
+    readers = {
+        BYTE_PAIRS: _byte_pairs,
+        SENTENCE_PIECE: _sentence_piece,
+        PIECES: _of_pieces,
+    }
     model = fields["tokenizer.ggml.model"]
     if model not in readers:
         raise ValueError(f"tokenizer.ggml.model is {model!r:.40}: not supported.")
@@ -110,8 +111,7 @@ def _begin(fields, special):
     if fields.get("tokenizer.ggml.add_eos_token"):
         raise ValueError(
             "tokenizer.ggml.add_eos_token is on: llama.cpp ends every text with a "
-            "token, and here none would be. Take the model's folder of safetensors, or "
-            "another file."
+            "token, and here none would be. Take the model's folder of safetensors."
         )
     model, bos = fields["tokenizer.ggml.model"], special.get("bos_token")
     default = model != BYTE_PAIRS or fields.get("tokenizer.ggml.pre") == "llama-bpe"
@@ -134,10 +134,8 @@ def _byte_pairs(fields, entries, kinds):
     name = fields.get("tokenizer.ggml.pre")
     if name not in SPLITS:  # without a name llama.cpp warns of worse answers
         raise ValueError(
-            f"tokenizer.ggml.pre is {name!r:.40}. It names how text is split into "
-            f"words, and this knows {', '.join(SPLITS)}; split otherwise, text becomes "
-            "tokens that the model was not trained on. Take a newer file of the model, "
-            "or its folder of safetensors."
+            f"tokenizer.ggml.pre, the way text is split, is {name!r:.40}, and not one "
+            f"of {', '.join(SPLITS)}. Take the model's folder of safetensors."
         )
     steps, whole, normalizer = SPLITS[name]
     return {
@@ -153,8 +151,8 @@ def _sentence_piece(fields, entries, kinds):
     scores = fields["tokenizer.ggml.scores"]
     if fields.get("tokenizer.ggml.add_space_prefix", True):
         raise ValueError(
-            "tokenizer.ggml.add_space_prefix is on: a text begins with a space that is "
-            "not there, as in Llama 2, which is not supported. Take another model."
+            "tokenizer.ggml.add_space_prefix is on: texts begin with a space, as in "
+            "Llama 2, which is not supported. Take another model."
         )
     numbers = {entry: i for i, entry in enumerate(entries)}
     merges = []
@@ -165,10 +163,11 @@ def _sentence_piece(fields, entries, kinds):
             known.sort(key=lambda pair: (numbers[pair[0]], numbers[pair[1]]))
             merges += [(-score, pair) for pair in known]
     merges.sort(key=lambda merge: merge[0])  # stable: ties stay in the entries' order
-    return _of_pieces(entries, kinds, [pair for _, pair in merges])
+    return _of_pieces(fields, entries, kinds, [pair for _, pair in merges])
 
 
-def _of_pieces(entries, kinds, merges):
+def _of_pieces(fields, entries, kinds, merges=None):
+    merges = _merges(fields) if merges is None else merges
     unknown = entries[kinds.index(UNKNOWN)] if UNKNOWN in kinds else None
     settings = {"byte_fallback": True, "fuse_unk": True, "unk_token": unknown}
     return AROUND_PIECES | {"model": _bpe(entries, merges) | settings}
@@ -225,7 +224,8 @@ def to_fields(tokenizer) -> dict:
     for name, number in (
         ("bos", tokenizer.bos_token_id),
         ("eos", tokenizer.eos_token_id),
-        ("eot", _turn_end(tokenizer)),
+        # llama.cpp knows only well-known ends of a turn by name.
+        ("eot", chat.eos_ids(tokenizer)[0] if tokenizer.chat_template else None),
         ("unknown", tokenizer.unk_token_id),
         ("padding", tokenizer.pad_token_id),
     ):
@@ -235,11 +235,6 @@ def to_fields(tokenizer) -> dict:
     if tokenizer.chat_template:
         fields["tokenizer.chat_template"] = tokenizer.get_chat_template()
     return fields
-
-
-def _turn_end(tokenizer):
-    """The id that ends a turn; llama.cpp knows only the well-known ones by name."""
-    return chat.eos_ids(tokenizer)[0] if tokenizer.chat_template else None
 
 
 def _kind_of(parts):
@@ -258,9 +253,8 @@ def _kind_of(parts):
     ):
         return {"model": PIECES, "add_space_prefix": False}
     raise ValueError(
-        "llama.cpp has no name for the way in which this tokenizer splits text (it "
-        f"knows those of {', '.join(SPLITS)} and Gemma), so a GGUF file of it would "
-        f"read other tokens. {INSTEAD}"
+        "llama.cpp has no name for the way in which this tokenizer splits text, so a "
+        f"GGUF file of it would read other tokens. {INSTEAD}"
     )
 
 

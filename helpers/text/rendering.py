@@ -5,21 +5,13 @@ where an answer begins. Checks here refuse conversations that the template would
 or shorten, because the model would then learn something else than the data says.
 """
 
+import itertools
 import re
 
-from jinja2 import TemplateError, UndefinedError
+from jinja2 import TemplateError
 
 from helpers.text.encoding import encode
 
-# By the token that ends a turn: the token that ends a text, and the token that ends a
-# call where the family writes results into the model's own turn. A tokenizer's
-# eos_token is only one of them.
-FAMILY_ENDS = {
-    "<end_of_turn>": ("<eos>", None),
-    "<|im_end|>": ("<|endoftext|>", None),
-    "<|eot_id|>": ("<|end_of_text|>", None),
-    "<turn|>": ("<eos>", "<|tool_response>"),
-}
 MARKER = "\ue000"  # a private character that no template contains
 QUESTION = {"role": "user", "content": "Hi"}
 # The end of a think block that begins in an earlier text.
@@ -30,21 +22,18 @@ NO_THOUGHT = THOUGHT + "<channel|>"
 
 
 def require_messages(messages):
-    """Refuses messages of which a chat template would silently leave out something.
+    """The messages, in which texts beside each other are one.
+
+    It refuses those of which a chat template would silently leave out something.
 
     Args:
       messages: list of {"role", "content"}; a content is a str or a list of parts. An
         assistant's may be missing where there are "tool_calls".
     Returns:
-      messages.
+      The messages. A content without an image is a str, which every template knows.
     Raises:
       ValueError: naming the message, and what to write instead.
     """
-    if not isinstance(messages, list | tuple):
-        raise ValueError(
-            f"Messages are {messages!r:.80}: pass a str, or a list of messages "
-            '{"role": "user", "content": …}.'
-        )
     for index, message in enumerate(messages):
         if not _is_message(message):
             raise ValueError(
@@ -53,7 +42,21 @@ def require_messages(messages):
                 '"text", "text": …} and {"type": "image"}; the picture itself is passed'
                 " beside the messages, as pictures=."
             )
-    return messages
+    return [_joined(message) for message in messages]
+
+
+def _joined(message):
+    """The message with one text where several parts follow each other."""
+    if not isinstance(message.get("content"), list | tuple):
+        return message
+    parts: list[dict] = []
+    for kind, group in itertools.groupby(message["content"], lambda p: p["type"]):
+        if kind == "text":
+            group = [{"type": "text", "text": "".join(part["text"] for part in group)}]
+        parts += group
+    has_image = any(part["type"] == "image" for part in parts)
+    content = parts if has_image else "".join(part["text"] for part in parts)
+    return {**message, "content": content}
 
 
 def _is_message(message):
@@ -80,8 +83,7 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
     stands there: a begin token, the image tokens and an end token.
 
     Raises:
-      ValueError: there is an image and no `vision`; or the template takes a content as
-        one text and gets a list of parts.
+      ValueError: there is an image and no `vision`, or the template leaves it out.
     """
     images = _images(messages)
     if vision is None and images:
@@ -90,7 +92,12 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
             "without them. Pass vision=model.config.vision, and pictures= to whatever "
             "makes batches; or leave the images out."
         )
-    text = _apply(tokenizer, messages, add_generation_prompt, **switches)
+    text = tokenizer.apply_chat_template(
+        identify_calls(messages),
+        tokenize=False,
+        add_generation_prompt=add_generation_prompt,
+        **switches,
+    )
     if vision is None:
         return text
     ids = vision.marker, vision.begin_token, vision.image_token, vision.end_token
@@ -105,48 +112,6 @@ def render(tokenizer, messages, add_generation_prompt=True, vision=None, **switc
         tokens = f"{begin}{soft * vision.takes(image)}{end}"
         first += f"{vision.around}{tokens}{vision.around}{piece}"
     return first
-
-
-def _apply(tokenizer, messages, add_generation_prompt=True, **switches):
-    def write(messages):
-        return tokenizer.apply_chat_template(
-            identify_calls(messages),
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            **switches,
-        )
-
-    lists = [m["content"] for m in messages if isinstance(m.get("content"), list)]
-    no_parts = (
-        f"A content is a list of parts, {lists[:1]!r:.80}, and this chat template takes"
-        " one text only. Pass a str, the texts of the parts joined; or take a model "
-        "whose template knows parts (Gemma 3 and 4)."
-    )
-    try:
-        text = write(messages)
-        marked, count = _marked(messages)
-        written = write(marked) if count else ""
-    except (TypeError, UndefinedError) as error:
-        if lists:
-            raise ValueError(no_parts) from error
-        raise
-    if written.count(MARKER) != count or any(x and str(x) in text for x in lists):
-        raise ValueError(no_parts)  # Qwen3's own template passes over parts
-    return text
-
-
-def _marked(messages):
-    """The messages with a marker for each text of users and systems, and how many."""
-    marked, count = [], 0
-    for message in messages:
-        parts = message.get("content")
-        if message["role"] in ("system", "user") and isinstance(parts, list):
-            texts = [bool((part.get("text") or "").strip()) for part in parts]
-            pairs = zip(parts, texts, strict=True)
-            parts = [part | {"text": MARKER} if text else part for part, text in pairs]
-            message, count = message | {"content": parts}, count + sum(texts)
-        marked.append(message)
-    return marked, count
 
 
 def _images(messages):
@@ -196,8 +161,8 @@ def switches_of(tokenizer, thinking, tools, vision=None):
         marker = tokenizer.convert_ids_to_tokens(vision.marker)
         image = {"role": "user", "content": [{"type": "image"}]}
         try:
-            written = _apply(tokenizer, [image])
-        except (ValueError, TemplateError):  # as templates without parts have it
+            written = tokenizer.apply_chat_template([image], tokenize=False)
+        except (TypeError, TemplateError):  # as templates without parts have it
             written = ""
         if marker is None or marker not in written:
             raise ValueError(
@@ -209,8 +174,7 @@ def switches_of(tokenizer, thinking, tools, vision=None):
         if not can_think(tokenizer):
             raise ValueError(
                 f"You set thinking={thinking}, but this chat template writes the same "
-                "prompt with thinking on and off. Leave thinking=None, or take a model "
-                "whose template has the switch (Qwen3)."
+                "prompt with thinking on and off. Leave thinking=None (Qwen3 has it)."
             )
         switches["enable_thinking"] = bool(thinking)
     if tools:

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from helpers.text import rendering
-from helpers.text.encoding import encode, encode_plain
+from helpers.text.encoding import encode
 
 SPECIAL_TOKENS = (
     "<pad>",
@@ -57,16 +57,14 @@ def read_template(family):
     Raises:
       ValueError: the family has no template here.
     """
-    name = family.removesuffix("_text")
-    known = sorted(path.stem for path in TEMPLATES.glob("*.jinja"))
-    known.remove("chatml")
-    if name not in known:
-        raise ValueError(f"{family!r} is none of {', '.join(known)}.")
-    text = (TEMPLATES / f"{name}.jinja").read_text("utf-8")
+    path = TEMPLATES / f"{family.removesuffix('_text')}.jinja"
+    if not path.is_file():
+        raise ValueError(f"there is no template for {family!r}")
+    text = path.read_text("utf-8")
     return text.replace(CHATML, (TEMPLATES / "chatml.jinja").read_text("utf-8"))
 
 
-def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
+def train_tokenizer(texts, size=1024):
     """Train a byte-level BPE tokenizer, with Gemma 3's special tokens and turns.
 
     Every text encodes (all 256 bytes are entries) and decodes to itself. A digit is
@@ -76,8 +74,6 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
       texts: list of str to learn merges from.
       size: number of entries, special tokens and bytes included; at least 300.
         Texts of few words stop earlier, when every word is one token.
-      special, template: control tokens and Jinja source of another family; None is
-        Gemma 3's. <pad>, <eos>, <bos> and <unk> are among the tokens of all.
     Returns:
       A transformers.PreTrainedTokenizerFast with a chat template.
     Raises:
@@ -89,8 +85,7 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
     if size < 300 or not texts:
         raise ValueError(
             f"train_tokenizer got {len(texts)} texts and size={size}: it needs at "
-            f"least one text and 300 entries (256 bytes, {len(special)} special "
-            "tokens, merges)."
+            "least one text and 300 entries (bytes, special tokens, merges)."
         )
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
@@ -102,7 +97,7 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=list(special),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -115,7 +110,7 @@ def train_tokenizer(texts, size=1024, special=SPECIAL_TOKENS, template=None):
         eos_token="<eos>",
         bos_token="<bos>",
         unk_token="<unk>",
-        chat_template=template or read_template("gemma3"),
+        chat_template=read_template("gemma3"),
         clean_up_tokenization_spaces=False,
     )
 
@@ -141,42 +136,31 @@ def load_tokenizer(folder):
     Returns:
       A transformers.PreTrainedTokenizerFast.
     Raises:
-      FileNotFoundError: no such folder, or no tokenizer.json in it.
+      FileNotFoundError: no tokenizer.json there.
       ValueError: a file of the tokenizer cannot be read; or there is no chat template,
         neither its own nor its family's; or it encodes the begin of a text differently
         from the same letters further on.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {folder}. Give the folder of a saved model; "
-            "`make tiny` makes the course's own under data/tiny."
-        )
     if not (folder / "tokenizer.json").is_file():
         raise FileNotFoundError(
-            f"{folder} has no tokenizer.json. Download the whole model folder, or "
-            "save one there with tokenizer.save_pretrained(folder)."
+            f"{folder} has no tokenizer.json: it is not the folder of a whole model. "
+            "`make tiny` makes the course's own under data/tiny."
         )
-    loader = tokenizer_class()
     try:
-        tokenizer = loader.from_pretrained(folder, local_files_only=True)
+        tokenizer = tokenizer_class().from_pretrained(folder, local_files_only=True)
     except Exception as error:  # tokenizers has no class of its own for its errors
         raise ValueError(
-            f"The tokenizer of {folder} cannot be read ({error}). If a file was cut "
-            "off while it was written, delete it and fetch or make the model folder "
-            "again; else try `pip install -U transformers tokenizers`."
+            f"The tokenizer of {folder} cannot be read ({error}). If a file is "
+            "damaged, delete it and fetch or make the folder again."
         ) from error
     if not tokenizer.chat_template:
         _add_family_template(tokenizer, folder)
-    (whole, begin), (end,) = (
-        encode(tokenizer, ["\nx", "\n"]),
-        encode_plain(tokenizer, ["x"]),
-    )
+    whole, begin, end = encode(tokenizer, ["\nx", "\n", "x"])
     if whole != begin + end:  # prompt and answer are two texts
         raise ValueError(
-            f"The tokenizer of {folder} puts a space before every text, as those of "
-            "Llama 2 and TinyLlama do, so a model would learn to begin every answer "
-            "with one. Take a model of another family, such as Llama 3, Qwen or Gemma."
+            f"The tokenizer of {folder} puts a space before every text, as Llama 2's "
+            "does: a model would begin every answer with one. Take another family."
         )
     return tokenizer
 
@@ -186,15 +170,13 @@ def _add_family_template(tokenizer, folder):
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text("utf-8"))
-        by_class = (config.get("architectures") or [""])[0].split("For")[0].lower()
-        family = str(config.get("model_type") or by_class)
+        family = str(config.get("model_type"))
         tokenizer.chat_template = read_template(family)
     except (OSError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"The tokenizer in {folder} has no chat template (base models often have "
-            f"none), and its config.json names no family that has one here ({error}). "
-            "Use the instruct model's folder, or set tokenizer.chat_template = "
-            'helpers.text.tokenizer.read_template("gemma3") and save it.'
+            f"The tokenizer in {folder} has no chat template, and config.json names "
+            f"no family that has one here ({error}). Use the instruct model's folder, "
+            "or add a chat_template.jinja, such as one of helpers/text/templates."
         ) from error
     if tokenizer.bos_token is None and "<bos>" in tokenizer.get_added_vocab():
         tokenizer.bos_token = "<bos>"
@@ -203,8 +185,8 @@ def _add_family_template(tokenizer, folder):
     if missing := sorted(set(CONTROL.findall(prompt)) - special):
         raise ValueError(
             f"The tokenizer in {folder} has no chat template, and {family} needs "
-            f"{', '.join(missing)} for turns, which are none of its special tokens. Is "
-            "it the tokenizer of another model? Use the instruct model's folder."
+            f"{', '.join(missing)}, which are none of its special tokens. Use the "
+            "instruct model's folder."
         )
 
 

@@ -200,8 +200,8 @@ WRONG = {
     "model is 'bert'": {"model": "bert"},
     "An entry stands": {"tokens": ["a", "a"], "token_type": [1, 1]},
     "add_space_prefix is on": {"add_space_prefix": True},
-    "pre is None": {"model": "gpt2", "merges": []},
-    "pre is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
+    "split, is None": {"model": "gpt2", "merges": []},
+    "split, is 'falcon'": {"model": "gpt2", "pre": "falcon", "merges": []},
     "add_eos_token is on.* Take the model's folder": {"add_eos_token": True},
 }
 

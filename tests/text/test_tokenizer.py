@@ -111,8 +111,6 @@ def test_a_saved_tokenizer_is_the_same_and_others_can_read_it(tokenizer, tmp_pat
 
 
 def test_what_is_wrong_with_a_folder_is_named(tokenizer, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder.*make tiny"):
-        chat.load_tokenizer(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"no tokenizer\.json"):
         chat.load_tokenizer(tmp_path)
     chat.save_tokenizer(tokenizer, tmp_path)
@@ -159,9 +157,9 @@ def test_a_full_disk_is_an_os_error_whoever_writes(tokenizer, tmp_path, room):
 @pytest.mark.parametrize(
     "family, config",
     [
-        ("gemma3_text", {"architectures": ["Gemma3ForConditionalGeneration"]}),
+        ("gemma3_text", {"model_type": "gemma3_text"}),
         ("gemma4", {"model_type": "gemma4_text"}),
-        ("qwen2", {"architectures": ["Qwen2ForCausalLM"]}),
+        ("qwen2", {"model_type": "qwen2"}),
         ("llama", {"model_type": "llama", "architectures": ["Other"]}),
     ],
 )
@@ -227,5 +225,5 @@ def test_an_unknown_family_or_a_damaged_config_without_a_template_is_refused(
 ):
     folder = family_tokenizers.save(tmp_path, "qwen2")
     (folder / "config.json").write_bytes(config)
-    with pytest.raises(ValueError, match="no chat template.*gemma3"):
+    with pytest.raises(ValueError, match="no chat template.*instruct"):
         chat.load_tokenizer(folder)
