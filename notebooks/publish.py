@@ -61,7 +61,7 @@ if "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
     if not os.path.isdir("course"):
         clone = ["git", "-c", "advice.detachedHead=false", "clone", "-q", "--depth=1"]
         subprocess.run([*clone, "-b", TAG, REPOSITORY, "course"], check=True)
-    installed = {{found.name: found.version for found in metadata.distributions()}}
+    installed = {{p.name: p.version for p in metadata.distributions()}}
     keep = [f"{{name}}=={{installed[name]}}" for name in KEEP if name in installed]
     pathlib.Path("keep.txt").write_text("\\n".join(keep))
     pip = [sys.executable, "-m", "pip", "install", "-q", "-c", "keep.txt"]

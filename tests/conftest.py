@@ -79,8 +79,8 @@ def mappings():
 
 def memory_gb():
     """What this process holds in memory, in GB; 0 where Linux does not tell it."""
-    told = pathlib.Path("/proc/self/statm")
-    pages = int(told.read_text().split()[1]) if told.exists() else 0
+    statm = pathlib.Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 

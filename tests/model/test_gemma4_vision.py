@@ -74,8 +74,8 @@ def test_a_folder_comes_back_and_its_audio_tower_is_named(model, tmp_path, capsy
     for name, x in ours.items():
         np.testing.assert_array_equal(x, theirs[name], err_msg=name)
     assert "audio" not in capsys.readouterr().out
-    heard = {"model.audio_tower.layers.0.x": np.ones(2, np.float32)}
-    save_file(ours | heard, tmp_path / "model.safetensors")
+    sounds = {"model.audio_tower.layers.0.x": np.ones(2, np.float32)}
+    save_file(ours | sounds, tmp_path / "model.safetensors")
     again = weights.load(tmp_path, vision=True)
     assert "audio tower, which is left out" in capsys.readouterr().out
     assert again.config == model.config

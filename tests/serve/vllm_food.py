@@ -51,10 +51,10 @@ def misread(events):
     return any(event.kind == "result" and event.call is None for event in events)
 
 
-def conversations(row, backend, own, rows):
+def conversations(row, backend, model, rows):
     """Rows: conversations equal to ours event by event, and calls in them."""
     pairs = [
-        [list(converse(b, r["text"], r["image"], TOOLS)) for b in (own, backend)]
+        [list(converse(b, r["text"], r["image"], TOOLS)) for b in (model, backend)]
         for r in rows
     ]
     pairs = [pair for pair in pairs if not misread(pair[0])]
@@ -78,18 +78,18 @@ def one_way():
     jax.clear_caches()
 
 
-def nats(row, what, backend, own, rows):
+def nats(row, what, backend, model, rows):
     """Row: how far log-probabilities are from ours in first turns that are the same."""
     gaps = []
     for question in rows:
-        session = own.begin(question["text"], question["image"]).session
+        session = model.begin(question["text"], question["image"]).session
         _, made = sessions.generate(
-            own.model,
+            model.model,
             session,
             jax.random.split(jax.random.key(0), (1, 1)),  # greedy: not used
             np.ones((1, 1), bool),
-            max_tokens=own.max_tokens,
-            eos_ids=chat.eos_ids(own.tokenizer),
+            max_tokens=model.max_tokens,
+            eos_ids=chat.eos_ids(model.tokenizer),
             temperature=0,
         )
         real = np.asarray(made.mask[0, 0]) > 0
@@ -97,7 +97,7 @@ def nats(row, what, backend, own, rows):
         ours = np.asarray(made.logprobs[0, 0])[real]
         messages = backend.begin(question["text"], question["image"]).messages
         body = {"model": backend.model, "messages": messages, "temperature": 0}
-        body |= {"max_tokens": own.max_tokens, "logprobs": True}
+        body |= {"max_tokens": model.max_tokens, "logprobs": True}
         body |= {"return_token_ids": True, "tools": backend.schemas}
         (note,) = engines.post(backend.base_url, "/chat/completions", **body)["choices"]
         theirs = [token["logprob"] for token in note["logprobs"]["content"]]
@@ -110,11 +110,11 @@ def checked(teacher):
     """All rows of a teacher that runs at this address in vLLM."""
     name = "food_grpo"
     row = serving_table.rows_of("vllm", serve.NEEDS[0], f"tiny/{name}")
-    backend, own = served(teacher, name), models.load(name, name)
-    yield from conversations(row, backend, own, questions())
-    yield from nats(row, "as it is", backend, own, questions())
+    backend, model = served(teacher, name), models.load(name, name)
+    yield from conversations(row, backend, model, questions())
+    yield from nats(row, "as it is", backend, model, questions())
     with one_way():
-        yield from nats(row, "images seen one way", backend, own, questions())
+        yield from nats(row, "images seen one way", backend, model, questions())
 
 
 def food(log):
